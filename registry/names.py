@@ -1,0 +1,191 @@
+"""Names that carry settings: `vanilla@small+cross-attention-reuses-self:dropout=0.2,position=rotary`.
+
+    NAME[@PRESET][+QUIRK ...][:KEY=VALUE[,KEY=VALUE ...]]
+
+`+faithful` switches all quirks on. A value is a Python literal (`512`, `0.1`, `None`, `[1, 2]`, `'text'`), `true` or
+`false`, or else a plain word.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from zoo.errors import NameSyntaxError
+
+FAITHFUL = "faithful"
+GRAMMAR = "NAME[@PRESET][+QUIRK ...][:KEY=VALUE[,KEY=VALUE ...]]"
+
+_WORD = r"[A-Za-z0-9][A-Za-z0-9._-]*"
+_SPEC = re.compile(rf"(?P<name>{_WORD})(?:@(?P<preset>{_WORD}))?(?P<quirks>(?:\+{_WORD})*)(?::(?P<settings>.*))?", re.S)
+_WORD_PATTERN = re.compile(_WORD)
+_BARE_VALUE = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*")
+_WORDS_WITH_MEANING = {"None": None, "True": True, "False": False, "true": True, "false": False}
+_CLOSING = {"(": ")", "[": "]", "{": "}"}
+
+
+def is_word(text: str) -> bool:
+    """Whether a text may be a name: letters, digits, dots, hyphens and underscores, a letter or digit first.
+
+    Args:
+        text: The text.
+
+    Returns:
+        True if it may.
+    """
+    return _WORD_PATTERN.fullmatch(text) is not None
+
+
+@dataclass(frozen=True)
+class VariantSpec:
+    """A variant's name and the settings that go with it. `str()` writes it as `parse_name` reads it.
+
+    Args:
+        name: The variant's name.
+        preset: A preset of the variant, e.g. "small".
+        quirks: Quirks to switch on.
+        faithful: Whether to switch all quirks on.
+        overrides: Configuration fields and their values: numbers, strings, booleans, None, and lists, tuples and
+            dictionaries of these.
+
+    Raises:
+        NameSyntaxError: When this could not be written as text.
+    """
+
+    name: str
+    preset: str | None = None
+    quirks: tuple[str, ...] = ()
+    faithful: bool = False
+    overrides: Mapping[str, Any] = field(default_factory=dict, hash=False)
+
+    def __post_init__(self) -> None:
+        for word in (self.name, *(() if self.preset is None else (self.preset,)), *self.quirks):
+            if not is_word(word):
+                raise NameSyntaxError(f"{word!r} was given; a name has letters, digits, '.', '-' and '_' only")
+        if FAITHFUL in self.quirks:
+            raise NameSyntaxError(f"{FAITHFUL!r} is not a quirk but all of them; give faithful=True")
+        if repeated := _first_repeated(self.quirks):
+            raise NameSyntaxError(f"quirk {repeated!r} was given twice; give it once")
+        for key, value in self.overrides.items():
+            if not key.isidentifier():
+                raise NameSyntaxError(f"setting {key!r} was given; it must be the name of a configuration field")
+            _write(value)
+
+    def __str__(self) -> str:
+        preset = f"@{self.preset}" if self.preset else ""
+        quirks = "".join(f"+{quirk}" for quirk in ((FAITHFUL,) if self.faithful else ()) + self.quirks)
+        settings = ",".join(f"{key}={_write(value)}" for key, value in self.overrides.items())
+        return f"{self.name}{preset}{quirks}{settings and ':' + settings}"
+
+
+def parse_name(text: str) -> VariantSpec:
+    """Read a name and the settings it carries.
+
+    Args:
+        text: For instance "vanilla", "vanilla+faithful", "d2l-style@small" or "pre-norm:position=rotary,dropout=0.2".
+
+    Returns:
+        What it says. Whether there are such a variant, preset, quirks and settings is not checked here.
+
+    Raises:
+        NameSyntaxError: When it cannot be read.
+    """
+    match = _SPEC.fullmatch(text.strip()) if isinstance(text, str) else None
+    if match is None:
+        raise NameSyntaxError(f"cannot read the name {text!r}; valid: {GRAMMAR}")
+    quirks = match["quirks"].split("+")[1:]
+    return VariantSpec(
+        name=match["name"],
+        preset=match["preset"],
+        quirks=tuple(quirk for quirk in quirks if quirk != FAITHFUL),
+        faithful=FAITHFUL in quirks,
+        overrides={} if match["settings"] is None else _read_settings(match["settings"], text),
+    )
+
+
+def parse_value(text: str) -> Any:
+    """Read a setting's value, as `parse_name` and the command line do.
+
+    Args:
+        text: For instance "512", "0.1", "None", "true", "[1, 2]", "rotary" or "'512'".
+
+    Returns:
+        The Python literal that it is, else the text itself.
+    """
+    text = text.strip()
+    if text in _WORDS_WITH_MEANING:
+        return _WORDS_WITH_MEANING[text]
+    if not text or (text[0].isalpha() or text[0] == "_"):
+        return text
+    try:
+        value = ast.literal_eval(text)
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        return text
+    return value if _is_plain(value) else text
+
+
+def _is_plain(value: object) -> bool:
+    """Whether a value is made of what `_write` can write."""
+    if isinstance(value, (list, tuple)):
+        return all(map(_is_plain, value))
+    if isinstance(value, dict):
+        return all(map(_is_plain, value.keys())) and all(map(_is_plain, value.values()))
+    if isinstance(value, float):
+        return math.isfinite(value)
+    return value is None or type(value) in (str, bool, int)
+
+
+def _write(value: Any) -> str:
+    """Write a value such that `parse_value` reads it back."""
+    if isinstance(value, str):
+        text = str.__str__(value)  # of a string enum, the string
+        return text if _BARE_VALUE.fullmatch(text) and text not in _WORDS_WITH_MEANING else repr(text)
+    if not _is_plain(value):
+        raise NameSyntaxError(f"the value {value!r} cannot be written in a name; give it as a keyword argument")
+    return repr(value)
+
+
+def _read_settings(text: str, whole: str) -> dict[str, Any]:
+    settings: dict[str, Any] = {}
+    for setting in _split_at_commas(text, whole):
+        key, equals, value = (part.strip() for part in setting.partition("="))
+        if not (equals and value and key.isidentifier()):
+            raise NameSyntaxError(f"cannot read the setting {setting.strip()!r} in {whole!r}; valid: KEY=VALUE")
+        if key in settings:
+            raise NameSyntaxError(f"setting {key!r} was given twice in {whole!r}; give it once")
+        settings[key] = parse_value(value)
+    return settings
+
+
+def _split_at_commas(text: str, whole: str) -> Iterator[str]:
+    """Split at the commas that stand outside quotes and brackets."""
+    start, quote, awaited = 0, "", []
+    position = 0
+    while position < len(text):
+        character = text[position]
+        if quote:
+            if character == "\\":
+                position += 1
+            elif character == quote:
+                quote = ""
+        elif character in "'\"":
+            quote = character
+        elif character in _CLOSING:
+            awaited.append(_CLOSING[character])
+        elif awaited and character == awaited[-1]:
+            awaited.pop()
+        elif character == "," and not awaited:
+            yield text[start:position]
+            start = position + 1
+        position += 1
+    if quote or awaited:
+        raise NameSyntaxError(f"{quote or awaited[-1]!r} is missing in the settings of {whole!r}")
+    yield text[start:]
+
+
+def _first_repeated(words: tuple[str, ...]) -> str | None:
+    return next((word for word in words if words.count(word) > 1), None)

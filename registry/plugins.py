@@ -1,0 +1,124 @@
+"""Plugins: other distributions that bring variants and parts.
+
+A distribution announces a plugin by an entry point of the group `zoo.plugins`, whose value is a module to import or a
+function to call without arguments:
+
+    [project.entry-points."zoo.plugins"]
+    my-rope = "my_rope.zoo"
+
+Plugins are loaded once, when a name is unknown or when everything is listed. The environment variable `ZOO_PLUGINS`
+limits them: `ZOO_PLUGINS=my-rope,other` loads these two, `ZOO_PLUGINS=` loads none.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import threading
+import warnings
+from importlib.metadata import EntryPoint
+from types import ModuleType
+
+from zoo.errors import PluginWarning, enumerate_names, suggest
+
+from .origins import loading_plugin
+
+GROUP = "zoo.plugins"
+SWITCH = "ZOO_PLUGINS"
+
+
+class PluginLoader:
+    """Loads the installed plugins, once."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._begun = False
+        self._done = False
+
+    def load(self) -> None:
+        """Load every plugin that `ZOO_PLUGINS` admits.
+
+        A plugin that fails is left out with a `PluginWarning` that names its distribution and the exception; what it
+        had registered before it failed is taken back.
+        """
+        if self._done:
+            return
+        with self._lock:
+            if self._begun:  # a plugin that looks something up while it is being loaded
+                return
+            self._begun = True
+            for entry_point in admitted(installed()):
+                _load(entry_point)
+            self._done = True
+
+
+def installed() -> list[EntryPoint]:
+    """Find the installed plugins.
+
+    Returns:
+        Their entry points, in the order in which they are loaded.
+    """
+    return sorted(importlib.metadata.entry_points(group=GROUP), key=lambda plugin: (_provider(plugin), plugin.name))
+
+
+def admitted(plugins: list[EntryPoint]) -> list[EntryPoint]:
+    """Choose the plugins that `ZOO_PLUGINS` names; all if it is not set.
+
+    Args:
+        plugins: The installed plugins.
+
+    Returns:
+        Those to load.
+    """
+    switch = os.environ.get(SWITCH)
+    if switch is None:
+        return plugins
+    wanted = {name.strip() for name in switch.split(",")} - {""}
+    names = sorted({plugin.name for plugin in plugins})
+    for missing in sorted(wanted.difference(names)):
+        warnings.warn(
+            f"{SWITCH} names the plugin {missing!r}, which is not installed; "
+            f"installed: {enumerate_names(names)}{suggest(missing, names)}",
+            PluginWarning,
+            stacklevel=2,
+        )
+    return [plugin for plugin in plugins if plugin.name in wanted]
+
+
+def _load(entry_point: EntryPoint) -> None:
+    try:
+        with loading_plugin(entry_point.dist.name if entry_point.dist else None):
+            plugin = entry_point.load()
+            if not isinstance(plugin, ModuleType):
+                plugin()
+    except (Exception, SystemExit) as error:
+        warnings.warn(
+            f"plugin {entry_point.name!r} of {_provider(entry_point)} is left out: {type(error).__name__}: {error}",
+            PluginWarning,
+            stacklevel=2,
+        )
+
+
+def _provider(entry_point: EntryPoint) -> str:
+    distribution = entry_point.dist
+    return f"{distribution.name} {distribution.version}" if distribution else "an unknown distribution"
+
+
+PLUGINS = PluginLoader()
+"""The one loader that all registries share."""
+
+
+def why_missing(distribution: str) -> str:
+    """Tell why a distribution's plugin is not there.
+
+    Args:
+        distribution: Its name, as pip knows it.
+
+    Returns:
+        The end of a sentence, with what to do.
+    """
+    try:
+        version = importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return f"which is not installed; run `pip install {distribution}`"
+    return f"whose installed version {version} did not bring it; see its warnings and {SWITCH}"

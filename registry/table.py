@@ -1,0 +1,311 @@
+"""Named tables of things of one kind."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Generic, TypeVar, overload
+
+from zoo.errors import (
+    DeprecatedNameWarning,
+    MissingPluginError,
+    NameCollisionError,
+    RegistrationError,
+    UnknownNameError,
+)
+
+from .names import is_word
+from .origins import Origin, on_failed_load
+from .plugins import PLUGINS, why_missing
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class _Entry(Generic[T]):
+    value: T
+    origin: Origin
+    deprecated: str | None
+
+
+@dataclass(frozen=True)
+class _Alias:
+    target: str
+    origin: Origin
+    deprecated: str | None
+
+
+class Registry(Generic[T]):
+    """A table of named things of one kind, which plugins may add to.
+
+    Built-in things are registered when the module `built_in` is imported, which happens on the first look-up, and
+    before anybody else registers: so their names are taken in whatever order modules are imported. Plugins are loaded
+    when a name is still unknown then, or when everything is listed.
+
+    Args:
+        kind: What the things are, for messages: "variant", "position", ...
+        built_in: The module whose import registers the built-in things, if there are any.
+        error: Raised for unknown names.
+        definition: The class or function that defines a value. The same definition may register again, as it does when
+            its module is reloaded or its notebook cell runs again.
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        *,
+        built_in: str | None = None,
+        error: type[UnknownNameError] = UnknownNameError,
+        definition: Callable[[T], object] = lambda value: value,
+    ) -> None:
+        self.kind = kind
+        self._built_in = built_in
+        self._error = error
+        self._definition = definition
+        self._items: dict[str, _Entry[T] | _Alias] = {}
+        self._lock = threading.RLock()
+
+    @overload
+    def register(
+        self,
+        name: str,
+        value: None = None,
+        *,
+        aliases: Iterable[str] = ...,
+        override: bool = ...,
+        deprecated: str | None = ...,
+        module: str | None = ...,
+    ) -> Callable[[T], T]: ...
+
+    @overload
+    def register(
+        self,
+        name: str,
+        value: T,
+        *,
+        aliases: Iterable[str] = ...,
+        override: bool = ...,
+        deprecated: str | None = ...,
+        module: str | None = ...,
+    ) -> T: ...
+
+    def register(
+        self,
+        name: str,
+        value: T | None = None,
+        *,
+        aliases: Iterable[str] = (),
+        override: bool = False,
+        deprecated: str | None = None,
+        module: str | None = None,
+    ) -> T | Callable[[T], T]:
+        """Add a thing, directly or as a decorator.
+
+        Args:
+            name: Its name: letters, digits, dots, hyphens and underscores.
+            value: The thing; if it is left out, a decorator is returned.
+            aliases: Other names for it. They work, but are not listed.
+            override: Whether it may take names that others have.
+            deprecated: Why its name should no longer be used, and what instead. It still works, with a warning, and is
+                not listed.
+            module: The module that registers it, if not the caller.
+
+        Returns:
+            The thing, or the decorator, which returns the thing.
+
+        Raises:
+            RegistrationError: When the name cannot be a name.
+            NameCollisionError: When a name is taken. The message says by whom.
+        """
+        origin = Origin.of(module or sys._getframe(1).f_globals.get("__name__", "__main__"))
+        aliases = tuple(aliases)
+        if name in aliases:
+            raise RegistrationError(f"{self.kind} {name!r} was given as an alias of itself; give another name")
+
+        def add(value: T) -> T:
+            if not origin.built_in:
+                self._load_built_in()
+            with self._lock:
+                replaced = self._items.get(name)
+                renewed = isinstance(replaced, _Entry) and self._is_same(replaced, value, origin)
+                new: dict[str, _Entry[T] | _Alias] = {name: _Entry(value, origin, deprecated)}
+                new |= {alias: _Alias(name, origin, None) for alias in aliases}
+                self._put(new, override, renewed)
+            return value
+
+        return add if value is None else add(value)
+
+    def alias(self, name: str, target: str, *, override: bool = False, deprecated: str | None = None) -> None:
+        """Add another name for a thing, for instance the one it had before.
+
+        Args:
+            name: The other name.
+            target: The thing's name.
+            override: Whether the other name may be taken from what has it.
+            deprecated: Why the other name should no longer be used; it still works, with a warning.
+
+        Raises:
+            UnknownNameError: When nothing is called `target`.
+            RegistrationError: When `name` cannot be a name, or is the thing's own.
+            NameCollisionError: When `name` is taken.
+        """
+        origin = Origin.of(sys._getframe(1).f_globals.get("__name__", "__main__"))
+        target = self.canonical(target)
+        if target == name:
+            raise RegistrationError(f"{self.kind} {name!r} was given as an alias of itself; give another name")
+        with self._lock:
+            self._put({name: _Alias(target, origin, deprecated)}, override, renewed=False)
+
+    def get(self, name: str, *, provider: str | None = None) -> T:
+        """Look a thing up.
+
+        Args:
+            name: Its name or one of its aliases. A deprecated one gives a `DeprecatedNameWarning`.
+            provider: The distribution that should bring it, where that is known.
+
+        Returns:
+            The thing.
+
+        Raises:
+            UnknownNameError: When nothing has this name, not even in a plugin.
+            MissingPluginError: When nothing has it, and `provider` should have brought it.
+        """
+        if provider is not None and name not in self:
+            raise MissingPluginError(
+                f"{self.kind} {name!r} comes from the plugin {provider!r}, {why_missing(provider)}"
+            )
+        item = self._find(name)
+        entry = self._entry(name)
+        for deprecated in dict.fromkeys((item.deprecated, entry.deprecated)):
+            if deprecated is not None:
+                warnings.warn(
+                    f"{self.kind} {name!r} is deprecated: {deprecated}", DeprecatedNameWarning, _level_of_user()
+                )
+        return entry.value
+
+    def canonical(self, name: str) -> str:
+        """Resolve an alias.
+
+        Args:
+            name: A name or an alias.
+
+        Returns:
+            The name under which the thing is listed.
+
+        Raises:
+            UnknownNameError: When nothing has this name.
+        """
+        item = self._find(name)
+        while isinstance(item, _Alias):
+            name = item.target
+            item = self._find(name)
+        return name
+
+    def origin(self, name: str) -> Origin:
+        """Tell where a thing comes from.
+
+        Args:
+            name: Its name or one of its aliases.
+
+        Returns:
+            The module that registered it, and that module's distribution.
+
+        Raises:
+            UnknownNameError: When nothing has this name.
+        """
+        return self._entry(name).origin
+
+    def names(self) -> list[str]:
+        """List everything, plugins' things included.
+
+        Returns:
+            The names, sorted, without aliases and deprecated ones.
+        """
+        self._load_built_in()
+        PLUGINS.load()
+        with self._lock:
+            items = list(self._items.items())
+        return sorted(name for name, item in items if isinstance(item, _Entry) and item.deprecated is None)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names())
+
+    def __len__(self) -> int:
+        return len(self.names())
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and self._look_up(name) is not None
+
+    def __repr__(self) -> str:
+        return f"<registry of {self.kind} names: {', '.join(sorted(self._items)) or 'none yet'}>"
+
+    def _load_built_in(self) -> None:
+        # Never under the lock: the import system has locks of its own, and another thread may hold them and want ours.
+        if self._built_in is not None:
+            importlib.import_module(self._built_in)
+
+    def _look_up(self, name: str) -> _Entry[T] | _Alias | None:
+        if name not in self._items:
+            self._load_built_in()
+        if name not in self._items:
+            PLUGINS.load()
+        return self._items.get(name)
+
+    def _find(self, name: str) -> _Entry[T] | _Alias:
+        item = self._look_up(name)
+        if item is None:
+            raise self._error(name, self.names(), kind=self.kind)
+        return item
+
+    def _entry(self, name: str) -> _Entry[T]:
+        item = self._find(self.canonical(name))
+        assert isinstance(item, _Entry)
+        return item
+
+    def _is_same(self, entry: _Entry[T], value: T, origin: Origin) -> bool:
+        """Whether a value is what an entry holds already, perhaps from an earlier run of the same code."""
+        old, new = self._definition(entry.value), self._definition(value)
+        known = getattr(old, "__qualname__", None)
+        return old is new or (
+            known is not None and known == getattr(new, "__qualname__", None) and entry.origin.module == origin.module
+        )
+
+    def _put(self, new: dict[str, _Entry[T] | _Alias], override: bool, renewed: bool) -> None:
+        """Add names, all or none of them."""
+        for name, item in new.items():
+            if not is_word(name):
+                raise RegistrationError(
+                    f"{self.kind} name {name!r} was given; valid are letters, digits, '.', '-' and '_', "
+                    "a letter or digit first"
+                )
+            taken = self._items.get(name)
+            same = renewed if isinstance(item, _Entry) else isinstance(taken, _Alias) and taken.target == item.target
+            if taken is not None and not (override or same):
+                raise NameCollisionError(
+                    f"{self.kind} {name!r} of {item.origin} exists already, from {taken.origin}; "
+                    "choose another name, or give override=True"
+                )
+        before = {name: self._items.get(name) for name in new}
+        self._items.update(new)
+        if not next(iter(new.values())).origin.built_in:
+            on_failed_load(lambda: self._put_back(before))
+
+    def _put_back(self, before: dict[str, _Entry[T] | _Alias | None]) -> None:
+        with self._lock:
+            for name, item in before.items():
+                if item is None:
+                    self._items.pop(name, None)
+                else:
+                    self._items[name] = item
+
+
+def _level_of_user() -> int:
+    """The `stacklevel` at which a warning given by the caller points to the first line outside the zoo."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "zoo":
+        level, frame = level + 1, frame.f_back
+    return level

@@ -1,0 +1,314 @@
+"""Variants: named builder functions, and what is known about them."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from types import MappingProxyType
+from typing import Any, TypeVar
+
+from zoo.errors import (
+    RegistrationError,
+    UnknownPresetError,
+    UnknownQuirkError,
+    UnknownTagError,
+    UnknownTaskError,
+    UnknownVariantError,
+    UnsupportedTaskError,
+)
+
+from .names import FAITHFUL, is_word
+from .origins import Origin
+from .table import Registry
+from .tasks import require_task
+
+Builder = TypeVar("Builder", bound=Callable[..., Any])
+Settings = Mapping[str, Any]
+
+SIZES: Mapping[str, Settings] = MappingProxyType(
+    {
+        "tiny": dict(hidden_size=64, num_hidden_layers=2, num_attention_heads=4, intermediate_size=128),
+        "small": dict(hidden_size=256, num_hidden_layers=4, num_attention_heads=4, intermediate_size=1024),
+        "base": dict(hidden_size=512, num_hidden_layers=6, num_attention_heads=8, intermediate_size=2048),
+    }
+)
+"""Presets that every variant has. A variant's own preset of the same name is added on top."""
+
+
+@dataclass(frozen=True)
+class Quirk:
+    """A defect of an original implementation, which can be switched on.
+
+    Args:
+        description: What it does, in a sentence.
+        overrides: The configuration fields that make it. Where they cannot, the variant's builder asks
+            `config.has_quirk(name)`.
+    """
+
+    description: str
+    overrides: Settings = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A named builder and what is known about it.
+
+    Attributes:
+        name: Its name.
+        builder: Called with a configuration, returns the model's architecture.
+        tasks: What it can be built for; the first is the default.
+        source: Where the design or the code comes from.
+        origin: The module that registered it, and its distribution.
+        paper: The paper that describes it, and the section.
+        summary: The first line of the builder's docstring.
+        description: The rest of it.
+        tags: Words to find it by.
+        defaults: Configuration fields in which it differs from the configuration's defaults.
+        task_defaults: The same for a single task.
+        presets: The same for a named size.
+        quirks: The defects of the original that can be switched on.
+        limits: What it cannot do, a sentence each.
+        aliases: Its other names.
+        deprecated: Why it should no longer be used, and what instead.
+    """
+
+    name: str
+    builder: Callable[..., Any]
+    tasks: tuple[str, ...]
+    source: str
+    origin: Origin
+    paper: str | None = None
+    summary: str = ""
+    description: str = ""
+    tags: tuple[str, ...] = ()
+    defaults: Settings = field(default_factory=dict)
+    task_defaults: Mapping[str, Settings] = field(default_factory=dict)
+    presets: Mapping[str, Settings] = field(default_factory=dict)
+    quirks: Mapping[str, Quirk] = field(default_factory=dict)
+    limits: tuple[str, ...] = ()
+    aliases: tuple[str, ...] = ()
+    deprecated: str | None = None
+
+    @property
+    def default_task(self) -> str:
+        """The task it is built for when none is given."""
+        return self.tasks[0]
+
+    def check_task(self, task: str | None = None) -> str:
+        """Check that it can be built for a task.
+
+        Args:
+            task: The task's name, or None for the default.
+
+        Returns:
+            The task.
+
+        Raises:
+            UnknownTaskError: When there is no such task.
+            UnsupportedTaskError: When there is, but not for this variant.
+        """
+        if task is None:
+            return self.default_task
+        task = require_task(task)
+        if task not in self.tasks:
+            raise UnsupportedTaskError(task, self.name, self.tasks)
+        return task
+
+    def check_quirks(self, quirks: Iterable[str] = (), *, faithful: bool = False) -> tuple[str, ...]:
+        """Check that it has certain quirks.
+
+        Args:
+            quirks: Their names; underscores count as hyphens.
+            faithful: Whether all that it has are meant.
+
+        Returns:
+            The names, each once, in the order in which the variant declares them.
+
+        Raises:
+            UnknownQuirkError: When it has no such quirk.
+        """
+        wanted = {_hyphenated(quirk): quirk for quirk in _tuple(quirks)}
+        for name, given in wanted.items():
+            if name not in self.quirks:
+                raise UnknownQuirkError(given, self.quirks, owner=f"variant {self.name!r}")
+        return tuple(name for name in self.quirks if faithful or name in wanted)
+
+    def settings(
+        self, task: str | None = None, *, preset: str | None = None, quirks: Iterable[str] = (), faithful: bool = False
+    ) -> dict[str, Any]:
+        """Put together what it sets in the configuration.
+
+        Args:
+            task: The task to build for, or None for the default.
+            preset: The name of a size.
+            quirks: Names of quirks to switch on.
+            faithful: Whether to switch all of them on.
+
+        Returns:
+            Configuration fields and their values: the defaults, changed by the task's, then by the preset, then by the
+            quirks.
+
+        Raises:
+            UnknownTaskError: When there is no such task.
+            UnsupportedTaskError: When there is, but not for this variant.
+            UnknownPresetError: When it has no such preset.
+            UnknownQuirkError: When it has no such quirk.
+        """
+        if preset is not None and preset not in self.presets:
+            raise UnknownPresetError(preset, self.presets, owner=f"variant {self.name!r}")
+        settings = {
+            **self.defaults,
+            **self.task_defaults.get(self.check_task(task), {}),
+            **(self.presets[preset] if preset is not None else {}),
+        }
+        for quirk in self.check_quirks(quirks, faithful=faithful):
+            settings.update(self.quirks[quirk].overrides)
+        return settings
+
+
+VARIANTS: Registry[Variant] = Registry(
+    "variant",
+    built_in="zoo.variants",
+    error=UnknownVariantError,
+    definition=lambda variant: variant.builder,
+)
+"""All variants, by name."""
+
+
+def register(
+    name: str,
+    *,
+    tasks: Iterable[str],
+    source: str,
+    paper: str | None = None,
+    tags: Iterable[str] = (),
+    defaults: Settings | None = None,
+    task_defaults: Mapping[str, Settings] | None = None,
+    presets: Mapping[str, Settings] | None = None,
+    quirks: Mapping[str, str | Quirk] | None = None,
+    limits: Iterable[str] = (),
+    aliases: Iterable[str] = (),
+    deprecated: str | None = None,
+    override: bool = False,
+) -> Callable[[Builder], Builder]:
+    """Register a variant: a decorator for its builder function, whose docstring becomes the card's text.
+
+    Args:
+        name: The variant's name.
+        tasks: What it can be built for; the first is the default.
+        source: Where the design or the code comes from.
+        paper: The paper that describes it, and the section.
+        tags: Words to find it by.
+        defaults: Configuration fields in which it differs from the configuration's defaults.
+        task_defaults: The same for single tasks: `{task: {field: value}}`.
+        presets: The same for named sizes: `{preset: {field: value}}`, added to the standard `SIZES`.
+        quirks: Defects of the original that can be switched on, by names with hyphens (underscores become hyphens):
+            descriptions, or `Quirk`s.
+        limits: What it cannot do, a sentence each.
+        aliases: Its other names.
+        deprecated: Why it should no longer be used, and what instead.
+        override: Whether it may take the name of another variant.
+
+    Returns:
+        The decorator, which returns the builder as it is.
+
+    Raises:
+        UnknownTaskError: When there is no such task.
+        RegistrationError: When names are missing or malformed.
+        NameCollisionError: When the name is taken. The message says by whom.
+    """
+    module = sys._getframe(1).f_globals.get("__name__", "__main__")
+    supported = tuple(require_task(task) for task in _tuple(tasks))
+    if not supported:
+        raise RegistrationError(f"variant {name!r} was given no task; name at least one that it can be built for")
+    for task in task_defaults or {}:
+        if task not in supported:
+            raise UnknownTaskError(task, supported, owner=f"variant {name!r}")
+    own_quirks = {_hyphenated(quirk): _quirk(given) for quirk, given in (quirks or {}).items()}
+    own_presets = presets or {}
+    for word in (*own_quirks, *own_presets):
+        if word == FAITHFUL or not is_word(word):
+            raise RegistrationError(
+                f"variant {name!r} calls a quirk or preset {word!r}; valid are letters, digits, '.', '-' and '_', "
+                f"but not {FAITHFUL!r}, which means all quirks"
+            )
+
+    def add(builder: Builder) -> Builder:
+        summary, _, description = inspect.cleandoc(builder.__doc__ or "").partition("\n")
+        variant = Variant(
+            name=name,
+            builder=builder,
+            tasks=supported,
+            source=source,
+            origin=Origin.of(module),
+            paper=paper,
+            summary=summary,
+            description=description.strip(),
+            tags=_tuple(tags),
+            defaults=dict(defaults or {}),
+            task_defaults={task: dict(settings) for task, settings in (task_defaults or {}).items()},
+            presets={
+                preset: {**SIZES.get(preset, {}), **own_presets.get(preset, {})}
+                for preset in dict.fromkeys((*SIZES, *own_presets))
+            },
+            quirks=own_quirks,
+            limits=_tuple(limits),
+            aliases=_tuple(aliases),
+            deprecated=deprecated,
+        )
+        VARIANTS.register(
+            name, variant, aliases=variant.aliases, override=override, deprecated=deprecated, module=module
+        )
+        return builder
+
+    return add
+
+
+def list_variants(pattern: str | Iterable[str] = "*", task: str | None = None, tag: str | None = None) -> list[str]:
+    """List variants.
+
+    Args:
+        pattern: A name with wildcards ("*-norm"), or several, of which one must match. A pattern that begins with "!"
+            leaves out what it matches.
+        task: Only variants that can be built for this task.
+        tag: Only variants with this tag.
+
+    Returns:
+        The names, sorted, without aliases and deprecated ones.
+
+    Raises:
+        UnknownTaskError: When there is no such task.
+        UnknownTagError: When no variant has this tag.
+    """
+    patterns = _tuple(pattern)
+    wanted = [text for text in patterns if not text.startswith("!")] or ["*"]
+    unwanted = [text[1:] for text in patterns if text.startswith("!")]
+    variants = {name: VARIANTS.get(name) for name in VARIANTS.names()}
+    if task is not None:
+        task = require_task(task)
+    if tag is not None and tag not in (tags := {tag for variant in variants.values() for tag in variant.tags}):
+        raise UnknownTagError(tag, sorted(tags))
+    return [
+        name
+        for name, variant in variants.items()
+        if any(fnmatchcase(name, text) for text in wanted)
+        and not any(fnmatchcase(name, text) for text in unwanted)
+        and (task is None or task in variant.tasks)
+        and (tag is None or tag in variant.tags)
+    ]
+
+
+def _tuple(words: str | Iterable[str]) -> tuple[str, ...]:
+    """A single word stands for a tuple of one."""
+    return (words,) if isinstance(words, str) else tuple(words)
+
+
+def _hyphenated(name: str) -> str:
+    return name.replace("_", "-")
+
+
+def _quirk(given: str | Quirk) -> Quirk:
+    return given if isinstance(given, Quirk) else Quirk(given)

@@ -1,0 +1,259 @@
+"""Plugins: when they are loaded, what they may register, and what happens when they fail."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import warnings
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from zoo.errors import NameCollisionError, PluginWarning, UnknownNameError
+from zoo.registry import Registry
+from zoo.registry.plugins import PluginLoader, installed
+
+Install = Callable[..., None]
+
+
+@pytest.fixture
+def positions(monkeypatch: pytest.MonkeyPatch) -> Registry[object]:
+    """A registry that a plugin's code can import."""
+    registry: Registry[object] = Registry("position")
+    registry.register("rotary", "built-in", module="zoo.models.rotary")
+    monkeypatch.setitem(sys.modules, "shared_parts", type(sys)("shared_parts"))
+    sys.modules["shared_parts"].POSITIONS = registry  # type: ignore[attr-defined]
+    return registry
+
+
+GOOD = """
+from shared_parts import POSITIONS
+POSITIONS.register("wave", "a wave")
+"""
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda positions: positions.get("wave"),
+        lambda positions: positions.names(),
+        lambda positions: "wave" in positions,
+        lambda positions: positions.origin("wave"),
+    ],
+    ids=["get", "list", "contains", "origin"],
+)
+def test_plugins_are_loaded_when_a_name_is_unknown_or_everything_is_listed(
+    positions: Registry[object], install: Install, use: Callable[[Registry[object]], object]
+) -> None:
+    install("zoo-wave", GOOD)
+    assert positions.get("rotary") == "built-in"
+    assert "zoo_wave" not in sys.modules, "a known name needs no plugin"
+    use(positions)
+    assert positions.get("wave") == "a wave"
+
+
+def test_a_plugin_may_be_a_function(positions: Registry[object], install: Install) -> None:
+    install(
+        "zoo-wave",
+        """
+        def setup():
+            from shared_parts import POSITIONS
+            POSITIONS.register("wave", "a wave")
+        """,
+        value="zoo_wave:setup",
+    )
+    assert positions.get("wave") == "a wave"
+
+
+def test_the_distribution_is_the_origin(positions: Registry[object], install: Install) -> None:
+    install("zoo-wave", GOOD)
+    origin = positions.origin("wave")
+    assert (origin.module, origin.distribution, origin.version) == ("zoo_wave", "zoo-wave", "1.2")
+    assert not origin.built_in
+
+
+def test_plugins_are_loaded_once(positions: Registry[object], install: Install) -> None:
+    install(
+        "zoo-counting",
+        """
+        import shared_parts
+        def setup():
+            shared_parts.calls = getattr(shared_parts, "calls", 0) + 1
+        """,
+        value="zoo_counting:setup",
+    )
+    start = threading.Barrier(8)
+
+    def ask(_: int) -> bool:
+        start.wait()
+        return "nothing" in positions
+
+    with ThreadPoolExecutor(8) as pool:
+        assert not any(pool.map(ask, range(8), timeout=30))
+    assert sys.modules["shared_parts"].calls == 1
+
+
+def test_other_threads_wait_until_plugins_are_loaded(positions: Registry[object], install: Install) -> None:
+    install("zoo-wave", "import time; time.sleep(0.3)" + GOOD)
+    start = threading.Barrier(8)
+
+    def ask(_: int) -> object:
+        start.wait()
+        return positions.get("wave")
+
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(ask, range(8), timeout=30)) == ["a wave"] * 8
+
+
+def test_a_plugin_may_look_things_up_while_it_is_loaded(positions: Registry[object], install: Install) -> None:
+    install(
+        "zoo-curious",
+        """
+        from shared_parts import POSITIONS
+        if "wave" not in POSITIONS:
+            POSITIONS.register("wave", len(POSITIONS.names()))
+        """,
+    )
+    assert positions.get("wave") == 1
+
+
+class TestBrokenPlugins:
+    def test_one_warning_names_the_distribution_and_the_exception_and_the_rest_works(
+        self, positions: Registry[object], install: Install
+    ) -> None:
+        install("zoo-broken", "import a_module_that_is_missing")
+        install("zoo-wave", GOOD)
+        with pytest.warns(PluginWarning) as caught:
+            assert positions.get("wave") == "a wave"
+        assert [str(warning.message) for warning in caught] == [
+            "plugin 'zoo-broken' of zoo-broken 1.2 is left out: "
+            "ModuleNotFoundError: No module named 'a_module_that_is_missing'"
+        ]
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            positions.names()
+
+    @pytest.mark.parametrize("failure", ["raise SystemExit('no')", "1 / 0", "def setup(: ..."])
+    def test_every_way_to_fail_is_survived(self, positions: Registry[object], install: Install, failure: str) -> None:
+        install("zoo-broken", failure)
+        with pytest.warns(PluginWarning, match="'zoo-broken' of zoo-broken 1.2 is left out: "):
+            assert positions.names() == ["rotary"]
+
+    @pytest.mark.parametrize("value", ["zoo_broken:missing", "zoo_broken:number"])
+    def test_a_value_that_is_no_function_is_reported(
+        self, positions: Registry[object], install: Install, value: str
+    ) -> None:
+        install("zoo-broken", "number = 3", value=value)
+        with pytest.warns(PluginWarning, match="is left out: (Attribute|Type)Error"):
+            positions.names()
+
+    def test_what_it_registered_before_it_failed_is_taken_back(
+        self, positions: Registry[object], install: Install
+    ) -> None:
+        install(
+            "zoo-broken",
+            """
+            from shared_parts import POSITIONS
+            POSITIONS.register("half", 1, aliases=("demi",))
+            POSITIONS.register("rotary", 2, override=True)
+            POSITIONS.alias("rope", "rotary")
+            raise RuntimeError("too late")
+            """,
+        )
+        with pytest.warns(PluginWarning, match="too late"):
+            assert positions.names() == ["rotary"]
+        assert positions.get("rotary") == "built-in"
+        assert "demi" not in positions
+        assert "rope" not in positions
+
+    def test_a_collision_names_both_distributions(self, positions: Registry[object], install: Install) -> None:
+        install("zoo-colliding", GOOD.replace("wave", "rotary"))
+        with pytest.warns(PluginWarning) as caught:
+            positions.names()
+        message = str(caught[0].message)
+        assert "position 'rotary' of zoo_colliding (zoo-colliding 1.2) exists already" in message
+        assert "zoo.models.rotary (transformer-zoo" in message
+        assert positions.get("rotary") == "built-in"
+
+    def test_two_plugins_with_one_name(self, positions: Registry[object], install: Install) -> None:
+        install("zoo-a", GOOD)
+        install("zoo-b", GOOD)
+        with pytest.warns(PluginWarning, match=r"zoo_b \(zoo-b 1\.2\) exists already, from zoo_a \(zoo-a 1\.2\)"):
+            positions.names()
+        assert positions.origin("wave").distribution == "zoo-a"
+
+    def test_overriding_must_be_said(self, positions: Registry[object], install: Install) -> None:
+        install("zoo-override", GOOD.replace('"a wave"', '"mine", override=True').replace('"wave"', '"rotary"'))
+        positions.names()
+        assert positions.get("rotary") == "mine"
+        assert positions.origin("rotary").distribution == "zoo-override"
+
+
+class TestSwitch:
+    @pytest.fixture(autouse=True)
+    def _two_plugins(self, install: Install) -> None:
+        install("zoo-wave", GOOD, plugin="wave")
+        install("zoo-pulse", GOOD.replace("wave", "pulse"), plugin="pulse")
+
+    @pytest.mark.parametrize(
+        ("switch", "expected"),
+        [
+            (None, ["pulse", "rotary", "wave"]),
+            ("wave", ["rotary", "wave"]),
+            (" wave , pulse,", ["pulse", "rotary", "wave"]),
+            ("", ["rotary"]),
+        ],
+    )
+    def test_it_limits_plugins(
+        self, positions: Registry[object], monkeypatch: pytest.MonkeyPatch, switch: str | None, expected: list[str]
+    ) -> None:
+        if switch is not None:
+            monkeypatch.setenv("ZOO_PLUGINS", switch)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            assert positions.names() == expected
+
+    def test_switched_off_names_are_unknown(self, positions: Registry[object], monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("ZOO_PLUGINS", "")
+        with pytest.raises(UnknownNameError, match="unknown position 'wave'; valid: rotary"):
+            positions.get("wave")
+        assert "zoo_wave" not in sys.modules
+
+    def test_a_plugin_that_is_not_installed_is_named(
+        self, positions: Registry[object], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("ZOO_PLUGINS", "wave,puls")
+        with pytest.warns(PluginWarning, match="'puls', which is not installed; .*did you mean 'pulse'"):
+            assert positions.names() == ["rotary", "wave"]
+
+
+def test_importing_a_plugins_module_oneself_is_like_loading_it(positions: Registry[object], install: Install) -> None:
+    install("zoo-wave", GOOD)
+    import zoo_wave  # type: ignore[import-not-found]  # noqa: F401
+
+    assert positions.get("wave") == "a wave"
+    assert positions.origin("wave").distribution == "zoo-wave"
+    assert positions.names() == ["rotary", "wave"]
+
+
+def test_importing_a_colliding_module_oneself_raises(positions: Registry[object], install: Install) -> None:
+    install("zoo-colliding", GOOD.replace("wave", "rotary"))
+    with pytest.raises(NameCollisionError, match=r"zoo_colliding \(zoo-colliding 1\.2\) exists already"):
+        import zoo_colliding  # type: ignore[import-not-found]  # noqa: F401
+
+
+def test_plugins_are_loaded_in_a_fixed_order(install: Install) -> None:
+    for name in ("zoo-c", "zoo-a", "zoo-b"):
+        install(name, "")
+    assert [plugin.name for plugin in installed() if plugin.name in {"zoo-a", "zoo-b", "zoo-c"}] == [
+        "zoo-a",
+        "zoo-b",
+        "zoo-c",
+    ]
+
+
+def test_a_loader_without_plugins_does_nothing() -> None:
+    loader = PluginLoader()
+    loader.load()
+    loader.load()

@@ -1,0 +1,238 @@
+"""`import zoo` is enough for transformers' Auto classes, in whatever order modules are imported."""
+
+from __future__ import annotations
+
+import importlib
+import subprocess
+import sys
+import textwrap
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import zoo.hooks
+from zoo.errors import ZooWarning
+from zoo.hooks import AutoRegistration, is_watched
+
+MODULES = {
+    "fakeformers/__init__.py": "",
+    "fakeformers/config_auto.py": "REGISTERED = []",
+    "fakeformers/auto.py": "from . import config_auto\nREGISTERED = []",
+    "fakeformers/layers.py": "from . import auto\nclass Layer: ...",
+    "fakeformers/trainer.py": "from . import auto\nfrom . import layers",
+    "fakeformers/slow.py": "import time\nfrom . import auto\ntime.sleep(0.5)\nclass Slow: ...",
+    "fakeformers/broken.py": "from . import auto\nraise ValueError('broken')",
+    "fakeformers/importing_zoo.py": "from . import auto\nimport installer\nfrom . import trainer",
+    "fakezoo/__init__.py": "",
+    "fakezoo/models/__init__.py": "from .modeling import Model",
+    "fakezoo/models/config.py": "class Config: ...",
+    "fakezoo/models/modeling.py": "from fakeformers.layers import Layer\nfrom .config import Config\nclass Model: ...",
+    "fakezoo/models/auto.py": """
+        def register_config():
+            from fakeformers.config_auto import REGISTERED
+            from .config import Config
+            REGISTERED.append(Config.__name__)
+
+        def register_models():
+            from fakeformers.auto import REGISTERED
+            from . import Model
+            REGISTERED.append(Model.__name__)
+        """,
+    "installer.py": "from zoo.hooks import AutoRegistration\nAutoRegistration().install()",
+}
+"""A library in which `layers` is half imported when `auto` is complete, and a zoo that needs both."""
+
+
+@pytest.fixture
+def library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    for name, code in MODULES.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(textwrap.dedent(code))
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(zoo.hooks, "WATCHED", ("fakeformers", "fakezoo.models"))
+    monkeypatch.setattr(
+        zoo.hooks,
+        "REGISTRATIONS",
+        {"fakeformers.config_auto": "register_config", "fakeformers.auto": "register_models"},
+    )
+    monkeypatch.setattr(zoo.hooks, "HOME", "fakezoo.models.auto")
+    finders = list(sys.meta_path)
+    yield
+    sys.meta_path[:] = finders
+    for name in [name for name in sys.modules if name.partition(".")[0] in ("fakeformers", "fakezoo", "installer")]:
+        del sys.modules[name]
+
+
+@pytest.fixture
+def watcher(library: None) -> AutoRegistration:
+    return AutoRegistration()
+
+
+def registered() -> tuple[list[str], list[str]]:
+    """What is registered, once each, as configuration and as model."""
+    return (
+        list(dict.fromkeys(sys.modules["fakeformers.config_auto"].REGISTERED)),
+        sys.modules["fakeformers.auto"].REGISTERED,
+    )
+
+
+COMPLETE = (["Config"], ["Model"])
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        "fakeformers.auto",
+        "fakeformers.layers",
+        "fakeformers.trainer",
+        "fakezoo.models",
+        "fakezoo.models.config",
+        "fakezoo.models.modeling",
+        "fakezoo.models.auto",
+    ],
+)
+class TestOrders:
+    def test_installed_before(self, watcher: AutoRegistration, first: str) -> None:
+        watcher.install()
+        importlib.import_module(first)
+        assert registered() == COMPLETE
+
+    def test_installed_after(self, watcher: AutoRegistration, first: str) -> None:
+        importlib.import_module(first)
+        watcher.install()
+        assert registered() == COMPLETE
+
+    def test_it_is_out_of_the_way_when_it_is_done(self, watcher: AutoRegistration, first: str) -> None:
+        watcher.install()
+        assert watcher.find_spec("fakeformers") is not None
+        importlib.import_module(first)
+        assert watcher.find_spec("fakeformers") is None
+
+    def test_installed_twice(self, watcher: AutoRegistration, first: str) -> None:
+        AutoRegistration().install()
+        watcher.install()
+        importlib.import_module(first)
+        assert registered() == (["Config"], ["Model", "Model"])
+
+
+def test_nothing_is_imported_before_it_is_needed(watcher: AutoRegistration) -> None:
+    watcher.install()
+    importlib.import_module("fakeformers")
+    assert not {"fakeformers.config_auto", "fakezoo.models"} & set(sys.modules)
+
+
+def test_configurations_do_not_wait_for_models(watcher: AutoRegistration) -> None:
+    watcher.install()
+    importlib.import_module("fakeformers.config_auto")
+    assert sys.modules["fakeformers.config_auto"].REGISTERED
+
+
+def test_an_import_that_fails_is_survived(watcher: AutoRegistration) -> None:
+    watcher.install()
+    with pytest.raises(ValueError, match="broken"):
+        importlib.import_module("fakeformers.broken")
+    assert registered() == COMPLETE
+
+
+def test_it_may_be_installed_in_the_middle_of_the_librarys_import(library: None) -> None:
+    importlib.import_module("fakeformers.importing_zoo")
+    importlib.import_module("fakezoo.models")
+    assert registered() == COMPLETE
+
+
+def test_it_may_be_installed_while_another_thread_imports_the_library(watcher: AutoRegistration) -> None:
+    thread = threading.Thread(target=importlib.import_module, args=("fakeformers.slow",))
+    thread.start()
+    while "fakeformers.auto" not in sys.modules:
+        pass
+    watcher.install()
+    assert hasattr(sys.modules["fakeformers.slow"], "Slow"), "it waits"
+    assert registered() == COMPLETE
+    thread.join(timeout=10)
+
+
+def test_a_registration_that_fails_leaves_the_library_usable(
+    watcher: AutoRegistration, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(zoo.hooks, "HOME", "fakezoo.missing")
+    watcher.install()
+    with pytest.warns(ZooWarning, match="will not load the zoo's checkpoints: ModuleNotFoundError"):
+        importlib.import_module("fakeformers.trainer")
+    assert hasattr(sys.modules["fakeformers.layers"], "Layer")
+
+
+def test_modules_look_as_if_nobody_had_watched(watcher: AutoRegistration) -> None:
+    importlib.import_module("fakeformers")
+    untouched = type(sys.modules["fakeformers"].__loader__)
+    watcher.install()
+    module = importlib.import_module("fakeformers.layers")
+    assert type(module.__loader__) is untouched
+    assert module.__spec__ is not None
+    assert module.__spec__.loader is module.__loader__
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("transformers", True),
+        ("transformers.models.auto", True),
+        ("transformers_extra", False),
+        ("zoo.models.layers", True),
+        ("zoo.models", True),
+        ("zoo.models2", False),
+        ("zoo", False),
+        ("torch", False),
+    ],
+)
+def test_what_is_watched(name: str, expected: bool) -> None:
+    assert is_watched(name) is expected
+
+
+CHECK = """
+from transformers import AutoConfig, AutoModelForCausalLM
+config = AutoConfig.from_pretrained(FOLDER)
+model = AutoModelForCausalLM.from_pretrained(FOLDER)
+assert type(model).__name__ == "ZooForCausalLM", type(model)
+assert config.variant == "pre-norm"
+"""
+
+ORDERS = {
+    "zoo-then-transformers": "import zoo; import transformers",
+    "transformers-then-zoo": "import transformers; import zoo",
+    "automodel-then-zoo": "from transformers import AutoModel; import zoo",
+    "zoo-then-automodel": "import zoo; from transformers import AutoModelForCausalLM",
+    "zoo-then-autoconfig": "import zoo; from transformers import AutoConfig",
+    "zoo-then-a-model-of-theirs": "import zoo; from transformers import BertModel",
+    "zoo-then-pipeline": "import zoo; from transformers import pipeline",
+    "trainer-then-zoo": "from transformers import Trainer; import zoo",
+    "torch-first": "import torch; import zoo",
+    "zoo-models-first": "from zoo.models import ZooConfig",
+}
+
+
+def run(code: str, folder: Path) -> None:
+    """Run code in a fresh process, where any warning of the zoo's is an error."""
+    prelude = "import warnings; warnings.filterwarnings('error', message=\".*zoo's checkpoints\")\n"
+    subprocess.run([sys.executable, "-c", f"{prelude}FOLDER = {str(folder)!r}\n{code}"], check=True, cwd=folder)
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder: Path = tmp_path_factory.mktemp("checkpoint")
+    run("import zoo; zoo.build('pre-norm@tiny', 'causal-lm', vocab_size=16).save_pretrained(FOLDER)", folder)
+    return folder
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("order", ORDERS.values(), ids=ORDERS)
+def test_auto_classes_load_checkpoints_in_any_order(checkpoint: Path, order: str) -> None:
+    run(f"{order}\n{CHECK}", checkpoint)
+
+
+@pytest.mark.slow
+def test_without_the_zoo_they_do_not(checkpoint: Path) -> None:
+    with pytest.raises(subprocess.CalledProcessError):
+        run(CHECK, checkpoint)

@@ -1,0 +1,55 @@
+"""Transformers and their variants, one line away and interchangeable, as Hugging Face models.
+
+Importing the zoo is cheap: torch and transformers are imported when a name that needs them is first used. It is also
+enough for `transformers.AutoModel` and its siblings to load the zoo's checkpoints, whichever is imported first.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from zoo.hooks import AutoRegistration
+
+if TYPE_CHECKING:
+    from zoo.building import build, config
+    from zoo.converters import convert
+    from zoo.difference import diff
+    from zoo.loading import load
+    from zoo.registry import describe, list_variants, register
+
+    __version__: str
+
+#: Where each public name lives. To add one: a line here, and one above for the type checker.
+_HOMES = {
+    "build": "zoo.building",
+    "config": "zoo.building",
+    "convert": "zoo.converters",
+    "describe": "zoo.registry",
+    "diff": "zoo.difference",
+    "list_variants": "zoo.registry",
+    "load": "zoo.loading",
+    "register": "zoo.registry",
+}
+
+__all__ = ["__version__", "build", "config", "convert", "describe", "diff", "list_variants", "load", "register"]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        value: Any = version("transformer-zoo")
+    elif name in _HOMES:
+        value = getattr(importlib.import_module(_HOMES[name]), name)
+    else:
+        raise AttributeError(f"module 'zoo' has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
+AutoRegistration().install()
