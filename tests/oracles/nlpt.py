@@ -1,0 +1,167 @@
+"""Oracle for "Transformer Anatomy", after chapter 3 of NLP with Transformers: encoder, classifier and masked attention.
+
+Pre-norm without a final norm, learned positions, embeddings normalised with an eps of 1e-12, exact GELU, no masks at
+all in the modules: padding is attended to like anything else.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from .ops import affine, gelu, layer_norm, softmax
+from .weights import RandomStateDict, StateDict, padded_ids, part, parts
+
+EMBEDDING_EPS = 1e-12
+
+
+def encoder(state_dict: StateDict, input_ids: Tensor) -> Tensor:
+    """Hidden states after the last layer.
+
+    Args:
+        state_dict: Weights of the original TransformerEncoder.
+        input_ids: *Shape:* (batch_size, seq_len)
+
+    Returns:
+        *Shape:* (batch_size, seq_len, hidden_size)
+    """
+    tokens = state_dict["embeddings.token_embeddings.weight"][input_ids]
+    positions = state_dict["embeddings.position_embeddings.weight"][: input_ids.shape[1]]
+    x = layer_norm(tokens + positions, state_dict, "embeddings.layer_norm", EMBEDDING_EPS)
+    for layer in parts(state_dict, "layers."):
+        x = x + attend(part(layer, "attention"), layer_norm(x, layer, "layer_norm_1"))
+        inner = affine(layer_norm(x, layer, "layer_norm_2"), layer, "feed_forward.linear_1")
+        x = x + affine(gelu(inner), layer, "feed_forward.linear_2")
+    return x
+
+
+def classifier(state_dict: StateDict, input_ids: Tensor) -> Tensor:
+    """Logits from the first position's hidden state.
+
+    Args:
+        state_dict: Weights of the original TransformerForSequenceClassification.
+        input_ids: *Shape:* (batch_size, seq_len)
+
+    Returns:
+        *Shape:* (batch_size, num_labels)
+    """
+    return affine(encoder(part(state_dict, "encoder"), input_ids)[:, 0], state_dict, "classifier")
+
+
+def attend(weights: StateDict, x: Tensor) -> Tensor:
+    """Multi-head self-attention whose heads have matrices of their own.
+
+    *Shape:* (batch_size, seq_len, hidden_size) -> the same
+    """
+    heads = [
+        scaled_dot_product_attention(affine(x, head, "q"), affine(x, head, "k"), affine(x, head, "v"))
+        for head in parts(weights, "heads.")
+    ]
+    return affine(torch.cat(heads, dim=-1), weights, "output_linear")
+
+
+def scaled_dot_product_attention(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Tensor:
+    """Attention of one head. A query that may look nowhere gets NaN.
+
+    Args:
+        query: *Shape:* (batch_size, query_len, head_dim)
+        key: *Shape:* (batch_size, key_len, head_dim)
+        value: *Shape:* (batch_size, key_len, value_dim)
+        mask: Zero where a query may not look, anything else where it may.
+            *Shape:* broadcastable to (batch_size, query_len, key_len)
+
+    Returns:
+        *Shape:* (batch_size, query_len, value_dim)
+    """
+    scores = torch.einsum("bqd,bkd->bqk", query, key) / math.sqrt(query.shape[-1])
+    if mask is not None:
+        scores = torch.where(mask == 0, -math.inf, scores)
+    return softmax(scores) @ value
+
+
+def random_state_dict(
+    *,
+    vocab_size: int = 17,
+    hidden_size: int = 12,
+    num_hidden_layers: int = 2,
+    num_attention_heads: int = 3,
+    intermediate_size: int = 20,
+    max_position_embeddings: int = 11,
+    seed: int = 0,
+    dtype: torch.dtype = torch.float64,
+) -> StateDict:
+    """Random weights of a TransformerEncoder under the original's keys."""
+    made = RandomStateDict(seed, dtype)
+    _add_encoder(
+        made,
+        "",
+        vocab_size,
+        hidden_size,
+        num_hidden_layers,
+        num_attention_heads,
+        intermediate_size,
+        max_position_embeddings,
+    )
+    return made.tensors
+
+
+def random_classifier_state_dict(
+    *,
+    num_labels: int = 3,
+    vocab_size: int = 17,
+    hidden_size: int = 12,
+    num_hidden_layers: int = 2,
+    num_attention_heads: int = 3,
+    intermediate_size: int = 20,
+    max_position_embeddings: int = 11,
+    seed: int = 0,
+    dtype: torch.dtype = torch.float64,
+) -> StateDict:
+    """Random weights of a TransformerForSequenceClassification under the original's keys."""
+    made = RandomStateDict(seed, dtype)
+    _add_encoder(
+        made,
+        "encoder.",
+        vocab_size,
+        hidden_size,
+        num_hidden_layers,
+        num_attention_heads,
+        intermediate_size,
+        max_position_embeddings,
+    )
+    made.affine("classifier", num_labels, hidden_size)
+    return made.tensors
+
+
+def random_inputs(
+    *, batch_size: int = 4, seq_len: int = 9, vocab_size: int = 17, pad_token_id: int = 0, seed: int = 0
+) -> Tensor:
+    """A padded batch of ids. *Shape:* (batch_size, seq_len)."""
+    ids, _ = padded_ids(batch_size, seq_len, vocab_size, pad_token_id, torch.Generator().manual_seed(seed))
+    return ids
+
+
+def _add_encoder(
+    made: RandomStateDict,
+    prefix: str,
+    vocab_size: int,
+    hidden_size: int,
+    num_hidden_layers: int,
+    num_attention_heads: int,
+    intermediate_size: int,
+    max_position_embeddings: int,
+) -> None:
+    made.embedding(f"{prefix}embeddings.token_embeddings", vocab_size, hidden_size)
+    made.embedding(f"{prefix}embeddings.position_embeddings", max_position_embeddings, hidden_size)
+    made.norm(f"{prefix}embeddings.layer_norm", hidden_size)
+    for layer in (f"{prefix}layers.{number}" for number in range(num_hidden_layers)):
+        made.norm(f"{layer}.layer_norm_1", hidden_size)
+        made.norm(f"{layer}.layer_norm_2", hidden_size)
+        for head in range(num_attention_heads):
+            for kind in "qkv":
+                made.affine(f"{layer}.attention.heads.{head}.{kind}", hidden_size // num_attention_heads, hidden_size)
+        made.affine(f"{layer}.attention.output_linear", hidden_size, hidden_size)
+        made.affine(f"{layer}.feed_forward.linear_1", intermediate_size, hidden_size)
+        made.affine(f"{layer}.feed_forward.linear_2", hidden_size, intermediate_size)

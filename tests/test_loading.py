@@ -1,0 +1,155 @@
+"""zoo.load: the right head by itself, and one clear error for every kind of broken folder."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+import zoo
+from zoo.errors import CheckpointError, MissingPluginError, UnknownTaskError, UnknownVariantError
+
+TASKS = {
+    "causal-lm": "ZooForCausalLM",
+    "masked-lm": "ZooForMaskedLM",
+    "seq2seq-lm": "ZooForConditionalGeneration",
+    "sequence-classification": "ZooForSequenceClassification",
+    "token-classification": "ZooForTokenClassification",
+    "feature-extraction": "ZooDecoder",
+}
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("saved")
+    zoo.build("pre-norm@tiny", vocab_size=40, seed=0).save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture
+def folder(saved: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(saved, tmp_path / "checkpoint"))
+
+
+def edit_config(folder: Path, **changes: object) -> None:
+    file = folder / "config.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), **changes}))
+
+
+@pytest.mark.parametrize(("task", "saved_as"), TASKS.items())
+def test_the_head_that_was_saved_comes_back(task: str, saved_as: str, tmp_path: Path) -> None:
+    model = zoo.build("pre-norm@tiny", task, vocab_size=40, seed=0)
+    model.save_pretrained(tmp_path)
+    loaded = zoo.load(tmp_path)
+    assert type(loaded).__name__ == saved_as
+    assert not loaded.training
+    for name, tensor in model.state_dict().items():
+        assert torch.equal(tensor, loaded.state_dict()[name]), name
+
+
+def test_another_head_can_be_asked_for(saved: Path) -> None:
+    assert type(zoo.load(saved, "sequence-classification")).__name__ == "ZooForSequenceClassification"
+    with pytest.raises(UnknownTaskError, match="did you mean 'causal-lm'"):
+        zoo.load(saved, "causal-ml")
+
+
+def test_no_folder(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match="nowhere is not a folder"):
+        zoo.load(tmp_path / "nowhere")
+
+
+def test_empty_folder(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match=r"no config\.json.*holds: none"):
+        zoo.load(tmp_path)
+
+
+def test_a_folder_of_something_else_says_what_it_holds(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").touch()
+    with pytest.raises(CheckpointError, match=r"holds: notes\.txt"):
+        zoo.load(tmp_path)
+
+
+def test_damaged_configuration(folder: Path) -> None:
+    (folder / "config.json").write_text("{")
+    with pytest.raises(CheckpointError, match=r"config\.json is not valid JSON"):
+        zoo.load(folder)
+
+
+def test_another_model_type_is_sent_to_the_converters(folder: Path) -> None:
+    edit_config(folder, model_type="bert")
+    with pytest.raises(CheckpointError, match=r"type 'bert'.*zoo\.convert"):
+        zoo.load(folder)
+
+
+@pytest.mark.parametrize("kept", [0, 5, 200, -1])
+def test_truncated_weights(folder: Path, kept: int) -> None:
+    file = folder / "model.safetensors"
+    file.write_bytes(file.read_bytes()[:kept])
+    with pytest.raises(CheckpointError, match=r"model\.safetensors is truncated or damaged"):
+        zoo.load(folder)
+
+
+def test_no_weights(folder: Path) -> None:
+    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
+    with pytest.raises(CheckpointError, match=r"no model\.safetensors; weights are read from safetensors"):
+        zoo.load(folder)
+
+
+def test_pickled_weights_are_refused_by_from_pretrained_too(folder: Path) -> None:
+    from transformers import AutoModelForCausalLM
+
+    with pytest.raises(CheckpointError, match="safetensors files only"):
+        AutoModelForCausalLM.from_pretrained(folder, use_safetensors=False)
+    weights = folder / "model.safetensors"
+    torch.save(load_file(weights), folder / "pytorch_model.bin")
+    weights.unlink()
+    with pytest.raises(OSError, match="safetensors"):
+        AutoModelForCausalLM.from_pretrained(folder)
+
+
+def test_missing_weights_are_named(folder: Path) -> None:
+    file = folder / "model.safetensors"
+    weights = load_file(file)
+    del weights["lm_head.weight"]
+    save_file(weights, file, metadata={"format": "pt"})
+    with pytest.raises(CheckpointError, match=r"lacks weights.*lm_head\.weight"):
+        zoo.load(folder)
+
+
+def test_a_shard_that_is_not_there(tmp_path: Path) -> None:
+    zoo.build("pre-norm@tiny", vocab_size=40, seed=0).save_pretrained(tmp_path, max_shard_size="100KB")
+    shard = sorted(tmp_path.glob("model-*.safetensors"))[1]
+    shard.unlink()
+    with pytest.raises(CheckpointError, match=shard.name):
+        zoo.load(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["../outside.safetensors", "/etc/passwd"])
+def test_an_index_may_not_name_files_elsewhere(folder: Path, name: str) -> None:
+    index = {"metadata": {}, "weight_map": {"lm_head.weight": name}}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+    with pytest.raises(CheckpointError, match="not a file of its own folder"):
+        zoo.load(folder)
+
+
+def test_an_unknown_class_is_named(folder: Path) -> None:
+    edit_config(folder, architectures=["ZooForEverything"])
+    with pytest.raises(CheckpointError, match="'ZooForEverything'.*ZooForCausalLM"):
+        zoo.load(folder)
+
+
+def test_an_unknown_variant_has_a_nearest_match(folder: Path) -> None:
+    edit_config(folder, variant="pre-nrom")
+    with pytest.raises(UnknownVariantError, match="did you mean 'pre-norm'"):
+        zoo.load(folder)
+
+
+@pytest.mark.parametrize("field", ["variant", "position", "norm"])
+def test_a_missing_plugin_is_named(folder: Path, field: str) -> None:
+    edit_config(folder, **{field: "from-afar", "providers": {field: "zoo-from-afar"}})
+    with pytest.raises(MissingPluginError, match="pip install zoo-from-afar"):
+        zoo.load(folder)

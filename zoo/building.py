@@ -1,0 +1,176 @@
+"""From a variant's name to a configuration and a model."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+
+from zoo.errors import ConfigError, UnknownOverrideError
+from zoo.models import TASK_CLASSES, ZooConfig, ZooPreTrainedModel
+from zoo.models.parts import PART_FIELDS
+from zoo.registry import VARIANTS, Task, Variant, count_parameters_with, parse_name
+
+OWN_STACK = {
+    Task.CAUSAL_LM: "decoder",
+    Task.SEQ2SEQ_LM: "encoder-decoder",
+    Task.MASKED_LM: "encoder",
+}
+"""The stack of tasks that leave no choice."""
+
+PASSED_ON = frozenset({"layer_types", "rope_parameters", "num_labels"})
+"""Settings that are not fields of the configuration but that it understands."""
+
+
+def stack_of(variant: Variant, task: str) -> str:
+    """Which stacks a variant has for a task.
+
+    Args:
+        variant: The variant.
+        task: One of its tasks.
+
+    Returns:
+        "encoder", "decoder" or "encoder-decoder". Classification reads an encoder where the variant has one; feature
+        extraction the stack of the variant's default task.
+    """
+    if task in OWN_STACK:
+        return OWN_STACK[Task(task)]
+    if task == Task.FEATURE_EXTRACTION and variant.default_task != task:
+        return stack_of(variant, variant.default_task)
+    return "decoder" if Task.CAUSAL_LM in variant.tasks and Task.MASKED_LM not in variant.tasks else "encoder"
+
+
+def config(
+    name: str, task: str | None = None, *, faithful: bool = False, quirks: Iterable[str] = (), **overrides: Any
+) -> ZooConfig:
+    """Put together the configuration of a variant.
+
+    Args:
+        name: A variant's name, possibly with settings: "vanilla", "vanilla@small+faithful", "pre-norm:position=rotary".
+        task: What the model is for, by default the variant's first task.
+        faithful: Whether to switch on every quirk of the original.
+        quirks: Names of quirks to switch on.
+        overrides: Fields of [`ZooConfig`][] that differ from the variant's defaults.
+
+    Returns:
+        A complete configuration.
+
+    Raises:
+        ZooError: When a name, task, quirk or field is unknown, or values contradict each other.
+    """
+    spec = parse_name(name)
+    variant = VARIANTS.get(spec.name)
+    task = variant.check_task(task)
+    faithful = faithful or spec.faithful
+    quirks = variant.check_quirks(
+        (*spec.quirks, *((quirks,) if isinstance(quirks, str) else quirks)), faithful=faithful
+    )
+    settings = variant.settings(task, preset=spec.preset, quirks=quirks)
+    stack = stack_of(variant, task)
+    settings.update(is_decoder=stack == "decoder", is_encoder_decoder=stack == "encoder-decoder")
+    settings.update(spec.overrides)
+    settings.update(overrides)
+    check_settings(variant, settings)
+    return ZooConfig(variant=variant.name, quirks=list(quirks), **settings)
+
+
+def check_settings(variant: Variant, settings: dict[str, Any]) -> None:
+    """Refuse settings that nothing reads, and sizes that no model can have.
+
+    Args:
+        variant: The variant, whose own options count as known.
+        settings: Configuration fields and their values.
+
+    Raises:
+        UnknownOverrideError: At the first name that is neither a field nor an option of the variant or of its parts.
+        ConfigError: At the first size that is not positive.
+    """
+    known = {field.name for field in dataclasses.fields(ZooConfig)} | set(ZooConfig.attribute_map) | PASSED_ON
+    known |= set(variant.defaults) | {key for preset in variant.presets.values() for key in preset}
+    for field, registry in PART_FIELDS.items():
+        part = settings.get(field)
+        if isinstance(part, str) and part in registry:
+            known |= set(getattr(registry.get(part), "options", ()))
+    for key, value in settings.items():
+        if key not in known:
+            raise UnknownOverrideError(key, sorted(known), owner=f"variant {variant.name!r}")
+        if key.endswith(("_size", "_layers")) and type(value) is int and value < 1:
+            raise ConfigError(f"{key}={value} was given; it must be at least 1")
+
+
+def build(
+    name: str,
+    task: str | None = None,
+    *,
+    faithful: bool = False,
+    quirks: Iterable[str] = (),
+    seed: int | None = None,
+    **overrides: Any,
+) -> ZooPreTrainedModel:
+    """Build a new model of a variant.
+
+    Args:
+        name: A variant's name, possibly with settings: "vanilla", "vanilla@small+faithful", "pre-norm:position=rotary".
+        task: What the model is for, by default the variant's first task: one of feature-extraction, masked-lm,
+            sequence-classification, token-classification, causal-lm, seq2seq-lm.
+        faithful: Whether to switch on every quirk of the original.
+        quirks: Names of quirks to switch on.
+        seed: Makes the weights reproducible; the generators' state is left as it was.
+        overrides: Fields of [`ZooConfig`][] that differ from the variant's defaults, `attn_implementation`, `dtype`.
+
+    Returns:
+        A `PreTrainedModel` with random weights, in evaluation mode.
+
+    Raises:
+        ZooError: When a name, task, quirk or field is unknown, or values contradict each other.
+    """
+    task = VARIANTS.get(parse_name(name).name).check_task(task)
+    loading = {key: overrides.pop(key) for key in ("attn_implementation", "dtype") if key in overrides}
+    model_config = config(name, task, faithful=faithful, quirks=quirks, **overrides)
+    model_class = TASK_CLASSES[task][1]
+    with torch.random.fork_rng(enabled=seed is not None):
+        if seed is not None:
+            torch.manual_seed(seed)
+        model = model_class._from_config(model_config, **loading)
+    return model.eval()
+
+
+def skeleton(
+    name: str, task: str | None = None, *, faithful: bool = False, quirks: Iterable[str] = (), **overrides: Any
+) -> ZooPreTrainedModel:
+    """Build a model without weights: all of its modules and shapes, on the meta device, where nothing is allocated.
+
+    Args:
+        name: A variant's name, possibly with settings.
+        task: What the model is for, by default the variant's first task.
+        faithful: Whether to switch on every quirk of the original.
+        quirks: Names of quirks to switch on.
+        overrides: Fields of [`ZooConfig`][] that differ from the variant's defaults.
+
+    Returns:
+        The model, in evaluation mode.
+
+    Raises:
+        ZooError: As for [`build`][].
+    """
+    task = VARIANTS.get(parse_name(name).name).check_task(task)
+    model_config = config(name, task, faithful=faithful, quirks=quirks, **overrides)
+    with torch.device("meta"):
+        return TASK_CLASSES[task][1](model_config).eval()
+
+
+@count_parameters_with
+def count_parameters(name: str, task: str | None = None, **overrides: Any) -> int:
+    """Count the parameters of a variant without allocating them.
+
+    Args:
+        name: A variant's name, possibly with settings.
+        task: What the model is for, by default the variant's first task.
+        overrides: As for [`build`][].
+
+    Returns:
+        The number of parameters, each shared one counted once.
+    """
+    return skeleton(name, task, **overrides).num_parameters()

@@ -1,0 +1,140 @@
+"""From a checkpoint to a model, with the right head by itself."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError, safe_open
+from transformers.utils import CONFIG_NAME, SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME
+
+from zoo import models
+from zoo.errors import CheckpointError, UnknownTaskError, enumerate_names
+from zoo.models import TASK_CLASSES, ZooPreTrainedModel
+from zoo.models.configuration import MODEL_TYPE
+
+
+def load(path: str | Path, task: str | None = None, **kwargs: Any) -> ZooPreTrainedModel:
+    """Load a checkpoint of the zoo.
+
+    Args:
+        path: A folder that `save_pretrained` wrote.
+        task: The head to load, by default the one that was saved.
+        kwargs: As for `from_pretrained`: `dtype`, `device_map`, `attn_implementation`, ...
+
+    Returns:
+        The model, in evaluation mode.
+
+    Raises:
+        CheckpointError: When the folder is missing, empty, truncated, or holds something else.
+        MissingPluginError: When the variant, or a part, comes from a plugin that is not there.
+        ZooError: When the configuration is not valid.
+    """
+    folder = Path(path)
+    saved = read_config(folder)
+    check_weights(folder)
+    model_class = saved_class(folder, saved) if task is None else class_of_task(task)
+    model, info = model_class.from_pretrained(folder, output_loading_info=True, **kwargs)
+    wrong = sorted(info["missing_keys"]) if task is None else []
+    if wrong:
+        raise CheckpointError(f"{folder} lacks weights of its {model_class.__name__}: {enumerate_names(wrong)}")
+    return model.eval()
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """Read a checkpoint's configuration.
+
+    Args:
+        folder: The checkpoint.
+
+    Returns:
+        What its config.json says.
+
+    Raises:
+        CheckpointError: When there is none, or it is not one of the zoo's.
+    """
+    if not folder.is_dir():
+        raise CheckpointError(f"{folder} is not a folder; a checkpoint is a folder that save_pretrained wrote")
+    file = folder / CONFIG_NAME
+    if not file.is_file():
+        found = enumerate_names(sorted(entry.name for entry in folder.iterdir()))
+        raise CheckpointError(f"{folder} has no {CONFIG_NAME}, so it is no checkpoint; it holds: {found}")
+    try:
+        saved = json.loads(file.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise CheckpointError(f"{file} is not valid JSON: {error}") from error
+    model_type = saved.get("model_type") if isinstance(saved, dict) else None
+    if model_type != MODEL_TYPE:
+        raise CheckpointError(
+            f"{folder} holds a model of type {model_type!r}, zoo.load reads {MODEL_TYPE!r}; "
+            "zoo.convert reads other models"
+        )
+    return saved
+
+
+def check_weights(folder: Path) -> None:
+    """Require whole safetensors files.
+
+    Args:
+        folder: The checkpoint.
+
+    Raises:
+        CheckpointError: When there are none, or one is missing or truncated.
+    """
+    index = folder / SAFE_WEIGHTS_INDEX_NAME
+    try:
+        files = sorted(set(json.loads(index.read_text())["weight_map"].values())) if index.is_file() else []
+    except (ValueError, KeyError, AttributeError) as error:
+        raise CheckpointError(f"{index} is not a valid index of weight files: {error}") from error
+    for name in files or [SAFE_WEIGHTS_NAME]:
+        file = folder / name
+        if Path(name).name != name:
+            raise CheckpointError(f"{index} names {name!r}, which is not a file of its own folder")
+        if not file.is_file():
+            raise CheckpointError(f"{folder} has no {name}; weights are read from safetensors files only")
+        try:
+            with safe_open(file, framework="pt"):
+                pass
+        except (SafetensorError, OSError) as error:
+            raise CheckpointError(f"{file} is truncated or damaged: {error}") from error
+
+
+def saved_class(folder: Path, saved: dict[str, Any]) -> type[ZooPreTrainedModel]:
+    """Find the class that was saved.
+
+    Args:
+        folder: The checkpoint, for the message.
+        saved: Its configuration.
+
+    Returns:
+        One of the heads or bodies.
+
+    Raises:
+        CheckpointError: When the configuration names none of them.
+    """
+    architectures = saved.get("architectures") or [None]
+    model_class = getattr(models, str(architectures[0]), None)
+    if not (isinstance(model_class, type) and issubclass(model_class, ZooPreTrainedModel)):
+        valid = enumerate_names(sorted({saved_as.__name__ for _, saved_as in TASK_CLASSES.values()}))
+        raise CheckpointError(
+            f"{folder} was saved as {architectures[0]!r}, which is none of the zoo's classes: {valid}"
+        )
+    return model_class
+
+
+def class_of_task(task: str) -> type[ZooPreTrainedModel]:
+    """Find the class of a task.
+
+    Args:
+        task: The task's name.
+
+    Returns:
+        Its class.
+
+    Raises:
+        UnknownTaskError: When there is no such task.
+    """
+    if task not in TASK_CLASSES:
+        raise UnknownTaskError(task, TASK_CLASSES)
+    return TASK_CLASSES[task][1]

@@ -1,0 +1,79 @@
+"""Everything a saved checkpoint needs in order to run: configuration, parts, stacks, wrapper and heads."""
+
+from . import initialization
+from .attention import Attention
+from .choices import AttentionScale, NormPlacement, Pooling, QKNorm, ResidualScaling
+from .classification import ZooForSequenceClassification, ZooForTokenClassification
+from .configuration import ZooConfig
+from .embedding import TokenEmbedding
+from .encoder_decoder import ZooEncoderDecoder
+from .feed_forward import FeedForward, GatedFeedForward
+from .language_modeling import ZooForCausalLM, ZooForConditionalGeneration, ZooForMaskedLM
+from .layers import DecoderLayer, EncoderLayer, ParallelDecoderLayer, ParallelEncoderLayer, TransformerLayer
+from .norms import DynamicTanh, LayerNorm, RMSNorm
+from .parts import ATTENTIONS, FEED_FORWARDS, INITIALIZERS, NORMS, POSITIONS
+from .position_bias import AlibiPosition, RelativeBucketPosition
+from .positions import LearnedPosition, Position, SinusoidalHalvesPosition, SinusoidalPosition
+from .pretrained import ZooModel, ZooPreTrainedModel
+from .residual import Residual
+from .rotary import InterleavedRotaryPosition, RotaryPosition
+from .stacks import ZooDecoder, ZooEncoder
+from .transformer import Transformer
+
+TASK_CLASSES: dict[str, tuple[str, type[ZooPreTrainedModel]]] = {
+    "feature-extraction": ("AutoModel", ZooModel),
+    "masked-lm": ("AutoModelForMaskedLM", ZooForMaskedLM),
+    "sequence-classification": ("AutoModelForSequenceClassification", ZooForSequenceClassification),
+    "token-classification": ("AutoModelForTokenClassification", ZooForTokenClassification),
+    "causal-lm": ("AutoModelForCausalLM", ZooForCausalLM),
+    "seq2seq-lm": ("AutoModelForSeq2SeqLM", ZooForConditionalGeneration),
+}
+"""The Auto class and the model class of every task."""
+
+__all__ = [
+    "ATTENTIONS",
+    "FEED_FORWARDS",
+    "INITIALIZERS",
+    "NORMS",
+    "POSITIONS",
+    "TASK_CLASSES",
+    "AlibiPosition",
+    "Attention",
+    "AttentionScale",
+    "DecoderLayer",
+    "DynamicTanh",
+    "EncoderLayer",
+    "FeedForward",
+    "GatedFeedForward",
+    "InterleavedRotaryPosition",
+    "LayerNorm",
+    "LearnedPosition",
+    "NormPlacement",
+    "ParallelDecoderLayer",
+    "ParallelEncoderLayer",
+    "Pooling",
+    "Position",
+    "QKNorm",
+    "RMSNorm",
+    "RelativeBucketPosition",
+    "Residual",
+    "ResidualScaling",
+    "RotaryPosition",
+    "SinusoidalHalvesPosition",
+    "SinusoidalPosition",
+    "TokenEmbedding",
+    "Transformer",
+    "TransformerLayer",
+    "ZooConfig",
+    "ZooDecoder",
+    "ZooEncoder",
+    "ZooEncoderDecoder",
+    "ZooForCausalLM",
+    "ZooForConditionalGeneration",
+    "ZooForMaskedLM",
+    "ZooForSequenceClassification",
+    "ZooForTokenClassification",
+    "ZooModel",
+    "ZooPreTrainedModel",
+    "initialization",
+]

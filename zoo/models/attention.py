@@ -1,0 +1,273 @@
+"""Attention: projections, positions and caches here, the product itself through transformers' attention interface."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+from transformers.cache_utils import Cache, EncoderDecoderCache
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+from .choices import AttentionScale, QKNorm
+from .norms import build_norm
+from .parts import ATTENTIONS, POSITIONS
+
+if TYPE_CHECKING:
+    from .configuration import ZooConfig
+
+
+def eager_attention(
+    module: nn.Module,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: torch.Tensor | None,
+    scaling: float,
+    dropout: float = 0.0,
+    softcap: float | None = None,
+    position_bias: torch.Tensor | None = None,
+    **kwargs: Any,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Attention written out, the reference of every other backend and the only one that returns its weights.
+
+    Args:
+        module: The attention module, for its training mode.
+        query: *Shape:* (batch_size, num_attention_heads, query_len, head_dim)
+        key: *Shape:* (batch_size, num_key_value_heads, key_len, head_dim)
+        value: *Shape:* as key.
+        attention_mask: Added to the scores. *Shape:* (batch_size, 1 or num_attention_heads, query_len, key_len)
+        scaling: Multiplies the scores.
+        dropout: Probability of dropping an attention weight.
+        softcap: Scores are squashed to (-softcap, softcap) (Gemma 2, section 2).
+        position_bias: Added to the scores. *Shape:* (batch_size, num_attention_heads, query_len, key_len)
+        kwargs: What other backends take.
+
+    Returns:
+        The mixed values, *Shape:* (batch_size, query_len, num_attention_heads, head_dim), and the weights,
+        *Shape:* (batch_size, num_attention_heads, query_len, key_len).
+    """
+    groups = query.shape[1] // key.shape[1]
+    if groups > 1:
+        key, value = key.repeat_interleave(groups, dim=1), value.repeat_interleave(groups, dim=1)
+    scores = query @ key.transpose(-1, -2) * scaling
+    if softcap is not None:
+        scores = softcap * torch.tanh(scores / softcap)
+    if position_bias is not None:
+        scores = scores + position_bias
+    if attention_mask is not None:
+        scores = scores + attention_mask
+    weights = F.dropout(scores.softmax(dim=-1).to(value.dtype), p=dropout, training=module.training)
+    return (weights @ value).transpose(1, 2), weights
+
+
+@ATTENTIONS.register("multi-head")
+class Attention(nn.Module):
+    """Multi-head attention (Vaswani et al. 2017, section 3.2), grouped when there are fewer key-value heads.
+
+    Args:
+        config: The configuration of the stack.
+        layer_idx: The layer's place in the stack, which is its place in the cache.
+        is_causal: Whether a query may see only keys up to its own position.
+        is_cross: Whether keys and values come from another sequence.
+    """
+
+    def __init__(self, config: ZooConfig, layer_idx: int, *, is_causal: bool = False, is_cross: bool = False) -> None:
+        super().__init__()
+        self.config = config
+        self.layer_idx = layer_idx
+        self.is_causal = is_causal
+        self.is_cross = is_cross
+        self.head_dim = config.head_dim
+        self.num_key_value_groups = config.num_attention_heads // config.num_key_value_heads
+        self.scaling = attention_scaling(config)
+        self.dropout = config.attention_dropout
+        self.sliding_window = None if is_cross else config.window_of_layer(layer_idx)
+        self.rotate = POSITIONS.get(config.position).rotate
+
+        query_width = config.num_attention_heads * config.head_dim
+        key_width = config.num_key_value_heads * config.head_dim
+        self.q_proj = nn.Linear(config.hidden_size, query_width, bias=config.attention_bias)
+        self.k_proj = nn.Linear(config.hidden_size, key_width, bias=config.attention_bias)
+        self.v_proj = nn.Linear(config.hidden_size, key_width, bias=config.attention_bias)
+        self.o_proj = nn.Linear(query_width, config.hidden_size, bias=config.attention_out_bias)
+        self.q_norm = self._qk_norm(query_width)
+        self.k_norm = self._qk_norm(key_width)
+
+    def _qk_norm(self, width: int) -> nn.Module:
+        """The norm on a projection of this width, over one head or over all of it."""
+        if self.config.qk_norm is None:
+            return nn.Identity()
+        return build_norm(self.config, self.head_dim if self.config.qk_norm == QKNorm.HEAD else width)
+
+    def forward(
+        self,
+        hidden_states: torch.Tensor,
+        attention_mask: Any = None,
+        position_bias: torch.Tensor | None = None,
+        key_value_states: torch.Tensor | None = None,
+        position_embeddings: Any = None,
+        past_key_values: Cache | None = None,
+        step: int | None = None,
+        **kwargs: Any,
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """Let every position gather values from the positions it may see.
+
+        Args:
+            hidden_states: Makes the queries. *Shape:* (batch_size, query_len, hidden_size)
+            attention_mask: In the form that the attention backend wants, None for no mask beyond causality.
+            position_bias: Added to the scores. *Shape:* (batch_size, num_attention_heads, query_len, key_len)
+            key_value_states: Makes keys and values in cross attention. *Shape:* (batch_size, key_len, hidden_size)
+            position_embeddings: What the position part's `rotation` returned.
+            past_key_values: Keys and values of earlier positions, extended in place.
+            step: How many layers came before this application, the place in the cache; `layer_idx` if not given.
+            kwargs: Passed on to the attention backend.
+
+        Returns:
+            The output, *Shape:* (batch_size, query_len, hidden_size), and the weights if the backend has them,
+            *Shape:* (batch_size, num_attention_heads, query_len, key_len).
+        """
+        cache_idx = self.layer_idx if step is None else step
+        query = self.project_heads(self.q_proj, self.q_norm, hidden_states)
+        if self.is_cross and key_value_states is not None:
+            key, value = self.memory(key_value_states, past_key_values, cache_idx)
+        else:
+            key = self.project_heads(self.k_proj, self.k_norm, hidden_states)
+            value = self.project_heads(self.v_proj, None, hidden_states)
+            if position_embeddings is not None:
+                query, key = self.rotate(query, key, position_embeddings)
+            if past_key_values is not None:
+                key, value = self_attention_cache(past_key_values).update(key, value, cache_idx)
+        mixed, weights = self.attend(query, key, value, attention_mask, position_bias=position_bias, **kwargs)
+        return self.o_proj(mixed.reshape(*hidden_states.shape[:-1], -1)), weights
+
+    def project_heads(self, proj: nn.Linear, norm: nn.Module | None, states: torch.Tensor) -> torch.Tensor:
+        """Project and split into heads, normalising a head or the whole projection if there is a norm.
+
+        Args:
+            proj: One of the query, key and value projections.
+            norm: The norm on queries or keys, None for values.
+            states: *Shape:* (batch_size, seq_len, hidden_size)
+
+        Returns:
+            *Shape:* (batch_size, num_heads, seq_len, head_dim)
+        """
+        projected = proj(states)
+        if norm is not None and self.config.qk_norm == QKNorm.FULL:
+            projected = norm(projected)
+        heads = projected.view(*states.shape[:-1], -1, self.head_dim)
+        if norm is not None and self.config.qk_norm == QKNorm.HEAD:
+            heads = norm(heads)
+        return heads.transpose(1, 2)
+
+    def memory(
+        self, key_value_states: torch.Tensor, past_key_values: Cache | None, cache_idx: int
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Keys and values of the other sequence, projected once in a generation and cached.
+
+        Args:
+            key_value_states: *Shape:* (batch_size, key_len, hidden_size)
+            past_key_values: Holds them after the first step.
+            cache_idx: Place in the cache.
+
+        Returns:
+            Two tensors. *Shape:* (batch_size, num_key_value_heads, key_len, head_dim)
+        """
+        cache = past_key_values if isinstance(past_key_values, EncoderDecoderCache) else None
+        if cache is not None and cache.is_updated.get(cache_idx):
+            layer = cache.cross_attention_cache.layers[cache_idx]
+            return layer.keys, layer.values
+        key = self.project_heads(self.k_proj, self.k_norm, key_value_states)
+        value = self.project_heads(self.v_proj, None, key_value_states)
+        if cache is not None:
+            key, value = cache.cross_attention_cache.update(key, value, cache_idx)
+            cache.is_updated[cache_idx] = True
+        return key, value
+
+    def attend(
+        self,
+        query: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        attention_mask: Any,
+        position_bias: torch.Tensor | None = None,
+        attn_implementation: str | None = None,
+        **kwargs: Any,
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """Mix the values by a backend of transformers.
+
+        Args:
+            query: *Shape:* (batch_size, num_attention_heads, query_len, head_dim)
+            key: *Shape:* (batch_size, num_key_value_heads, key_len, head_dim)
+            value: *Shape:* as key.
+            attention_mask: In the form that the backend wants.
+            position_bias: *Shape:* (batch_size, num_attention_heads, query_len, key_len)
+            attn_implementation: The backend of this call, the configuration's if not given.
+            kwargs: Passed on to the backend.
+
+        Returns:
+            The mixed values, *Shape:* (batch_size, query_len, num_attention_heads, head_dim), and the weights or None.
+        """
+        name = attn_implementation or self.config._attn_implementation
+        backend = ALL_ATTENTION_FUNCTIONS.get_interface(name, eager_attention)
+        return backend(
+            self,
+            query,
+            key,
+            value,
+            attention_mask,
+            scaling=self.scaling,
+            dropout=self.dropout if self.training else 0.0,
+            softcap=self.config.attn_logit_softcapping,
+            sliding_window=self.sliding_window,
+            position_bias=position_bias,
+            **kwargs,
+        )
+
+
+def attention_scaling(config: ZooConfig) -> float:
+    """The factor on the scores that the configuration names.
+
+    Args:
+        config: Supplies `attention_scale`: a word of [`AttentionScale`][] or the number to divide by.
+
+    Returns:
+        The factor, 1 / sqrt(head_dim) by default.
+    """
+    divisors = {
+        AttentionScale.HEAD_DIM: config.head_dim**0.5,
+        AttentionScale.HIDDEN_SIZE: config.hidden_size**0.5,
+        AttentionScale.NONE: 1.0,
+    }
+    scale = config.attention_scale
+    return 1.0 / (divisors[AttentionScale(scale)] if isinstance(scale, str) else scale)
+
+
+def self_attention_cache(past_key_values: Cache) -> Cache:
+    """The self-attention part of any cache.
+
+    Args:
+        past_key_values: A cache of one sequence or of an encoder-decoder.
+
+    Returns:
+        The cache that self-attention extends.
+    """
+    if isinstance(past_key_values, EncoderDecoderCache):
+        return past_key_values.self_attention_cache
+    return past_key_values
+
+
+def build_attention(config: ZooConfig, layer_idx: int, *, is_causal: bool = False, is_cross: bool = False) -> Attention:
+    """Build the attention sublayer that the configuration names.
+
+    Args:
+        config: Supplies `attention`.
+        layer_idx: The layer's place in the stack.
+        is_causal: Whether a query may see only keys up to its own position.
+        is_cross: Whether keys and values come from another sequence.
+
+    Returns:
+        The attention module.
+    """
+    return ATTENTIONS.get(config.attention)(config, layer_idx, is_causal=is_causal, is_cross=is_cross)

@@ -1,0 +1,27 @@
+"""Registration with transformers' Auto classes. Called by the import hooks of the `zoo` package."""
+
+from __future__ import annotations
+
+
+def register_config() -> None:
+    """Let `AutoConfig` know the configuration."""
+    from transformers import AutoConfig
+
+    from .configuration import MODEL_TYPE, ZooConfig
+
+    AutoConfig.register(MODEL_TYPE, ZooConfig, exist_ok=True)
+
+
+def register_models() -> None:
+    """Let `AutoModel` and its siblings know the heads, and the trainer and pipelines what each head is for."""
+    import transformers
+
+    from . import TASK_CLASSES, ZooConfig
+    from .configuration import MODEL_TYPE
+
+    register_config()
+    for auto_class_name, model_class in TASK_CLASSES.values():
+        auto_class = getattr(transformers, auto_class_name)
+        auto_class.register(ZooConfig, model_class, exist_ok=True)
+        # Asked for by class name: `Trainer` shifts labels before smoothing them only for models that stand here.
+        auto_class._model_mapping._model_mapping[MODEL_TYPE] = model_class.__name__

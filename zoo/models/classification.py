@@ -1,0 +1,161 @@
+"""Heads that classify: whole sequences, or every token."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+from transformers.activations import ACT2FN
+from transformers.modeling_outputs import SequenceClassifierOutput, TokenClassifierOutput
+from transformers.utils.generic import can_return_tuple
+
+from zoo.errors import ConfigError
+
+from .configuration import ZooConfig
+from .pretrained import ZooModel, ZooPreTrainedModel
+
+
+class Classifier(ZooPreTrainedModel):
+    """What both heads have in common: a body of one stack, dropout, and a projection onto the labels.
+
+    Args:
+        config: A configuration of an encoder or of a decoder alone; `num_labels` is the number of classes.
+
+    Raises:
+        ConfigError: When the configuration describes an encoder-decoder.
+    """
+
+    def __init__(self, config: ZooConfig) -> None:
+        if config.stack == "encoder-decoder":
+            raise ConfigError(
+                "this configuration describes an encoder-decoder, classification needs an encoder or a decoder alone; "
+                f"zoo.config({config.variant!r}, task='sequence-classification') describes one"
+            )
+        super().__init__(config)
+        self.num_labels = config.num_labels
+        self.model = ZooModel(config)
+        self.dropout = nn.Dropout(config.classifier_dropout)
+        self.classifier = nn.Linear(config.hidden_size, config.num_labels)
+
+
+class SequencePooler(nn.Module):
+    """A dense layer between pooling and classifier (BERT's pooler).
+
+    Args:
+        config: Supplies `hidden_size` and `classifier_pooler_act`.
+    """
+
+    def __init__(self, config: ZooConfig) -> None:
+        super().__init__()
+        self.dense = nn.Linear(config.hidden_size, config.hidden_size)
+        self.act_fn = ACT2FN[config.classifier_pooler_act]
+
+    def forward(self, pooled: torch.Tensor) -> torch.Tensor:
+        """Transform. *Shape:* (batch_size, hidden_size), unchanged."""
+        return self.act_fn(self.dense(pooled))
+
+
+class ZooForSequenceClassification(Classifier):
+    """Classifies sequences by the pooled hidden states of an encoder, or of a decoder.
+
+    Args:
+        config: As for [`Classifier`][]; `classifier_pooling` says how tokens are pooled.
+    """
+
+    def __init__(self, config: ZooConfig) -> None:
+        super().__init__(config)
+        self.pooler = SequencePooler(config) if config.classifier_pooler_act is not None else nn.Identity()
+        self.post_init()
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: torch.Tensor | None = None,
+        attention_mask: Any = None,
+        position_ids: torch.Tensor | None = None,
+        inputs_embeds: torch.Tensor | None = None,
+        labels: torch.Tensor | None = None,
+        **kwargs: Any,
+    ) -> SequenceClassifierOutput:
+        """Score every class of every sequence.
+
+        Args:
+            input_ids: Token ids. *Shape:* (batch_size, seq_len)
+            attention_mask: 1 for real tokens. *Shape:* (batch_size, seq_len)
+            position_ids: Positions, by default 0, 1, ... *Shape:* (batch_size, seq_len)
+            inputs_embeds: Instead of input_ids. *Shape:* (batch_size, seq_len, hidden_size)
+            labels: Classes, *Shape:* (batch_size,); or values, for regression and several labels at once,
+                *Shape:* (batch_size, num_labels).
+            kwargs: `output_attentions`, `output_hidden_states`, `return_dict`, and what attention backends take.
+
+        Returns:
+            `logits`, *Shape:* (batch_size, num_labels), the loss if there are labels, and what was asked for.
+        """
+        attention_mask = self.model.padding_mask(attention_mask, input_ids)
+        outputs = self.model(
+            input_ids=input_ids,
+            attention_mask=attention_mask,
+            position_ids=position_ids,
+            inputs_embeds=inputs_embeds,
+            **kwargs,
+        )
+        pooled = self.model.transformer.pool(outputs.last_hidden_state, attention_mask, self.config)
+        logits = self.classifier(self.dropout(self.pooler(pooled)))
+        loss = None
+        if labels is not None:
+            loss = self.loss_function(labels=labels, pooled_logits=logits, config=self.config, **kwargs)
+        return SequenceClassifierOutput(
+            loss=loss, logits=logits, hidden_states=outputs.hidden_states, attentions=outputs.attentions
+        )
+
+
+class ZooForTokenClassification(Classifier):
+    """Classifies every token by its hidden state.
+
+    Args:
+        config: As for [`Classifier`][].
+    """
+
+    def __init__(self, config: ZooConfig) -> None:
+        super().__init__(config)
+        self.post_init()
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: torch.Tensor | None = None,
+        attention_mask: Any = None,
+        position_ids: torch.Tensor | None = None,
+        inputs_embeds: torch.Tensor | None = None,
+        labels: torch.Tensor | None = None,
+        **kwargs: Any,
+    ) -> TokenClassifierOutput:
+        """Score every class of every token.
+
+        Args:
+            input_ids: Token ids. *Shape:* (batch_size, seq_len)
+            attention_mask: 1 for real tokens. *Shape:* (batch_size, seq_len)
+            position_ids: Positions, by default 0, 1, ... *Shape:* (batch_size, seq_len)
+            inputs_embeds: Instead of input_ids. *Shape:* (batch_size, seq_len, hidden_size)
+            labels: Classes, -100 where there is no loss. *Shape:* (batch_size, seq_len)
+            kwargs: `output_attentions`, `output_hidden_states`, `return_dict`, `num_items_in_batch`, and what attention
+                backends take.
+
+        Returns:
+            `logits`, *Shape:* (batch_size, seq_len, num_labels), the loss if there are labels, and what was asked for.
+        """
+        outputs = self.model(
+            input_ids=input_ids,
+            attention_mask=attention_mask,
+            position_ids=position_ids,
+            inputs_embeds=inputs_embeds,
+            **kwargs,
+        )
+        logits = self.classifier(self.dropout(outputs.last_hidden_state))
+        loss = None
+        if labels is not None:
+            loss = self.loss_function(logits=logits, labels=labels, config=self.config, **kwargs)
+        return TokenClassifierOutput(
+            loss=loss, logits=logits, hidden_states=outputs.hidden_states, attentions=outputs.attentions
+        )

@@ -1,0 +1,356 @@
+"""The configuration of every model of the zoo."""
+
+from __future__ import annotations
+
+import copy
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from huggingface_hub.dataclasses import strict
+from transformers.configuration_utils import PreTrainedConfig
+
+from .choices import NormPlacement
+from .parts import NAMED_FIELDS, POSITIONS
+from .validation import validate
+
+if TYPE_CHECKING:
+    # Optional for whoever makes a configuration, always there for whoever reads one: __post_init__ fills them.
+    FilledInt: TypeAlias = Any
+    FilledBool: TypeAlias = Any
+    FilledFloat: TypeAlias = Any
+    FilledNames: TypeAlias = Any
+    FilledProviders: TypeAlias = Any
+else:
+    FilledInt = int | None
+    FilledBool = bool | None
+    FilledFloat = float | None
+    FilledNames = list[str] | None
+    FilledProviders = dict[str, str] | None
+
+MODEL_TYPE = "transformer-zoo"
+
+GATED_ACTIVATIONS = {"swiglu": "silu", "geglu": "gelu", "reglu": "relu"}
+"""Names of gated feed-forwards that imply their activation, accepted for `feed_forward`."""
+
+
+@strict
+class ZooConfig(PreTrainedConfig):
+    """What a model of the zoo is made of, in the field names of transformers.
+
+    A configuration is complete: a saved one rebuilds its model even if a variant's defaults change later. Use
+    [`zoo.config`][] to start from a variant's defaults; the defaults here are those of a plain pre-norm Transformer.
+
+    Args:
+        variant: Name of the variant in the registry, whose builder assembles the model.
+        quirks: Defects of an original implementation that are switched on.
+        providers: Distributions that bring the variant and parts that are not built in, by field: filled in here, so
+            that loading a checkpoint without one of them can say what to install.
+        vocab_size: Number of token ids; of the source, if there is a decoder with its own.
+        decoder_vocab_size: Number of target token ids, `vocab_size` if not given.
+        hidden_size: Width of the residual stream.
+        num_hidden_layers: Depth of the encoder, or of the only stack.
+        decoder_layers: Depth of the decoder beside an encoder, `num_hidden_layers` if not given.
+        num_attention_heads: Number of query heads.
+        decoder_attention_heads: The same in the decoder beside an encoder, `num_attention_heads` if not given.
+        num_key_value_heads: Number of key and value heads, `num_attention_heads` if not given; 1 is multi-query.
+        head_dim: Width of a head, `hidden_size / num_attention_heads` if not given.
+        intermediate_size: Inner width of the feed-forward network.
+        decoder_intermediate_size: The same in the decoder beside an encoder, `intermediate_size` if not given.
+        hidden_act: Activation in the feed-forward network, a name of transformers' `ACT2FN`.
+        feed_forward: Feed-forward part: "mlp", "gated", or "swiglu", "geglu", "reglu" for gated with that activation.
+        mlp_bias: Whether the feed-forward projections have biases.
+        mlp_inner_norm: Whether a norm stands on the inner width, after the activation (NormFormer).
+        attention: Attention part: "multi-head" or a plugin's.
+        attention_bias: Whether query, key and value projections have biases.
+        attention_out_bias: Whether the output projection has one, `attention_bias` if not given.
+        attention_scale: What scores are divided by: a word of `AttentionScale`, or a number.
+        attn_logit_softcapping: Bound on the scores, None for none.
+        qk_norm: Norm on queries and keys: "head", "full" or None.
+        sliding_window: How many positions back a key may be, None for all.
+        norm: Norm part: "layernorm", "rmsnorm", "dyt".
+        norm_placement: A word of `NormPlacement`.
+        layer_norm_eps: Epsilon of every norm.
+        embedding_norm_eps: Epsilon of the norm on the embeddings, `layer_norm_eps` if not given.
+        dyt_alpha: Initial steepness of dynamic tanh.
+        final_norm: Whether a norm follows the last layer; if not given, only where the layers end without one (pre and
+            sandwich).
+        embedding_norm: Whether a norm follows the embeddings.
+        residual_scaling: Learned weights in residual connections: a word of `ResidualScaling`, or None.
+        layer_scale_init: Initial value of LayerScale's weights.
+        parallel_residual: Whether attention and feed-forward read the same input and are summed.
+        share_layers: Whether one layer's weights serve every layer.
+        position: Position part: "learned", "sinusoidal", "sinusoidal-halves", "rotary", "rotary-interleaved", "alibi",
+            "t5", "none".
+        max_position_embeddings: Rows of a learned table; a nominal length for the other parts.
+        sinusoidal_theta: Base of the sinusoidal wavelengths.
+        relative_attention_num_buckets: Number of T5's buckets.
+        relative_attention_max_distance: Distance from which T5's last bucket holds everything.
+        scale_embedding: Whether token embeddings are multiplied by sqrt(hidden_size).
+        tie_word_embeddings: Whether the output projection is the (target) embedding.
+        share_encoder_decoder_embeddings: Whether source and target embeddings are one.
+        lm_head_bias: Whether the output projection has a bias.
+        lm_head_transform: Whether masked language modelling transforms its input first (BERT: dense, act, norm).
+        logit_scale: Factor on the logits.
+        final_logit_softcapping: Bound on the logits, None for none.
+        classifier_pooling: A word of `Pooling`.
+        classifier_pooler_act: Activation of a dense layer between pooling and classifier, None for no such layer.
+        dropout: Probability of dropping an element of the embeddings and of each residual branch.
+        attention_dropout: Probability of dropping an attention weight.
+        activation_dropout: Probability of dropping an element after the feed-forward activation.
+        classifier_dropout: Probability of dropping an element before a classifier, `dropout` if not given.
+        initializer: Initialisation part: "normal", "depth-scaled", "xavier-uniform", "deepnorm", "torch".
+        initializer_range: Standard deviation of normal initialisation.
+        is_decoder: Whether the only stack is causal.
+        is_encoder_decoder: Whether there is an encoder and a decoder.
+        add_cross_attention: Whether a decoder's layers have cross attention; set by the encoder-decoder itself.
+        use_cache: Whether decoders return their keys and values.
+        pad_token_id: Id of padding.
+        decoder_pad_token_id: The same of the target, `pad_token_id` if None.
+        bos_token_id: Id that begins a sequence.
+        eos_token_id: Id that ends a sequence.
+        decoder_start_token_id: Id that begins a target, `bos_token_id` if not given.
+        kwargs: `layer_types`, "full_attention" or "sliding_attention" for every layer or a pattern repeated over them
+            (all sliding if only a window is given); `rope_parameters` where the position part reads them; extra
+            options of a plugin's variant or part; the fields of `PreTrainedConfig`.
+
+    Raises:
+        ZooError: When a value is not among its choices, or values contradict each other.
+    """
+
+    model_type = MODEL_TYPE
+    keys_to_ignore_at_inference = ["past_key_values"]
+    attribute_map = {"rms_norm_eps": "layer_norm_eps", "encoder_layers": "num_hidden_layers"}
+    # The usual parts' plan, by which transformers tells that there is one; a model plans by the parts that it has.
+    base_model_tp_plan = {
+        "layers.*.self_attn.q_proj": "colwise",
+        "layers.*.self_attn.k_proj": "colwise",
+        "layers.*.self_attn.v_proj": "colwise",
+        "layers.*.self_attn.o_proj": "rowwise",
+        "layers.*.mlp.gate_proj": "colwise",
+        "layers.*.mlp.up_proj": "colwise",
+        "layers.*.mlp.down_proj": "rowwise",
+    }
+
+    variant: str = "pre-norm"
+    quirks: FilledNames = None
+    providers: FilledProviders = None
+
+    vocab_size: int = 32000
+    decoder_vocab_size: FilledInt = None
+    hidden_size: int = 512
+    num_hidden_layers: int = 6
+    decoder_layers: FilledInt = None
+    num_attention_heads: int = 8
+    decoder_attention_heads: FilledInt = None
+    num_key_value_heads: FilledInt = None
+    head_dim: FilledInt = None
+    intermediate_size: int = 2048
+    decoder_intermediate_size: FilledInt = None
+
+    hidden_act: str = "gelu"
+    feed_forward: str = "mlp"
+    mlp_bias: bool = True
+    mlp_inner_norm: bool = False
+
+    attention: str = "multi-head"
+    attention_bias: bool = True
+    attention_out_bias: FilledBool = None
+    attention_scale: str | float = "head-dim"
+    attn_logit_softcapping: float | None = None
+    qk_norm: str | None = None
+    sliding_window: int | None = None
+
+    norm: str = "layernorm"
+    norm_placement: str = "pre"
+    layer_norm_eps: float = 1e-5
+    embedding_norm_eps: FilledFloat = None
+    dyt_alpha: float = 0.5
+    final_norm: FilledBool = None
+    embedding_norm: bool = False
+    residual_scaling: str | None = None
+    layer_scale_init: float = 1e-4
+    parallel_residual: bool = False
+    share_layers: bool = False
+
+    position: str = "learned"
+    max_position_embeddings: int = 512
+    sinusoidal_theta: float = 10000.0
+    relative_attention_num_buckets: int = 32
+    relative_attention_max_distance: int = 128
+
+    scale_embedding: bool = False
+    tie_word_embeddings: bool = False
+    share_encoder_decoder_embeddings: bool = False
+    lm_head_bias: bool = False
+    lm_head_transform: bool = False
+    logit_scale: float = 1.0
+    final_logit_softcapping: float | None = None
+    classifier_pooling: str = "mean"
+    classifier_pooler_act: str | None = None
+
+    dropout: float = 0.1
+    attention_dropout: float = 0.0
+    activation_dropout: float = 0.0
+    classifier_dropout: FilledFloat = None
+
+    initializer: str = "normal"
+    initializer_range: float = 0.02
+
+    is_decoder: bool = False
+    is_encoder_decoder: bool = False
+    add_cross_attention: bool = False
+    use_cache: bool = True
+    pad_token_id: int | None = 0
+    decoder_pad_token_id: int | None = None
+    bos_token_id: int | None = 1
+    eos_token_id: int | list[int] | None = 2
+    decoder_start_token_id: int | None = None
+
+    def __post_init__(self, **kwargs: Any) -> None:
+        """Fill what follows from other fields, then check everything once."""
+        layer_types = kwargs.pop("layer_types", None)
+        rope_parameters = kwargs.pop("rope_parameters", None)
+        if self.feed_forward in GATED_ACTIVATIONS:
+            self.feed_forward, self.hidden_act = "gated", GATED_ACTIVATIONS[self.feed_forward]
+        validate(self, layer_types)
+
+        self.quirks = list(self.quirks or [])
+        self.providers = find_providers(self)
+        if self.num_key_value_heads is None:
+            self.num_key_value_heads = self.num_attention_heads
+        if self.head_dim is None:
+            self.head_dim = self.hidden_size // self.num_attention_heads
+        if self.attention_out_bias is None:
+            self.attention_out_bias = self.attention_bias
+        if self.final_norm is None:
+            self.final_norm = self.norm_placement in (NormPlacement.PRE, NormPlacement.SANDWICH)
+        if self.embedding_norm_eps is None:
+            self.embedding_norm_eps = self.layer_norm_eps
+        if self.classifier_dropout is None:
+            self.classifier_dropout = self.dropout
+        if self.is_encoder_decoder and not self.is_decoder:
+            self._fill_decoder()
+        # Only where a part reads them: transformers decides by an attribute's existence whether a model is rotary, or
+        # whether its layers differ.
+        if layer_types is not None:
+            self.layer_types = repeat_pattern(layer_types, self.num_hidden_layers)
+        if POSITIONS.get(self.position).uses_rope_parameters:
+            self.rope_parameters = rope_parameters or {"rope_type": "default", "rope_theta": 10000.0}
+        super().__post_init__(**kwargs)
+
+    def _fill_decoder(self) -> None:
+        """A decoder is like its encoder unless told otherwise."""
+        if self.decoder_vocab_size is None:
+            self.decoder_vocab_size = self.vocab_size
+        if self.decoder_layers is None:
+            self.decoder_layers = self.num_hidden_layers
+        if self.decoder_attention_heads is None:
+            self.decoder_attention_heads = self.num_attention_heads
+        if self.decoder_intermediate_size is None:
+            self.decoder_intermediate_size = self.intermediate_size
+        if self.decoder_start_token_id is None:
+            self.decoder_start_token_id = self.bos_token_id
+
+    @property
+    def stack(self) -> str:
+        """Which stacks the model has: "encoder", "decoder" or "encoder-decoder"."""
+        if self.is_encoder_decoder and not self.is_decoder:
+            return "encoder-decoder"
+        return "decoder" if self.is_decoder else "encoder"
+
+    def has_quirk(self, name: str) -> bool:
+        """Whether a defect of the original is switched on.
+
+        Args:
+            name: The quirk's name, as the variant declares it.
+
+        Returns:
+            True if it is.
+        """
+        return name in self.quirks
+
+    def window_of_layer(self, layer_idx: int) -> int | None:
+        """The sliding window of one layer.
+
+        Args:
+            layer_idx: The layer's place in the stack.
+
+        Returns:
+            Number of positions back that the layer sees, None for all.
+        """
+        return self.sliding_window if self.type_of_layer(layer_idx) == "sliding_attention" else None
+
+    def type_of_layer(self, layer_idx: int) -> str:
+        """The kind of self-attention mask of one layer, in transformers' words.
+
+        Args:
+            layer_idx: The layer's place in the stack.
+
+        Returns:
+            "full_attention" or "sliding_attention".
+        """
+        if hasattr(self, "layer_types"):
+            return self.layer_types[layer_idx]
+        return "full_attention" if self.sliding_window is None else "sliding_attention"
+
+    def decoder_config(self) -> ZooConfig:
+        """The configuration of the decoder stack of an encoder-decoder.
+
+        Returns:
+            A copy in which the plain fields describe the decoder.
+        """
+        decoder = copy.deepcopy(self)
+        grouped = self.num_key_value_heads != self.num_attention_heads
+        own_head_dim = self.head_dim * self.num_attention_heads != self.hidden_size
+        decoder.vocab_size = self.vocab_size if self.share_encoder_decoder_embeddings else self.decoder_vocab_size
+        decoder.num_hidden_layers = self.decoder_layers
+        decoder.num_attention_heads = self.decoder_attention_heads
+        decoder.num_key_value_heads = self.num_key_value_heads if grouped else self.decoder_attention_heads
+        decoder.head_dim = self.head_dim if own_head_dim else self.hidden_size // self.decoder_attention_heads
+        decoder.intermediate_size = self.decoder_intermediate_size
+        if self.decoder_pad_token_id is not None:
+            decoder.pad_token_id = self.decoder_pad_token_id
+        if hasattr(self, "layer_types"):
+            decoder.layer_types = repeat_pattern(self.layer_types, self.decoder_layers)
+        decoder.is_decoder = decoder.add_cross_attention = True
+        return decoder
+
+    def get_text_config(self, decoder: bool | None = None, encoder: bool | None = None) -> ZooConfig:
+        """What transformers asks for when it sizes a cache: the decoder's view of an encoder-decoder.
+
+        Args:
+            decoder: Whether the decoder's configuration is wanted.
+            encoder: Whether the encoder's is.
+
+        Returns:
+            This configuration, or a copy describing the decoder.
+        """
+        wants_decoder = bool(decoder) and not encoder
+        return self.decoder_config() if wants_decoder and self.stack == "encoder-decoder" else self
+
+
+def repeat_pattern(pattern: list[str], length: int) -> list[str]:
+    """Repeat a pattern over the layers.
+
+    Args:
+        pattern: The layer types to repeat.
+        length: Number of layers.
+
+    Returns:
+        One layer type a layer.
+    """
+    return [pattern[i % len(pattern)] for i in range(length)]
+
+
+def find_providers(config: ZooConfig) -> dict[str, str]:
+    """Find the distributions that a configuration needs beside the zoo itself.
+
+    Args:
+        config: A configuration whose names are known.
+
+    Returns:
+        The distribution of every named variant and part that is not built in, by field.
+    """
+    origins = {field: registry.origin(getattr(config, field)) for field, registry in NAMED_FIELDS.items()}
+    return {
+        field: origin.distribution for field, origin in origins.items() if not origin.built_in and origin.distribution
+    }

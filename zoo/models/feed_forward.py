@@ -1,0 +1,83 @@
+"""Feed-forward sublayers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import nn
+from transformers.activations import ACT2FN
+
+from .norms import build_norm
+from .parts import FEED_FORWARDS
+
+if TYPE_CHECKING:
+    from .configuration import ZooConfig
+
+
+@FEED_FORWARDS.register("mlp")
+class FeedForward(nn.Module):
+    """`down_proj(act(up_proj(x)))`, the position-wise network (Vaswani et al. 2017, section 3.3).
+
+    Args:
+        config: Supplies `hidden_size`, `intermediate_size`, `hidden_act`, `mlp_bias`, `activation_dropout` and
+            `mlp_inner_norm`.
+    """
+
+    def __init__(self, config: ZooConfig) -> None:
+        super().__init__()
+        self.up_proj = nn.Linear(config.hidden_size, config.intermediate_size, bias=config.mlp_bias)
+        self.down_proj = nn.Linear(config.intermediate_size, config.hidden_size, bias=config.mlp_bias)
+        self.act_fn = ACT2FN[config.hidden_act]
+        self.dropout = nn.Dropout(config.activation_dropout)
+        self.norm = build_norm(config, config.intermediate_size) if config.mlp_inner_norm else nn.Identity()
+
+    def forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
+        """Transform every position by itself.
+
+        Args:
+            hidden_states: *Shape:* (batch_size, seq_len, hidden_size)
+
+        Returns:
+            *Shape:* as hidden_states.
+        """
+        return self.down_proj(self.norm(self.dropout(self.act_fn(self.up_proj(hidden_states)))))
+
+
+@FEED_FORWARDS.register("gated")
+class GatedFeedForward(FeedForward):
+    """`down_proj(act(gate_proj(x)) * up_proj(x))` (Shazeer 2020, "GLU Variants Improve Transformer").
+
+    With `hidden_act` silu this is SwiGLU, with gelu GeGLU, with relu ReGLU.
+
+    Args:
+        config: As for [`FeedForward`][].
+    """
+
+    def __init__(self, config: ZooConfig) -> None:
+        super().__init__(config)
+        self.gate_proj = nn.Linear(config.hidden_size, config.intermediate_size, bias=config.mlp_bias)
+
+    def forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
+        """Transform every position by itself.
+
+        Args:
+            hidden_states: *Shape:* (batch_size, seq_len, hidden_size)
+
+        Returns:
+            *Shape:* as hidden_states.
+        """
+        gated = self.act_fn(self.gate_proj(hidden_states)) * self.up_proj(hidden_states)
+        return self.down_proj(self.norm(self.dropout(gated)))
+
+
+def build_feed_forward(config: ZooConfig) -> nn.Module:
+    """Build the feed-forward sublayer that the configuration names.
+
+    Args:
+        config: Supplies `feed_forward`.
+
+    Returns:
+        A module mapping (batch_size, seq_len, hidden_size) to the same shape.
+    """
+    return FEED_FORWARDS.get(config.feed_forward)(config)

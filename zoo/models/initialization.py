@@ -1,0 +1,97 @@
+"""Initialisation schemes.
+
+A scheme is called for every module of a new model, children before parents, after transformers' own initialisation
+(normal with `initializer_range` for linear layers and embeddings, zeros for biases, ones for norms). All of them write
+through `transformers.initialization`, which leaves weights alone that a checkpoint has filled.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from torch import nn
+from transformers import initialization as init
+
+from .attention import Attention
+from .feed_forward import FeedForward
+from .parts import INITIALIZERS
+from .residual import deepnorm_constants
+
+if TYPE_CHECKING:
+    from .configuration import ZooConfig
+
+
+@INITIALIZERS.register("normal")
+def normal(module: nn.Module, config: ZooConfig) -> None:
+    """Normal with `initializer_range`, which is what transformers has done already (BERT, Llama).
+
+    Args:
+        module: Any module of the model.
+        config: The configuration of its stack.
+    """
+
+
+@INITIALIZERS.register("depth-scaled")
+def depth_scaled(module: nn.Module, config: ZooConfig) -> None:
+    """Normal, with the projections onto the residual stream divided by sqrt(2 * depth) (GPT-2, section 2.3).
+
+    Args:
+        module: Any module of the model.
+        config: The configuration of its stack.
+    """
+    std = config.initializer_range / math.sqrt(2 * config.num_hidden_layers)
+    if isinstance(module, Attention):
+        init.normal_(module.o_proj.weight, mean=0.0, std=std)
+    elif isinstance(module, FeedForward):
+        init.normal_(module.down_proj.weight, mean=0.0, std=std)
+
+
+@INITIALIZERS.register("xavier-uniform")
+def xavier_uniform(module: nn.Module, config: ZooConfig) -> None:
+    """Xavier-uniform linear layers; embeddings normal, with variance 1 / hidden_size where they are scaled up again.
+
+    Args:
+        module: Any module of the model.
+        config: The configuration of its stack.
+    """
+    if isinstance(module, nn.Linear):
+        init.xavier_uniform_(module.weight)
+    elif isinstance(module, nn.Embedding) and config.scale_embedding:
+        init.normal_(module.weight, mean=0.0, std=config.hidden_size**-0.5)
+
+
+@INITIALIZERS.register("deepnorm")
+def deepnorm(module: nn.Module, config: ZooConfig) -> None:
+    """Xavier-uniform, with gain beta on values, outputs and the feed-forward network (Wang et al. 2022, figure 2).
+
+    Args:
+        module: Any module of the model.
+        config: The configuration of its stack.
+    """
+    xavier_uniform(module, config)
+    gain = deepnorm_constants(config)[1]
+    if isinstance(module, Attention):
+        init.xavier_uniform_(module.v_proj.weight, gain=gain)
+        init.xavier_uniform_(module.o_proj.weight, gain=gain)
+    elif isinstance(module, FeedForward):
+        for linear in module.children():
+            if isinstance(linear, nn.Linear):
+                init.xavier_uniform_(linear.weight, gain=gain)
+
+
+@INITIALIZERS.register("torch")
+def torch_default(module: nn.Module, config: ZooConfig) -> None:
+    """PyTorch's own: uniform linear layers bounded by 1 / sqrt(fan_in), standard normal embeddings.
+
+    Args:
+        module: Any module of the model.
+        config: The configuration of its stack.
+    """
+    if isinstance(module, nn.Linear):
+        bound = 1 / math.sqrt(module.in_features)
+        init.uniform_(module.weight, -bound, bound)
+        if module.bias is not None:
+            init.uniform_(module.bias, -bound, bound)
+    elif isinstance(module, nn.Embedding):
+        init.normal_(module.weight)

@@ -1,0 +1,215 @@
+"""The layers that stacks are made of. Every forward reads like the figure of its paper."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+from transformers.modeling_layers import GradientCheckpointingLayer
+
+from .attention import build_attention
+from .feed_forward import build_feed_forward
+from .residual import build_residual
+
+if TYPE_CHECKING:
+    from .configuration import ZooConfig
+
+
+class TransformerLayer(GradientCheckpointingLayer):
+    """Base of all layers: what a stack may call, and how it tells layers from other modules.
+
+    The arguments that carry gradients come first and are passed by position, as reentrant gradient checkpointing needs.
+    """
+
+    def forward(
+        self,
+        hidden_states: torch.Tensor,
+        attention_mask: Any = None,
+        position_bias: torch.Tensor | None = None,
+        encoder_hidden_states: torch.Tensor | None = None,
+        encoder_attention_mask: Any = None,
+        **kwargs: Any,
+    ) -> torch.Tensor:
+        """Transform the residual stream.
+
+        Args:
+            hidden_states: *Shape:* (batch_size, seq_len, hidden_size)
+            attention_mask: Mask of self-attention, in the backend's form.
+            position_bias: Added to the scores of self-attention.
+                *Shape:* (batch_size, num_attention_heads, seq_len, key_len)
+            encoder_hidden_states: What cross attention reads. *Shape:* (batch_size, source_len, hidden_size)
+            encoder_attention_mask: Mask of cross attention, in the backend's form.
+            kwargs: `position_embeddings`, `past_key_values`, `step` and what attention backends take.
+
+        Returns:
+            *Shape:* as hidden_states.
+        """
+        raise NotImplementedError(f"{type(self).__name__} defines no forward")
+
+
+class EncoderLayer(TransformerLayer):
+    """Self-attention, then the feed-forward network (Vaswani et al. 2017, figure 1, left).
+
+    Args:
+        config: The configuration of the stack.
+        layer_idx: The layer's place in the stack.
+    """
+
+    is_causal = False
+
+    def __init__(self, config: ZooConfig, layer_idx: int) -> None:
+        super().__init__()
+        self.self_attn = build_attention(config, layer_idx, is_causal=self.is_causal)
+        self.self_attn_residual = build_residual(config)
+        self.mlp = build_feed_forward(config)
+        self.mlp_residual = build_residual(config)
+
+    def forward(
+        self,
+        hidden_states: torch.Tensor,
+        attention_mask: Any = None,
+        position_bias: torch.Tensor | None = None,
+        encoder_hidden_states: torch.Tensor | None = None,
+        encoder_attention_mask: Any = None,
+        **kwargs: Any,
+    ) -> torch.Tensor:
+        """Transform the residual stream. Arguments as in the base class; nothing of an encoder is read."""
+        hidden_states = self.self_attn_residual(hidden_states, self.self_attn, attention_mask, position_bias, **kwargs)
+        return self.mlp_residual(hidden_states, self.mlp)
+
+
+class DecoderLayer(EncoderLayer):
+    """Causal self-attention, cross attention if there is an encoder, then the feed-forward network (figure 1, right).
+
+    Args:
+        config: The configuration of the stack; `add_cross_attention` adds cross attention.
+        layer_idx: The layer's place in the stack.
+    """
+
+    is_causal = True
+
+    def __init__(self, config: ZooConfig, layer_idx: int) -> None:
+        super().__init__(config, layer_idx)
+        if config.add_cross_attention:
+            self.cross_attn = build_attention(config, layer_idx, is_cross=True)
+            self.cross_attn_residual = build_residual(config)
+
+    def forward(
+        self,
+        hidden_states: torch.Tensor,
+        attention_mask: Any = None,
+        position_bias: torch.Tensor | None = None,
+        encoder_hidden_states: torch.Tensor | None = None,
+        encoder_attention_mask: Any = None,
+        **kwargs: Any,
+    ) -> torch.Tensor:
+        """Transform the residual stream. Arguments as in the base class."""
+        hidden_states = self.self_attn_residual(hidden_states, self.self_attn, attention_mask, position_bias, **kwargs)
+        if encoder_hidden_states is not None:
+            hidden_states = self.cross_attn_residual(
+                hidden_states, self.cross_attn, encoder_attention_mask, None, encoder_hidden_states, **kwargs
+            )
+        return self.mlp_residual(hidden_states, self.mlp)
+
+
+class ParallelEncoderLayer(TransformerLayer):
+    """`x + attention(norm(x)) + mlp(norm(x))`: both sublayers read the same input (GPT-J; PaLM, section 2).
+
+    Args:
+        config: The configuration of the stack.
+        layer_idx: The layer's place in the stack.
+    """
+
+    is_causal = False
+
+    def __init__(self, config: ZooConfig, layer_idx: int) -> None:
+        super().__init__()
+        self.self_attn = build_attention(config, layer_idx, is_causal=self.is_causal)
+        self.mlp = build_feed_forward(config)
+        self.residual = build_residual(config)
+
+    def forward(
+        self,
+        hidden_states: torch.Tensor,
+        attention_mask: Any = None,
+        position_bias: torch.Tensor | None = None,
+        encoder_hidden_states: torch.Tensor | None = None,
+        encoder_attention_mask: Any = None,
+        **kwargs: Any,
+    ) -> torch.Tensor:
+        """Transform the residual stream. Arguments as in the base class; nothing of an encoder is read."""
+        return self.residual(hidden_states, self.branches, attention_mask, position_bias, **kwargs)
+
+    def branches(self, normed: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+        """The sum of both sublayers.
+
+        Args:
+            normed: The normed residual stream. *Shape:* (batch_size, seq_len, hidden_size)
+            args: Passed on to attention.
+            kwargs: Passed on to attention.
+
+        Returns:
+            *Shape:* as normed.
+        """
+        return self.self_attn(normed, *args, **kwargs)[0] + self.mlp(normed)
+
+
+class ParallelDecoderLayer(ParallelEncoderLayer):
+    """The same with causal self-attention, and cross attention after it if there is an encoder.
+
+    Args:
+        config: The configuration of the stack; `add_cross_attention` adds cross attention.
+        layer_idx: The layer's place in the stack.
+    """
+
+    is_causal = True
+
+    def __init__(self, config: ZooConfig, layer_idx: int) -> None:
+        super().__init__(config, layer_idx)
+        if config.add_cross_attention:
+            self.cross_attn = build_attention(config, layer_idx, is_cross=True)
+            self.cross_attn_residual = build_residual(config)
+
+    def forward(
+        self,
+        hidden_states: torch.Tensor,
+        attention_mask: Any = None,
+        position_bias: torch.Tensor | None = None,
+        encoder_hidden_states: torch.Tensor | None = None,
+        encoder_attention_mask: Any = None,
+        **kwargs: Any,
+    ) -> torch.Tensor:
+        """Transform the residual stream. Arguments as in the base class."""
+        hidden_states = self.residual(hidden_states, self.branches, attention_mask, position_bias, **kwargs)
+        if encoder_hidden_states is None:
+            return hidden_states
+        return self.cross_attn_residual(
+            hidden_states, self.cross_attn, encoder_attention_mask, None, encoder_hidden_states, **kwargs
+        )
+
+
+def encoder_layer(config: ZooConfig, layer_idx: int) -> nn.Module:
+    """Build an encoder layer with sequential or parallel sublayers, as the configuration says.
+
+    Args:
+        config: Supplies `parallel_residual`.
+        layer_idx: The layer's place in the stack.
+
+    Returns:
+        A [`TransformerLayer`][].
+    """
+    return (ParallelEncoderLayer if config.parallel_residual else EncoderLayer)(config, layer_idx)
+
+
+def decoder_layer(config: ZooConfig, layer_idx: int) -> nn.Module:
+    """Build a decoder layer with sequential or parallel sublayers, as the configuration says.
+
+    Args:
+        config: Supplies `parallel_residual`.
+        layer_idx: The layer's place in the stack.
+
+    Returns:
+        A [`TransformerLayer`][].
+    """
+    return (ParallelDecoderLayer if config.parallel_residual else DecoderLayer)(config, layer_idx)

@@ -1,0 +1,123 @@
+"""Masks and position biases, made once a forward for all layers of a stack."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from transformers.cache_utils import Cache
+from transformers.masking_utils import (
+    create_bidirectional_mask,
+    create_bidirectional_sliding_window_mask,
+    create_causal_mask,
+    create_sliding_window_causal_mask,
+)
+
+from zoo.errors import InputError
+
+if TYPE_CHECKING:
+    from .configuration import ZooConfig
+    from .positions import Position
+
+MASKS = {
+    (False, "full_attention"): create_bidirectional_mask,
+    (False, "sliding_attention"): create_bidirectional_sliding_window_mask,
+    (True, "full_attention"): create_causal_mask,
+    (True, "sliding_attention"): create_sliding_window_causal_mask,
+}
+"""transformers' mask of every pair of causality and layer type."""
+
+
+def layer_types(config: ZooConfig) -> dict[str, int]:
+    """The kinds of self-attention that a stack has.
+
+    Args:
+        config: The configuration of the stack.
+
+    Returns:
+        For every layer type the first layer of it.
+    """
+    first: dict[str, int] = {}
+    for layer_idx in range(config.num_hidden_layers):
+        first.setdefault(config.type_of_layer(layer_idx), layer_idx)
+    return first
+
+
+def check_mask_length(attention_mask: Any, length: int) -> None:
+    """Refuse a padding mask that leaves out cached positions, which nobody would know to be padding or not.
+
+    Args:
+        attention_mask: *Shape:* (batch_size, key_len); other kinds of masks are not checked.
+        length: Number of positions, cached ones included.
+
+    Raises:
+        InputError: When the mask is shorter.
+    """
+    is_padding_mask = isinstance(attention_mask, torch.Tensor) and attention_mask.ndim == 2
+    if is_padding_mask and attention_mask.shape[1] < length:
+        raise InputError(
+            f"the (decoder's) attention_mask covers {attention_mask.shape[1]} positions, but with the cache there are "
+            f"{length}: give a mask for all of them, or use_cache=False"
+        )
+
+
+def self_attention_masks(
+    config: ZooConfig,
+    inputs_embeds: torch.Tensor,
+    attention_mask: Any,
+    cache: Cache | None = None,
+    position_ids: torch.Tensor | None = None,
+) -> dict[str, Any]:
+    """Make the mask of every layer type, in the form that the attention backend wants.
+
+    Args:
+        config: The configuration of the stack.
+        inputs_embeds: Gives sizes, dtype and device. *Shape:* (batch_size, seq_len, hidden_size)
+        attention_mask: 1 for real tokens, cached ones included, *Shape:* (batch_size, key_len); or None; or masks that
+            are ready, one or a dict by layer type.
+        cache: Keys and values of earlier positions.
+        position_ids: Tell packed sequences apart. *Shape:* (batch_size, seq_len)
+
+    Returns:
+        A mask (None where nothing needs masking beyond causality) for every layer type.
+    """
+    if isinstance(attention_mask, dict):
+        return attention_mask
+    causal = {"past_key_values": cache, "position_ids": position_ids} if config.is_decoder else {}
+    return {
+        layer_type: MASKS[config.is_decoder, layer_type](
+            config=config, inputs_embeds=inputs_embeds, attention_mask=attention_mask, **causal
+        )
+        for layer_type in layer_types(config)
+    }
+
+
+def position_biases(
+    config: ZooConfig, position: Position, inputs_embeds: torch.Tensor, cache: Cache | None = None
+) -> dict[str, torch.Tensor | None]:
+    """Make the position bias of every layer type, over the keys that its cache holds.
+
+    Args:
+        config: The configuration of the stack.
+        position: The position part.
+        inputs_embeds: Gives sizes, dtype and device. *Shape:* (batch_size, seq_len, hidden_size)
+        cache: Keys and values of earlier positions.
+
+    Returns:
+        None or a tensor for every layer type. *Shape:* (batch_size, num_attention_heads, seq_len, key_len)
+    """
+    types = layer_types(config)
+    if not position.has_bias:
+        return dict.fromkeys(types)
+    batch_size, seq_len = inputs_embeds.shape[:2]
+    positions = torch.arange(seq_len, device=inputs_embeds.device)
+    biases: dict[str, torch.Tensor | None] = {}
+    for layer_type, layer_idx in types.items():
+        seen, key_len, key_offset = 0, seq_len, 0
+        if cache is not None:
+            seen = cache.get_seq_length(layer_idx)
+            key_len, key_offset = cache.get_mask_sizes(seq_len, layer_idx)
+        keys = torch.arange(key_len, device=inputs_embeds.device) + key_offset
+        bias = position.bias(positions + seen, keys)
+        biases[layer_type] = None if bias is None else bias.to(inputs_embeds.dtype).expand(batch_size, -1, -1, -1)
+    return biases

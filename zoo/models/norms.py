@@ -1,0 +1,109 @@
+"""Normalisations, and where they stand around a sublayer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+from transformers import initialization as init
+
+from .parts import NORMS
+
+if TYPE_CHECKING:
+    from .configuration import ZooConfig
+
+
+@NORMS.register("layernorm")
+class LayerNorm(nn.LayerNorm):
+    """Layer normalisation (Ba et al. 2016).
+
+    Args:
+        width: Size of the last dimension, which is normalised.
+        config: Supplies `layer_norm_eps`.
+    """
+
+    def __init__(self, width: int, config: ZooConfig) -> None:
+        super().__init__(width, eps=config.layer_norm_eps)
+
+
+@NORMS.register("rmsnorm")
+class RMSNorm(nn.Module):
+    """Root-mean-square normalisation (Zhang and Sennrich 2019): no mean is subtracted and there is no bias.
+
+    The statistics are computed in float32 at least, as every checkpoint in use was trained.
+
+    Args:
+        width: Size of the last dimension, which is normalised.
+        config: Supplies `layer_norm_eps`.
+    """
+
+    def __init__(self, width: int, config: ZooConfig) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(width))
+        self.eps = config.layer_norm_eps
+
+    def forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
+        """Normalise the last dimension.
+
+        Args:
+            hidden_states: *Shape:* (..., width)
+
+        Returns:
+            *Shape:* as hidden_states.
+        """
+        precise = hidden_states.to(torch.promote_types(hidden_states.dtype, torch.float32))
+        normalised = F.rms_norm(precise, self.weight.shape, eps=self.eps)
+        return self.weight * normalised.to(hidden_states.dtype)
+
+    def extra_repr(self) -> str:
+        """Show the width and epsilon when the module is printed."""
+        return f"{self.weight.numel()}, eps={self.eps}"
+
+
+@NORMS.register("dyt", aliases=("dynamic-tanh",))
+class DynamicTanh(nn.Module):
+    """Dynamic tanh in the place of a norm: `weight * tanh(alpha * x) + bias` (Zhu et al. 2025).
+
+    Args:
+        width: Size of the last dimension.
+        config: Supplies `dyt_alpha`, the initial alpha.
+    """
+
+    def __init__(self, width: int, config: ZooConfig) -> None:
+        super().__init__()
+        self.initial_alpha = config.dyt_alpha
+        self.alpha = nn.Parameter(torch.empty(1))
+        self.weight = nn.Parameter(torch.empty(width))
+        self.bias = nn.Parameter(torch.empty(width))
+
+    def init_weights(self) -> None:
+        """Set the squashing to its initial strength and the affine map to the identity."""
+        init.constant_(self.alpha, self.initial_alpha)
+        init.ones_(self.weight)
+        init.zeros_(self.bias)
+
+    def forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
+        """Squash every element.
+
+        Args:
+            hidden_states: *Shape:* (..., width)
+
+        Returns:
+            *Shape:* as hidden_states.
+        """
+        return self.weight * torch.tanh(self.alpha * hidden_states) + self.bias
+
+
+def build_norm(config: ZooConfig, width: int | None = None) -> nn.Module:
+    """Build the norm that the configuration names.
+
+    Args:
+        config: Supplies `norm` and, without a width, `hidden_size`.
+        width: Size of the normalised dimension.
+
+    Returns:
+        A module mapping (..., width) to (..., width).
+    """
+    return NORMS.get(config.norm)(width or config.hidden_size, config)

@@ -1,0 +1,91 @@
+"""How a model is cut into pieces for several processes: tensor parallelism, and fully sharded data parallelism.
+
+Both plans are read off the modules that a model has, so that they are right for every variant: parts that are known to
+work on a slice of their heads or channels are sliced, whatever a variant or a plugin puts in their place stays whole.
+"""
+
+from __future__ import annotations
+
+import re
+
+from torch import nn
+
+from .attention import Attention
+from .choices import QKNorm
+from .embedding import TokenEmbedding
+from .feed_forward import FeedForward, GatedFeedForward
+from .parts import POSITIONS
+
+
+def tensor_parallel_plan(model: nn.Module) -> dict[str, str]:
+    """How the weights of a model are sliced over processes that compute one batch together (Shoeybi et al. 2019).
+
+    Args:
+        model: A body, or a stack of one.
+
+    Returns:
+        {name of a module, with * for the number of a layer: a style of transformers}
+    """
+    plan: dict[str, str] = {}
+    for name, module in model.named_modules():
+        prefix = wildcard(name)
+        if type(module) is TokenEmbedding:
+            plan[prefix] = "embedding_rowwise"
+        for child, style in styles(module).items():
+            plan[f"{prefix}.{child}"] = style
+    return plan
+
+
+def styles(module: nn.Module) -> dict[str, str]:
+    """How the parts of a sublayer are sliced: by head, or by inner channel.
+
+    Args:
+        module: Any module.
+
+    Returns:
+        {name of a part: a style of transformers}, empty for a module that must be whole.
+    """
+    if type(module) is Attention:
+        # A bias on the scores covers all heads, and a norm over the whole projection needs all of them.
+        if POSITIONS.get(module.config.position).has_bias or module.config.qk_norm == QKNorm.FULL:
+            return {}
+        sliced = {"q_proj": "colwise", "k_proj": "colwise", "v_proj": "colwise", "o_proj": "rowwise"}
+        if module.config.qk_norm == QKNorm.HEAD:
+            sliced |= {"q_norm": "replicated_with_grad_allreduce", "k_norm": "replicated_with_grad_allreduce"}
+        return sliced
+    if type(module) in (FeedForward, GatedFeedForward) and isinstance(module.norm, nn.Identity):
+        gate = {"gate_proj": "colwise"} if isinstance(module, GatedFeedForward) else {}
+        return {**gate, "up_proj": "colwise", "down_proj": "rowwise"}
+    return {}
+
+
+def fully_sharded_plan(model: nn.Module, tied: dict[str, str]) -> dict[str, str]:
+    """Which modules of a model gather their weights by themselves under FSDP; the rest is gathered with the model.
+
+    Args:
+        model: A body, or a stack of one.
+        tied: Its tied parameters; what owns or borrows one is gathered with the model, which has all of them.
+
+    Returns:
+        {name of a module, with * for the number of a layer: a style of transformers}
+    """
+    shared = {name.rpartition(".")[0] for pair in tied.items() for name in pair}
+    plan: dict[str, str] = {}
+    for name, module in model.named_modules():
+        if isinstance(module, nn.ModuleList) and name.rpartition(".")[2] == "layers":
+            plan[f"{wildcard(name)}.*"] = "free_full_weight"
+        elif isinstance(module, TokenEmbedding) and name not in shared:
+            plan[name] = "free_full_weight"
+    return plan
+
+
+def wildcard(name: str) -> str:
+    """Write * for every number in a module's name.
+
+    Args:
+        name: For instance "layers.0.mlp".
+
+    Returns:
+        For instance "layers.*.mlp".
+    """
+    return re.sub(r"(?<=\.)\d+(?=\.|$)", "*", name)

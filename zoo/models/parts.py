@@ -1,0 +1,49 @@
+"""The registries of interchangeable parts.
+
+A part registered here, by the library or by a plugin, is available to every variant by its name:
+`zoo.build("pre-norm", position="my-rope")`. The tables themselves import nothing heavy; their built-in contents are
+registered when the modules beside this one are imported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from zoo.registry import VARIANTS, Registry
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from .attention import Attention
+    from .configuration import ZooConfig
+    from .positions import Position
+
+BUILT_IN = "zoo.models"
+
+POSITIONS: Registry[type[Position]] = Registry("position", built_in=BUILT_IN)
+"""Position encodings: subclasses of [`zoo.models.positions.Position`][]."""
+
+NORMS: Registry[Callable[[int, ZooConfig], nn.Module]] = Registry("norm", built_in=BUILT_IN)
+"""Normalisations: called with the normalised width and the configuration."""
+
+FEED_FORWARDS: Registry[Callable[[ZooConfig], nn.Module]] = Registry("feed-forward", built_in=BUILT_IN)
+"""Feed-forward sublayers: called with the configuration, mapping hidden states to hidden states."""
+
+ATTENTIONS: Registry[type[Attention]] = Registry("attention", built_in=BUILT_IN)
+"""Attention sublayers: subclasses of [`zoo.models.attention.Attention`][]."""
+
+INITIALIZERS: Registry[Callable[[Any, ZooConfig], None]] = Registry("initializer", built_in=BUILT_IN)
+"""Initialisation schemes: called with every module of a new model, children before parents, and the configuration."""
+
+PART_FIELDS: dict[str, Registry[Any]] = {
+    "position": POSITIONS,
+    "norm": NORMS,
+    "feed_forward": FEED_FORWARDS,
+    "attention": ATTENTIONS,
+    "initializer": INITIALIZERS,
+}
+"""Which configuration field names a part of which registry."""
+
+NAMED_FIELDS: dict[str, Registry[Any]] = {"variant": VARIANTS, **PART_FIELDS}
+"""Which configuration field names something of which registry."""

@@ -1,0 +1,53 @@
+"""Poolings: from one vector a token to one vector a sequence."""
+
+from __future__ import annotations
+
+import torch
+
+from .choices import Pooling
+
+
+def pool_first(hidden_states: torch.Tensor, attention_mask: torch.Tensor | None) -> torch.Tensor:
+    """The first real token's vector (BERT's [CLS]).
+
+    Args:
+        hidden_states: *Shape:* (batch_size, seq_len, hidden_size)
+        attention_mask: 1 for real tokens, None where all are. *Shape:* (batch_size, seq_len)
+
+    Returns:
+        *Shape:* (batch_size, hidden_size)
+    """
+    if attention_mask is None:
+        return hidden_states[:, 0]
+    first = attention_mask.long().argmax(dim=1)
+    return hidden_states[torch.arange(hidden_states.shape[0], device=hidden_states.device), first]
+
+
+def pool_last(hidden_states: torch.Tensor, attention_mask: torch.Tensor | None) -> torch.Tensor:
+    """The last real token's vector, on whichever side the padding is. Arguments as for [`pool_first`][]."""
+    if attention_mask is None:
+        return hidden_states[:, -1]
+    positions = torch.arange(hidden_states.shape[1], device=hidden_states.device)
+    last = (positions * attention_mask.long()).argmax(dim=1)
+    return hidden_states[torch.arange(hidden_states.shape[0], device=hidden_states.device), last]
+
+
+def pool_mean(hidden_states: torch.Tensor, attention_mask: torch.Tensor | None) -> torch.Tensor:
+    """The mean over real tokens. Arguments as for [`pool_first`][]."""
+    if attention_mask is None:
+        return hidden_states.mean(dim=1)
+    weights = attention_mask.to(hidden_states.dtype)
+    return (hidden_states * weights[..., None]).sum(dim=1) / weights.sum(dim=1, keepdim=True).clamp(min=1)
+
+
+def pool_max(hidden_states: torch.Tensor, attention_mask: torch.Tensor | None) -> torch.Tensor:
+    """The elementwise maximum over real tokens, zero where there are none. Arguments as for [`pool_first`][]."""
+    if attention_mask is None:
+        return hidden_states.amax(dim=1)
+    is_padding = attention_mask[..., None] == 0
+    lowest = torch.finfo(hidden_states.dtype).min
+    return hidden_states.masked_fill(is_padding, lowest).amax(dim=1).masked_fill(is_padding.all(dim=1), 0.0)
+
+
+POOLERS = {Pooling.CLS: pool_first, Pooling.LAST: pool_last, Pooling.MEAN: pool_mean, Pooling.MAX: pool_max}
+"""The function of every pooling."""

@@ -1,0 +1,101 @@
+"""Position encodings that add a term to the attention scores."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+from transformers import initialization as init
+
+from .parts import POSITIONS
+from .positions import Position
+
+if TYPE_CHECKING:
+    from .configuration import ZooConfig
+
+
+@POSITIONS.register("alibi")
+class AlibiPosition(Position):
+    """Attention with linear biases: each head subtracts its slope times the distance (Press et al. 2021).
+
+    In a stack that sees both directions the distance is taken without its sign.
+
+    Args:
+        config: Supplies `num_attention_heads`.
+    """
+
+    has_bias = True
+
+    def __init__(self, config: ZooConfig) -> None:
+        super().__init__(config)
+        self.num_heads = config.num_attention_heads
+
+    def slopes(self, device: torch.device) -> torch.Tensor:
+        """2^(-8/n), 2^(-16/n), ... for n heads; every other slope of 2n heads where n is no power of two.
+
+        Args:
+            device: Where to compute them.
+
+        Returns:
+            *Shape:* (num_attention_heads,)
+        """
+        power = 2 ** math.floor(math.log2(self.num_heads))
+        regular = torch.arange(1, power + 1, dtype=torch.float32, device=device)
+        between = torch.arange(self.num_heads - power, dtype=torch.float32, device=device) + 0.5
+        return 2 ** (-8 / power * torch.cat([regular, between]))
+
+    def bias(self, query_positions: torch.Tensor, key_positions: torch.Tensor) -> torch.Tensor:
+        """Minus slope times distance. Shapes as in the base class."""
+        distance = (query_positions[:, None] - key_positions[None, :]).abs()
+        return (-self.slopes(distance.device)[:, None, None] * distance)[None]
+
+
+@POSITIONS.register("t5", aliases=("relative-buckets",))
+class RelativeBucketPosition(Position):
+    """A learned scalar for every head and bucket of distances (Raffel et al. 2020, T5, section 2.1).
+
+    Half of the buckets hold one distance each, the other half grow logarithmically up to the largest distance. A stack
+    that sees both directions spends half of the buckets on either side. One table serves every layer of the stack.
+
+    Args:
+        config: Supplies `relative_attention_num_buckets`, `relative_attention_max_distance`, `num_attention_heads`.
+    """
+
+    has_bias = True
+
+    def __init__(self, config: ZooConfig) -> None:
+        super().__init__(config)
+        self.bidirectional = not config.is_decoder
+        self.num_buckets = config.relative_attention_num_buckets
+        self.max_distance = config.relative_attention_max_distance
+        self.std = config.hidden_size**-0.5
+        self.weight = nn.Parameter(torch.empty(self.num_buckets, config.num_attention_heads))
+
+    def init_weights(self) -> None:
+        """Draw the table as T5 does, with standard deviation hidden_size^-0.5."""
+        init.normal_(self.weight, mean=0.0, std=self.std)
+
+    def bucket(self, distance: torch.Tensor) -> torch.Tensor:
+        """Bucket numbers of signed distances.
+
+        Args:
+            distance: Key position minus query position. *Shape:* any
+
+        Returns:
+            Integers below `num_buckets`. *Shape:* as distance.
+        """
+        buckets_a_side = self.num_buckets // 2 if self.bidirectional else self.num_buckets
+        offset = (distance > 0).long() * buckets_a_side if self.bidirectional else 0
+        distance = distance.abs() if self.bidirectional else (-distance).clamp(min=0)
+        exact = buckets_a_side // 2
+        growth = torch.log(distance.clamp(min=1).float() / exact) / math.log(self.max_distance / exact)
+        logarithmic = (exact + (growth * (buckets_a_side - exact)).long()).clamp(max=buckets_a_side - 1)
+        return offset + torch.where(distance < exact, distance, logarithmic)
+
+    def bias(self, query_positions: torch.Tensor, key_positions: torch.Tensor) -> torch.Tensor:
+        """Look the scalars up. Shapes as in the base class."""
+        buckets = self.bucket(key_positions[None, :] - query_positions[:, None])
+        return F.embedding(buckets, self.weight).permute(2, 0, 1)[None]

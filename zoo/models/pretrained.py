@@ -1,0 +1,199 @@
+"""The one PreTrainedModel that all variants share, and the door to their bodies."""
+
+from typing import Any
+
+import torch
+from torch import nn
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS, PreTrainedModel
+
+from zoo.errors import CheckpointError, InvalidChoiceError, UnsupportedBackendError, UnsupportedOperationError
+
+from .configuration import ZooConfig
+from .parallel import fully_sharded_plan, tensor_parallel_plan
+from .parts import INITIALIZERS, POSITIONS
+from .transformer import BACKENDS, transformer_of
+
+
+class ZooPreTrainedModel(PreTrainedModel):
+    """Loading, saving, initialisation and capabilities of every model of the zoo.
+
+    Args:
+        config: A complete configuration.
+    """
+
+    config: ZooConfig
+    base_model_prefix = "model"
+    supports_gradient_checkpointing = True
+    _skip_keys_device_placement = ["past_key_values"]
+    _supports_sdpa = True
+    _supports_flash_attn = True
+    _supports_flex_attn = True
+    _supports_attention_backend = True
+    _can_compile_fullgraph = True
+
+    def supported_backends(self) -> tuple[str, ...]:
+        """Attention backends that this configuration's parts run on, the default first.
+
+        Returns:
+            Names as for `attn_implementation`.
+        """
+        unsupported: set[str] = set()
+        if POSITIONS.get(self.config.position).has_bias:
+            unsupported |= {"flash_attention_2", "flash_attention_3"}
+        if self.config.attn_logit_softcapping is not None:
+            unsupported.add("sdpa")
+        return tuple(name for name in transformer_of(self.config).backends if name not in unsupported)
+
+    @classmethod
+    def from_pretrained(cls, *args: Any, use_safetensors: bool | None = True, **kwargs: Any) -> Any:
+        """Load a checkpoint, as transformers does, but from safetensors files only.
+
+        Args:
+            args: The folder or repository, and what follows it.
+            use_safetensors: Anything but False: a pickled checkpoint can run code when it is opened.
+            kwargs: As for `PreTrainedModel.from_pretrained`.
+
+        Returns:
+            The model; with `output_loading_info`, also what was missing or unexpected.
+
+        Raises:
+            CheckpointError: When pickled weights are asked for.
+        """
+        if use_safetensors is False:
+            raise CheckpointError("use_safetensors=False was given; the zoo reads weights from safetensors files only")
+        return super().from_pretrained(*args, use_safetensors=True, **kwargs)
+
+    def set_attn_implementation(self, attn_implementation: str | dict[str, str], *args: Any, **kwargs: Any) -> None:
+        """Change the attention backend of all stacks.
+
+        Args:
+            attn_implementation: The backend's name.
+            args: As for `PreTrainedModel.set_attn_implementation`.
+            kwargs: Likewise.
+        """
+        super().set_attn_implementation(attn_implementation, *args, **kwargs)
+        # Older versions of transformers do not reach a stack that has a configuration of its own.
+        for module in self.modules():
+            if isinstance(module, ZooPreTrainedModel):
+                module.config._attn_implementation_internal = self.config._attn_implementation
+
+    def get_correct_attn_implementation(self, requested_attention: str | None, is_init_check: bool = False) -> str:
+        """Choose the attention backend, or refuse one that this variant cannot run on.
+
+        Args:
+            requested_attention: What the user asked for, None for the best that is supported.
+            is_init_check: Whether the model is still being built.
+
+        Returns:
+            The name of a supported backend.
+
+        Raises:
+            UnsupportedBackendError: When the one asked for is known but not supported by this configuration.
+            InvalidChoiceError: When there is no such backend.
+        """
+        supported = self.supported_backends()
+        if requested_attention is None:
+            return super().get_correct_attn_implementation(supported[0], is_init_check)
+        base_name = requested_attention.removeprefix("paged|")
+        # A name with a slash is a kernel's repository.
+        if "/" not in base_name and base_name not in ("eager", *ALL_ATTENTION_FUNCTIONS.valid_keys()):
+            raise InvalidChoiceError(requested_attention, supported, kind="attn_implementation")
+        if base_name in BACKENDS and base_name not in supported:
+            raise UnsupportedBackendError(
+                f"attn_implementation={requested_attention!r} was given, which variant {self.config.variant!r} cannot "
+                f"run on with this configuration; valid: {', '.join(supported)}"
+            )
+        return super().get_correct_attn_implementation(requested_attention, is_init_check)
+
+    def prune_heads(self, heads_to_prune: dict[int, list[int]]) -> None:
+        """Refuse: heads of one layer cannot be removed.
+
+        Args:
+            heads_to_prune: Heads by layer.
+
+        Raises:
+            UnsupportedOperationError: Always.
+        """
+        raise UnsupportedOperationError(
+            "heads cannot be pruned from a model; build one with fewer num_attention_heads, or zero their columns of o_proj"
+        )
+
+    @property
+    def _tied_weights_keys(self) -> dict[str, str]:
+        """What transformers reads of an instance when it saves."""
+        return self.tied_weights()
+
+    def get_expanded_tied_weights_keys(self, all_submodels: bool = False) -> dict[str, str]:
+        """Names of tied parameters, by the configuration's own two switches.
+
+        transformers knows one switch, `tie_word_embeddings`; sharing source and target embeddings is independent of it.
+
+        Args:
+            all_submodels: Whether to ask nested models as well.
+
+        Returns:
+            {target: source} of every tied parameter.
+        """
+        if all_submodels:
+            return super().get_expanded_tied_weights_keys(all_submodels=True)
+        return self.tied_weights()
+
+    def tied_weights(self) -> dict[str, str]:
+        """Names of this model's own tied parameters under its current configuration.
+
+        Returns:
+            {target: source}, empty unless a head overrides it.
+        """
+        return {}
+
+    def _initialize_weights(self, module: nn.Module, *args: Any) -> None:
+        """Initialise one module, also one that has no parameters of its own.
+
+        transformers passes over those in code that is not its own, for fear of weights that are written past its guards.
+        Schemes are called with them, e.g. with attention to scale its output projection.
+        """
+        super()._initialize_weights(module)
+
+    @torch.no_grad()
+    def _init_weights(self, module: nn.Module) -> None:
+        """Initialise one module: first as transformers does, then by the chosen scheme, then by its own rule."""
+        super()._init_weights(module)
+        INITIALIZERS.get(self.config.initializer)(module, self.config)
+        own_rule = getattr(module, "init_weights", None)
+        if own_rule is not None and not isinstance(module, PreTrainedModel):
+            own_rule()
+
+
+class ZooModel(ZooPreTrainedModel):
+    """The body of a model, without a head: an encoder, a decoder or both, whichever the configuration describes.
+
+    Called by itself it builds the right one of [`ZooEncoder`][], [`ZooDecoder`][] and [`ZooEncoderDecoder`][], so that
+    it can stand in transformers' `AutoModel` for all of them.
+
+    Args:
+        config: A complete configuration.
+    """
+
+    def __new__(cls, config: ZooConfig | None = None, *args: Any, **kwargs: Any) -> "ZooModel":
+        """Choose the class by the configuration's stack; copying and unpickling come with the class and without one."""
+        return super().__new__(BODIES[config.stack] if cls is ZooModel and config is not None else cls)
+
+    def init_parallel_plans(self) -> None:
+        """Plan by the modules that there are, where transformers would by the configuration alone."""
+        super().init_parallel_plans()
+        self._tp_plan = tensor_parallel_plan(self)
+        self._fsdp_plan = fully_sharded_plan(self, self.tied_weights())
+
+    def forward(self, input_ids: torch.Tensor | None = None, attention_mask: Any = None, **kwargs: Any) -> Any:
+        """Compute hidden states. What every body takes; the three classes take more, and say what they return.
+
+        Args:
+            input_ids: Token ids. *Shape:* (batch_size, seq_len)
+            attention_mask: 1 for real tokens, 0 for padding. *Shape:* (batch_size, seq_len)
+            kwargs: As for the class that the configuration describes.
+        """
+        raise NotImplementedError(f"{type(self).__name__} defines no forward")
+
+
+BODIES: dict[str, type[ZooModel]] = {}
+"""The body class of every kind of stack, filled where the classes are defined."""

@@ -1,0 +1,169 @@
+"""The residual connection around a sublayer, with every norm placement as data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+from transformers import initialization as init
+
+from .choices import NormPlacement, ResidualScaling
+from .norms import build_norm
+
+if TYPE_CHECKING:
+    from .configuration import ZooConfig
+
+SLOTS: dict[str, tuple[str, ...]] = {
+    NormPlacement.POST: ("norm_out",),
+    NormPlacement.PRE: ("norm_in",),
+    NormPlacement.SANDWICH: ("norm_in", "norm_branch"),
+    NormPlacement.RES_POST: ("norm_branch",),
+    NormPlacement.DEEPNORM: ("norm_out",),
+    NormPlacement.NONE: (),
+}
+"""Which of a residual's norm slots each placement fills."""
+
+
+class Scale(nn.Module):
+    """Multiplication by a constant.
+
+    Args:
+        factor: The constant.
+    """
+
+    def __init__(self, factor: float) -> None:
+        super().__init__()
+        self.factor = factor
+
+    def forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
+        """Scale. *Shape:* any, unchanged."""
+        return hidden_states * self.factor
+
+    def extra_repr(self) -> str:
+        """Show the factor when the module is printed."""
+        return f"{self.factor:.4g}"
+
+
+class LearnedScale(nn.Module):
+    """Multiplication by learned weights, one a channel or one for all.
+
+    Args:
+        width: Number of weights: the hidden size, or 1.
+        initial: Their value in a new model.
+    """
+
+    def __init__(self, width: int, initial: float) -> None:
+        super().__init__()
+        self.initial = initial
+        self.weight = nn.Parameter(torch.empty(width))
+
+    def init_weights(self) -> None:
+        """Set every weight to the initial value."""
+        init.constant_(self.weight, self.initial)
+
+    def forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
+        """Scale.
+
+        Args:
+            hidden_states: *Shape:* (..., hidden_size)
+
+        Returns:
+            *Shape:* as hidden_states.
+        """
+        return hidden_states * self.weight
+
+    def extra_repr(self) -> str:
+        """Show the number of weights and their start when the module is printed."""
+        return f"{self.weight.numel()}, initial={self.initial:.4g}"
+
+
+class Residual(nn.Module):
+    """`norm_out(skip(x) + dropout(scale(norm_branch(sublayer(norm_in(x))))))`.
+
+    Every slot is the identity unless it is filled: which are, is what distinguishes post-norm from pre-norm, sandwich,
+    DeepNorm, LayerScale and ReZero. There is one forward for all of them.
+
+    Args:
+        norm_in: Stands before the sublayer.
+        norm_branch: Stands after the sublayer.
+        norm_out: Stands after the sum.
+        skip: Stands on the skip connection.
+        scale: Stands on the branch, after its norm.
+        dropout: Stands on the branch, last before the sum.
+    """
+
+    def __init__(
+        self,
+        norm_in: nn.Module | None = None,
+        norm_branch: nn.Module | None = None,
+        norm_out: nn.Module | None = None,
+        skip: nn.Module | None = None,
+        scale: nn.Module | None = None,
+        dropout: nn.Module | None = None,
+    ) -> None:
+        super().__init__()
+        self.norm_in = norm_in or nn.Identity()
+        self.norm_branch = norm_branch or nn.Identity()
+        self.norm_out = norm_out or nn.Identity()
+        self.skip = skip or nn.Identity()
+        self.scale = scale or nn.Identity()
+        self.dropout = dropout or nn.Identity()
+
+    def forward(
+        self, hidden_states: torch.Tensor, sublayer: Callable[..., Any], *args: Any, **kwargs: Any
+    ) -> torch.Tensor:
+        """Apply the sublayer inside the residual connection.
+
+        Args:
+            hidden_states: The residual stream. *Shape:* (batch_size, seq_len, hidden_size)
+            sublayer: Maps the normed stream to the branch, or to a tuple that begins with the branch.
+            args: Passed on to the sublayer.
+            kwargs: Passed on to the sublayer.
+
+        Returns:
+            The new residual stream. *Shape:* (batch_size, seq_len, hidden_size)
+        """
+        output = sublayer(self.norm_in(hidden_states), *args, **kwargs)
+        branch = output[0] if isinstance(output, tuple) else output
+        return self.norm_out(self.skip(hidden_states) + self.dropout(self.scale(self.norm_branch(branch))))
+
+
+def build_residual(config: ZooConfig) -> Residual:
+    """Build the residual connection that the configuration describes.
+
+    This is the one place where the words of `norm_placement` and `residual_scaling` turn into modules.
+
+    Args:
+        config: The configuration of the stack that the layer stands in.
+
+    Returns:
+        A residual connection whose slots are filled.
+    """
+    slots: dict[str, nn.Module] = {slot: build_norm(config) for slot in SLOTS[config.norm_placement]}
+    if config.norm_placement == NormPlacement.DEEPNORM:
+        slots["skip"] = Scale(deepnorm_constants(config)[0])
+    if config.residual_scaling == ResidualScaling.LAYER_SCALE:
+        slots["scale"] = LearnedScale(config.hidden_size, config.layer_scale_init)
+    elif config.residual_scaling == ResidualScaling.REZERO:
+        slots["scale"] = LearnedScale(1, 0.0)
+    return Residual(**slots, dropout=nn.Dropout(config.dropout))
+
+
+def deepnorm_constants(config: ZooConfig) -> tuple[float, float]:
+    """DeepNorm's skip scale alpha and initialisation gain beta (Wang et al. 2022, table 1).
+
+    Args:
+        config: The configuration of one stack; with `is_encoder_decoder`, both depths count for the encoder.
+
+    Returns:
+        alpha and beta.
+    """
+    depth = config.num_hidden_layers
+    if not config.is_encoder_decoder:
+        return (2 * depth) ** 0.25, (8 * depth) ** -0.25
+    if config.is_decoder:
+        return (3 * depth) ** 0.25, (12 * depth) ** -0.25
+    mixed = (depth**4 * config.decoder_layers) ** (1 / 16)
+    return 0.81 * mixed, 0.87 / mixed

@@ -1,0 +1,161 @@
+"""What a variant's builder returns: the classes and functions that its stacks are assembled from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from zoo.errors import ConfigError, InputError
+from zoo.registry import VARIANTS
+
+from .choices import Pooling
+from .embedding import TokenEmbedding
+from .layers import decoder_layer, encoder_layer
+from .parts import POSITIONS
+from .pooling import POOLERS
+
+if TYPE_CHECKING:
+    from .configuration import ZooConfig
+    from .positions import Position
+
+LayerBuilder = Callable[["ZooConfig", int], nn.Module]
+"""Builds one layer from the stack's configuration and the layer's place."""
+
+Pooler = Callable[[torch.Tensor, "torch.Tensor | None"], torch.Tensor]
+"""Pools token vectors under an attention mask into one vector a sequence."""
+
+MaskRule = Callable[[Any, "torch.Tensor | None", "ZooConfig"], Any]
+"""Makes the padding mask from the given one (or None) and the token ids (or None)."""
+
+DecoderInputs = Callable[["torch.Tensor | None", "torch.Tensor | None", "ZooConfig"], torch.Tensor]
+"""Makes decoder input ids from source ids and labels, either of which may be None."""
+
+BACKENDS = ("sdpa", "eager", "flex_attention", "flash_attention_2", "flash_attention_3")
+"""Every attention backend of transformers that the library's own attention runs on, the default first."""
+
+
+def given_mask(attention_mask: Any, input_ids: torch.Tensor | None, config: ZooConfig) -> Any:
+    """The usual rule: what is not masked by the caller is not masked.
+
+    Args:
+        attention_mask: The given mask.
+        input_ids: *Shape:* (batch_size, seq_len)
+        config: The configuration of the stack.
+
+    Returns:
+        The given mask.
+    """
+    return attention_mask
+
+
+def shift_tokens_right(input_ids: torch.Tensor | None, labels: torch.Tensor | None, config: ZooConfig) -> torch.Tensor:
+    """The usual decoder inputs: the start token, then every label (or source token) but the last.
+
+    Args:
+        input_ids: Source ids, used where there are no labels. *Shape:* (batch_size, source_len)
+        labels: Target ids, -100 where there is no loss. *Shape:* (batch_size, target_len)
+        config: Supplies `decoder_start_token_id`, and `decoder_pad_token_id` or `pad_token_id`.
+
+    Returns:
+        *Shape:* as labels, or else as input_ids.
+
+    Raises:
+        InputError: When there are neither labels nor source ids.
+        ConfigError: When the configuration lacks one of the two ids.
+    """
+    targets = input_ids if labels is None else labels
+    if targets is None:
+        raise InputError("nothing to decode: give decoder_input_ids, decoder_inputs_embeds or labels")
+    start, padding = config.decoder_start_token_id, config.decoder_pad_token_id
+    if padding is None:
+        padding = config.pad_token_id
+    if start is None or padding is None:
+        field = "decoder_start_token_id" if start is None else "pad_token_id"
+        raise ConfigError(f"{field} is None, but decoder inputs are made with it: set it, or pass them")
+    shifted = targets.roll(1, dims=-1)
+    shifted[..., 0] = start
+    return shifted.masked_fill(shifted == -100, padding)
+
+
+def vocabulary_size(config: ZooConfig) -> int:
+    """The usual number of outputs: one a token id, of the target where there are two vocabularies.
+
+    Args:
+        config: A complete configuration.
+
+    Returns:
+        The number of token ids that can be predicted.
+    """
+    return config.decoder_vocab_size if config.stack == "encoder-decoder" else config.vocab_size
+
+
+@dataclass(frozen=True)
+class Transformer:
+    """The blueprint of a variant: every field is the usual part unless the builder replaces it.
+
+    What distinguishes variants is data in their configuration wherever it can be; a builder replaces a part only where
+    it can't, with a small subclass in the variant's own file.
+
+    Args:
+        encoder_layer: Builds a layer of an encoder.
+        decoder_layer: Builds a layer of a decoder, with cross attention if the configuration says so.
+        embedding: Builds the token embedding from a number of ids and the configuration.
+        position: Builds the position encoding of a stack; by default the part that the configuration names.
+        output_size: Says how many scores a language model's head gives; by default one a token id.
+        pooler: Pools for sequence classification; by default as the configuration says.
+        decoder_inputs: Makes decoder input ids from source ids and labels when none are given; by default the labels
+            (or else the source) shifted to the right.
+        attention_mask: Makes the padding mask from the given one and the token ids; by default it is the given one.
+        backends: Attention backends that all replaced parts run on.
+    """
+
+    encoder_layer: LayerBuilder = encoder_layer
+    decoder_layer: LayerBuilder = decoder_layer
+    embedding: Callable[[int, ZooConfig], nn.Embedding] = TokenEmbedding
+    position: Callable[[ZooConfig], Position] | None = None
+    output_size: Callable[[ZooConfig], int] = vocabulary_size
+    pooler: Pooler | None = None
+    decoder_inputs: DecoderInputs = shift_tokens_right
+    attention_mask: MaskRule = given_mask
+    backends: tuple[str, ...] = BACKENDS
+
+    def build_position(self, config: ZooConfig) -> Position:
+        """Build the position encoding of one stack.
+
+        Args:
+            config: The configuration of the stack.
+
+        Returns:
+            A [`zoo.models.positions.Position`][].
+        """
+        return (self.position or POSITIONS.get(config.position))(config)
+
+    def pool(self, hidden_states: torch.Tensor, attention_mask: torch.Tensor | None, config: ZooConfig) -> torch.Tensor:
+        """Pool token vectors into one vector a sequence.
+
+        Args:
+            hidden_states: *Shape:* (batch_size, seq_len, hidden_size)
+            attention_mask: 1 for real tokens. *Shape:* (batch_size, seq_len)
+            config: Names the pooling.
+
+        Returns:
+            *Shape:* (batch_size, hidden_size)
+        """
+        pooler = self.pooler or POOLERS[Pooling(config.classifier_pooling)]
+        return pooler(hidden_states, attention_mask)
+
+
+def transformer_of(config: ZooConfig) -> Transformer:
+    """The blueprint of the variant that a configuration names.
+
+    Args:
+        config: A complete configuration.
+
+    Returns:
+        What the variant's builder returns for it.
+    """
+    return VARIANTS.get(config.variant).builder(config)

@@ -1,0 +1,200 @@
+"""The one place where the values of a configuration are checked."""
+
+from __future__ import annotations
+
+import dataclasses
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+from zoo.errors import ConfigError, InvalidChoiceError
+
+from .choices import AttentionScale, NormPlacement, Pooling, QKNorm, ResidualScaling
+from .parts import NAMED_FIELDS
+
+if TYPE_CHECKING:
+    from .configuration import ZooConfig
+
+CHOICES: dict[str, type[Enum]] = {
+    "norm_placement": NormPlacement,
+    "classifier_pooling": Pooling,
+    "qk_norm": QKNorm,
+    "residual_scaling": ResidualScaling,
+}
+OPTIONAL = {"qk_norm", "residual_scaling"}
+PROBABILITIES = ("dropout", "attention_dropout", "activation_dropout", "classifier_dropout")
+LAYER_TYPES = ("full_attention", "sliding_attention")
+TYPES: dict[str, tuple[type, ...]] = {
+    "None": (type(None),),
+    "bool": (bool,),
+    "int": (int,),
+    "float": (int, float),
+    "str": (str,),
+    "list[str]": (list, tuple),
+    "list[int]": (list, tuple),
+    "FilledInt": (int, type(None)),
+    "FilledBool": (bool, type(None)),
+    "FilledFloat": (int, float, type(None)),
+    "FilledNames": (list, tuple, type(None)),
+    "FilledProviders": (dict, type(None)),
+}
+"""Values that a field may have, by the words of its annotation."""
+
+
+def validate(config: ZooConfig, layer_types: list[str] | None) -> None:
+    """Check a configuration as it was given.
+
+    Args:
+        config: The configuration, before missing values are filled in.
+        layer_types: The kind of each layer, or a pattern of them, which is no field of its own.
+
+    Raises:
+        ZooError: At the first value that is not among its choices, or contradicts another. The message says what was
+            given, what is valid, and the nearest match.
+    """
+    validate_types(config)
+    for field, choice in CHOICES.items():
+        value = getattr(config, field)
+        if not (value is None and field in OPTIONAL):
+            require_choice(field, value, [member.value for member in choice])
+    for field, registry in NAMED_FIELDS.items():
+        registry.get(getattr(config, field), provider=(config.providers or {}).get(field))
+    if isinstance(config.attention_scale, str):
+        require_choice("attention_scale", config.attention_scale, [member.value for member in AttentionScale])
+    elif config.attention_scale <= 0:
+        raise ConfigError(f"attention_scale={config.attention_scale} was given; a number must be positive")
+    for field in ("hidden_act", "classifier_pooler_act"):
+        require_activation(field, getattr(config, field))
+    for field in PROBABILITIES:
+        value = getattr(config, field)
+        if value is not None and not 0 <= value <= 1:
+            raise ConfigError(f"{field}={value} was given; it must be between 0 and 1")
+    validate_heads(config)
+    validate_layers(config, layer_types)
+
+
+def validate_types(config: ZooConfig) -> None:
+    """Require values to be of the types that their fields are annotated with.
+
+    transformers checks fields whose annotations are types; those of [`ZooConfig`][] are kept as text.
+
+    Args:
+        config: The configuration.
+
+    Raises:
+        ConfigError: When one is not.
+    """
+    for field in dataclasses.fields(config):
+        words = [word.strip() for word in field.type.split("|")] if isinstance(field.type, str) else []
+        value = getattr(config, field.name)
+        if words and set(words) <= TYPES.keys() and not any(is_of_type(value, TYPES[word]) for word in words):
+            raise ConfigError(f"{field.name}={value!r} was given; it must be {type_in_words(words)}")
+
+
+def type_in_words(words: list[str]) -> str:
+    """Write a type for a message.
+
+    Args:
+        words: Keys of `TYPES`.
+
+    Returns:
+        For instance "int or None".
+    """
+    names = dict.fromkeys("None" if kind is type(None) else kind.__name__ for word in words for kind in TYPES[word])
+    return " or ".join(names)
+
+
+def is_of_type(value: Any, types: tuple[type, ...]) -> bool:
+    """Whether a value has one of some types; True and False are no numbers here.
+
+    Args:
+        value: Any value.
+        types: The types.
+
+    Returns:
+        True if it has.
+    """
+    return isinstance(value, types) and (bool in types or not isinstance(value, bool))
+
+
+def require_choice(field: str, value: object, valid: list[str]) -> None:
+    """Require a value to be among its choices.
+
+    Args:
+        field: Name of the field, for the message.
+        value: What was given.
+        valid: What may be given.
+
+    Raises:
+        InvalidChoiceError: When it is not.
+    """
+    if value not in valid:
+        raise InvalidChoiceError(str(value), valid, kind=field)
+
+
+def require_activation(field: str, value: str | None) -> None:
+    """Require the name of an activation that transformers knows, or None.
+
+    Args:
+        field: Name of the field, for the message.
+        value: What was given.
+
+    Raises:
+        InvalidChoiceError: When transformers has no such activation.
+    """
+    from transformers.activations import ACT2CLS
+
+    if value is not None:
+        require_choice(field, value, sorted(ACT2CLS))
+
+
+def validate_heads(config: ZooConfig) -> None:
+    """Require widths and numbers of heads to fit each other.
+
+    Args:
+        config: The configuration.
+
+    Raises:
+        ConfigError: When they do not.
+    """
+    for field in ("num_attention_heads", "decoder_attention_heads"):
+        heads = getattr(config, field)
+        if heads is None:
+            continue
+        if heads < 1:
+            raise ConfigError(f"{field}={heads} was given; at least 1 head is needed")
+        if config.head_dim is None and config.hidden_size % heads:
+            divisors = [n for n in range(1, config.hidden_size + 1) if config.hidden_size % n == 0]
+            nearest = min(divisors, key=lambda n: abs(n - heads))
+            raise ConfigError(
+                f"{field}={heads} does not divide hidden_size={config.hidden_size}; "
+                f"the nearest number that does is {nearest} (or give head_dim)"
+            )
+        grouped = config.num_key_value_heads not in (None, config.num_attention_heads)
+        if grouped and heads % config.num_key_value_heads:
+            raise ConfigError(
+                f"num_key_value_heads={config.num_key_value_heads} does not divide {field}={heads}: "
+                "every key-value head serves the same number of query heads"
+            )
+
+
+def validate_layers(config: ZooConfig, layer_types: list[str] | None) -> None:
+    """Require layer types to name every layer, and windows to have a size.
+
+    Args:
+        config: The configuration.
+        layer_types: The kind of each layer, or a pattern of them.
+
+    Raises:
+        ConfigError: When they do not.
+    """
+    for layer_type in layer_types or ():
+        require_choice("layer_types", layer_type, list(LAYER_TYPES))
+    if layer_types is not None and not 1 <= len(layer_types) <= config.num_hidden_layers:
+        raise ConfigError(
+            f"layer_types has {len(layer_types)} entries for num_hidden_layers={config.num_hidden_layers}; "
+            "give one for every layer, or a shorter pattern to repeat"
+        )
+    if "sliding_attention" in (layer_types or ()) and config.sliding_window is None:
+        raise ConfigError("layer_types names sliding_attention layers, but sliding_window is None; give their window")
+    if config.sliding_window is not None and config.sliding_window < 1:
+        raise ConfigError(f"sliding_window={config.sliding_window} was given; it must be at least 1")

@@ -1,0 +1,131 @@
+"""The Transformer of the textbook "Dive into Deep Learning": a post-norm encoder-decoder without attention biases."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+from transformers import initialization as init
+
+from zoo.models import (
+    INITIALIZERS,
+    Attention,
+    DecoderLayer,
+    EncoderLayer,
+    SinusoidalPosition,
+    Transformer,
+    ZooConfig,
+)
+from zoo.models.transformer import BACKENDS
+from zoo.registry import Quirk, register
+
+
+class D2LEncoderLayer(EncoderLayer):
+    """A post-norm layer whose attention may have biases; a decoder's never has."""
+
+    def __init__(self, config: ZooConfig, layer_idx: int) -> None:
+        super().__init__(config, layer_idx)
+        if getattr(config, "encoder_attention_bias", False):
+            for name in ("q_proj", "k_proj", "v_proj", "o_proj"):
+                projection = getattr(self.self_attn, name)
+                setattr(self.self_attn, name, nn.Linear(projection.in_features, projection.out_features))
+
+
+class TrainingSeesThePast(Attention):
+    """Self-attention that is causal in training mode only, and there counts keys from the start of the cache."""
+
+    def attend(
+        self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, attention_mask: Any, *args: Any, **kwargs: Any
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """Mix the values. Arguments as in the base class."""
+        if self.training:
+            lowest = torch.finfo(query.dtype).min
+            attention_mask = query.new_full((1, 1, query.shape[2], key.shape[2]), lowest).triu(1)
+        elif attention_mask is not None:
+            # The last query sees every key that is not masked for another reason than causality.
+            attention_mask = attention_mask[:, :, -1:].expand(-1, -1, query.shape[2], -1)
+        return super().attend(query, key, value, attention_mask, *args, is_causal=False, **kwargs)
+
+
+class D2LDecoderLayer(DecoderLayer):
+    """A post-norm layer; with the quirk, its self-attention sees later tokens in evaluation mode."""
+
+    def __init__(self, config: ZooConfig, layer_idx: int) -> None:
+        super().__init__(config, layer_idx)
+        if config.has_quirk("evaluation-sees-the-future"):
+            self.self_attn = TrainingSeesThePast(config, layer_idx, is_causal=True)
+
+
+class D2LPosition(SinusoidalPosition):
+    """The paper's table; with the quirks, 1000 rows of it, and every call begins at its first row."""
+
+    def __init__(self, config: ZooConfig) -> None:
+        super().__init__(config)
+        self.restarts = config.has_quirk("every-step-is-position-zero")
+        self.max_length = 1000 if config.has_quirk("table-ends-at-1000") else None
+
+    def check_length(self, length: int) -> None:
+        """Refuse long sequences; calls that begin anew are measured one by one. Arguments as in the base class."""
+        if not self.restarts:
+            super().check_length(length)
+
+    def embed(self, inputs_embeds: torch.Tensor, position_ids: torch.Tensor) -> torch.Tensor:
+        """Add the rows of the table. Shapes as in the base class."""
+        if self.restarts:
+            super().check_length(inputs_embeds.shape[1])
+            position_ids = torch.arange(inputs_embeds.shape[1], device=inputs_embeds.device)[None]
+        return super().embed(inputs_embeds, position_ids)
+
+
+@INITIALIZERS.register("d2l")
+def d2l_initializer(module: nn.Module, config: ZooConfig) -> None:
+    """Xavier-uniform linear weights, everything else as PyTorch does. Arguments as for the built-in schemes."""
+    INITIALIZERS.get("torch")(module, config)
+    if isinstance(module, nn.Linear):
+        init.xavier_uniform_(module.weight)
+
+
+@register(
+    "d2l-style",
+    tasks=("seq2seq-lm", "feature-extraction"),
+    source="Dive into Deep Learning (Zhang et al.), chapter Transformer",
+    paper="Vaswani et al. 2017, Attention Is All You Need",
+    tags=("original", "encoder-decoder", "post-norm"),
+    defaults={
+        "norm_placement": "post",
+        "position": "sinusoidal",
+        "hidden_act": "relu",
+        "attention_bias": False,
+        "encoder_attention_bias": False,
+        "scale_embedding": True,
+        "lm_head_bias": True,
+        "attention_dropout": 0.1,
+        "initializer": "xavier-uniform",
+    },
+    quirks={
+        "evaluation-sees-the-future": "Decoder self-attention is causal in training mode only: in evaluation mode a whole "
+        "target attends to its later tokens; in training mode masks are not read, and a cache is seen from its start.",
+        "every-step-is-position-zero": "Every call of the decoder counts positions from 0, so in stepwise decoding every "
+        "generated token has position 0.",
+        "masked-rows-are-uniform": Quirk(
+            "A query without any visible key attends to all keys alike.",
+            overrides={"attention": "masked-rows-uniform"},  # defined with vanilla, which does the same
+        ),
+        "table-ends-at-1000": "No sequence may be longer than 1000 tokens.",
+        "unscaled-initialization": Quirk(
+            "Embeddings start standard normal although they are scaled up by sqrt(hidden_size).",
+            overrides={"initializer": "d2l"},
+        ),
+    },
+)
+def d2l_style(config: ZooConfig) -> Transformer:
+    """Post-norm encoder-decoder with sinusoidal positions and without attention biases, as the chapter builds it."""
+    backends = ("sdpa", "eager") if config.has_quirk("evaluation-sees-the-future") else BACKENDS
+    return Transformer(
+        encoder_layer=D2LEncoderLayer,
+        decoder_layer=D2LDecoderLayer,
+        position=D2LPosition if config.position == "sinusoidal" else None,
+        # Only the eager backend adds a finite number to masked scores, so that a row of them stays a softmax.
+        backends=("eager",) if config.has_quirk("masked-rows-are-uniform") else backends,
+    )

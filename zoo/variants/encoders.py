@@ -1,0 +1,73 @@
+"""Encoders in the style of BERT."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from zoo.models import Transformer, ZooConfig
+from zoo.registry import register
+
+ENCODER_TASKS = ("masked-lm", "sequence-classification", "token-classification", "feature-extraction")
+BERT_BASE: dict[str, Any] = {
+    "vocab_size": 30522,
+    "hidden_size": 768,
+    "num_hidden_layers": 12,
+    "num_attention_heads": 12,
+    "intermediate_size": 3072,
+}
+
+
+@register(
+    "bert-style",
+    tasks=ENCODER_TASKS,
+    source="Devlin et al. 2019, section 3",
+    paper="Devlin et al. 2019, BERT: Pre-training of Deep Bidirectional Transformers for Language Understanding",
+    tags=("encoder", "post-norm"),
+    defaults={
+        **BERT_BASE,
+        "norm_placement": "post",
+        "layer_norm_eps": 1e-12,
+        "embedding_norm": True,
+        "position": "learned",
+        "hidden_act": "gelu",
+        "attention_dropout": 0.1,
+        "tie_word_embeddings": True,
+        "lm_head_bias": True,
+        "lm_head_transform": True,
+        "classifier_pooling": "cls",
+        "classifier_pooler_act": "tanh",
+    },
+    presets={"base": BERT_BASE},
+    limits=("There are no token-type embeddings.",),
+)
+def bert_style(config: ZooConfig) -> Transformer:
+    """Post-norm encoder with learned positions, a norm on the embeddings, and BERT's two heads."""
+    return Transformer()
+
+
+@register(
+    "roberta-prelayernorm-style",
+    tasks=ENCODER_TASKS,
+    source="Ott et al. 2019, fairseq's encoder with normalize_before",
+    paper="Liu et al. 2019, RoBERTa: A Robustly Optimized BERT Pretraining Approach",
+    tags=("encoder", "pre-norm"),
+    defaults={
+        **BERT_BASE,
+        "vocab_size": 50265,
+        "norm_placement": "pre",
+        "layer_norm_eps": 1e-12,
+        "embedding_norm": True,
+        "position": "learned",
+        "hidden_act": "gelu",
+        "attention_dropout": 0.1,
+        "tie_word_embeddings": True,
+        "lm_head_bias": True,
+        "lm_head_transform": True,
+        "classifier_pooling": "cls",
+        "classifier_pooler_act": "tanh",
+    },
+    presets={"base": BERT_BASE},
+)
+def roberta_prelayernorm_style(config: ZooConfig) -> Transformer:
+    """The same encoder with its norms before the sublayers and a final norm."""
+    return Transformer()

@@ -1,0 +1,114 @@
+"""The Transformer of "Explicando Transformers": a post-norm encoder-decoder without attention biases, on characters."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from zoo.errors import InputError
+from zoo.models import Attention, DecoderLayer, TokenEmbedding, Transformer, ZooConfig
+from zoo.models.transformer import given_mask, shift_tokens_right
+from zoo.registry import Quirk, register
+
+from .nlpt import no_mask
+
+
+class MemoryQueriesAttention(Attention):
+    """Cross attention in which the encoder's output makes queries and keys, and the decoder's states the values."""
+
+    def forward(
+        self,
+        hidden_states: torch.Tensor,
+        attention_mask: Any = None,
+        position_bias: torch.Tensor | None = None,
+        key_value_states: torch.Tensor | None = None,
+        **kwargs: Any,
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """Mix the decoder's states by the similarities of the encoder's. Arguments as in the base class.
+
+        Raises:
+            InputError: When source and target have different lengths.
+        """
+        if key_value_states is None or key_value_states.shape[1] != hidden_states.shape[1]:
+            raise InputError(
+                f"the quirk memory-makes-queries needs source and target of one length; the target has "
+                f"{hidden_states.shape[1]} tokens, the source {0 if key_value_states is None else key_value_states.shape[1]}"
+            )
+        query = self.project_heads(self.q_proj, self.q_norm, key_value_states)
+        key = self.project_heads(self.k_proj, self.k_norm, key_value_states)
+        value = self.project_heads(self.v_proj, None, hidden_states)
+        mixed, weights = self.attend(query, key, value, attention_mask, position_bias=position_bias)
+        return self.o_proj(mixed.reshape(hidden_states.shape)), weights
+
+
+class ExplicandoDecoderLayer(DecoderLayer):
+    """A post-norm layer; with the quirks, self-attention stands bare and cross attention swaps its roles."""
+
+    def __init__(self, config: ZooConfig, layer_idx: int) -> None:
+        super().__init__(config, layer_idx)
+        if config.has_quirk("memory-makes-queries"):
+            self.cross_attn = MemoryQueriesAttention(config, layer_idx, is_cross=True)
+        if config.has_quirk("self-attention-stands-bare"):
+            self.self_attn_residual = BareSublayer()
+
+
+class BareSublayer(torch.nn.Module):
+    """Stands where a residual connection would: the sublayer's output and nothing else."""
+
+    def forward(self, hidden_states: torch.Tensor, sublayer: Any, *args: Any, **kwargs: Any) -> torch.Tensor:
+        """Apply the sublayer. *Shape:* (batch_size, seq_len, hidden_size), unchanged."""
+        return sublayer(hidden_states, *args, **kwargs)[0]
+
+
+class FrozenEmbedding(TokenEmbedding):
+    """Token embeddings looked up where no gradient is recorded."""
+
+    @torch.no_grad()
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        """Look vectors up. Shapes as in the base class."""
+        return super().forward(input)
+
+
+def source_ids(input_ids: torch.Tensor | None, labels: torch.Tensor | None, config: ZooConfig) -> torch.Tensor:
+    """The source itself, unshifted. Arguments as for [`zoo.models.transformer.shift_tokens_right`][]."""
+    return shift_tokens_right(input_ids, labels, config) if input_ids is None else input_ids
+
+
+@register(
+    "explicando",
+    tasks=("seq2seq-lm", "feature-extraction"),
+    source="'Explicando Transformers', a tutorial in Portuguese",
+    paper="Vaswani et al. 2017, Attention Is All You Need",
+    tags=("original", "encoder-decoder", "post-norm", "characters"),
+    defaults={
+        "norm_placement": "post",
+        "position": "sinusoidal",
+        "hidden_act": "relu",
+        "attention_bias": False,
+        "share_encoder_decoder_embeddings": True,
+        "lm_head_bias": True,
+        "dropout": 0.0,
+        "input_characters": None,
+        "output_characters": None,
+        "initializer": "xavier-uniform",
+        "initializer_range": 1.0,  # of the embeddings, which are not scaled up
+    },
+    quirks={
+        "memory-makes-queries": "Cross attention takes queries and keys from the encoder and values from the decoder, with "
+        "the residual on the values; source and target must have one length, and nothing can be generated stepwise.",
+        "self-attention-stands-bare": "Decoder self-attention has neither a residual connection nor a norm.",
+        "decoder-reads-the-source": "Where no decoder input is given, it is the source, not shifted.",
+        "padding-is-attended": "Padding takes part in attention like any other token; a padding mask is not read.",
+        "embedding-never-learns": "Embeddings are looked up where no gradient is recorded.",
+        "torch-initialization": Quirk("Weights start as PyTorch's modules do.", overrides={"initializer": "torch"}),
+    },
+)
+def explicando(config: ZooConfig) -> Transformer:
+    """Post-norm encoder-decoder with one embedding for both sides, sinusoidal positions and no dropout."""
+    return Transformer(
+        decoder_layer=ExplicandoDecoderLayer,
+        embedding=FrozenEmbedding if config.has_quirk("embedding-never-learns") else TokenEmbedding,
+        decoder_inputs=source_ids if config.has_quirk("decoder-reads-the-source") else shift_tokens_right,
+        attention_mask=no_mask if config.has_quirk("padding-is-attended") else given_mask,
+    )

@@ -1,0 +1,80 @@
+"""The encoder of the book "Natural Language Processing with Transformers", chapter 3."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+
+from zoo.models import Attention, EncoderLayer, Transformer, ZooConfig
+from zoo.models.transformer import BACKENDS, given_mask
+from zoo.registry import Quirk, register
+
+
+class InfinitelyMaskedAttention(Attention):
+    """Attention whose masked scores are minus infinity, so that a row without any visible key becomes NaN."""
+
+    def attend(
+        self,
+        query: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        attention_mask: torch.Tensor | None,
+        position_bias: torch.Tensor | None = None,
+        **kwargs: Any,
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """Mix the values. Arguments as in the base class."""
+        if attention_mask is not None:
+            lowest = torch.finfo(attention_mask.dtype).min
+            attention_mask = attention_mask.masked_fill(attention_mask == lowest, -torch.inf)
+        return super().attend(query, key, value, attention_mask, position_bias, **kwargs)
+
+
+class NlptEncoderLayer(EncoderLayer):
+    """A pre-norm layer whose attention branch has no dropout."""
+
+    def __init__(self, config: ZooConfig, layer_idx: int) -> None:
+        super().__init__(config, layer_idx)
+        self.self_attn_residual.dropout = nn.Identity()
+        if config.has_quirk("masked-rows-are-nan"):
+            self.self_attn = InfinitelyMaskedAttention(config, layer_idx)
+
+
+def no_mask(attention_mask: Any, input_ids: torch.Tensor | None, config: ZooConfig) -> Any:
+    """No padding mask, whatever was given, unless it masks query by query. Arguments as for `given_mask`."""
+    is_full = isinstance(attention_mask, torch.Tensor) and attention_mask.ndim == 4
+    return attention_mask if is_full else None
+
+
+@register(
+    "nlpt-encoder",
+    tasks=("sequence-classification", "feature-extraction", "masked-lm", "token-classification"),
+    source="Natural Language Processing with Transformers (Tunstall et al. 2022), chapter 3",
+    paper="Xiong et al. 2020, On Layer Normalization in the Transformer Architecture",
+    tags=("original", "encoder", "pre-norm"),
+    defaults={
+        "norm_placement": "pre",
+        "final_norm": False,
+        "position": "learned",
+        "hidden_act": "gelu",
+        "embedding_norm": True,
+        "embedding_norm_eps": 1e-12,
+        "lm_head_bias": True,
+        "classifier_pooling": "cls",
+    },
+    quirks={
+        "padding-is-attended": "Padding takes part in attention like any other token; a padding mask is not read.",
+        "torch-initialization": Quirk(
+            "Weights start as PyTorch's modules do.", overrides={"initializer": "torch", "initializer_range": 1.0}
+        ),
+        "masked-rows-are-nan": "Masked scores are minus infinity: a row without any visible key becomes NaN.",
+    },
+)
+def nlpt_encoder(config: ZooConfig) -> Transformer:
+    """Pre-norm encoder without a final norm, with learned positions and a norm on the embeddings, read at [CLS]."""
+    return Transformer(
+        encoder_layer=NlptEncoderLayer,
+        attention_mask=no_mask if config.has_quirk("padding-is-attended") else given_mask,
+        backends=("eager",) if config.has_quirk("masked-rows-are-nan") else BACKENDS,
+    )

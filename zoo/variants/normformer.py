@@ -1,0 +1,86 @@
+"""NormFormer and ReZero: two cures for the gradients of deep Transformers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from zoo.models import Attention, DecoderLayer, EncoderLayer, Transformer, ZooConfig
+from zoo.models.norms import build_norm
+from zoo.models.residual import LearnedScale
+from zoo.registry import TASKS, register
+
+
+class HeadScaledAttention(Attention):
+    """Attention whose heads are weighted by learned scalars before they are mixed."""
+
+    def __init__(self, config: ZooConfig, layer_idx: int, *, is_causal: bool = False, is_cross: bool = False) -> None:
+        super().__init__(config, layer_idx, is_causal=is_causal, is_cross=is_cross)
+        self.head_scale = LearnedScale(config.num_attention_heads, 1.0)
+
+    def attend(
+        self,
+        query: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        attention_mask: Any,
+        position_bias: torch.Tensor | None = None,
+        **kwargs: Any,
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """Mix the values and weight the heads. Arguments as in the base class."""
+        mixed, weights = super().attend(query, key, value, attention_mask, position_bias, **kwargs)
+        return self.head_scale(mixed.transpose(-1, -2)).transpose(-1, -2), weights
+
+
+class NormFormerEncoderLayer(EncoderLayer):
+    """A pre-norm layer with scaled heads and a norm after attention."""
+
+    def __init__(self, config: ZooConfig, layer_idx: int) -> None:
+        super().__init__(config, layer_idx)
+        self.self_attn = HeadScaledAttention(config, layer_idx)
+        self.self_attn_residual.norm_branch = build_norm(config)
+
+
+class NormFormerDecoderLayer(DecoderLayer):
+    """A pre-norm layer with scaled heads and a norm after each attention."""
+
+    def __init__(self, config: ZooConfig, layer_idx: int) -> None:
+        super().__init__(config, layer_idx)
+        self.self_attn = HeadScaledAttention(config, layer_idx, is_causal=True)
+        self.self_attn_residual.norm_branch = build_norm(config)
+        if config.add_cross_attention:
+            self.cross_attn = HeadScaledAttention(config, layer_idx, is_cross=True)
+            self.cross_attn_residual.norm_branch = build_norm(config)
+
+
+@register(
+    "normformer",
+    tasks=("causal-lm", *(task for task in TASKS if task != "causal-lm")),
+    source="Shleifer et al. 2021, section 2",
+    paper="Shleifer et al. 2021, NormFormer: Improved Transformer Pretraining with Extra Normalization",
+    tags=("pre-norm", "modern"),
+    defaults={"norm_placement": "pre", "mlp_inner_norm": True, "hidden_act": "gelu", "position": "learned"},
+)
+def normformer(config: ZooConfig) -> Transformer:
+    """Pre-norm Transformer with scaled heads and extra norms after attention and inside the feed-forward network."""
+    return Transformer(encoder_layer=NormFormerEncoderLayer, decoder_layer=NormFormerDecoderLayer)
+
+
+@register(
+    "rezero",
+    tasks=("causal-lm", *(task for task in TASKS if task != "causal-lm")),
+    source="Bachlechner et al. 2020, section 3",
+    paper="Bachlechner et al. 2020, ReZero is All You Need: Fast Convergence at Large Depth",
+    tags=("no-norm",),
+    defaults={
+        "norm_placement": "none",
+        "residual_scaling": "rezero",
+        "hidden_act": "relu",
+        "position": "learned",
+        "initializer": "xavier-uniform",
+    },
+)
+def rezero(config: ZooConfig) -> Transformer:
+    """Transformer without norms whose branches are weighted by scalars that start at zero."""
+    return Transformer()

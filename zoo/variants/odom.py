@@ -1,0 +1,170 @@
+"""Frank Odom's "Transformers from Scratch in PyTorch", as a notebook retells it: a post-norm encoder-decoder."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+
+from zoo.errors import InputError
+from zoo.models import (
+    Attention,
+    DecoderLayer,
+    EncoderLayer,
+    SinusoidalPosition,
+    TokenEmbedding,
+    Transformer,
+    ZooConfig,
+)
+from zoo.models.transformer import BACKENDS, given_mask, vocabulary_size
+from zoo.registry import Quirk, register
+
+from .nlpt import no_mask
+
+
+class OdomAttention(Attention):
+    """Multi-head attention; with the quirks, all heads are one, and the softmax runs over the batch."""
+
+    def __init__(self, config: ZooConfig, layer_idx: int, *, is_causal: bool = False, is_cross: bool = False) -> None:
+        self.sees_the_future = is_causal and config.has_quirk("decoder-sees-the-future")
+        super().__init__(config, layer_idx, is_causal=is_causal and not self.sees_the_future, is_cross=is_cross)
+        self.num_heads = config.num_attention_heads
+        self.softmax_over_batch = config.has_quirk("softmax-over-the-batch")
+        if config.has_quirk("heads-share-weights"):
+            for name in ("q_proj", "k_proj", "v_proj"):
+                setattr(self, name, nn.Linear(config.hidden_size, self.head_dim, bias=config.attention_bias))
+
+    def project_heads(self, proj: nn.Linear, norm: nn.Module | None, states: torch.Tensor) -> torch.Tensor:
+        """Project and split into heads, repeating a single one. Arguments as in the base class."""
+        heads = super().project_heads(proj, norm, states)
+        return heads.expand(-1, self.num_heads, -1, -1) if proj.out_features == self.head_dim else heads
+
+    def attend(
+        self,
+        query: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        attention_mask: Any,
+        position_bias: torch.Tensor | None = None,
+        **kwargs: Any,
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """Mix the values. Arguments as in the base class."""
+        if self.sees_the_future and attention_mask is not None:
+            # The last query sees every key that is not masked for another reason than causality.
+            attention_mask = attention_mask[:, :, -1:].expand(-1, -1, query.shape[2], -1)
+        if not self.softmax_over_batch:
+            return super().attend(query, key, value, attention_mask, position_bias, **kwargs)
+        scores = query @ key.transpose(-1, -2) * self.scaling
+        if attention_mask is None:
+            weights = scores.softmax(dim=0)
+        else:  # a key that the whole batch masks has no weight at all
+            weights = (scores + attention_mask).softmax(dim=0).masked_fill(attention_mask < 0, 0.0)
+        return (weights @ value).transpose(1, 2), weights
+
+
+class OdomEncoderLayer(EncoderLayer):
+    """A post-norm layer with this document's attention."""
+
+    def __init__(self, config: ZooConfig, layer_idx: int) -> None:
+        super().__init__(config, layer_idx)
+        self.self_attn = OdomAttention(config, layer_idx)
+
+
+class OdomDecoderLayer(DecoderLayer):
+    """A post-norm layer with this document's attention."""
+
+    def __init__(self, config: ZooConfig, layer_idx: int) -> None:
+        super().__init__(config, layer_idx)
+        self.self_attn = OdomAttention(config, layer_idx, is_causal=True)
+        self.cross_attn = OdomAttention(config, layer_idx, is_cross=True)
+
+
+class OdomPosition(SinusoidalPosition):
+    """The paper's table; with the quirks, cosines have exponents of their own, and the caller's embeddings change."""
+
+    def __init__(self, config: ZooConfig) -> None:
+        super().__init__(config)
+        self.own_exponents = config.has_quirk("cosines-have-own-exponents")
+        self.in_place = config.has_quirk("changes-its-inputs")
+
+    def table(self, position_ids: torch.Tensor) -> torch.Tensor:
+        """Rows of the table: *Shape:* (batch_size or 1, seq_len, hidden_size)."""
+        if not self.own_exponents:
+            return super().table(position_ids)
+        columns = torch.arange(self.width, dtype=torch.float32, device=position_ids.device)
+        phases = position_ids[..., None].float() / self.theta ** (columns / self.width)
+        return torch.where(columns % 2 == 0, phases.sin(), phases.cos())
+
+    def embed(self, inputs_embeds: torch.Tensor, position_ids: torch.Tensor) -> torch.Tensor:
+        """Add the rows of the table. Shapes as in the base class."""
+        encoded = super().embed(inputs_embeds, position_ids)
+        return inputs_embeds.copy_(encoded) if self.in_place else encoded
+
+
+class NoVocabulary(nn.Module):
+    """Stands where token embeddings would, and holds none."""
+
+    def __init__(self, num_embeddings: int, config: ZooConfig) -> None:
+        super().__init__()
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        """Refuse token ids.
+
+        Raises:
+            InputError: Always.
+        """
+        raise InputError(
+            "token ids were given to a model with the quirk works-on-features; give inputs_embeds and decoder_inputs_embeds"
+        )
+
+
+def hidden_size(config: ZooConfig) -> int:
+    """The number of outputs where features are predicted. Arguments as for `vocabulary_size`."""
+    return config.hidden_size
+
+
+@register(
+    "odom-style",
+    tasks=("seq2seq-lm", "feature-extraction"),
+    source="Frank Odom, Transformers from Scratch in PyTorch (2021), as retold in a notebook",
+    paper="Vaswani et al. 2017, Attention Is All You Need",
+    tags=("original", "encoder-decoder", "post-norm"),
+    defaults={
+        "norm_placement": "post",
+        "position": "sinusoidal",
+        "hidden_act": "relu",
+        "lm_head_bias": True,
+        "scale_embedding": True,
+        "initializer": "xavier-uniform",
+    },
+    quirks={
+        "heads-share-weights": "All heads of an attention are one module, so they are equal.",
+        "layers-share-weights": Quirk("All layers of a stack are one module.", overrides={"share_layers": True}),
+        "softmax-over-the-batch": "Attention weights of a query and a key sum to 1 over the batch instead of the keys.",
+        "decoder-sees-the-future": "Decoder self-attention has no causal mask.",
+        "padding-is-attended": "Padding takes part in attention like any other token; a padding mask is not read.",
+        "cosines-have-own-exponents": "Odd columns of the position table use exponent j/d instead of (j-1)/d.",
+        "changes-its-inputs": "Positions are added to the caller's embeddings in place.",
+        "works-on-features": "There is no vocabulary: inputs_embeds and decoder_inputs_embeds go in, and the head maps "
+        "features to features. Logits are the values before the final softmax.",
+        "torch-initialization": Quirk("Weights start as PyTorch's modules do.", overrides={"initializer": "torch"}),
+    },
+    limits=(
+        "With changes-its-inputs, one tensor given as both inputs gets the positions added one after the other, not "
+        "twice before the encoder runs.",
+    ),
+)
+def odom_style(config: ZooConfig) -> Transformer:
+    """Post-norm encoder-decoder with sinusoidal positions, biases everywhere and a head with a bias."""
+    works_on_features = config.has_quirk("works-on-features")
+    backends = ("sdpa", "eager") if config.has_quirk("decoder-sees-the-future") else BACKENDS
+    return Transformer(
+        encoder_layer=OdomEncoderLayer,
+        decoder_layer=OdomDecoderLayer,
+        embedding=NoVocabulary if works_on_features else TokenEmbedding,
+        position=OdomPosition if config.position == "sinusoidal" else None,
+        output_size=hidden_size if works_on_features else vocabulary_size,
+        attention_mask=no_mask if config.has_quirk("padding-is-attended") else given_mask,
+        backends=("eager",) if config.has_quirk("softmax-over-the-batch") else backends,
+    )

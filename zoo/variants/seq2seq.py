@@ -1,0 +1,77 @@
+"""Encoder-decoders: one translation or summarisation model a published architecture."""
+
+from __future__ import annotations
+
+from zoo.models import Transformer, ZooConfig
+from zoo.registry import register
+
+
+@register(
+    "t5-style",
+    tasks=("seq2seq-lm", "feature-extraction"),
+    source="Raffel et al. 2020, section 2.1, with the gated feed-forward of version 1.1",
+    paper="Raffel et al. 2020, Exploring the Limits of Transfer Learning with a Unified Text-to-Text Transformer",
+    tags=("encoder-decoder", "pre-norm"),
+    defaults={
+        "vocab_size": 32128,
+        "norm": "rmsnorm",
+        "norm_placement": "pre",
+        "layer_norm_eps": 1e-6,
+        "position": "t5",
+        "attention_bias": False,
+        "attention_scale": "none",
+        "mlp_bias": False,
+        "feed_forward": "gated",
+        "hidden_act": "gelu_new",
+        "attention_dropout": 0.1,
+        "activation_dropout": 0.1,
+        "share_encoder_decoder_embeddings": True,
+    },
+)
+def t5_style(config: ZooConfig) -> Transformer:
+    """Pre-norm encoder-decoder with RMSNorm, bucketed relative positions, unscaled attention and no biases."""
+    return Transformer()
+
+
+@register(
+    "marian-style",
+    tasks=("seq2seq-lm", "feature-extraction"),
+    source="Junczys-Dowmunt et al. 2018, the transformer-base model",
+    paper="Junczys-Dowmunt et al. 2018, Marian: Fast Neural Machine Translation in C++",
+    tags=("encoder-decoder", "post-norm"),
+    defaults={
+        "norm_placement": "post",
+        "position": "sinusoidal-halves",
+        "hidden_act": "silu",
+        "scale_embedding": True,
+        "tie_word_embeddings": True,
+        "share_encoder_decoder_embeddings": True,
+        "lm_head_bias": True,
+        "initializer": "xavier-uniform",
+    },
+)
+def marian_style(config: ZooConfig) -> Transformer:
+    """Post-norm encoder-decoder with sinusoidal positions, swish, and one embedding for source, target and output."""
+    return Transformer()
+
+
+@register(
+    "pegasus-style",
+    tasks=("seq2seq-lm", "feature-extraction"),
+    source="Zhang et al. 2020, section 4",
+    paper="Zhang et al. 2020, PEGASUS: Pre-training with Extracted Gap-sentences for Abstractive Summarization",
+    tags=("encoder-decoder", "pre-norm"),
+    defaults={
+        "norm_placement": "pre",
+        "position": "sinusoidal-halves",
+        "hidden_act": "relu",
+        "scale_embedding": True,
+        "tie_word_embeddings": True,
+        "share_encoder_decoder_embeddings": True,
+        "lm_head_bias": True,
+        "initializer": "xavier-uniform",
+    },
+)
+def pegasus_style(config: ZooConfig) -> Transformer:
+    """Pre-norm encoder-decoder with sinusoidal positions and one embedding for source, target and output."""
+    return Transformer()

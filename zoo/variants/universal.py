@@ -1,0 +1,85 @@
+"""The Universal Transformer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+from transformers import initialization as init
+
+from zoo.models import DecoderLayer, EncoderLayer, Transformer, ZooConfig
+from zoo.registry import register
+
+
+class StepEmbedding(nn.Module):
+    """A learned vector for every application of the shared layer.
+
+    Args:
+        config: Supplies `num_hidden_layers`, `hidden_size` and `initializer_range`.
+    """
+
+    def __init__(self, config: ZooConfig) -> None:
+        super().__init__()
+        self.std = config.initializer_range
+        self.weight = nn.Parameter(torch.empty(config.num_hidden_layers, config.hidden_size))
+
+    def init_weights(self) -> None:
+        """Draw the vectors from a normal distribution of the configuration's range."""
+        init.normal_(self.weight, mean=0.0, std=self.std)
+
+    def forward(self, hidden_states: torch.Tensor, step: int) -> torch.Tensor:
+        """Add the step's vector. *Shape:* (batch_size, seq_len, hidden_size), unchanged."""
+        return hidden_states + self.weight[step]
+
+
+class UniversalEncoderLayer(EncoderLayer):
+    """A layer that is told how often it has been applied."""
+
+    def __init__(self, config: ZooConfig, layer_idx: int) -> None:
+        super().__init__(config, layer_idx)
+        self.step_embedding = StepEmbedding(config)
+
+    def forward(self, hidden_states: torch.Tensor, *args: Any, step: int = 0, **kwargs: Any) -> torch.Tensor:
+        """Transform the residual stream. Arguments as in the base class."""
+        return super().forward(self.step_embedding(hidden_states, step), *args, step=step, **kwargs)
+
+
+class UniversalDecoderLayer(DecoderLayer):
+    """A layer that is told how often it has been applied."""
+
+    def __init__(self, config: ZooConfig, layer_idx: int) -> None:
+        super().__init__(config, layer_idx)
+        self.step_embedding = StepEmbedding(config)
+
+    def forward(self, hidden_states: torch.Tensor, *args: Any, step: int = 0, **kwargs: Any) -> torch.Tensor:
+        """Transform the residual stream. Arguments as in the base class."""
+        return super().forward(self.step_embedding(hidden_states, step), *args, step=step, **kwargs)
+
+
+@register(
+    "universal",
+    tasks=(
+        "seq2seq-lm",
+        "causal-lm",
+        "masked-lm",
+        "sequence-classification",
+        "token-classification",
+        "feature-extraction",
+    ),
+    source="Dehghani et al. 2019, section 2.1, with a fixed number of steps",
+    paper="Dehghani et al. 2019, Universal Transformers",
+    tags=("post-norm", "shared-layers"),
+    defaults={
+        "norm_placement": "post",
+        "position": "sinusoidal",
+        "hidden_act": "relu",
+        "scale_embedding": True,
+        "share_layers": True,
+        "initializer": "xavier-uniform",
+    },
+    limits=("The number of steps is fixed: there is no adaptive halting.",),
+)
+def universal(config: ZooConfig) -> Transformer:
+    """One post-norm layer applied over and over, with an embedding for every step."""
+    return Transformer(encoder_layer=UniversalEncoderLayer, decoder_layer=UniversalDecoderLayer)

@@ -1,0 +1,123 @@
+"""The "vanilla" Transformer: a post-norm encoder-decoder with learned positions, and a classifier on its encoder."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+
+from zoo.models import ATTENTIONS, Attention, DecoderLayer, EncoderLayer, Transformer, ZooConfig
+from zoo.models.transformer import BACKENDS, given_mask
+from zoo.registry import Quirk, register
+
+
+@ATTENTIONS.register("masked-rows-uniform")
+class UniformMaskedRows(Attention):
+    """Attention in which a query without any visible key attends to all keys alike, whatever it and they are."""
+
+    def attend(
+        self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, attention_mask: Any, *args: Any, **kwargs: Any
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """Mix the values. Arguments as in the base class."""
+        if attention_mask is not None:
+            sees_nothing = (attention_mask <= torch.finfo(attention_mask.dtype).min).all(dim=-1, keepdim=True)
+            query = query.masked_fill(sees_nothing, 0.0)
+        return super().attend(query, key, value, attention_mask, *args, **kwargs)
+
+
+class VanillaEncoderLayer(EncoderLayer):
+    """A post-norm layer; with the quirk, dropout falls on the skip connection instead of the branch."""
+
+    def __init__(self, config: ZooConfig, layer_idx: int) -> None:
+        super().__init__(config, layer_idx)
+        if config.has_quirk("dropout-on-the-skip"):
+            for residual in (self.self_attn_residual, self.mlp_residual):
+                residual.skip, residual.dropout = residual.dropout, nn.Identity()
+
+
+class VanillaDecoderLayer(DecoderLayer):
+    """A post-norm layer; with the quirks, modules of an earlier sublayer serve a later one as well."""
+
+    def __init__(self, config: ZooConfig, layer_idx: int) -> None:
+        super().__init__(config, layer_idx)
+        dead: dict[str, nn.Module] = {}
+        if config.has_quirk("cross-attention-reuses-self"):
+            for projection in ("q_proj", "k_proj", "v_proj", "o_proj"):
+                dead[projection] = getattr(self.cross_attn, projection)
+                setattr(self.cross_attn, projection, getattr(self.self_attn, projection))
+        if config.has_quirk("feed-forward-reuses-cross-norm"):
+            dead["norm"] = self.mlp_residual.norm_out
+            self.mlp_residual.norm_out = self.cross_attn_residual.norm_out
+        if getattr(config, "keep_dead", False):
+            self.dead = nn.ModuleDict(dead)
+
+
+def mask_from_ids(attention_mask: Any, input_ids: torch.Tensor | None, config: ZooConfig) -> Any:
+    """The given mask, or else every id but `pad_token_id`. Arguments as for [`zoo.models.transformer.given_mask`][]."""
+    if attention_mask is None and input_ids is not None:
+        return input_ids.ne(config.pad_token_id).long()
+    return attention_mask
+
+
+def max_over_padding(hidden_states: torch.Tensor, attention_mask: torch.Tensor | None) -> torch.Tensor:
+    """The maximum over all positions. Arguments as for [`zoo.models.pooling.pool_max`][]."""
+    return hidden_states.amax(dim=1)
+
+
+@register(
+    "vanilla",
+    tasks=("seq2seq-lm", "sequence-classification", "feature-extraction"),
+    source="github.com/arxyzan/vanilla-transformer, as described in the notebook 'Passo a passo de Transformadores'",
+    paper="Vaswani et al. 2017, Attention Is All You Need",
+    tags=("original", "encoder-decoder", "post-norm"),
+    defaults={
+        "norm_placement": "post",
+        "position": "learned",
+        "hidden_act": "relu",
+        "scale_embedding": True,
+        "lm_head_bias": True,
+        "classifier_pooling": "max",
+        "attention_dropout": 0.1,
+        "activation_dropout": 0.1,
+        "initializer": "xavier-uniform",
+        "keep_dead": False,
+    },
+    quirks={
+        "scores-scaled-by-model-width": Quirk(
+            "Attention scores are divided by sqrt(hidden_size) instead of sqrt(head_dim).",
+            overrides={"attention_scale": "hidden-size"},
+        ),
+        "cross-attention-reuses-self": "Cross attention runs with the weights of self-attention; its own stay unused.",
+        "feed-forward-reuses-cross-norm": "The norm after cross attention serves again after the feed-forward network.",
+        "dropout-on-the-skip": "In the encoder, dropout falls on the residual stream instead of on the branch.",
+        "masked-rows-are-uniform": Quirk(
+            "A query without any visible key attends to all keys alike, later ones included.",
+            overrides={"attention": "masked-rows-uniform"},
+        ),
+        "masks-from-token-ids": Quirk(
+            "Where no mask is given, every token equal to pad_token_id is masked; there is no cache, which would not know.",
+            overrides={"use_cache": False},
+        ),
+        "max-pools-padding": "The classifier takes its maximum over padding, too.",
+        "torch-initialization": Quirk(
+            "Weights start as PyTorch's modules do: standard normal embeddings, then scaled up by sqrt(hidden_size).",
+            overrides={"initializer": "torch", "initializer_range": 1.0},
+        ),
+    },
+    limits=(
+        "The weights that cross-attention-reuses-self and feed-forward-reuses-cross-norm leave unused are not built, unless "
+        "keep_dead=True.",
+        "In training the original's classifier drops elements before it takes the maximum, this one after.",
+    ),
+)
+def vanilla(config: ZooConfig) -> Transformer:
+    """Post-norm encoder-decoder with learned positions and scaled embeddings, and a max-pooling classifier."""
+    return Transformer(
+        encoder_layer=VanillaEncoderLayer,
+        decoder_layer=VanillaDecoderLayer,
+        pooler=max_over_padding if config.has_quirk("max-pools-padding") else None,
+        attention_mask=mask_from_ids if config.has_quirk("masks-from-token-ids") else given_mask,
+        # Only the eager backend adds a finite number to masked scores, so that a row of them stays a softmax.
+        backends=("eager",) if config.has_quirk("masked-rows-are-uniform") else BACKENDS,
+    )
