@@ -11,19 +11,37 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .conversion import convert, convert_back, sniff
     from .converter import CONVERTERS, Converter, Plan
+    from .exporting import ExportReport, export
     from .key_map import KeyMap
+    from .planning import TargetPlan, plan_export
 
 _HOMES = {
     "CONVERTERS": "converter",
     "Converter": "converter",
+    "ExportReport": "exporting",
     "KeyMap": "key_map",
     "Plan": "converter",
+    "TargetPlan": "planning",
     "convert": "conversion",
     "convert_back": "conversion",
+    "export": "exporting",
+    "plan_export": "planning",
     "sniff": "conversion",
 }
 
-__all__ = ["CONVERTERS", "Converter", "KeyMap", "Plan", "convert", "convert_back", "sniff"]
+__all__ = [
+    "CONVERTERS",
+    "Converter",
+    "ExportReport",
+    "KeyMap",
+    "Plan",
+    "TargetPlan",
+    "convert",
+    "convert_back",
+    "export",
+    "plan_export",
+    "sniff",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -13,8 +13,9 @@ from zoo.hooks import AutoRegistration
 
 if TYPE_CHECKING:
     from zoo.building import build, config
-    from zoo.converters import convert
+    from zoo.converters import convert, export
     from zoo.difference import diff
+    from zoo.hub import pull, push
     from zoo.loading import load
     from zoo.registry import describe, list_variants, register
 
@@ -27,12 +28,28 @@ _HOMES = {
     "convert": "zoo.converters",
     "describe": "zoo.registry",
     "diff": "zoo.difference",
+    "export": "zoo.converters",
     "list_variants": "zoo.registry",
     "load": "zoo.loading",
+    "pull": "zoo.hub",
+    "push": "zoo.hub",
     "register": "zoo.registry",
 }
 
-__all__ = ["__version__", "build", "config", "convert", "describe", "diff", "list_variants", "load", "register"]
+__all__ = [
+    "__version__",
+    "build",
+    "config",
+    "convert",
+    "describe",
+    "diff",
+    "export",
+    "list_variants",
+    "load",
+    "pull",
+    "push",
+    "register",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from zoo.errors import ConfigError, UnknownOverrideError
+from zoo.loading import HUB_PREFIX, load
 from zoo.models import TASK_CLASSES, ZooConfig, ZooPreTrainedModel
 from zoo.models.parts import PART_FIELDS
 from zoo.registry import VARIANTS, Task, Variant, count_parameters_with, parse_name
@@ -112,7 +113,8 @@ def build(
     """Build a new model of a variant.
 
     Args:
-        name: A variant's name, possibly with settings: "vanilla", "vanilla@small+faithful", "pre-norm:position=rotary".
+        name: A variant's name, possibly with settings: "vanilla", "vanilla@small+faithful", "pre-norm:position=rotary";
+            or "hf-hub:org/name@revision" for a model on the Hub, with its weights.
         task: What the model is for, by default the variant's first task: one of feature-extraction, masked-lm,
             sequence-classification, token-classification, causal-lm, seq2seq-lm.
         faithful: Whether to switch on every quirk of the original.
@@ -121,11 +123,16 @@ def build(
         overrides: Fields of [`ZooConfig`][] that differ from the variant's defaults, `attn_implementation`, `dtype`.
 
     Returns:
-        A `PreTrainedModel` with random weights, in evaluation mode.
+        A `PreTrainedModel` with random weights (or those from the Hub), in evaluation mode.
 
     Raises:
         ZooError: When a name, task, quirk or field is unknown, or values contradict each other.
     """
+    if isinstance(name, str) and name.startswith(HUB_PREFIX):
+        given = [key for key, value in {"faithful": faithful, "quirks": quirks, "seed": seed}.items() if value]
+        if given:
+            raise ConfigError(f"{name} is built as it was pushed, so it takes no {given[0]}")
+        return load(name, task, **overrides)
     task = VARIANTS.get(parse_name(name).name).check_task(task)
     loading = {key: overrides.pop(key) for key in ("attn_implementation", "dtype") if key in overrides}
     model_config = config(name, task, faithful=faithful, quirks=quirks, **overrides)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
+import torch
 from safetensors import SafetensorError, safe_open
 from transformers.utils import CONFIG_NAME, SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME
 
@@ -14,14 +16,21 @@ from zoo.errors import CheckpointError, UnknownTaskError, enumerate_names
 from zoo.models import TASK_CLASSES, ZooPreTrainedModel
 from zoo.models.configuration import MODEL_TYPE
 
+HUB_PREFIX = "hf-hub:"
+REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*(@[^@]+)?")
+HUB_OPTIONS = ("revision", "cache_dir", "token", "offline", "force_download")
+"""Arguments of [`zoo.pull`][] that `load` passes on."""
+
 
 def load(path: str | Path, task: str | None = None, **kwargs: Any) -> ZooPreTrainedModel:
-    """Load a checkpoint of the zoo.
+    """Load a checkpoint of the zoo, or a repository on the Hub.
 
     Args:
-        path: A folder that `save_pretrained` wrote.
+        path: A folder that `save_pretrained` wrote; or "org/name", "org/name@revision", "hf-hub:name". A repository
+            with a model of transformers' own classes is converted.
         task: The head to load, by default the one that was saved.
-        kwargs: As for `from_pretrained`: `dtype`, `device_map`, `attn_implementation`, ...
+        kwargs: As for `from_pretrained`: `dtype`, `device_map`, `attn_implementation`, ...; for a repository also
+            `revision`, `cache_dir`, `token`, `offline` and `force_download` as for [`zoo.pull`][].
 
     Returns:
         The model, in evaluation mode.
@@ -29,9 +38,14 @@ def load(path: str | Path, task: str | None = None, **kwargs: Any) -> ZooPreTrai
     Raises:
         CheckpointError: When the folder is missing, empty, truncated, or holds something else.
         MissingPluginError: When the variant, or a part, comes from a plugin that is not there.
+        HubError: When a repository cannot be had.
         ZooError: When the configuration is not valid.
     """
-    folder = Path(path)
+    folder, converted = Path(path), None
+    if is_repository(path):
+        folder, converted = from_hub(str(path), task, kwargs)
+    if converted is not None:
+        return converted
     saved = read_config(folder)
     check_weights(folder)
     model_class = saved_class(folder, saved) if task is None else class_of_task(task)
@@ -40,6 +54,45 @@ def load(path: str | Path, task: str | None = None, **kwargs: Any) -> ZooPreTrai
     if wrong:
         raise CheckpointError(f"{folder} lacks weights of its {model_class.__name__}: {enumerate_names(wrong)}")
     return model.eval()
+
+
+def is_repository(path: str | Path) -> bool:
+    """Whether a repository is meant rather than a folder.
+
+    Args:
+        path: What was given.
+
+    Returns:
+        True for "hf-hub:..." and for "org/name" where there is no such folder.
+    """
+    return isinstance(path, str) and (
+        path.startswith(HUB_PREFIX) or (REPOSITORY.fullmatch(path) is not None and not Path(path).exists())
+    )
+
+
+def from_hub(name: str, task: str | None, kwargs: dict[str, Any]) -> tuple[Path, Any]:
+    """Pull a repository.
+
+    Args:
+        name: Its name.
+        task: The head to load.
+        kwargs: Arguments of `load`, of which those for the Hub are taken out.
+
+    Returns:
+        Its folder, and a model where it had to be converted.
+
+    Raises:
+        HubError: When it cannot be had.
+    """
+    from zoo.hub import pull
+
+    folder = pull(name, **{key: kwargs.pop(key) for key in HUB_OPTIONS if key in kwargs})
+    if json.loads((folder / CONFIG_NAME).read_text(encoding="utf-8")).get("model_type") == MODEL_TYPE:
+        return folder, None
+    from zoo.converters import convert
+
+    model = convert(folder, **({} if task is None else {"task": task}))
+    return folder, model.to(dtype=kwargs["dtype"]) if isinstance(kwargs.get("dtype"), torch.dtype) else model
 
 
 def read_config(folder: Path) -> dict[str, Any]:

@@ -37,7 +37,8 @@ def eager_attention(
         query: *Shape:* (batch_size, num_attention_heads, query_len, head_dim)
         key: *Shape:* (batch_size, num_key_value_heads, key_len, head_dim)
         value: *Shape:* as key.
-        attention_mask: Added to the scores. *Shape:* (batch_size, 1 or num_attention_heads, query_len, key_len)
+        attention_mask: Added to the scores, or True for what may be seen, as other backends have it. *Shape:*
+            (batch_size, 1 or num_attention_heads, query_len, key_len)
         scaling: Multiplies the scores.
         dropout: Probability of dropping an attention weight.
         softcap: Scores are squashed to (-softcap, softcap) (Gemma 2, section 2).
@@ -56,7 +57,9 @@ def eager_attention(
         scores = softcap * torch.tanh(scores / softcap)
     if position_bias is not None:
         scores = scores + position_bias
-    if attention_mask is not None:
+    if attention_mask is not None and attention_mask.dtype == torch.bool:
+        scores = scores.masked_fill(~attention_mask, torch.finfo(scores.dtype).min)
+    elif attention_mask is not None:
         scores = scores + attention_mask
     weights = F.dropout(scores.softmax(dim=-1).to(value.dtype), p=dropout, training=module.training)
     return (weights @ value).transpose(1, 2), weights

@@ -149,8 +149,8 @@ class ZooPreTrainedModel(PreTrainedModel):
     def _initialize_weights(self, module: nn.Module, *args: Any) -> None:
         """Initialise one module, also one that has no parameters of its own.
 
-        transformers passes over those in code that is not its own, for fear of weights that are written past its guards.
-        Schemes are called with them, e.g. with attention to scale its output projection.
+        In code that is not its own, transformers passes over those, for fear of weights written past its guards. Schemes
+        are called with them, e.g. with attention to scale its output projection.
         """
         super()._initialize_weights(module)
 

@@ -118,7 +118,8 @@ class Residual(nn.Module):
 
         Args:
             hidden_states: The residual stream. *Shape:* (batch_size, seq_len, hidden_size)
-            sublayer: Maps the normed stream to the branch, or to a tuple that begins with the branch.
+            sublayer: Maps the normed stream to the branch, or to a tuple that begins with the branch. A function, for
+                accelerate moves modules that it finds among arguments; a module's `__call__` is one.
             args: Passed on to the sublayer.
             kwargs: Passed on to the sublayer.
 

@@ -115,7 +115,7 @@ class Transformer:
 
     encoder_layer: LayerBuilder = encoder_layer
     decoder_layer: LayerBuilder = decoder_layer
-    embedding: Callable[[int, ZooConfig], nn.Embedding] = TokenEmbedding
+    embedding: Callable[[int, ZooConfig], nn.Module] = TokenEmbedding
     position: Callable[[ZooConfig], Position] | None = None
     output_size: Callable[[ZooConfig], int] = vocabulary_size
     pooler: Pooler | None = None

@@ -36,7 +36,13 @@ class TrainingSeesThePast(Attention):
     """Self-attention that is causal in training mode only, and there counts keys from the start of the cache."""
 
     def attend(
-        self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, attention_mask: Any, *args: Any, **kwargs: Any
+        self,
+        query: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        attention_mask: Any,
+        *args: Any,
+        **kwargs: Any,
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """Mix the values. Arguments as in the base class."""
         if self.training:
@@ -104,10 +110,10 @@ def d2l_initializer(module: nn.Module, config: ZooConfig) -> None:
         "initializer": "xavier-uniform",
     },
     quirks={
-        "evaluation-sees-the-future": "Decoder self-attention is causal in training mode only: in evaluation mode a whole "
-        "target attends to its later tokens; in training mode masks are not read, and a cache is seen from its start.",
-        "every-step-is-position-zero": "Every call of the decoder counts positions from 0, so in stepwise decoding every "
-        "generated token has position 0.",
+        "evaluation-sees-the-future": "Decoder self-attention is causal in training mode only. In evaluation mode a "
+        "whole target sees its later tokens; in training mode masks are unread and a cache is seen from its start.",
+        "every-step-is-position-zero": "Every call of the decoder counts positions from 0, so in stepwise decoding "
+        "every generated token has position 0.",
         "masked-rows-are-uniform": Quirk(
             "A query without any visible key attends to all keys alike.",
             overrides={"attention": "masked-rows-uniform"},  # defined with vanilla, which does the same

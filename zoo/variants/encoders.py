@@ -69,5 +69,5 @@ def bert_style(config: ZooConfig) -> Transformer:
     presets={"base": BERT_BASE},
 )
 def roberta_prelayernorm_style(config: ZooConfig) -> Transformer:
-    """The same encoder with its norms before the sublayers and a final norm."""
+    """Pre-norm encoder with learned positions, a norm on the embeddings and at the end, and BERT's two heads."""
     return Transformer()

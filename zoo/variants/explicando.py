@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from zoo.errors import InputError
-from zoo.models import Attention, DecoderLayer, TokenEmbedding, Transformer, ZooConfig
+from zoo.models import Attention, DecoderLayer, Residual, TokenEmbedding, Transformer, ZooConfig
 from zoo.models.transformer import given_mask, shift_tokens_right
 from zoo.registry import Quirk, register
 
@@ -23,6 +23,9 @@ class MemoryQueriesAttention(Attention):
         attention_mask: Any = None,
         position_bias: torch.Tensor | None = None,
         key_value_states: torch.Tensor | None = None,
+        position_embeddings: Any = None,
+        past_key_values: Any = None,
+        step: int | None = None,
         **kwargs: Any,
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """Mix the decoder's states by the similarities of the encoder's. Arguments as in the base class.
@@ -30,15 +33,17 @@ class MemoryQueriesAttention(Attention):
         Raises:
             InputError: When source and target have different lengths.
         """
-        if key_value_states is None or key_value_states.shape[1] != hidden_states.shape[1]:
+        target_len = hidden_states.shape[1]
+        source_len = 0 if key_value_states is None else key_value_states.shape[1]
+        if key_value_states is None or source_len != target_len:
             raise InputError(
-                f"the quirk memory-makes-queries needs source and target of one length; the target has "
-                f"{hidden_states.shape[1]} tokens, the source {0 if key_value_states is None else key_value_states.shape[1]}"
+                f"the quirk memory-makes-queries needs source and target of one length; "
+                f"the target has {target_len} tokens, the source {source_len}"
             )
         query = self.project_heads(self.q_proj, self.q_norm, key_value_states)
         key = self.project_heads(self.k_proj, self.k_norm, key_value_states)
         value = self.project_heads(self.v_proj, None, hidden_states)
-        mixed, weights = self.attend(query, key, value, attention_mask, position_bias=position_bias)
+        mixed, weights = self.attend(query, key, value, attention_mask, position_bias=position_bias, **kwargs)
         return self.o_proj(mixed.reshape(hidden_states.shape)), weights
 
 
@@ -53,7 +58,7 @@ class ExplicandoDecoderLayer(DecoderLayer):
             self.self_attn_residual = BareSublayer()
 
 
-class BareSublayer(torch.nn.Module):
+class BareSublayer(Residual):
     """Stands where a residual connection would: the sublayer's output and nothing else."""
 
     def forward(self, hidden_states: torch.Tensor, sublayer: Any, *args: Any, **kwargs: Any) -> torch.Tensor:
@@ -95,8 +100,8 @@ def source_ids(input_ids: torch.Tensor | None, labels: torch.Tensor | None, conf
         "initializer_range": 1.0,  # of the embeddings, which are not scaled up
     },
     quirks={
-        "memory-makes-queries": "Cross attention takes queries and keys from the encoder and values from the decoder, with "
-        "the residual on the values; source and target must have one length, and nothing can be generated stepwise.",
+        "memory-makes-queries": "Cross attention takes queries and keys from the encoder and values from the decoder, "
+        "with the residual on the values; both must have one length, and nothing can be generated stepwise.",
         "self-attention-stands-bare": "Decoder self-attention has neither a residual connection nor a norm.",
         "decoder-reads-the-source": "Where no decoder input is given, it is the source, not shifted.",
         "padding-is-attended": "Padding takes part in attention like any other token; a padding mask is not read.",

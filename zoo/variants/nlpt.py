@@ -20,15 +20,15 @@ class InfinitelyMaskedAttention(Attention):
         query: torch.Tensor,
         key: torch.Tensor,
         value: torch.Tensor,
-        attention_mask: torch.Tensor | None,
-        position_bias: torch.Tensor | None = None,
+        attention_mask: Any,
+        *args: Any,
         **kwargs: Any,
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """Mix the values. Arguments as in the base class."""
         if attention_mask is not None:
             lowest = torch.finfo(attention_mask.dtype).min
             attention_mask = attention_mask.masked_fill(attention_mask == lowest, -torch.inf)
-        return super().attend(query, key, value, attention_mask, position_bias, **kwargs)
+        return super().attend(query, key, value, attention_mask, *args, **kwargs)
 
 
 class NlptEncoderLayer(EncoderLayer):

@@ -46,7 +46,7 @@ class OdomAttention(Attention):
         key: torch.Tensor,
         value: torch.Tensor,
         attention_mask: Any,
-        position_bias: torch.Tensor | None = None,
+        *args: Any,
         **kwargs: Any,
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """Mix the values. Arguments as in the base class."""
@@ -54,7 +54,7 @@ class OdomAttention(Attention):
             # The last query sees every key that is not masked for another reason than causality.
             attention_mask = attention_mask[:, :, -1:].expand(-1, -1, query.shape[2], -1)
         if not self.softmax_over_batch:
-            return super().attend(query, key, value, attention_mask, position_bias, **kwargs)
+            return super().attend(query, key, value, attention_mask, *args, **kwargs)
         scores = query @ key.transpose(-1, -2) * self.scaling
         if attention_mask is None:
             weights = scores.softmax(dim=0)
@@ -115,7 +115,8 @@ class NoVocabulary(nn.Module):
             InputError: Always.
         """
         raise InputError(
-            "token ids were given to a model with the quirk works-on-features; give inputs_embeds and decoder_inputs_embeds"
+            "token ids were given to a model with the quirk works-on-features; "
+            "give inputs_embeds and decoder_inputs_embeds"
         )
 
 

@@ -17,7 +17,13 @@ class UniformMaskedRows(Attention):
     """Attention in which a query without any visible key attends to all keys alike, whatever it and they are."""
 
     def attend(
-        self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, attention_mask: Any, *args: Any, **kwargs: Any
+        self,
+        query: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        attention_mask: Any,
+        *args: Any,
+        **kwargs: Any,
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """Mix the values. Arguments as in the base class."""
         if attention_mask is not None:
@@ -55,7 +61,7 @@ class VanillaDecoderLayer(DecoderLayer):
 
 def mask_from_ids(attention_mask: Any, input_ids: torch.Tensor | None, config: ZooConfig) -> Any:
     """The given mask, or else every id but `pad_token_id`. Arguments as for [`zoo.models.transformer.given_mask`][]."""
-    if attention_mask is None and input_ids is not None:
+    if attention_mask is None and input_ids is not None and config.pad_token_id is not None:
         return input_ids.ne(config.pad_token_id).long()
     return attention_mask
 
@@ -96,7 +102,7 @@ def max_over_padding(hidden_states: torch.Tensor, attention_mask: torch.Tensor |
             overrides={"attention": "masked-rows-uniform"},
         ),
         "masks-from-token-ids": Quirk(
-            "Where no mask is given, every token equal to pad_token_id is masked; there is no cache, which would not know.",
+            "Where no mask is given, every token equal to pad_token_id is masked. No cache: it would forget.",
             overrides={"use_cache": False},
         ),
         "max-pools-padding": "The classifier takes its maximum over padding, too.",
@@ -106,8 +112,8 @@ def max_over_padding(hidden_states: torch.Tensor, attention_mask: torch.Tensor |
         ),
     },
     limits=(
-        "The weights that cross-attention-reuses-self and feed-forward-reuses-cross-norm leave unused are not built, unless "
-        "keep_dead=True.",
+        "The weights that cross-attention-reuses-self and feed-forward-reuses-cross-norm leave unused are not built, "
+        "unless keep_dead=True.",
         "In training the original's classifier drops elements before it takes the maximum, this one after.",
     ),
 )

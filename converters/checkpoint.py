@@ -1,0 +1,197 @@
+"""Where tensors come from: a live module, a state_dict, or a file that is read without executing anything in it."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import warnings
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from zoo.errors import enumerate_names
+
+from .errors import ConversionError, NotFiniteWarning, UnsafeFileError
+
+Source = nn.Module | Mapping[str, Tensor] | str | os.PathLike[str]
+"""What a conversion starts from."""
+
+NESTED = ("state_dict", "model_state_dict", "model")
+"""Entries under which training scripts usually keep the state_dict beside an optimizer's."""
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """Tensors of another implementation.
+
+    Args:
+        tensors: The state_dict.
+        module: The live module they came from, if one was given.
+        name: What to call it in messages.
+    """
+
+    tensors: Mapping[str, Tensor]
+    module: nn.Module | None = None
+    name: str = "the given state_dict"
+
+    @classmethod
+    def of(cls, source: Source) -> Checkpoint:
+        """Take tensors from wherever they are.
+
+        Args:
+            source: A module, a state_dict, or the path of a `.pt`, `.pth`, `.bin` or `.safetensors` file.
+
+        Returns:
+            The checkpoint.
+
+        Raises:
+            ConversionError: When the source is none of these, or empty.
+            UnsafeFileError: When a file holds more than tensors.
+        """
+        if isinstance(source, nn.Module):
+            found = cls(source.state_dict(), source, type(source).__name__)
+        elif isinstance(source, Mapping):
+            found = cls(require_tensors(source, cls.name))
+        elif isinstance(source, str | os.PathLike):
+            found = cls(read_file(Path(source)), name=str(source))
+        else:
+            raise ConversionError(
+                f"a {type(source).__name__} was given; valid: a torch module, a state_dict, a path of a file"
+            )
+        if not found.tensors:
+            raise ConversionError(f"{found.name} holds no tensors")
+        report_not_finite(found)
+        return found
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The type that all floating tensors fit into."""
+        dtype: torch.dtype | None = None
+        for tensor in self.tensors.values():
+            if tensor.is_floating_point():
+                dtype = tensor.dtype if dtype is None else torch.promote_types(dtype, tensor.dtype)
+        return dtype or torch.get_default_dtype()
+
+
+def read_file(path: Path) -> dict[str, Tensor]:
+    """Read the tensors of a file, and nothing else.
+
+    Args:
+        path: A safetensors file, or one that `torch.save` wrote.
+
+    Returns:
+        The state_dict.
+
+    Raises:
+        ConversionError: When there is no such file, or it cannot be read.
+        UnsafeFileError: When it holds more than tensors.
+    """
+    if not path.is_file():
+        raise ConversionError(f"{str(path)!r} is not a file")
+    if path.suffix == ".safetensors":
+        try:
+            return load_file(path)
+        except (SafetensorError, ValueError) as error:
+            raise ConversionError(f"{str(path)!r} is no valid safetensors file: {error}") from error
+    refuse_bombs(path)
+    try:
+        content = torch.load(path, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError as error:
+        raise UnsafeFileError(
+            f"{str(path)!r} holds more than tensors, nothing of it was executed; save a state_dict, or give the live "
+            f"module ({str(error).strip().splitlines()[0]})"
+        ) from error
+    except (RuntimeError, EOFError, KeyError, ValueError, UnicodeDecodeError, AttributeError) as error:
+        raise ConversionError(f"{str(path)!r} is no file that torch.save wrote: {error}") from error
+    tensors = require_tensors(content, str(path))
+    refuse_unbacked(tensors, path)
+    return tensors
+
+
+def refuse_bombs(path: Path) -> None:
+    """Refuse archives that grow when they are unpacked; `torch.save` never compresses.
+
+    Args:
+        path: A file.
+
+    Raises:
+        UnsafeFileError: When its entries are compressed, or larger together than the file.
+    """
+    if not zipfile.is_zipfile(path):
+        return
+    with zipfile.ZipFile(path) as archive:
+        entries = archive.infolist()
+    unpacked = sum(entry.file_size for entry in entries)
+    if unpacked > path.stat().st_size or any(entry.compress_type != zipfile.ZIP_STORED for entry in entries):
+        raise UnsafeFileError(
+            f"{str(path)!r} has {path.stat().st_size} bytes, {unpacked} when unpacked: torch.save does not compress"
+        )
+
+
+def refuse_unbacked(tensors: Mapping[str, Tensor], path: Path) -> None:
+    """Refuse tensors that claim more elements than the file holds.
+
+    Args:
+        tensors: What was read.
+        path: The file.
+
+    Raises:
+        UnsafeFileError: Naming them.
+    """
+    claims = [
+        key for key, value in tensors.items() if value.numel() * value.element_size() > value.untyped_storage().nbytes()
+    ]
+    if claims:
+        raise UnsafeFileError(f"{str(path)!r} holds less data than these tensors claim: {enumerate_names(claims)}")
+
+
+def require_tensors(content: Any, name: str) -> dict[str, Tensor]:
+    """Take the state_dict out of what was given or read.
+
+    Args:
+        content: A state_dict, or a dictionary that has one under a usual name.
+        name: What to call it in messages.
+
+    Returns:
+        The state_dict.
+
+    Raises:
+        ConversionError: When there is none.
+    """
+    if isinstance(content, Mapping):
+        for key in NESTED:
+            if isinstance(content.get(key), Mapping):
+                return require_tensors(content[key], name)
+        others = [
+            str(key) for key, value in content.items() if not (isinstance(key, str) and isinstance(value, Tensor))
+        ]
+        if not others:
+            return dict(content)
+        raise ConversionError(f"{name} is no state_dict; these entries are no tensors: {enumerate_names(others)}")
+    raise ConversionError(f"{name} is no state_dict but a {type(content).__name__}")
+
+
+def report_not_finite(checkpoint: Checkpoint) -> None:
+    """Warn of weights that are NaN or infinite; they are converted as they are.
+
+    Args:
+        checkpoint: The checkpoint.
+    """
+    broken = [
+        key
+        for key, value in checkpoint.tensors.items()
+        if value.is_floating_point() and not value.is_meta and not value.isfinite().all()
+    ]
+    if broken:
+        warnings.warn(
+            f"{checkpoint.name} holds NaN or infinite weights: {enumerate_names(broken)}",
+            NotFiniteWarning,
+            stacklevel=3,
+        )

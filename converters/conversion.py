@@ -1,0 +1,139 @@
+"""Conversions: from another implementation's checkpoint to a model of the zoo, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from zoo.errors import enumerate_names
+from zoo.models import ZooPreTrainedModel
+
+from .checkpoint import Checkpoint, Source
+from .converter import CONVERTERS, Plan
+from .errors import ConversionError, NotConvertibleError, UnknownConverterError, UnknownFormatError
+from .native import NATIVE
+from .native.reading import convert_native, is_native
+
+
+def convert(source: Source, origin: str | None = None, **hints: Any) -> ZooPreTrainedModel:
+    """Make a model of the zoo from another implementation's weights.
+
+        zoo.convert(their_model)
+        zoo.convert("model.pt", "vanilla", num_attention_heads=8, pad_token_id=1, decoder_pad_token_id=1)
+        zoo.convert("path/to/bert")                      # or a repository on the Hub, through transformers
+
+    The result computes what the original computes, defects included; `quirks=()` keeps the weights and leaves the
+    defects out. The weights are copied.
+
+    Args:
+        source: A live module, a state_dict, or the path of a file: `.safetensors`, or what `torch.save` wrote of a
+            state_dict; a folder or a repository of transformers' own classes. Nothing in a file is executed.
+        origin: The name of the format ("vanilla", "d2l", "nlpt", "odom", "explicando", ...); by default it is
+            recognised by the keys.
+        hints: Fields of the configuration that the checkpoint does not say, like `num_attention_heads`; `quirks`, the
+            defects to keep, by default all; `keep_dead=True` to keep weights that the original never uses, so that the
+            way back gives every key bit for bit. For transformers' own classes only `task`, by default what the
+            checkpoint's class is for.
+
+    Returns:
+        A `PreTrainedModel` in evaluation mode, in the checkpoint's dtype.
+
+    Raises:
+        ConversionError: When the format is unknown, hints are missing, or keys or shapes do not fit; the message lists
+            all of them.
+    """
+    if is_native(source, origin):
+        return convert_native(source, origin=origin, **hints)
+    if origin is not None and origin not in CONVERTERS:
+        raise UnknownConverterError(origin, [*CONVERTERS, *NATIVE])
+    checkpoint = Checkpoint.of(source)
+    plan = CONVERTERS.get(origin or sniff(checkpoint.tensors)).plan(checkpoint, **hints)
+    plan.key_map.check(checkpoint.tensors, parameters_on_meta(plan))
+    tensors = {name: value.detach().clone() for name, value in plan.key_map.forward(checkpoint.tensors).items()}
+    return load(plan, tensors, checkpoint.dtype)
+
+
+def convert_back(model: ZooPreTrainedModel, origin: str | None = None) -> dict[str, Tensor]:
+    """Make another implementation's state_dict from a model of the zoo.
+
+    Args:
+        model: A model that computes what the other implementation does, for instance a converted one after fine-tuning.
+        origin: The name of the format, by default the one that the model's variant comes from.
+
+    Returns:
+        A state_dict that the other implementation loads with `strict=True`. Weights that it never uses are zero, unless
+        they were kept.
+
+    Raises:
+        NotConvertibleError: When the other implementation computes something else; the message says what.
+    """
+    if origin is None:
+        variants = {CONVERTERS.get(name).variant: name for name in CONVERTERS if CONVERTERS.get(name).variant}
+        origin = variants.get(model.config.variant)
+        if origin is None:
+            raise NotConvertibleError("any other implementation", [f"variant {model.config.variant!r} has no original"])
+    key_map = CONVERTERS.get(origin).plan_back(type(model), model.config)
+    parameters = {name: value.detach() for name, value in model.named_parameters()}
+    return {key: value.clone() for key, value in key_map.backward(parameters).items()}
+
+
+def sniff(keys: Collection[str]) -> str:
+    """Recognise a format by its keys.
+
+    Args:
+        keys: Keys of a checkpoint.
+
+    Returns:
+        The name of its converter.
+
+    Raises:
+        UnknownFormatError: When no converter, or more than one, recognises it.
+    """
+    names = [name for name in CONVERTERS if CONVERTERS.get(name).recognises(keys)]
+    if len(names) == 1:
+        return names[0]
+    first = enumerate_names(list(keys)[:4])
+    if names:
+        raise UnknownFormatError(f"the keys {first}, ... may be of {enumerate_names(names)}; say which by origin=")
+    raise UnknownFormatError(
+        f"nobody recognises the keys {first}, ...; valid: {enumerate_names(CONVERTERS)}; say which by origin="
+    )
+
+
+def parameters_on_meta(plan: Plan) -> dict[str, Tensor]:
+    """The parameters of a planned model, without allocating any.
+
+    Args:
+        plan: The plan.
+
+    Returns:
+        Meta tensors, each shared one under its first name only.
+    """
+    with torch.device("meta"):
+        return dict(plan.model_class(plan.config).named_parameters())
+
+
+def load(plan: Plan, tensors: dict[str, Tensor], dtype: torch.dtype) -> ZooPreTrainedModel:
+    """Build a planned model around converted tensors.
+
+    Args:
+        plan: The plan.
+        tensors: By the names of the model's parameters; they become the parameters.
+        dtype: Type of the parameters.
+
+    Returns:
+        The model, in evaluation mode.
+
+    Raises:
+        ConversionError: When a parameter gets no tensor or a tensor no parameter.
+    """
+    model, report = plan.model_class.from_pretrained(
+        None, config=plan.config, state_dict=tensors, dtype=dtype, output_loading_info=True
+    )
+    problems = {word: keys for word, keys in report.items() if keys}
+    if problems:
+        raise ConversionError(f"the key map of {plan.key_map.owner} does not fit its model: {problems}")
+    return model.eval()

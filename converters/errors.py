@@ -1,0 +1,98 @@
+"""Every error that a conversion raises on purpose."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from zoo.errors import CheckpointError, ConfigError, UnknownNameError, ZooError, ZooWarning, enumerate_names, suggest
+
+Shape = tuple[int, ...]
+
+
+class ConversionError(ZooError, ValueError):
+    """A checkpoint cannot be converted. Base of what follows."""
+
+
+class UnknownConverterError(UnknownNameError, ConversionError):
+    """No converter has this name."""
+
+    kind = "converter"
+
+
+class UnknownFormatError(ConversionError):
+    """Nobody recognises the keys of a checkpoint."""
+
+
+class UnsafeFileError(ConversionError, CheckpointError):
+    """A file holds more than tensors, or claims more of them than it has room for. Nothing of it was executed."""
+
+
+class MissingHintError(ConversionError, ConfigError):
+    """A checkpoint does not say everything that a model needs.
+
+    Args:
+        converter: The converter's name.
+        missing: The settings to give, and what the original implementation calls them.
+        example: How to give them.
+    """
+
+    def __init__(self, converter: str, missing: Mapping[str, str], example: str) -> None:
+        self.missing = tuple(missing)
+        names = ", ".join(f"{name} ({theirs})" for name, theirs in missing.items())
+        super().__init__(f"a {converter} checkpoint does not say {names}: give it by name, for instance {example}")
+
+
+class CheckpointKeysError(ConversionError, KeyError):
+    """Keys of a checkpoint that do not fit its format, all of them in one message.
+
+    Args:
+        given: The shapes that were found, by key.
+        expected: The shapes that there should be, by key.
+        owner: What the keys belong to, e.g. "vanilla".
+
+    Attributes:
+        unknown: Keys that nothing reads.
+        missing: Keys that are not there.
+        misshapen: Keys with the wrong shape.
+    """
+
+    def __init__(self, given: Mapping[str, Shape], expected: Mapping[str, Shape], owner: str) -> None:
+        self.unknown = tuple(sorted(given.keys() - expected.keys()))
+        self.missing = tuple(sorted(expected.keys() - given.keys()))
+        self.misshapen = tuple(sorted(key for key in given.keys() & expected.keys() if given[key] != expected[key]))
+        near = self.missing or expected
+        parts = {
+            "unknown": [f"{key}{suggest(key, near)}" for key in self.unknown],
+            "missing": list(self.missing),
+            "misshapen": [f"{key} has {given[key]}, should have {expected[key]}" for key in self.misshapen],
+        }
+        found = [f"{word} ({len(keys)}): {', '.join(keys)}" for word, keys in parts.items() if keys]
+        super().__init__(f"keys do not fit a {owner} checkpoint; {' | '.join(found)}")
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+class NotConvertibleError(ConversionError):
+    """A model of the zoo computes something that the other implementation does not.
+
+    Args:
+        owner: The other implementation.
+        differences: What it would need, a phrase each.
+    """
+
+    def __init__(self, owner: str, differences: Iterable[str]) -> None:
+        self.differences = tuple(differences)
+        super().__init__(f"this model is not what {owner} computes: {enumerate_names(self.differences)}")
+
+
+class NotFiniteWarning(ZooWarning):
+    """A checkpoint holds weights that are NaN or infinite."""
+
+
+class ExportError(ConversionError):
+    """A model cannot be exported as asked."""
+
+
+class VerificationError(ExportError):
+    """An exported model does not compute what the original does. Nothing of it was kept."""

@@ -1,0 +1,208 @@
+"""What the converters of the five documents have in common."""
+
+from __future__ import annotations
+
+import re
+from abc import abstractmethod
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from torch import Tensor, nn
+
+from zoo.building import config as make_config
+from zoo.models import ZooConfig, ZooPreTrainedModel
+from zoo.registry import VARIANTS
+
+from ..checkpoint import Checkpoint
+from ..converter import Converter, Plan
+from ..errors import CheckpointKeysError, ConversionError, MissingHintError, NotConvertibleError
+from ..key_map import KeyMap
+
+NOT_COMPUTED = {"use_cache", "initializer", "initializer_range", "quirks", "provider"}
+"""Settings that change nothing in what a model computes."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What the keys and shapes of a checkpoint say.
+
+    Args:
+        model_class: The class of the zoo that computes the same.
+        task: A task of the variant.
+        settings: Configuration fields.
+    """
+
+    model_class: type[ZooPreTrainedModel]
+    task: str
+    settings: dict[str, Any] = field(default_factory=dict)
+
+
+class Original(Converter):
+    """The converter of a document, which is one variant with all its quirks.
+
+    Attributes:
+        signatures: Keys of which each belongs to one of the document's modules, and to no other format.
+        unsaid: Fields that no state_dict says, and what the document calls them.
+        free: Further fields in which two models of the document may differ.
+    """
+
+    variant: str
+    signatures: tuple[str, ...]
+    unsaid: ClassVar[Mapping[str, str]]
+    free: tuple[str, ...] = ()
+
+    def recognises(self, keys: Collection[str]) -> bool:
+        """Tell whether one of the signatures is among the keys. Arguments as in the base class."""
+        return any(signature in keys for signature in self.signatures)
+
+    @abstractmethod
+    def layout(self, tensors: Mapping[str, Tensor]) -> Layout:
+        """Infer what keys and shapes say.
+
+        Args:
+            tensors: The checkpoint.
+
+        Returns:
+            The model's class, task and sizes.
+        """
+
+    @abstractmethod
+    def ask(self, module: Any) -> dict[str, Any]:
+        """Ask a live module what its state_dict does not say.
+
+        Args:
+            module: One of the document's modules.
+
+        Returns:
+            Configuration fields.
+
+        Raises:
+            AttributeError: When it is not one of them after all; the fields have to be given as hints then.
+        """
+
+    @abstractmethod
+    def key_map(self, model_class: type[ZooPreTrainedModel], config: ZooConfig) -> KeyMap:
+        """Write the table for one model.
+
+        Args:
+            model_class: The model's class.
+            config: Its configuration.
+
+        Returns:
+            The table.
+        """
+
+    def plan(
+        self, checkpoint: Checkpoint, *, quirks: Iterable[str] | None = None, keep_dead: bool = False, **hints: Any
+    ) -> Plan:
+        """Plan the way in.
+
+        Args:
+            checkpoint: In this format.
+            quirks: The defects to keep, by default all.
+            keep_dead: Whether to keep weights that the document's own code never uses.
+            hints: What the checkpoint does not say, and other settings.
+
+        Returns:
+            The plan.
+
+        Raises:
+            CheckpointKeysError: When keys are missing that sizes are read from.
+            MissingHintError: When something that the checkpoint does not say was not given.
+            ConversionError: When a hint contradicts the checkpoint.
+        """
+        layout = self.layout(Shapes(checkpoint.tensors, self.name))
+        for name, value in layout.settings.items():
+            if hints.setdefault(name, value) != value:
+                raise ConversionError(f"{name}={hints[name]} was given, but this checkpoint has {name}={value}")
+        hints = {**self._ask(checkpoint.module), **hints}
+        if "keep_dead" in VARIANTS.get(self.variant).defaults:
+            hints["keep_dead"] = keep_dead
+        missing = {name: theirs for name, theirs in self.needed(layout).items() if name not in hints}
+        if missing:
+            example = f"zoo.convert(source, {self.name!r}, {', '.join(f'{name}=...' for name in missing)})"
+            raise MissingHintError(self.name, missing, example)
+        config = make_config(self.variant, layout.task, faithful=quirks is None, quirks=quirks or (), **hints)
+        return Plan(layout.model_class, config, self.key_map(layout.model_class, config))
+
+    def needed(self, layout: Layout) -> dict[str, str]:
+        """What has to be known beside a checkpoint of this layout.
+
+        Args:
+            layout: What the checkpoint says.
+
+        Returns:
+            Configuration fields, and what the document calls them.
+        """
+        return dict(self.unsaid)
+
+    def _ask(self, module: nn.Module | None) -> dict[str, Any]:
+        try:
+            return {} if module is None else self.ask(module)
+        except AttributeError:
+            return {}
+
+    def plan_back(self, model_class: type[ZooPreTrainedModel], config: ZooConfig) -> KeyMap:
+        """Plan the way out. Arguments as in the base class."""
+        if config.variant != self.variant:
+            raise NotConvertibleError(self.name, [f"variant {config.variant!r} instead of {self.variant!r}"])
+        variant = VARIANTS.get(self.variant)
+        lacking = [
+            f"the quirk {name} is off"
+            for name, quirk in variant.quirks.items()
+            if name not in config.quirks and not (quirk.overrides and quirk.overrides.keys() <= NOT_COMPUTED)
+        ]
+        free = {name: getattr(config, name) for name in (*self.unsaid, *self.free) if hasattr(config, name)}
+        stacks = {name: getattr(config, name) for name in ("is_decoder", "is_encoder_decoder", "add_cross_attention")}
+        original = make_config(self.variant, faithful=True, **free, **stacks).to_dict()
+        given = config.to_dict()
+        differing = [
+            f"{name} is {given.get(name)!r} instead of {original[name]!r}"
+            for name in sorted(ZooConfig.__annotations__.keys() - NOT_COMPUTED)
+            if name in original and given.get(name) != original[name]
+        ]
+        if lacking or differing:
+            raise NotConvertibleError(self.name, lacking + differing)
+        return self.key_map(model_class, config)
+
+
+class Shapes(Mapping[str, Tensor]):
+    """A checkpoint that sizes are read from: a key that is not there is an error of its own.
+
+    Args:
+        tensors: The checkpoint.
+        owner: Its format, for the message.
+    """
+
+    def __init__(self, tensors: Mapping[str, Tensor], owner: str) -> None:
+        self.tensors = tensors
+        self.owner = owner
+
+    def __getitem__(self, key: str) -> Tensor:
+        if key not in self.tensors:
+            given = {name: tuple(value.shape) for name, value in self.tensors.items()}
+            raise CheckpointKeysError(given, {**given, key: ()}, self.owner)
+        return self.tensors[key]
+
+    def __iter__(self) -> Any:
+        return iter(self.tensors)
+
+    def __len__(self) -> int:
+        return len(self.tensors)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self.tensors
+
+
+def count(keys: Iterable[str], pattern: str) -> int:
+    """Count what keys enumerate.
+
+    Args:
+        keys: Keys of a checkpoint.
+        pattern: A regular expression whose one group is a number.
+
+    Returns:
+        The number of different numbers.
+    """
+    return len({found[1] for key in keys if (found := re.match(pattern, key))})

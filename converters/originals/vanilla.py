@@ -1,0 +1,132 @@
+"""Between "vanilla" and the notebook "Passo a passo de Transformadores": Transformer and EncoderClassifier."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from torch import Tensor
+
+from zoo.models import ZooConfig, ZooForConditionalGeneration, ZooForSequenceClassification, ZooPreTrainedModel
+
+from ..converter import CONVERTERS
+from ..key_map import KeyMap
+from .original import Layout, Original, count
+
+
+class Vanilla(Original):
+    """Transformer is a ZooForConditionalGeneration, EncoderClassifier a ZooForSequenceClassification."""
+
+    name = "vanilla"
+    variant = "vanilla"
+    signatures = ("encoder.tok_emb.weight",)
+    unsaid: ClassVar[Mapping[str, str]] = {"num_attention_heads": "n_heads", "pad_token_id": "src_pad_idx or pad_idx"}
+    free = (
+        *(
+            "vocab_size",
+            "decoder_vocab_size",
+            "hidden_size",
+            "num_hidden_layers",
+            "intermediate_size",
+            "decoder_layers",
+        ),
+        *("max_position_embeddings", "num_labels", "decoder_pad_token_id", "bos_token_id", "eos_token_id"),
+        *("decoder_start_token_id", "dropout", "attention_dropout", "activation_dropout", "classifier_dropout"),
+    )
+
+    def needed(self, layout: Layout) -> dict[str, str]:
+        """Heads and pad ids, one for each side. Arguments as in the base class."""
+        target = {"decoder_pad_token_id": "trg_pad_idx"} if layout.task == "seq2seq-lm" else {}
+        return {**self.unsaid, **target}
+
+    def layout(self, tensors: Mapping[str, Tensor]) -> Layout:
+        """Read sizes off the embeddings. Arguments as in the base class."""
+        vocab_size, hidden_size = tensors["encoder.tok_emb.weight"].shape
+        settings: dict[str, Any] = {
+            "vocab_size": vocab_size,
+            "hidden_size": hidden_size,
+            "max_position_embeddings": tensors["encoder.pos_emb.weight"].shape[0],
+            "num_hidden_layers": count(tensors, r"encoder\.blocks\.(\d+)\."),
+            "intermediate_size": tensors["encoder.blocks.0.mlp.0.weight"].shape[0],
+        }
+        if not any(key.startswith("decoder.") for key in tensors):
+            settings["num_labels"] = tensors["linear.weight"].shape[0]
+            return Layout(ZooForSequenceClassification, "sequence-classification", settings)
+        settings["decoder_vocab_size"] = tensors["decoder.tok_emb.weight"].shape[0]
+        settings["decoder_layers"] = count(tensors, r"decoder\.blocks\.(\d+)\.")
+        return Layout(ZooForConditionalGeneration, "seq2seq-lm", settings)
+
+    def ask(self, module: Any) -> dict[str, Any]:
+        """Ask for heads, pad ids and dropout. Arguments as in the base class."""
+        rate = module.encoder.dropout.p
+        said = {"num_attention_heads": module.encoder.blocks[0].attention.n_heads, "dropout": rate}
+        said |= {"attention_dropout": rate, "activation_dropout": rate}
+        names = {"src_pad_idx": "pad_token_id", "pad_idx": "pad_token_id", "trg_pad_idx": "decoder_pad_token_id"}
+        return said | {ours: getattr(module, theirs) for theirs, ours in names.items() if hasattr(module, theirs)}
+
+    def key_map(self, model_class: type[ZooPreTrainedModel], config: ZooConfig) -> KeyMap:
+        """The encoder, and the head or the decoder. Arguments as in the base class."""
+        if config.stack == "encoder":
+            return KeyMap.of(
+                *stack(r"^encoder", "model"), (r"^linear\.(weight|bias)$", r"classifier.\1"), owner=self.name
+            )
+        rows = [
+            *stack(r"^encoder", "model.encoder"),
+            *stack(r"^decoder", "model.decoder", after_mlp=None),
+            (r"^decoder\.fc\.(weight|bias)$", r"lm_head.\1"),
+        ]
+        dead = {}
+        block, layer = r"^decoder\.blocks\.(\d+)", r"model.decoder.layers.\1"
+        for theirs, ours in ATTENTION.items():
+            joint = rf"{block}\.joint_attention\.{theirs}\.(weight|bias)$"
+            if not config.has_quirk("cross-attention-reuses-self"):
+                rows.append((joint, rf"{layer}.cross_attn.{ours}.\2"))
+            elif config.keep_dead:
+                rows.append((joint, rf"{layer}.dead.{ours}.\2"))
+            else:
+                dead[joint] = rf"decoder.blocks.\1.attention.{theirs}.\2"
+        second, third = (rf"{block}\.norm_{number}\.(weight|bias)$" for number in (2, 3))
+        if not config.has_quirk("feed-forward-reuses-cross-norm"):
+            rows.append((second, rf"{layer}.cross_attn_residual.norm_out.\2"))
+            rows.append((third, rf"{layer}.mlp_residual.norm_out.\2"))
+        else:
+            rows.append((second, rf"{layer}.mlp_residual.norm_out.\2"))
+            if config.keep_dead:
+                rows.append((third, rf"{layer}.dead.norm.\2"))
+            else:
+                dead[third] = r"decoder.blocks.\1.norm_2.\2"
+        return KeyMap.of(*rows, dead=dead, owner=self.name)
+
+
+ATTENTION = {"queries": "q_proj", "keys": "k_proj", "values": "v_proj", "proj": "o_proj"}
+
+
+def stack(theirs: str, ours: str, after_mlp: str | None = "norm_2") -> list[tuple[str, str]]:
+    """The rows that encoder and decoder have in common.
+
+    Args:
+        theirs: Anchored prefix of the document's keys.
+        ours: Prefix of the zoo's names.
+        after_mlp: The norm that stands after the feed-forward network only, None if there is no such norm.
+
+    Returns:
+        Rows of a key map.
+    """
+    block, layer = rf"{theirs}\.blocks\.(\d+)", rf"{ours}.layers.\1"
+    rows = [
+        (rf"{theirs}\.tok_emb\.weight$", f"{ours}.embed_tokens.weight"),
+        (rf"{theirs}\.pos_emb\.weight$", f"{ours}.position.weight"),
+        (rf"{block}\.norm_1\.(weight|bias)$", rf"{layer}.self_attn_residual.norm_out.\2"),
+        (rf"{block}\.mlp\.0\.(weight|bias)$", rf"{layer}.mlp.up_proj.\2"),
+        (rf"{block}\.mlp\.3\.(weight|bias)$", rf"{layer}.mlp.down_proj.\2"),
+    ]
+    rows += [
+        (rf"{block}\.attention\.{name}\.(weight|bias)$", rf"{layer}.self_attn.{proj}.\2")
+        for name, proj in ATTENTION.items()
+    ]
+    if after_mlp is not None:
+        rows.append((rf"{block}\.{after_mlp}\.(weight|bias)$", rf"{layer}.mlp_residual.norm_out.\2"))
+    return rows
+
+
+CONVERTERS.register("vanilla", Vanilla())

@@ -1,0 +1,394 @@
+"""Conversions of the five documents: sniffing, hints, round trips, files, and everything that may be wrong."""
+
+import pickle
+import struct
+import warnings
+import zipfile
+from types import SimpleNamespace
+
+import pytest
+import torch
+from oracles import d2l, explicando, nlpt, odom, vanilla
+from oracles.weights import part
+from safetensors.torch import save_file
+from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM
+from transformers.utils import logging
+
+import zoo
+from zoo.converters import CONVERTERS, convert_back, sniff
+from zoo.converters.errors import (
+    CheckpointKeysError,
+    ConversionError,
+    MissingHintError,
+    NotConvertibleError,
+    NotFiniteWarning,
+    UnknownConverterError,
+    UnknownFormatError,
+    UnsafeFileError,
+)
+from zoo.models import (
+    ZooEncoder,
+    ZooForCausalLM,
+    ZooForConditionalGeneration,
+    ZooForSequenceClassification,
+)
+
+VANILLA = dict(num_attention_heads=3, pad_token_id=1)
+EXPLICANDO = dict(num_attention_heads=3, decoder_attention_heads=2)
+CASES = {
+    "vanilla": (
+        "vanilla",
+        vanilla.random_state_dict,
+        dict(**VANILLA, decoder_pad_token_id=2),
+        ZooForConditionalGeneration,
+    ),
+    "vanilla classifier": ("vanilla", vanilla.random_classifier_state_dict, VANILLA, ZooForSequenceClassification),
+    "odom": ("odom", odom.random_state_dict, {}, ZooForConditionalGeneration),
+    "nlpt": ("nlpt", nlpt.random_state_dict, {}, ZooEncoder),
+    "nlpt classifier": ("nlpt", nlpt.random_classifier_state_dict, {}, ZooForSequenceClassification),
+    "d2l": ("d2l", d2l.random_state_dict, dict(num_attention_heads=3), ZooForConditionalGeneration),
+    "d2l with biases": (
+        "d2l",
+        lambda **given: d2l.random_state_dict(use_bias=True, **given),
+        dict(num_attention_heads=3),
+        ZooForConditionalGeneration,
+    ),
+    "d2l encoder": (
+        "d2l",
+        lambda **given: part(d2l.random_state_dict(**given), "encoder"),
+        dict(num_attention_heads=3),
+        ZooEncoder,
+    ),
+    "d2l decoder": (
+        "d2l",
+        lambda **given: part(d2l.random_state_dict(**given), "decoder"),
+        dict(num_attention_heads=3),
+        ZooForCausalLM,
+    ),
+    "explicando": (
+        "explicando",
+        explicando.random_state_dict,
+        dict(**EXPLICANDO, input_characters="abcdefghi", output_characters="zyxwvut"),
+        ZooForConditionalGeneration,
+    ),
+}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def quiet():
+    logging.disable_progress_bar()
+
+
+@pytest.fixture(params=CASES)
+def case(request):
+    origin, make, hints, model_class = CASES[request.param]
+    return SimpleNamespace(origin=origin, make=make, hints=hints, model_class=model_class, name=request.param)
+
+
+def vanilla_keys():
+    return vanilla.random_state_dict()
+
+
+def convert_vanilla(source, **more):
+    return zoo.convert(source, **CASES["vanilla"][2], **more)
+
+
+def test_the_format_is_recognised(case):
+    weights = case.make()
+    assert sniff(weights) == case.origin
+    model = zoo.convert(weights, **case.hints)
+    assert type(model) is case.model_class
+    assert model.config.variant == CONVERTERS.get(case.origin).variant
+    assert not model.training
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+def test_round_trip_is_bit_exact(case, dtype):
+    weights = case.make(seed=3, dtype=dtype)
+    model = zoo.convert(weights, case.origin, **case.hints, keep_dead=True)
+    assert model.dtype == dtype
+    back = convert_back(model)
+    assert back.keys() == weights.keys()
+    for key, value in weights.items():
+        assert back[key].dtype == dtype
+        assert torch.equal(back[key], value), key
+
+
+def test_without_keep_dead_only_dead_keys_are_zero_on_the_way_back():
+    weights = vanilla.random_state_dict()
+    back = convert_back(convert_vanilla(weights))
+    assert back.keys() == weights.keys()
+    dead = vanilla.dead_keys(weights)
+    assert all(torch.equal(back[key], weights[key]) for key in weights.keys() - dead)
+    assert all(back[key].count_nonzero() == 0 and back[key].shape == weights[key].shape for key in dead)
+
+
+def test_a_saved_model_reloads_and_goes_back_bit_exact(case, tmp_path):
+    weights = case.make()
+    model = zoo.convert(weights, **case.hints, keep_dead=True)
+    model.save_pretrained(tmp_path)
+    again = zoo.load(tmp_path, dtype="auto")
+    assert type(again) is case.model_class
+    assert all(torch.equal(value, weights[key]) for key, value in convert_back(again).items())
+    auto = {"d2l decoder": AutoModelForCausalLM, "vanilla": AutoModelForSeq2SeqLM}.get(case.name)
+    if auto is not None:
+        assert type(auto.from_pretrained(tmp_path)) is case.model_class
+
+
+def test_weights_are_copied():
+    weights = vanilla_keys()
+    model = convert_vanilla(weights)
+    before = weights["encoder.tok_emb.weight"].clone()
+    with torch.no_grad():
+        model.model.encoder.embed_tokens.weight.zero_()
+    assert torch.equal(weights["encoder.tok_emb.weight"], before)
+    convert_back(model)["decoder.fc.bias"].fill_(7)
+    assert not torch.equal(model.lm_head.bias, torch.full_like(model.lm_head.bias, 7))
+
+
+@pytest.mark.parametrize("suffix", [".pt", ".safetensors", "nested.pt"])
+def test_files_give_the_same_model(case, suffix, tmp_path):
+    weights, path = case.make(), tmp_path / f"model{suffix}"
+    if suffix == ".safetensors":
+        save_file({key: value.clone() for key, value in weights.items()}, path)
+    else:
+        torch.save({"model_state_dict": weights, "epoch": 3} if suffix == "nested.pt" else weights, path)
+    model, expected = zoo.convert(path, **case.hints), zoo.convert(weights, **case.hints)
+    for found, wanted in zip(model.parameters(), expected.parameters(), strict=True):
+        assert torch.equal(found, wanted)
+
+
+class Nested(torch.nn.Module):
+    """A live module whose state_dict has given keys."""
+
+    def __init__(self, tensors):
+        super().__init__()
+        for key, value in tensors.items():
+            *path, name = key.split(".")
+            module = self
+            for step in path:
+                if step not in module._modules:
+                    module.add_module(step, torch.nn.Module())
+                module = module._modules[step]
+            module.register_parameter(name, torch.nn.Parameter(value))
+
+
+def test_live_modules_are_converted_and_asked():
+    module = Nested(vanilla_keys())
+    with pytest.raises(MissingHintError, match="num_attention_heads"):
+        zoo.convert(module)  # it does not answer
+    module.encoder.dropout = torch.nn.Dropout(0.25)
+    module.encoder.blocks.__class__ = type(
+        "Blocks", (torch.nn.Module,), {"__getitem__": lambda self, i: self._modules[str(i)]}
+    )
+    module.encoder.blocks[0].attention.n_heads = 3
+    module.src_pad_idx, module.trg_pad_idx = 1, 2
+    config = zoo.convert(module).config
+    assert (config.num_attention_heads, config.pad_token_id, config.decoder_pad_token_id) == (3, 1, 2)
+    assert (config.dropout, config.attention_dropout, config.activation_dropout) == (0.25, 0.25, 0.25)
+    assert zoo.convert(module, num_attention_heads=4).config.num_attention_heads == 4
+
+
+def test_sizes_are_read_off_the_shapes():
+    weights = explicando.random_state_dict(
+        n_encoder_layers=1, n_decoder_layers=4, encoder_hidden_dim=10, decoder_hidden_dim=14, in_vocab_size=6
+    )
+    config = zoo.convert(weights, **EXPLICANDO, input_characters=None, output_characters=None).config
+    assert (config.num_hidden_layers, config.decoder_layers) == (1, 4)
+    assert (config.intermediate_size, config.decoder_intermediate_size) == (10, 14)
+    assert (config.vocab_size, config.decoder_vocab_size, config.hidden_size) == (9, 7, 12)
+    config = zoo.convert(odom.random_state_dict(num_heads=5, model_dim=3)).config
+    assert (config.num_attention_heads, config.head_dim, config.hidden_size) == (5, 1, 3)
+
+
+@pytest.mark.parametrize(
+    ("name", "asked"),
+    [
+        ("vanilla", ("num_attention_heads", "pad_token_id", "decoder_pad_token_id")),
+        ("vanilla classifier", ("num_attention_heads", "pad_token_id")),
+        ("d2l", ("num_attention_heads",)),
+        (
+            "explicando",
+            ("num_attention_heads", "decoder_attention_heads", "input_characters", "output_characters"),
+        ),
+    ],
+)
+def test_what_shapes_do_not_say_is_asked_for_by_name(name, asked):
+    with pytest.raises(MissingHintError) as caught:
+        zoo.convert(CASES[name][1]())
+    assert caught.value.missing == asked
+    assert all(f"{hint}=..." in str(caught.value) for hint in asked)
+
+
+def test_wrong_hints_are_refused():
+    with pytest.raises(zoo.errors.UnknownOverrideError, match="did you mean 'num_attention_heads'"):
+        zoo.convert(nlpt.random_state_dict(), num_atention_heads=3)
+    with pytest.raises(
+        ConversionError, match=r"num_hidden_layers=5 was given, but this checkpoint has num_hidden_layers=2"
+    ):
+        convert_vanilla(vanilla_keys(), num_hidden_layers=5)
+    with pytest.raises(zoo.errors.ConfigError, match="does not divide"):
+        zoo.convert(d2l.random_state_dict(), num_attention_heads=5)
+    with pytest.raises(zoo.errors.UnknownQuirkError, match="did you mean 'max-pools-padding'"):
+        convert_vanilla(vanilla_keys(), quirks=("max-pool-padding",))
+    with pytest.raises(ConversionError, match="input_characters has 2 characters, but this checkpoint has 9"):
+        zoo.convert(explicando.random_state_dict(), **EXPLICANDO, input_characters="ab", output_characters=None)
+
+
+def test_unknown_formats_are_refused():
+    with pytest.raises(UnknownFormatError, match="nobody recognises the keys foo"):
+        zoo.convert({"foo": torch.zeros(1)})
+    with pytest.raises(UnknownConverterError, match="did you mean 'vanilla'"):
+        zoo.convert(vanilla_keys(), "vanila")
+    with pytest.raises(ConversionError, match="holds no tensors"):
+        zoo.convert({})
+    with pytest.raises(ConversionError, match="a int was given"):
+        zoo.convert(3)
+    with pytest.raises(ConversionError, match="no tensors: epoch"):
+        zoo.convert({"w": torch.zeros(1), "epoch": 3})
+
+
+def test_unknown_missing_and_misshapen_keys_are_all_listed():
+    weights = vanilla_keys()
+    weights["decoder.blocks.1.norm_1.wieght"] = weights.pop("decoder.blocks.1.norm_1.weight")
+    del weights["encoder.blocks.0.attention.keys.bias"]
+    weights["decoder.fc.bias"] = torch.zeros(4, dtype=torch.float64)
+    weights["decoder.blocks.0.norm_3.bias"] = torch.zeros(5, dtype=torch.float64)
+    with pytest.raises(CheckpointKeysError) as caught:
+        convert_vanilla(weights)
+    assert caught.value.unknown == ("decoder.blocks.1.norm_1.wieght",)
+    assert caught.value.missing == ("decoder.blocks.1.norm_1.weight", "encoder.blocks.0.attention.keys.bias")
+    assert caught.value.misshapen == ("decoder.blocks.0.norm_3.bias", "decoder.fc.bias")
+    assert "keys do not fit a vanilla checkpoint" in str(caught.value)
+
+
+def test_a_missing_key_that_sizes_are_read_from_is_listed():
+    weights = vanilla_keys()
+    del weights["encoder.pos_emb.weight"]
+    with pytest.raises(CheckpointKeysError, match=r"missing \(1\): encoder.pos_emb.weight"):
+        convert_vanilla(weights)
+
+
+def test_disagreeing_aliases_are_refused():
+    weights = dict(odom.random_state_dict())
+    key = "encoders.2.attention_layer.sublayer.attention_heads.1.v_linear_layer.bias"
+    weights[key] = weights[key] + 1
+    with pytest.raises(ConversionError, match="names of one tensor, but their values differ"):
+        zoo.convert(weights)
+
+
+def test_norms_over_time_are_refused():
+    weights = d2l.random_state_dict(encoder_norm_shape=(9, 12), decoder_norm_shape=(7, 12))
+    with pytest.raises(ConversionError, match="norm_shape was several dimensions"):
+        zoo.convert(weights, num_attention_heads=3)
+
+
+def test_models_that_compute_something_else_do_not_go_back():
+    model = convert_vanilla(vanilla_keys(), quirks=("max-pools-padding",))
+    with pytest.raises(NotConvertibleError, match="the quirk scores-scaled-by-model-width is off"):
+        convert_back(model)
+    with pytest.raises(NotConvertibleError, match="hidden_act is 'gelu' instead of 'relu'"):
+        convert_back(zoo.build("vanilla@tiny", faithful=True, hidden_act="gelu", vocab_size=10))
+    with pytest.raises(NotConvertibleError, match="variant 'pre-norm' has no original"):
+        convert_back(zoo.build("pre-norm@tiny", "masked-lm", vocab_size=10))
+    with pytest.raises(NotConvertibleError, match="variant 'd2l-style' instead of 'vanilla'"):
+        convert_back(zoo.build("d2l-style@tiny", faithful=True, vocab_size=10), "vanilla")
+
+
+def test_new_faithful_models_go_back():
+    model = zoo.build("vanilla@tiny", faithful=True, vocab_size=10, seed=0)
+    weights = convert_back(model)
+    again = zoo.convert(weights, num_attention_heads=4, pad_token_id=0, decoder_pad_token_id=0)
+    ids = torch.randint(1, 10, (2, 5))
+    assert torch.equal(
+        again(input_ids=ids, decoder_input_ids=ids).logits, model(input_ids=ids, decoder_input_ids=ids).logits
+    )
+
+
+def test_nan_is_reported():
+    weights = nlpt.random_state_dict()
+    weights["layers.0.layer_norm_1.bias"][0] = float("nan")
+    with pytest.warns(NotFiniteWarning, match=r"layers\.0\.layer_norm_1\.bias"):
+        model = zoo.convert(weights)
+    assert all(torch.equal(value.isnan(), weights[key].isnan()) for key, value in convert_back(model).items())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", NotFiniteWarning)
+        zoo.convert(nlpt.random_state_dict())
+
+
+class Exploit:
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return (open, (str(self.path), "w"))
+
+
+@pytest.mark.parametrize("legacy", [False, True])
+def test_a_pickle_with_code_is_refused_and_not_run(legacy, tmp_path):
+    path, victim = tmp_path / "model.pt", tmp_path / "victim"
+    content = {**vanilla_keys(), "surprise": Exploit(victim)}
+    torch.save(content, path, _use_new_zipfile_serialization=not legacy)
+    with pytest.raises(UnsafeFileError, match="holds more than tensors, nothing of it was executed"):
+        convert_vanilla(path)
+    path.write_bytes(pickle.dumps(content))
+    with pytest.raises(ConversionError):
+        convert_vanilla(path)
+    assert not victim.exists()
+
+
+def test_a_whole_pickled_module_is_refused(tmp_path):
+    torch.save(torch.nn.Linear(2, 2), tmp_path / "model.pt")
+    with pytest.raises(UnsafeFileError, match="save a state_dict"):
+        zoo.convert(tmp_path / "model.pt")
+
+
+def test_a_zip_bomb_is_refused(tmp_path):
+    stored, bomb = tmp_path / "stored.pt", tmp_path / "bomb.pt"
+    torch.save({**vanilla_keys(), "zeros": torch.zeros(10**6)}, stored)
+    with zipfile.ZipFile(stored) as source, zipfile.ZipFile(bomb, "w", zipfile.ZIP_DEFLATED) as target:
+        for entry in source.infolist():
+            target.writestr(entry.filename, source.read(entry))
+    assert bomb.stat().st_size < stored.stat().st_size / 10
+    with pytest.raises(UnsafeFileError, match="torch.save does not compress"):
+        convert_vanilla(bomb)
+
+
+def test_tensors_that_claim_more_than_the_file_holds_are_refused(tmp_path):
+    weights = {**vanilla_keys(), "encoder.tok_emb.weight": torch.zeros(1, 12).expand(10**9, 12)}
+    torch.save(weights, tmp_path / "model.pt")
+    with pytest.raises(UnsafeFileError, match=r"these tensors claim: encoder\.tok_emb\.weight"):
+        convert_vanilla(tmp_path / "model.pt")
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        b'{"w":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"v":{"dtype":"F32","shape":[2],"data_offsets":[4,12]}}',
+        b'{"w":{"dtype":"F32","shape":[2],"data_offsets":[0,9999999]}}',
+        b"not json",
+    ],
+)
+def test_broken_safetensors_headers_are_refused(header, tmp_path):
+    path = tmp_path / "model.safetensors"
+    path.write_bytes(struct.pack("<Q", len(header)) + header + bytes(12))
+    with pytest.raises(ConversionError, match="no valid safetensors file"):
+        zoo.convert(path)
+
+
+@pytest.mark.parametrize("content", [b"", b"PK\x03\x04", b"hello world" * 50])
+def test_broken_files_are_refused(content, tmp_path):
+    path = tmp_path / "model.pt"
+    path.write_bytes(content)
+    with pytest.raises(ConversionError):
+        zoo.convert(path)
+
+
+def test_truncated_files_are_refused(tmp_path):
+    whole, cut = tmp_path / "whole.pt", tmp_path / "cut.pt"
+    torch.save(vanilla_keys(), whole)
+    cut.write_bytes(whole.read_bytes()[:-500])
+    with pytest.raises(ConversionError):
+        convert_vanilla(cut)
+    with pytest.raises(ConversionError, match="is not a file"):
+        zoo.convert(tmp_path / "absent.pt")

@@ -1,0 +1,99 @@
+"""What the fidelity tests share: tolerances, conversions without dropout, comparison of outputs and gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import torch
+from oracles.weights import StateDict, gradients, probe, trainable
+from torch import Tensor
+
+import zoo
+from zoo.converters import CONVERTERS
+from zoo.models import ZooPreTrainedModel
+from zoo.registry import VARIANTS
+
+DTYPES = (torch.float64, torch.float32)
+LIMITS = {torch.float64: 1e-12, torch.float32: 1e-5}
+GRADIENT_LIMIT = 1e-10
+NO_DROPOUT = dict(dropout=0.0, attention_dropout=0.0, activation_dropout=0.0)
+
+MEASURED: dict[tuple[str, torch.dtype], float] = {}
+"""The largest difference seen of every module, for whoever wants to print it."""
+
+
+def difference(actual: Tensor, expected: Tensor) -> float:
+    """The largest absolute difference; shapes, dtypes and places of NaN must agree."""
+    assert actual.shape == expected.shape, (actual.shape, expected.shape)
+    assert actual.dtype == expected.dtype, (actual.dtype, expected.dtype)
+    assert torch.equal(actual.isnan(), expected.isnan())
+    return (actual - expected).detach().nan_to_num().abs().max().item()
+
+
+def assert_equal(module: str, actual: Tensor, expected: Tensor) -> None:
+    """Two tensors agree to the tolerance of their dtype."""
+    found = difference(actual, expected)
+    key = (module, actual.dtype)
+    MEASURED[key] = max(MEASURED.get(key, 0.0), found)
+    assert found <= LIMITS[actual.dtype], f"{module}: {found}"
+
+
+def assert_gradients_equal(
+    model: ZooPreTrainedModel,
+    state_dict: StateDict,
+    run: Callable[[ZooPreTrainedModel], Tensor],
+    oracle: Callable[[StateDict], Tensor],
+    without: set[str] = frozenset(),
+) -> None:
+    """Every key's gradient agrees, carried to the original's keys by the key map; `without` names those without any."""
+    model.zero_grad(set_to_none=True)
+    probe(run(model)).backward()
+    weights = trainable(state_dict)
+    expected = gradients(oracle(weights), weights)
+    key_map = CONVERTERS.get(origin_of(model)).plan_back(type(model), model.config)
+    parameters = dict(model.named_parameters())
+    reached = {name: torch.ones_like(value) * (value.grad is not None) for name, value in parameters.items()}
+    found = key_map.backward({name: _gradient(value) for name, value in parameters.items()})
+    reached = key_map.backward(reached)
+    assert found.keys() == expected.keys()
+    for key, gradient in expected.items():
+        assert (gradient is None) == (key in without), key
+        assert bool(reached[key].all()) == (key not in without), key
+        if gradient is not None:
+            scale = max(1.0, gradient.abs().max().item())
+            assert difference(found[key], gradient) <= GRADIENT_LIMIT * scale, key
+
+
+def _gradient(parameter: Tensor) -> Tensor:
+    return torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+
+
+def origin_of(model: ZooPreTrainedModel) -> str:
+    """The converter whose document a model's variant reproduces."""
+    return next(name for name in CONVERTERS if CONVERTERS.get(name).variant == model.config.variant)
+
+
+def all_but(variant: str, quirk: str) -> list[str]:
+    """Every quirk of a variant except one."""
+    quirks = VARIANTS.get(variant).quirks
+    assert quirk in quirks
+    return [name for name in quirks if name != quirk]
+
+
+def with_and_without(variant: str, quirk: str, state_dict: StateDict, **hints: Any) -> tuple[Any, Any]:
+    """One checkpoint converted with all quirks, and with all but one."""
+    faithful = zoo.convert(state_dict, **hints)
+    return faithful, zoo.convert(state_dict, **hints, quirks=all_but(variant, quirk))
+
+
+def copies(state_dict: Mapping[str, Tensor]) -> StateDict:
+    """A state_dict to scribble on; shared tensors stay shared."""
+    seen: dict[int, Tensor] = {}
+    return {key: seen.setdefault(id(value), value.clone()) for key, value in state_dict.items()}
+
+
+def modes(model: ZooPreTrainedModel) -> Iterator[tuple[bool, ZooPreTrainedModel]]:
+    """The model in evaluation and in training mode."""
+    for training in (False, True):
+        yield training, model.train(training)
