@@ -1,0 +1,158 @@
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import sys
+import warnings
+
+import pytest
+
+import zoo as library
+from zoo.cli.main import VERBS
+from zoo.errors import PluginWarning
+
+INTERRUPTED = """
+import os, signal
+import zoo.registry
+from zoo.cli.main import main
+zoo.registry.list_variants = lambda *args, **kwargs: os.kill(os.getpid(), signal.SIGINT) or signal.pause()
+main()
+"""
+
+
+def test_help_takes_less_than_half_a_second(command):
+    def seconds():
+        """Of computing, which a busy machine does not make more."""
+        before = os.times()
+        assert command("--help").returncode == 0
+        after = os.times()
+        return after.children_user + after.children_system - before.children_user - before.children_system
+
+    assert min(seconds() for _ in range(3)) < 0.5
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["--version"], ["show", "--help"], ["nonsense"], ["list", "--task", "x"]]
+)
+def test_nothing_heavy_is_imported_before_it_is_needed(command, arguments):
+    run = command(*arguments, PYTHONPROFILEIMPORTTIME="1")
+    imported = {line.rpartition("|")[2].strip().partition(".")[0] for line in run.stderr.splitlines()}
+    assert "click" in imported
+    assert not imported & {"torch", "transformers", "huggingface_hub", "numpy"}
+
+
+def test_help_imports_no_verb(command):
+    code = f"""
+import sys
+from zoo.cli.main import cli
+cli(["--help"], standalone_mode=False)
+print([module for module in sys.modules if module in {[home.partition(":")[0] for home, _ in VERBS.values()]!r}])
+"""
+    assert command(code=code).stdout.splitlines()[-1] == "[]"
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_the_table_of_verbs_says_what_the_verbs_say(verb):
+    home, summary = VERBS[verb]
+    module, _, attribute = home.partition(":")
+    found = getattr(importlib.import_module(module), attribute)
+    assert found.name == verb
+    assert found.get_short_help_str(limit=200).rstrip(".") == summary.rstrip(".")
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_explains_itself(zoo, verb):
+    run = zoo(verb, "--help")
+    assert run.exit_code == 0
+    assert run.stdout.startswith(f"Usage: zoo {verb}")
+    assert ("--json" in run.stdout) == (verb != "completion")
+
+
+def test_without_a_verb_the_help_is_shown(zoo):
+    assert zoo().stdout == zoo("--help").stdout
+    assert zoo().exit_code == 0
+
+
+def test_version(zoo):
+    assert zoo("--version").stdout == f"zoo {library.__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "useful"),
+    [
+        (["shwo", "vanilla"], "did you mean 'show'?"),
+        (["--jsn"], "--jsn"),
+        (["show"], "see `zoo show --help`"),
+        (["show", "vanila"], "did you mean 'vanilla'?"),
+        (["show", "vanilla+"], "NAME[@PRESET]"),
+        (["show", "vanilla@smal"], "did you mean 'small'?"),
+        (["show", "vanilla+dropout-on-skip"], "did you mean 'dropout-on-the-skip'?"),
+        (["params", "vanilla", "--task", "causal-lm"], "does not support task 'causal-lm'"),
+        (["params", "vanilla:hidden_siz=3"], "did you mean 'hidden_size'?"),
+        (["diff", "pre-norm", "pre-nrom"], "did you mean 'pre-norm'?"),
+        (["diff", "pre-norm", "post-norm", "--task", "causal"], "did you mean 'causal-lm'?"),
+        (["list", "--tag", "decodr"], "did you mean 'decoder'?"),
+        (["completion", "tcsh"], "'bash', 'zsh', 'fish'"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_code_2(zoo, arguments, useful):
+    run = zoo(*arguments)
+    assert run.exit_code == 2
+    assert run.stdout == ""
+    assert run.stderr.startswith("zoo: error: ")
+    assert run.stderr.count("\n") == 1
+    assert useful in run.stderr
+
+
+def test_bad_input_in_a_process_of_its_own(command):
+    run = command("show", "vanilla+")
+    assert (run.returncode, run.stdout) == (2, "")
+    assert run.stderr.count("\n") == 1
+    assert "Traceback" not in run.stderr
+
+
+@pytest.fixture
+def broken(monkeypatch):
+    def fail(*args, **kwargs):
+        raise RuntimeError("the disk\nis full")
+
+    monkeypatch.setattr("zoo.parameters.count_by_parameter", fail)
+
+
+def test_a_failure_is_one_line_and_exit_code_1(zoo, broken):
+    run = zoo("params", "vanilla")
+    assert run.exit_code == 1
+    assert run.stderr == "zoo: error: RuntimeError: the disk is full (--traceback shows where)\n"
+
+
+@pytest.mark.parametrize("arguments", [["--traceback", "params", "vanilla"], ["params", "vanilla", "--traceback"]])
+def test_a_traceback_can_be_had_by_option(zoo, broken, arguments):
+    run = zoo(*arguments)
+    assert run.exit_code == 1
+    assert "Traceback (most recent call last)" in run.stderr
+    assert run.stderr.splitlines()[-1] == "zoo: error: RuntimeError: the disk is full"
+
+
+def test_a_traceback_can_be_had_by_environment(command):
+    run = command("nonsense", ZOO_TRACEBACK="1")
+    assert run.returncode == 2
+    assert "Traceback (most recent call last)" in run.stderr
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="sends a POSIX signal")
+def test_an_interrupt_exits_with_130(command):
+    run = command("list", code=INTERRUPTED)
+    assert run.returncode == 130
+    assert run.stderr.strip().splitlines() == ["zoo: interrupted"]
+
+
+def test_the_zoos_warnings_are_one_line(zoo, monkeypatch):
+    def list_variants(*args, **kwargs):
+        warnings.warn("plugin 'x' of y 1.0 is left out: ImportError: no\nmodule", PluginWarning, stacklevel=1)
+        return []
+
+    monkeypatch.setattr("zoo.registry.list_variants", list_variants)
+    run = zoo("list", "--json")
+    assert json.loads(run.stdout) == []
+    assert run.stderr == "zoo: warning: plugin 'x' of y 1.0 is left out: ImportError: no module\n"

@@ -1,0 +1,138 @@
+"""What `show`, `diff`, `params`, `env` and `completion` print."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from zoo.cli.output import writable
+from zoo.cli.parameters import built_in_names
+from zoo.registry import VARIANTS, describe
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_show_fits_the_terminal(zoo, columns):
+    lines = zoo("show", "vanilla+faithful", columns=columns).stdout.splitlines()
+    assert max(map(len, lines)) <= columns
+
+
+def test_show_tells_what_a_card_tells(zoo):
+    text = zoo("show", "odom-style").stdout
+    card = describe("odom-style")
+    for told in (card.summary, card.source, card.paper, f"{card.num_parameters:,}", f"{card.file}:{card.line}"):
+        assert told in text
+    for quirk, description in card.quirks.items():
+        assert quirk in text
+        assert description in text
+    assert card.limits[0] in text
+    assert "cross-attention" in text
+
+
+def test_show_draws_the_task_that_is_asked_for(zoo):
+    assert "max pooling" in zoo("show", "vanilla", "--task", "sequence-classification").stdout
+    assert "max pooling" not in zoo("show", "vanilla").stdout
+
+
+def test_show_names_presets_of_the_variants_own(zoo):
+    text = zoo("show", "attention-is-all-you-need").stdout
+    assert "big (hidden_size=1024" in text
+    assert "tiny, small" in text
+
+
+def test_show_as_json(zoo):
+    shown = json.loads(zoo("show", "vanilla+cross-attention-reuses-self", "--json").stdout)
+    assert shown["name"] == "vanilla"
+    assert shown["num_parameters"] == describe("vanilla+cross-attention-reuses-self").num_parameters
+    assert [block["name"] for block in shown["drawing"]["blocks"]] == ["encoder", "decoder"]
+    cross = shown["drawing"]["blocks"][1]["layer"][1]["branch"][0]
+    assert cross["label"] == "cross-attention"
+    assert cross["quirks"] == ["cross-attention-reuses-self"]
+
+
+def test_diff(zoo):
+    text = zoo("diff", "pre-norm", "post-norm").stdout
+    assert [line.split() for line in text.splitlines() if "norm_placement" in line] == [
+        ["norm_placement", "pre", "post"]
+    ]
+    assert "hidden_act" not in text
+
+
+def test_diff_with_settings_in_the_names(zoo):
+    text = zoo("diff", "vanilla", "vanilla+dropout-on-the-skip", columns=80).stdout
+    assert ["dropout-on-the-skip", "off", "on"] in [line.split() for line in text.splitlines()]
+
+
+def test_diff_as_json(zoo):
+    found = json.loads(zoo("diff", "pre-norm", "pre-norm:position=rotary", "--json").stdout)
+    assert (found["a"], found["b"]) == ("pre-norm", "pre-norm:position=rotary")
+    assert {"axis": "position", "kind": "setting", "a": "learned", "b": "rotary"} in found["differences"]
+
+
+def test_diff_of_equals(zoo):
+    assert zoo("diff", "pre-norm", "pre-norm").stdout == "pre-norm and pre-norm do not differ.\n"
+    assert json.loads(zoo("diff", "pre-norm", "pre-norm", "--json").stdout)["differences"] == []
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_params_fit_the_terminal(zoo, columns):
+    lines = zoo("params", "marian-style", columns=columns).stdout.splitlines()
+    assert max(map(len, lines)) <= columns
+    assert lines[0].split()[0] == "Module"
+
+
+def test_params(zoo):
+    text = zoo("params", "marian-style@tiny").stdout
+    assert f"{describe('marian-style@tiny').num_parameters:,} parameters" in text
+    assert "lm_head uses what model.encoder.embed_tokens has." in text
+    assert "model.decoder.layers.*.cross_attn.q_proj" in text
+    assert "model.decoder.layers.1.cross_attn.q_proj" in zoo("params", "marian-style@tiny", "--every-layer").stdout
+
+
+def test_params_as_json(zoo):
+    counted = json.loads(zoo("params", "pre-norm@tiny", "--task", "masked-lm", "--json").stdout)
+    assert counted["task"] == "masked-lm"
+    assert counted["total"] == sum(row["count"] for row in counted["rows"])
+
+
+def test_env(zoo):
+    found = json.loads(zoo("env", "--json").stdout)
+    assert found["versions"]["transformer-zoo"]
+    assert found["versions"]["torch"]
+    assert "cpu" in found["devices"]
+    text = zoo("env").stdout
+    assert all(version in text for version in found["versions"].values() if version)
+
+
+@pytest.mark.parametrize("shell", ["zsh", "fish"])
+def test_completion_scripts(zoo, shell):
+    assert "_ZOO_COMPLETE" in zoo("completion", shell).stdout
+
+
+def complete(command, *words: str) -> list[str]:
+    line = ["zoo", *words]
+    run = command(_ZOO_COMPLETE="bash_complete", COMP_WORDS=" ".join(line), COMP_CWORD=str(len(line) - 1))
+    assert run.stderr == ""
+    return [answer.partition(",")[2] for answer in run.stdout.split()]
+
+
+def test_verbs_names_and_tasks_are_completed(command):
+    assert complete(command, "pa") == ["params"]
+    assert complete(command, "show", "van") == ["vanilla"]
+    assert complete(command, "diff", "vanilla", "lla") == ["llama-style"]
+    assert complete(command, "build", "vanilla", "--task", "seq") == ["sequence-classification", "seq2seq-lm"]
+
+
+def test_completion_does_not_wait_for_torch(command):
+    run = command(_ZOO_COMPLETE="bash_complete", COMP_WORDS="zoo show v", COMP_CWORD="2", PYTHONPROFILEIMPORTTIME="1")
+    assert run.stdout == "plain,vanilla\n"
+    assert " torch\n" not in run.stderr
+
+
+def test_names_for_completion_are_those_of_the_built_in_variants():
+    assert built_in_names() == [name for name in VARIANTS.names() if VARIANTS.origin(name).built_in]
+
+
+def test_drawings_degrade_where_the_encoding_has_no_lines():
+    assert writable("│ + ◄──╯ × 2 ü", "utf-8") == "│ + ◄──╯ × 2 ü"
+    assert writable("│ + ◄──╯ × 2 ü", "ascii") == "| + <--' x 2 ?"

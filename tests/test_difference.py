@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+import pytest
+
+import zoo
+from zoo.difference import diff
+from zoo.errors import UnsupportedTaskError
+from zoo.registry import list_variants
+
+
+def axes(a: str, b: str, task: str | None = None) -> dict[str, tuple[object, object]]:
+    return {found.axis: (found.a, found.b) for found in diff(a, b, task)}
+
+
+@pytest.mark.parametrize("name", list_variants())
+def test_nothing_differs_from_itself(name):
+    assert diff(f"{name}@tiny", f"{name}@tiny") == []
+
+
+def test_only_what_differs_is_told():
+    assert axes("pre-norm", "pre-norm:dropout=0.3") == {"dropout": (0.1, 0.3)}
+
+
+def test_settings_that_follow_others_are_no_axes():
+    assert set(axes("pre-norm", "pre-norm:hidden_size=256", "seq2seq-lm")) == {"hidden_size", "parameters"}
+    assert set(axes("pre-norm", "pre-norm:num_hidden_layers=2", "seq2seq-lm")) == {"num_hidden_layers", "parameters"}
+
+
+def test_settings_of_another_tasks_head_are_no_axes():
+    assert "classifier_pooling" not in axes("pre-norm", "pre-norm:classifier_pooling=max")
+    assert "classifier_pooling" in axes("pre-norm", "pre-norm:classifier_pooling=max", "sequence-classification")
+
+
+def test_norm_placements():
+    assert axes("pre-norm", "post-norm")["norm_placement"] == ("pre", "post")
+
+
+def test_quirks_are_axes():
+    found = {difference.axis: difference for difference in diff("vanilla", "vanilla+dropout-on-the-skip")}
+    assert set(found) == {"dropout-on-the-skip"}
+    assert (found["dropout-on-the-skip"].kind, found["dropout-on-the-skip"].b) == ("quirk", True)
+
+
+def test_quirks_show_what_they_set():
+    assert axes("vanilla", "vanilla+scores-scaled-by-model-width") == {
+        "attention_scale": ("head-dim", "hidden-size"),
+        "scores-scaled-by-model-width": (False, True),
+    }
+
+
+def test_code_is_an_axis():
+    assert axes("nlpt-encoder", "nlpt-encoder+padding-is-attended")["attention_mask"] == ("usual", "no_mask")
+
+
+def test_without_a_common_task_the_tasks_differ():
+    assert axes("marian-style", "llama-style")["stack"] == ("encoder-decoder", "decoder")  # both extract features
+    assert axes("bert-style", "marian-style", None)["stack"] == ("encoder", "encoder-decoder")
+
+
+def test_a_task_that_one_cannot_do_is_refused():
+    with pytest.raises(UnsupportedTaskError, match="marian-style"):
+        diff("pre-norm", "marian-style", "causal-lm")
+
+
+def test_it_is_the_public_function():
+    assert zoo.diff is diff

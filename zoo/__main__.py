@@ -1,0 +1,5 @@
+"""`python -m zoo` is `zoo`."""
+
+from zoo.cli.main import main
+
+main()

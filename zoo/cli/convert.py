@@ -1,0 +1,80 @@
+"""`zoo convert`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from .output import write_json
+from .parameters import Setting, json_option
+
+
+@click.command("convert")
+@click.argument("source", type=click.Path(path_type=Path), metavar="FILE")
+@click.option(
+    "-o", "--output", required=True, type=click.Path(path_type=Path), metavar="DIR", help="The folder to save it in."
+)
+@click.option("--from", "origin", metavar="FORMAT", help="The format, e.g. vanilla; by default the keys tell.")
+@click.option(
+    "--quirks",
+    metavar="NAME,...",
+    help="The original's defects to keep, by default all; '' for none.",
+)
+@click.option("--keep-dead", is_flag=True, help="Keep weights that the original never uses.")
+@click.option(
+    "--set",
+    "settings",
+    type=Setting(),
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="What the file does not say, e.g. num_attention_heads=8; may be given several times.",
+)
+@click.option("--force", is_flag=True, help="Replace the saved model that is in the folder.")
+@json_option
+def convert(
+    source: Path,
+    output: Path,
+    origin: str | None,
+    quirks: str | None,
+    keep_dead: bool,
+    settings: tuple[tuple[str, Any], ...],
+    force: bool,
+    as_json: bool,
+) -> None:
+    """Make a model of the zoo from another implementation's weights, and save it.
+
+    FILE is a .safetensors file, or a state_dict that torch.save wrote; or the folder or repository of one of
+    transformers' own models, whose tokenizer is taken along. Nothing in a file is executed. The folder is written whole
+    or not at all.
+    """
+    from zoo.converters import convert as convert_weights
+    from zoo.converters.native.reading import is_native
+    from zoo.converters.native.tokenizer import carry_tokenizer
+    from zoo.folders import check_output, written_whole
+
+    check_output(output, force=force)
+    hints: dict[str, Any] = dict(settings)
+    if quirks is not None:
+        hints["quirks"] = [name.strip() for name in quirks.split(",") if name.strip()]
+    if keep_dead:
+        hints["keep_dead"] = True
+    model = convert_weights(source, origin, **hints)
+    with written_whole(output, force=force) as folder:
+        model.save_pretrained(folder)
+        if is_native(source, origin):
+            carry_tokenizer(source, folder)
+    made = {
+        "path": str(output.resolve()),
+        "variant": model.config.variant,
+        "quirks": model.config.quirks,
+        "model_class": type(model).__name__,
+        "num_parameters": model.num_parameters(),
+        "dtype": str(model.dtype).removeprefix("torch."),
+    }
+    if as_json:
+        write_json(made)
+        return
+    click.echo(f"{output}: {made['variant']}, {made['model_class']}, {made['num_parameters']:,} parameters")
+    click.echo(f"  quirks: {', '.join(model.config.quirks) or 'none'}")

@@ -1,0 +1,60 @@
+"""`zoo diff`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from .output import heading, indented, table, value_text, write, write_json
+from .parameters import VariantName, json_option, task_option
+
+if TYPE_CHECKING:
+    from zoo.difference import Difference
+
+HEADINGS = {
+    "setting": "Settings",
+    "quirk": "Quirks",
+    "code": "Code that settings do not tell",
+    "size": "Size",
+}
+
+
+@click.command("diff")
+@click.argument("a", type=VariantName(), metavar="A")
+@click.argument("b", type=VariantName(), metavar="B")
+@task_option("What both are for; by default the first task of A that B can do, too.")
+@json_option
+def diff(a: str, b: str, task: str | None, as_json: bool) -> None:
+    """Show in what two variants differ, and nothing else.
+
+    A and B may carry settings: `zoo diff vanilla vanilla+faithful`, `zoo diff pre-norm pre-norm:position=rotary`.
+    """
+    import dataclasses
+
+    from zoo.difference import diff as find_differences
+
+    differences = find_differences(a, b, task)
+    if as_json:
+        write_json({"a": a, "b": b, "differences": [dataclasses.asdict(difference) for difference in differences]})
+        return
+    if not differences:
+        click.echo(f"{a} and {b} do not differ.")
+    for kind, title in HEADINGS.items():
+        rows = [(found.axis, *values(found)) for found in differences if found.kind == kind]
+        if rows:
+            write(heading(title), indented(table(("", a, b), rows)))
+
+
+def values(difference: Difference) -> tuple[str, str]:
+    """Write both sides of a difference.
+
+    Args:
+        difference: The difference.
+
+    Returns:
+        A few words or numbers for each.
+    """
+    if difference.kind == "quirk":
+        return "on" if difference.a else "off", "on" if difference.b else "off"
+    return value_text(difference.a), value_text(difference.b)

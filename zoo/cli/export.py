@@ -1,0 +1,101 @@
+"""`zoo export`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from .output import table, write, write_json
+from .parameters import json_option
+
+
+@click.command("export")
+@click.argument("model", type=click.Path(path_type=Path), metavar="[DIR]", required=False)
+@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="OUT", help="The folder to write.")
+@click.option("--as", "target", metavar="TARGET", help="A model type of transformers (marian, bert, ...), or bundle.")
+@click.option("--plan", is_flag=True, help="Only list all targets: which are exact, and why others are not.")
+@click.option("--matrix", is_flag=True, help="Export a small model of every variant, and list where each can go.")
+@click.option("--force", is_flag=True, help="Replace the saved model that is in the folder.")
+@json_option
+def export(
+    model: Path | None, output: Path | None, target: str | None, plan: bool, matrix: bool, force: bool, as_json: bool
+) -> None:
+    """Write a saved model in a form that needs no zoo.
+
+    The first class of transformers that expresses the model exactly is taken, or the one that --as names. The export is
+    loaded where the zoo cannot be imported and compared with the model; where it differs, nothing is left behind.
+    """
+    if matrix:
+        show_matrix(as_json)
+        return
+    if model is None:
+        raise click.UsageError("Missing argument 'DIR', the folder of a saved model.")
+    if plan:
+        show_plan(model, as_json)
+        return
+    if output is None:
+        raise click.UsageError("Missing option '-o', the folder to write (or --plan).")
+    from zoo.converters import export as export_model
+
+    report = export_model(model, output, target, force=force)
+    if as_json:
+        write_json(report.to_dict())
+        return
+    click.echo(f"{output}: {report.class_name} ({', '.join(report.files)})")
+    for name, summary in report.transforms.items():
+        click.echo(f"  {name}: {summary}")
+    found = report.difference
+    if found is not None:
+        tokens = ", same tokens when decoding greedily" if found.greedy else ""
+        click.echo(f"  loaded without the zoo; differs by at most {found.float32:.1e}{tokens}")
+    for note in report.notes:
+        click.echo(f"  note: {note}")
+
+
+def show_plan(folder: Path, as_json: bool) -> None:
+    """Print which targets a saved model has.
+
+    Args:
+        folder: The saved model.
+        as_json: Whether to print JSON.
+    """
+    from zoo.converters.planning import BUNDLE, plan_export
+    from zoo.loading import load
+
+    plans = plan_export(load(folder))
+    if as_json:
+        write_json([plan.to_dict() for plan in plans])
+        return
+    rows = [
+        (plan.target, "exact", ", ".join(plan.transforms) or "renaming")
+        if plan.exact
+        else (plan.target, "no", "; ".join(plan.obstacles))
+        for plan in plans
+    ]
+    write(table(("Target", "", "By, or why not"), [*rows, (BUNDLE, "exact", "brings its own code")]))
+
+
+def show_matrix(as_json: bool) -> None:
+    """Print where every variant can go.
+
+    Args:
+        as_json: Whether to print JSON.
+    """
+    from zoo.converters.matrix import export_matrix
+
+    found = list(export_matrix())
+    if as_json:
+        write_json([row.to_dict() for row in found])
+        return
+    rows = [
+        (
+            row.variant,
+            row.task,
+            row.target or "bundle only",
+            (", ".join(row.transforms) or "renaming") if row.target else row.reason,
+            "" if row.difference is None else f"{row.difference:.1e}",
+        )
+        for row in found
+    ]
+    write(table(("Variant", "Task", "Target", "By, or why not", "Difference"), rows, right=("Difference",)))

@@ -1,0 +1,173 @@
+"""`zoo list`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+from rich.text import Text
+
+from zoo.errors import suggest
+
+from .output import origin_text, table, width, write, write_json
+from .parameters import VariantName, json_option, task_option
+
+if TYPE_CHECKING:
+    from zoo.registry import Variant
+
+HEADINGS = ("Name", "Tasks", "Summary", "Paper", "From")
+
+TASK_LETTERS = {
+    "seq2seq-lm": "s",
+    "causal-lm": "c",
+    "masked-lm": "m",
+    "sequence-classification": "q",
+    "token-classification": "t",
+    "feature-extraction": "f",
+}
+"""How the table on a terminal abbreviates tasks."""
+
+WIDE = 110
+"""From how many columns the paper and the provenance stand in columns of their own."""
+
+
+class Pattern(VariantName):
+    """A name with wildcards."""
+
+    name = "pattern"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Take it as it is."""
+        return value
+
+
+@click.command("list")
+@click.argument("patterns", nargs=-1, type=Pattern(), metavar="[PATTERN]...")
+@task_option("Only variants that can be built for this task.")
+@click.option("--tag", metavar="TAG", help="Only variants with this tag, e.g. decoder, pre-norm, modern, original.")
+@click.option(
+    "--hub", "owner", metavar="OWNER", help="The zoo's models of this user or organisation on the Hub instead."
+)
+@json_option
+def list_verb(patterns: tuple[str, ...], task: str | None, tag: str | None, owner: str | None, as_json: bool) -> None:
+    """List the variants.
+
+    A PATTERN is a name with wildcards ('*-norm'); one that begins with '!' leaves out what it matches. Quote them, so
+    that the shell leaves them alone.
+    """
+    if owner is not None:
+        if patterns or task or tag:
+            raise click.UsageError("--hub lists all of the owner's models: give no PATTERN, --task or --tag with it")
+        list_models(owner, as_json=as_json)
+        return
+    from zoo.registry import VARIANTS, list_variants
+
+    variants = [VARIANTS.get(name) for name in list_variants(patterns or "*", task=task, tag=tag)]
+    if as_json:
+        write_json(
+            [
+                {
+                    "name": variant.name,
+                    "tasks": variant.tasks,
+                    "tags": variant.tags,
+                    "summary": variant.summary,
+                    "paper": variant.paper,
+                    "source": variant.source,
+                    "quirks": list(variant.quirks),
+                    "distribution": variant.origin.distribution,
+                    "version": variant.origin.version,
+                }
+                for variant in variants
+            ]
+        )
+        return
+    if not variants:
+        wanted = " ".join(patterns)
+        click.echo(f"zoo: no variant matches{f' {wanted!r}' if wanted else ''}{suggest(wanted, VARIANTS)}", err=True)
+        return
+    columns = width()
+    if columns is None:
+        rows = [(v.name, " ".join(v.tasks), v.summary, v.paper or "", provenance(v)) for v in variants]
+        write(table(HEADINGS, rows))
+        return
+    if columns < WIDE:
+        narrow = [(v.name, letters(v.tasks), summary_with_source(v)) for v in variants]
+        write(table(HEADINGS[:3], narrow))
+    else:
+        rows = [(v.name, letters(v.tasks), v.summary, citation(v), provenance(v)) for v in variants]
+        write(table(HEADINGS, rows))
+    legend = [f"{letter} {task}" for task, letter in TASK_LETTERS.items()]
+    write(Text("\nTasks, the default as a capital letter:", style="dim"))
+    write(*(Text(f"  {'   '.join(legend[half : half + 3])}", style="dim") for half in (0, 3)))
+
+
+def list_models(owner: str, *, as_json: bool) -> None:
+    """List the zoo's models on the Hub.
+
+    Args:
+        owner: A user or an organisation.
+        as_json: Whether to print JSON.
+    """
+    from zoo.hub import list_hub
+
+    models = list_hub(owner)
+    if as_json:
+        write_json([vars(model) for model in models])
+    elif models:
+        rows = [(model.repo_id, model.pipeline or "", " ".join(model.tags)) for model in models]
+        write(table(("Repository", "Task", "Tags"), rows))
+    else:
+        click.echo(f"zoo: {owner} has no model of the zoo on the Hub that the token in use may see", err=True)
+
+
+def letters(tasks: tuple[str, ...]) -> str:
+    """Abbreviate a variant's tasks, each in its own place.
+
+    Args:
+        tasks: The tasks, the default first.
+
+    Returns:
+        For instance "S..q.f".
+    """
+    return "".join(
+        "." if task not in tasks else letter.upper() if task == tasks[0] else letter
+        for task, letter in TASK_LETTERS.items()
+    )
+
+
+def citation(variant: Variant) -> str:
+    """Shorten a variant's paper to its authors and year.
+
+    Args:
+        variant: The variant.
+
+    Returns:
+        For instance "Vaswani et al. 2017".
+    """
+    return (variant.paper or "").partition(",")[0]
+
+
+def provenance(variant: Variant) -> str:
+    """Say what brought a variant.
+
+    Args:
+        variant: The variant.
+
+    Returns:
+        "built in", or a distribution and its version.
+    """
+    return origin_text(variant.origin.distribution, variant.origin.version)
+
+
+def summary_with_source(variant: Variant) -> Text:
+    """Put a variant's summary, its paper and, unless it is built in, its provenance into one cell.
+
+    Args:
+        variant: The variant.
+
+    Returns:
+        The cell's text.
+    """
+    brought = "" if variant.origin.built_in else provenance(variant)
+    sources = ", ".join(filter(None, (citation(variant), brought)))
+    return Text.assemble(variant.summary, " ", (f"[{sources}]", "dim"))

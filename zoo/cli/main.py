@@ -1,0 +1,199 @@
+"""The command `zoo`: finds the verb, and turns every mistake into one line and an exit code.
+
+A verb's module is imported when the verb is used, so `zoo --help` imports neither torch nor transformers.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import traceback
+import warnings
+from collections.abc import Sequence
+from typing import Any, TextIO
+
+import click
+
+from zoo.errors import UnknownNameError, ZooError, ZooWarning
+
+VERBS = {
+    "list": ("zoo.cli.list:list_verb", "List the variants."),
+    "show": ("zoo.cli.show:show", "Show what a variant is, with a drawing of its block."),
+    "diff": ("zoo.cli.diff:diff", "Show in what two variants differ, and nothing else."),
+    "params": ("zoo.cli.params:params", "Count a variant's parameters, module by module."),
+    "build": ("zoo.cli.build:build", "Build a new model and save it."),
+    "convert": ("zoo.cli.convert:convert", "Make a model from another implementation's weights."),
+    "export": ("zoo.cli.export:export", "Write a model in a form that needs no zoo."),
+    "push": ("zoo.cli.push:push", "Push a checkpoint to the Hugging Face Hub."),
+    "pull": ("zoo.cli.pull:pull", "Pull a model from the Hugging Face Hub."),
+    "env": ("zoo.cli.env:env", "Show versions, plugins and devices, for bug reports."),
+    "completion": ("zoo.cli.completion:completion", "Print a shell's completion script."),
+}
+"""Every verb: where its click command is, and its line in `zoo --help`."""
+
+TRACEBACK = "ZOO_TRACEBACK"
+"""The environment variable that asks for tracebacks."""
+
+BAD_INPUT, FAILURE, INTERRUPTED = 2, 1, 130
+"""Exit codes: what was given cannot be used; something else went wrong; Ctrl-C."""
+
+
+class VerbGroup(click.Group):
+    """The group of verbs, each imported when it is used."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """List the verbs, in the order in which they are helpful."""
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import a verb."""
+        if cmd_name not in VERBS:
+            return None
+        module, _, attribute = VERBS[cmd_name][0].partition(":")
+        command: click.Command = getattr(importlib.import_module(module), attribute)
+        if TRACEBACK_OPTION not in command.params:
+            command.params.append(TRACEBACK_OPTION)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the verb, or name the nearest one."""
+        if args[0] not in VERBS and not args[0].startswith("-"):
+            raise UnknownNameError(args[0], VERBS, kind="verb")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the verbs without importing them."""
+        with formatter.section("Verbs"):
+            formatter.write_dl([(verb, summary) for verb, (_, summary) in VERBS.items()])
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        **extra: Any,
+    ) -> Any:
+        """Run, and exit with one line on stderr where that fails."""
+        if not standalone_mode:
+            return super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
+        arguments = list(sys.argv[1:] if args is None else args)
+        try:
+            with warnings.catch_warnings():
+                warnings.showwarning = _show_warning
+                status = super().main(arguments, prog_name or "zoo", complete_var, standalone_mode=False, **extra)
+        except (Exception, KeyboardInterrupt) as error:
+            sys.exit(report(error, with_traceback="--traceback" in arguments or _wants_traceback()))
+        sys.exit(status if isinstance(status, int) else 0)
+
+
+def report(error: BaseException, *, with_traceback: bool = False) -> int:
+    """Write what went wrong to stderr, in one line.
+
+    Args:
+        error: What ended the command.
+        with_traceback: Whether to write Python's traceback above it.
+
+    Returns:
+        The exit code.
+    """
+    if isinstance(error, (click.Abort, KeyboardInterrupt)):
+        click.echo("zoo: interrupted", err=True)
+        return INTERRUPTED
+    if with_traceback:
+        traceback.print_exception(error)
+    if isinstance(error, click.UsageError):
+        where = f"; see `{error.ctx.command_path} --help`" if error.ctx else ""
+        _write("error", error.format_message().rstrip(".") + where)
+        return BAD_INPUT
+    if isinstance(error, click.ClickException):
+        _write("error", error.format_message())
+        return error.exit_code
+    if isinstance(error, ZooError):
+        _write("error", str(error))
+        return BAD_INPUT
+    hint = "" if with_traceback else " (--traceback shows where)"
+    _write("error", f"{type(error).__name__}: {error}{hint}")
+    return FAILURE
+
+
+def _write(kind: str, message: str) -> None:
+    click.echo(f"zoo: {click.style(kind, bold=True)}: {' '.join(message.split())}", err=True)
+
+
+def _show_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    """Show the zoo's own warnings as users want to read them, all others as Python does."""
+    if issubclass(category, ZooWarning):
+        _write("warning", str(message))
+    else:
+        sys.stderr.write(warnings.formatwarning(message, category, filename, lineno, line))
+
+
+def _wants_traceback() -> bool:
+    return os.environ.get(TRACEBACK, "") not in ("", "0")
+
+
+def _show_version(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:
+    if wanted and not ctx.resilient_parsing:
+        from zoo import __version__
+
+        click.echo(f"zoo {__version__}")
+        ctx.exit()
+
+
+TRACEBACK_OPTION = click.Option(
+    ["--traceback"],
+    is_flag=True,
+    expose_value=False,
+    help="Show Python's traceback when something goes wrong.",
+)
+
+
+@click.group(
+    "zoo",
+    cls=VerbGroup,
+    invoke_without_command=True,
+    subcommand_metavar="VERB ...",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+@click.option(
+    "--version", is_flag=True, is_eager=True, expose_value=False, callback=_show_version, help="Show the version."
+)
+@click.pass_context
+def cli(ctx: click.Context) -> None:
+    r"""Transformers and their variants, one line away.
+
+    `zoo VERB --help` explains a verb. NAMEs may carry settings:
+
+    \b
+      d2l-style@small                               a size
+      vanilla+faithful                              every quirk of the original
+      vanilla+cross-attention-reuses-self           one quirk
+      pre-norm:position=rotary,hidden_size=256      other settings
+    """
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
+
+
+cli.params.append(TRACEBACK_OPTION)
+
+
+def main() -> None:
+    """Run the command line and exit."""
+    if not sys.stderr.isatty():
+        os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+    cli()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,180 @@
+"""How verbs print: tables and text that fit a terminal, plain lines when piped, JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import click
+from rich.console import Console, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from zoo.registry.origins import BUILT_IN_DISTRIBUTION
+
+UNLIMITED = 100_000
+"""The width of what is piped: nothing is cut or wrapped there."""
+
+ASCII = str.maketrans("│├╮╯╰╭┴┬─┌└◂◄×→", "|+.''.++-.'<<x>")
+"""What stands for the characters of drawings where they cannot be written."""
+
+
+def console() -> Console:
+    """The console on stdout.
+
+    Returns:
+        As wide as the terminal (or `COLUMNS`); unlimited where there is none.
+    """
+    terminal = Console(highlight=False, soft_wrap=False)
+    return terminal if terminal.is_terminal or "COLUMNS" in os.environ else Console(highlight=False, width=UNLIMITED)
+
+
+def width() -> int | None:
+    """How many columns there are to write in.
+
+    Returns:
+        Their number, None where the output is piped and lines may have any length.
+    """
+    columns = console().width
+    return None if columns == UNLIMITED else columns
+
+
+def write(*parts: RenderableType) -> None:
+    """Print text or tables, without blanks at the ends of lines.
+
+    Args:
+        parts: What to print, one below the other.
+    """
+    screen = console()
+    with screen.capture() as capture:
+        for part in parts:
+            screen.print(part)
+    text = "\n".join(line.rstrip() for line in capture.get().split("\n"))
+    click.echo(writable(text, sys.stdout.encoding or "utf-8"), nl=False, color=True)
+
+
+def writable(text: str, encoding: str) -> str:
+    """Replace what an encoding lacks.
+
+    Args:
+        text: The text.
+        encoding: The encoding's name.
+
+    Returns:
+        The text, with drawings made of ASCII where the encoding has no lines and arrows.
+    """
+    try:
+        text.encode(encoding)
+    except UnicodeEncodeError:
+        return text.translate(ASCII).encode(encoding, errors="replace").decode(encoding)
+    return text
+
+
+def write_json(value: Any) -> None:
+    """Print JSON.
+
+    Args:
+        value: Plain data; what JSON does not know is written as text.
+    """
+    click.echo(json.dumps(value, indent=2, ensure_ascii=False, default=str))
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[RenderableType]], *, right: Iterable[str] = ()) -> Table:
+    """Make a table.
+
+    Args:
+        columns: The headings. Cells of the first are never broken.
+        rows: The cells.
+        right: Headings of the columns with numbers.
+
+    Returns:
+        Something to [`write`][].
+    """
+    made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold", show_header=any(columns))
+    numbers = set(right)
+    for place, column in enumerate(columns):
+        made.add_column(
+            column,
+            no_wrap=place == 0 or column in numbers,
+            justify="right" if column in numbers else "left",
+            overflow="fold",
+            style="cyan" if place == 0 else "",
+        )
+    for row in rows:
+        made.add_row(*(Text(cell) if isinstance(cell, str) else cell for cell in row))
+    return made
+
+
+def heading(text: str) -> Text:
+    """Make a heading.
+
+    Args:
+        text: The heading.
+
+    Returns:
+        Something to [`write`][].
+    """
+    return Text(f"\n{text}", style="bold")
+
+
+def indented(part: RenderableType) -> Padding:
+    """Indent something by two columns.
+
+    Args:
+        part: What to indent.
+
+    Returns:
+        Something to [`write`][].
+    """
+    return Padding(part, (0, 0, 0, 2))
+
+
+def origin_text(distribution: str | None, version: str | None) -> str:
+    """Say what provides a variant.
+
+    Args:
+        distribution: Its distribution, None for a script.
+        version: That distribution's version.
+
+    Returns:
+        "built in", or the distribution and its version.
+    """
+    if distribution == BUILT_IN_DISTRIBUTION:
+        return "built in"
+    return " ".join(filter(None, (distribution, version))) or "a script"
+
+
+def value_text(value: Any) -> str:
+    """Write a setting's value as users write it.
+
+    Args:
+        value: The value.
+
+    Returns:
+        Words and numbers.
+    """
+    if value is None or isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, dict):
+        return ", ".join(map(setting_text, value.items()))
+    if isinstance(value, (list, tuple)):
+        return ", ".join(map(value_text, value))
+    return f"{value:,}" if isinstance(value, int) and abs(value) >= 1_000_000 else str(value)
+
+
+def setting_text(setting: tuple[str, Any]) -> str:
+    """Write a setting.
+
+    Args:
+        setting: The field's name and its value.
+
+    Returns:
+        For instance "hidden_size=256".
+    """
+    key, value = setting
+    text = value_text(value)
+    return f"{key}=({text})" if isinstance(value, (dict, list, tuple)) else f"{key}={text}"

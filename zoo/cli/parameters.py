@@ -1,0 +1,98 @@
+"""Options and arguments that several verbs take, with their completions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+from click.shell_completion import CompletionItem
+
+from zoo.errors import NameSyntaxError
+from zoo.registry import TASKS, parse_name, parse_value, require_task
+
+Decorated = TypeVar("Decorated", bound=Callable[..., Any])
+
+VARIANTS_FOLDER = Path(__file__).parents[1] / "variants"
+REGISTRATION = re.compile(r'^@register\(\s*"([^"]+)"', re.MULTILINE)
+
+
+def built_in_names() -> list[str]:
+    """Read the names of the built-in variants from their source: a completion cannot wait for torch.
+
+    Returns:
+        The names, sorted.
+    """
+    return sorted(
+        name for file in VARIANTS_FOLDER.glob("*.py") for name in REGISTRATION.findall(file.read_text(encoding="utf-8"))
+    )
+
+
+class VariantName(click.ParamType):  # type: ignore[type-arg]
+    """A variant's name, possibly with settings."""
+
+    name = "name"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Check that it can be read."""
+        parse_name(value)
+        return str(value)
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        """Complete the names of built-in variants."""
+        return [CompletionItem(name) for name in built_in_names() if name.startswith(incomplete)]
+
+
+class TaskName(click.ParamType):  # type: ignore[type-arg]
+    """A task's name."""
+
+    name = "task"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Check that there is such a task."""
+        return require_task(value)
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        """Complete the names of tasks."""
+        return [CompletionItem(task) for task in TASKS if task.startswith(incomplete)]
+
+
+class Setting(click.ParamType):  # type: ignore[type-arg]
+    """A field of the configuration and its value."""
+
+    name = "key=value"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, Any]:
+        """Read both."""
+        key, equals, text = str(value).partition("=")
+        if not (equals and text and key.strip().isidentifier()):
+            raise NameSyntaxError(f"cannot read the setting {value!r}; valid: KEY=VALUE, e.g. hidden_size=256")
+        return key.strip(), parse_value(text)
+
+
+def task_option(
+    help: str = "What the model is for; by default the variant's first task.",
+) -> Callable[[Decorated], Decorated]:
+    """Add `--task`.
+
+    Args:
+        help: What it does.
+
+    Returns:
+        A decorator.
+    """
+    return click.option("--task", type=TaskName(), metavar="TASK", help=f"{help} One of {', '.join(TASKS)}.")
+
+
+def json_option(command: Decorated) -> Decorated:
+    """Add `--json`: a decorator.
+
+    Args:
+        command: What gets the option, as the parameter `as_json`.
+
+    Returns:
+        The same.
+    """
+    return click.option("--json", "as_json", is_flag=True, help="Print JSON.")(command)

@@ -1,0 +1,95 @@
+"""`zoo push`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from .output import table, write, write_json
+from .parameters import json_option
+
+if TYPE_CHECKING:
+    from zoo.hub import PushReport
+
+
+@click.command("push")
+@click.argument("folder", type=click.Path(path_type=Path), metavar="DIR")
+@click.argument("repo_id", metavar="REPO[@REVISION]")
+@click.option(
+    "--revision", metavar="BRANCH", help="The branch to push to; created where it is missing. [default: main]"
+)
+@click.option("--private/--public", default=None, help="Who sees a new repository; by default as its owner has set.")
+@click.option("--create_pr", "--create-pr", is_flag=True, help="Open a pull request instead of moving the branch.")
+@click.option("--commit_message", "--commit-message", "-m", metavar="TEXT", help="What the commit says.")
+@click.option("--tags", metavar="TAG[,TAG]...", default="", help="Words to find the repository by.")
+@click.option("--license", metavar="ID", help="The licence on the model card. None is made up.")
+@click.option("--overwrite_card", "--overwrite-card", is_flag=True, help="Replace the README that is there.")
+@click.option("--with_code", "--with-code", is_flag=True, help="Push the code too, for use without the zoo.")
+@click.option(
+    "--native", is_flag=False, flag_value="", metavar="[CLASS]", help="Push a native export to the branch 'native' too."
+)
+@click.option("--dry_run", "--dry-run", is_flag=True, help="List the files and connect to nothing.")
+@click.option("--token", metavar="TOKEN", help="An access token; better in HF_TOKEN or by `hf auth login`.")
+@json_option
+def push(
+    folder: Path,
+    repo_id: str,
+    revision: str | None,
+    private: bool | None,
+    create_pr: bool,
+    commit_message: str | None,
+    tags: str,
+    license: str | None,
+    overwrite_card: bool,
+    with_code: bool,
+    native: str | None,
+    dry_run: bool,
+    token: str | None,
+    as_json: bool,
+) -> None:
+    """Push a checkpoint or an export to the Hugging Face Hub, in one commit.
+
+    Only safe formats are pushed: pickles, hidden files and a trainer's state stay behind. A model card is written
+    unless there is one.
+    """
+    from zoo.hub import push as push_model
+
+    report = push_model(
+        folder,
+        repo_id,
+        revision=revision,
+        private=private,
+        create_pr=create_pr,
+        commit_message=commit_message,
+        tags=[tag.strip() for tag in tags.split(",") if tag.strip()],
+        license=license,
+        overwrite_card=overwrite_card,
+        with_code=with_code,
+        native=native or native is not None,
+        dry_run=dry_run,
+        token=token,
+    )
+    if as_json:
+        write_json(vars(report))
+    elif dry_run:
+        write_files(report)
+    else:
+        click.echo(f"{report.pull_request or report.url} (commit {report.commit})")
+
+
+def write_files(report: PushReport) -> None:
+    """Print what would be pushed.
+
+    Args:
+        report: The report of a dry run.
+    """
+    from zoo.hub.exports import NATIVE_REVISION
+
+    for revision, files in ((report.revision, report.files), (NATIVE_REVISION, report.native_files)):
+        if files:
+            rows = [(path, f"{size:,}") for path, size in files.items()]
+            write(
+                f"Would push to {report.repo_id}, branch {revision}:", table(("File", "Bytes"), rows, right=("Bytes",))
+            )

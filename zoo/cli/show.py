@@ -1,0 +1,110 @@
+"""`zoo show`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+from rich.console import RenderableType
+from rich.text import Text
+
+from .output import heading, indented, origin_text, setting_text, table, width, write, write_json
+from .parameters import VariantName, json_option, task_option
+
+if TYPE_CHECKING:
+    from zoo.drawing import Drawing
+    from zoo.registry import Card
+
+
+@click.command("show")
+@click.argument("name", type=VariantName(), metavar="NAME")
+@task_option("What to draw the model for; by default the variant's first task.")
+@json_option
+def show(name: str, task: str | None, as_json: bool) -> None:
+    """Show what a variant is, with a drawing of its block.
+
+    In the drawing the residual stream runs down the left side; branches leave it to the right and join it again. Where
+    NAME switches quirks on ('vanilla+faithful'), the drawing says what each one changes.
+    """
+    from zoo.drawing import draw
+    from zoo.registry import describe
+
+    card, drawing = describe(name), draw(name, task)
+    if as_json:
+        write_json({**card.to_dict(), "drawing": drawing.to_dict()})
+        return
+    write(*facts(card, drawing))
+    write(heading(f"One block, for {drawing.task}"), indented(picture(drawing)))
+    if card.quirks:
+        write(heading("Quirks of the original, off unless asked for"), indented(table(("", ""), card.quirks.items())))
+        write(
+            Text(f"\n  {card.name}+faithful switches all on, {card.name}+{next(iter(card.quirks))} one.", style="dim")
+        )
+    if card.limits:
+        write(heading("Limits"), *(indented(Text(limit)) for limit in card.limits))
+
+
+def facts(card: Card, drawing: Drawing) -> list[RenderableType]:
+    """Lay out what a card says about a variant as a whole.
+
+    Args:
+        card: The card.
+        drawing: The variant's drawing, for the name with its settings.
+
+    Returns:
+        What to write.
+    """
+    rows = {
+        "tasks": f"{', '.join(card.tasks)} (the first is the default)",
+        "paper": card.paper,
+        "source": card.source,
+        "tags": ", ".join(card.tags),
+        "aliases": ", ".join(card.aliases),
+        "deprecated": card.deprecated,
+        "parameters": f"{card.num_parameters:,} for {card.tasks[0]}",
+        "settings": ", ".join(map(setting_text, card.settings.items())),
+        "presets": presets(card),
+        "from": origin_text(card.distribution, card.version),
+        "code": card.file and f"{card.file}:{card.line}",
+    }
+    title = Text.assemble((drawing.name, "bold cyan"), "  ", card.summary)
+    text = [title, *([Text(f"\n{card.description}")] if card.description else []), Text()]
+    return [*text, table(("", ""), [(key, value) for key, value in rows.items() if value])]
+
+
+def presets(card: Card) -> str:
+    """List a variant's sizes.
+
+    Args:
+        card: Its card.
+
+    Returns:
+        Their names, with what they set where that is not what they always set.
+    """
+    from zoo.registry import SIZES
+
+    lines = []
+    usual = ", ".join(preset for preset, values in card.presets.items() if values == SIZES.get(preset))
+    for preset, values in card.presets.items():
+        if values != SIZES.get(preset):
+            lines.append(f"{preset} ({', '.join(map(setting_text, values.items()))})")
+    return "\n".join(filter(None, (usual, *lines)))
+
+
+def picture(drawing: Drawing) -> Text:
+    """Write a drawing, with its quirks in colour.
+
+    Args:
+        drawing: The drawing.
+
+    Returns:
+        Its text.
+    """
+    from zoo.drawing import to_text
+    from zoo.drawing.text import QUIRK_SIGN
+
+    columns = width()
+    text = Text(to_text(drawing, columns and min(columns - 2, 118)), no_wrap=True, overflow="ignore")
+    text.highlight_regex(rf"{QUIRK_SIGN}.*", "yellow")
+    text.highlight_regex(r"(?m)^(encoder|decoder|head|rules|the variant's own parts)$", "bold")
+    return text

@@ -1,0 +1,57 @@
+"""Small questions about modules."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import nn
+
+
+def name_in(parent: nn.Module, module: nn.Module) -> str:
+    """Name a child.
+
+    Args:
+        parent: A module.
+        module: Another.
+
+    Returns:
+        The name by which the first has the second, or nothing.
+    """
+    return next((name for name, child in parent.named_children() if child is module), "")
+
+
+def does_something(module: nn.Module) -> bool:
+    """Whether a module changes what passes through it, at least in training.
+
+    Args:
+        module: The module.
+
+    Returns:
+        False for identities and for dropout that never drops.
+    """
+    return not isinstance(module, nn.Identity) and not (isinstance(module, nn.Dropout) and module.p == 0)
+
+
+def signature(module: nn.Module) -> tuple[Any, ...]:
+    """Sum up a module, so that two equal sums mean two equal modules.
+
+    Args:
+        module: The module.
+
+    Returns:
+        Its classes, shapes and plain attributes.
+    """
+    plain = (bool, int, float, str, type(None))
+    return tuple(
+        (
+            name,
+            type(part).__qualname__,
+            tuple((key, tuple(parameter.shape)) for key, parameter in part.named_parameters(recurse=False)),
+            tuple(
+                (key, value)
+                for key, value in sorted(vars(part).items())
+                if isinstance(value, plain) and key != "training" and not key.startswith("_")
+            ),
+        )
+        for name, part in module.named_modules()
+    )

@@ -1,0 +1,135 @@
+"""What a drawing is made of."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Step:
+    """One module at work.
+
+    Attributes:
+        label: What it is, e.g. "LayerNorm" or "cross attention".
+        detail: What else is to know, e.g. "8 heads of 64".
+        path: Its place in the model, e.g. "model.decoder.layers.0.mlp".
+        note: What it does, where it is not one of the library's own parts.
+        quirks: Names of the quirks that change it, or bring it.
+    """
+
+    label: str
+    detail: str
+    path: str
+    note: str = ""
+    quirks: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Together:
+    """Sublayers that read the same input and whose outputs are summed.
+
+    Attributes:
+        steps: The sublayers.
+    """
+
+    steps: tuple[Step, ...]
+
+
+@dataclass(frozen=True)
+class Residual:
+    """A residual connection: `after(skip(x) + branch(x))`.
+
+    Attributes:
+        skip: What stands on the skip connection.
+        branch: What stands on the branch.
+        after: What stands after the sum.
+    """
+
+    skip: tuple[Step, ...]
+    branch: tuple[Step | Together, ...]
+    after: tuple[Step, ...]
+
+
+@dataclass(frozen=True)
+class Block:
+    """A stack: what comes before its layers, one of its layers, what comes after.
+
+    Attributes:
+        name: "encoder" or "decoder".
+        before: From token ids to the residual stream.
+        layer: The layer, from its input to its output.
+        after: From the residual stream to the stack's output.
+        repeats: How often the layer is applied.
+        remark: How the layers differ from each other, or that they are one.
+        quirks: Names of the quirks that change how the layers are repeated.
+    """
+
+    name: str
+    before: tuple[Step, ...]
+    layer: tuple[Step | Residual, ...]
+    after: tuple[Step, ...]
+    repeats: int
+    remark: str = ""
+    quirks: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A model.
+
+    Attributes:
+        name: The variant's name with its settings.
+        task: What the model is for.
+        blocks: Its stacks, the encoder first.
+        head: From the last stack's output to the model's.
+        rules: What the variant does that is no module, e.g. how it makes its masks.
+    """
+
+    name: str
+    task: str
+    blocks: tuple[Block, ...]
+    head: tuple[Step, ...]
+    rules: tuple[Step, ...] = ()
+
+    def steps(self) -> Iterator[Step]:
+        """Go through all steps, in the order of the drawing.
+
+        Yields:
+            Every step.
+        """
+        for block in self.blocks:
+            yield from block.before
+            for item in block.layer:
+                yield from steps_of(item)
+            yield from block.after
+        yield from self.head
+        yield from self.rules
+
+    def to_dict(self) -> dict[str, Any]:
+        """Convert to what JSON can hold.
+
+        Returns:
+            The fields by name, in order.
+        """
+        return dataclasses.asdict(self)
+
+
+def steps_of(item: Step | Residual | Together) -> Iterator[Step]:
+    """Go through the steps of one part of a drawing.
+
+    Args:
+        item: The part.
+
+    Yields:
+        Every step in it.
+    """
+    if isinstance(item, Step):
+        yield item
+    elif isinstance(item, Together):
+        yield from item.steps
+    else:
+        for inner in (*item.skip, *item.branch, *item.after):
+            yield from steps_of(inner)

@@ -1,0 +1,259 @@
+"""From a model on the meta device to its drawing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from torch import nn
+
+from zoo.models import Transformer, ZooConfig, ZooEncoderDecoder, ZooPreTrainedModel
+from zoo.models.classification import ZooForSequenceClassification
+from zoo.models.residual import Residual as ResidualModule
+from zoo.models.stacks import ZooStack
+
+from .modules import does_something, name_in, signature
+from .parts import Block, Drawing, Residual, Step, Together
+from .tracing import Call, trace
+from .wording import label_and_detail, note
+
+RULES = {
+    "attention_mask": "padding mask",
+    "decoder_inputs": "decoder inputs",
+    "output_size": "number of outputs",
+    "backends": "attention backends",
+}
+"""Fields of a blueprint that are no modules, and how a drawing names them."""
+
+Marks = Mapping[str, tuple[str, ...]]
+
+
+class Reader:
+    """Reads a drawing off a model on the meta device.
+
+    Args:
+        model: The model.
+        marks: The quirks to write beside every step, by its path.
+    """
+
+    def __init__(self, model: ZooPreTrainedModel, marks: Marks | None = None) -> None:
+        self.model = model
+        self.marks = marks or {}
+        self.body: Any = getattr(model, model.base_model_prefix, model)
+        self._owners: dict[int, str] = {}
+        self._signatures: dict[str, Any] = {}
+
+    def signatures(self) -> dict[str, Any]:
+        """What can be told apart about every step, to be compared with another model's.
+
+        Returns:
+            Comparable values by the paths of the steps.
+        """
+        self.draw("", "")
+        return self._signatures
+
+    def draw(self, name: str, task: str) -> Drawing:
+        """Draw the model.
+
+        Args:
+            name: What to call it.
+            task: What it is for.
+
+        Returns:
+            The drawing.
+        """
+        self._owners.clear()
+        prefix = "" if self.body is self.model else f"{self.model.base_model_prefix}."
+        stacks = {self.model.config.stack: (self.body, prefix)}
+        if isinstance(self.body, ZooEncoderDecoder):
+            stacks = {stack: (getattr(self.body, stack), f"{prefix}{stack}.") for stack in ("encoder", "decoder")}
+        blocks = tuple(self.block(stack, label, path) for label, (stack, path) in stacks.items())
+        return Drawing(name, task, blocks, tuple(self.head()), tuple(self.rules()))
+
+    def block(self, stack: ZooStack, name: str, prefix: str) -> Block:
+        """Draw one stack.
+
+        Args:
+            stack: The stack.
+            name: What to call it.
+            prefix: Its path in the model, with a dot at the end.
+
+        Returns:
+            Its block.
+        """
+        config = stack.config
+        layer = stack.layers[0]
+        path = f"{prefix}layers.0"
+        self._signatures[f"{prefix}layers"] = config.share_layers
+        remarks = []
+        try:
+            calls = trace(layer, config, stack.position)
+        except Exception as error:  # a plugin's layer may need what is not known here
+            calls = [Call(child) for child in layer.children()]
+            remarks.append(f"in the order of definition, for the layer could not be run: {error}")
+        if len(stack.layers) == 1 < config.num_hidden_layers:
+            remarks.append("one layer, applied again and again")
+        kinds = [config.type_of_layer(index) for index in range(config.num_hidden_layers)]
+        if len(set(kinds)) > 1:
+            remarks.append("by layer: " + ", ".join(kind.removesuffix("_attention") for kind in kinds))
+        before = ("embed_tokens", "position", "embedding_norm", "dropout")
+        return Block(
+            name=name,
+            before=tuple(self.modules(stack, before, prefix, config)),
+            layer=tuple(self.items(calls, layer, path, config)),
+            after=tuple(self.modules(stack, ("norm",), prefix, config)),
+            repeats=config.num_hidden_layers,
+            remark="; ".join(remarks),
+            quirks=self.marks.get(f"{prefix}layers", ()),
+        )
+
+    def modules(self, parent: nn.Module, names: Iterable[str], prefix: str, config: ZooConfig) -> Iterator[Step]:
+        """Draw some of a module's children as steps.
+
+        Args:
+            parent: The module.
+            names: Names of the children.
+            prefix: The module's path, with a dot at the end.
+            config: The configuration of the stack.
+
+        Yields:
+            A step for each that does something.
+        """
+        for name in names:
+            if does_something(module := getattr(parent, name)):
+                yield self.step(module, f"{prefix}{name}", "stream", config)
+
+    def items(self, calls: list[Call], layer: nn.Module, path: str, config: ZooConfig) -> Iterator[Step | Residual]:
+        """Draw the calls that a layer makes.
+
+        Args:
+            calls: The calls.
+            layer: The layer.
+            path: Its path.
+            config: The configuration of the stack.
+
+        Yields:
+            Residual connections, and steps on the residual stream itself.
+        """
+        for call in calls:
+            if isinstance(call.module, ResidualModule):
+                yield self.residual(call, layer, f"{path}.{name_in(layer, call.module)}", config)
+            elif call.inner:
+                yield from self.items(call.inner, layer, path, config)
+            elif does_something(call.module):
+                yield self.step(call.module, f"{path}.{name_in(layer, call.module)}", "stream", config)
+
+    def residual(self, call: Call, layer: nn.Module, path: str, config: ZooConfig) -> Residual:
+        """Draw a residual connection.
+
+        Args:
+            call: The call of it.
+            layer: The layer.
+            path: Its path.
+            config: The configuration of the stack.
+
+        Returns:
+            The drawing.
+        """
+        slots: dict[str, tuple[Step, ...]] = {}
+        sublayers: list[tuple[Step, Any]] = []
+        for inner in call.inner:
+            slot = name_in(call.module, inner.module)
+            if slot and does_something(inner.module):
+                role = {"skip": "skip", "norm_out": "after"}.get(slot, "branch")
+                slots[slot] = (self.step(inner.module, f"{path}.{slot}", role, config),)
+            elif not slot:
+                place = f"{path.rpartition('.')[0]}.{name_in(layer, inner.module)}"
+                sublayers.append((self.step(inner.module, place, "branch", config), inner.given))
+        inside: tuple[Step | Together, ...] = tuple(step for step, _ in sublayers)
+        if len(sublayers) > 1 and all(given is sublayers[0][1] for _, given in sublayers):
+            inside = (Together(tuple(step for step, _ in sublayers)),)
+        before = slots.get("norm_in", ())
+        behind = (*slots.get("norm_branch", ()), *slots.get("scale", ()), *slots.get("dropout", ()))
+        return Residual(slots.get("skip", ()), (*before, *inside, *behind), slots.get("norm_out", ()))
+
+    def head(self) -> Iterator[Step]:
+        """Draw what stands behind the body.
+
+        Yields:
+            Its steps.
+        """
+        config = self.model.config
+        if isinstance(self.model, ZooForSequenceClassification):
+            pooler = self.body.transformer.pooler
+            self._signatures["pooling"] = getattr(pooler, "__qualname__", config.classifier_pooling)
+            yield Step(
+                f"{config.classifier_pooling} pooling", "", "pooling", note(pooler), self.marks.get("pooling", ())
+            )
+        modules = {} if self.body is self.model else dict(self.model.named_children())
+        for name in sorted(modules, key=lambda name: isinstance(modules[name], nn.Linear)):  # the projection is last
+            if modules[name] is not self.body and does_something(modules[name]):
+                yield self.step(modules[name], name, "stream", config)
+        if hasattr(self.model, "lm_head") and config.logit_scale != 1.0:
+            yield Step(f"× {config.logit_scale:g}", "", "logit_scale")
+        if hasattr(self.model, "lm_head") and config.final_logit_softcapping is not None:
+            yield Step(f"soft cap at {config.final_logit_softcapping:g}", "", "final_logit_softcapping")
+
+    def rules(self) -> Iterator[Step]:
+        """List what the variant does that is no module.
+
+        Yields:
+            A step for every field of its blueprint that differs from the usual.
+        """
+        last = self.body.decoder if isinstance(self.body, ZooEncoderDecoder) else self.body
+        for field, label in RULES.items():
+            rule = getattr(last.transformer, field)
+            self._signatures[field] = getattr(rule, "__qualname__", rule)
+            if rule != getattr(Transformer, field) and not self.is_idle(field):
+                detail = rule.__name__ if callable(rule) else ", ".join(rule)
+                yield Step(label, detail, field, note(rule) if callable(rule) else "", self.marks.get(field, ()))
+
+    def is_idle(self, rule: str) -> bool:
+        """Whether a rule of the blueprint plays no part in this model.
+
+        Args:
+            rule: The field's name.
+
+        Returns:
+            True if it does not.
+        """
+        if rule == "decoder_inputs":
+            return not isinstance(self.body, ZooEncoderDecoder)
+        return rule == "output_size" and not hasattr(self.model, "lm_head")
+
+    def step(self, module: nn.Module, path: str, role: str, config: ZooConfig) -> Step:
+        """Draw one module.
+
+        Args:
+            module: The module.
+            path: Its path in the model.
+            role: Where it stands: "stream", "skip", "branch" or "after".
+            config: The configuration of the stack.
+
+        Returns:
+            The step.
+        """
+        label, detail = label_and_detail(module, config)
+        shared = self.lender(module, path)
+        if shared:
+            detail = ", ".join(filter(None, (detail, f"weights of {shared}")))
+        self._signatures[path] = (role, shared, signature(module))
+        return Step(label, detail, path, note(module), self.marks.get(path, ()))
+
+    def lender(self, module: nn.Module, path: str) -> str:
+        """Find the module, among those drawn before, whose weights a module uses as its own.
+
+        Args:
+            module: The module.
+            path: Its path.
+
+        Returns:
+            The other's path, without what it has in common with this one; nothing where there is no other.
+        """
+        for name, parameter in module.named_parameters():
+            owner = self._owners.setdefault(id(parameter), f"{path}.{name}")
+            if owner != f"{path}.{name}":
+                lender = owner.removesuffix(f".{name}")
+                layer = path.partition(".layers.")[0]
+                return lender.removeprefix(f"{layer}.layers.0.") if ".layers." in path else lender
+        return ""

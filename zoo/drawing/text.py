@@ -1,0 +1,161 @@
+"""Drawings as text: the residual stream runs down the left side, branches leave it to the right and come back."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from .parts import Block, Drawing, Residual, Step, Together, steps_of
+
+LEAST_DETAIL = 24
+"""Details get this many columns even where the width says otherwise."""
+
+QUIRK_SIGN = "◂"
+"""Stands before the quirks that change a step."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """A line of a drawing.
+
+    Attributes:
+        figure: What is drawn.
+        below: What is drawn beside further lines of details.
+        step: The step whose details stand beside it.
+        remark: What stands beside it where it is no step.
+        quirks: The quirks to name where it is no step.
+    """
+
+    figure: str
+    below: str = ""
+    step: Step | None = None
+    remark: str = ""
+    quirks: tuple[str, ...] = ()
+
+    @property
+    def texts(self) -> list[str]:
+        """What stands beside the figure, a text for every line to begin."""
+        text, names = (self.remark, self.quirks) if self.step is None else (self.step.detail, self.step.quirks)
+        return [part for part in (text, f"{QUIRK_SIGN} {', '.join(names)}" if names else "") if part]
+
+
+def to_text(drawing: Drawing, width: int | None = 80) -> str:
+    """Write a drawing as text.
+
+    Args:
+        drawing: The drawing.
+        width: How many columns it may take, None for any number.
+
+    Returns:
+        Its lines, of box-drawing characters and words.
+    """
+    sections = [(block.name, list(block_rows(block))) for block in drawing.blocks]
+    if drawing.head:
+        sections.append(("head", [Row(f"  {step.label}", "", step) for step in drawing.head]))
+    if drawing.rules:
+        sections.append(("rules", [Row(f"  {step.label}", "", step) for step in drawing.rules]))
+    column = 2 + max(len(row.figure) for _, rows in sections for row in rows if row.texts)
+    lines: list[str] = []
+    for title, rows in sections:
+        lines += ["", title]
+        for row in rows:
+            lines += beside(row, column, width)
+    notes: dict[str, dict[str, None]] = {}
+    for step in drawing.steps():
+        if step.note:
+            notes.setdefault(step.note, {})[step.label] = None
+    if notes:
+        lines += ["", "the variant's own parts"]
+    for note, labels in notes.items():
+        lines += wrapped(f"  {', '.join(labels)}: {note}", width, "    ")
+    return "\n".join(line.rstrip() for line in lines[1:])
+
+
+def beside(row: Row, column: int, width: int | None) -> Iterator[str]:
+    """Write a row with its texts to the right.
+
+    Args:
+        row: The row.
+        column: Where its texts begin.
+        width: How many columns the line may take.
+
+    Yields:
+        One line or more.
+    """
+    room = None if width is None else max(width - column, LEAST_DETAIL)
+    texts = [line for text in row.texts for line in wrapped(text, room)]
+    figures = [row.figure, *[row.below] * max(len(texts) - 1, 0)]
+    for place, figure in enumerate(figures):
+        yield f"{figure.ljust(column)}{texts[place]}" if place < len(texts) else figure
+
+
+def wrapped(text: str, width: int | None, indent: str = "") -> list[str]:
+    """Break a text into lines.
+
+    Args:
+        text: The text.
+        width: How many columns a line may take, None for any number.
+        indent: Begins every line but the first.
+
+    Returns:
+        The lines.
+    """
+    if width is None:
+        return [text]
+    return textwrap.wrap(text, width, subsequent_indent=indent, break_on_hyphens=False)
+
+
+def block_rows(block: Block) -> Iterator[Row]:
+    """Draw a stack.
+
+    Args:
+        block: The stack.
+
+    Yields:
+        Its rows.
+    """
+    for step in block.before:
+        yield Row(f"  {step.label}", "  │", step)
+    repeats = f"{block.repeats} times" if block.repeats > 1 else "once"
+    yield Row(f"╭─┴ {repeats} ───", "│", remark=block.remark, quirks=block.quirks)
+    skips = [step.label for item in block.layer if isinstance(item, Residual) for step in item.skip]
+    arm = max(6, *map(len, skips)) + 2 if skips else 8
+    for item in block.layer:
+        if isinstance(item, Step):
+            yield Row(f"│ {item.label}", "│ │", item)
+        else:
+            yield from residual_rows(item, arm)
+    yield Row("╰─┬───")
+    for step in block.after:
+        yield Row(f"  {step.label}", "  │", step)
+
+
+def residual_rows(residual: Residual, arm: int) -> Iterator[Row]:
+    """Draw a residual connection.
+
+    Args:
+        residual: The residual connection.
+        arm: How far the branch is from the stream.
+
+    Yields:
+        Its rows.
+    """
+    gap = " " * (arm - 1)
+    yield Row(f"│ ├{'─' * (arm - 1)}╮")
+    skip = list(residual.skip)
+    for step in skip:
+        yield Row(f"│ {step.label}".ljust(arm + 2) + "│", f"│ │{gap}│", step)
+    for item in residual.branch:
+        steps = tuple(steps_of(item))
+        for place, step in enumerate(steps):
+            sign = ""
+            if isinstance(item, Together):
+                sign = "┌ " if place == 0 else "└ " if place == len(steps) - 1 else "├ "
+            below = "│" if not sign or place < len(steps) - 1 else ""
+            yield Row(f"│ │{gap}{sign}{step.label}", f"│ │{gap}{below}", step)
+        if isinstance(item, Together):
+            yield Row(f"│ │{gap}+", f"│ │{gap}│", remark="both read the same input; their outputs are summed")
+    yield Row(f"│ + ◄{'─' * (arm - 3)}╯")
+    for step in residual.after:
+        yield Row(f"│ {step.label}", "│ │", step)

@@ -1,0 +1,91 @@
+"""Which modules a layer calls, in which order, and on what: found by running it on the meta device."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import nn
+
+from zoo.models import Position, ZooConfig
+from zoo.models.residual import Residual
+
+
+@dataclass
+class Call:
+    """One call of a module.
+
+    Attributes:
+        module: The module.
+        given: The first tensor that it was called with.
+        inner: The calls that were made meanwhile.
+    """
+
+    module: nn.Module
+    given: torch.Tensor | None = None
+    inner: list[Call] = field(default_factory=list)
+
+
+def trace(layer: nn.Module, config: ZooConfig, position: Position) -> list[Call]:
+    """Run a layer and note which of its parts it calls.
+
+    Args:
+        layer: A layer on the meta device.
+        config: The configuration of its stack.
+        position: The position encoding of its stack.
+
+    Returns:
+        The calls of the layer's own modules, and inside of residual connections those of their slots. Identities are
+        left out.
+    """
+    root = Call(layer)
+    open_calls = [root]
+
+    def enter(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        given = (value for value in (*args, *kwargs.values()) if isinstance(value, torch.Tensor))
+        open_calls.append(Call(module, next(given, None)))
+
+    def leave(module: nn.Module, args: Any, output: Any) -> None:
+        call = open_calls.pop()
+        open_calls[-1].inner.append(call)
+
+    hooks = []
+    for module in watched(layer):
+        hooks += [
+            module.register_forward_pre_hook(enter, with_kwargs=True),
+            module.register_forward_hook(leave),
+        ]
+    hidden_states = torch.zeros(1, 2, config.hidden_size, device="meta")
+    position_ids = torch.zeros(1, 2, dtype=torch.long, device="meta")
+    try:
+        with torch.no_grad():
+            layer.eval()(
+                hidden_states,
+                None,
+                None,
+                torch.zeros_like(hidden_states) if config.add_cross_attention else None,
+                None,
+                position_embeddings=position.rotation(hidden_states, position_ids),
+                step=0,
+            )
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return root.inner
+
+
+def watched(layer: nn.Module) -> list[nn.Module]:
+    """The modules whose calls matter.
+
+    Args:
+        layer: The layer.
+
+    Returns:
+        Its children and the slots of its residual connections, each once, without identities.
+    """
+    modules = dict.fromkeys(layer.children())
+    for residual in layer.children():
+        if isinstance(residual, Residual):
+            modules |= dict.fromkeys(residual.children())
+    return [module for module in modules if not isinstance(module, nn.Identity)]

@@ -1,0 +1,104 @@
+"""What the zoo runs on, for bug reports."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+import warnings
+from importlib.metadata import PackageNotFoundError, version
+
+from zoo.registry import VARIANTS
+from zoo.registry.plugins import SWITCH, admitted, installed
+
+PACKAGES = (
+    "transformer-zoo",
+    "torch",
+    "transformers",
+    "huggingface-hub",
+    "tokenizers",
+    "safetensors",
+    "accelerate",
+    "datasets",
+    "sacrebleu",
+    "numpy",
+)
+"""Distributions whose versions matter."""
+
+
+def environment() -> dict[str, dict[str, str | None]]:
+    """Find out what the zoo runs on. Nothing that is broken makes it fail: what went wrong is told instead.
+
+    Returns:
+        Sections of facts by name: "versions", "system", "devices", "plugins" and "warnings".
+    """
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        sections: dict[str, dict[str, str | None]] = {
+            "versions": {package: version_of(package) for package in PACKAGES},
+            "system": {
+                "python": platform.python_version(),
+                "executable": sys.executable,
+                "platform": platform.platform(),
+            },
+            "devices": devices(),
+            "plugins": plugins(),
+        }
+    told = dict.fromkeys((warning.category.__name__, str(warning.message)) for warning in caught)
+    for place, (kind, message) in enumerate(told, 1):
+        sections.setdefault("warnings", {})[f"{place} {kind}"] = message
+    return sections
+
+
+def version_of(package: str) -> str | None:
+    """The version of a distribution.
+
+    Args:
+        package: Its name.
+
+    Returns:
+        The version, None where it is not installed.
+    """
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def devices() -> dict[str, str | None]:
+    """What torch can compute on.
+
+    Returns:
+        A line about the CPU and about every accelerator.
+    """
+    try:
+        import torch
+
+        found: dict[str, str | None] = {"cpu": f"{os.cpu_count()} cores, torch uses {torch.get_num_threads()} threads"}
+        for index in range(torch.cuda.device_count()):
+            properties = torch.cuda.get_device_properties(index)
+            found[f"cuda:{index}"] = f"{properties.name}, {properties.total_memory / 2**30:.1f} GiB"
+        if torch.backends.mps.is_available():
+            found["mps"] = "Apple Metal"
+    except Exception as error:
+        return {"torch": f"cannot be used: {type(error).__name__}: {error}"}
+    return found
+
+
+def plugins() -> dict[str, str | None]:
+    """What plugins there are.
+
+    Returns:
+        The distribution, version and value of each, by the name of its entry point.
+    """
+    try:
+        number = len(VARIANTS)  # loads them, so that what is wrong with one is told
+    except Exception as error:
+        return {"variants": f"cannot be loaded: {type(error).__name__}: {error}"}
+    found: dict[str, str | None] = {"variants": f"{number}, with those of plugins"}
+    loaded = {(plugin.name, plugin.value) for plugin in admitted(installed())}
+    for plugin in installed():
+        origin = f"{plugin.dist.name} {plugin.dist.version}" if plugin.dist else "an unknown distribution"
+        state = "" if (plugin.name, plugin.value) in loaded else f" (switched off by {SWITCH})"
+        found[plugin.name] = f"{plugin.value} of {origin}{state}"
+    return found
