@@ -1,0 +1,146 @@
+"""Pushes models, or loads what was pushed, in a process of its own: `models_worker.py VERB FOLDER MODEL...`.
+
+A MODEL is "variant=task". FOLDER holds what each model computed before it was pushed.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+
+def repo_of(name: str, task: str) -> str:
+    return f"org/{name}-{task}"
+
+
+def push(folder: Path, name: str, task: str, **options: Any) -> None:
+    from safetensors.torch import save_file
+
+    import zoo
+    from zoo.testing.subjects import new_subject
+
+    subject = new_subject(name, task)
+    report = zoo.push(subject.model, repo_of(name, task), **options)
+    assert report.commit
+    kept = {f"state.{key}": value.clone() for key, value in subject.model.state_dict().items()}
+    inputs = {f"inputs.{key}": value for key, value in subject.inputs().items()}
+    save_file({**kept, **inputs, "output": subject.run().contiguous()}, folder / f"{name}-{task}.safetensors")
+
+
+def expected(folder: Path, name: str, task: str) -> tuple[dict[str, Any], dict[str, Any], Any]:
+    from safetensors.torch import load_file
+
+    kept = load_file(folder / f"{name}-{task}.safetensors")
+
+    def below(prefix: str) -> dict[str, Any]:
+        return {key.removeprefix(prefix): value for key, value in kept.items() if key.startswith(prefix)}
+
+    return below("state."), below("inputs."), kept["output"]
+
+
+def compare(model: Any, folder: Path, name: str, task: str, *, exact: bool = True) -> None:
+    import torch
+
+    state, inputs, output = expected(folder, name, task)
+    if exact:
+        loaded = model.state_dict()
+        assert loaded.keys() == state.keys()
+        assert all(torch.equal(loaded[key], state[key]) for key in state)
+    with torch.no_grad():
+        outputs = model.eval()(**inputs)
+    got = outputs.logits if "logits" in outputs else outputs.last_hidden_state
+    same = torch.equal(got, output) if exact else torch.allclose(got, output, rtol=0, atol=1e-5)
+    assert same, f"{name}, {task}: {(got - output).abs().max()}"
+
+
+def check_zoo(folder: Path, name: str, task: str) -> None:
+    import zoo
+
+    compare(zoo.load(f"hf-hub:{repo_of(name, task)}"), folder, name, task)
+    compare(zoo.build(f"hf-hub:{repo_of(name, task)}"), folder, name, task)
+
+
+def check_auto(folder: Path, name: str, task: str) -> None:
+    import transformers
+
+    import zoo  # noqa: F401
+    from zoo.models import TASK_CLASSES
+
+    auto_class = getattr(transformers, TASK_CLASSES[task][0])
+    compare(auto_class.from_pretrained(repo_of(name, task)), folder, name, task)
+
+
+def check_code(folder: Path, name: str, task: str) -> None:
+    import transformers
+
+    sys.modules["zoo"] = None  # type: ignore[assignment]
+    auto_class = getattr(transformers, AUTO_CLASSES[task])
+    compare(auto_class.from_pretrained(repo_of(name, task), trust_remote_code=True), folder, name, task)
+
+
+AUTO_CLASSES = {
+    "feature-extraction": "AutoModel",
+    "masked-lm": "AutoModelForMaskedLM",
+    "sequence-classification": "AutoModelForSequenceClassification",
+    "token-classification": "AutoModelForTokenClassification",
+    "causal-lm": "AutoModelForCausalLM",
+    "seq2seq-lm": "AutoModelForSeq2SeqLM",
+}
+
+
+def put_native(folder: Path, name: str, task: str) -> None:
+    """Save a model of transformers' own, without any zoo, for the test to put on the Hub."""
+    import torch
+    import transformers
+    from safetensors.torch import save_file
+
+    torch.manual_seed(0)
+    sizes = {"vocab_size": 40, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
+    config = transformers.BertConfig(**sizes, intermediate_size=64)
+    model = transformers.BertForMaskedLM(config).double().eval()
+    model.save_pretrained(folder / "native")
+    ids = torch.arange(3, 12)[None]
+    with torch.no_grad():
+        output = model(input_ids=ids).logits
+    save_file({"inputs.input_ids": ids, "output": output}, folder / f"{name}-{task}.safetensors")
+
+
+def check_converted(folder: Path, name: str, task: str) -> None:
+    import zoo
+
+    model = zoo.load(repo_of(name, task))
+    assert type(model).__module__.startswith("zoo."), type(model)
+    compare(model, folder, name, task, exact=False)
+
+
+def check_native(folder: Path, name: str, task: str) -> None:
+    import transformers
+
+    sys.modules["zoo"] = None  # type: ignore[assignment]
+    model = getattr(transformers, AUTO_CLASSES[task]).from_pretrained(repo_of(name, task), revision="native")
+    compare(model, folder, name, task, exact=False)
+
+
+VERBS = {
+    "put-native": put_native,
+    "check-converted": check_converted,
+    "check-native": check_native,
+    "push-with-native": lambda *arguments: push(*arguments, native=True),
+    "push": push,
+    "push-with-code": lambda *arguments: push(*arguments, with_code=True),
+    "check-zoo": check_zoo,
+    "check-auto": check_auto,
+    "check-code": check_code,
+}
+
+
+def main() -> None:
+    verb, folder, *models = sys.argv[1:]
+    for model in models:
+        VERBS[verb](Path(folder), *model.split("="))
+        print(verb, model, flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from .conftest import READ, WRITE, checkpoint, environment, write
+from .loopback import LoopbackHub
+
+NO_SOCKETS = """
+import socket
+def refuse(*arguments, **options):
+    raise AssertionError("a connection was attempted")
+socket.socket.connect = socket.socket.connect_ex = socket.getaddrinfo = socket.create_connection = refuse
+"""
+
+
+def zoo(
+    hub: LoopbackHub, home: Path, *arguments: object, sockets: bool = True, **variables: str
+) -> subprocess.CompletedProcess[str]:
+    start = f"{'' if sockets else NO_SOCKETS}\nimport sys\nfrom zoo.cli.main import main\nsys.argv[0] = 'zoo'\nmain()"
+    return subprocess.run(
+        [sys.executable, "-c", start, *map(str, arguments)],
+        env=environment(hub, home, **{"HF_TOKEN": WRITE, **variables}),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_push_list_and_pull(hub: LoopbackHub, tmp_path: Path) -> None:
+    folder, home = write(tmp_path / "model", checkpoint()), tmp_path / "home"
+    pushed = zoo(hub, home, "push", folder, "org/model", "-m", "Mine", "--json")
+    assert pushed.returncode == 0, pushed.stderr
+    report = json.loads(pushed.stdout)
+    assert report["commit"] == hub.storage.repo("org/model")["refs"]["main"]
+    listed = zoo(hub, home, "list", "--hub", "org", "--json")
+    assert [model["repo_id"] for model in json.loads(listed.stdout)] == ["org/model"]
+    pulled = zoo(hub, home, "pull", "org/model", tmp_path / "out")
+    assert pulled.stdout.strip() == str(tmp_path / "out"), pulled.stderr
+    assert (tmp_path / "out" / "model.safetensors").read_bytes() == checkpoint()["model.safetensors"]
+
+
+@pytest.mark.parametrize("option", ["--dry_run", "--dry-run"])
+def test_a_dry_run_opens_no_socket(hub: LoopbackHub, tmp_path: Path, option: str) -> None:
+    folder = write(tmp_path / "model", checkpoint())
+    done = zoo(hub, tmp_path / "home", "push", folder, "org/model", option, sockets=False)
+    assert done.returncode == 0, done.stderr
+    for path, content in checkpoint().items():
+        assert path in done.stdout and f"{len(content):,}" in done.stdout
+    assert hub.log == []
+
+
+def test_offline_opens_no_socket(hub: LoopbackHub, tmp_path: Path) -> None:
+    hub.storage.put("org/model", checkpoint())
+    home = tmp_path / "home"
+    assert zoo(hub, home, "pull", "org/model").returncode == 0
+    hub.log.clear()
+    by_option = zoo(hub, home, "pull", "org/model", "--offline", sockets=False)
+    by_variable = zoo(hub, home, "pull", "org/model", sockets=False, HF_HUB_OFFLINE="1")
+    assert by_option.returncode == by_variable.returncode == 0, by_option.stderr + by_variable.stderr
+    assert Path(by_option.stdout.strip()).is_dir()
+    assert hub.log == []
+
+
+def test_errors_are_one_line_without_the_token(hub: LoopbackHub, tmp_path: Path) -> None:
+    hub.storage.put("org/model", checkpoint())
+    folder = write(tmp_path / "model", checkpoint(b"new"))
+    done = zoo(hub, tmp_path / "home", "push", folder, "org/model", "--token", READ, "--traceback")
+    assert done.returncode == 2
+    assert done.stderr.strip().splitlines()[-1].startswith("zoo: error: ")
+    assert READ not in done.stderr + done.stdout and WRITE not in done.stderr
+    refused = zoo(hub, tmp_path / "home", "list", "--hub", "org", "*-norm")
+    assert refused.returncode == 2 and "--hub" in refused.stderr

@@ -1,0 +1,70 @@
+"""Models that were pushed and are loaded in fresh processes, with a home of their own, are the same bit for bit."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from zoo.registry import VARIANTS, list_variants
+
+from .conftest import WRITE, environment
+from .loopback import LoopbackHub
+
+FEW = ["vanilla=seq2seq-lm", "llama-style=causal-lm"]
+EVERY = [f"{name}={VARIANTS.get(name).default_task}" for name in list_variants()]
+
+
+def run(hub: LoopbackHub, home: Path, verb: str, folder: Path, models: list[str]) -> str:
+    folder.mkdir(exist_ok=True)
+    done = subprocess.run(
+        [sys.executable, str(Path(__file__).with_name("models_worker.py")), verb, str(folder), *models],
+        env=environment(hub, home, HF_TOKEN=WRITE, HF_MODULES_CACHE=str(home / "modules")),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("models", [FEW, pytest.param(EVERY, marks=pytest.mark.slow)], ids=["few", "every variant"])
+def test_what_is_pulled_is_what_was_pushed(hub: LoopbackHub, tmp_path: Path, models: list[str]) -> None:
+    kept_card = models[-1].replace("=", "-")
+    hub.storage.put(f"org/{kept_card}", {"README.md": b"# Mine"})
+    run(hub, tmp_path / "home-a", "push", tmp_path / "kept", models)
+    assert hub.storage.contents(f"org/{kept_card}")["README.md"] == b"# Mine"
+    run(hub, tmp_path / "home-b", "check-zoo", tmp_path / "kept", models)
+    run(hub, tmp_path / "home-c", "check-auto", tmp_path / "kept", models)
+    for model in models[:-1]:
+        card = hub.storage.contents(f"org/{model.replace('=', '-')}")["README.md"].decode()
+        variant = model.split("=")[0]
+        assert "library_name: transformer-zoo" in card and f"`{variant}`" in card
+        assert "license" not in card.split("---")[1], "a licence was made up"
+
+
+@pytest.mark.slow
+def test_code_that_was_pushed_loads_the_model_without_the_zoo(hub: LoopbackHub, tmp_path: Path) -> None:
+    run(hub, tmp_path / "home-a", "push-with-code", tmp_path / "kept", FEW)
+    run(hub, tmp_path / "home-b", "check-code", tmp_path / "kept", FEW)
+    run(hub, tmp_path / "home-c", "check-zoo", tmp_path / "kept", FEW)
+
+
+@pytest.mark.slow
+def test_a_native_export_has_a_branch_of_its_own(hub: LoopbackHub, tmp_path: Path) -> None:
+    models = ["marian-style=seq2seq-lm"]
+    run(hub, tmp_path / "home-a", "push-with-native", tmp_path / "kept", models)
+    run(hub, tmp_path / "home-b", "check-native", tmp_path / "kept", models)
+    run(hub, tmp_path / "home-c", "check-zoo", tmp_path / "kept", models)
+    assert 'revision="native"' in hub.storage.contents("org/marian-style-seq2seq-lm")["README.md"].decode()
+
+
+@pytest.mark.slow
+def test_a_repository_of_transformers_own_class_is_converted(hub: LoopbackHub, tmp_path: Path) -> None:
+    models = ["bert=masked-lm"]
+    run(hub, tmp_path / "home-a", "put-native", tmp_path / "kept", models)
+    native = tmp_path / "kept" / "native"
+    hub.storage.put("org/bert-masked-lm", {file.name: file.read_bytes() for file in native.iterdir()})
+    run(hub, tmp_path / "home-b", "check-converted", tmp_path / "kept", models)

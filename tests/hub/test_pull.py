@@ -1,0 +1,213 @@
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from .conftest import READ, STRANGER, Worker, checkpoint, safetensors, write
+from .faults import Fault
+from .loopback import LoopbackHub
+
+Start = Callable[..., Worker]
+
+
+def digests(files: dict[str, bytes]) -> dict[str, str]:
+    return {path: hashlib.sha256(content).hexdigest() for path, content in files.items()}
+
+
+def test_a_pull_brings_the_model_and_no_other_format_of_it(hub: LoopbackHub, worker: Start) -> None:
+    other = {"pytorch_model.bin": b"pickle", "tf_model.h5": b"1", "onnx/model.onnx": b"1", "modeling_x.py": b"print()"}
+    hub.storage.put("org/model", {**checkpoint(), **other})
+    answer = worker()("pull", "org/model")
+    assert answer["error"] is None, answer
+    assert answer["ok"]["files"] == digests(checkpoint())
+    assert not any(path in request for request in hub.log for path in other)
+    assert not hub.authorized_content, "the token left the Hub for the content network"
+
+
+def test_a_revision_is_a_branch_a_tag_or_a_commit(hub: LoopbackHub, worker: Start) -> None:
+    first = hub.storage.put("org/model", checkpoint(b"first"))
+    hub.storage.put("org/model", checkpoint(b"second"))
+    repo = hub.storage.repo("org/model")
+    repo["tags"]["v1"] = repo["refs"]["older"] = first
+    hub.storage.save(repo)
+    process = worker()
+    for name in ("org/model@v1", "org/model@older", f"org/model@{first}", "hf-hub:org/model@v1"):
+        assert process("pull", name)["ok"]["files"] == digests(checkpoint(b"first")), name
+    assert process("pull", "org/model")["ok"]["files"] == digests(checkpoint(b"second"))
+
+
+def test_a_missing_revision_names_the_nearest(hub: LoopbackHub, worker: Start) -> None:
+    hub.storage.put("org/model", checkpoint())
+    answer = worker()("pull", "org/model@mian")
+    assert answer["error"] == "RevisionMissingError"
+    assert "did you mean 'main'" in answer["message"]
+
+
+@pytest.mark.parametrize(
+    ("repo_id", "token", "says"),
+    [
+        ("org/nothing", READ, "does not exist, or is private"),
+        ("org/private", STRANGER, "does not exist, or is private"),
+        ("org/private", "", "no valid token"),
+        ("org/gated", STRANGER, "is gated: ask for access"),
+        ("org/data", READ, "does not exist, or is private"),
+    ],
+)
+def test_what_may_not_be_seen_is_said_in_one_line(
+    hub: LoopbackHub, worker: Start, repo_id: str, token: str, says: str
+) -> None:
+    hub.storage.put("org/private", checkpoint(), private=True)
+    hub.storage.put("org/gated", checkpoint(), gated=True)
+    hub.storage.create("org/data", kind="dataset")
+    answer = worker(token)("pull", repo_id)
+    assert answer["error"] == "HubAccessError", answer
+    assert says in answer["message"]
+    assert "\n" not in answer["message"]
+
+
+def test_a_private_model_is_there_for_its_owner(hub: LoopbackHub, worker: Start) -> None:
+    hub.storage.put("org/private", checkpoint(), private=True)
+    assert worker(READ)("pull", "org/private")["error"] is None
+
+
+def test_offline_finds_what_was_pulled_and_asks_nothing(hub: LoopbackHub, worker: Start) -> None:
+    hub.storage.put("org/model", checkpoint())
+    assert worker()("pull", "org/model")["error"] is None
+    hub.log.clear()
+    assert worker()("pull", "org/model", offline=True)["ok"]["files"] == digests(checkpoint())
+    assert worker(HF_HUB_OFFLINE="1")("pull", "org/model")["ok"]["files"] == digests(checkpoint())
+    answer = worker()("pull", "org/other", offline=True)
+    assert answer["error"] == "HubAccessError" and "not in the cache" in answer["message"]
+    assert hub.log == []
+
+
+def test_offline_notices_damage(hub: LoopbackHub, worker: Start) -> None:
+    hub.storage.put("org/model", checkpoint())
+    folder = Path(worker()("pull", "org/model")["ok"]["folder"])
+    weights = (folder / "model.safetensors").resolve()
+    weights.write_bytes(weights.read_bytes()[:-1] + b"x")
+    answer = worker()("pull", "org/model", offline=True)
+    assert answer["error"] == "IntegrityError" and "model.safetensors" in answer["message"]
+
+
+def test_damage_in_the_cache_is_repaired(hub: LoopbackHub, worker: Start) -> None:
+    hub.storage.put("org/model", checkpoint())
+    process = worker()
+    folder = Path(process("pull", "org/model")["ok"]["folder"])
+    weights = (folder / "model.safetensors").resolve()
+    weights.write_bytes(weights.read_bytes()[:-1] + b"x")
+    assert process("pull", "org/model")["ok"]["files"] == digests(checkpoint())
+
+
+def test_a_hub_that_is_down_is_not_answered_from_the_cache(hub: LoopbackHub, worker: Start) -> None:
+    hub.storage.put("org/model", checkpoint())
+    process = worker()
+    assert process("pull", "org/model")["error"] is None
+    hub.add(Fault("500"))
+    answer = process("pull", "org/model")
+    assert answer["error"] == "HubUnreachableError", answer
+    assert "500" in answer["message"]
+
+
+def test_a_repository_that_always_sends_damage_is_refused(hub: LoopbackHub, worker: Start) -> None:
+    hub.storage.put("org/model", checkpoint())
+    hub.add(Fault("flipped", where="GET /large/"))
+    process = worker()
+    answer = process("pull", "org/model")
+    assert answer["error"] == "IntegrityError", answer
+    assert "model.safetensors" in answer["message"]
+    hub.clear()
+    assert process("pull", "org/model", offline=True)["error"] == "HubAccessError"
+    assert process("pull", "org/model")["ok"]["files"] == digests(checkpoint())
+
+
+def test_a_folder_is_filled_and_kept_up_to_date(hub: LoopbackHub, worker: Start, tmp_path: Path) -> None:
+    hub.storage.put("org/model", {**checkpoint(b"first"), "extra/notes.txt": b"1"})
+    process, folder = worker(), tmp_path / "out"
+    answer = process("pull", "org/model", local_dir=folder)
+    assert answer["ok"]["folder"] == str(folder)
+    write(folder, {"mine.txt": b"mine"})
+    repo = hub.storage.repo("org/model")
+    hub.storage.commit("org/model", "main", {"extra/notes.txt": None}, "remove")
+    hub.storage.put("org/model", checkpoint(b"second"))
+    assert repo is not None
+    files = process("pull", "org/model", local_dir=folder)["ok"]["files"]
+    files.pop(".zoo-pull.json")
+    assert files == digests({**checkpoint(b"second"), "mine.txt": b"mine"})
+
+
+def test_a_folder_of_somebody_else_is_left_alone(hub: LoopbackHub, worker: Start, tmp_path: Path) -> None:
+    hub.storage.put("org/model", checkpoint())
+    folder = write(tmp_path / "out", {"config.json": b"mine"})
+    answer = worker()("pull", "org/model", local_dir=folder)
+    assert answer["error"] == "HubError" and "not empty" in answer["message"]
+    assert (folder / "config.json").read_bytes() == b"mine"
+
+
+def test_pickles_alone_are_refused(hub: LoopbackHub, worker: Start) -> None:
+    hub.storage.put("org/model", {"config.json": b"{}", "pytorch_model.bin": b"pickle"})
+    answer = worker()("pull", "org/model")
+    assert answer["error"] == "UnsafeWeightsError"
+    assert "pytorch_model.bin" in answer["message"]
+    assert not any("resolve" in request for request in hub.log)
+
+
+def test_remote_code_is_refused_by_name_and_can_be_allowed(hub: LoopbackHub, worker: Start) -> None:
+    config = {
+        "model_type": "x",
+        "auto_map": {"AutoModel": "modeling_x.XModel", "AutoConfig": "other/repo--conf.XConfig"},
+    }
+    files = {"config.json": json.dumps(config).encode(), "model.safetensors": safetensors(a=b"1")}
+    hub.storage.put("org/model", {**files, "modeling_x.py": b"raise SystemExit"})
+    process = worker()
+    answer = process("pull", "org/model")
+    assert answer["error"] == "RemoteCodeError"
+    assert all(
+        name in answer["message"] for name in ("modeling_x.XModel", "other/repo--conf.XConfig", "trust_remote_code")
+    )
+    allowed = process("pull", "org/model", trust_remote_code=True)["ok"]["files"]
+    assert "modeling_x.py" in allowed
+    assert process("pull", "org/model", offline=True)["error"] == "RemoteCodeError"
+
+
+def test_a_missing_plugin_is_named(hub: LoopbackHub, worker: Start) -> None:
+    hub.storage.put("org/model", checkpoint(variant="my-norm", provider="zoo-my-norm"))
+    process = worker()
+    assert process("pull", "org/model")["error"] is None
+    assert "pip install zoo-my-norm" in process.process.log.read_text()
+
+
+def test_several_processes_pull_at_once(hub: LoopbackHub, worker: Start) -> None:
+    files = checkpoint(b"x" * 200_000)
+    hub.storage.put("org/model", files)
+    processes = [worker() for _ in range(3)]
+    for process in processes:
+        process.start("pull", "org/model")
+    for process in processes:
+        answer = process.finish()
+        assert answer["error"] is None, answer
+        assert answer["ok"]["files"] == digests(files)
+
+
+def test_a_full_disk_is_an_error_of_one_line(hub: LoopbackHub, worker: Start) -> None:
+    hub.storage.put("org/model", checkpoint(b"old"))
+    process = worker()
+    assert process("pull", "org/model")["error"] is None
+    hub.storage.put("org/model", checkpoint(b"x" * 100_000))
+    answer = worker(TEST_LARGEST_FILE="65536")("pull", "org/model")
+    assert answer["error"] == "HubError", answer
+    assert "File too large" in answer["message"]
+    assert process("pull", "org/model", offline=True)["ok"]["files"] == digests(checkpoint(b"old"))
+
+
+def test_the_zoos_models_of_an_owner_are_listed(hub: LoopbackHub, worker: Start) -> None:
+    for number in range(6):
+        hub.storage.put(f"org/model-{number}", checkpoint())
+    hub.storage.put("org/other", {"README.md": b"---\nlibrary_name: timm\n---\n"})
+    hub.storage.put("stranger/model", checkpoint())
+    listed = worker()("list", "org")["ok"]
+    assert [model["repo_id"] for model in listed] == [f"org/model-{number}" for number in range(6)]

@@ -1,0 +1,170 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from .conftest import READ, STRANGER, WRITE, Worker, checkpoint, safetensors, without_attributes, write
+from .loopback import LoopbackHub
+
+Start = Callable[..., Worker]
+
+
+def test_a_folder_becomes_one_commit(hub: LoopbackHub, worker: Start, tmp_path: Path) -> None:
+    files = checkpoint()
+    answer = worker()("push", write(tmp_path / "model", files), "org/model", commit_message="Here it is")
+    assert answer["error"] is None, answer
+    assert without_attributes(hub.storage.contents("org/model")) == files
+    repo = hub.storage.repo("org/model")
+    history = hub.storage.history(repo, "main")
+    assert [repo["commits"][oid]["title"] for oid in history] == ["Here it is", "initial commit"]
+    assert answer["ok"]["commit"] == history[0]
+    assert answer["ok"]["files"] == {path: len(content) for path, content in files.items()}
+
+
+def test_pushing_the_same_again_changes_nothing(hub: LoopbackHub, worker: Start, tmp_path: Path) -> None:
+    folder, process = write(tmp_path / "model", checkpoint()), worker()
+    first = process("push", folder, "org/model")["ok"]["commit"]
+    assert process("push", folder, "org/model")["ok"]["commit"] == first
+
+
+def test_pickles_and_a_trainers_state_stay_behind(hub: LoopbackHub, worker: Start, tmp_path: Path) -> None:
+    litter = {
+        "pytorch_model.bin": b"pickle",
+        "optimizer.pt": b"pickle",
+        "training_args.bin": b"pickle",
+        "checkpoint-10/model.safetensors": safetensors(a=b"1"),
+        ".env": b"SECRET=1",
+        ".cache/x": b"1",
+        "__pycache__/x.pyc": b"1",
+    }
+    folder = write(tmp_path / "model", {**checkpoint(), **litter})
+    assert worker()("push", folder, "org/model")["error"] is None
+    assert without_attributes(hub.storage.contents("org/model")) == checkpoint()
+
+
+def test_weights_of_an_earlier_push_do_not_outlive_it(hub: LoopbackHub, worker: Start, tmp_path: Path) -> None:
+    sharded = {
+        "model-00001-of-00002.safetensors": safetensors(a=b"1"),
+        "model-00002-of-00002.safetensors": safetensors(b=b"2"),
+        "model.safetensors.index.json": b"{}",
+        "notes.txt": b"mine",
+    }
+    hub.storage.put("org/model", {**sharded, "README.md": b"mine"})
+    assert worker()("push", write(tmp_path / "model", checkpoint()), "org/model")["error"] is None
+    assert without_attributes(hub.storage.contents("org/model")) == {**checkpoint(), "notes.txt": b"mine"}
+
+
+def test_a_missing_branch_is_created(hub: LoopbackHub, worker: Start, tmp_path: Path) -> None:
+    before = hub.storage.put("org/model", {"notes.txt": b"main"})
+    answer = worker()("push", write(tmp_path / "model", checkpoint()), "org/model@v2")
+    assert answer["error"] is None, answer
+    repo = hub.storage.repo("org/model")
+    assert repo["refs"]["main"] == before
+    assert set(checkpoint()) <= set(hub.storage.contents("org/model", "v2"))
+
+
+def test_a_pull_request_leaves_the_branch_alone(hub: LoopbackHub, worker: Start, tmp_path: Path) -> None:
+    before = hub.storage.put("org/model", {"notes.txt": b"main"})
+    folder = write(tmp_path / "model", checkpoint())
+    answer = worker(STRANGER)("push", folder, "org/model", create_pr=True)
+    assert answer["error"] is None, answer
+    assert answer["ok"]["pull_request"] == f"{hub.endpoint}/org/model/discussions/1"
+    assert hub.storage.repo("org/model")["refs"]["main"] == before
+    assert set(checkpoint()) <= set(hub.storage.contents("org/model", "refs/pr/1"))
+
+
+def test_private_is_for_new_repositories(hub: LoopbackHub, worker: Start, tmp_path: Path) -> None:
+    folder = write(tmp_path / "model", checkpoint())
+    assert worker()("push", folder, "org/model", private=True)["error"] is None
+    assert hub.storage.repo("org/model")["private"]
+
+
+def test_a_name_without_an_owner_is_ones_own(hub: LoopbackHub, worker: Start, tmp_path: Path) -> None:
+    answer = worker()("push", write(tmp_path / "model", checkpoint()), "model")
+    assert answer["ok"]["repo_id"] == "alice/model"
+
+
+def test_a_push_by_somebody_else_meanwhile_is_not_overwritten(
+    hub: LoopbackHub, worker: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hub.storage.put("org/model", checkpoint(b"old"))
+    theirs = {}
+    note = hub.note
+
+    def meanwhile(request: str):  # type: ignore[no-untyped-def]
+        if "/commit/" in request and not theirs:
+            theirs["commit"] = hub.storage.put("org/model", {"theirs.txt": b"1"})
+        return note(request)
+
+    monkeypatch.setattr(hub, "note", meanwhile)
+    answer = worker()("push", write(tmp_path / "model", checkpoint(b"new")), "org/model")
+    assert answer["error"] == "HubConflictError"
+    assert "nothing was pushed" in answer["message"]
+    assert hub.storage.repo("org/model")["refs"]["main"] == theirs["commit"]
+
+
+@pytest.mark.parametrize(
+    ("token", "repo_id", "error", "says"),
+    [
+        (READ, "org/model", "HubAccessError", "not allowed"),
+        (STRANGER, "org/model", "HubAccessError", "not allowed"),
+        ("hf_invalidInvalid", "org/model", "HubAccessError", "does not accept the token"),
+        ("", "org/model", "HubAccessError", "token"),
+        (READ, "org/new", "HubAccessError", "not allowed"),
+        (WRITE, "org/some/model", "RepoIdError", "not the name of a repository"),
+        (WRITE, "org/mo del", "RepoIdError", "not the name of a repository"),
+        (WRITE, "org/model@a..b", "RepoIdError", "not a revision"),
+        (WRITE, "org/data", "HubError", "dataset"),
+    ],
+)
+def test_what_is_not_allowed_is_said_in_one_line(
+    hub: LoopbackHub, worker: Start, tmp_path: Path, token: str, repo_id: str, error: str, says: str
+) -> None:
+    before = hub.storage.put("org/model", checkpoint(b"old"))
+    hub.storage.create("org/data", kind="dataset")
+    answer = worker(token)("push", write(tmp_path / "model", checkpoint()), repo_id)
+    assert answer["error"] == error, answer
+    assert says in answer["message"]
+    assert "\n" not in answer["message"]
+    assert hub.storage.repo("org/model")["refs"]["main"] == before
+    assert not token or token not in answer["message"] + answer["traceback"]
+
+
+@pytest.mark.parametrize(
+    ("remove", "add", "error"),
+    [
+        (["config.json"], {}, "CheckpointError"),
+        (["model.safetensors"], {"pytorch_model.bin": b"pickle"}, "UnsafeWeightsError"),
+        ([], {"model.safetensors.index.json": b'{"weight_map": {"a": "gone.safetensors"}}'}, "CheckpointError"),
+        (["README.md"], {"model.safetensors": safetensors(a=b"12345")[:-2]}, "CheckpointError"),
+    ],
+)
+def test_a_damaged_folder_is_not_pushed(
+    hub: LoopbackHub, worker: Start, tmp_path: Path, remove: list[str], add: dict[str, bytes], error: str
+) -> None:
+    files = {path: content for path, content in checkpoint().items() if path not in remove}
+    answer = worker()("push", write(tmp_path / "model", {**files, **add}), "org/model")
+    assert answer["error"] == error, answer
+    assert hub.log == []
+
+
+def test_a_dry_run_lists_and_asks_nothing(hub: LoopbackHub, worker: Start, tmp_path: Path) -> None:
+    answer = worker()("push", write(tmp_path / "model", checkpoint()), "org/model", dry_run=True)
+    assert answer["ok"]["files"] == {path: len(content) for path, content in checkpoint().items()}
+    assert answer["ok"]["commit"] is None
+    assert hub.log == []
+
+
+def test_a_token_shows_up_nowhere(hub: LoopbackHub, worker: Start, tmp_path: Path) -> None:
+    process = worker("", HF_DEBUG="1")
+    folder = write(tmp_path / "model", checkpoint())
+    answer = process("push", folder, "org/model", token=WRITE)
+    assert answer["error"] is None
+    refused = process("push", folder, "org/model", token=READ)
+    seen = str(answer) + str(refused) + process.process.log.read_text()
+    assert WRITE not in seen and READ not in seen
+    for file in (tmp_path / "home-0").rglob("*"):
+        assert not file.is_file() or WRITE.encode() not in file.read_bytes()
+    assert not hub.authorized_content

@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+import pytest
+
+from zoo.hub.addresses import Address, parse_address
+from zoo.hub.errors import RepoIdError, without_secrets
+from zoo.hub.retries import Patience, passes, persist
+
+SHORT = Patience(attempts=4, first_wait=0.001, longest_wait=0.002)
+
+
+def test_what_passes_is_tried_again_and_no_oftener_than_said() -> None:
+    calls: list[int] = []
+
+    def fail() -> None:
+        calls.append(1)
+        raise ValueError("an answer that cannot be read")
+
+    with pytest.raises(ValueError, match="cannot be read"):
+        persist(fail, SHORT)
+    assert len(calls) == SHORT.attempts
+
+
+def test_what_does_not_pass_is_not_tried_again() -> None:
+    calls: list[int] = []
+
+    def fail() -> None:
+        calls.append(1)
+        raise OSError(28, "No space left on device")
+
+    with pytest.raises(OSError, match="No space"):
+        persist(fail, SHORT)
+    assert len(calls) == 1
+    assert not passes(KeyboardInterrupt())
+
+
+def test_waits_grow_differ_and_stay_bounded() -> None:
+    patience = Patience(first_wait=1, longest_wait=8)
+    error = ValueError()
+    for attempt, longest in enumerate((1, 2, 4, 8, 8, 8), start=1):
+        waits = {patience.wait(attempt, error) for _ in range(20)}
+        assert len(waits) > 1
+        assert all(longest / 2 <= wait <= longest for wait in waits)
+
+
+def test_addresses_are_read() -> None:
+    assert parse_address("org/name") == Address("org/name", "main")
+    assert parse_address("hf-hub:org/name@v1") == Address("org/name", "v1")
+    assert parse_address("org/name", "refs/pr/1") == Address("org/name", "refs/pr/1")
+    assert str(parse_address("org/name@v1")) == "org/name@v1"
+    with pytest.raises(RepoIdError, match="as well"):
+        parse_address("org/name@v1", "v2")
+
+
+@pytest.mark.parametrize(
+    "text", ["a/b/c", "org/na me", "", "org/name@", "org/name@../x", "org/name@a//b", "-/x", "a--b"]
+)
+def test_what_is_no_address_is_refused(text: str) -> None:
+    with pytest.raises(RepoIdError, match="not"):
+        parse_address(text)
+
+
+def test_tokens_are_removed_from_texts() -> None:
+    text = "Bearer abc.def\nfor hf_abcdefghijklmnop and my-own-secret"
+    cleaned = without_secrets(text, "my-own-secret")
+    assert cleaned == "Bearer *** for *** and ***"

@@ -1,0 +1,79 @@
+"""A process that pushes and pulls through the real client, told what to do by lines of JSON on its standard input.
+
+Its clock runs fast, so that the client's own waits between attempts do not make the tests slow.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import sys
+import time
+import traceback
+from pathlib import Path
+from typing import Any
+
+SPEED = 100
+_sleep = time.sleep
+time.sleep = lambda seconds: _sleep(seconds / SPEED)
+
+
+def limit_files() -> None:
+    """Let writing fail as it does on a full disk."""
+    if largest := os.environ.get("TEST_LARGEST_FILE"):
+        resource.setrlimit(resource.RLIMIT_FSIZE, (int(largest), int(largest)))
+
+
+def main() -> None:
+    limit_files()
+    import huggingface_hub.file_download as file_download
+    from huggingface_hub import constants
+
+    patience = float(os.environ.get("TEST_TIMEOUT", "0.5"))
+    constants.HF_HUB_DOWNLOAD_TIMEOUT = constants.HF_HUB_ETAG_TIMEOUT = patience
+    file_download._ETAG_RETRY_TIMEOUT = patience
+
+    from zoo import hub
+    from zoo.errors import ZooError
+
+    def push(folder: str, repo_id: str, **options: Any) -> dict[str, Any]:
+        report = hub.push(folder, repo_id, patience=hub.Patience(timeout=patience), **options)
+        return {key: dict(value) if key == "files" else value for key, value in vars(report).items()}
+
+    def pull(repo_id: str, **options: Any) -> dict[str, Any]:
+        folder = hub.pull(repo_id, patience=hub.Patience(timeout=patience), **options)
+        return {"folder": str(folder), "files": read(folder)}
+
+    def listing(owner: str, **options: Any) -> list[dict[str, Any]]:
+        return [vars(model) for model in hub.list_hub(owner, patience=hub.Patience(timeout=patience), **options)]
+
+    verbs = {"push": push, "pull": pull, "list": listing}
+    print("ready", flush=True)
+    for line in sys.stdin:
+        verb, arguments, options, token = json.loads(line)
+        os.environ["HF_TOKEN"] = token or ""
+        answer: dict[str, Any] = {"ok": None, "error": None}
+        try:
+            answer["ok"] = verbs[verb](*arguments, **options)
+        except ZooError as error:
+            answer.update(error=type(error).__name__, message=str(error), traceback=traceback.format_exc())
+        except BaseException as error:
+            answer.update(
+                error=f"UNTRANSLATED {type(error).__name__}", message=str(error), traceback=traceback.format_exc()
+            )
+        print(json.dumps(answer), flush=True)
+
+
+def read(folder: Path) -> dict[str, str]:
+    import hashlib
+
+    return {
+        file.relative_to(folder).as_posix(): hashlib.sha256(file.read_bytes()).hexdigest()
+        for file in sorted(folder.rglob("*"))
+        if file.is_file()
+    }
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,120 @@
+"""What a pull accepts of a repository: safetensors, no code that was not allowed, no path that leaves its folder."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import warnings
+from pathlib import PurePosixPath
+from typing import Any
+
+from huggingface_hub.utils import filter_repo_objects  # type: ignore[attr-defined]
+
+from zoo.errors import ZooWarning, enumerate_names
+
+from .addresses import Address
+from .client import LIBRARY
+from .errors import HubError, RemoteCodeError, UnsafeWeightsError
+from .folders import PICKLES, WEIGHTS
+
+CODE = "*.py"
+
+NOT_PULLED = (
+    *PICKLES,
+    "*.bin",
+    "*.onnx*",
+    "*.gguf",
+    "*.ot",
+    "*.npz",
+    "*.tflite",
+    "*.mlmodel",
+    "*.mlpackage/**",
+    ".git*",
+)
+"""Formats that the zoo does not read, of which a repository may hold one copy of the weights each."""
+
+
+class MissingPluginWarning(ZooWarning):
+    """A model was pulled that a plugin is needed for."""
+
+
+def files_to_pull(listed: dict[str, Any], *, with_code: bool) -> list[str]:
+    """Choose the files that a model needs.
+
+    Args:
+        listed: The repository's files, by path.
+        with_code: Whether code is wanted.
+
+    Returns:
+        Their paths: everything but other formats of the weights, and code.
+
+    Raises:
+        HubError: When a path would leave the folder.
+    """
+    for path in listed:
+        parts = PurePosixPath(path)
+        if parts.is_absolute() or ".." in parts.parts or "\\" in path:
+            raise HubError(f"the Hub lists a file that would leave its folder: {path!r}")
+    ignored = NOT_PULLED if with_code else (*NOT_PULLED, CODE)
+    return sorted(filter_repo_objects(listed, ignore_patterns=list(ignored)))
+
+
+def require_safetensors(address: Address, files: Any) -> None:
+    """Require weights in the safetensors format.
+
+    Args:
+        address: The repository.
+        files: The paths of its files.
+
+    Raises:
+        UnsafeWeightsError: When there are none.
+    """
+    if not list(filter_repo_objects(list(files), allow_patterns=[WEIGHTS])):
+        pickles = list(filter_repo_objects(list(files), allow_patterns=[*PICKLES, "*.bin"]))
+        held = f"; it has {enumerate_names(pickles)}, which could run code when read" if pickles else ""
+        raise UnsafeWeightsError(f"{address} has no weights in the safetensors format{held}")
+
+
+def refuse_code(address: Address, config: dict[str, Any], *, trust_remote_code: bool) -> bool:
+    """Refuse a model that needs code from its repository, unless that is allowed.
+
+    Args:
+        address: The repository.
+        config: The model's configuration.
+        trust_remote_code: Whether it is allowed.
+
+    Returns:
+        Whether the code is needed. It is not for the zoo's own models, even if they bring it.
+
+    Raises:
+        RemoteCodeError: When it is needed and not allowed. The message says what would run.
+    """
+    classes = config.get("auto_map") or {}
+    if config.get("model_type") == LIBRARY or not classes:
+        return False
+    if not trust_remote_code:
+        named = sorted({str(name[0] if isinstance(name, list) else name) for name in classes.values()})
+        raise RemoteCodeError(
+            f"{address} needs code from the Hub, which would run on this machine: {enumerate_names(named)}; read it, "
+            "and allow it with trust_remote_code=True (--trust_remote_code) if you trust it"
+        )
+    return True
+
+
+def warn_of_missing_plugin(config: dict[str, Any]) -> None:
+    """Name the plugin that a model needs, where it is not installed.
+
+    Args:
+        config: The model's configuration.
+    """
+    provider = config.get("provider") if config.get("model_type") == LIBRARY else None
+    if not provider:
+        return
+    try:
+        importlib.metadata.version(str(provider))
+    except importlib.metadata.PackageNotFoundError:
+        warnings.warn(
+            f"variant {config.get('variant')!r} comes from the plugin {provider!r}, which is not installed; "
+            f"`pip install {provider}` before the model is loaded",
+            MissingPluginWarning,
+            stacklevel=3,
+        )

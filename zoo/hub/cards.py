@@ -1,0 +1,212 @@
+"""Model cards: what is known about a checkpoint, as the README of its repository."""
+
+from __future__ import annotations
+
+import importlib.metadata
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from huggingface_hub import EvalResult, ModelCard, ModelCardData
+
+from zoo.errors import ZooError
+
+from .addresses import MAIN, Address
+from .architecture import describe_axes, forward_flops, parameter_count
+from .client import LIBRARY
+from .folders import CONFIG, read_json, tensor_shapes
+
+TEMPLATE = Path(__file__).with_name("card.md.jinja")
+
+PIPELINES = {
+    "ForMaskedLM": ("AutoModelForMaskedLM", "fill-mask"),
+    "ForSequenceClassification": ("AutoModelForSequenceClassification", "text-classification"),
+    "ForTokenClassification": ("AutoModelForTokenClassification", "token-classification"),
+    "ForCausalLM": ("AutoModelForCausalLM", "text-generation"),
+    "ForConditionalGeneration": ("AutoModelForSeq2SeqLM", "text2text-generation"),
+    "Model": ("AutoModel", "feature-extraction"),
+}
+"""The Auto class and the Hub's task of a saved class, by how its name ends."""
+
+STACK_FIELDS = ("is_decoder", "is_encoder_decoder", "add_cross_attention")
+"""What the task decides."""
+
+VERSIONS = (LIBRARY, "torch", "transformers", "huggingface_hub")
+"""The distributions whose versions a card records."""
+
+
+@dataclass(frozen=True)
+class CardFacts:
+    """What a card says that cannot be read from the checkpoint.
+
+    Args:
+        tags: Words to find the repository by.
+        license: The licence's identifier, None where the author gave none.
+        recipe: How it was trained.
+        eval_results: How well it does: `EvalResult`s, or mappings with their fields.
+        exports: Which exports were made: mappings with `target`, `verified` and `difference`.
+        native: The native export's `target`, `auto_class` and `revision`.
+    """
+
+    tags: tuple[str, ...] = ()
+    license: str | None = None
+    recipe: Mapping[str, Any] = field(default_factory=dict)
+    eval_results: tuple[EvalResult | Mapping[str, Any], ...] = ()
+    exports: tuple[Mapping[str, Any], ...] = ()
+    native: Mapping[str, str] | None = None
+
+
+def write_card(folder: Path, address: Address, facts: CardFacts) -> str:
+    """Write the model card of a checkpoint.
+
+    Args:
+        folder: The checkpoint.
+        address: Where it goes.
+        facts: What the checkpoint does not say.
+
+    Returns:
+        The text of its README, with the metadata that the Hub reads.
+    """
+    config = read_json(folder / CONFIG)
+    shapes = tensor_shapes(folder)
+    auto_class, pipeline = auto_class_of(config)
+    known = variant_facts(config)
+    results = [_eval_result(result, pipeline) for result in facts.eval_results]
+    name = address.repo_id.rpartition("/")[2]
+    variant = config.get("variant")
+    data = ModelCardData(
+        license=facts.license,
+        library_name=LIBRARY,
+        pipeline_tag=pipeline,
+        tags=list(dict.fromkeys(tag for tag in (LIBRARY, variant, *facts.tags) if tag)),
+        model_name=name,
+        eval_results=results or None,
+    )
+    card = ModelCard.from_template(
+        data,
+        template_path=str(TEMPLATE),
+        model_name=name,
+        repo_id=address.repo_id,
+        address=str(address),
+        revision_argument="" if address.revision == MAIN else f', revision="{address.revision}"',
+        opening=_opening(config),
+        auto_class=auto_class,
+        drawing=drawing_of(config),
+        axes=describe_axes(config),
+        parameters=parameter_count(shapes),
+        flops=forward_flops(config, shapes),
+        has_code="auto_map" in config,
+        native=facts.native,
+        recipe=dict(facts.recipe),
+        results=results,
+        exports=facts.exports,
+        provenance=provenance(config, known.pop("origin", None)),
+        plugin_package=f" {config['provider']}" if config.get("provider") else "",
+        **known,
+    )
+    return str(card)
+
+
+def auto_class_of(config: Mapping[str, Any]) -> tuple[str | None, str | None]:
+    """Which of transformers' Auto classes loads a checkpoint.
+
+    Args:
+        config: Its configuration.
+
+    Returns:
+        The class's name and the Hub's name of its task; None for both where the configuration names no class.
+    """
+    saved = str((config.get("architectures") or [""])[0])
+    return next((pair for ending, pair in PIPELINES.items() if saved.endswith(ending)), (None, None))
+
+
+def variant_facts(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Collect what the registry knows about a checkpoint's variant.
+
+    Args:
+        config: Its configuration.
+
+    Returns:
+        Summary, description, paper, source, limits and the quirks that are on; little where the variant is not there.
+    """
+    from zoo.registry import VARIANTS
+
+    on = config.get("quirks") or []
+    unknown: dict[str, Any] = {"limits": ("As its training and data.",), "quirks": dict.fromkeys(on, "")}
+    if "variant" not in config:
+        return unknown
+    try:
+        variant = VARIANTS.get(str(config["variant"]))
+    except ZooError:
+        return unknown
+    positions = config.get("max_position_embeddings")
+    lengths = (f"Made for sequences of up to {positions:,} tokens.",) if isinstance(positions, int) else ()
+    return {
+        "summary": variant.summary,
+        "description": variant.description,
+        "paper": variant.paper,
+        "source": variant.source,
+        "limits": (*variant.limits, *lengths) or unknown["limits"],
+        "quirks": {name: variant.quirks[name].description if name in variant.quirks else "" for name in on},
+        "origin": variant.origin,
+    }
+
+
+def drawing_of(config: Mapping[str, Any]) -> str | None:
+    """Draw a checkpoint's blocks.
+
+    Args:
+        config: Its configuration.
+
+    Returns:
+        The drawing as text; None where the variant is not there.
+    """
+    if "variant" not in config:
+        return None
+    from zoo.drawing import draw, to_text
+    from zoo.models import TASK_CLASSES, ZooConfig
+
+    auto_class, _ = auto_class_of(config)
+    task = next((task for task, (name, _) in TASK_CLASSES.items() if name == auto_class), None)
+    own = set(ZooConfig.__annotations__) - {"variant", "quirks", "provider", *STACK_FIELDS}
+    fields = {key: value for key, value in config.items() if key in own and value is not None}
+    try:
+        return to_text(draw("+".join((str(config["variant"]), *(config.get("quirks") or ()))), task, **fields))
+    except ZooError:
+        return None
+
+
+def provenance(config: Mapping[str, Any], origin: Any = None) -> dict[str, str]:
+    """Say which software made a checkpoint.
+
+    Args:
+        config: Its configuration.
+        origin: Where its variant comes from, if that is known.
+
+    Returns:
+        Versions by name.
+    """
+    versions = {}
+    for distribution in VERSIONS:
+        try:
+            versions[distribution] = importlib.metadata.version(distribution)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    if config.get("transformers_version"):
+        versions["transformers, when saved"] = str(config["transformers_version"])
+    if config.get("provider"):
+        versions[f"plugin {config['provider']}"] = str(getattr(origin, "version", None) or "not installed when pushed")
+    return versions
+
+
+def _opening(config: Mapping[str, Any]) -> str:
+    if "variant" in config:
+        return f"A `{config['variant']}` Transformer of the transformer-zoo."
+    return f"A model of type `{config.get('model_type', 'unknown')}`, pushed with the transformer-zoo."
+
+
+def _eval_result(result: EvalResult | Mapping[str, Any], pipeline: str | None) -> EvalResult:
+    if isinstance(result, EvalResult):
+        return result
+    return EvalResult(**{"task_type": pipeline or "other", **result})

@@ -1,0 +1,82 @@
+"""Whether files are what the Hub says they are. The client itself compares sizes only."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from huggingface_hub.hf_api import RepoFile
+
+BLOCK = 1 << 20
+SHA256_LENGTH = 64
+
+
+def sha256_of(content: Path | bytes) -> str:
+    """The sha256 of a file or of bytes.
+
+    Args:
+        content: Where to read.
+
+    Returns:
+        64 hexadecimal digits.
+    """
+    return _digest(hashlib.sha256(), content)
+
+
+def git_id_of(content: Path | bytes) -> str:
+    """The name that git gives a file's content: the sha1 of "blob", its size and itself.
+
+    Args:
+        content: Where to read.
+
+    Returns:
+        40 hexadecimal digits.
+    """
+    size = len(content) if isinstance(content, bytes) else content.stat().st_size
+    return _digest(hashlib.sha1(b"blob %d\0" % size, usedforsecurity=False), content)
+
+
+def _digest(digest: hashlib._Hash, content: Path | bytes) -> str:
+    if isinstance(content, bytes):
+        digest.update(content)
+    else:
+        with content.open("rb") as file:
+            while block := file.read(BLOCK):
+                digest.update(block)
+    return digest.hexdigest()
+
+
+def is_intact(entry: RepoFile, content: Path | bytes) -> bool:
+    """Whether a content is the one that the Hub lists.
+
+    Args:
+        entry: The Hub's metadata of a file.
+        content: What should be that file's content.
+
+    Returns:
+        True if size and checksum agree: sha256 for large files, git's own for the others.
+    """
+    if isinstance(content, Path) and not content.is_file():
+        return False
+    size = len(content) if isinstance(content, bytes) else content.stat().st_size
+    if entry.lfs is not None:
+        return size == entry.lfs.size and sha256_of(content) == entry.lfs.sha256
+    return size == entry.size and git_id_of(content) == entry.blob_id
+
+
+def is_intact_blob(file: Path) -> bool:
+    """Whether a file of the cache is what the name of its blob says: the way to check without a connection.
+
+    Args:
+        file: A file of a snapshot, which links to a blob named by its checksum.
+
+    Returns:
+        True if they agree, or if the file is no link, as on systems without any.
+    """
+    if not file.is_symlink():
+        return file.is_file()
+    blob = file.resolve()
+    if not blob.is_file():
+        return False
+    checksum = sha256_of if len(blob.name) == SHA256_LENGTH else git_id_of
+    return checksum(blob) == blob.name

@@ -1,0 +1,220 @@
+"""The connection to the Hub: huggingface_hub's client, with time-outs, retries and errors of one line."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import huggingface_hub.utils._http as http
+from huggingface_hub import HfApi, set_client_factory
+from huggingface_hub.errors import (
+    GatedRepoError,
+    HfHubHTTPError,
+    OfflineModeIsEnabled,
+    RepositoryNotFoundError,
+    RevisionNotFoundError,
+)
+from huggingface_hub.hf_api import RepoFile
+
+from zoo.errors import suggest
+
+from .addresses import COMMIT, Address
+from .errors import HubAccessError, HubError, HubUnreachableError, RevisionMissingError, without_secrets
+from .retries import Patience, origin, passes, persist, retry_after, status
+
+T = TypeVar("T")
+
+LIBRARY = "transformer-zoo"
+"""The name under which the Hub lists the zoo's models."""
+
+UNAUTHORIZED, FORBIDDEN = 401, 403
+
+
+class _TimeOuts:
+    """Gives every request of the client a time-out: most have none, and a Hub that stalls is waited for without end.
+
+    It has to be done request by request, since listings ask for no time-out; and by the factory of sessions, since the
+    client closes its session after some failures and makes another. The factory is replaced once and stays, because
+    replacing it closes the session under the feet of whoever is using it.
+    """
+
+    def __init__(self) -> None:
+        self.seconds = Patience.timeout
+        self._installed = False
+        self._lock = threading.Lock()
+
+    def install(self, seconds: float) -> None:
+        with self._lock:
+            self.seconds = seconds
+            if not self._installed:
+                make = http._GLOBAL_CLIENT_FACTORY
+                set_client_factory(lambda: self._bounded(make()))
+                self._installed = True
+
+    def _bounded(self, session: Any) -> Any:
+        hooks = session.event_hooks
+        session.event_hooks = {**hooks, "request": [*hooks.get("request", ()), self._limit]}
+        return session
+
+    def _limit(self, request: Any) -> None:
+        asked = request.extensions.get("timeout") or {}
+        limits = {phase: asked.get(phase) or self.seconds for phase in ("connect", "read", "write", "pool")}
+        request.extensions = {**request.extensions, "timeout": limits}
+
+
+_TIME_OUTS = _TimeOuts()
+
+
+class Hub:
+    """A connection to the Hub.
+
+    Args:
+        token: As for huggingface_hub: a token, None for the one that is stored or in HF_TOKEN, False for none.
+        patience: How long to wait and how often to ask again.
+    """
+
+    def __init__(self, token: str | bool | None = None, patience: Patience | None = None) -> None:
+        from zoo import __version__
+
+        self.token = token
+        self.patience = patience or Patience()
+        self.api = HfApi(token=token, library_name=LIBRARY, library_version=__version__)
+        _TIME_OUTS.install(self.patience.timeout)
+
+    def ask(self, purpose: str, address: Address | None, call: Callable[[], T], *, client_retries: bool = False) -> T:
+        """Make a request, again if need be.
+
+        Args:
+            purpose: What for, as it goes into "the Hub did not answer while ...".
+            address: The repository that is asked about.
+            call: Makes the request through `api`.
+            client_retries: Whether the client itself asks again where the Hub is down.
+
+        Returns:
+            What the call returns.
+
+        Raises:
+            HubError: When it cannot be had.
+        """
+        try:
+            return persist(call, self.patience, client_retries=client_retries)
+        except Exception as error:
+            translated = self.explain(error, purpose, address)
+            if translated is None:
+                raise
+            # The client's own exceptions quote addresses and answers: `from None` keeps them out of the traceback.
+            raise translated from None
+
+    def explain(self, error: Exception, purpose: str, address: Address | None) -> HubError | None:
+        """Say in one line what an exception of the client means.
+
+        Args:
+            error: What was raised.
+            purpose: What was being done.
+            address: The repository that was asked about.
+
+        Returns:
+            The error to raise instead; None where the exception has nothing to do with the Hub.
+        """
+        if isinstance(error, HubError):
+            return error
+        where = str(address) if address is not None else self.api.endpoint
+        answer, cause = status(error), origin(error)
+        if isinstance(error, OfflineModeIsEnabled):
+            return HubUnreachableError(f"HF_HUB_OFFLINE is set, so nothing can be done at {where} while {purpose}")
+        if isinstance(cause, GatedRepoError):
+            return HubAccessError(
+                f"{where} is gated: ask for access at {self.api.endpoint}/{_id(address)}, then log in"
+            )
+        if isinstance(cause, RevisionNotFoundError):
+            missing = f"{_id(address)} has no revision {_revision(address)!r}"
+            return RevisionMissingError(missing + self._revisions(address))
+        if isinstance(cause, HfHubHTTPError) and answer in (UNAUTHORIZED, FORBIDDEN):
+            return self._refused(cause, answer, where, purpose)
+        if isinstance(cause, RepositoryNotFoundError):
+            return HubAccessError(f"{where} does not exist, or is private and the token in use may not see it")
+        if passes(error):
+            said = f"{answer} " if answer is not None else ""
+            wait = retry_after(error)
+            asks = f"; it asks to wait {wait:.0f} s" if wait else ""
+            detail = without_secrets(f"{said}{type(cause).__name__}: {cause}", self.token)
+            return HubUnreachableError(f"the Hub gave no usable answer while {purpose} ({where}){asks}: {detail[:300]}")
+        if isinstance(cause, HfHubHTTPError):
+            detail = without_secrets(cause.server_message or cause, self.token)
+            return HubError(f"the Hub refused while {purpose} ({where}): {detail[:300]}")
+        if isinstance(error, OSError) and error.errno is not None:
+            file = f" {error.filename}" if error.filename else ""
+            return HubError(f"{os.strerror(error.errno)}{file}, while {purpose} ({where})")
+        return None
+
+    def _refused(self, cause: HfHubHTTPError, answer: int | None, where: str, purpose: str) -> HubAccessError:
+        said = f" ({without_secrets(cause.server_message, self.token)})" if cause.server_message else ""
+        if answer == FORBIDDEN:
+            return HubAccessError(f"the token in use is not allowed what is needed while {purpose} at {where}{said}")
+        if isinstance(cause, RepositoryNotFoundError):
+            return HubAccessError(
+                f"{where} does not exist, or is private and no valid token was sent: `hf auth login` or HF_TOKEN"
+            )
+        return HubAccessError(f"the Hub does not accept the token in use, or there is none, while {purpose}{said}")
+
+    def _revisions(self, address: Address | None) -> str:
+        """Branches and tags for a message; nothing where they cannot be had either."""
+        if address is None:
+            return ""
+        try:
+            refs = self.api.list_repo_refs(address.repo_id)
+        except Exception:
+            return ""
+        names = [ref.name for ref in (*refs.branches, *refs.tags)]
+        return f"; valid: {', '.join(names)}{suggest(address.revision, names)}"
+
+    def resolve(self, address: Address) -> str:
+        """Find the commit that a revision stands for.
+
+        Args:
+            address: Repository and revision.
+
+        Returns:
+            The commit's hash.
+
+        Raises:
+            HubError: When there is no such repository or revision for this user.
+        """
+
+        def head() -> str:
+            sha = str(self.api.model_info(address.repo_id, revision=address.revision).sha)
+            if not COMMIT.fullmatch(sha):
+                raise ValueError(f"{sha!r} is not a commit")
+            return sha
+
+        return self.ask("looking up the revision", address, head)
+
+    def files(self, address: Address, commit: str) -> dict[str, RepoFile]:
+        """List the files of a commit.
+
+        Args:
+            address: The repository.
+            commit: The commit's hash.
+
+        Returns:
+            Size and checksum of every file, by path.
+
+        Raises:
+            HubError: When they cannot be listed.
+        """
+
+        def tree() -> Sequence[Any]:
+            return list(self.api.list_repo_tree(address.repo_id, recursive=True, revision=commit))
+
+        entries = self.ask("listing the files", address, tree, client_retries=True)
+        return {entry.path: entry for entry in entries if isinstance(entry, RepoFile)}
+
+
+def _id(address: Address | None) -> str:
+    return address.repo_id if address is not None else ""
+
+
+def _revision(address: Address | None) -> str:
+    return address.revision if address is not None else ""

@@ -1,0 +1,162 @@
+"""One commit, once: whatever happens to the Hub's answer, the files are there completely or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from huggingface_hub import CommitOperationAdd, CommitOperationDelete
+
+from .addresses import Address
+from .checksums import is_intact
+from .client import Hub
+from .errors import HubConflictError, IntegrityError, RevisionMissingError
+from .folders import PushedFile
+from .retries import passes, status
+
+STALE_PARENT = 412
+"""How the Hub refuses a commit whose parent is no longer the newest."""
+
+
+@dataclass(frozen=True)
+class Landed:
+    """A commit that is there.
+
+    Args:
+        commit: Its hash.
+        pull_request: The address of the pull request that holds it, if there is one.
+    """
+
+    commit: str
+    pull_request: str | None = None
+
+
+@dataclass(frozen=True)
+class Change:
+    """What one commit is to change.
+
+    Args:
+        hub: The connection.
+        address: Repository and branch.
+        parent: The commit on which it is based; if the branch has moved on, nothing is changed.
+        files: Files to add or replace.
+        deleted: Paths of files to remove.
+        message: The commit's message.
+        create_pr: Whether to open a pull request instead of moving the branch.
+    """
+
+    hub: Hub
+    address: Address
+    parent: str
+    files: Sequence[PushedFile]
+    deleted: Sequence[str]
+    message: str
+    create_pr: bool = False
+
+    def commit(self) -> Landed:
+        """Upload the files and commit.
+
+        The client never repeats a commit, since an answer may have been lost after the commit was made. Repeating it is
+        safe with the parent named: the Hub refuses it the second time, and then the commit is found where it landed.
+
+        Returns:
+            The commit, after its files have been compared with the Hub's list.
+
+        Raises:
+            HubConflictError: When somebody else has changed the branch since `parent`; nothing was changed then.
+            IntegrityError: When the Hub holds something else than what was sent.
+            HubError: When it did not work; nothing was changed then.
+        """
+        api, repo_id = self.hub.api, self.address.repo_id
+        additions = [CommitOperationAdd(file.path, _source(file)) for file in self.files]
+        deletions = [CommitOperationDelete(path) for path in self.deleted]
+        known_requests = self._pull_requests() if self.create_pr else {}
+
+        def upload() -> None:
+            api.preupload_lfs_files(
+                repo_id, additions, revision=self._revision, create_pr=self.create_pr, free_memory=False
+            )
+
+        def commit() -> Landed:
+            try:
+                made = api.create_commit(
+                    repo_id,
+                    [*additions, *deletions],
+                    commit_message=self.message,
+                    revision=self._revision,
+                    create_pr=self.create_pr,
+                    parent_commit=self.parent,
+                )
+            except Exception as error:
+                stale = status(error) == STALE_PARENT
+                if not (stale or passes(error)):
+                    raise
+                if landed := self._find(known_requests):
+                    return landed
+                if stale:
+                    raise HubConflictError(
+                        f"{self.address} was changed by somebody else meanwhile; nothing was pushed, push again to "
+                        "build on their change"
+                    ) from None
+                raise
+            return Landed(made.oid, made.pr_url)
+
+        self.hub.ask("uploading", self.address, upload, client_retries=True)
+        return self._confirm(self.hub.ask("committing", self.address, commit), known_requests)
+
+    @property
+    def _revision(self) -> str | None:
+        """Pull requests are opened against the main branch, which the client wants to be left out then."""
+        return None if self.create_pr else self.address.revision
+
+    def _pull_requests(self) -> dict[str, str]:
+        """The newest commit of every pull request, by its reference."""
+
+        def refs() -> dict[str, str]:
+            found = self.hub.api.list_repo_refs(self.address.repo_id, include_pull_requests=True)
+            return {ref.ref: ref.target_commit for ref in found.pull_requests or ()}
+
+        return self.hub.ask("listing pull requests", self.address, refs)
+
+    def _find(self, known_requests: dict[str, str]) -> Landed | None:
+        """Look whether the commit landed although its answer did not."""
+        if self.create_pr:
+            for ref, commit in self._pull_requests().items():
+                if ref not in known_requests and self._holds(commit):
+                    number = ref.rpartition("/")[2]
+                    return Landed(commit, f"{self.hub.api.endpoint}/{self.address.repo_id}/discussions/{number}")
+            return None
+
+        def history() -> list[str]:
+            commits = self.hub.api.list_repo_commits(self.address.repo_id, revision=self.address.revision)
+            return [commit.commit_id for commit in commits]
+
+        ids = self.hub.ask("looking for the commit", self.address, history, client_retries=True)
+        place = ids.index(self.parent) if self.parent in ids else 0
+        return Landed(ids[place - 1]) if place and self._holds(ids[place - 1]) else None
+
+    def _holds(self, commit: str) -> bool:
+        """Whether a commit has exactly the files that were sent, and none that were to be removed."""
+        listed = self.hub.files(self.address, commit)
+        return not any(path in listed for path in self.deleted) and all(
+            file.path in listed and is_intact(listed[file.path], file.content) for file in self.files
+        )
+
+    def _confirm(self, landed: Landed, known_requests: dict[str, str]) -> Landed:
+        """Compare what was committed with what was sent; the answer itself may have been damaged on its way."""
+        for _ in range(self.hub.patience.attempts):
+            try:
+                if self._holds(landed.commit):
+                    return landed
+            except RevisionMissingError:
+                pass
+            landed = self._find(known_requests) or landed
+        raise IntegrityError(
+            f"commit {landed.commit} was made, but by the Hub's list {self.address} does not hold what was sent; the "
+            f"commit before it is {self.parent}"
+        )
+
+
+def _source(file: PushedFile) -> str | bytes:
+    return str(file.content) if isinstance(file.content, Path) else file.content

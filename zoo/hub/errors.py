@@ -1,0 +1,62 @@
+"""What can go wrong between here and the Hub, and how the client's exceptions become one line each."""
+
+from __future__ import annotations
+
+import re
+
+from zoo.errors import ZooError
+
+SECRET = re.compile(r"hf_[A-Za-z0-9]{8,}|(?<=Bearer )\S+")
+"""Access tokens, wherever they appear in a text."""
+
+
+class HubError(ZooError, OSError):
+    """Something went wrong with the Hugging Face Hub."""
+
+
+class RepoIdError(HubError, ValueError):
+    """What was given is not the name of a repository, or not a revision."""
+
+
+class HubAccessError(HubError):
+    """The repository is not there for this user: missing, private, gated, or the token does not allow it."""
+
+
+class RevisionMissingError(HubAccessError):
+    """The repository has no such branch, tag or commit."""
+
+
+class HubUnreachableError(HubError):
+    """The Hub did not answer, or not usably, however often it was asked."""
+
+
+class HubConflictError(HubError):
+    """Somebody else changed the repository meanwhile."""
+
+
+class IntegrityError(HubError):
+    """A file is not what the Hub says it is."""
+
+
+class UnsafeWeightsError(HubError):
+    """The repository has no weights in the safetensors format."""
+
+
+class RemoteCodeError(HubError):
+    """The repository's model needs code from the repository, which was not allowed."""
+
+
+def without_secrets(text: object, token: str | bool | None = None) -> str:
+    """Remove access tokens from a text.
+
+    Args:
+        text: What is about to be shown.
+        token: The token in use, which need not look like one.
+
+    Returns:
+        The text on one line, with three asterisks for every token.
+    """
+    line = " ".join(str(text).split())
+    if isinstance(token, str) and token:
+        line = line.replace(token, "***")
+    return SECRET.sub("***", line)

@@ -1,0 +1,165 @@
+"""What of a checkpoint's folder goes to the Hub, and what it holds."""
+
+from __future__ import annotations
+
+import json
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from huggingface_hub.utils import DEFAULT_IGNORE_PATTERNS, filter_repo_objects  # type: ignore[attr-defined]
+
+from zoo.errors import CheckpointError, enumerate_names
+
+from .errors import UnsafeWeightsError
+
+CONFIG, CARD = "config.json", "README.md"
+WEIGHTS, INDEX = "*.safetensors", "model.safetensors.index.json"
+EXPORTED_WEIGHTS = ("*.safetensors", "*.onnx", "model.bin")
+"""One of these a folder must have: the zoo's and transformers' weights, ONNX's, CTranslate2's."""
+
+PICKLES = (
+    "pytorch_model*.bin",
+    "*.pt",
+    "*.pth",
+    "*.pkl",
+    "*.pickle",
+    "*.ckpt",
+    "*.h5",
+    "*.msgpack",
+    "training_args.bin",
+)
+"""Weights and more in formats that can run code when they are read."""
+
+LEFT_OUT = (
+    *DEFAULT_IGNORE_PATTERNS,
+    *PICKLES,
+    "checkpoint-*",
+    "checkpoint-*/**",
+    "runs/**",
+    "**/__pycache__/**",
+    "__pycache__/**",
+    "*.tmp",
+    "*.incomplete",
+)
+"""What is never pushed: pickles, a trainer's own state, version control, caches, unfinished files."""
+
+HEADER_SIZE = struct.Struct("<Q")
+LONGEST_HEADER = 100_000_000
+
+
+@dataclass(frozen=True)
+class PushedFile:
+    """A file that goes to the Hub.
+
+    Args:
+        path: Its path in the repository.
+        size: Its size in bytes.
+        content: Where it is, or what is in it.
+    """
+
+    path: str
+    size: int
+    content: Path | bytes
+
+
+def files_to_push(folder: Path) -> list[PushedFile]:
+    """List what goes to the Hub of a folder.
+
+    Args:
+        folder: A checkpoint or an export.
+
+    Returns:
+        Its files without pickles, hidden files, a trainer's state and leftovers, sorted.
+
+    Raises:
+        CheckpointError: When it is no checkpoint.
+        UnsafeWeightsError: When it has no weights in a safe format.
+    """
+    if not folder.is_dir():
+        raise CheckpointError(f"{folder} is not a folder; push takes a model, a checkpoint's folder or an export")
+    found = {file.relative_to(folder).as_posix(): file for file in sorted(folder.rglob("*")) if file.is_file()}
+    shown = [path for path in found if not any(part.startswith(".") for part in Path(path).parts)]
+    kept = list(filter_repo_objects(shown, ignore_patterns=list(LEFT_OUT)))
+    if CONFIG not in kept:
+        raise CheckpointError(f"{folder} has no {CONFIG}, so it is no checkpoint; it holds: {enumerate_names(found)}")
+    if not list(filter_repo_objects(kept, allow_patterns=list(EXPORTED_WEIGHTS))):
+        raise UnsafeWeightsError(
+            f"{folder} has no weights that can be pushed, which are {', '.join(EXPORTED_WEIGHTS)}; it holds: "
+            f"{enumerate_names(found)}"
+        )
+    check_shards(folder)
+    return [PushedFile(path, found[path].stat().st_size, found[path]) for path in kept]
+
+
+def read_json(file: Path) -> dict[str, Any]:
+    """Read an object from a JSON file.
+
+    Args:
+        file: Where it is.
+
+    Returns:
+        The object.
+
+    Raises:
+        CheckpointError: When it is none.
+    """
+    try:
+        content = json.loads(file.read_text(encoding="utf-8"))
+    except (ValueError, OSError) as error:
+        raise CheckpointError(f"{file} cannot be read as JSON: {error}") from error
+    if not isinstance(content, dict):
+        raise CheckpointError(f"{file} holds {type(content).__name__}, not an object")
+    return content
+
+
+def check_shards(folder: Path) -> None:
+    """Require every weight file that an index names.
+
+    Args:
+        folder: A checkpoint.
+
+    Raises:
+        CheckpointError: When one is missing.
+    """
+    index = folder / INDEX
+    if index.is_file():
+        shards = sorted(set(read_json(index).get("weight_map", {}).values()))
+        missing = [name for name in shards if not (folder / name).is_file()]
+        if missing:
+            raise CheckpointError(f"{index} names files that {folder} lacks: {enumerate_names(missing)}")
+
+
+def tensor_shapes(folder: Path) -> dict[str, tuple[int, ...]]:
+    """Read names and shapes of all tensors, and nothing else, from a folder's safetensors files.
+
+    Args:
+        folder: A checkpoint.
+
+    Returns:
+        The shape of every tensor, by name.
+
+    Raises:
+        CheckpointError: When a file is truncated or damaged.
+    """
+    shapes: dict[str, tuple[int, ...]] = {}
+    for file in sorted(folder.glob(WEIGHTS)):
+        shapes.update(_header(file))
+    return shapes
+
+
+def _header(file: Path) -> dict[str, tuple[int, ...]]:
+    try:
+        with file.open("rb") as stream:
+            (length,) = HEADER_SIZE.unpack(stream.read(HEADER_SIZE.size))
+            if length > LONGEST_HEADER:
+                raise ValueError(f"a header of {length} bytes")
+            header = json.loads(stream.read(length))
+        header.pop("__metadata__", None)
+        end = max((tensor["data_offsets"][1] for tensor in header.values()), default=0)
+        if file.stat().st_size != HEADER_SIZE.size + length + end:
+            raise ValueError(f"{file.stat().st_size} bytes instead of {HEADER_SIZE.size + length + end}")
+        return {name: tuple(tensor["shape"]) for name, tensor in header.items()}
+    except (struct.error, ValueError, LookupError, TypeError, AttributeError, OSError) as error:
+        raise CheckpointError(f"{file} is truncated or damaged: {error}") from error

@@ -1,0 +1,278 @@
+"""From a model to the Hub, in one commit."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from zoo.errors import CheckpointError
+
+from .addresses import MAIN, Address, parse_address
+from .cards import CardFacts, write_card
+from .client import Hub
+from .commits import Change
+from .errors import HubError, RepoIdError, RevisionMissingError
+from .exports import BUNDLE, NATIVE_REVISION, Exported, export_checkpoint
+from .folders import CARD, INDEX, WEIGHTS, PushedFile, files_to_push
+from .records import find_report, recipe_of, results_of
+from .retries import Patience
+
+ATTRIBUTES = ".gitattributes"
+"""What every repository has, and keeps."""
+
+if TYPE_CHECKING:
+    from huggingface_hub import EvalResult
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+
+@dataclass(frozen=True)
+class PushReport:
+    """What was pushed, or would be.
+
+    Args:
+        repo_id: The repository.
+        revision: Its branch.
+        files: Path and size in bytes of every file.
+        native_files: The same of the native export, which goes to a branch of its own.
+        dry_run: Whether nothing was done.
+        commit: The commit's hash.
+        url: Where to look at it.
+        pull_request: The address of the pull request, if one was opened.
+    """
+
+    repo_id: str
+    revision: str
+    files: Mapping[str, int]
+    native_files: Mapping[str, int]
+    dry_run: bool = False
+    commit: str | None = None
+    url: str | None = None
+    pull_request: str | None = None
+
+
+def push(
+    model: PreTrainedModel | str | Path,
+    repo_id: str,
+    *,
+    tokenizer: PreTrainedTokenizerBase | None = None,
+    revision: str | None = None,
+    private: bool | None = None,
+    create_pr: bool = False,
+    commit_message: str | None = None,
+    tags: Iterable[str] = (),
+    license: str | None = None,
+    recipe: Mapping[str, Any] | None = None,
+    eval_results: Iterable[EvalResult | Mapping[str, Any]] | None = None,
+    overwrite_card: bool = False,
+    with_code: bool = False,
+    native: bool | str = False,
+    dry_run: bool = False,
+    max_shard_size: str | int = "5GB",
+    token: str | bool | None = None,
+    patience: Patience | None = None,
+) -> PushReport:
+    """Push a model to the Hub, in one commit.
+
+    The repository is created where it does not exist, and so is the branch. Files of an earlier push stay, except for
+    weights that are not part of this one. Where something goes wrong the repository is as it was before.
+
+    Args:
+        model: A model, a checkpoint's folder, or an export. Pickles, hidden files and a trainer's state stay behind.
+        repo_id: "org/name" or "name", possibly with "@branch".
+        tokenizer: Saved beside a model.
+        revision: The branch to push to, by default "main".
+        private: Whether a new repository is private, by default as the owner's settings say.
+        create_pr: Whether to open a pull request instead.
+        commit_message: What the commit says.
+        tags: Words to find the repository by, besides the variant's name.
+        license: The licence's identifier on the card. None is made up.
+        recipe: How it was trained, for the card; by default what a comparison recorded beside the checkpoint.
+        eval_results: How well it does, for the card: `EvalResult`s or mappings with their fields; by default likewise.
+        overwrite_card: Whether to replace a README that is there, in the folder or in the repository.
+        with_code: Whether to push the code that loads the model where the zoo is not installed.
+        native: Whether to push an export to a class of transformers as well, to the branch "native"; or which class's.
+        dry_run: Whether to only list what would be pushed. Nothing is asked of the Hub then.
+        max_shard_size: From which size on a model's weights are split.
+        token: As for huggingface_hub: None for the one that is stored or in HF_TOKEN.
+        patience: Time-outs and retries.
+
+    Returns:
+        What was pushed, and where it is.
+
+    Raises:
+        CheckpointError: When a folder is no checkpoint, or a damaged one.
+        HubError: When the Hub refuses, cannot be reached, or was changed by somebody else meanwhile.
+    """
+    address = parse_address(repo_id, revision)
+    if create_pr and address.revision != MAIN:
+        raise RepoIdError(f"a pull request is opened against {MAIN!r}, but revision={address.revision!r} was given")
+    with as_folder(model, tokenizer, max_shard_size) as (folder, workshop):
+        files_to_push(folder)  # refuses what is no checkpoint before anything is exported
+        code = export_checkpoint(folder, workshop / "bundle", BUNDLE) if with_code else None
+        target = native if isinstance(native, str) else None
+        foreign = export_checkpoint(folder, workshop / "native", target) if native else None
+        files = {file.path: file for file in files_to_push(code.folder if code else folder)}
+        own_card = (folder / CARD).is_file() and not overwrite_card
+        if own_card:
+            content = (folder / CARD).read_bytes()
+        else:
+            report = find_report(folder)
+            facts = CardFacts(
+                tags=tuple(tags),
+                license=license,
+                recipe=recipe if recipe is not None else recipe_of(report),
+                eval_results=tuple(eval_results) if eval_results is not None else tuple(results_of(report)),
+                exports=tuple(export.for_card() for export in (code, foreign) if export),
+                native=_native_facts(foreign),
+            )
+            content = write_card(code.folder if code else folder, address, facts).encode()
+        files[CARD] = PushedFile(CARD, len(content), content)
+        foreign_files = {file.path: file for file in files_to_push(foreign.folder)} if foreign else {}
+        if dry_run:
+            return _report(address, files, foreign_files, dry_run=True)
+        hub = Hub(token, patience)
+        address = require_repository(hub, address, private)
+        message = commit_message or f"Push {'a model' if isinstance(model, (str, Path)) else type(model).__name__}"
+        if foreign_files:
+            push_native(hub, address, foreign_files, message)
+        parent = require_branch(hub, address)
+        there = hub.files(address, parent)
+        if CARD in there and not own_card and not overwrite_card:
+            del files[CARD]
+        stale = stale_weights(files, there)
+        landed = Change(hub, address, parent, list(files.values()), stale, message, create_pr).commit()
+    url = f"{hub.api.endpoint}/{address.repo_id}/tree/{address.revision}"
+    made = _report(address, files, foreign_files)
+    return replace(made, commit=landed.commit, url=url, pull_request=landed.pull_request)
+
+
+def push_native(hub: Hub, address: Address, files: Mapping[str, PushedFile], message: str) -> None:
+    """Let the native export's branch hold the export and nothing else.
+
+    Args:
+        hub: The connection.
+        address: The repository.
+        files: The export's files, by path.
+        message: The commit's message.
+
+    Raises:
+        HubError: When that does not work.
+    """
+    branch = replace(address, revision=NATIVE_REVISION)
+    parent = require_branch(hub, branch)
+    others = [path for path in hub.files(branch, parent) if path not in (*files, ATTRIBUTES)]
+    Change(hub, branch, parent, list(files.values()), others, message).commit()
+
+
+def _native_facts(export: Exported | None) -> dict[str, str] | None:
+    if export is None:
+        return None
+    return {"target": export.target, "auto_class": export.auto_class, "revision": NATIVE_REVISION}
+
+
+def _report(
+    address: Address, files: Mapping[str, PushedFile], native: Mapping[str, PushedFile], *, dry_run: bool = False
+) -> PushReport:
+    sizes, native_sizes = ({path: some[path].size for path in sorted(some)} for some in (files, native))
+    return PushReport(address.repo_id, address.revision, sizes, native_sizes, dry_run)
+
+
+@contextmanager
+def as_folder(
+    model: PreTrainedModel | str | Path, tokenizer: PreTrainedTokenizerBase | None, max_shard_size: str | int
+) -> Iterator[tuple[Path, Path]]:
+    """Have a model as a folder for a while.
+
+    Args:
+        model: A model or a folder.
+        tokenizer: Saved beside a model.
+        max_shard_size: From which size on a model's weights are split.
+
+    Yields:
+        The folder, the given one or a temporary one; and a temporary one for more.
+    """
+    with tempfile.TemporaryDirectory(prefix="zoo-push-") as temporary:
+        workshop = Path(temporary)
+        if isinstance(model, (str, Path)):
+            if tokenizer is not None:
+                raise CheckpointError(f"a tokenizer was given beside the folder {model}; save it there instead")
+            yield Path(model), workshop
+            return
+        folder = workshop / "checkpoint"
+        model.save_pretrained(folder, max_shard_size=max_shard_size)
+        if tokenizer is not None:
+            tokenizer.save_pretrained(folder)
+        yield folder, workshop
+
+
+def require_repository(hub: Hub, address: Address, private: bool | None) -> Address:
+    """Create the repository unless it is there.
+
+    Args:
+        hub: The connection.
+        address: Where to push.
+        private: Whether a new one is private.
+
+    Returns:
+        The address with the owner's name.
+
+    Raises:
+        HubError: When it can be neither found nor created, or is something else than a model's.
+    """
+    url = hub.ask(
+        "creating the repository",
+        address,
+        lambda: hub.api.create_repo(address.repo_id, private=private, exist_ok=True),
+    )
+    if url.repo_type not in (None, "model"):
+        raise HubError(f"{address.repo_id} is the name of a {url.repo_type}, so no model can have it")
+    return replace(address, repo_id=url.repo_id)
+
+
+def require_branch(hub: Hub, address: Address) -> str:
+    """Create the branch unless it is there.
+
+    Args:
+        hub: The connection.
+        address: Where to push.
+
+    Returns:
+        Its newest commit.
+
+    Raises:
+        HubError: When it can be neither found nor created.
+    """
+    try:
+        return hub.resolve(address)
+    except RevisionMissingError:
+        hub.ask(
+            "creating the branch",
+            address,
+            lambda: hub.api.create_branch(address.repo_id, branch=address.revision, exist_ok=True),
+        )
+        return hub.resolve(address)
+
+
+def stale_weights(files: Iterable[str], there: Iterable[str]) -> list[str]:
+    """List weights of an earlier push that a loader would prefer to, or mix up with, the new ones.
+
+    Args:
+        files: Paths that are pushed.
+        there: Paths that are in the repository.
+
+    Returns:
+        Paths to remove: weights and their index beside the configuration, where new weights come.
+    """
+
+    def are_weights(path: str) -> bool:
+        return "/" not in path and (fnmatchcase(path, WEIGHTS) or path == INDEX)
+
+    pushed = set(files)
+    if not any(are_weights(path) for path in pushed):
+        return []
+    return sorted(path for path in there if are_weights(path) and path not in pushed)

@@ -1,0 +1,145 @@
+"""How often to ask again, how long to wait, and which failures pass by themselves."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OfflineModeIsEnabled
+
+from .errors import HubError
+
+T = TypeVar("T")
+
+TRANSPORT_ERROR: type[Exception] = HfHubHTTPError.__bases__[0]
+"""Base of the errors of whichever HTTP library the client uses."""
+
+PASSING_STATUS = frozenset({408, 425, 429})
+"""Refusals that pass by themselves; so do all from 500 on."""
+
+UNREADABLE = (ValueError, LookupError, TypeError, AttributeError, NameError, AssertionError)
+"""What the client raises when an answer is not what it expects."""
+
+
+@dataclass(frozen=True)
+class Patience:
+    """How long to wait for the Hub.
+
+    Args:
+        timeout: Seconds without a single byte after which a connection is given up.
+        attempts: How often a request is made in all, where the client would make it once.
+        first_wait: Seconds before the second attempt; each further wait is twice as long, less up to half at random.
+        longest_wait: Upper bound of a wait. A Hub that asks for a longer one is not asked again.
+    """
+
+    timeout: float = 60.0
+    attempts: int = 5
+    first_wait: float = 1.0
+    longest_wait: float = 60.0
+
+    def wait(self, attempt: int, error: BaseException) -> float:
+        """Seconds to wait after a failure.
+
+        Args:
+            attempt: Number of attempts made.
+            error: How the last one failed.
+
+        Returns:
+            What the Hub asked for, or else twice as long as before; never less than half of it, so that clients which
+            failed together do not come back together.
+        """
+        backoff = min(self.first_wait * 2 ** (attempt - 1), self.longest_wait)
+        return random.uniform(0.5, 1.0) * backoff + retry_after(error)
+
+
+def origin(error: BaseException) -> BaseException:
+    """Find the failure behind what the client made of it.
+
+    Args:
+        error: What was raised.
+
+    Returns:
+        The answer or the broken connection at the beginning of its chain of causes, or else the error itself.
+    """
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, TRANSPORT_ERROR):
+            return cause
+        cause = cause.__cause__
+    return error
+
+
+def status(error: BaseException) -> int | None:
+    """The status that the Hub answered with.
+
+    Args:
+        error: What was raised.
+
+    Returns:
+        The number, or None where there was no answer.
+    """
+    found = origin(error)
+    return found.response.status_code if isinstance(found, HfHubHTTPError) else None
+
+
+def retry_after(error: BaseException) -> float:
+    """Seconds that the Hub asked to wait.
+
+    Args:
+        error: What was raised.
+
+    Returns:
+        The value of its Retry-After header, 0 where it sent none.
+    """
+    found = origin(error)
+    value = found.response.headers.get("retry-after", "") if isinstance(found, HfHubHTTPError) else ""
+    return float(value) if value.strip().isdigit() else 0.0
+
+
+def passes(error: BaseException) -> bool:
+    """Whether asking again may help.
+
+    Args:
+        error: What was raised.
+
+    Returns:
+        True for broken connections, for a Hub that is down or busy, and for answers that cannot be read.
+    """
+    found = origin(error)
+    if isinstance(found, HfHubHTTPError):
+        return found.response.status_code in PASSING_STATUS or found.response.status_code >= 500
+    if isinstance(found, TRANSPORT_ERROR):
+        return True
+    if isinstance(error, (OfflineModeIsEnabled, HFValidationError, HubError)):
+        return False
+    if isinstance(error, OSError):
+        return error.errno is None  # a number comes from the operating system: a full disk, a missing file
+    return isinstance(error, (*UNREADABLE, RuntimeError))
+
+
+def persist(call: Callable[[], T], patience: Patience, *, client_retries: bool = False) -> T:
+    """Call until it succeeds, or until asking again is of no use.
+
+    Args:
+        call: What to do.
+        patience: How often and at what distance.
+        client_retries: Whether the client has asked again by itself where the Hub was down or the connection broke.
+
+    Returns:
+        What the call returns.
+    """
+    for attempt in range(1, patience.attempts + 1):
+        try:
+            return call()
+        except Exception as error:
+            asked_again = client_retries or isinstance(error, LocalEntryNotFoundError)
+            exhausted = asked_again and isinstance(origin(error), TRANSPORT_ERROR)
+            if attempt == patience.attempts or exhausted or not passes(error):
+                raise
+            if retry_after(error) > patience.longest_wait:
+                raise
+            time.sleep(patience.wait(attempt, error))
+    raise AssertionError("a number of attempts below 1 was given")
