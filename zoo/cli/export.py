@@ -16,18 +16,26 @@ from .parameters import json_option
 @click.option("--as", "target", metavar="TARGET", help="A model type of transformers (marian, bert, ...), or bundle.")
 @click.option("--plan", is_flag=True, help="Only list all targets: which are exact, and why others are not.")
 @click.option("--matrix", is_flag=True, help="Export a small model of every variant, and list where each can go.")
+@click.option("--markdown", is_flag=True, help="Print the matrix as a table for the documentation.")
 @click.option("--force", is_flag=True, help="Replace the saved model that is in the folder.")
 @json_option
 def export(
-    model: Path | None, output: Path | None, target: str | None, plan: bool, matrix: bool, force: bool, as_json: bool
+    model: Path | None,
+    output: Path | None,
+    target: str | None,
+    plan: bool,
+    matrix: bool,
+    markdown: bool,
+    force: bool,
+    as_json: bool,
 ) -> None:
     """Write a saved model in a form that needs no zoo.
 
     The first class of transformers that expresses the model exactly is taken, or the one that --as names. The export is
     loaded where the zoo cannot be imported and compared with the model; where it differs, nothing is left behind.
     """
-    if matrix:
-        show_matrix(as_json)
+    if matrix or markdown:
+        show_matrix(markdown, as_json)
         return
     if model is None:
         raise click.UsageError("Missing argument 'DIR', the folder of a saved model.")
@@ -76,15 +84,19 @@ def show_plan(folder: Path, as_json: bool) -> None:
     write(table(("Target", "", "By, or why not"), [*rows, (BUNDLE, "exact", "brings its own code")]))
 
 
-def show_matrix(as_json: bool) -> None:
+def show_matrix(markdown: bool, as_json: bool) -> None:
     """Print where every variant can go.
 
     Args:
+        markdown: Whether to print Markdown.
         as_json: Whether to print JSON.
     """
-    from zoo.converters.matrix import export_matrix
+    from zoo.converters.matrix import export_matrix, to_markdown
 
     found = list(export_matrix())
+    if markdown:
+        click.echo(to_markdown(found), nl=False)
+        return
     if as_json:
         write_json([row.to_dict() for row in found])
         return

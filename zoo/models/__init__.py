@@ -4,11 +4,12 @@ from . import initialization
 from .attention import Attention
 from .choices import AttentionScale, NormPlacement, Pooling, QKNorm, ResidualScaling
 from .classification import ZooForSequenceClassification, ZooForTokenClassification
+from .conditional_generation import ZooForConditionalGeneration
 from .configuration import ZooConfig
 from .embedding import TokenEmbedding
 from .encoder_decoder import ZooEncoderDecoder
 from .feed_forward import FeedForward, GatedFeedForward
-from .language_modeling import ZooForCausalLM, ZooForConditionalGeneration, ZooForMaskedLM
+from .language_modeling import ZooForCausalLM, ZooForMaskedLM
 from .layers import DecoderLayer, EncoderLayer, ParallelDecoderLayer, ParallelEncoderLayer, TransformerLayer
 from .norms import DynamicTanh, LayerNorm, RMSNorm
 from .parts import ATTENTIONS, FEED_FORWARDS, INITIALIZERS, NORMS, POSITIONS

@@ -1,14 +1,14 @@
 """Heads that classify: whole sequences, or every token."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch
 from torch import nn
 from transformers.activations import ACT2FN
 from transformers.modeling_outputs import SequenceClassifierOutput, TokenClassifierOutput
+from transformers.utils import TransformersKwargs
 from transformers.utils.generic import can_return_tuple
+from typing_extensions import Unpack
 
 from zoo.errors import ConfigError
 
@@ -76,7 +76,7 @@ class ZooForSequenceClassification(Classifier):
         position_ids: torch.Tensor | None = None,
         inputs_embeds: torch.Tensor | None = None,
         labels: torch.Tensor | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[TransformersKwargs],
     ) -> SequenceClassifierOutput:
         """Score every class of every sequence.
 
@@ -129,7 +129,7 @@ class ZooForTokenClassification(Classifier):
         position_ids: torch.Tensor | None = None,
         inputs_embeds: torch.Tensor | None = None,
         labels: torch.Tensor | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[TransformersKwargs],
     ) -> TokenClassifierOutput:
         """Score every class of every token.
 

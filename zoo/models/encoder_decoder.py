@@ -1,14 +1,14 @@
 """The encoder-decoder body."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch
 from torch import nn
 from transformers.cache_utils import Cache
 from transformers.modeling_outputs import BaseModelOutput, Seq2SeqModelOutput
+from transformers.utils import TransformersKwargs
 from transformers.utils.generic import can_return_tuple
+from typing_extensions import Unpack
 
 from zoo.errors import ConfigError
 
@@ -28,11 +28,12 @@ class ZooEncoderDecoder(ZooModel):
     """
 
     def __init__(self, config: ZooConfig) -> None:
-        if config.stack != "encoder-decoder":
+        if not config.is_encoder_decoder:
             raise ConfigError(
                 f"this configuration describes one {config.stack}, an encoder-decoder was asked for; "
                 f"zoo.config({config.variant!r}, task='seq2seq-lm') describes one"
             )
+        config.is_decoder = False  # with it, the configuration would be its decoder's alone
         super().__init__(config)
         self.encoder = ZooEncoder(config)
         self.decoder = ZooDecoder(config.decoder_config())
@@ -112,7 +113,7 @@ class ZooEncoderDecoder(ZooModel):
         inputs_embeds: torch.Tensor | None = None,
         decoder_inputs_embeds: torch.Tensor | None = None,
         use_cache: bool | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[TransformersKwargs],
     ) -> Seq2SeqModelOutput:
         """Encode source sequences and decode target sequences.
 

@@ -1,6 +1,4 @@
-"""Heads that predict tokens: causal, masked and sequence-to-sequence language modelling."""
-
-from __future__ import annotations
+"""Heads that predict tokens: what they have in common, causal and masked language modelling."""
 
 from typing import Any
 
@@ -9,12 +7,12 @@ from torch import nn
 from transformers.activations import ACT2FN
 from transformers.cache_utils import Cache
 from transformers.generation import GenerationMixin
-from transformers.loss.loss_utils import ForMaskedLMLoss
-from transformers.modeling_outputs import CausalLMOutputWithPast, MaskedLMOutput, Seq2SeqLMOutput
+from transformers.modeling_outputs import CausalLMOutputWithPast, MaskedLMOutput
+from transformers.utils import TransformersKwargs
 from transformers.utils.generic import can_return_tuple
+from typing_extensions import Unpack
 
 from .configuration import ZooConfig
-from .encoder_decoder import ZooEncoderDecoder
 from .norms import build_norm
 from .pretrained import ZooPreTrainedModel
 from .stacks import ZooDecoder, ZooEncoder
@@ -104,7 +102,7 @@ class ZooForCausalLM(LanguageModel, GenerationMixin):
         labels: torch.Tensor | None = None,
         use_cache: bool | None = None,
         logits_to_keep: int | torch.Tensor = 0,
-        **kwargs: Any,
+        **kwargs: Unpack[TransformersKwargs],
     ) -> CausalLMOutputWithPast:
         """Predict the next token at every position.
 
@@ -184,7 +182,7 @@ class ZooForMaskedLM(LanguageModel):
         position_ids: torch.Tensor | None = None,
         inputs_embeds: torch.Tensor | None = None,
         labels: torch.Tensor | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[TransformersKwargs],
     ) -> MaskedLMOutput:
         """Predict the token at every position.
 
@@ -213,145 +211,4 @@ class ZooForMaskedLM(LanguageModel):
             loss = self.loss_function(logits=logits, labels=labels, vocab_size=self.config.vocab_size, **kwargs)
         return MaskedLMOutput(
             loss=loss, logits=logits, hidden_states=outputs.hidden_states, attentions=outputs.attentions
-        )
-
-
-class ZooForConditionalGeneration(LanguageModel, GenerationMixin):
-    """An encoder-decoder that predicts the next target token.
-
-    Args:
-        config: A configuration with `is_encoder_decoder`.
-    """
-
-    def __init__(self, config: ZooConfig) -> None:
-        stack = "encoder" if config.share_encoder_decoder_embeddings else "decoder"
-        super().__init__(config, ZooEncoderDecoder(config), f"model.{stack}.embed_tokens.weight")
-        self.post_init()
-
-    def resize_token_embeddings(self, *args: Any, **kwargs: Any) -> nn.Embedding:
-        """Resize the source vocabulary, and the target vocabulary with it while both have one size.
-
-        Args:
-            args: As for [`ZooEncoderDecoder.resize_token_embeddings`][].
-            kwargs: Likewise.
-
-        Returns:
-            The source embedding.
-        """
-        embedding = self.model.resize_token_embeddings(*args, **kwargs)
-        self.resize_head()
-        return embedding
-
-    def resize_decoder_token_embeddings(self, *args: Any, **kwargs: Any) -> nn.Embedding:
-        """Resize the target vocabulary alone.
-
-        Args:
-            args: As for [`ZooEncoderDecoder.resize_decoder_token_embeddings`][].
-            kwargs: Likewise.
-
-        Returns:
-            The target embedding.
-        """
-        embedding = self.model.resize_decoder_token_embeddings(*args, **kwargs)
-        self.resize_head()
-        return embedding
-
-    def resize_head(self) -> None:
-        """Let the output projection score every token id of the target vocabulary, and tie it again."""
-        trains = self.lm_head.weight.requires_grad
-        self.lm_head = self._get_resized_lm_head(self.lm_head, self.config.decoder_vocab_size).requires_grad_(trains)
-        self.tie_weights()
-
-    def decoder_inputs(self, input_ids: torch.Tensor | None, labels: torch.Tensor) -> torch.Tensor:
-        """Make decoder inputs by the variant's rule.
-
-        Args:
-            input_ids: Source ids. *Shape:* (batch_size, source_len)
-            labels: *Shape:* (batch_size, target_len)
-
-        Returns:
-            *Shape:* (batch_size, target_len)
-        """
-        return self.model.decoder.transformer.decoder_inputs(input_ids, labels, self.config)
-
-    def prepare_decoder_input_ids_from_labels(self, labels: torch.Tensor) -> torch.Tensor:
-        """Make decoder inputs from labels; data collators call this.
-
-        Args:
-            labels: *Shape:* (batch_size, target_len)
-
-        Returns:
-            *Shape:* (batch_size, target_len)
-        """
-        return self.decoder_inputs(None, labels)
-
-    @can_return_tuple
-    def forward(
-        self,
-        input_ids: torch.Tensor | None = None,
-        attention_mask: Any = None,
-        decoder_input_ids: torch.Tensor | None = None,
-        decoder_attention_mask: Any = None,
-        decoder_position_ids: torch.Tensor | None = None,
-        encoder_outputs: Any = None,
-        past_key_values: Cache | None = None,
-        inputs_embeds: torch.Tensor | None = None,
-        decoder_inputs_embeds: torch.Tensor | None = None,
-        labels: torch.Tensor | None = None,
-        use_cache: bool | None = None,
-        **kwargs: Any,
-    ) -> Seq2SeqLMOutput:
-        """Predict the next target token at every target position.
-
-        Args:
-            input_ids: Source ids. *Shape:* (batch_size, source_len)
-            attention_mask: 1 for real source tokens. *Shape:* (batch_size, source_len)
-            decoder_input_ids: Target ids, by default made from labels. *Shape:* (batch_size, target_len)
-            decoder_attention_mask: 1 for real target tokens, cached ones included. *Shape:* (batch_size, key_len)
-            decoder_position_ids: Target positions. *Shape:* (batch_size, target_len)
-            encoder_outputs: What an earlier call of the encoder returned, to skip it.
-            past_key_values: Keys and values of earlier target positions and of the source.
-            inputs_embeds: Instead of input_ids. *Shape:* (batch_size, source_len, hidden_size)
-            decoder_inputs_embeds: Instead of decoder_input_ids. *Shape:* (batch_size, target_len, hidden_size)
-            labels: Target ids, -100 where there is no loss; not shifted. *Shape:* (batch_size, target_len)
-            use_cache: Whether to return keys and values; never with labels.
-            kwargs: `output_attentions`, `output_hidden_states`, `return_dict`, `num_items_in_batch`, and what attention
-                backends take.
-
-        Returns:
-            `logits`, *Shape:* (batch_size, target_len, decoder_vocab_size), the loss if there are labels, the cache,
-            and what was asked for.
-        """
-        if labels is not None:
-            use_cache = False
-            if decoder_input_ids is None and decoder_inputs_embeds is None:
-                decoder_input_ids = self.decoder_inputs(input_ids, labels)
-        outputs = self.model(
-            input_ids=input_ids,
-            attention_mask=attention_mask,
-            decoder_input_ids=decoder_input_ids,
-            decoder_attention_mask=decoder_attention_mask,
-            decoder_position_ids=decoder_position_ids,
-            encoder_outputs=encoder_outputs,
-            past_key_values=past_key_values,
-            inputs_embeds=inputs_embeds,
-            decoder_inputs_embeds=decoder_inputs_embeds,
-            use_cache=use_cache,
-            **kwargs,
-        )
-        logits = self.project(outputs.last_hidden_state)
-        loss = None
-        if labels is not None:
-            # Labels and logits are aligned; transformers' function of that kind is the masked one.
-            loss = ForMaskedLMLoss(logits, labels, logits.shape[-1], kwargs.get("num_items_in_batch"))
-        return Seq2SeqLMOutput(
-            loss=loss,
-            logits=logits,
-            past_key_values=outputs.past_key_values,
-            decoder_hidden_states=outputs.decoder_hidden_states,
-            decoder_attentions=outputs.decoder_attentions,
-            cross_attentions=outputs.cross_attentions,
-            encoder_last_hidden_state=outputs.encoder_last_hidden_state,
-            encoder_hidden_states=outputs.encoder_hidden_states,
-            encoder_attentions=outputs.encoder_attentions,
         )

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS, PreTrainedModel
 
-from zoo.errors import CheckpointError, InvalidChoiceError, UnsupportedBackendError, UnsupportedOperationError
+from zoo.errors import CheckpointError, UnsupportedBackendError, UnsupportedOperationError, suggest
 
 from .configuration import ZooConfig
 from .parallel import fully_sharded_plan, tensor_parallel_plan
@@ -88,8 +88,7 @@ class ZooPreTrainedModel(PreTrainedModel):
             The name of a supported backend.
 
         Raises:
-            UnsupportedBackendError: When the one asked for is known but not supported by this configuration.
-            InvalidChoiceError: When there is no such backend.
+            UnsupportedBackendError: When there is no such backend, or this configuration does not run on it.
         """
         supported = self.supported_backends()
         if requested_attention is None:
@@ -97,7 +96,10 @@ class ZooPreTrainedModel(PreTrainedModel):
         base_name = requested_attention.removeprefix("paged|")
         # A name with a slash is a kernel's repository.
         if "/" not in base_name and base_name not in ("eager", *ALL_ATTENTION_FUNCTIONS.valid_keys()):
-            raise InvalidChoiceError(requested_attention, supported, kind="attn_implementation")
+            raise UnsupportedBackendError(  # in the words of transformers, for those who look for them
+                f'Specified `attn_implementation="{requested_attention}"` is not supported; '
+                f"valid: {', '.join(supported)}{suggest(requested_attention, supported)}"
+            )
         if base_name in BACKENDS and base_name not in supported:
             raise UnsupportedBackendError(
                 f"attn_implementation={requested_attention!r} was given, which variant {self.config.variant!r} cannot "
@@ -115,7 +117,7 @@ class ZooPreTrainedModel(PreTrainedModel):
             UnsupportedOperationError: Always.
         """
         raise UnsupportedOperationError(
-            "heads cannot be pruned from a model; build one with fewer num_attention_heads, or zero their columns of o_proj"
+            "heads cannot be pruned; build a model with fewer num_attention_heads, or zero the heads' columns of o_proj"
         )
 
     @property
@@ -149,8 +151,8 @@ class ZooPreTrainedModel(PreTrainedModel):
     def _initialize_weights(self, module: nn.Module, *args: Any) -> None:
         """Initialise one module, also one that has no parameters of its own.
 
-        In code that is not its own, transformers passes over those, for fear of weights written past its guards. Schemes
-        are called with them, e.g. with attention to scale its output projection.
+        In code that is not its own, transformers passes over those, for fear of weights written past its guards. But
+        schemes are called with them, e.g. with attention to scale its output projection.
         """
         super()._initialize_weights(module)
 

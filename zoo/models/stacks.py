@@ -1,7 +1,5 @@
 """The encoder and the decoder stack."""
 
-from __future__ import annotations
-
 import copy
 from typing import Any
 
@@ -10,9 +8,10 @@ from torch import nn
 from transformers.cache_utils import Cache, DynamicCache, EncoderDecoderCache
 from transformers.masking_utils import create_bidirectional_mask
 from transformers.modeling_outputs import BaseModelOutput, BaseModelOutputWithPastAndCrossAttentions
-from transformers.utils import logging
+from transformers.utils import TransformersKwargs, logging
 from transformers.utils.generic import merge_with_config_defaults
 from transformers.utils.output_capturing import OutputRecorder, capture_outputs
+from typing_extensions import Unpack
 
 from zoo.errors import ConfigError
 
@@ -181,7 +180,7 @@ class ZooEncoder(ZooStack):
         attention_mask: Any = None,
         position_ids: torch.Tensor | None = None,
         inputs_embeds: torch.Tensor | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[TransformersKwargs],
     ) -> BaseModelOutput:
         """Encode a batch of sequences.
 
@@ -249,7 +248,7 @@ class ZooDecoder(ZooStack):
         encoder_hidden_states: torch.Tensor | None = None,
         encoder_attention_mask: Any = None,
         use_cache: bool | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[TransformersKwargs],
     ) -> BaseModelOutputWithPastAndCrossAttentions:
         """Decode a batch of sequences, or continue them from a cache.
 

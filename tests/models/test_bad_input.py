@@ -1,0 +1,235 @@
+"""Every mistake that one call can make gets one clear error of the project's own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+import zoo
+from zoo.errors import (
+    ConfigError,
+    InputError,
+    InvalidChoiceError,
+    NameSyntaxError,
+    SequenceTooLongError,
+    TokenIdError,
+    UnknownNameError,
+    UnknownOverrideError,
+    UnknownPresetError,
+    UnknownQuirkError,
+    UnknownTaskError,
+    UnknownVariantError,
+    UnsupportedBackendError,
+    UnsupportedTaskError,
+    ZooError,
+)
+from zoo.models import ZooConfig
+from zoo.models.validation import TYPES
+
+SMALL: dict[str, Any] = {"vocab_size": 20, "max_position_embeddings": 8}
+
+
+def build(name: str = "pre-norm@tiny", task: str | None = None, **settings: Any) -> Any:
+    return zoo.build(name, task, **{**SMALL, **settings})
+
+
+@pytest.mark.parametrize(
+    ("error", "arguments", "settings", "useful"),
+    [
+        (UnknownVariantError, ("vanila",), {}, "did you mean 'vanilla'?"),
+        (UnknownVariantError, ("llama",), {}, "did you mean 'llama-style'?"),
+        (UnknownTaskError, ("vanilla", "seq2seq"), {}, "did you mean 'seq2seq-lm'?"),
+        (
+            UnsupportedTaskError,
+            ("bert-style", "causal-lm"),
+            {},
+            "'bert-style' does not support task 'causal-lm'; valid: mask",
+        ),
+        (UnsupportedTaskError, ("llama-style", "seq2seq-lm"), {}, "valid: causal-lm, sequence-classification"),
+        (
+            UnknownQuirkError,
+            ("vanilla",),
+            {"quirks": ["cross-attention-reuses-itself"]},
+            "mean 'cross-attention-reuses-self'?",
+        ),
+        (UnknownQuirkError, ("pre-norm+faithfull",), {}, "quirk 'faithfull' of variant 'pre-norm'; valid: none"),
+        (UnknownPresetError, ("pre-norm@tinny",), {}, "did you mean 'tiny'?"),
+        (UnknownOverrideError, ("pre-norm",), {"hiden_size": 64}, "did you mean 'hidden_size'?"),
+        (UnknownOverrideError, ("pre-norm:n_heads=4",), {}, "unknown setting 'n_heads' of variant 'pre-norm'"),
+        (NameSyntaxError, ("pre-norm@",), {}, "valid: NAME[@PRESET]"),
+        (UnknownNameError, ("pre-norm",), {"position": "rotery"}, "unknown position 'rotery'; valid: alibi"),
+        (UnknownNameError, ("pre-norm",), {"position": "rotery"}, "did you mean 'rotary'?"),
+        (UnknownNameError, ("pre-norm",), {"norm": "rms-norm"}, "did you mean 'rmsnorm'?"),
+        (UnknownNameError, ("pre-norm",), {"feed_forward": "gatd"}, "did you mean 'gated'?"),
+        (UnknownNameError, ("pre-norm",), {"attention": "multihead"}, "did you mean 'multi-head'?"),
+        (UnknownNameError, ("pre-norm",), {"initializer": "xavier"}, "did you mean 'xavier-uniform'?"),
+        (InvalidChoiceError, ("pre-norm",), {"norm_placement": "respost"}, "did you mean 'res-post'?"),
+        (
+            InvalidChoiceError,
+            ("pre-norm",),
+            {"norm_placement": "before"},
+            "valid: post, pre, sandwich, res-post, deepnorm, none",
+        ),
+        (
+            InvalidChoiceError,
+            ("pre-norm",),
+            {"classifier_pooling": "avg"},
+            "unknown classifier_pooling 'avg'; valid: cls, mean",
+        ),
+        (InvalidChoiceError, ("pre-norm",), {"qk_norm": "heads"}, "did you mean 'head'?"),
+        (InvalidChoiceError, ("pre-norm",), {"residual_scaling": "re-zero"}, "did you mean 'rezero'?"),
+        (InvalidChoiceError, ("pre-norm",), {"attention_scale": "headdim"}, "did you mean 'head-dim'?"),
+        (InvalidChoiceError, ("pre-norm",), {"hidden_act": "swich"}, "did you mean 'swish'?"),
+        (InvalidChoiceError, ("pre-norm",), {"classifier_pooler_act": "than"}, "did you mean 'tanh'?"),
+        (InvalidChoiceError, ("pre-norm",), {"layer_types": ["sliding"]}, "did you mean 'sliding_attention'?"),
+        (ConfigError, ("pre-norm",), {"layer_types": ["sliding_attention"]}, "sliding_window is None"),
+        (ConfigError, ("pre-norm",), {"layer_types": ["full_attention"] * 9}, "9 entries for num_hidden_layers=6"),
+        (ConfigError, ("pre-norm",), {"sliding_window": 0}, "must be at least 1"),
+        (ConfigError, ("pre-norm",), {"num_attention_heads": 7}, "nearest number that does is 8"),
+        (ConfigError, ("pre-norm",), {"num_attention_heads": 0}, "at least 1 head"),
+        (
+            ConfigError,
+            ("pre-norm",),
+            {"num_key_value_heads": 3},
+            "num_key_value_heads=3 does not divide num_attention_heads=8",
+        ),
+        (ConfigError, ("vanilla",), {"decoder_attention_heads": 3}, "decoder_attention_heads=3 does not divide"),
+        (ConfigError, ("pre-norm",), {"dropout": 1.5}, "dropout=1.5 was given; it must be between 0 and 1"),
+        (ConfigError, ("pre-norm",), {"attention_scale": -1.0}, "must be positive"),
+        (ConfigError, ("pre-norm",), {"vocab_size": 0}, "vocab_size=0 was given; it must be at least 1"),
+        (ConfigError, ("pre-norm",), {"num_hidden_layers": 0}, "num_hidden_layers=0"),
+    ],
+)
+def test_a_wrong_argument_is_named_with_what_is_valid(
+    error: type[Exception], arguments: tuple[str, ...], settings: dict[str, Any], useful: str
+) -> None:
+    with pytest.raises(error) as caught:
+        zoo.build(*arguments, **settings)
+    assert isinstance(caught.value, ZooError)
+    assert useful in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("settings", "field"),
+    [
+        ({"hidden_size": "64"}, "hidden_size"),
+        ({"attention_bias": "no"}, "attention_bias"),
+        ({"dropout": "a"}, "dropout"),
+    ],
+)
+def test_a_value_of_the_wrong_type_names_its_field(settings: dict[str, Any], field: str) -> None:
+    with pytest.raises(ConfigError, match=field):
+        zoo.build("pre-norm", **settings)
+
+
+@pytest.mark.parametrize(
+    ("settings", "useful"),
+    [
+        ({"num_hidden_layers": 2.5}, "num_hidden_layers=2.5 was given; it must be int"),
+        ({"num_hidden_layers": True}, "must be int"),
+        ({"head_dim": 4.0}, "must be int or None"),
+        ({"attention_scale": None}, "must be str or int or float"),
+        ({"quirks": 3}, "must be"),
+    ],
+)
+def test_a_value_of_the_wrong_type_is_told_the_right_one(settings: dict[str, Any], useful: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        ZooConfig(**settings)
+    assert useful in str(caught.value)
+
+
+def test_the_type_of_every_field_is_checked() -> None:
+    annotations = {name: note.split("|") for name, note in ZooConfig.__annotations__.items() if isinstance(note, str)}
+    unknown = {name for name, words in annotations.items() if not {word.strip() for word in words} <= TYPES.keys()}
+    assert unknown == set()
+    assert {"hidden_size", "quirks", "attention_bias"} <= annotations.keys()
+
+
+@pytest.mark.parametrize("value", [7, ["pre-norm"], None])
+def test_a_name_that_is_no_text_is_refused(value: Any) -> None:
+    with pytest.raises(ZooError, match="name"):
+        zoo.build(value)
+
+
+@pytest.mark.parametrize("task", ["causal-lm", "masked-lm", "seq2seq-lm"])
+def test_a_sequence_longer_than_the_position_table(task: str) -> None:
+    model = build(task=task)
+    with pytest.raises(SequenceTooLongError, match=r"sequence of 9 positions .* max_position_embeddings=8"):
+        model(torch.full((1, 9), 3))
+
+
+def test_generating_beyond_the_position_table() -> None:
+    model = build(task="causal-lm")
+    with pytest.raises(SequenceTooLongError, match="max_position_embeddings=8"):
+        model.generate(torch.full((1, 6), 3), max_new_tokens=8, min_new_tokens=8, do_sample=False)
+
+
+@pytest.mark.parametrize("position", ["sinusoidal", "rotary", "alibi", "t5", "none"])
+def test_positions_without_a_table_have_no_limit(position: str) -> None:
+    assert build(task="masked-lm", position=position)(torch.full((1, 9), 3)).logits.shape[1] == 9
+
+
+@pytest.mark.parametrize("wrong", [20, -1])
+@pytest.mark.parametrize("task", ["causal-lm", "masked-lm", "sequence-classification"])
+def test_an_id_outside_the_vocabulary(task: str, wrong: int) -> None:
+    ids = torch.tensor([[3, 4, 5], [3, wrong, 5]])
+    with pytest.raises(TokenIdError, match=rf"token id {wrong} at position \(1, 1\) .* 0 to 19"):
+        build(task=task)(ids)
+
+
+def test_a_target_id_outside_the_target_vocabulary() -> None:
+    model = build(task="seq2seq-lm", decoder_vocab_size=10)
+    with pytest.raises(TokenIdError, match="token id 15 .* 0 to 9"):
+        model(torch.tensor([[15, 3]]), decoder_input_ids=torch.tensor([[3, 15]]))
+
+
+@pytest.mark.parametrize("task", ["causal-lm", "masked-lm"])
+@pytest.mark.parametrize("arguments", [{}, {"input_ids": torch.tensor([[3]]), "inputs_embeds": torch.zeros(1, 1, 64)}])
+def test_both_or_neither_of_ids_and_embeddings(task: str, arguments: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="exactly one of input_ids and inputs_embeds"):
+        build(task=task)(**arguments)
+
+
+def test_nothing_to_decode() -> None:
+    with pytest.raises(InputError, match="decoder_input_ids"):
+        build(task="seq2seq-lm")(inputs_embeds=torch.zeros(1, 2, 64))
+
+
+@pytest.mark.parametrize(
+    ("name", "backend", "settings"),
+    [
+        ("gemma2-style", "sdpa", {}),
+        ("pre-norm", "sdpa", {"attn_logit_softcapping": 5.0}),
+        ("alibi-decoder", "flash_attention_2", {}),
+        ("t5-style", "flash_attention_2", {}),
+        ("vanilla+masked-rows-are-uniform", "sdpa", {}),
+    ],
+)
+def test_a_backend_that_a_part_cannot_run_on(name: str, backend: str, settings: dict[str, Any]) -> None:
+    with pytest.raises(UnsupportedBackendError, match=rf"{backend}.*valid: .*eager"):
+        build(name, attn_implementation=backend, **settings)
+
+
+def test_a_backend_that_does_not_exist() -> None:
+    with pytest.raises(ZooError, match=r"sdpaa.*did you mean 'sdpa'"):
+        build(attn_implementation="sdpaa")
+
+
+@pytest.mark.parametrize(
+    ("body", "task"), [("causal-lm", "masked-lm"), ("masked-lm", "causal-lm"), ("causal-lm", "seq2seq-lm")]
+)
+def test_a_head_refuses_the_configuration_of_another_stack(body: str, task: str) -> None:
+    from zoo.models import TASK_CLASSES
+
+    with pytest.raises(ConfigError, match=f"task='{task}'"):
+        TASK_CLASSES[task][1](zoo.config("pre-norm@tiny", body))
+
+
+def test_every_error_can_be_caught_as_one_and_as_pythons_own() -> None:
+    assert issubclass(TokenIdError, IndexError)
+    assert issubclass(SequenceTooLongError, IndexError)
+    assert issubclass(UnsupportedTaskError, ValueError)
+    assert issubclass(UnknownNameError, LookupError)

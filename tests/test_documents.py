@@ -1,0 +1,64 @@
+"""What the documents show works as they show it."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+
+def blocks(document: str, language: str) -> list[str]:
+    """The fenced code blocks of a document."""
+    text = (ROOT / document).read_text(encoding="utf-8")
+    return re.findall(rf"^```{language}\n(.*?)^```$", text, flags=re.DOTALL | re.MULTILINE)
+
+
+def run(*arguments: str, folder: Path, **environment: str) -> str:
+    """Run Python in a folder, and return what it prints."""
+    done = subprocess.run(
+        [sys.executable, *arguments],
+        cwd=folder,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.slow
+def test_the_variant_of_the_contributing_guide_passes_the_suite(tmp_path: Path) -> None:
+    (code,) = blocks("CONTRIBUTING.md", "python")
+    assert len(code.splitlines()) <= 60
+    (tmp_path / "macaron.py").write_text(code)
+    program = "import macaron; from zoo.testing import check_variant; check_variant('macaron-style'); print('passed')"
+    assert run("-c", program, folder=tmp_path).endswith("passed\n")
+
+
+@pytest.mark.slow
+def test_the_plugin_of_the_guide_installs_and_builds(tmp_path: Path) -> None:
+    (project,) = blocks("docs/plugins.md", "toml")
+    (code,) = blocks("docs/plugins.md", "python")
+    assert len((project + code).splitlines()) < 40
+    source, site = tmp_path / "source", tmp_path / "site"
+    source.mkdir()
+    (source / "pyproject.toml").write_text(project)
+    (source / "zoo_triangle.py").write_text(code)
+    install = ("--quiet", "--no-deps", "--no-build-isolation", "--no-index", "--target", str(site), str(source))
+    run("-m", "pip", "install", *install, folder=tmp_path)
+
+    program = """
+import zoo
+print(zoo.list_variants("triangle*"))
+print(type(zoo.build("triangle-decoder@tiny", vocab_size=10)).__name__)
+print(zoo.config("pre-norm@tiny", position="triangle").providers)
+"""
+    expected = "['triangle-decoder']\nZooForCausalLM\n{'position': 'zoo-triangle'}\n"
+    assert run("-c", program, folder=tmp_path, PYTHONPATH=str(site)) == expected

@@ -1,0 +1,249 @@
+"""Checks of what sees what: padding, causality, backends, recorded weights."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from zoo.building import build
+from zoo.errors import UnsupportedBackendError
+from zoo.models import ZooPreTrainedModel
+from zoo.models.parts import POSITIONS
+
+from .cases import check
+from .comparing import assert_different, assert_equal, assert_finite
+from .subjects import BATCH_SIZE, FIRST_ORDINARY_ID, SOURCE_LENGTH, TARGET_LENGTH, Subject, token_ids
+
+PADDING = 3
+"""How many positions of padding are added."""
+
+
+def padded(ids: torch.Tensor, vocabulary: int, side: str) -> tuple[torch.Tensor, torch.Tensor]:
+    """Add arbitrary tokens that a mask hides.
+
+    Args:
+        ids: *Shape:* (batch_size, seq_len)
+        vocabulary: Number of ids.
+        side: "left" or "right".
+
+    Returns:
+        The longer ids and their mask, 1 where they are real. *Shape:* (batch_size, seq_len + PADDING)
+    """
+    hidden = token_ids(len(ids), PADDING, vocabulary, seed=9)
+    halves = [(hidden, torch.zeros_like(hidden)), (ids, torch.ones_like(ids))]
+    (first, first_mask), (last, last_mask) = halves if side == "left" else halves[::-1]
+    return torch.cat([first, last], dim=1), torch.cat([first_mask, last_mask], dim=1)
+
+
+@check()
+def check_padding_on_the_right_changes_nothing(subject: Subject) -> None:
+    """What stands at masked positions behind the input is not seen by real ones, nor pooled."""
+    inputs = subject.inputs()
+    plain = subject.run(**inputs)
+    ids, mask = padded(inputs["input_ids"], subject.config.vocab_size, "right")
+    output = subject.run(**{**inputs, "input_ids": ids, "attention_mask": mask})
+    real = output if output.shape == plain.shape else output[:, :TARGET_LENGTH]
+    assert_equal(real, plain, "with padding on the right = without")
+
+
+@check()
+def check_padding_on_the_left_changes_nothing(subject: Subject) -> None:
+    """The same in front of the input, where positions are given or only distances count."""
+    inputs = subject.inputs()
+    plain = subject.run(**inputs)
+    if subject.stack == "encoder-decoder":
+        ids, mask = padded(inputs["decoder_input_ids"], subject.target_vocabulary, "left")
+        changed: dict[str, Any] = {"decoder_input_ids": ids, "decoder_attention_mask": mask}
+        changed["decoder_position_ids"] = _positions(mask)
+        output = subject.run(**{**inputs, **changed})
+        assert_equal(output[:, PADDING:], plain, "with padding on the left of the target = without")
+        part = POSITIONS.get(subject.config.position)
+        if not (part.has_bias or part.uses_rope_parameters):
+            return
+        ids, mask = padded(inputs["input_ids"], subject.config.vocab_size, "left")
+        output = subject.run(**{**inputs, "input_ids": ids, "attention_mask": mask})
+    else:
+        ids, mask = padded(inputs["input_ids"], subject.config.vocab_size, "left")
+        output = subject.run(input_ids=ids, attention_mask=mask, position_ids=_positions(mask))
+    real = output if output.shape == plain.shape else output[:, PADDING:]
+    # A distance is the difference of two rounded angles in rotary embeddings.
+    assert_equal(
+        real, plain, "with padding on the left = without", 1e-5 if subject.stack == "encoder-decoder" else 1e-9
+    )
+
+
+def _positions(mask: torch.Tensor) -> torch.Tensor:
+    return (mask.cumsum(-1) - 1).clamp(min=0)
+
+
+def _with_another_last_token(ids: torch.Tensor, vocabulary: int) -> torch.Tensor:
+    changed = ids.clone()
+    changed[:, -1] = (ids[:, -1] - FIRST_ORDINARY_ID + 1) % (vocabulary - FIRST_ORDINARY_ID) + FIRST_ORDINARY_ID
+    return changed
+
+
+@check(
+    stacks=("decoder", "encoder-decoder"),
+    tasks=("causal-lm", "seq2seq-lm", "token-classification", "feature-extraction"),
+)
+def check_decoder_is_causal(subject: Subject) -> None:
+    """A decoder's token changes what is computed at its own and later positions, and never before."""
+    inputs = subject.inputs()
+    name = "decoder_input_ids" if "decoder_input_ids" in inputs else "input_ids"
+    before = subject.run(**inputs)
+    after = subject.run(**{**inputs, name: _with_another_last_token(inputs[name], subject.target_vocabulary)})
+    assert_equal(after[:, :-1], before[:, :-1], "earlier positions do not see a later token")
+    for row in range(BATCH_SIZE):
+        assert_different(after[row, -1], before[row, -1], "a position sees its own token")
+
+
+@check(
+    stacks=("encoder", "encoder-decoder"),
+    tasks=("masked-lm", "seq2seq-lm", "token-classification", "feature-extraction"),
+)
+def check_encoder_sees_both_directions(subject: Subject) -> None:
+    """The first position depends on the last (source) token, and the last on the first."""
+    if subject.config.sliding_window is not None and subject.stack == "encoder":
+        return
+    inputs = subject.inputs()
+    before = subject.run(**inputs)
+    ids, vocabulary = inputs["input_ids"], subject.config.vocab_size
+    after = subject.run(**{**inputs, "input_ids": _with_another_last_token(ids, vocabulary)})
+    reversed_back = _with_another_last_token(ids.flip(1), vocabulary).flip(1)
+    first_changed = subject.run(**{**inputs, "input_ids": reversed_back})
+    for row in range(BATCH_SIZE):
+        assert_different(after[row, 0], before[row, 0], "the first position sees the last token")
+        assert_different(first_changed[row, -1], before[row, -1], "the last position sees the first token")
+
+
+@check()
+def check_fully_masked_rows_are_finite(subject: Subject) -> None:
+    """A sequence of padding only gives finite numbers and gradients, and leaves the other sequences alone."""
+    inputs = subject.inputs()
+    plain = subject.run(**inputs)
+    mask = torch.ones_like(inputs["input_ids"])
+    mask[1] = 0
+    for backend in subject.model.supported_backends()[:2]:
+        if backend not in ("eager", "sdpa"):
+            continue
+        model = subject.rebuilt(attn_implementation=backend)
+        outputs = model(**inputs, attention_mask=mask)
+        output = outputs["logits" if "logits" in outputs else "last_hidden_state"]
+        assert_finite(output, f"output with a fully masked row ({backend})")
+        assert_equal(output[0], plain[0], f"rows beside a fully masked one ({backend})")
+        output.square().mean().backward()
+        for name, parameter in model.named_parameters():
+            if parameter.grad is not None:
+                assert_finite(parameter.grad, f"gradient of {name} with a fully masked row ({backend})")
+
+
+@check(once_per_stack=True)
+def check_attention_backends_agree(subject: Subject) -> None:
+    """eager, sdpa and flex_attention give the same, on padded input; what is not supported is refused at build."""
+    inputs = subject.inputs()
+    ids, mask = padded(inputs["input_ids"], subject.config.vocab_size, "right")
+    inputs = {**inputs, "input_ids": ids, "attention_mask": mask}
+    real = (slice(None),) if subject.stack == "encoder-decoder" else (slice(None), slice(TARGET_LENGTH))
+    reference = None
+    supported = subject.model.supported_backends()
+    for backend in ("eager", "sdpa", "flex_attention"):
+        if backend not in supported:
+            _assert_refused(subject, backend)
+            continue
+        model = subject.rebuilt(attn_implementation=backend)
+        configs: list[Any] = [module.config for module in model.modules() if hasattr(module, "config")]
+        used = {config._attn_implementation for config in configs}
+        assert used == {backend}, f"attn_implementation={backend!r} was asked for, modules use {sorted(used)}"
+        # Compiling flex attention takes a minute on a CPU and changes nothing that is checked here.
+        with torch.compiler.set_stance("force_eager" if backend == "flex_attention" else "default"):
+            output = subject.run(model, **inputs)
+        output = output[real] if output.ndim == 3 else output
+        reference = output if reference is None else reference
+        assert_equal(output, reference, f"{backend} = eager", 1e-6)
+
+
+def _assert_refused(subject: Subject, backend: str) -> None:
+    try:
+        build(subject.name, subject.task, attn_implementation=backend)
+    except UnsupportedBackendError as error:
+        assert backend in str(error), f"the refusal of {backend} does not name it: {error}"
+        return
+    raise AssertionError(f"{backend} is not among the supported backends, but a model was built with it")
+
+
+@check()
+def check_hidden_states_have_their_documented_shapes(subject: Subject) -> None:
+    """output_hidden_states gives the embeddings and every layer's output, of both stacks; the last is the output."""
+    with torch.no_grad():
+        outputs = subject.model(**subject.inputs(), output_hidden_states=True)
+        body = subject.body(**subject.inputs())
+    if subject.stack != "encoder-decoder":
+        depth = subject.config.num_hidden_layers
+        _assert_states(outputs.hidden_states, depth, TARGET_LENGTH, subject, "hidden_states")
+        assert_equal(outputs.hidden_states[-1], body.last_hidden_state, "the last hidden state = the body's output")
+        return
+    depths = subject.config.num_hidden_layers, subject.config.decoder_layers
+    _assert_states(outputs.encoder_hidden_states, depths[0], SOURCE_LENGTH, subject, "encoder_hidden_states")
+    _assert_states(outputs.decoder_hidden_states, depths[1], TARGET_LENGTH, subject, "decoder_hidden_states")
+    last = outputs.encoder_last_hidden_state
+    assert_equal(outputs.encoder_hidden_states[-1], last, "the last encoder hidden state = the encoder's output")
+    last = body.last_hidden_state
+    assert_equal(outputs.decoder_hidden_states[-1], last, "the last decoder hidden state = the decoder's output")
+
+
+def _assert_states(states: Any, depth: int, length: int, subject: Subject, what: str) -> None:
+    assert states is not None, f"there are no {what}"
+    assert len(states) == depth + 1, f"there are {len(states)} {what}, documented are {depth + 1}"
+    shape = (BATCH_SIZE, length, subject.config.hidden_size)
+    for step, state in enumerate(states):
+        assert tuple(state.shape) == shape, f"{what}[{step}] has shape {tuple(state.shape)}, documented is {shape}"
+    for step in range(depth):
+        assert_different(states[step], states[step + 1], f"layer {step} changes {what}")
+
+
+@check()
+def check_attention_weights_have_their_documented_shapes(subject: Subject) -> None:
+    """output_attentions gives a distribution over the visible keys for every layer, of both stacks and between them.
+
+    It does so on any backend, the default one included.
+    """
+    model = subject.rebuilt(attn_implementation="eager")
+    ids, mask = padded(subject.inputs()["input_ids"], subject.config.vocab_size, "right")
+    inputs = {**subject.inputs(), "input_ids": ids, "attention_mask": mask}
+    with torch.no_grad():
+        outputs = model(**inputs, output_attentions=True)
+        by_default = subject.model(**inputs, output_attentions=True)
+    for kind in ("attentions", "encoder_attentions", "decoder_attentions", "cross_attentions"):
+        for step, weight in enumerate(outputs.get(kind) or ()):
+            found = by_default.get(kind) or ()
+            assert len(found) > step, f"the default backend gives {len(found)} {kind}, eager more"
+            assert_equal(found[step], weight, f"{kind}[{step}] from the default backend = from eager")
+    config = subject.config
+    keys = mask.bool()[:, None, None, :]
+    if subject.stack != "encoder-decoder":
+        causal = subject.stack == "decoder"
+        _assert_weights(outputs.attentions, config.num_hidden_layers, _visible(keys, ids.shape[1], causal), model)
+        return
+    _assert_weights(outputs.encoder_attentions, config.num_hidden_layers, _visible(keys, ids.shape[1], False), model)
+    own = torch.ones(BATCH_SIZE, 1, 1, TARGET_LENGTH, dtype=torch.bool)
+    _assert_weights(outputs.decoder_attentions, config.decoder_layers, _visible(own, TARGET_LENGTH, True), model)
+    _assert_weights(outputs.cross_attentions, config.decoder_layers, _visible(keys, TARGET_LENGTH, False), model)
+
+
+def _visible(keys: torch.Tensor, num_queries: int, causal: bool) -> torch.Tensor:
+    """Which key which query may see. *Shape:* (batch_size, 1, num_queries, num_keys)."""
+    visible = keys.expand(-1, -1, num_queries, -1)
+    return visible.tril() if causal else visible
+
+
+def _assert_weights(weights: Any, depth: int, visible: torch.Tensor, model: ZooPreTrainedModel) -> None:
+    assert weights is not None, "there are no attention weights"
+    assert len(weights) == depth, f"there are attention weights of {len(weights)} layers, the stack has {depth}"
+    heads = model.config.num_attention_heads
+    shape = (BATCH_SIZE, heads, *visible.shape[2:])
+    for step, weight in enumerate(weights):
+        assert tuple(weight.shape) == shape, f"weights of layer {step} have shape {tuple(weight.shape)}, not {shape}"
+        assert_equal(weight.sum(-1), torch.ones(shape[:-1], dtype=weight.dtype), "weights of a query sum to one", 1e-6)
+        hidden = weight.masked_select(~visible.expand_as(weight))
+        assert_equal(hidden, torch.zeros_like(hidden), "what is masked has no weight", 0.0) if hidden.numel() else None

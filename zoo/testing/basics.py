@@ -1,0 +1,207 @@
+"""Checks of what every model does: run, save, load, count, repeat."""
+
+from __future__ import annotations
+
+import tempfile
+import warnings
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+
+from zoo.building import build, count_parameters
+from zoo.models import TASK_CLASSES
+
+from .cases import check
+from .comparing import assert_different, assert_equal, assert_finite
+from .subjects import BATCH_SIZE, NUM_LABELS, TARGET_LENGTH, Subject
+
+LABELLED = tuple(task for task in TASK_CLASSES if task != "feature-extraction")
+
+
+@check()
+def check_output_has_its_documented_shape(subject: Subject) -> None:
+    """Logits or hidden states are finite and have the documented shape, also where tuples are asked for."""
+    config = subject.config
+    language_model = (BATCH_SIZE, TARGET_LENGTH, subject.target_vocabulary)
+    expected = {
+        "feature-extraction": (BATCH_SIZE, TARGET_LENGTH, config.hidden_size),
+        "sequence-classification": (BATCH_SIZE, NUM_LABELS),
+        "token-classification": (BATCH_SIZE, TARGET_LENGTH, NUM_LABELS),
+    }.get(subject.task, language_model)
+    output = subject.run()
+    assert tuple(output.shape) == expected, f"the output has shape {tuple(output.shape)}, documented is {expected}"
+    assert_finite(output, "the output")
+    with torch.no_grad():
+        outputs = subject.model(**subject.inputs(), return_dict=False)
+    assert isinstance(outputs, tuple), f"return_dict=False gave a {type(outputs).__name__}"
+    assert_equal(outputs[0], output, "the first of the tuple is the output", 0.0)
+
+
+@check(tasks=LABELLED)
+def check_loss_is_cross_entropy(subject: Subject) -> None:
+    """The loss is the mean cross-entropy of the labels that are not -100, shifted for causal models only."""
+    labels = subject.labels()
+    assert labels is not None
+    with torch.no_grad():
+        outputs = subject.model(**subject.inputs(), labels=labels)
+    logits = outputs.logits
+    if subject.task == "causal-lm":
+        logits, labels = logits[:, :-1], labels[:, 1:]
+    log_probabilities = logits.log_softmax(-1).reshape(-1, logits.shape[-1])
+    chosen = [
+        row[label] for row, label in zip(log_probabilities, labels.flatten().tolist(), strict=True) if label != -100
+    ]
+    assert_equal(outputs.loss, -torch.stack(chosen).mean(), "loss = mean cross-entropy", 1e-6)
+
+
+@check(tasks=("seq2seq-lm",))
+def check_labels_become_decoder_inputs(subject: Subject) -> None:
+    """Without decoder inputs, labels shifted right behind the start token are decoded."""
+    labels = subject.labels()
+    assert labels is not None
+    inputs = subject.inputs()
+    config = subject.config
+    assert config.decoder_start_token_id is not None, "decoder_start_token_id is None"
+    assert config.pad_token_id is not None, "pad_token_id is None"
+    start = torch.full((BATCH_SIZE, 1), config.decoder_start_token_id)
+    shifted = torch.cat([start, labels[:, :-1]], dim=1)
+    shifted[shifted == -100] = config.pad_token_id
+    given = subject.run(input_ids=inputs["input_ids"], decoder_input_ids=shifted)
+    made = subject.run(input_ids=inputs["input_ids"], labels=labels)
+    assert_equal(made, given, "decoder inputs made from labels = labels shifted right")
+
+
+@check()
+def check_every_parameter_gets_a_finite_gradient(subject: Subject) -> None:
+    """The loss depends on every parameter, except where mathematics cancels it."""
+    model = subject.copy()
+    subject.loss(model).backward()
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is not None, f"{name} gets no gradient: nothing reads it"
+        assert_finite(parameter.grad, f"the gradient of {name}")
+        # A constant added to all keys adds one number to all scores of a query, which the softmax takes away again.
+        if not name.endswith("k_proj.bias"):
+            assert parameter.grad.abs().max() > 0, f"the gradient of {name} is zero everywhere"
+
+
+@check()
+def check_saves_and_reloads_bit_equal(subject: Subject) -> None:
+    """save_pretrained writes safetensors only, and the Auto class loads them without a missing or unexpected key."""
+    auto_class = getattr(transformers, TASK_CLASSES[subject.task][0])
+    with tempfile.TemporaryDirectory() as folder:
+        subject.model.save_pretrained(folder)
+        files = {path.name for path in Path(folder).iterdir()}
+        reloaded, info = auto_class.from_pretrained(folder, output_loading_info=True, dtype="auto")
+    assert files <= {"config.json", "generation_config.json", "model.safetensors"}, f"saving wrote {sorted(files)}"
+    for kind in ("missing_keys", "unexpected_keys", "mismatched_keys", "error_msgs"):
+        assert not info.get(kind), f"loading reports {kind}: {sorted(map(str, info[kind]))}"
+    assert type(reloaded) is type(subject.model), f"{type(reloaded).__name__} was loaded"
+    assert reloaded.config.to_diff_dict().keys() == subject.config.to_diff_dict().keys(), "the configuration changed"
+    assert_equal(subject.run(reloaded), subject.run(), "reloaded model = saved model", 0.0)
+    assert _sharing(reloaded) == _sharing(subject.model), "other parameters are tied after loading"
+
+
+def _sharing(model: torch.nn.Module) -> set[frozenset[str]]:
+    """Sets of names that stand for one parameter."""
+    names: dict[int, set[str]] = {}
+    for name, parameter in model.named_parameters(remove_duplicate=False):
+        names.setdefault(id(parameter), set()).add(name)
+    return {frozenset(group) for group in names.values()}
+
+
+@check(tasks=LABELLED)
+def check_body_and_head_load_from_each_other(subject: Subject) -> None:
+    """The body loads from a head's checkpoint, and the head from a body's, missing only itself."""
+    auto_class = getattr(transformers, TASK_CLASSES[subject.task][0])
+    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        subject.model.save_pretrained(folder)
+        body, info = transformers.AutoModel.from_pretrained(folder, output_loading_info=True, dtype="auto")
+        assert not info["missing_keys"], f"the head's checkpoint lacks {sorted(info['missing_keys'])} of the body"
+        body.save_pretrained(folder)
+        head, info = auto_class.from_pretrained(folder, output_loading_info=True, dtype="auto")
+    missing = {name for name in info["missing_keys"] if name.startswith("model.")}
+    assert not missing, f"the body's checkpoint lacks {sorted(missing)} of the head's body"
+    with torch.no_grad():
+        expected = last_hidden_state(subject.body(**subject.inputs()))
+        assert_equal(last_hidden_state(body(**subject.inputs())), expected, "body loaded = body saved", 0.0)
+        assert_equal(last_hidden_state(head.model(**subject.inputs())), expected, "body in head = body saved", 0.0)
+
+
+def last_hidden_state(outputs: Any) -> torch.Tensor:
+    """The last hidden state. *Shape:* (batch_size, seq_len, hidden_size)."""
+    return outputs.last_hidden_state
+
+
+@check()
+def check_seed_makes_weights_reproducible(subject: Subject) -> None:
+    """One seed gives the same weights twice, another gives others, and the caller's random numbers are left alone."""
+    state = torch.get_rng_state()
+    one, two, other = (build(subject.name, subject.task, seed=seed).state_dict() for seed in (1, 1, 2))
+    assert torch.equal(torch.get_rng_state(), state), "building with a seed changed the global random numbers"
+    differing = [name for name in one if not torch.equal(one[name], two[name])]
+    assert not differing, f"seed=1 gave different weights twice: {differing}"
+    assert any(not torch.equal(one[name], other[name]) for name in one), "seed=1 and seed=2 gave the same weights"
+    for name, weight in one.items():
+        assert_finite(weight, f"{name} of a new model")
+
+
+@check()
+def check_parameters_are_counted_without_building(subject: Subject) -> None:
+    """count_parameters, which allocates nothing, equals the number of parameters of the real model."""
+    real = sum(parameter.numel() for parameter in subject.model.parameters())
+    counted = count_parameters(subject.name, subject.task)
+    assert counted == real, f"counted {counted} parameters, the model has {real}"
+
+
+@check()
+def check_inputs_embeds_equal_input_ids(subject: Subject) -> None:
+    """Giving the looked-up embeddings is the same as giving ids."""
+    inputs = subject.inputs()
+    with torch.no_grad():
+        embedded = {"inputs_embeds": subject.model.get_input_embeddings()(inputs["input_ids"])}
+        if subject.stack == "encoder-decoder":
+            embedded["decoder_inputs_embeds"] = subject.body.decoder.embed_tokens(inputs["decoder_input_ids"])
+    assert_equal(subject.run(**embedded), subject.run(**inputs), "inputs_embeds = input_ids")
+
+
+@check()
+def check_rows_do_not_depend_on_the_batch(subject: Subject) -> None:
+    """A sequence gives the same alone as in a batch."""
+    inputs = subject.inputs()
+    together = subject.run(**inputs)
+    for row in range(BATCH_SIZE):
+        alone = subject.run(**{name: tensor[row : row + 1] for name, tensor in inputs.items()})
+        assert_equal(alone[0], together[row], f"row {row} alone = row {row} in a batch")
+
+
+@check(once_per_stack=True)
+def check_token_order_matters(subject: Subject) -> None:
+    """Swapping two tokens changes what a third one, which sees both, is turned into."""
+    if subject.config.position == "none" and subject.stack == "encoder":
+        return
+    inputs = subject.inputs()
+    hidden = subject.run(**inputs)
+    for name, ids in inputs.items():
+        swapped = ids.clone()
+        swapped[:, [1, 2]] = ids[:, [2, 1]]
+        after = subject.run(**{**inputs, name: swapped})
+        last = (slice(None),) if hidden.ndim == 2 else (slice(None), -1)
+        assert_different(after[last], hidden[last], f"swapping two tokens of {name} matters")
+
+
+@check(tasks=("causal-lm", "masked-lm"))
+def check_vocabulary_can_grow(subject: Subject) -> None:
+    """resize_token_embeddings keeps the old ids' scores and adds new ids; what was tied stays tied."""
+    model = subject.copy()
+    size = subject.config.vocab_size
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model.resize_token_embeddings(size + 3)
+    resized = subject.run(model, **subject.inputs())
+    assert resized.shape[-1] == size + 3, f"there are {resized.shape[-1]} logits for {size + 3} ids"
+    assert_equal(resized[..., :size], subject.run(), "scores of the old ids after resizing")
+    assert _sharing(model) == _sharing(subject.model), "other parameters are tied after resizing"
+    assert_finite(subject.run(model, input_ids=torch.full((1, 3), size + 2)), "scores after a new id")

@@ -1,0 +1,146 @@
+"""Which checks there are, and which of them apply to which variant and task."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from zoo.building import stack_of
+from zoo.registry import VARIANTS, Registry, Task, list_variants, parse_name
+
+from .subjects import Subject, subject_of
+
+STACKS = ("encoder", "decoder", "encoder-decoder")
+GENERATIVE = (Task.CAUSAL_LM, Task.SEQ2SEQ_LM)
+
+
+@dataclass(frozen=True)
+class Check:
+    """A property that models must have.
+
+    Args:
+        name: Its name, a sentence.
+        function: Raises AssertionError with an explanation where a model lacks it.
+        stacks: Stacks it is about.
+        tasks: Tasks it is about.
+        once_per_stack: Whether it is about the body only, so that one head a stack is enough.
+    """
+
+    name: str
+    function: Callable[[Subject], None]
+    stacks: tuple[str, ...]
+    tasks: tuple[str, ...]
+    once_per_stack: bool = False
+
+
+CHECKS: Registry[Check] = Registry("check")
+"""All checks, by name."""
+
+
+def check(
+    *, stacks: Iterable[str] = STACKS, tasks: Iterable[str] = tuple(Task), once_per_stack: bool = False
+) -> Callable[[Callable[[Subject], None]], Callable[[Subject], None]]:
+    """Register a check: a decorator for a function that takes a [`Subject`][] and raises where it fails.
+
+    Args:
+        stacks: Stacks it is about.
+        tasks: Tasks it is about.
+        once_per_stack: Whether one head a stack is enough.
+
+    Returns:
+        The decorator, which returns the function as it is.
+    """
+
+    def add(function: Callable[[Subject], None]) -> Callable[[Subject], None]:
+        name = function.__name__.removeprefix("check_")
+        CHECKS.register(name, Check(name, function, tuple(stacks), tuple(tasks), once_per_stack))
+        return function
+
+    return add
+
+
+@dataclass(frozen=True)
+class Case:
+    """One check of one variant for one task. Call it to run it; `str` names it.
+
+    Args:
+        variant: The variant's name, possibly with settings.
+        task: What the model is for.
+        check: The property.
+    """
+
+    variant: str
+    task: str
+    check: Check
+
+    def __call__(self) -> None:
+        """Run the check.
+
+        Raises:
+            AssertionError: When the model lacks the property. The message begins with variant and task.
+        """
+        try:
+            self.check.function(subject_of(self.variant, self.task))
+        except AssertionError as error:
+            raise AssertionError(f"{self.variant}, {self.task}: {error}") from error
+
+    def __str__(self) -> str:
+        return f"{self.variant}-{self.task}-{self.check.name}"
+
+
+def cases(names: str | Iterable[str] = "*", *, skip: Iterable[str] = ()) -> list[Case]:
+    """List every check of every task of some variants: the whole suite for `pytest.mark.parametrize`.
+
+        @pytest.mark.parametrize("case", zoo.testing.cases("my-variant"), ids=str)
+        def test_my_variant(case):
+            case()
+
+    Args:
+        names: Names of variants, with settings or with wildcards.
+        skip: Names of checks to leave out, for what the variant's `limits` exclude.
+
+    Returns:
+        The cases, variant by variant.
+
+    Raises:
+        UnknownNameError: When `skip` names no check, or nothing matches a name.
+    """
+    left_out = {CHECKS.get(name).name for name in skip}
+    listed: list[Case] = []
+    for name in (names,) if isinstance(names, str) else names:
+        for variant_name in list_variants(name) if any(letter in name for letter in "*?[!") else [name]:
+            listed += _cases_of(variant_name, left_out)
+    return listed
+
+
+def _cases_of(name: str, left_out: set[str]) -> list[Case]:
+    variant = VARIANTS.get(parse_name(name).name)
+    stacks = {task: stack_of(variant, task) for task in variant.tasks}
+    listed = []
+    for known in map(CHECKS.get, CHECKS.names()):
+        seen: set[str] = set()
+        for task, stack in stacks.items():
+            applies = known.name not in left_out and stack in known.stacks and task in known.tasks
+            if applies and not (known.once_per_stack and stack in seen):
+                listed.append(Case(name, str(task), known))
+                seen.add(stack)
+    return sorted(listed, key=lambda case: variant.tasks.index(case.task))
+
+
+def check_variant(name: str, *, skip: Iterable[str] = ()) -> int:
+    """Run the whole suite on a variant, for those who use no test runner.
+
+    Args:
+        name: The variant's name, possibly with settings.
+        skip: Names of checks to leave out.
+
+    Returns:
+        How many checks have passed.
+
+    Raises:
+        AssertionError: At the first check that fails.
+    """
+    listed = cases(name, skip=skip)
+    for case in listed:
+        case()
+    return len(listed)

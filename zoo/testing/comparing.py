@@ -1,0 +1,71 @@
+"""Comparisons whose failures say what differs."""
+
+from __future__ import annotations
+
+import torch
+
+TOLERANCE = 1e-9
+"""Largest difference that float64 arithmetic in another order makes in a tiny model."""
+EFFECT = 1e-7
+"""Smallest difference that counts as one."""
+
+
+def difference(one: torch.Tensor, other: torch.Tensor) -> float:
+    """The largest absolute difference.
+
+    Args:
+        one: *Shape:* any
+        other: *Shape:* as one.
+
+    Returns:
+        Infinity where a NaN is in either, or shapes differ.
+    """
+    if one.shape != other.shape:
+        return float("inf")
+    apart = (one.double() - other.double()).abs().max().item()
+    return float("inf") if apart != apart else apart
+
+
+def assert_equal(one: torch.Tensor, other: torch.Tensor, what: str, tolerance: float = TOLERANCE) -> None:
+    """Require two tensors to be equal up to rounding.
+
+    Args:
+        one: *Shape:* any
+        other: *Shape:* as one.
+        what: What should hold, for the message.
+        tolerance: Largest difference that is allowed.
+
+    Raises:
+        AssertionError: When they are not.
+    """
+    assert one.shape == other.shape, f"{what}: shapes {tuple(one.shape)} and {tuple(other.shape)} differ"
+    apart = difference(one, other)
+    assert apart <= tolerance, f"{what}: the largest difference is {apart:.2e}, allowed are {tolerance:.0e}"
+
+
+def assert_different(one: torch.Tensor, other: torch.Tensor, what: str) -> None:
+    """Require two tensors to differ by more than rounding.
+
+    Args:
+        one: *Shape:* any
+        other: *Shape:* as one.
+        what: What should hold, for the message.
+
+    Raises:
+        AssertionError: When they do not.
+    """
+    assert difference(one, other) > EFFECT, f"{what}: nothing differs"
+
+
+def assert_finite(tensor: torch.Tensor, what: str) -> None:
+    """Require every element to be finite.
+
+    Args:
+        tensor: *Shape:* any
+        what: What it is, for the message.
+
+    Raises:
+        AssertionError: When one is infinite or NaN.
+    """
+    wrong = int((~tensor.isfinite()).sum())
+    assert wrong == 0, f"{what}: {wrong} of {tensor.numel()} elements are not finite"

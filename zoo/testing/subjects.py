@@ -1,0 +1,245 @@
+"""The models that are checked: tiny, in float64, with weights that let no part hide."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from functools import cache
+from typing import Any
+
+import torch
+
+from zoo.building import build, config
+from zoo.models import ZooConfig, ZooPreTrainedModel
+from zoo.registry import parse_name
+
+SOURCE_VOCABULARY = 37
+TARGET_VOCABULARY = 41
+FIRST_ORDINARY_ID = 3
+"""Padding, begin and end come before it."""
+SOURCE_LENGTH = 6
+TARGET_LENGTH = 7
+BATCH_SIZE = 3
+NUM_LABELS = 5
+WINDOW = 4
+"""Shorter than the sequences, so that a sliding window slides."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Subject:
+    """A tiny model of one variant for one task, and what it takes to run it.
+
+    Checks share a subject: one that changes the model works on a `copy`.
+
+    Args:
+        name: The variant's name, possibly with settings.
+        task: What the model is for.
+        model: The model, in float64 and evaluation mode.
+    """
+
+    name: str
+    task: str
+    model: ZooPreTrainedModel
+
+    @property
+    def config(self) -> ZooConfig:
+        """The model's configuration."""
+        return self.model.config
+
+    @property
+    def stack(self) -> str:
+        """Which stacks there are: "encoder", "decoder" or "encoder-decoder"."""
+        return self.config.stack
+
+    @property
+    def body(self) -> Any:
+        """The model without its head."""
+        return getattr(self.model, "model", self.model)
+
+    def copy(self) -> ZooPreTrainedModel:
+        """A model that may be changed.
+
+        Returns:
+            A copy with the same weights.
+        """
+        return copy.deepcopy(self.model)
+
+    def rebuilt(self, **overrides: Any) -> ZooPreTrainedModel:
+        """The same weights in a model with other settings.
+
+        Args:
+            overrides: As for [`zoo.build`][], e.g. `attn_implementation`.
+
+        Returns:
+            A new model in evaluation mode.
+        """
+        model = build(self.name, self.task, **{"dtype": self.model.dtype, **overrides})
+        model.load_state_dict(self.model.state_dict())
+        return model
+
+    def inputs(self, batch_size: int = BATCH_SIZE, seed: int = 0) -> dict[str, torch.Tensor]:
+        """Token ids, none of them padding, for every stack of the model.
+
+        Args:
+            batch_size: Number of sequences.
+            seed: Makes them reproducible.
+
+        Returns:
+            `input_ids` and, for an encoder-decoder, `decoder_input_ids`.
+        """
+        if self.stack != "encoder-decoder":
+            return {"input_ids": token_ids(batch_size, TARGET_LENGTH, self.config.vocab_size, seed)}
+        return {
+            "input_ids": token_ids(batch_size, SOURCE_LENGTH, self.config.vocab_size, seed),
+            "decoder_input_ids": token_ids(batch_size, TARGET_LENGTH, self.target_vocabulary, seed + 1),
+        }
+
+    @property
+    def target_vocabulary(self) -> int:
+        """Number of token ids that the last stack reads."""
+        if self.stack != "encoder-decoder" or self.config.share_encoder_decoder_embeddings:
+            return self.config.vocab_size
+        return self.config.decoder_vocab_size or self.config.vocab_size
+
+    def labels(self, batch_size: int = BATCH_SIZE, seed: int = 0) -> torch.Tensor | None:
+        """Labels that fit `inputs`, some of them without a loss.
+
+        Args:
+            batch_size: Number of sequences.
+            seed: Makes them reproducible.
+
+        Returns:
+            None for feature extraction.
+        """
+        generator = torch.Generator().manual_seed(seed + 2)
+        if self.task == "feature-extraction":
+            return None
+        if self.task == "sequence-classification":
+            return torch.randint(NUM_LABELS, (batch_size,), generator=generator)
+        if self.task == "token-classification":
+            labels = torch.randint(NUM_LABELS, (batch_size, TARGET_LENGTH), generator=generator)
+        else:
+            labels = token_ids(batch_size, TARGET_LENGTH, self.target_vocabulary, seed + 2)
+        labels[0, -2:] = -100
+        return labels
+
+    def run(self, model: ZooPreTrainedModel | None = None, /, **inputs: Any) -> torch.Tensor:
+        """Run a model without recording gradients.
+
+        Args:
+            model: The subject's own if not given.
+            inputs: What to give it, `inputs()` if nothing.
+
+        Returns:
+            The logits, or for feature extraction the last hidden state.
+        """
+        with torch.no_grad():
+            return main_output((model or self.model)(**(inputs or self.inputs())))
+
+    def loss(self, model: ZooPreTrainedModel) -> torch.Tensor:
+        """A scalar whose gradient reaches everything that the model uses.
+
+        Args:
+            model: The subject's model or a copy.
+
+        Returns:
+            The model's own loss, or for feature extraction a random projection of the last hidden state.
+        """
+        labels = self.labels()
+        if labels is not None:
+            return model(**self.inputs(), labels=labels).loss
+        hidden_states = main_output(model(**self.inputs()))
+        generator = torch.Generator().manual_seed(5)
+        return (hidden_states * torch.randn(hidden_states.shape, generator=generator).to(hidden_states)).mean()
+
+
+def main_output(outputs: Any) -> torch.Tensor:
+    """What a model is run for.
+
+    Args:
+        outputs: What a model returned.
+
+    Returns:
+        `logits`, else `last_hidden_state`.
+    """
+    return outputs.logits if "logits" in outputs else outputs.last_hidden_state
+
+
+def token_ids(batch_size: int, length: int, vocabulary: int, seed: int) -> torch.Tensor:
+    """Random ordinary token ids.
+
+    Args:
+        batch_size: Number of sequences.
+        length: Their length.
+        vocabulary: Number of ids.
+        seed: Makes them reproducible.
+
+    Returns:
+        *Shape:* (batch_size, length)
+    """
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randint(FIRST_ORDINARY_ID, vocabulary, (batch_size, length), generator=generator)
+
+
+@torch.no_grad()
+def randomize(model: ZooPreTrainedModel, seed: int = 0, std: float = 0.15) -> ZooPreTrainedModel:
+    """Add noise to every parameter, so that zeros and ones of a new model hide nothing.
+
+    A bias that starts at zero, a norm that starts at one, a ReZero weight: in a new model it makes no difference
+    whether they are read, saved or loaded.
+
+    Args:
+        model: Changed in place.
+        seed: Makes the noise reproducible.
+        std: Its standard deviation.
+
+    Returns:
+        The model.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    for parameter in model.parameters():
+        noise = torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
+        parameter.add_(std * noise.to(parameter.dtype))
+    return model
+
+
+def tiny_name(name: str, task: str) -> str:
+    """Write a variant's name with the settings of a test model.
+
+    Args:
+        name: A variant's name, possibly with settings, which are kept.
+        task: What the model is for.
+
+    Returns:
+        For instance "pre-norm@tiny:vocab_size=37,...".
+    """
+    spec = parse_name(name)
+    spec = dataclasses.replace(spec, preset=spec.preset or "tiny")
+    sizes: dict[str, Any] = {"vocab_size": SOURCE_VOCABULARY, "max_position_embeddings": 64, "num_labels": NUM_LABELS}
+    usual = config(str(spec), task)
+    if usual.stack == "encoder-decoder":
+        # Stacks of different depths and vocabularies: whoever confuses them is caught.
+        sizes["decoder_layers"] = usual.num_hidden_layers + 1
+        if not usual.share_encoder_decoder_embeddings:
+            sizes["decoder_vocab_size"] = TARGET_VOCABULARY
+    if usual.sliding_window is not None:
+        sizes["sliding_window"] = WINDOW
+    return str(dataclasses.replace(spec, overrides={**sizes, **spec.overrides}))
+
+
+def new_subject(name: str, task: str) -> Subject:
+    """Build the model that checks run on.
+
+    Args:
+        name: A variant's name, possibly with settings.
+        task: What the model is for.
+
+    Returns:
+        A subject with randomised weights.
+    """
+    full_name = tiny_name(name, task)
+    return Subject(full_name, task, randomize(build(full_name, task, seed=0, dtype=torch.float64)))
+
+
+subject_of = cache(new_subject)
+"""As [`new_subject`][], built once in a process."""
