@@ -15,9 +15,12 @@ if TYPE_CHECKING:
     from zoo.building import build, config
     from zoo.converters import convert, export
     from zoo.difference import diff
+    from zoo.evaluating import evaluate
+    from zoo.generation import generate
     from zoo.hub import pull, push
     from zoo.loading import load
     from zoo.registry import describe, list_variants, register
+    from zoo.training import train
 
     __version__: str
 
@@ -28,12 +31,15 @@ _HOMES = {
     "convert": "zoo.converters",
     "describe": "zoo.registry",
     "diff": "zoo.difference",
+    "evaluate": "zoo.evaluating",
     "export": "zoo.converters",
+    "generate": "zoo.generation",
     "list_variants": "zoo.registry",
     "load": "zoo.loading",
     "pull": "zoo.hub",
     "push": "zoo.hub",
     "register": "zoo.registry",
+    "train": "zoo.training",
 }
 
 __all__ = [
@@ -43,12 +49,15 @@ __all__ = [
     "convert",
     "describe",
     "diff",
+    "evaluate",
     "export",
+    "generate",
     "list_variants",
     "load",
     "pull",
     "push",
     "register",
+    "train",
 ]
 
 

@@ -25,11 +25,11 @@ class HeadScaledAttention(Attention):
         key: torch.Tensor,
         value: torch.Tensor,
         attention_mask: Any,
-        position_bias: torch.Tensor | None = None,
+        *args: Any,
         **kwargs: Any,
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """Mix the values and weight the heads. Arguments as in the base class."""
-        mixed, weights = super().attend(query, key, value, attention_mask, position_bias, **kwargs)
+        mixed, weights = super().attend(query, key, value, attention_mask, *args, **kwargs)
         return self.head_scale(mixed.transpose(-1, -2)).transpose(-1, -2), weights
 
 

@@ -1,0 +1,232 @@
+"""Bundles: a model with the code that it needs, for `trust_remote_code=True`.
+
+The code is taken from the library's own files: of each, the definitions that the model's variant needs, with imports
+rewritten for a flat folder, as transformers wants it.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import inspect
+import json
+from importlib.metadata import version
+from pathlib import Path
+
+from zoo.models import TASK_CLASSES, ZooConfig, ZooPreTrainedModel
+from zoo.models.parts import PART_FIELDS
+from zoo.models.pretrained import BODIES
+from zoo.registry import VARIANTS, Task
+
+from . import bundle_registry
+from .flattening import write_module
+from .shaking import Shaker, receiver
+
+ENTRY = "modeling"
+"""The module that `auto_map` names."""
+
+REGISTRY = "zoo.registry"
+MANIFEST = "bundle.json"
+
+
+def write_bundle(model: ZooPreTrainedModel, folder: Path) -> None:
+    """Write weights, configuration and code.
+
+    Args:
+        model: Any model of the zoo.
+        folder: An empty folder.
+    """
+    config = model.config
+    model.save_pretrained(folder)
+    files = bundle_files(config)
+    for name, text in files.items():
+        (folder / name).write_text(text, encoding="utf-8")
+    path = folder / "config.json"
+    saved = json.loads(path.read_text(encoding="utf-8"))
+    saved |= {"providers": {}, "auto_map": auto_map(config)}
+    path.write_text(json.dumps(saved, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+    manifest = {
+        "transformer-zoo": version("transformer-zoo"),
+        "variant": config.variant,
+        "quirks": config.quirks,
+        "sha256": {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in sorted(files)},
+    }
+    (folder / MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
+
+
+def heads_of(config: ZooConfig) -> dict[str, type[ZooPreTrainedModel]]:
+    """The classes that a configuration's stack can stand under.
+
+    Args:
+        config: A complete configuration.
+
+    Returns:
+        Classes by Auto class.
+    """
+    tasks = {
+        "encoder": (Task.MASKED_LM, Task.SEQUENCE_CLASSIFICATION, Task.TOKEN_CLASSIFICATION),
+        "decoder": (Task.CAUSAL_LM, Task.SEQUENCE_CLASSIFICATION, Task.TOKEN_CLASSIFICATION),
+        "encoder-decoder": (Task.SEQ2SEQ_LM,),
+    }[config.stack]
+    supported = VARIANTS.get(config.variant).tasks
+    return dict(
+        TASK_CLASSES[task] for task in (Task.FEATURE_EXTRACTION, *tasks) if task in supported or len(tasks) == 1
+    )
+
+
+def auto_map(config: ZooConfig) -> dict[str, str]:
+    """Where transformers finds the classes.
+
+    Args:
+        config: A complete configuration.
+
+    Returns:
+        "module.Class" by Auto class.
+    """
+    found = {auto: f"{ENTRY}.{head.__name__}" for auto, head in heads_of(config).items()}
+    return {"AutoConfig": "configuration.ZooConfig", **found}
+
+
+def bundle_files(config: ZooConfig) -> dict[str, str]:
+    """The code that a model needs.
+
+    Args:
+        config: Its complete configuration.
+
+    Returns:
+        Source by file name.
+    """
+    builder = VARIANTS.get(config.variant).builder
+    own = dict.fromkeys(("zoo", builder.__module__.partition(".")[0]))
+    shaker = Shaker(own, replaced=[REGISTRY])
+    for package in ("zoo.models.encoder_decoder", "zoo.models.pretrained"):
+        shaker.module(package)
+    for head in (*heads_of(config).values(), BODIES[config.stack], ZooConfig):
+        shaker.keep(head.__module__, head.__name__)
+    shaker.keep(builder.__module__, builder.__name__)
+    parts = [(builder.__module__, builder.__name__), *registered_parts(shaker, config)]
+
+    names = flat_names(shaker.kept)
+    files = {f"{names[module]}.py": write_module(shaker, module, names) for module in shaker.kept if module != REGISTRY}
+    files[f"{names[REGISTRY]}.py"] = inspect.getsource(bundle_registry)
+    imports = "".join(
+        f"from .{names[module]} import {name}  # noqa: E402, F401\n" for module, name in sorted(set(parts))
+    )
+    filling = [(module, min(shaker.kept[module])) for module, effects in shaker.kept_effects.items() if effects]
+    files[f"{ENTRY}.py"] = entry(config, names, filling)
+    files["configuration.py"] = with_registrations(files["configuration.py"], imports)
+    return files
+
+
+def registered_parts(shaker: Shaker, config: ZooConfig) -> list[tuple[str, str]]:
+    """Keep the parts that a configuration names, and those that they look up themselves.
+
+    Args:
+        shaker: Keeps them.
+        config: A complete configuration.
+
+    Returns:
+        Their modules and names.
+    """
+    registries = {id(registry): registry for registry in PART_FIELDS.values()}
+    wanted = [(id(registry), getattr(config, field)) for field, registry in PART_FIELDS.items()]
+    found: list[tuple[str, str]] = []
+    seen: set[tuple[int, str]] = set()
+    while wanted:
+        key = wanted.pop()
+        if key in seen:
+            continue
+        seen.add(key)
+        part = registries[key[0]].get(key[1])
+        before = {module: set(names) for module, names in shaker.kept.items()}
+        shaker.keep(part.__module__, part.__name__)
+        for effect in shaker.module(part.__module__).effects:
+            if receiver(effect)[1] == "register" and f"'{key[1]}'" in ast.unparse(effect):
+                shaker.keep_effect(part.__module__, effect)
+        found.append((part.__module__, part.__name__))
+        new = {(m, n) for m, names in shaker.kept.items() for n in names - before.get(m, set()) if m != REGISTRY}
+        wanted += [(identity, name) for m, n in new for identity, name in looked_up(shaker, m, n)]
+    return found
+
+
+def looked_up(shaker: Shaker, module: str, name: str) -> list[tuple[int, str]]:
+    """Parts that a definition looks up by name: `NORMS.get("layernorm")`.
+
+    Args:
+        shaker: Knows the source.
+        module: The definition's module.
+        name: Its name.
+
+    Returns:
+        Identities of registries, and names in them.
+    """
+    by_name = {"POSITIONS": "position", "NORMS": "norm", "FEED_FORWARDS": "feed_forward", "ATTENTIONS": "attention"}
+    by_name["INITIALIZERS"] = "initializer"
+    found = []
+    for statement in shaker.module(module).definitions[name]:
+        for node in ast.walk(statement):
+            match node:
+                case ast.Call(
+                    func=ast.Attribute(value=ast.Name(id=table), attr="get"), args=[ast.Constant(value=str(part))]
+                ) if table in by_name:
+                    found.append((id(PART_FIELDS[by_name[table]]), part))
+    return found
+
+
+def flat_names(modules: dict[str, set[str]]) -> dict[str, str]:
+    """Give every module a name in a flat folder.
+
+    Args:
+        modules: Full names.
+
+    Returns:
+        A short name for each, no two alike.
+    """
+    names: dict[str, str] = {}
+    for module in sorted(modules, key=lambda module: (not module.startswith("zoo.models"), module)):
+        short = module.rpartition(".")[2]
+        taken = {*names.values(), ENTRY}
+        names[module] = short if short not in taken else module.replace(".", "_")
+    return names
+
+
+def with_registrations(text: str, imports: str) -> str:
+    """Let the configuration import the parts that it looks up, which register themselves.
+
+    Args:
+        text: Source of the configuration.
+        imports: Import statements.
+
+    Returns:
+        Source.
+    """
+    return f"{text}\n\n# What a configuration names registers itself; it needs ZooConfig, so it comes last.\n{imports}"
+
+
+def entry(config: ZooConfig, names: dict[str, str], filling: list[tuple[str, str]]) -> str:
+    """Write the module that `auto_map` names.
+
+    Args:
+        config: The model's configuration.
+        names: Short names of all modules.
+        filling: Modules that fill tables of others when they are imported, and a name in each.
+
+    Returns:
+        Source.
+    """
+    builder = VARIANTS.get(config.variant).builder
+    needed = {(head.__module__, head.__name__) for head in (*heads_of(config).values(), BODIES[config.stack])}
+    needed |= {(builder.__module__, builder.__name__), *filling}
+    imports = sorted(f"from .{names[module]} import {name}" for module, name in needed)
+    exported = sorted(["ZooConfig", *(name for _, name in needed)])
+    return f'''"""The variant {config.variant!r} of transformer-zoo {version("transformer-zoo")}.
+
+These files were made from the library's own, of which they hold what this model needs.
+"""
+
+# First, as the variant needs ZooConfig, and the configuration imports the variant at its end.
+from .configuration import ZooConfig  # isort: skip
+{chr(10).join(imports)}
+
+__all__ = {exported!r}
+'''

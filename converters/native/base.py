@@ -1,0 +1,263 @@
+"""What the zoo knows of a class of transformers."""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, ClassVar
+
+from zoo.models import ZooConfig
+from zoo.registry import Registry, Task
+
+from ..errors import NotConvertibleError, UnknownConverterError
+from ..key_map import KeyMap
+from ..symmetries.base import State
+from ..symmetries.route import Needs
+from ..transforms import SAME, Transform
+
+Pair = tuple[Any, Any] | tuple[Any, Any, Transform]
+"""A native key (or several), the zoo's, and the transform between them."""
+
+PLACEHOLDERS = {"{n}": r"(\d+)", "{p}": r"(weight|bias)", "{s}": r"(encoder|decoder)"}
+"""Short for groups in keys: a layer's number, a linear layer's parameter, a stack."""
+
+
+class UnknownNativeError(UnknownConverterError):
+    """No such class of transformers is known."""
+
+    kind = "native class"
+
+
+class NativeFormat(ABC):
+    """A family of classes of transformers with one configuration: its settings and keys beside those of the zoo.
+
+    Attributes:
+        name: What users call it, which is its model type.
+        model_types: Model types of transformers that are read in this format; the first is written.
+        variant: The variant that its checkpoints become.
+        stack: Which stacks its models have: "encoder", "decoder" or "encoder-decoder".
+        classes: The class of transformers for every task.
+        prefix: What the names of a body's weights begin with when it stands under a head.
+        reasons: What to say where a model has a setting that the class lacks, by field.
+    """
+
+    name: ClassVar[str]
+    model_types: ClassVar[tuple[str, ...]]
+    variant: ClassVar[str]
+    stack: ClassVar[str]
+    classes: ClassVar[Mapping[str, str]]
+    prefix: ClassVar[str]
+    reasons: ClassVar[Mapping[str, str]] = MappingProxyType({})
+
+    @abstractmethod
+    def key_map(self, config: ZooConfig, task: str) -> KeyMap:
+        """Lay the keys side by side.
+
+        Args:
+            config: The zoo's settings.
+            task: What the head is for.
+
+        Returns:
+            Native keys on the left, the zoo's on the right, both as under a head.
+        """
+
+    @abstractmethod
+    def read_config(self, native: Any, task: str) -> dict[str, Any]:
+        """Express a native configuration in the zoo's settings.
+
+        Args:
+            native: A configuration of transformers.
+            task: What the head is for.
+
+        Returns:
+            Fields of [`ZooConfig`][] that differ from the variant's defaults, or might.
+
+        Raises:
+            NotConvertibleError: When it has something that the zoo lacks.
+        """
+
+    @abstractmethod
+    def write_config(self, config: ZooConfig, task: str) -> dict[str, Any]:
+        """Express settings of the zoo in a native configuration.
+
+        Args:
+            config: Settings that fulfil `needs`.
+            task: What the head is for.
+
+        Returns:
+            Fields of the native configuration.
+        """
+
+    @abstractmethod
+    def needs(self, config: ZooConfig, task: str) -> Needs:
+        """Say what settings these classes have.
+
+        Args:
+            config: The settings of a model that might fit.
+            task: What its head is for.
+
+        Returns:
+            Values by field; fields that are not named are free.
+        """
+
+    def obstacles(self, config: ZooConfig, state: State, task: str) -> list[str]:
+        """Find what keeps a model from fitting, beside its settings.
+
+        Args:
+            config: Its settings.
+            state: Its weights.
+            task: What its head is for.
+
+        Returns:
+            A phrase each.
+        """
+        return []
+
+    def meaningless(self, task: str) -> tuple[str, ...]:
+        """Native weights that are stored twice, or that the zoo has no use for.
+
+        Args:
+            task: What the head is for.
+
+        Returns:
+            Their names, as under a head.
+        """
+        return ()
+
+    def read_weights(self, native: Any, state: State, task: str) -> State:
+        """Prepare native weights for the key map.
+
+        Args:
+            native: The native configuration.
+            state: The weights, named as under a head.
+            task: What the head is for.
+
+        Returns:
+            Those that the key map reads.
+        """
+        meaningless = self.meaningless(task)
+        return {name: tensor for name, tensor in state.items() if name not in meaningless}
+
+    def write_weights(self, config: ZooConfig, state: State, task: str) -> State:
+        """Complete native weights after the key map: add what is stored twice or means nothing.
+
+        Args:
+            config: The zoo's settings.
+            state: The weights, named as under a head.
+            task: What the head is for.
+
+        Returns:
+            Everything that the class loads.
+        """
+        return state
+
+    def infer(self, native: Any, state: State, settings: dict[str, Any]) -> State:
+        """Find out settings that only the weights tell: computed position tables, tied embeddings.
+
+        Args:
+            native: The native configuration.
+            state: The weights.
+            settings: What `read_config` returned; changed here.
+
+        Returns:
+            The weights, without those that are computed.
+        """
+        return state
+
+    def output(self, config: ZooConfig, task: str) -> str:
+        """Where the class returns what the model computes.
+
+        Args:
+            config: The zoo's settings.
+            task: What the head is for.
+
+        Returns:
+            "logits", "last_hidden_state" or "hidden_states[-2]".
+        """
+        return "last_hidden_state" if task == Task.FEATURE_EXTRACTION else "logits"
+
+    def notes(self, config: ZooConfig, task: str) -> list[str]:
+        """What users of an exported model should know.
+
+        Args:
+            config: The zoo's settings.
+            task: What the head is for.
+
+        Returns:
+            A sentence each.
+        """
+        return []
+
+    def refuse(self, native: Any, **expected: Any) -> None:
+        """Refuse a native configuration that has what the zoo lacks.
+
+        Args:
+            native: The native configuration.
+            expected: The only value of a field that the zoo has.
+
+        Raises:
+            NotConvertibleError: Naming every field that has another.
+        """
+        given = {field: getattr(native, field, value) for field, value in expected.items()}
+        wrong = [
+            f"{field}={given[field]!r}, the zoo has {value!r}"
+            for field, value in expected.items()
+            if given[field] != value
+        ]
+        if wrong:
+            raise NotConvertibleError(f"the zoo reads of {self.name}", wrong)
+
+
+NATIVE: Registry[NativeFormat] = Registry(
+    "native class", built_in="zoo.converters.native", error=UnknownNativeError, definition=type
+)
+"""All native formats by name. Plugins may add some."""
+
+
+def native_format(cls: type[NativeFormat]) -> type[NativeFormat]:
+    """Register a native format under its name.
+
+    Args:
+        cls: The class.
+
+    Returns:
+        The class.
+    """
+    NATIVE.register(cls.name, cls(), module=cls.__module__)
+    return cls
+
+
+def table(*pairs: Pair, owner: str) -> KeyMap:
+    """Write a key map with placeholders instead of regular expressions.
+
+    Args:
+        pairs: Native keys and the zoo's, in which `{n}`, `{p}` and `{s}` stand for [`PLACEHOLDERS`][].
+        owner: The native format's name.
+
+    Returns:
+        The key map.
+    """
+    return KeyMap.of(*(_row(*pair) for pair in pairs), owner=owner)
+
+
+def _row(native: Any, zoo: Any, transform: Transform = SAME) -> tuple[Any, Any, Transform]:
+    lefts = (native,) if isinstance(native, str) else native
+    rights = (zoo,) if isinstance(zoo, str) else zoo
+    order = re.findall(r"\{\w\}", lefts[0])
+
+    def pattern(key: str) -> str:
+        for placeholder in order:
+            key = key.replace(placeholder, f"<{placeholder[1]}>")
+        key = re.escape(key)
+        for placeholder in order:
+            key = key.replace(f"<{placeholder[1]}>", PLACEHOLDERS[placeholder])
+        return f"^{key}$"
+
+    def template(key: str) -> str:
+        for place, placeholder in enumerate(order):
+            key = key.replace(placeholder, f"\\{place + 1}")
+        return key
+
+    return tuple(map(pattern, lefts)), tuple(map(template, rights)), transform

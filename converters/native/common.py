@@ -1,0 +1,126 @@
+"""What most native formats have in common."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from zoo.models import ZooConfig
+from zoo.registry import Task
+
+from ..symmetries.base import LM_TASKS, State
+
+
+def plain_needs(config: ZooConfig, task: str) -> dict[str, Any]:
+    """What the plain Transformer of most classes has; formats change and add to it.
+
+    Args:
+        config: The settings of a model that might fit.
+        task: What its head is for.
+
+    Returns:
+        Values by field.
+    """
+    needs: dict[str, Any] = {
+        "feed_forward": "mlp",
+        "mlp_inner_norm": False,
+        "mlp_bias": True,
+        "attention": "multi-head",
+        "attention_scale": "head-dim",
+        "attention_bias": True,
+        "attention_out_bias": True,
+        "attn_logit_softcapping": None,
+        "qk_norm": None,
+        "sliding_window": None,
+        "head_dim": lambda config: config.hidden_size // config.num_attention_heads,
+        "num_key_value_heads": lambda config: config.num_attention_heads,
+        "norm": "layernorm",
+        "embedding_norm": False,
+        "residual_scaling": None,
+        "parallel_residual": False,
+        "share_layers": False,
+        "scale_embedding": False,
+    }
+    if task in LM_TASKS:
+        needs |= {"lm_head_transform": False, "logit_scale": 1.0, "final_logit_softcapping": None}
+    return needs
+
+
+def drop(state: State, *names: str) -> State:
+    """Leave weights out.
+
+    Args:
+        state: The weights.
+        names: Which ones, if they are there.
+
+    Returns:
+        The others.
+    """
+    return {name: tensor for name, tensor in state.items() if name not in names}
+
+
+def labels_in(native: Any, task: str) -> dict[str, Any]:
+    """The labels of a native classifier.
+
+    Args:
+        native: The native configuration.
+        task: What the head is for.
+
+    Returns:
+        Fields of [`ZooConfig`][].
+    """
+    if task not in (Task.SEQUENCE_CLASSIFICATION, Task.TOKEN_CLASSIFICATION):
+        return {}
+    return {"id2label": native.id2label, "label2id": native.label2id, "problem_type": native.problem_type}
+
+
+def labels_out(config: ZooConfig, task: str) -> dict[str, Any]:
+    """The labels of a classifier of the zoo, as [`labels_in`][] for a native configuration."""
+    return labels_in(config, task)
+
+
+def tokens(config: Any, *, decoder_start: bool = False) -> dict[str, Any]:
+    """The special ids of a configuration, whose names are the same on both sides.
+
+    Args:
+        config: Any configuration.
+        decoder_start: Whether the id that begins a target counts.
+
+    Returns:
+        Fields of either configuration.
+    """
+    names = ["pad_token_id", "bos_token_id", "eos_token_id"]
+    names += ["decoder_start_token_id"] if decoder_start else []
+    return {name: getattr(config, name, None) for name in names}
+
+
+def a_stack(config: ZooConfig) -> str:
+    """A configuration's stack with its article.
+
+    Args:
+        config: The settings.
+
+    Returns:
+        "a decoder", "an encoder" or "an encoder-decoder".
+    """
+    return f"{'a' if config.stack == 'decoder' else 'an'} {config.stack}"
+
+
+def decoder_obstacles(config: ZooConfig, state: State, task: str, *, biased: bool = False) -> list[str]:
+    """What keeps a decoder's head from being one of transformers'.
+
+    Args:
+        config: The model's settings.
+        state: Its weights.
+        task: What its head is for.
+        biased: Whether the class's sequence classifier has a bias.
+
+    Returns:
+        A phrase each.
+    """
+    found = [] if config.stack == "decoder" else [f"it is {a_stack(config)}, this is a decoder"]
+    if task == Task.SEQUENCE_CLASSIFICATION:
+        if not biased and state["classifier.bias"].any():
+            found.append("the classifier has a bias, its has none")
+        if config.pad_token_id is None:
+            found.append("pad_token_id is None, by which it finds the last token")
+    return found

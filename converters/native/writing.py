@@ -1,0 +1,135 @@
+"""The way out: configuration and weights of one of transformers' own classes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from huggingface_hub import split_torch_state_dict_into_shards
+from safetensors.torch import save_file
+from torch import Tensor
+from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME
+
+from zoo.models import ZooPreTrainedModel
+from zoo.registry import Task
+
+from ..errors import VerificationError
+from ..symmetries import Route
+from ..weights import task_of, weights_of
+from .base import NativeFormat
+
+SHARD_SIZE = "5GB"
+WEIGHTS_PATTERN = SAFE_WEIGHTS_NAME.replace(".safetensors", "{suffix}.safetensors")
+
+
+def write_native(model: ZooPreTrainedModel, workshop: Path, native: NativeFormat, route: Route) -> None:
+    """Write configuration, generation configuration and weights.
+
+    Args:
+        model: The model.
+        workshop: An empty folder.
+        native: The format to write.
+        route: The way from the model's settings to those of the format, without obstacles.
+
+    Raises:
+        VerificationError: When weights are missing, left over, or of the wrong shape for the class.
+    """
+    task, config = task_of(model), route.config
+    model_class = getattr(transformers, native.classes[task])
+    fields = native.write_config(config, task)
+    native_config = model_class.config_class(**fields)
+    native_config.architectures = [model_class.__name__]
+
+    exact_dtype = next(iter(model.parameters())).dtype
+    working = torch.promote_types(exact_dtype, torch.float32)
+    state = route({name: tensor.to(working) for name, tensor in weights_of(model).items()})
+    state = native.write_weights(config, native.key_map(config, task).backward(state), task)
+    state = narrowed(state, exact_dtype)
+    if task == Task.FEATURE_EXTRACTION:
+        state = {name.removeprefix(native.prefix): tensor for name, tensor in state.items()}
+    native_config.dtype = next(iter(state.values())).dtype
+    state = without_copies(state, model_class, native_config)
+
+    native_config.save_pretrained(workshop)
+    settle_config(workshop / "config.json", fields)
+    if model.can_generate():
+        generation = transformers.GenerationConfig.from_dict(
+            {**model.generation_config.to_dict(), "forced_eos_token_id": None, "forced_bos_token_id": None}
+        )
+        generation.save_pretrained(workshop)
+    save_weights(state, workshop)
+
+
+def narrowed(state: dict[str, Tensor], dtype: torch.dtype) -> dict[str, Tensor]:
+    """Store weights in the original's type where that loses nothing, else as they are.
+
+    Args:
+        state: Weights.
+        dtype: The original's type.
+
+    Returns:
+        The same weights.
+    """
+    smaller = {name: tensor.to(dtype) for name, tensor in state.items()}
+    lossless = all(torch.equal(smaller[name].to(tensor.dtype), tensor) for name, tensor in state.items())
+    return smaller if lossless else state
+
+
+def without_copies(state: dict[str, Tensor], model_class: Any, native_config: Any) -> dict[str, Tensor]:
+    """Check weights against a class, and leave out those that it ties by itself.
+
+    Args:
+        state: Weights.
+        model_class: The class.
+        native_config: Its configuration.
+
+    Returns:
+        What has to be stored.
+
+    Raises:
+        VerificationError: When weights are missing, left over, or of the wrong shape.
+    """
+    with torch.device("meta"):
+        shell = model_class(native_config)
+    expected = {name: tuple(tensor.shape) for name, tensor in shell.state_dict().items()}
+    given = {name: tuple(tensor.shape) for name, tensor in state.items()}
+    wrong = [name for name in sorted(expected.keys() | given.keys()) if expected.get(name) != given.get(name)]
+    if wrong:
+        raise VerificationError(
+            f"these weights do not fit {model_class.__name__}: "
+            + ", ".join(f"{name} {given.get(name)}, not {expected.get(name)}" for name in wrong[:8])
+        )
+    tied = shell.all_tied_weights_keys
+    copies = {copy for copy, first in tied.items() if torch.equal(state[copy], state[first])}
+    return {name: tensor for name, tensor in state.items() if name not in copies}
+
+
+def settle_config(path: Path, fields: dict[str, Any]) -> None:
+    """Write settings as they were meant, where a configuration class has its own idea of one.
+
+    Args:
+        path: A config.json.
+        fields: The settings.
+    """
+    saved = json.loads(path.read_text(encoding="utf-8"))
+    plain = {name: value for name, value in fields.items() if isinstance(value, str | int | float | bool)}
+    path.write_text(json.dumps({**saved, **plain}, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+
+
+def save_weights(state: dict[str, Tensor], folder: Path) -> None:
+    """Write safetensors files, several where one would be too large.
+
+    Args:
+        state: Weights; tensors that share memory are stored apart.
+        folder: Where to.
+    """
+    apart = {name: tensor.clone(memory_format=torch.contiguous_format) for name, tensor in state.items()}
+    split = split_torch_state_dict_into_shards(apart, max_shard_size=SHARD_SIZE, filename_pattern=WEIGHTS_PATTERN)
+    for file, names in split.filename_to_tensors.items():
+        save_file({name: apart[name] for name in names}, folder / file, metadata={"format": "pt"})
+    if split.is_sharded:
+        index = {"metadata": split.metadata, "weight_map": split.tensor_to_filename}
+        (folder / SAFE_WEIGHTS_INDEX_NAME).write_text(json.dumps(index, indent=2) + "\n", encoding="utf-8")

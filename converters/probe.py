@@ -1,0 +1,175 @@
+"""Finds out whether a variant computes what its settings say, and no more.
+
+Exports translate settings. A variant's own code may compute something else (a quirk, a plugin's layer): then a small
+model of it differs from the plain Transformer with the same settings and weights.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+
+from zoo.models import TASK_CLASSES, ZooConfig, ZooPreTrainedModel
+from zoo.registry import VARIANTS
+
+from .symmetries.base import settled
+
+PLAIN = "pre-norm"
+"""A variant whose code adds nothing to its settings."""
+
+HEAD_DIM = 8
+VOCABULARY = 13
+LENGTH = 6
+
+
+def own_arithmetic(config: ZooConfig, task: str) -> list[str]:
+    """What a variant computes beyond its settings.
+
+    Args:
+        config: A model's settings.
+        task: What its head is for.
+
+    Returns:
+        A phrase each, none where the settings say everything.
+    """
+    small = shrink(config)
+    if is_plain(small, task):
+        return []
+    quirks = VARIANTS.get(config.variant).quirks
+    guilty = [name for name in config.quirks if not is_plain(settled(small, {"quirks": [name]}), task)]
+    if guilty and is_plain(settled(small, {"quirks": []}), task):
+        return [f"quirk {name!r}: {quirks[name].description}" for name in guilty]
+    return [f"variant {config.variant!r} computes more than its settings say"]
+
+
+def needs_masks(config: ZooConfig, task: str) -> bool:
+    """Whether a variant masks tokens although no mask was given, which no class of transformers does.
+
+    Args:
+        config: The settings of a model that computes what its settings say.
+        task: What its head is for.
+
+    Returns:
+        True if it does.
+    """
+    return not is_plain(shrink(config), task, with_mask=False)
+
+
+def is_plain(config: ZooConfig, task: str, *, with_mask: bool = True) -> bool:
+    """Compare a model with the plain Transformer of the same settings and weights.
+
+    Args:
+        config: Small settings.
+        task: What the head is for.
+        with_mask: Whether the padding is masked.
+
+    Returns:
+        Whether they compute the same.
+    """
+    model_class = TASK_CLASSES[task][1]
+    try:
+        with torch.random.fork_rng():
+            torch.manual_seed(0)
+            model = scrambled(model_class._from_config(config, dtype=torch.float64))
+            plain = model_class._from_config(
+                settled(config, {"variant": PLAIN, "quirks": [], "providers": {}}), dtype=torch.float64
+            )
+            given = random_inputs(config, with_mask=with_mask)
+        plain.load_state_dict(model.state_dict())
+        plain.eval()
+        with torch.no_grad():
+            theirs, ours = outputs(model, given), outputs(plain, given)
+    except Exception:
+        # Whatever a plugin's code does with such inputs, it is not what the plain Transformer does.
+        return False
+    return theirs.shape == ours.shape and torch.allclose(theirs, ours, rtol=1e-9, atol=1e-9)
+
+
+def shrink(config: ZooConfig) -> ZooConfig:
+    """Settings of the same arithmetic with small sizes.
+
+    Args:
+        config: A model's settings.
+
+    Returns:
+        A copy.
+    """
+    heads = math.lcm(config.num_attention_heads, config.decoder_attention_heads or 1)
+    own_width = config.head_dim * config.num_attention_heads != config.hidden_size
+    settings: dict[str, Any] = {
+        "hidden_size": heads * HEAD_DIM,
+        "head_dim": HEAD_DIM if own_width else heads * HEAD_DIM // config.num_attention_heads,
+        "intermediate_size": 2 * HEAD_DIM,
+        "num_hidden_layers": min(config.num_hidden_layers, 2),
+        "vocab_size": VOCABULARY,
+        "max_position_embeddings": 2 * LENGTH,
+        "pad_token_id": 0,
+        "bos_token_id": 1,
+        "eos_token_id": 2,
+    }
+    if config.stack == "encoder-decoder":
+        settings |= {
+            "decoder_layers": min(config.decoder_layers, 2),
+            "decoder_intermediate_size": 2 * HEAD_DIM,
+            "decoder_vocab_size": VOCABULARY,
+            "decoder_start_token_id": 1,
+        }
+    if hasattr(config, "layer_types"):
+        settings["layer_types"] = config.layer_types[:2]
+    if config.sliding_window is not None:
+        settings["sliding_window"] = 3
+    return settled(config, settings)
+
+
+def scrambled(model: ZooPreTrainedModel) -> ZooPreTrainedModel:
+    """Give every parameter random values, so that none hides behind a zero or a one.
+
+    Args:
+        model: A model.
+
+    Returns:
+        The same model, in evaluation mode.
+    """
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.copy_(torch.randn_like(parameter) * 0.3 + 0.1)
+    return model.eval()
+
+
+def random_inputs(config: ZooConfig, *, with_mask: bool) -> dict[str, torch.Tensor]:
+    """Two sequences, one of them padded.
+
+    Args:
+        config: Small settings.
+        with_mask: Whether to mask the padding.
+
+    Returns:
+        What a model is called with.
+    """
+    ids = torch.randint(3, VOCABULARY, (2, LENGTH))
+    ids[1, LENGTH - 2 :] = 0
+    given = {"input_ids": ids}
+    if with_mask:
+        given["attention_mask"] = (ids != 0).long()
+    if config.stack == "encoder-decoder":
+        given["decoder_input_ids"] = torch.randint(3, VOCABULARY, (2, LENGTH - 1))
+    return given
+
+
+def outputs(model: ZooPreTrainedModel, given: dict[str, torch.Tensor]) -> torch.Tensor:
+    """What a model computes for real tokens.
+
+    Args:
+        model: A model.
+        given: Its inputs.
+
+    Returns:
+        Logits, or the last hidden states.
+    """
+    result = model(**given)
+    found = result.logits if hasattr(result, "logits") else result.last_hidden_state
+    if found.ndim == 3 and "decoder_input_ids" not in given:
+        return found * (given["input_ids"] != 0)[..., None]
+    return found

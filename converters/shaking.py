@@ -1,0 +1,281 @@
+"""Takes out of a package's source files the definitions that some names need, and makes flat modules of them."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+
+Definition = tuple[str, str]
+"""A module's name and the name of something defined in it."""
+
+TYPE_CHECKING = "TYPE_CHECKING"
+
+
+@dataclass
+class Module:
+    """The source of a module, statement by statement.
+
+    Args:
+        name: Its full name.
+        own: Full names of the packages whose modules are taken along.
+    """
+
+    name: str
+    own: tuple[str, ...]
+    imports: dict[str, tuple[str, str]] = field(default_factory=dict, init=False)
+    for_types: dict[str, tuple[str, str]] = field(default_factory=dict, init=False)
+    foreign: list[tuple[ast.Import | ast.ImportFrom, bool]] = field(default_factory=list, init=False)
+    definitions: dict[str, list[ast.stmt]] = field(default_factory=dict, init=False)
+    effects: list[ast.Expr] = field(default_factory=list, init=False)
+
+    def __post_init__(self) -> None:
+        module = importlib.import_module(self.name)
+        self.is_package = hasattr(module, "__path__")
+        self.source = inspect.getsource(module)
+        self.tree = ast.parse(self.source)
+        self._read(self.tree.body, for_types=False)
+
+    @cached_property
+    def lines(self) -> list[str]:
+        """The source's lines."""
+        return self.source.splitlines()
+
+    @cached_property
+    def doc(self) -> str:
+        """The module's docstring."""
+        return ast.get_docstring(self.tree) or ""
+
+    def _read(self, body: list[ast.stmt], *, for_types: bool) -> None:
+        last: str | None = None
+        for statement in body:
+            names = defined(statement)
+            if isinstance(statement, ast.Import | ast.ImportFrom):
+                self._read_import(statement, for_types)
+            elif isinstance(statement, ast.If):
+                inner = [name for each in (*statement.body, *statement.orelse) for name in defined(each)]
+                for name in inner:
+                    self.definitions[name] = [statement]
+                if not inner and TYPE_CHECKING in names_in(statement.test):
+                    self._read(statement.body, for_types=True)
+            elif names:
+                for name in names:
+                    self.definitions.setdefault(name, []).append(statement)
+            elif isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):
+                if last is not None:
+                    self.definitions[last].append(statement)
+            elif isinstance(statement, ast.Expr):
+                self.effects.append(statement)
+            last = names[0] if names else None
+
+    def _read_import(self, statement: ast.Import | ast.ImportFrom, for_types: bool) -> None:
+        if isinstance(statement, ast.ImportFrom):
+            source = self.absolute(statement)
+            if source.partition(".")[0] in self.own:
+                table = self.for_types if for_types else self.imports
+                table.update({alias.asname or alias.name: (source, alias.name) for alias in statement.names})
+                return
+            if source == "__future__":
+                return
+        self.foreign.append((statement, for_types))
+
+    def absolute(self, statement: ast.ImportFrom) -> str:
+        """The full name of the module that a statement imports from.
+
+        Args:
+            statement: `from x import y`.
+
+        Returns:
+            A module's name.
+        """
+        if not statement.level:
+            return statement.module or ""
+        parts = self.name.split(".")
+        parts = parts[: len(parts) - statement.level + self.is_package]
+        return ".".join([*parts, statement.module] if statement.module else parts)
+
+    def text(self, statement: ast.stmt) -> str:
+        """The source of a statement, with its decorators and the comments right above.
+
+        Args:
+            statement: A statement at the top level.
+
+        Returns:
+            Lines of source.
+        """
+        decorators = getattr(statement, "decorator_list", [])
+        first = min([statement.lineno, *(decorator.lineno for decorator in decorators)]) - 1
+        while first and self.lines[first - 1].startswith("#"):
+            first -= 1
+        return "\n".join(self.lines[first : statement.end_lineno])
+
+
+def defined(statement: ast.stmt) -> list[str]:
+    """Names that a statement defines.
+
+    Args:
+        statement: A statement at the top level.
+
+    Returns:
+        The names, none for imports and expressions.
+    """
+    if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return [statement.name]
+    targets = statement.targets if isinstance(statement, ast.Assign) else [getattr(statement, "target", None)]
+    return [target.id for target in targets if isinstance(target, ast.Name)]
+
+
+def names_in(statement: ast.AST) -> set[str]:
+    """Names that a statement mentions.
+
+    Args:
+        statement: Any statement.
+
+    Returns:
+        The names.
+    """
+    return {node.id for node in ast.walk(statement) if isinstance(node, ast.Name)}
+
+
+class Shaker:
+    """Follows names from definition to definition.
+
+    Args:
+        own: Packages whose modules are taken along.
+        replaced: Modules that others stand in for: whatever is imported from them is not followed.
+    """
+
+    def __init__(self, own: Iterable[str], replaced: Iterable[str]) -> None:
+        self.own = tuple(own)
+        self.replaced = tuple(replaced)
+        self.modules: dict[str, Module] = {}
+        self.kept: dict[str, set[str]] = {}
+        self.kept_effects: dict[str, list[ast.Expr]] = {}
+
+    def module(self, name: str) -> Module:
+        """Read a module once.
+
+        Args:
+            name: Its full name.
+
+        Returns:
+            Its source.
+        """
+        if name not in self.modules:
+            self.modules[name] = Module(name, self.own)
+        return self.modules[name]
+
+    def resolve(self, module: str, name: str) -> Definition | None:
+        """Find where something is defined that a module imports.
+
+        Args:
+            module: A module's name.
+            name: A name in it.
+
+        Returns:
+            The definition; None for what is no module's own, or stands in a replaced one.
+        """
+        if module in self.replaced:
+            return module, name
+        found = self.module(module)
+        if name in found.definitions:
+            return module, name
+        if name in found.imports:
+            return self.resolve(*found.imports[name])
+        return None
+
+    def keep(self, module: str, name: str) -> None:
+        """Keep a definition and everything that it needs.
+
+        Args:
+            module: The module that it is defined in.
+            name: Its name.
+        """
+        pending = [(module, name)]
+        while pending:
+            where, what = pending.pop()
+            if where in self.replaced:
+                self.kept.setdefault(where, set()).add(what)
+                continue
+            if what in self.kept.setdefault(where, set()):
+                continue
+            self.kept[where].add(what)
+            source = self.module(where)
+            mentioned = set().union(*(names_in(statement) for statement in source.definitions[what]))
+            for effect in self.effects_on(where, what):
+                mentioned |= names_in(effect)
+            for mention in mentioned:
+                found = self.resolve(where, mention) if mention in {*source.definitions, *source.imports} else None
+                if found is not None:
+                    pending.append(found)
+            pending += self.pending_effects(where, what)
+
+    def effects_on(self, module: str, name: str) -> list[ast.Expr]:
+        """Statements beside a definition that fill it: `NAME.update(...)`, but not registrations.
+
+        Args:
+            module: The module.
+            name: The definition's name.
+
+        Returns:
+            The statements, which are kept from now on.
+        """
+        found = [effect for effect in self.module(module).effects if receiver(effect) == (name, "update")]
+        self.kept_effects.setdefault(module, []).extend(found)
+        return found
+
+    def pending_effects(self, module: str, name: str) -> list[Definition]:
+        """What fills a definition from other modules.
+
+        Args:
+            module: The module of the definition.
+            name: Its name.
+
+        Returns:
+            What those statements need.
+        """
+        needed: list[Definition] = []
+        for other in list(self.modules.values()):
+            if other.name == module or other.name in self.replaced:
+                continue
+            for effect in other.effects:
+                target, method = receiver(effect)
+                if method != "update" or effect in self.kept_effects.get(other.name, []):
+                    continue
+                if target in other.imports and self.resolve(*other.imports[target]) == (module, name):
+                    self.kept_effects.setdefault(other.name, []).append(effect)
+                    mentioned = names_in(effect) & {*other.definitions, *other.imports}
+                    needed += [found for found in (self.resolve(other.name, each) for each in mentioned) if found]
+        return needed
+
+    def keep_effect(self, module: str, effect: ast.Expr) -> None:
+        """Keep a statement at a module's top level.
+
+        Args:
+            module: The module.
+            effect: The statement.
+        """
+        self.kept_effects.setdefault(module, []).append(effect)
+        source = self.module(module)
+        for name in names_in(effect) & {*source.definitions, *source.imports}:
+            found = self.resolve(module, name)
+            if found is not None:
+                self.keep(*found)
+
+
+def receiver(effect: ast.Expr) -> tuple[str, str]:
+    """On what, and by which method, a statement has its effect.
+
+    Args:
+        effect: A call at the top level.
+
+    Returns:
+        The name and the method, empty where it is something else.
+    """
+    call = effect.value
+    if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and isinstance(call.func.value, ast.Name):
+        return call.func.value.id, call.func.attr
+    return "", ""

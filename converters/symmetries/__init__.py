@@ -1,0 +1,12 @@
+"""Exact symmetries: two models of the zoo with different settings and weights that compute the same.
+
+A class of transformers can express a model if symmetries lead from the model's settings to ones that the class has.
+Each symmetry changes one setting, and says what else changes with it, in the settings and in the weights. Weights are
+named as in a model with a head: `model.layers.0.self_attn.q_proj.weight`.
+"""
+
+from . import numerics, positions, structure
+from .base import SYMMETRIES, Step, Symmetry
+from .route import Route, find_route
+
+__all__ = ["SYMMETRIES", "Route", "Step", "Symmetry", "find_route", "numerics", "positions", "structure"]

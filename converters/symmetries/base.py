@@ -1,0 +1,199 @@
+"""What a symmetry is, and how it picks the weights that it changes."""
+
+from __future__ import annotations
+
+import copy
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from torch import Tensor
+
+from zoo.models import ZooConfig
+from zoo.registry import Registry, Task
+
+State = dict[str, Tensor]
+"""Weights by name."""
+
+LM_TASKS = frozenset({Task.CAUSAL_LM, Task.MASKED_LM, Task.SEQ2SEQ_LM})
+"""Tasks whose head is an output projection."""
+
+QUERY_KEY_VALUE = r"\.(self_attn|cross_attn)\.[qkv]_proj\.weight$"
+QUERY = r"\.(self_attn|cross_attn)\.q_proj\.(weight|bias)$"
+FEED_FORWARD_IN = r"\.mlp\.(up|gate)_proj\.weight$"
+WRITERS = r"\.(o_proj|down_proj)\.(weight|bias)$"
+LAYER_NORMS = r"\.norm_(in|branch|out)\.(weight|bias)$"
+EMBEDDING_NORM = r"\.embedding_norm\.(weight|bias)$"
+FINAL_NORM = r"^model(\.encoder|\.decoder)?\.norm\.(weight|bias)$"
+EMBEDDINGS = r"\.embed_tokens\.weight$"
+TABLES = r"\.(embed_tokens|position)\.weight$"
+
+
+class Symmetry(ABC):
+    """A change of one setting that a change of weights makes up for.
+
+    Attributes:
+        name: What reports call it.
+        field: The setting that it changes.
+        summary: One line for reports.
+        half_precision: Whether the new weights can be expected to survive 16-bit floats.
+        unties: Whether it changes the embedding or the output projection by itself, so that they cannot stay tied.
+    """
+
+    name: ClassVar[str]
+    field: ClassVar[str]
+    summary: ClassVar[str]
+    half_precision: ClassVar[bool] = True
+    unties: ClassVar[bool] = False
+
+    @abstractmethod
+    def settings(self, config: ZooConfig, wanted: Any, task: str) -> dict[str, Any] | None:
+        """Say how settings change.
+
+        Args:
+            config: The settings.
+            wanted: The value that `field` shall have.
+            task: What must stay the same: the head's output, or the last hidden states.
+
+        Returns:
+            Every setting that changes, or None where this symmetry does not lead there.
+        """
+
+    @abstractmethod
+    def weights(self, state: State, config: ZooConfig, wanted: Any) -> State:
+        """Change the weights.
+
+        Args:
+            state: The weights.
+            config: The settings that go with them.
+            wanted: The value that `field` shall have.
+
+        Returns:
+            Every weight, changed or not.
+        """
+
+
+@dataclass(frozen=True)
+class Step:
+    """One symmetry at work.
+
+    Args:
+        symmetry: The symmetry.
+        config: The settings before it.
+        wanted: The value that its setting gets.
+    """
+
+    symmetry: Symmetry
+    config: ZooConfig
+    wanted: Any
+
+    def __call__(self, state: State) -> State:
+        """Change the weights."""
+        return self.symmetry.weights(state, self.config, self.wanted)
+
+
+SYMMETRIES: Registry[Symmetry] = Registry("symmetry", built_in="zoo.converters.symmetries", definition=type)
+"""All symmetries by name. Plugins may add some."""
+
+
+def symmetry(cls: type[Symmetry]) -> type[Symmetry]:
+    """Register a symmetry under its name.
+
+    Args:
+        cls: The class.
+
+    Returns:
+        The class.
+    """
+    SYMMETRIES.register(cls.name, cls(), module=cls.__module__)
+    return cls
+
+
+def change(state: State, patterns: str | Iterable[str], function: Callable[[Tensor], Tensor]) -> State:
+    """Change the weights whose names fit, leave the others.
+
+    Args:
+        state: The weights.
+        patterns: Regular expressions that a name is searched for.
+        function: The change.
+
+    Returns:
+        All weights.
+    """
+    joined = re.compile("|".join([patterns] if isinstance(patterns, str) else patterns))
+    return {name: function(tensor) if joined.search(name) else tensor for name, tensor in state.items()}
+
+
+def layer_readers(cross: bool = True) -> list[str]:
+    """The weights in layers whose columns stand for the channels of the residual stream.
+
+    Args:
+        cross: Whether the keys and values of cross attention count, which read the encoder's output.
+
+    Returns:
+        Regular expressions.
+    """
+    if cross:
+        return [QUERY_KEY_VALUE, FEED_FORWARD_IN]
+    return [r"\.self_attn\.[qkv]_proj\.weight$", r"\.cross_attn\.q_proj\.weight$", FEED_FORWARD_IN]
+
+
+def head_readers(config: ZooConfig) -> list[str]:
+    """The weights after the last layer whose columns stand for the channels of the residual stream.
+
+    Args:
+        config: The settings.
+
+    Returns:
+        Regular expressions.
+    """
+    output = r"^transform\.dense\.weight$" if config.lm_head_transform else r"^lm_head\.weight$"
+    classifier = r"^classifier\.weight$" if config.classifier_pooler_act is None else r"^pooler\.dense\.weight$"
+    return [output, classifier]
+
+
+def stacks(config: ZooConfig) -> Mapping[str, ZooConfig]:
+    """The configuration of each stack, by the beginning of its weights' names.
+
+    Args:
+        config: The settings.
+
+    Returns:
+        One entry, or two for an encoder-decoder.
+    """
+    if config.stack == "encoder-decoder":
+        return {"model.encoder.": config, "model.decoder.": config.decoder_config()}
+    return {"model.": config}
+
+
+def stack_of(name: str, config: ZooConfig) -> ZooConfig:
+    """The configuration of the stack that a weight stands in.
+
+    Args:
+        name: The weight's name.
+        config: The settings of the model.
+
+    Returns:
+        The settings of the stack.
+    """
+    if config.stack == "encoder-decoder" and name.startswith("model.decoder."):
+        return config.decoder_config()
+    return config
+
+
+def settled(config: ZooConfig, settings: Mapping[str, Any]) -> ZooConfig:
+    """A configuration with other settings.
+
+    Args:
+        config: The settings.
+        settings: Those that change.
+
+    Returns:
+        A copy.
+    """
+    changed = copy.deepcopy(config)
+    for field, value in settings.items():
+        setattr(changed, field, value)
+    return changed

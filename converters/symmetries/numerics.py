@@ -1,0 +1,259 @@
+"""Symmetries that move factors from one place to another."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any
+
+import torch
+
+from zoo.models import ZooConfig
+from zoo.models.attention import attention_scaling
+from zoo.models.residual import deepnorm_constants
+from zoo.registry import Task
+
+from ..transforms import scale
+from .base import (
+    EMBEDDING_NORM,
+    EMBEDDINGS,
+    LAYER_NORMS,
+    QUERY,
+    TABLES,
+    WRITERS,
+    State,
+    Symmetry,
+    change,
+    head_readers,
+    layer_readers,
+    settled,
+    stack_of,
+    stacks,
+    symmetry,
+)
+
+COMPUTED_TABLES = ("sinusoidal", "sinusoidal-halves")
+"""Positions that are added to embeddings and cannot be scaled, as nothing of them is stored."""
+
+SCALE_FREE_NORMS = ("layernorm", "rmsnorm")
+"""Norms whose output does not depend on the scale of their input, but for their epsilon."""
+
+
+@symmetry
+class MoveAttentionScale(Symmetry):
+    """Multiply queries by what scores are to be divided by instead."""
+
+    name = "move-attention-scale"
+    field = "attention_scale"
+    summary = "attention's scale moved into the query projections"
+
+    def settings(self, config: ZooConfig, wanted: Any, task: str) -> dict[str, Any] | None:
+        """To any other scale, unless queries are normalised after their projection."""
+        return {"attention_scale": wanted} if config.qk_norm is None else None
+
+    def weights(self, state: State, config: ZooConfig, wanted: Any) -> State:
+        """Scale the query projections."""
+        pattern = re.compile(QUERY)
+        changed = dict(state)
+        for name in filter(pattern.search, state):
+            stack = stack_of(name, config)
+            factor = attention_scaling(stack) / attention_scaling(settled(stack, {"attention_scale": wanted}))
+            changed[name] = scale(factor)(state[name])
+        return changed
+
+
+@symmetry
+class MoveEmbeddingScale(Symmetry):
+    """Store token embeddings with, or without, the factor sqrt(hidden_size)."""
+
+    name = "move-embedding-scale"
+    field = "scale_embedding"
+    summary = "sqrt(hidden_size) moved between the embedding and its table"
+    unties = True
+
+    def settings(self, config: ZooConfig, wanted: Any, task: str) -> dict[str, Any] | None:
+        """Either way."""
+        return {"scale_embedding": wanted}
+
+    def weights(self, state: State, config: ZooConfig, wanted: Any) -> State:
+        """Scale the embeddings."""
+        factor = math.sqrt(config.hidden_size)
+        return change(state, EMBEDDINGS, scale(factor if config.scale_embedding else 1 / factor))
+
+
+@symmetry
+class MoveLogitScale(Symmetry):
+    """Move the factor on the logits into the output projection, or out of it."""
+
+    name = "move-logit-scale"
+    field = "logit_scale"
+    summary = "the logits' factor moved into the output projection"
+    unties = True
+
+    def settings(self, config: ZooConfig, wanted: Any, task: str) -> dict[str, Any] | None:
+        """To any other factor."""
+        return {"logit_scale": wanted}
+
+    def weights(self, state: State, config: ZooConfig, wanted: Any) -> State:
+        """Scale the output projection."""
+        return change(state, r"^lm_head\.", scale(config.logit_scale / wanted))
+
+
+@symmetry
+class FoldResidualScale(Symmetry):
+    """Multiply LayerScale's or ReZero's weights into the projections before them."""
+
+    name = "fold-residual-scale"
+    field = "residual_scaling"
+    summary = "learned scales on the branches folded into the projections before them"
+
+    def settings(self, config: ZooConfig, wanted: Any, task: str) -> dict[str, Any] | None:
+        """From any to none, unless a norm stands between projection and scale."""
+        between = config.norm_placement in ("sandwich", "res-post") or config.parallel_residual
+        return {"residual_scaling": None} if wanted is None and not between else None
+
+    def weights(self, state: State, config: ZooConfig, wanted: Any) -> State:
+        """Scale the output projections' rows, drop the scales."""
+        changed = dict(state)
+        for name, factors in state.items():
+            found = re.match(r"(.*\.)(self_attn|cross_attn|mlp)_residual\.scale\.weight$", name)
+            if found is None:
+                continue
+            del changed[name]
+            projection = f"{found[1]}{found[2]}.{'down_proj' if found[2] == 'mlp' else 'o_proj'}."
+            for key in (f"{projection}weight", f"{projection}bias"):
+                if key in changed:
+                    changed[key] = scale(factors if factors.numel() > 1 else factors.item())(changed[key])
+        return changed
+
+
+@symmetry
+class DivideByDeepNormAlpha(Symmetry):
+    """`norm(alpha x + f(x))` is `norm(x + f(x) / alpha)` with an epsilon divided by alpha squared."""
+
+    name = "divide-by-deepnorm-alpha"
+    field = "norm_placement"
+    summary = "DeepNorm's factor on the skip connections turned into one on the branches"
+
+    def settings(self, config: ZooConfig, wanted: Any, task: str) -> dict[str, Any] | None:
+        """From "deepnorm" to "post" in a single stack (the two stacks of an encoder-decoder have different alphas)."""
+        other_norms = config.final_norm or config.qk_norm or config.mlp_inner_norm or config.lm_head_transform
+        possible = config.stack != "encoder-decoder" and config.norm in SCALE_FREE_NORMS and not other_norms
+        if not possible or (config.norm_placement, wanted) != ("deepnorm", "post"):
+            return None
+        alpha = deepnorm_constants(config)[0]
+        return {"norm_placement": "post", "layer_norm_eps": config.layer_norm_eps / alpha**2}
+
+    def weights(self, state: State, config: ZooConfig, wanted: Any) -> State:
+        """Scale what is written onto the residual stream."""
+        return change(state, WRITERS, scale(1 / deepnorm_constants(config)[0]))
+
+
+@symmetry
+class RescaleStream(Symmetry):
+    """Another epsilon in the layers' norms: scale what they read, as `x / sqrt(var + eps)` is scale-free otherwise."""
+
+    name = "rescale-stream"
+    field = "layer_norm_eps"
+    summary = "residual stream rescaled for the class's epsilon"
+    half_precision = False
+    unties = True
+
+    def settings(self, config: ZooConfig, wanted: Any, task: str) -> dict[str, Any] | None:
+        """To any epsilon, where the stream can be scaled and nothing but its norms has this epsilon."""
+        other_norms = config.qk_norm or config.mlp_inner_norm or (config.lm_head_transform and task == Task.MASKED_LM)
+        scalable = config.embedding_norm or config.position not in COMPUTED_TABLES
+        kept = config.final_norm or task != Task.FEATURE_EXTRACTION
+        placed = config.norm_placement in ("pre", "post") and config.norm in SCALE_FREE_NORMS
+        return {"layer_norm_eps": wanted} if placed and scalable and kept and not other_norms else None
+
+    def weights(self, state: State, config: ZooConfig, wanted: Any) -> State:
+        """Scale everything that is written onto the stream, and undo it where the stream is read without a norm."""
+        factor = math.sqrt(wanted / config.layer_norm_eps)
+        state = change(state, [EMBEDDING_NORM if config.embedding_norm else TABLES, WRITERS], scale(factor))
+        read_scaled: list[str] = []
+        if config.norm_placement == "post":
+            state = change(state, LAYER_NORMS, scale(factor))
+            read_scaled += layer_readers(cross=not config.final_norm)
+        elif not config.final_norm:
+            read_scaled.append(r"\.cross_attn\.[kv]_proj\.weight$")
+        if not config.final_norm:
+            read_scaled += head_readers(config)
+        return change(state, read_scaled, scale(1 / factor)) if read_scaled else state
+
+
+@symmetry
+class RescaleEmbeddings(Symmetry):
+    """Another epsilon in the embeddings' norm: scale the tables that it reads."""
+
+    name = "rescale-embeddings"
+    field = "embedding_norm_eps"
+    summary = "embeddings rescaled for the class's epsilon"
+    half_precision = False
+    unties = True
+
+    def settings(self, config: ZooConfig, wanted: Any, task: str) -> dict[str, Any] | None:
+        """To any epsilon, where all that is summed can be scaled."""
+        scalable = config.position not in COMPUTED_TABLES and config.norm in SCALE_FREE_NORMS
+        return {"embedding_norm_eps": wanted} if scalable else None
+
+    def weights(self, state: State, config: ZooConfig, wanted: Any) -> State:
+        """Scale the tables."""
+        return change(state, TABLES, scale(math.sqrt(wanted / config.embedding_norm_eps)))
+
+
+@symmetry
+class NeutralEmbeddingNorm(Symmetry):
+    """Make a norm on the embeddings do nothing but subtract the mean, which the pre-norm layers would do anyway.
+
+    Embeddings are made so small that their variance vanishes beside epsilon, and the norm's weight scales them back.
+    """
+
+    name = "neutral-embedding-norm"
+    field = "embedding_norm"
+    summary = "a norm on the embeddings that only takes away their mean, which no layer sees"
+    half_precision = False
+    unties = True
+
+    def settings(self, config: ZooConfig, wanted: Any, task: str) -> dict[str, Any] | None:
+        """From none to one, before pre-norm layers with a final norm: there the mean is never seen."""
+        invisible = config.norm == "layernorm" and config.norm_placement == "pre" and config.final_norm
+        if wanted is not True or not invisible or config.position in COMPUTED_TABLES:
+            return None
+        return {"embedding_norm": True, "embedding_norm_eps": config.layer_norm_eps}
+
+    def weights(self, state: State, config: ZooConfig, wanted: Any) -> State:
+        """Shrink the tables, add norms."""
+        eps = config.layer_norm_eps
+        shrink = 2.0 ** -(24 + max(0, math.ceil(math.log2(1e-5 / eps) / 2)))
+        state = change(state, TABLES, scale(shrink))
+        for prefix in stacks(config):
+            table = state[f"{prefix}embed_tokens.weight"]
+            state[f"{prefix}embedding_norm.weight"] = table.new_full((table.shape[1],), math.sqrt(eps) / shrink)
+            state[f"{prefix}embedding_norm.bias"] = table.new_zeros(table.shape[1])
+        return state
+
+
+@symmetry
+class NearlyLinearPooler(Symmetry):
+    """A dense layer with tanh that does nothing: tanh(x) is x where x is small."""
+
+    name = "nearly-linear-pooler"
+    field = "classifier_pooler_act"
+    summary = "a tanh pooler that is used where it is linear"
+    half_precision = False
+
+    def settings(self, config: ZooConfig, wanted: Any, task: str) -> dict[str, Any] | None:
+        """From no pooler to one with tanh."""
+        return {"classifier_pooler_act": "tanh"} if (config.classifier_pooler_act, wanted) == (None, "tanh") else None
+
+    def weights(self, state: State, config: ZooConfig, wanted: Any) -> State:
+        """Shrink before the pooler, scale back after it."""
+        classifier = state["classifier.weight"]
+        identity = torch.eye(config.hidden_size, dtype=classifier.dtype)
+        return {
+            **state,
+            "pooler.dense.weight": identity * 2.0**-20,
+            "pooler.dense.bias": classifier.new_zeros(config.hidden_size),
+            "classifier.weight": classifier * 2.0**20,
+        }

@@ -1,0 +1,167 @@
+"""Finds the symmetries that lead from one model's settings to others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from zoo.models import ZooConfig
+from zoo.models.attention import attention_scaling
+
+from .base import LM_TASKS, SYMMETRIES, State, Step, Symmetry, settled, stacks
+from .structure import UntieOutput
+
+Needs = Mapping[str, Any]
+"""What a class has, by field: a value, a tuple of values (the preferred first), or a function that gives either."""
+
+ORDER = (
+    "attention",
+    "share_layers",
+    "share_encoder_decoder_embeddings",
+    "lm_head_bias",
+    "vocab_size",
+    "decoder_vocab_size",
+    "logit_scale",
+    "scale_embedding",
+    "residual_scaling",
+    "norm_placement",
+    "num_key_value_heads",
+    "position",
+    "attention_scale",
+    "attention_bias",
+    "attention_out_bias",
+    "mlp_bias",
+    "intermediate_size",
+    "layer_norm_eps",
+    "embedding_norm",
+    "embedding_norm_eps",
+    "classifier_pooler_act",
+)
+"""The order in which settings are changed: some symmetries rely on what earlier ones have done."""
+
+
+@dataclass(frozen=True)
+class Route:
+    """The way from a model's settings to those that a class has.
+
+    Args:
+        steps: Symmetries, in the order in which they apply.
+        config: The settings at the end.
+        obstacles: What no symmetry changes, a phrase each; the route is open where there are none.
+    """
+
+    steps: tuple[Step, ...]
+    config: ZooConfig
+    obstacles: tuple[str, ...]
+
+    def __call__(self, state: State) -> State:
+        """Change the weights, step by step."""
+        for step in self.steps:
+            state = step(state)
+        return state
+
+
+def find_route(config: ZooConfig, needs: Needs, task: str, reasons: Mapping[str, str] | None = None) -> Route:
+    """Find the symmetries that lead to what a class has.
+
+    Args:
+        config: The model's settings.
+        needs: What the class has.
+        task: What must stay the same: the head's output, or the last hidden states.
+        reasons: What to say where a field cannot be changed, instead of the usual phrase.
+
+    Returns:
+        The route, open or not.
+    """
+    current = canonical(config)
+    steps: list[Step] = []
+    obstacles: list[str] = []
+    for field in sorted(needs, key=lambda field: ORDER.index(field) if field in ORDER else -1):
+        options = admissible(needs[field], current)
+        given = getattr(current, field)
+        if any(given == option and isinstance(given, bool) == isinstance(option, bool) for option in options):
+            continue
+        taken = first_step(current, field, options, task)
+        if not taken:
+            obstacles.append((reasons or {}).get(field) or phrase(field, given, options))
+            continue
+        steps.extend(taken)
+        last = taken[-1]
+        current = settled(last.config, last.symmetry.settings(last.config, last.wanted, task) or {})
+    return Route(tuple(steps), current, tuple(obstacles))
+
+
+def first_step(config: ZooConfig, field: str, options: tuple[Any, ...], task: str) -> list[Step]:
+    """Find the first symmetry that gives a field one of some values.
+
+    Args:
+        config: The settings.
+        field: Which field.
+        options: The values, the preferred first.
+        task: As for [`find_route`][].
+
+    Returns:
+        The step, after another one that unties the output projection where it has to; nothing if there is none.
+    """
+    for wanted in options:
+        for name in SYMMETRIES:
+            found: Symmetry = SYMMETRIES.get(name)
+            if found.field != field or found.settings(config, wanted, task) is None:
+                continue
+            if found.unties and config.tie_word_embeddings and task in LM_TASKS:
+                untie = Step(UntieOutput(), config, False)
+                return [untie, Step(found, settled(config, {"tie_word_embeddings": False}), wanted)]
+            return [Step(found, config, wanted)]
+    return []
+
+
+def admissible(need: Any, config: ZooConfig) -> tuple[Any, ...]:
+    """Resolve what a class has.
+
+    Args:
+        need: A value, a tuple of values, or a function of the settings.
+        config: The settings so far.
+
+    Returns:
+        The values, the preferred first.
+    """
+    if callable(need):
+        need = need(config)
+    return need if isinstance(need, tuple) else (need,)
+
+
+def phrase(field: str, given: Any, options: tuple[Any, ...]) -> str:
+    """Say that a setting is not among what a class has.
+
+    Args:
+        field: The setting.
+        given: Its value.
+        options: What the class has.
+
+    Returns:
+        For instance "norm_placement='sandwich', it has 'post'".
+    """
+    return f"{field}={given!r}, it has {' or '.join(repr(option) for option in options)}"
+
+
+def canonical(config: ZooConfig) -> ZooConfig:
+    """Write settings that mean the same in the same way.
+
+    Args:
+        config: The settings.
+
+    Returns:
+        A copy in which the usual attention scale is "head-dim", and a window that no layer has is None.
+    """
+    parts = stacks(config).values()
+    settings: dict[str, Any] = {}
+    for word in ("head-dim", "none"):
+        if all(
+            attention_scaling(part) == attention_scaling(settled(part, {"attention_scale": word})) for part in parts
+        ):
+            settings["attention_scale"] = word
+            break
+    if all(part.window_of_layer(layer) is None for part in parts for layer in range(part.num_hidden_layers)):
+        settings["sliding_window"] = None
+    return settled(config, settings)

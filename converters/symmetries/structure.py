@@ -1,0 +1,235 @@
+"""Symmetries of what a model consists of: copies, missing biases, padding."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, ClassVar
+
+from zoo.models import ZooConfig
+
+from ..transforms import pad_columns, pad_rows, repeat_heads
+from .base import State, Symmetry, change, stack_of, stacks, symmetry
+
+
+@symmetry
+class CopySharedLayers(Symmetry):
+    """Give every layer its own copy of the weights that all of them share."""
+
+    name = "copy-shared-layers"
+    field = "share_layers"
+    summary = "shared layers copied"
+
+    def settings(self, config: ZooConfig, wanted: Any, task: str) -> dict[str, Any] | None:
+        """From shared to not."""
+        return {"share_layers": False} if wanted is False else None
+
+    def weights(self, state: State, config: ZooConfig, wanted: Any) -> State:
+        """Repeat the first layer."""
+        for prefix, stack in stacks(config).items():
+            first = f"{prefix}layers.0."
+            copies = {
+                name.replace(first, f"{prefix}layers.{layer}."): tensor
+                for layer in range(1, stack.num_hidden_layers)
+                for name, tensor in state.items()
+                if name.startswith(first)
+            }
+            state = {**state, **copies}
+        return state
+
+
+class SettingOnly(Symmetry):
+    """A change of a setting for which the weights are ready, as they are listed under every name."""
+
+    given: ClassVar[Any] = True
+    result: ClassVar[Any] = False
+
+    def settings(self, config: ZooConfig, wanted: Any, task: str) -> dict[str, Any] | None:
+        """From the given value to the result."""
+        fits = getattr(config, self.field) == self.given and wanted == self.result
+        return {self.field: self.result} if fits else None
+
+    def weights(self, state: State, config: ZooConfig, wanted: Any) -> State:
+        """All weights as they are."""
+        return state
+
+
+@symmetry
+class UntieOutput(SettingOnly):
+    """Store the output projection beside the embedding that it was."""
+
+    name = "untie-output"
+    field = "tie_word_embeddings"
+    summary = "output projection stored apart from the embedding"
+
+
+@symmetry
+class SeparateEmbeddings(SettingOnly):
+    """Store source and target embedding apart."""
+
+    name = "separate-embeddings"
+    field = "share_encoder_decoder_embeddings"
+    summary = "source and target embedding stored apart"
+
+
+@symmetry
+class IgnoreBlindRows(Symmetry):
+    """Attention that is special only for queries that see no key at all, which no class of transformers promises."""
+
+    name = "ignore-blind-rows"
+    field = "attention"
+    summary = "queries that see no key at all are left to the class, everything else stays"
+
+    def settings(self, config: ZooConfig, wanted: Any, task: str) -> dict[str, Any] | None:
+        """From the library's own special attentions to the usual one."""
+        special = ("masked-rows-uniform", "masked-rows-nan")
+        return {"attention": wanted} if config.attention in special and wanted == "multi-head" else None
+
+    def weights(self, state: State, config: ZooConfig, wanted: Any) -> State:
+        """All weights as they are."""
+        return state
+
+
+class ZeroBias(Symmetry):
+    """Add a bias of zeros.
+
+    Attributes:
+        layers: Regular expression of the weights of the layers that lack it.
+    """
+
+    layers: ClassVar[str]
+
+    def settings(self, config: ZooConfig, wanted: Any, task: str) -> dict[str, Any] | None:
+        """From no bias to one."""
+        return {self.field: True} if wanted is True else None
+
+    def weights(self, state: State, config: ZooConfig, wanted: Any) -> State:
+        """Add zeros."""
+        pattern = re.compile(self.layers)
+        added = {
+            name.removesuffix("weight") + "bias": tensor.new_zeros(tensor.shape[0])
+            for name, tensor in state.items()
+            if pattern.search(name)
+        }
+        return {**state, **added}
+
+
+@symmetry
+class ZeroAttentionBias(ZeroBias):
+    """Biases of queries, keys and values."""
+
+    name = "zero-attention-bias"
+    field = "attention_bias"
+    summary = "biases of zeros for queries, keys and values"
+    layers = r"\.(self_attn|cross_attn)\.[qkv]_proj\.weight$"
+
+
+@symmetry
+class ZeroAttentionOutBias(ZeroBias):
+    """Biases of attention's output projection."""
+
+    name = "zero-attention-out-bias"
+    field = "attention_out_bias"
+    summary = "biases of zeros for attention's output"
+    layers = r"\.(self_attn|cross_attn)\.o_proj\.weight$"
+
+
+@symmetry
+class ZeroFeedForwardBias(ZeroBias):
+    """Biases of the feed-forward network."""
+
+    name = "zero-feed-forward-bias"
+    field = "mlp_bias"
+    summary = "biases of zeros for the feed-forward network"
+    layers = r"\.mlp\.\w+_proj\.weight$"
+
+
+@symmetry
+class ZeroOutputBias(ZeroBias):
+    """A bias of the output projection."""
+
+    name = "zero-output-bias"
+    field = "lm_head_bias"
+    summary = "a bias of zeros for the output projection"
+    layers = r"^lm_head\.weight$"
+
+
+@symmetry
+class RepeatKeyValueHeads(Symmetry):
+    """Turn grouped queries into plain multi-head attention: every query head gets its own copy of keys and values."""
+
+    name = "repeat-key-value-heads"
+    field = "num_key_value_heads"
+    summary = "key and value heads repeated for every query head"
+
+    def settings(self, config: ZooConfig, wanted: Any, task: str) -> dict[str, Any] | None:
+        """To as many as there are query heads."""
+        return {"num_key_value_heads": wanted} if wanted == config.num_attention_heads else None
+
+    def weights(self, state: State, config: ZooConfig, wanted: Any) -> State:
+        """Repeat rows of key and value projections."""
+        pattern = re.compile(r"_attn\.[kv]_proj\.(weight|bias)$")
+        changed = dict(state)
+        for name, tensor in state.items():
+            if pattern.search(name):
+                stack = stack_of(name, config)
+                groups = stack.num_attention_heads // stack.num_key_value_heads
+                changed[name] = repeat_heads(stack.num_key_value_heads, groups)(tensor)
+        return changed
+
+
+@symmetry
+class PadSourceVocabulary(Symmetry):
+    """Append source embeddings that no id asks for."""
+
+    name = "pad-source-vocabulary"
+    field = "vocab_size"
+    summary = "source embedding padded to the larger vocabulary"
+
+    def settings(self, config: ZooConfig, wanted: Any, task: str) -> dict[str, Any] | None:
+        """To a larger vocabulary."""
+        return {"vocab_size": wanted} if wanted > config.vocab_size else None
+
+    def weights(self, state: State, config: ZooConfig, wanted: Any) -> State:
+        """Append rows of zeros."""
+        return change(state, r"^model\.encoder\.embed_tokens\.weight$", pad_rows(config.vocab_size, wanted))
+
+
+@symmetry
+class PadTargetVocabulary(Symmetry):
+    """Append target ids that are never predicted."""
+
+    name = "pad-target-vocabulary"
+    field = "decoder_vocab_size"
+    summary = "target ids padded to the larger vocabulary, the new ones with an output bias of -1e9"
+    half_precision = False
+
+    def settings(self, config: ZooConfig, wanted: Any, task: str) -> dict[str, Any] | None:
+        """To a larger vocabulary, if there is an output bias to switch the new ids off with."""
+        return {"decoder_vocab_size": wanted} if wanted > config.decoder_vocab_size and config.lm_head_bias else None
+
+    def weights(self, state: State, config: ZooConfig, wanted: Any) -> State:
+        """Append rows."""
+        size = config.decoder_vocab_size
+        state = change(state, [r"^model\.decoder\.embed_tokens\.weight$", r"^lm_head\.weight$"], pad_rows(size, wanted))
+        return change(state, r"^lm_head\.bias$", pad_rows(size, wanted, -1e9))
+
+
+@symmetry
+class PadFeedForward(Symmetry):
+    """Append inner channels of the feed-forward network that nothing reads."""
+
+    name = "pad-feed-forward"
+    field = "intermediate_size"
+    summary = "feed-forward network padded to a larger inner width"
+
+    def settings(self, config: ZooConfig, wanted: Any, task: str) -> dict[str, Any] | None:
+        """To a larger width; an encoder-decoder's stacks may differ, so it is left alone."""
+        if config.stack == "encoder-decoder" or config.mlp_inner_norm or wanted <= config.intermediate_size:
+            return None
+        return {"intermediate_size": wanted}
+
+    def weights(self, state: State, config: ZooConfig, wanted: Any) -> State:
+        """Append rows on the way in and columns on the way out."""
+        width = config.intermediate_size
+        state = change(state, r"\.mlp\.(up|gate)_proj\.(weight|bias)$", pad_rows(width, wanted))
+        return change(state, r"\.mlp\.down_proj\.weight$", pad_columns(width, wanted))

@@ -1,0 +1,244 @@
+"""Exact changes of weights, each with its inverse.
+
+A [`Transform`][] maps some tensors to others and knows the way back. Key maps use them in their rows, and
+[`zoo.converters.symmetries`][] builds on them. Nothing here knows a model, and nothing changes what it is given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+Tensors = tuple[Tensor, ...]
+"""What a transform takes and returns."""
+
+
+@dataclass(frozen=True)
+class Transform:
+    """A change of tensors that can be undone.
+
+    Args:
+        name: What it does, a verb for messages: "cannot transpose x: ...".
+        forward: The change.
+        backward: What undoes it.
+    """
+
+    name: str
+    forward: Callable[[Tensors], Tensors]
+    backward: Callable[[Tensors], Tensors]
+
+    @property
+    def inverse(self) -> Transform:
+        """The way back as a transform."""
+        return Transform(f"undo {self.name}", self.backward, self.forward)
+
+    def __call__(self, tensor: Tensor) -> Tensor:
+        """Apply to a single tensor where a single one results."""
+        (changed,) = self.forward((tensor,))
+        return changed
+
+
+def each(name: str, forward: Callable[[Tensor], Tensor], backward: Callable[[Tensor], Tensor]) -> Transform:
+    """Make a transform of a change that every tensor undergoes by itself.
+
+    Args:
+        name: What it does.
+        forward: The change.
+        backward: What undoes it.
+
+    Returns:
+        The transform.
+    """
+    return Transform(
+        name,
+        lambda tensors: tuple(forward(tensor) for tensor in tensors),
+        lambda tensors: tuple(backward(tensor) for tensor in tensors),
+    )
+
+
+SAME = each("keep", lambda tensor: tensor, lambda tensor: tensor)
+"""Leaves tensors as they are."""
+
+TRANSPOSE = each("transpose", lambda tensor: tensor.T.contiguous(), lambda tensor: tensor.T.contiguous())
+"""Between a linear layer's weight, *Shape:* (out, in), and GPT-2's Conv1D, *Shape:* (in, out)."""
+
+LEADING_AXIS = each("drop the leading axis of", lambda tensor: tensor.squeeze(0), lambda tensor: tensor[None])
+"""From final_logits_bias, *Shape:* (1, vocab_size), to an output bias, *Shape:* (vocab_size,)."""
+
+
+def join(parts: int) -> Transform:
+    """Stack the rows of several equally large tensors.
+
+    Args:
+        parts: How many.
+
+    Returns:
+        A transform from `parts` tensors to one.
+    """
+    return Transform(
+        "join",
+        lambda tensors: (torch.cat(tensors),),
+        lambda tensors: tuple(part.clone() for part in _equal_parts(tensors[0], parts)),
+    )
+
+
+def _equal_parts(tensor: Tensor, parts: int) -> Tensors:
+    if tensor.shape[0] % parts:
+        raise ValueError(f"{tensor.shape[0]} rows are not {parts} equal parts")
+    return tensor.chunk(parts)
+
+
+def split(parts: int, then: Transform = SAME) -> Transform:
+    """Cut the rows of one tensor into equal parts.
+
+    Args:
+        parts: How many.
+        then: A change of a single tensor that comes before the cut.
+
+    Returns:
+        A transform from one tensor to `parts`.
+    """
+    whole = join(parts).inverse
+    return Transform(
+        "split",
+        lambda tensors: whole.forward(then.forward(tensors)),
+        lambda tensors: then.backward(whole.backward(tensors)),
+    )
+
+
+def permute(order: Tensor, dim: int = -1) -> Transform:
+    """Reorder one dimension.
+
+    Args:
+        order: A permutation of it. *Shape:* (width,)
+        dim: Which one.
+
+    Returns:
+        A transform of each tensor.
+    """
+    return each(
+        "permute",
+        lambda tensor: tensor.index_select(dim, order),
+        lambda tensor: tensor.index_select(dim, order.argsort()),
+    )
+
+
+def evens_then_odds(width: int) -> Tensor:
+    """The order that takes alternating sines and cosines to all sines before all cosines.
+
+    Args:
+        width: Number of columns.
+
+    Returns:
+        The indices 0, 2, 4, ..., 1, 3, 5, ... *Shape:* (width,)
+    """
+    return torch.cat([torch.arange(0, width, 2), torch.arange(1, width, 2)])
+
+
+def pairs_to_halves(num_heads: int, rotary_dim: int) -> Transform:
+    """Bring rotary queries or keys from neighbouring pairs (GPT-J) to half-split ones (Llama).
+
+    Args:
+        num_heads: Number of heads of the projection, whose rows are permuted head by head.
+        rotary_dim: How many leading columns of a head are rotated.
+
+    Returns:
+        A transform of each tensor, *Shape:* (num_heads * head_dim, ...), unchanged.
+    """
+    order = evens_then_odds(rotary_dim)
+
+    def reorder(tensor: Tensor, order: Tensor) -> Tensor:
+        heads = tensor.unflatten(0, (num_heads, -1))
+        kept = torch.arange(rotary_dim, heads.shape[1])
+        return heads[:, torch.cat([order, kept])].flatten(0, 1)
+
+    return each("un-interleave", lambda tensor: reorder(tensor, order), lambda tensor: reorder(tensor, order.argsort()))
+
+
+def repeat_heads(num_heads: int, groups: int) -> Transform:
+    """Give every query head its own copy of the key or value head that it shares.
+
+    Args:
+        num_heads: Number of key-value heads.
+        groups: Query heads a key-value head.
+
+    Returns:
+        A transform of each tensor, from (num_heads * head_dim, ...) to (num_heads * groups * head_dim, ...).
+    """
+    return each(
+        "repeat the heads of",
+        lambda tensor: tensor.unflatten(0, (num_heads, -1)).repeat_interleave(groups, dim=0).flatten(0, 1),
+        lambda tensor: tensor.unflatten(0, (num_heads, groups, -1))[:, 0].flatten(0, 1),
+    )
+
+
+def scale(factor: float | Tensor) -> Transform:
+    """Multiply by a number, or every row by its own.
+
+    Args:
+        factor: A number, or one a row, *Shape:* (rows,).
+
+    Returns:
+        A transform of each tensor.
+    """
+
+    def times(tensor: Tensor, factor: float | Tensor) -> Tensor:
+        if isinstance(factor, Tensor):
+            return tensor * factor.to(tensor.dtype).reshape(-1, *[1] * (tensor.dim() - 1))
+        return tensor * factor
+
+    return each("scale", lambda tensor: times(tensor, factor), lambda tensor: times(tensor, 1 / factor))
+
+
+def pad_rows(given: int, wanted: int, value: float = 0.0) -> Transform:
+    """Append rows.
+
+    Args:
+        given: How many there are.
+        wanted: How many there shall be.
+        value: What the new ones hold.
+
+    Returns:
+        A transform of each tensor, from (given, ...) to (wanted, ...).
+    """
+    return each(
+        "pad",
+        lambda tensor: torch.cat([tensor, tensor.new_full((wanted - given, *tensor.shape[1:]), value)]),
+        lambda tensor: tensor[:given].clone(),
+    )
+
+
+def pad_columns(given: int, wanted: int) -> Transform:
+    """Append columns of zeros.
+
+    Args:
+        given: How many there are.
+        wanted: How many there shall be.
+
+    Returns:
+        A transform of each tensor, from (..., given) to (..., wanted).
+    """
+    return each(
+        "pad",
+        lambda tensor: torch.cat([tensor, tensor.new_zeros(*tensor.shape[:-1], wanted - given)], dim=-1),
+        lambda tensor: tensor[..., :given].clone(),
+    )
+
+
+def skip_rows(rows: int) -> Transform:
+    """Drop the first rows of a table, which its class never reads.
+
+    Args:
+        rows: How many. The way back puts zeros there.
+
+    Returns:
+        A transform of each tensor, from (rows + length, width) to (length, width).
+    """
+    return each(
+        "skip the first rows of",
+        lambda tensor: tensor[rows:].clone(),
+        lambda tensor: torch.cat([tensor.new_zeros(rows, *tensor.shape[1:]), tensor]),
+    )

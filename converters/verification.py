@@ -1,0 +1,288 @@
+"""Compares an exported model, loaded in a process that knows no zoo, with the model that it was made of."""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from zoo.models import ZooPreTrainedModel
+from zoo.registry import Task
+
+from . import fresh
+from .errors import VerificationError
+from .weights import model_with, task_of, weights_of
+
+LARGEST_IN_DOUBLE = 500_000_000
+"""Up to how many parameters a model is compared in float64 as well."""
+
+EXACT = 2e-5
+"""What may remain in float64, beside the largest output: symmetries that are limits leave less than this."""
+
+ROUNDING = 2e-5
+"""What may remain in float32, beside the largest output; or else [`NOISE`][] times the model's own rounding error."""
+
+NOISE = 30
+"""How much more than the model's own distance from float64 rounding may make of it."""
+
+NEW_TOKENS = 6
+
+
+@dataclass(frozen=True)
+class Difference:
+    """How far an exported model is from the original.
+
+    Args:
+        float32: Largest difference of outputs in float32.
+        float64: The same in float64, None where it was not measured.
+        largest: The largest output, for comparison.
+        batches: How many batches were compared.
+        greedy: Whether greedy decoding gave the same tokens, None where nothing can be generated.
+    """
+
+    float32: float
+    float64: float | None
+    largest: float
+    batches: int
+    greedy: bool | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """As a dictionary."""
+        return asdict(self)
+
+
+def sample_inputs(model: ZooPreTrainedModel, seed: int = 0) -> dict[str, dict[str, Tensor]]:
+    """Random inputs: padded with a mask, and without any.
+
+    Args:
+        model: The model.
+        seed: Of the random numbers.
+
+    Returns:
+        Arguments of a call, by the name of the batch; those of "generate..." are for generation.
+    """
+    config, task = model.config, task_of(model)
+    generator = torch.Generator().manual_seed(seed)
+    longest = min(9, config.max_position_embeddings - NEW_TOKENS - 1)
+    pad = config.pad_token_id
+
+    def ids(rows: int, length: int, size: int) -> Tensor:
+        drawn = torch.randint(0, size, (rows, length), generator=generator)
+        return torch.where(drawn == pad, (drawn + 1) % size, drawn) if pad is not None else drawn
+
+    padded = ids(3, longest, config.vocab_size)
+    mask = torch.ones_like(padded)
+    for row, length in enumerate((longest, max(1, longest - 3), max(1, longest // 2))):
+        mask[row, length:] = 0
+    padded = padded.masked_fill(mask == 0, pad if pad is not None else 0)
+    batches = {"padded": {"input_ids": padded, "attention_mask": mask}}
+    if pad is not None or task != Task.SEQUENCE_CLASSIFICATION:
+        batches["full"] = {"input_ids": ids(2, longest, config.vocab_size)}
+    if config.stack == "encoder-decoder":
+        for batch in batches.values():
+            rows = len(batch["input_ids"])
+            batch["decoder_input_ids"] = ids(rows, longest - 1, config.decoder_vocab_size)
+    if task == Task.SEQ2SEQ_LM:
+        batches["generate"] = {"input_ids": padded, "attention_mask": mask}
+    elif task == Task.CAUSAL_LM:
+        batches["generate"] = {"input_ids": padded.flip(-1), "attention_mask": mask.flip(-1)}
+    return batches
+
+
+def real(outputs: dict[str, Tensor], batches: dict[str, dict[str, Tensor]], width: int) -> dict[str, Tensor]:
+    """Outputs where there are real tokens, and of ids that the original has.
+
+    Args:
+        outputs: What a model computed.
+        batches: Its inputs.
+        width: Number of outputs of the original.
+
+    Returns:
+        The same outputs, zero elsewhere.
+    """
+    kept = {}
+    for name, tensor in outputs.items():
+        batch = batches[name.partition(".")[0]]
+        if name.endswith(".output"):
+            tensor = tensor[..., :width]
+            if tensor.ndim == 3 and "attention_mask" in batch and "decoder_input_ids" not in batch:
+                tensor = tensor * batch["attention_mask"][..., None]
+        kept[name] = tensor
+    return kept
+
+
+def verify(
+    model: ZooPreTrainedModel,
+    folder: Path,
+    class_name: str,
+    output: str,
+    *,
+    trust_remote_code: bool = False,
+    in_process: bool = False,
+    seed: int = 0,
+) -> Difference:
+    """Load an exported model and compare it with the original.
+
+    Args:
+        model: The original.
+        folder: The export.
+        class_name: The Auto class, or class, of transformers to load it with.
+        output: Where it returns what the original does: "logits", "last_hidden_state" or "hidden_states[-2]".
+        trust_remote_code: Whether the folder brings its own code.
+        in_process: Whether to load it in this process: quicker, but what the zoo has registered is there.
+        seed: Of the inputs.
+
+    Returns:
+        The difference.
+
+    Raises:
+        VerificationError: When it is too large, or the export cannot be loaded.
+    """
+    batches = sample_inputs(model, seed)
+    task = task_of(model)
+    dtypes = ["float32", "float64"] if model.num_parameters() <= LARGEST_IN_DOUBLE else ["float32"]
+    generation = dict(do_sample=False, num_beams=1, max_new_tokens=NEW_TOKENS)
+    request: dict[str, Any] = {
+        "folder": str(folder),
+        "class_name": class_name,
+        "trust_remote_code": trust_remote_code,
+        "output": output,
+        "dtypes": dtypes,
+        "generate": generation,
+        "batches": {batch: list(given) for batch, given in batches.items()},
+    }
+    theirs = dict(zip(dtypes, run(request, batches, in_process), strict=True))
+    ours_request = {**request, "output": "last_hidden_state" if task == Task.FEATURE_EXTRACTION else "logits"}
+    inputs = flat(batches)
+    ours = {dtype: fresh.compute(in_dtype(model, getattr(torch, dtype)), ours_request, inputs) for dtype in dtypes}
+    return judge(ours, theirs, batches)
+
+
+def in_dtype(model: ZooPreTrainedModel, dtype: torch.dtype) -> ZooPreTrainedModel:
+    """The same model in another type, with buffers computed anew: casting them would keep what they have lost.
+
+    Args:
+        model: The model.
+        dtype: The type.
+
+    Returns:
+        A copy.
+    """
+    weights = {name: value.to(dtype, copy=True) for name, value in weights_of(model).items()}
+    copied = model_with(copy.deepcopy(model.config), task_of(model), weights)
+    if model.can_generate():
+        copied.generation_config = model.generation_config
+    return copied
+
+
+def run(request: dict[str, Any], batches: dict[str, dict[str, Tensor]], in_process: bool) -> list[dict[str, Tensor]]:
+    """Let a process of its own compute, or this one.
+
+    Args:
+        request: What [`zoo.converters.fresh`][] is asked.
+        batches: Inputs.
+        in_process: Whether this process shall do it.
+
+    Returns:
+        Outputs by name, for every dtype.
+
+    Raises:
+        VerificationError: When it fails.
+    """
+    inputs = flat(batches)
+    if in_process:
+        return [fresh.compute(fresh.load(request, dtype), request, inputs) for dtype in request["dtypes"]]
+    with tempfile.TemporaryDirectory() as workshop:
+        place = Path(workshop)
+        save_file(inputs, place / "inputs")
+        request = {**request, "inputs": str(place / "inputs"), "results": str(place / "results")}
+        (place / "request.json").write_text(json.dumps(request), encoding="utf-8")
+        environment = {**os.environ, "HF_HUB_OFFLINE": "1", "HF_MODULES_CACHE": str(place / "modules")}
+        command = [sys.executable, "-I", fresh.__file__, str(place / "request.json")]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        if done.returncode:
+            last = (done.stderr.strip().splitlines() or ["no message"])[-1]
+            raise VerificationError(f"the exported model cannot be loaded and run without the zoo: {last}")
+        return [load_file(f"{place / 'results'}.{dtype}") for dtype in request["dtypes"]]
+
+
+def flat(batches: dict[str, dict[str, Tensor]]) -> dict[str, Tensor]:
+    """Name inputs by batch and argument.
+
+    Args:
+        batches: Arguments by batch.
+
+    Returns:
+        Tensors by "batch.argument".
+    """
+    return {f"{batch}.{name}": tensor.clone() for batch, given in batches.items() for name, tensor in given.items()}
+
+
+def judge(
+    ours: dict[str, dict[str, Tensor]],
+    theirs: dict[str, dict[str, Tensor]],
+    batches: dict[str, dict[str, Tensor]],
+) -> Difference:
+    """Measure the difference, and refuse one that is not rounding.
+
+    Args:
+        ours: What the original computes, by dtype.
+        theirs: What the export computes, by dtype.
+        batches: Their inputs.
+
+    Returns:
+        The difference.
+
+    Raises:
+        VerificationError: When it is too large.
+    """
+    width = min(tensor.shape[-1] for name, tensor in ours["float32"].items() if name.endswith(".output"))
+    kept_ours = {dtype: real(outputs, batches, width) for dtype, outputs in ours.items()}
+    kept_theirs = {dtype: real(outputs, batches, width) for dtype, outputs in theirs.items()}
+    names = [name for name in ours["float32"] if name.endswith(".output")]
+    for name in names:
+        if kept_ours["float32"][name].shape != kept_theirs["float32"][name].shape:
+            raise VerificationError(f"the exported model's {name} has another shape than the original's")
+    largest = max(float(kept_ours["float32"][name].abs().max()) for name in names)
+    scale = max(1.0, largest)
+    float32 = distance(kept_ours["float32"], kept_theirs["float32"], names)
+    allowed, float64 = ROUNDING * scale, None
+    if "float64" in ours:
+        float64 = distance(kept_ours["float64"], kept_theirs["float64"], names)
+        allowed = max(allowed, NOISE * distance(kept_ours["float32"], kept_ours["float64"], names))
+    if not (float32 <= allowed and (float64 is None or float64 <= EXACT * scale)):
+        raise VerificationError(
+            f"the exported model differs by {float32:.2g} in float32 (allowed {allowed:.2g}) and "
+            f"{float64 if float64 is None else format(float64, '.2g')} in float64 (allowed {EXACT * scale:.2g})"
+        )
+    precise = max(ours)
+    tokens = [name for name in ours[precise] if name.endswith(".tokens")]
+    greedy = all(torch.equal(ours[precise][name], theirs[precise][name]) for name in tokens) if tokens else None
+    if greedy is False:
+        raise VerificationError("the exported model decodes other tokens than the original")
+    return Difference(float32, float64, largest, len(names), greedy)
+
+
+def distance(first: dict[str, Tensor], second: dict[str, Tensor], names: list[str]) -> float:
+    """Largest difference between outputs.
+
+    Args:
+        first: Outputs by name.
+        second: The same of another model.
+        names: Which ones.
+
+    Returns:
+        The largest absolute difference; infinity where there is a NaN.
+    """
+    worst = max(float((first[name].double() - second[name].double()).abs().max()) for name in names)
+    return float("inf") if worst != worst else worst

@@ -1,0 +1,89 @@
+"""The weights of a model of the zoo under the same names whatever its head, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor
+from transformers.utils import logging
+
+from zoo.models import TASK_CLASSES, ZooConfig, ZooPreTrainedModel
+from zoo.registry import Task
+
+PREFIX = "model."
+"""What names in a body begin with when it stands under a head."""
+
+
+@contextmanager
+def no_progress_bar() -> Iterator[None]:
+    """Keep transformers from drawing a progress bar for what is in memory already."""
+    enabled = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if enabled:
+            logging.enable_progress_bar()
+
+
+def task_of(model: ZooPreTrainedModel) -> str:
+    """The task that a model's head is for.
+
+    Args:
+        model: Any model of the zoo.
+
+    Returns:
+        A name of a task; feature-extraction for bodies.
+    """
+    for task, (_, model_class) in TASK_CLASSES.items():
+        if task != Task.FEATURE_EXTRACTION and isinstance(model, model_class):
+            return task
+    return Task.FEATURE_EXTRACTION.value
+
+
+def weights_of(model: ZooPreTrainedModel) -> dict[str, Tensor]:
+    """The weights of a model, every shared one under all of its names.
+
+    Args:
+        model: Any model of the zoo.
+
+    Returns:
+        Detached tensors, named as under a head.
+    """
+    prefix = PREFIX if task_of(model) == Task.FEATURE_EXTRACTION else ""
+    return {prefix + name: value.detach() for name, value in model.named_parameters(remove_duplicate=False)}
+
+
+def model_with(config: ZooConfig, task: str, weights: dict[str, Tensor]) -> ZooPreTrainedModel:
+    """Build a model around given weights.
+
+    Args:
+        config: Its complete configuration.
+        task: What its head is for.
+        weights: Named as under a head, tied ones under all of their names; they become the parameters.
+
+    Returns:
+        The model, in evaluation mode and in the weights' type.
+
+    Raises:
+        RuntimeError: When weights are missing, left over, or of the wrong shape.
+    """
+    if task == Task.FEATURE_EXTRACTION:
+        weights = {name.removeprefix(PREFIX): value for name, value in weights.items()}
+    dtype = next(iter(weights.values())).dtype
+    model_class = TASK_CLASSES[task][1]
+    with torch.device("meta"):
+        expected = dict(model_class(config).named_parameters(remove_duplicate=False))
+    problems = sorted(expected.keys() ^ weights.keys())
+    problems += [name for name in expected.keys() & weights.keys() if expected[name].shape != weights[name].shape]
+    if problems:
+        raise RuntimeError(f"weights that do not fit: {', '.join(problems)}")
+    with no_progress_bar():
+        model, report = model_class.from_pretrained(
+            None, config=config, state_dict=dict(weights), dtype=dtype, output_loading_info=True
+        )
+    if left := {word: keys for word, keys in report.items() if keys}:
+        raise RuntimeError(f"weights that were not loaded: {left}")
+    return model.eval()

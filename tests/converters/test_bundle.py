@@ -1,0 +1,165 @@
+"""Bundles: the code that a model needs, taken from the library's own files, which loads without the library."""
+
+import ast
+import hashlib
+import json
+import re
+import subprocess
+import sys
+import textwrap
+
+import pytest
+import torch
+from native_models import zoo_model
+
+import zoo
+from zoo.converters.bundle import auto_map, bundle_files, write_bundle
+from zoo.converters.bundle_registry import Registry
+from zoo.registry import VARIANTS, list_variants
+
+CASES = [(name, task) for name in list_variants() for task in VARIANTS.get(name).tasks[:1]]
+
+
+@pytest.mark.parametrize(("name", "task"), CASES)
+def test_code_is_flat_and_complete(name, task):
+    """Every file compiles, imports only its neighbours and installed packages, and defines what others import."""
+    files = bundle_files(zoo_model(name, task).config)
+    trees = {file.removesuffix(".py"): ast.parse(text) for file, text in files.items()}
+    defined = {module: {name for node in tree.body for name in names_of(node)} for module, tree in trees.items()}
+    for module, tree in trees.items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom) and node.level:
+                assert node.level == 1
+                assert node.module in trees, f"{module} imports {node.module}"
+                for alias in node.names:
+                    assert alias.name in defined[node.module], f"{module} imports {alias.name} from {node.module}"
+            elif isinstance(node, ast.ImportFrom):
+                assert node.module.partition(".")[0] != "zoo"
+        used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+        bound = (
+            defined[module] | locals_of(tree) | set(dir(__builtins__ if isinstance(__builtins__, type(ast)) else ast))
+        )
+        assert not {each for each in used if each.isupper() and len(each) > 3} - bound
+    for target in auto_map(zoo_model(name, task).config).values():
+        module, _, head = target.partition(".")
+        assert head in defined[module]
+
+
+def names_of(node):
+    if isinstance(node, ast.If):
+        return [name for each in (*node.body, *node.orelse) for name in names_of(each)]
+    if isinstance(node, ast.Import | ast.ImportFrom):
+        return [alias.asname or alias.name for alias in node.names]
+    if isinstance(node, ast.FunctionDef | ast.ClassDef):
+        return [node.name]
+    targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+    return [target.id for target in targets if isinstance(target, ast.Name)]
+
+
+def locals_of(tree):
+    stored = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)}
+    return stored | {name for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for name in names_of(node)}
+
+
+def test_only_what_is_needed_is_there():
+    files = bundle_files(zoo_model("vanilla").config)
+    code = "\n".join(files.values())
+    assert {"vanilla.py", "modeling.py", "configuration.py", "registry.py"} <= set(files)
+    assert "rotary.py" not in files
+    for absent in (
+        "AlibiPosition",
+        "SinusoidalPosition",
+        "RMSNorm(",
+        "ZooForMaskedLM",
+        "entry_points",
+    ):
+        assert absent not in code
+    assert "class LearnedPosition" in code
+    assert re.search(r"paper=.*Attention Is All You Need", code), "what the author says of the variant stays"
+
+
+def test_code_is_the_librarys_own():
+    from zoo.models import attention
+
+    with open(attention.__file__, encoding="utf-8") as file:
+        library = file.read()
+    bundled = bundle_files(zoo_model("vanilla").config)["attention.py"]
+    body = bundled[bundled.index("class Attention(") :]
+    assert body.split("\n\n\n")[0] in library
+
+
+def test_configuration_and_manifest(tmp_path):
+    model = zoo_model("vanilla", dtype=torch.float32)
+    write_bundle(model, tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    assert config["auto_map"]["AutoModelForSeq2SeqLM"] == "modeling.ZooForConditionalGeneration"
+    assert config["auto_map"]["AutoConfig"] == "configuration.ZooConfig"
+    manifest = json.loads((tmp_path / "bundle.json").read_text())
+    assert manifest["variant"] == "vanilla"
+    assert manifest["transformer-zoo"] == zoo.__version__
+    for name, digest in manifest["sha256"].items():
+        assert hashlib.sha256((tmp_path / name).read_bytes()).hexdigest() == digest
+    assert set(manifest["sha256"]) == {path.name for path in tmp_path.glob("*.py")}
+
+
+def test_the_registry_of_a_bundle_says_what_it_lacks():
+    registry = Registry("position")
+    registry.register("learned", int)
+    with pytest.raises(KeyError, match=r"no position 'rotary', only learned.*pip install transformer-zoo"):
+        registry.get("rotary")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "task", "settings"),
+    [
+        ("vanilla", "seq2seq-lm", dict(faithful=True)),
+        ("d2l-style", "seq2seq-lm", dict(faithful=True)),
+        ("gemma2-style", "causal-lm", {}),
+        ("universal", "feature-extraction", {}),
+        ("nlpt-encoder", "sequence-classification", {}),
+        ("bert-style", "feature-extraction", {}),
+    ],
+)
+def test_bundles_load_where_the_zoo_cannot_be_imported(name, task, settings, tmp_path):
+    model = zoo_model(name, task, dtype=torch.float32, **settings)
+    report = zoo.export(model, tmp_path / "out", "bundle")
+    assert report.difference.float32 == 0.0
+    assert report.difference.greedy in (None, True)
+
+
+@pytest.mark.slow
+def test_a_plugins_variant_brings_its_code(tmp_path):
+    """A variant of another package, whose layer is its own, runs without that package."""
+    (tmp_path / "outsider.py").write_text(
+        textwrap.dedent(
+            '''
+            """A plugin."""
+            from zoo.models import EncoderLayer, DecoderLayer, Transformer, ZooConfig
+            from zoo.registry import register
+
+            FACTOR = 0.5
+
+            class HalvedLayer(DecoderLayer):
+                """Halves its output."""
+
+                def forward(self, hidden_states, *args, **kwargs):
+                    return super().forward(hidden_states, *args, **kwargs) * FACTOR
+
+            @register("outsider", tasks=("causal-lm",), source="nowhere", defaults={"dropout": 0.0})
+            def outsider(config: ZooConfig) -> Transformer:
+                """A decoder that halves."""
+                return Transformer(decoder_layer=HalvedLayer)
+            '''
+        )
+    )
+    script = (
+        "import outsider, zoo;"
+        "sizes = dict(vocab_size=20, hidden_size=16, num_attention_heads=4, max_position_embeddings=20);"
+        "model = zoo.build('outsider', **sizes);"
+        "print(zoo.export(model, 'out', 'bundle').difference.float32)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-800:]
+    assert done.stdout.split()[-1] == "0.0"
+    assert "FACTOR = 0.5" in (tmp_path / "out" / "outsider.py").read_text()

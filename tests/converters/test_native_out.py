@@ -1,0 +1,262 @@
+"""Models of the zoo become models of transformers' own classes, verified, or are refused with a reason."""
+
+import json
+
+import pytest
+import torch
+import transformers
+from native_models import largest_difference, outputs, scramble, zoo_model
+from safetensors import safe_open
+from tokenizers import Tokenizer, models
+
+import zoo
+from zoo.converters import plan_export, verification
+from zoo.converters.errors import ExportError, VerificationError
+from zoo.converters.exporting import export_native
+from zoo.converters.native.base import UnknownNativeError
+from zoo.converters.native.writing import save_weights
+from zoo.errors import OutputExistsError
+
+ENCODER = dict(is_decoder=False, is_encoder_decoder=False)
+
+EXACT = {
+    "d2l": ("d2l-style", None, {}, {"marian": {"permute-residual", "zero-attention-bias", "zero-attention-out-bias"}}),
+    "vanilla": ("vanilla", None, dict(decoder_vocab_size=23), {"marian": set()}),
+    "vanilla-faithful": (
+        "vanilla",
+        None,
+        dict(faithful=True, decoder_vocab_size=23),
+        {"marian": {"ignore-blind-rows", "move-attention-scale"}},
+    ),
+    "odom": ("odom-style", None, {}, {"marian": {"permute-residual"}}),
+    "nlpt-body": ("nlpt-encoder", "feature-extraction", {}, {"roberta-prelayernorm": {"rescale-embeddings"}}),
+    "post-body": (
+        "post-norm",
+        "feature-extraction",
+        ENCODER,
+        {"bert": set(), "roberta": set(), "xlm": {"pad-feed-forward"}},
+    ),
+    "post-body-plain": ("post-norm", "feature-extraction", dict(**ENCODER, embedding_norm=False), {"opt": set()}),
+    "pre-body": (
+        "pre-norm",
+        "feature-extraction",
+        ENCODER,
+        {"megatron-bert": set(), "opt": set(), "roberta-prelayernorm": {"neutral-embedding-norm"}},
+    ),
+    "post-mlm": ("post-norm", "masked-lm", {}, {"xlm": {"zero-output-bias", "pad-feed-forward"}}),
+    "post-mlm-bert": ("post-norm", "masked-lm", dict(lm_head_transform=True), {"bert": {"zero-output-bias"}}),
+    "post-cls": (
+        "post-norm",
+        "sequence-classification",
+        dict(classifier_pooling="cls"),
+        {"xlm": {"pad-feed-forward"}, "bert": {"nearly-linear-pooler"}},
+    ),
+    "bert-mlm": ("bert-style", "masked-lm", {}, {"bert": set(), "roberta": set()}),
+    "bert-cls": ("bert-style", "sequence-classification", {}, {"bert": set(), "roberta": set()}),
+    "bert-tokens": (
+        "bert-style",
+        "token-classification",
+        {},
+        {"bert": set(), "roberta": set(), "xlm": {"pad-feed-forward"}},
+    ),
+    "pre-causal": ("pre-norm", "causal-lm", {}, {"gpt2": set(), "opt": set()}),
+    "pre-causal-unfinished": ("pre-norm", "causal-lm", dict(final_norm=False), {"opt": set()}),
+    "post-causal": ("post-norm", "causal-lm", dict(embedding_norm=False), {"opt": set()}),
+    "deepnorm-causal": ("deepnorm", "causal-lm", {}, {"opt": {"divide-by-deepnorm-alpha", "rescale-stream"}}),
+    "llama": ("llama-style", None, {}, {"llama": set(), "mistral": set(), "qwen2": {"zero-attention-bias"}}),
+    "llama-interleaved": ("llama-style", None, dict(position="rotary-interleaved"), {"llama": {"split-rotary-halves"}}),
+    "llama-window": ("llama-style", None, dict(sliding_window=4), {"mistral": set(), "qwen2": {"zero-attention-bias"}}),
+    "qk-norm": ("qk-norm", None, {}, {"qwen3": set()}),
+    "pre-seq2seq": (
+        "pre-norm",
+        "seq2seq-lm",
+        dict(position="sinusoidal", decoder_vocab_size=17),
+        {
+            "pegasus": {"zero-output-bias", "pad-target-vocabulary", "permute-residual"},
+            "blenderbot": {"zero-output-bias", "pad-target-vocabulary", "store-table"},
+            "mbart": {"zero-output-bias", "pad-target-vocabulary", "store-table", "neutral-embedding-norm"},
+        },
+    ),
+    "pegasus-tied": ("pegasus-style", None, {}, {"pegasus": set()}),
+    "marian-tied": ("marian-style", None, {}, {"marian": set()}),
+    "bart": ("post-norm", "seq2seq-lm", {}, {"bart": {"zero-output-bias"}}),
+    "t5": ("t5-style", None, {}, {"t5": set()}),
+    "t5-tied": ("t5-style", None, dict(tie_word_embeddings=True, logit_scale=0.25), {"t5": set()}),
+}
+"""Variants, tasks and settings, and the classes that express them, by which symmetries."""
+
+
+@pytest.mark.parametrize("case", EXACT)
+def test_exports_are_exact(case, tmp_path):
+    name, task, settings, expected = EXACT[case]
+    model = zoo_model(name, task, dtype=torch.float32, **settings)
+    plans = {plan.target: plan for plan in plan_export(model)}
+    for target, transforms in expected.items():
+        assert plans[target].obstacles == ()
+        assert set(plans[target].transforms) == transforms
+    for target in list(expected)[:1] if case != "pre-seq2seq" else expected:
+        (tmp_path / target).mkdir()
+        report = export_native(model, tmp_path / target, plans[target], fresh_process=False)
+        scale = max(1.0, report.difference.largest)
+        assert report.difference.float32 < 1e-5 * scale
+        assert report.difference.float64 < 5e-6 * scale
+        assert report.difference.greedy in (None, True)
+
+
+REFUSED = {
+    "sandwich": ("sandwich-norm", "causal-lm", {}, "gpt2", "norm_placement='sandwich'"),
+    "max-pool": ("vanilla", "sequence-classification", dict(embedding_norm=True), "xlm", "classifier_pooling='max'"),
+    "output-bias-gpt2": ("pre-norm", "causal-lm", dict(lm_head_bias=True), "gpt2", "no bias"),
+    "output-bias-opt": ("pre-norm", "causal-lm", dict(lm_head_bias=True), "opt", "no bias"),
+    "output-bias-llama": ("llama-style", None, dict(lm_head_bias=True), "llama", "no bias"),
+    "plain-mlm-bert": ("post-norm", "masked-lm", {}, "bert", "a plain projection"),
+    "post-in-bart": ("vanilla", None, {}, "bart", "take away their mean"),
+    "quirk": (
+        "nlpt-encoder",
+        "feature-extraction",
+        dict(quirks=("padding-is-attended",)),
+        "roberta-prelayernorm",
+        "quirk 'padding-is-attended'",
+    ),
+    "sees-the-future": ("d2l-style", None, dict(faithful=True), "marian", "quirk 'evaluation-sees-the-future'"),
+    "alibi": ("alibi-decoder", None, {}, "gpt2", "position='alibi'"),
+    "wrong-stack": ("pre-norm", "causal-lm", {}, "marian", "it is a decoder"),
+    "no-head": ("d2l-style", None, {}, "bert", "it is an encoder-decoder"),
+    "wide-xlm": ("post-norm", "masked-lm", dict(intermediate_size=80), "xlm", "four times"),
+    "gelu-t5": ("t5-style", None, dict(hidden_act="gelu"), "t5", "gated-gelu"),
+    "partial-rotary": (
+        "llama-style",
+        None,
+        dict(rope_parameters={"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.5}),
+        "llama",
+        "a part of each head",
+    ),
+    "own-code": ("universal", "causal-lm", {}, "opt", "computes more than its settings say"),
+    "classifier-bias": ("gpt2-style", "sequence-classification", {}, "gpt2", "classifier has a bias"),
+    "roberta-relu": ("bert-style", "masked-lm", dict(hidden_act="relu"), "roberta", "hidden_act='relu'"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_is_not_exact_is_refused_with_the_reason(case, tmp_path):
+    name, task, settings, target, says = REFUSED[case]
+    model = zoo_model(name, task, dtype=torch.float32, **settings)
+    with pytest.raises(ExportError, match=f"{target} cannot express this model: .*{says}.*What works: .*bundle"):
+        zoo.export(model, tmp_path / "out", target)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_without_any_exact_class_the_nearest_is_named(tmp_path):
+    with pytest.raises(
+        ExportError, match=r"no class .* nearest is gpt2: norm_placement='sandwich'.*What works: bundle"
+    ):
+        zoo.export(zoo_model("sandwich-norm", dtype=torch.float32), tmp_path / "out")
+
+
+def test_unknown_targets_name_the_nearest(tmp_path):
+    with pytest.raises(UnknownNativeError, match="did you mean 'marian'"):
+        zoo.export(zoo_model("vanilla"), tmp_path / "out", "marain")
+
+
+def test_classifier_without_a_bias_goes_to_gpt2(tmp_path):
+    model = zoo_model("gpt2-style", "sequence-classification", dtype=torch.float32)
+    with torch.no_grad():
+        model.classifier.bias.zero_()
+    report = zoo.export(model, tmp_path / "out", fresh_process=False)
+    assert report.class_name == "GPT2ForSequenceClassification"
+
+
+def test_the_folder_holds_what_transformers_needs(tmp_path):
+    model = zoo_model("marian-style", dtype=torch.float32)
+    model.save_pretrained(tmp_path / "saved")
+    words = Tokenizer(models.WordLevel({"a": 0, "[UNK]": 1}, unk_token="[UNK]"))
+    transformers.PreTrainedTokenizerFast(tokenizer_object=words, unk_token="[UNK]").save_pretrained(tmp_path / "saved")
+    report = zoo.export(tmp_path / "saved", tmp_path / "out", fresh_process=False)
+    assert report.target == "marian"
+    assert {"README.md", "config.json", "generation_config.json", "model.safetensors", "tokenizer.json"} <= set(
+        report.files
+    )
+    config = json.loads((tmp_path / "out" / "config.json").read_text())
+    assert config["architectures"] == ["MarianMTModel"]
+    assert config["tie_word_embeddings"] is True
+    assert "auto_map" not in config
+    with safe_open(tmp_path / "out" / "model.safetensors", "pt") as file:
+        assert "lm_head.weight" not in file.keys()  # noqa: SIM118 - tied, so stored once
+    card = (tmp_path / "out" / "README.md").read_text()
+    assert "AutoModelForSeq2SeqLM.from_pretrained" in card
+    assert f"at most {report.difference.float32:.1e} in float32" in card
+
+
+def test_half_precision_stays_where_nothing_is_lost(tmp_path):
+    exact = zoo_model("llama-style", dtype=torch.bfloat16)
+    zoo.export(exact, tmp_path / "exact", fresh_process=False)
+    assert transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "exact", dtype="auto").dtype == torch.bfloat16
+    scaled = zoo_model("vanilla", dtype=torch.bfloat16, attention_scale=3.0)
+    zoo.export(scaled, tmp_path / "scaled", fresh_process=False)
+    assert transformers.AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "scaled", dtype="auto").dtype == torch.float32
+
+
+def test_fragile_symmetries_are_noted():
+    model = zoo_model("post-norm", "sequence-classification", classifier_pooling="cls")
+    plans = {plan.target: plan for plan in plan_export(model)}
+    assert not plans["bert"].half_precision
+    assert "16-bit" in plans["bert"].notes[-1]
+    assert next(iter(plans)) == "xlm"
+
+
+def test_a_wrong_export_leaves_nothing(tmp_path, monkeypatch):
+    model = zoo_model("vanilla", dtype=torch.float32)
+
+    def broken(state, folder):
+        state["model.encoder.layers.0.fc1.bias"] = state["model.encoder.layers.0.fc1.bias"] + 0.01
+        save_weights(state, folder)
+
+    monkeypatch.setattr("zoo.converters.native.writing.save_weights", broken)
+    with pytest.raises(VerificationError, match="differs by"):
+        zoo.export(model, tmp_path / "out", fresh_process=False)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_other_tokens_are_an_error():
+    same, tokens = torch.ones(2, 3, 4), torch.tensor([[1, 2, 3]])
+    ours = {"float32": {"full.output": same, "generate.tokens": tokens}}
+    theirs = {"float32": {"full.output": same, "generate.tokens": tokens + 1}}
+    batches = {"full": {"input_ids": torch.ones(2, 3)}, "generate": {}}
+    assert verification.judge(ours, ours, batches).greedy
+    with pytest.raises(VerificationError, match="decodes other tokens"):
+        verification.judge(ours, theirs, batches)
+    with pytest.raises(VerificationError, match="differs by inf"):
+        verification.judge(ours, {"float32": {**ours["float32"], "full.output": same * torch.nan}}, batches)
+
+
+def test_large_weights_are_sharded(tmp_path, monkeypatch):
+    monkeypatch.setattr("zoo.converters.native.writing.SHARD_SIZE", "10KB")
+    model = zoo_model("pre-norm", "causal-lm", dtype=torch.float32)
+    report = zoo.export(model, tmp_path / "out", fresh_process=False)
+    assert sum(name.endswith(".safetensors") for name in report.files) > 1
+    loaded = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "out")
+    assert largest_difference(outputs(loaded), outputs(model)) < 1e-6
+
+
+def test_what_is_there_is_not_overwritten(tmp_path):
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(OutputExistsError):
+        zoo.export(zoo_model("vanilla"), tmp_path)
+    assert (tmp_path / "notes.txt").read_text() == "mine"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", ["d2l", "nlpt-body", "llama"])
+def test_exports_load_where_the_zoo_cannot_be_imported(case, tmp_path):
+    name, task, settings, expected = EXACT[case]
+    model = zoo_model(name, task, dtype=torch.float32, **settings)
+    report = zoo.export(model, tmp_path / "out")
+    assert report.target in expected
+    assert report.difference.float32 < 1e-5 * max(1.0, report.difference.largest)
+    assert "Loaded without transformer-zoo" in (tmp_path / "out" / "README.md").read_text()
+
+
+def test_scrambling_reaches_everything():
+    """The comparisons here mean something only if no norm or bias is left at one or zero."""
+    model = scramble(zoo.build("vanilla", vocab_size=20, hidden_size=16, num_attention_heads=4, intermediate_size=24))
+    assert all(parameter.unique().numel() > 1 for parameter in model.parameters())

@@ -1,0 +1,199 @@
+"""Small models of transformers' own classes and of the zoo with random weights, and how to run them alike."""
+
+from __future__ import annotations
+
+import torch
+import transformers
+
+import zoo
+
+ENCODER = dict(
+    vocab_size=23,
+    hidden_size=16,
+    num_hidden_layers=2,
+    num_attention_heads=4,
+    intermediate_size=24,
+    max_position_embeddings=20,
+    pad_token_id=0,
+    hidden_act="relu",
+    type_vocab_size=2,
+)
+ROBERTA = {**ENCODER, "pad_token_id": 1, "bos_token_id": 0, "hidden_act": "gelu"}
+LLAMA = dict(
+    vocab_size=23,
+    hidden_size=16,
+    num_hidden_layers=2,
+    num_attention_heads=4,
+    num_key_value_heads=2,
+    intermediate_size=24,
+    max_position_embeddings=20,
+    pad_token_id=0,
+)
+GPT2 = dict(
+    vocab_size=23, n_embd=16, n_layer=2, n_head=4, n_positions=20, pad_token_id=0, eos_token_id=2, bos_token_id=1
+)
+OPT = dict(
+    vocab_size=23,
+    hidden_size=16,
+    word_embed_proj_dim=16,
+    num_hidden_layers=2,
+    num_attention_heads=4,
+    ffn_dim=24,
+    max_position_embeddings=20,
+)
+T5 = dict(
+    vocab_size=23,
+    d_model=16,
+    d_kv=6,
+    num_layers=2,
+    num_decoder_layers=1,
+    num_heads=4,
+    d_ff=24,
+    pad_token_id=0,
+    decoder_start_token_id=0,
+    relative_attention_num_buckets=8,
+    relative_attention_max_distance=10,
+)
+BART = dict(
+    vocab_size=23,
+    d_model=16,
+    encoder_layers=2,
+    decoder_layers=1,
+    encoder_attention_heads=4,
+    decoder_attention_heads=2,
+    encoder_ffn_dim=24,
+    decoder_ffn_dim=20,
+    max_position_embeddings=20,
+    pad_token_id=1,
+    eos_token_id=2,
+    bos_token_id=0,
+    decoder_start_token_id=2,
+    forced_eos_token_id=None,
+)
+XLM = dict(vocab_size=23, emb_dim=16, n_layers=2, n_heads=4, max_position_embeddings=20, n_langs=1, pad_token_id=0)
+
+BERT_HEADS = ("ForMaskedLM", "ForSequenceClassification", "ForTokenClassification", "Model")
+LLAMA_HEADS = ("ForCausalLM", "ForSequenceClassification", "ForTokenClassification", "Model")
+GENERATION = ("ForConditionalGeneration", "Model")
+
+NATIVE_CASES = {
+    f"{family}-{number}-{head}": (family, head, settings)
+    for family, heads, choices in (
+        ("Bert", BERT_HEADS, [ENCODER]),
+        ("Roberta", BERT_HEADS, [ROBERTA]),
+        ("XLMRoberta", ("ForMaskedLM",), [ROBERTA]),
+        ("RobertaPreLayerNorm", BERT_HEADS, [ROBERTA]),
+        ("MegatronBert", BERT_HEADS, [ENCODER]),
+        ("GPT2", ("LMHeadModel", "ForSequenceClassification", "ForTokenClassification", "Model"), [GPT2]),
+        (
+            "GPT2",
+            ("LMHeadModel",),
+            [GPT2, {**GPT2, "scale_attn_weights": False, "tie_word_embeddings": False, "n_inner": 20}],
+        ),
+        ("Llama", LLAMA_HEADS, [LLAMA]),
+        (
+            "Llama",
+            ("ForCausalLM",),
+            [LLAMA, {**LLAMA, "attention_bias": True, "mlp_bias": True, "tie_word_embeddings": True, "head_dim": 6}],
+        ),
+        ("Mistral", LLAMA_HEADS, [{**LLAMA, "sliding_window": 4}]),
+        ("Qwen2", LLAMA_HEADS, [LLAMA]),
+        (
+            "Qwen2",
+            ("ForCausalLM",),
+            [LLAMA, {**LLAMA, "use_sliding_window": True, "sliding_window": 3, "max_window_layers": 1}],
+        ),
+        ("Qwen3", LLAMA_HEADS, [{**LLAMA, "head_dim": 8}]),
+        ("OPT", ("ForCausalLM", "ForSequenceClassification", "Model"), [OPT]),
+        (
+            "OPT",
+            ("ForCausalLM",),
+            [
+                OPT,
+                {**OPT, "do_layer_norm_before": False},
+                {**OPT, "_remove_final_layer_norm": True},
+                {**OPT, "enable_bias": False},
+            ],
+        ),
+        ("T5", GENERATION, [T5, {**T5, "feed_forward_proj": "gated-gelu", "tie_word_embeddings": False}]),
+        (
+            "Marian",
+            ("MTModel", "Model"),
+            [
+                BART,
+                {
+                    **BART,
+                    "scale_embedding": True,
+                    "tie_word_embeddings": False,
+                    "share_encoder_decoder_embeddings": False,
+                    "decoder_vocab_size": 27,
+                },
+            ],
+        ),
+        ("Bart", GENERATION, [BART, {**BART, "tie_word_embeddings": False}]),
+        ("MBart", GENERATION, [BART, {**BART, "scale_embedding": True}]),
+        ("Pegasus", GENERATION, [BART]),
+        ("Blenderbot", GENERATION, [BART]),
+        ("XLM", ("WithLMHeadModel", "ForSequenceClassification", "ForTokenClassification", "Model"), [XLM]),
+    )
+    for number, settings in enumerate(choices)
+    for head in heads
+}
+"""Every class that is read, and the settings that change its arithmetic."""
+
+ZOO = dict(
+    vocab_size=20,
+    hidden_size=16,
+    num_hidden_layers=2,
+    num_attention_heads=4,
+    intermediate_size=24,
+    max_position_embeddings=20,
+)
+
+
+def scramble(model, seed=0):
+    """Give every parameter, and the output bias that is a buffer, random values: also norms and biases."""
+    generator = torch.Generator().manual_seed(seed)
+    computed = ("embed_positions.weight",) if model.config.model_type in ("marian", "pegasus") else ()
+    with torch.no_grad():
+        for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
+            if (tensor.requires_grad or name == "final_logits_bias") and not name.endswith(computed):
+                noise = torch.randn(tensor.shape, generator=generator, dtype=torch.float64)
+                centre = 1.0 if "norm" in name.lower() and name.endswith("weight") else 0.0
+                tensor.copy_(noise * 0.3 + centre)
+    return model.eval()
+
+
+def native_model(family, head, settings, dtype=torch.float64):
+    """A model of transformers with random weights."""
+    config = getattr(transformers, f"{family}Config")(**settings)
+    return scramble(getattr(transformers, family + head)(config)).to(dtype)
+
+
+def zoo_model(name, task=None, dtype=torch.float64, **settings):
+    """A model of the zoo with random weights."""
+    return scramble(zoo.build(name, task, **{**ZOO, **settings})).to(dtype)
+
+
+def outputs(model, output=None, seed=1):
+    """What a model computes for padded inputs, zero at padding."""
+    generator = torch.Generator().manual_seed(seed)
+    ids = torch.randint(3, 17, (3, 7), generator=generator)
+    mask = torch.ones_like(ids)
+    mask[1, 5:] = 0
+    mask[2, 3:] = 0
+    ids[mask == 0] = model.config.pad_token_id or 0
+    given = {"input_ids": ids, "attention_mask": mask}
+    if model.config.is_encoder_decoder:
+        given["decoder_input_ids"] = torch.randint(3, 17, (3, 5), generator=generator)
+    with torch.no_grad():
+        result = model(**given)
+    found = result.logits if hasattr(result, "logits") else result.last_hidden_state
+    if found.ndim == 3 and "decoder_input_ids" not in given:
+        found = found * mask[..., None]
+    return found
+
+
+def largest_difference(first, second):
+    """Between two tensors."""
+    return float((first.double() - second.double()).abs().max())

@@ -1,0 +1,104 @@
+"""`zoo evaluate`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from .compare import read_columns
+from .output import table, write, write_json
+from .parameters import Setting, json_option
+
+if TYPE_CHECKING:
+    from zoo.evaluating import Evaluation
+
+
+@click.command("evaluate")
+@click.argument("model", metavar="MODEL")
+@click.option("--task", default="translation", show_default=True, metavar="TASK", help="What to evaluate it on.")
+@click.option(
+    "--data",
+    type=click.Path(path_type=Path),
+    help="A file, all of which is used, or a folder with a held-out file; by default what ships with the zoo.",
+)
+@click.option("--columns", metavar="A,B", help="Names or numbers of the columns; by default the first ones.")
+@click.option(
+    "--batch-size", "--batch_size", default=128, show_default=True, type=click.IntRange(1), help="Examples at a time."
+)
+@click.option(
+    "--set",
+    "generation",
+    multiple=True,
+    type=Setting(),
+    help="A field of transformers' GenerationConfig, e.g. num_beams=1; by default what the task's recipe says.",
+)
+@click.option(
+    "--n-bootstrap",
+    "--n_bootstrap",
+    default=1000,
+    show_default=True,
+    type=click.IntRange(1),
+    help="How often to resample the examples for 95 % confidence intervals; 1 for none.",
+)
+@click.option("--outputs", type=click.Path(dir_okay=False, path_type=Path), help="A file for the outputs, one a line.")
+@click.option("--quiet", is_flag=True, help="No progress bars.")
+@json_option
+def evaluate(
+    model: str,
+    task: str,
+    data: Path | None,
+    columns: str | None,
+    batch_size: int,
+    generation: tuple[tuple[str, Any], ...],
+    n_bootstrap: int,
+    outputs: Path | None,
+    quiet: bool,
+    as_json: bool,
+) -> None:
+    """Score a trained model on held-out examples: loss, perplexity, and the task's scores with their signatures.
+
+    MODEL is a checkpoint's folder with its tokenizer, or a repository on the Hub.
+    """
+    from transformers.utils import logging
+
+    from zoo.evaluating import evaluate as run_evaluation
+
+    logging.disable_progress_bar()
+    evaluation = run_evaluation(
+        model,
+        task,
+        data=data,
+        columns=read_columns(columns),
+        batch_size=batch_size,
+        generation=dict(generation),
+        n_bootstrap=n_bootstrap,
+        progress=not quiet and sys.stderr.isatty(),
+    )
+    if outputs is not None:
+        outputs.write_text("".join(f"{' '.join(text.split())}\n" for text in evaluation.outputs), encoding="utf-8")
+    if as_json:
+        write_json(evaluation.to_dict())
+    else:
+        show(evaluation)
+
+
+def show(evaluation: Evaluation) -> None:
+    """Print an evaluation.
+
+    Args:
+        evaluation: What to print.
+    """
+    rows = [("Loss", f"{evaluation.loss:.4f}", ""), ("Perplexity", f"{evaluation.perplexity:,.2f}", "")]
+    for score in evaluation.scores.values():
+        interval = "" if score.interval is None else "{:.1f} to {:.1f}".format(*score.interval)
+        rows.append((score.name, f"{score.value:.1f}", interval))
+    write(table(("", "Value", "95 % interval"), rows, right=("Value",)))
+    per_second = evaluation.examples / evaluation.seconds
+    write(
+        f"\n{evaluation.examples:,} examples, {evaluation.target_tokens:,} target tokens, {per_second:,.1f} examples/s"
+    )
+    for score in evaluation.scores.values():
+        write(f"{score.name}: {score.signature}")

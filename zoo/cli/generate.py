@@ -1,0 +1,148 @@
+"""`zoo generate`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from zoo.errors import ZooError
+
+from .output import write_json
+from .parameters import Setting, json_option
+
+if TYPE_CHECKING:
+    from zoo.generation import Generation
+
+
+@click.command("generate")
+@click.argument("model", metavar="MODEL")
+@click.argument("texts", nargs=-1, metavar="[TEXT...]")
+@click.option(
+    "--file", "-f", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="A file with a text a line."
+)
+@click.option("--num-beams", "--num_beams", type=click.IntRange(1), help="Beam search of this width.")
+@click.option("--max-new-tokens", "--max_new_tokens", type=click.IntRange(1), help="How long an output may be.")
+@click.option("--do-sample", "--do_sample", is_flag=True, default=None, help="Draw tokens instead of taking the best.")
+@click.option("--temperature", type=float, help="Of sampling: below 1 safer, above 1 bolder.")
+@click.option("--top-k", "--top_k", type=int, help="Of sampling: draw among the K best tokens only.")
+@click.option("--top-p", "--top_p", type=float, help="Of sampling: draw among the best tokens of this share only.")
+@click.option(
+    "--num-return-sequences",
+    "--num_return_sequences",
+    type=click.IntRange(1),
+    help="How many outputs a text, each with its score: its mean log-probability a token.",
+)
+@click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    type=Setting(),
+    help="Another field of transformers' GenerationConfig, e.g. no_repeat_ngram_size=3.",
+)
+@click.option("--seed", type=int, help="Makes sampling reproducible.")
+@click.option(
+    "--batch-size", "--batch_size", default=32, show_default=True, type=click.IntRange(1), help="Texts at a time."
+)
+@click.option("--device", metavar="DEVICE", help="cpu, cuda, ...; by default the GPU if there is one.")
+@json_option
+def generate(
+    model: str,
+    texts: tuple[str, ...],
+    file: Path | None,
+    settings: tuple[tuple[str, Any], ...],
+    seed: int | None,
+    batch_size: int,
+    device: str | None,
+    as_json: bool,
+    **flags: Any,
+) -> None:
+    """Let a trained model write: translations by an encoder-decoder, continuations by a language model.
+
+    MODEL is a checkpoint's folder with its tokenizer, or a repository on the Hub. Texts come from the command line,
+    from --file, or from standard input, one a line; one output a line comes out, in the same order, and an empty line
+    for an empty line.
+    """
+    lines = list(texts) if texts else read_lines(file)
+    options = {**{name: value for name, value in flags.items() if value is not None}, **dict(settings)}
+    several = options.get("num_return_sequences", 1) > 1
+
+    from transformers import TextStreamer
+    from transformers.utils import logging
+
+    from zoo.generation import generate as generate_texts
+    from zoo.generation import load_checkpoint
+
+    logging.disable_progress_bar()
+    loaded, tokenizers = load_checkpoint(model, device=device)
+    streams = sys.stdout.isatty() and len(lines) == 1 and not as_json and not several and not beams(options)
+    streamer = TextStreamer(tokenizers.target, skip_prompt=True, skip_special_tokens=True) if streams else None
+    asked = [line for line in lines if texts or line.strip()]
+    written = generate_texts(
+        loaded,
+        asked,
+        tokenizer=tokenizers,
+        batch_size=batch_size,
+        scores=several or as_json,
+        seed=seed,
+        streamer=streamer,
+        progress=len(asked) > batch_size and sys.stderr.isatty(),
+        **options,
+    )
+    if as_json:
+        write_json([generation.to_dict() for generation in written])
+    elif not streams:
+        rest = iter(written)
+        for line in lines:
+            show(next(rest) if texts or line.strip() else None, several=several)
+
+
+def read_lines(file: Path | None) -> Sequence[str]:
+    """Read the texts from a file or from standard input.
+
+    Args:
+        file: The file, None for standard input.
+
+    Returns:
+        The lines.
+
+    Raises:
+        ZooError: When they are not UTF-8.
+    """
+    if file is None and sys.stdin.isatty():
+        raise click.UsageError("no text: give TEXT, --file, or something on standard input")
+    read = file.read_bytes() if file is not None else click.get_binary_stream("stdin").read()
+    try:
+        return read.decode("utf-8-sig").splitlines()
+    except UnicodeDecodeError as error:
+        line = read[: error.start].count(b"\n") + 1
+        raise ZooError(f"{file or 'standard input'}, line {line}: not valid UTF-8") from error
+
+
+def beams(options: dict[str, Any]) -> bool:
+    """Whether outputs are searched, so that none is known before the end.
+
+    Args:
+        options: What was asked for.
+
+    Returns:
+        True for more than one beam.
+    """
+    return int(options.get("num_beams", 1)) > 1
+
+
+def show(generation: Generation | None, *, several: bool) -> None:
+    """Print what was written for one text.
+
+    Args:
+        generation: The outputs, None for an empty line.
+        several: Whether to print all of them, with their scores before them.
+    """
+    if generation is None:
+        click.echo()
+        return
+    for candidate in generation.candidates:
+        click.echo(f"{candidate.score:.4f}\t{candidate.text}" if several else candidate.text)
