@@ -13,6 +13,7 @@ from zoo.hooks import AutoRegistration
 
 if TYPE_CHECKING:
     from zoo.building import build, config
+    from zoo.comparison import compare
     from zoo.converters import convert, export
     from zoo.difference import diff
     from zoo.evaluating import evaluate
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 #: Where each public name lives. To add one: a line here, and one above for the type checker.
 _HOMES = {
     "build": "zoo.building",
+    "compare": "zoo.comparison",
     "config": "zoo.building",
     "convert": "zoo.converters",
     "describe": "zoo.registry",
@@ -45,6 +47,7 @@ _HOMES = {
 __all__ = [
     "__version__",
     "build",
+    "compare",
     "config",
     "convert",
     "describe",

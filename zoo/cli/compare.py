@@ -64,7 +64,7 @@ def compare(
     quiet: bool,
     as_json: bool,
 ) -> int:
-    """Train variants under the same seed, data and budget, and put their results beside each other.
+    """Train variants under the same seed, data and budget, side by side.
 
     Each NAME may carry settings: vanilla+faithful, pre-norm:position=rotary. Each variant is trained in a process of
     its own, evaluated on held-out examples, saved, and loaded again in a fresh process.

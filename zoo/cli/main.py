@@ -23,13 +23,26 @@ VERBS = {
     "diff": ("zoo.cli.diff:diff", "Show in what two variants differ, and nothing else."),
     "params": ("zoo.cli.params:params", "Count a variant's parameters, module by module."),
     "build": ("zoo.cli.build:build", "Build a new model and save it."),
-    "convert": ("zoo.cli.convert:convert", "Make a model from another implementation's weights."),
-    "export": ("zoo.cli.export:export", "Write a model in a form that needs no zoo."),
-    "train": ("zoo.cli.train:train", "Train a variant, and save it with its tokenizer."),
-    "generate": ("zoo.cli.generate:generate", "Let a trained model write."),
-    "evaluate": ("zoo.cli.evaluate:evaluate", "Score a trained model on held-out examples."),
-    "push": ("zoo.cli.push:push", "Push a checkpoint to the Hugging Face Hub."),
-    "pull": ("zoo.cli.pull:pull", "Pull a model from the Hugging Face Hub."),
+    "convert": (
+        "zoo.cli.convert:convert",
+        "Make a model of the zoo from another implementation's weights, and save it.",
+    ),
+    "export": ("zoo.cli.export:export", "Write a saved model in a form that needs no zoo."),
+    "train": (
+        "zoo.cli.train:train",
+        "Train a variant from random weights, score it on held-out examples, and save it with its tokenizer.",
+    ),
+    "generate": (
+        "zoo.cli.generate:generate",
+        "Let a trained model write: translations by an encoder-decoder, continuations by a language model.",
+    ),
+    "evaluate": (
+        "zoo.cli.evaluate:evaluate",
+        "Score a trained model on held-out examples: loss, perplexity, and the task's scores with their signatures.",
+    ),
+    "compare": ("zoo.cli.compare:compare", "Train variants under the same seed, data and budget, side by side."),
+    "push": ("zoo.cli.push:push", "Push a checkpoint or an export to the Hugging Face Hub, in one commit."),
+    "pull": ("zoo.cli.pull:pull", "Pull a model from the Hugging Face Hub, into the cache or into DIR."),
     "env": ("zoo.cli.env:env", "Show versions, plugins and devices, for bug reports."),
     "completion": ("zoo.cli.completion:completion", "Print a shell's completion script."),
 }

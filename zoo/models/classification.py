@@ -6,13 +6,12 @@ import torch
 from torch import nn
 from transformers.activations import ACT2FN
 from transformers.modeling_outputs import SequenceClassifierOutput, TokenClassifierOutput
-from transformers.utils import TransformersKwargs
 from transformers.utils.generic import can_return_tuple
-from typing_extensions import Unpack
 
 from zoo.errors import ConfigError
 
 from .configuration import ZooConfig
+from .options import CallOptions
 from .pretrained import ZooModel, ZooPreTrainedModel
 
 
@@ -76,7 +75,7 @@ class ZooForSequenceClassification(Classifier):
         position_ids: torch.Tensor | None = None,
         inputs_embeds: torch.Tensor | None = None,
         labels: torch.Tensor | None = None,
-        **kwargs: Unpack[TransformersKwargs],
+        **kwargs: CallOptions,
     ) -> SequenceClassifierOutput:
         """Score every class of every sequence.
 
@@ -129,7 +128,7 @@ class ZooForTokenClassification(Classifier):
         position_ids: torch.Tensor | None = None,
         inputs_embeds: torch.Tensor | None = None,
         labels: torch.Tensor | None = None,
-        **kwargs: Unpack[TransformersKwargs],
+        **kwargs: CallOptions,
     ) -> TokenClassifierOutput:
         """Score every class of every token.
 

@@ -8,13 +8,12 @@ from transformers.cache_utils import Cache
 from transformers.generation import GenerationMixin
 from transformers.loss.loss_utils import ForMaskedLMLoss
 from transformers.modeling_outputs import Seq2SeqLMOutput
-from transformers.utils import TransformersKwargs
 from transformers.utils.generic import can_return_tuple
-from typing_extensions import Unpack
 
 from .configuration import ZooConfig
 from .encoder_decoder import ZooEncoderDecoder
 from .language_modeling import LanguageModel
+from .options import CallOptions
 
 
 class ZooForConditionalGeneration(LanguageModel, GenerationMixin):
@@ -101,7 +100,7 @@ class ZooForConditionalGeneration(LanguageModel, GenerationMixin):
         decoder_inputs_embeds: torch.Tensor | None = None,
         labels: torch.Tensor | None = None,
         use_cache: bool | None = None,
-        **kwargs: Unpack[TransformersKwargs],
+        **kwargs: CallOptions,
     ) -> Seq2SeqLMOutput:
         """Predict the next target token at every target position.
 

@@ -6,13 +6,12 @@ import torch
 from torch import nn
 from transformers.cache_utils import Cache
 from transformers.modeling_outputs import BaseModelOutput, Seq2SeqModelOutput
-from transformers.utils import TransformersKwargs
 from transformers.utils.generic import can_return_tuple
-from typing_extensions import Unpack
 
 from zoo.errors import ConfigError
 
 from .configuration import ZooConfig
+from .options import CallOptions
 from .pretrained import BODIES, ZooModel
 from .stacks import ZooDecoder, ZooEncoder
 
@@ -113,7 +112,7 @@ class ZooEncoderDecoder(ZooModel):
         inputs_embeds: torch.Tensor | None = None,
         decoder_inputs_embeds: torch.Tensor | None = None,
         use_cache: bool | None = None,
-        **kwargs: Unpack[TransformersKwargs],
+        **kwargs: CallOptions,
     ) -> Seq2SeqModelOutput:
         """Encode source sequences and decode target sequences.
 
@@ -137,6 +136,8 @@ class ZooEncoderDecoder(ZooModel):
         Raises:
             InputError: When there is nothing to decode.
         """
+        for option in ("output_attentions", "output_hidden_states"):  # the decoder's configuration is a copy
+            kwargs.setdefault(option, getattr(self.config, option))
         attention_mask = self.encoder.padding_mask(attention_mask, input_ids)
         if encoder_outputs is None:
             encoder_outputs = self.encoder(

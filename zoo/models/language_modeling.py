@@ -8,12 +8,11 @@ from transformers.activations import ACT2FN
 from transformers.cache_utils import Cache
 from transformers.generation import GenerationMixin
 from transformers.modeling_outputs import CausalLMOutputWithPast, MaskedLMOutput
-from transformers.utils import TransformersKwargs
 from transformers.utils.generic import can_return_tuple
-from typing_extensions import Unpack
 
 from .configuration import ZooConfig
 from .norms import build_norm
+from .options import CallOptions
 from .pretrained import ZooPreTrainedModel
 from .stacks import ZooDecoder, ZooEncoder
 from .transformer import transformer_of
@@ -102,7 +101,7 @@ class ZooForCausalLM(LanguageModel, GenerationMixin):
         labels: torch.Tensor | None = None,
         use_cache: bool | None = None,
         logits_to_keep: int | torch.Tensor = 0,
-        **kwargs: Unpack[TransformersKwargs],
+        **kwargs: CallOptions,
     ) -> CausalLMOutputWithPast:
         """Predict the next token at every position.
 
@@ -182,7 +181,7 @@ class ZooForMaskedLM(LanguageModel):
         position_ids: torch.Tensor | None = None,
         inputs_embeds: torch.Tensor | None = None,
         labels: torch.Tensor | None = None,
-        **kwargs: Unpack[TransformersKwargs],
+        **kwargs: CallOptions,
     ) -> MaskedLMOutput:
         """Predict the token at every position.
 

@@ -8,10 +8,9 @@ from torch import nn
 from transformers.cache_utils import Cache, DynamicCache, EncoderDecoderCache
 from transformers.masking_utils import create_bidirectional_mask
 from transformers.modeling_outputs import BaseModelOutput, BaseModelOutputWithPastAndCrossAttentions
-from transformers.utils import TransformersKwargs, logging
+from transformers.utils import logging
 from transformers.utils.generic import merge_with_config_defaults
 from transformers.utils.output_capturing import OutputRecorder, capture_outputs
-from typing_extensions import Unpack
 
 from zoo.errors import ConfigError
 
@@ -20,6 +19,7 @@ from .configuration import ZooConfig
 from .layers import TransformerLayer
 from .masks import check_mask_length, position_biases, self_attention_masks
 from .norms import build_norm
+from .options import CallOptions
 from .pretrained import ZooModel
 from .transformer import BACKENDS, LayerBuilder, transformer_of
 
@@ -180,7 +180,7 @@ class ZooEncoder(ZooStack):
         attention_mask: Any = None,
         position_ids: torch.Tensor | None = None,
         inputs_embeds: torch.Tensor | None = None,
-        **kwargs: Unpack[TransformersKwargs],
+        **kwargs: CallOptions,
     ) -> BaseModelOutput:
         """Encode a batch of sequences.
 
@@ -248,7 +248,7 @@ class ZooDecoder(ZooStack):
         encoder_hidden_states: torch.Tensor | None = None,
         encoder_attention_mask: Any = None,
         use_cache: bool | None = None,
-        **kwargs: Unpack[TransformersKwargs],
+        **kwargs: CallOptions,
     ) -> BaseModelOutputWithPastAndCrossAttentions:
         """Decode a batch of sequences, or continue them from a cache.
 

@@ -1,0 +1,180 @@
+"""How many tests of transformers' own common suites the zoo's models pass, beside transformers' own models.
+
+    python scripts/upstream/run.py PATH/TO/transformers [VARIANT ...]
+
+PATH is a checkout of transformers, of the version that is installed; its suites need `pip install parameterized`. Each
+variant is compared with transformers' model of the same family, test by test: a test that a variant skips counts as
+passed by neither, unless transformers' own model skips it too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from pathlib import Path
+from xml.etree import ElementTree
+
+import zoo
+
+REFERENCES = {"encoder": "bert", "decoder": "llama", "encoder-decoder": "marian"}
+"""The model of transformers that each family is compared with."""
+
+CLASSES = {
+    "bart": "BartModelTest",
+    "bert": "BertModelTest",
+    "gpt2": "GPT2ModelTest",
+    "llama": "LlamaModelTest",
+    "marian": "MarianModelTest",
+    "t5": "T5ModelTest",
+}
+"""Test classes of transformers' models."""
+
+VARIANTS = (
+    "pre-norm",
+    "post-norm",
+    "bert-style",
+    "gpt2-style",
+    "llama-style",
+    "gemma2-style",
+    "alibi-decoder",
+    "gptj-style",
+    "t5-style",
+    "marian-style",
+    "vanilla",
+    "d2l-style",
+    "universal",
+)
+"""What is run if nothing is named."""
+
+SEVERITY = ("passed", "skipped", "failed")
+
+
+def run_suite(checkout: Path, target: str, log: Path, variant: str = "", jobs: int = 1) -> dict[str, str]:
+    """Run one test class.
+
+    Args:
+        checkout: A checkout of transformers.
+        target: What pytest is to run.
+        log: Where its output goes.
+        variant: What zoo_suites.py is to define.
+        jobs: Number of processes.
+
+    Returns:
+        "passed", "failed" or "skipped" by the name of the test.
+    """
+    report = log.with_suffix(".xml")
+    environment = {
+        **os.environ,
+        "HF_HUB_OFFLINE": "1",
+        "OMP_NUM_THREADS": "1",
+        "TOKENIZERS_PARALLELISM": "false",
+        "PYTHONPATH": os.pathsep.join(filter(None, [str(checkout), os.environ.get("PYTHONPATH")])),
+        "ZOO_SUITE_VARIANTS": variant,
+    }
+    options = ["-q", "-W", "ignore", "-p", "no:cacheprovider", "--tb=short", f"--junitxml={report}"]
+    if variant:  # our module must not fall under the configuration of either repository
+        options += ["-c", os.devnull, f"--rootdir={Path(__file__).parent}", "--import-mode=importlib"]
+    if jobs > 1:
+        options += ["-n", str(jobs)]
+    with log.open("w") as output:
+        command = [sys.executable, "-m", "pytest", target, *options]
+        subprocess.run(command, cwd=checkout, env=environment, stdout=output, stderr=subprocess.STDOUT, check=False)
+    if not report.exists():
+        raise SystemExit(f"pytest did not run: see {log}")
+    return outcomes(report)
+
+
+def outcomes(report: Path) -> dict[str, str]:
+    """Read a report in JUnit's format.
+
+    Args:
+        report: The file.
+
+    Returns:
+        The outcome by the name of the test, the worst one where a test has parts.
+    """
+    found: dict[str, str] = {}
+    for case in ElementTree.parse(report).iter("testcase"):
+        kinds = {child.tag for child in case}
+        outcome = "failed" if kinds & {"failure", "error"} else "skipped" if "skipped" in kinds else "passed"
+        name = case.attrib["name"]
+        found[name] = max(found.get(name, "passed"), outcome, key=SEVERITY.index)
+    return found
+
+
+def families(variant: str) -> list[str]:
+    """The families that a variant has models of.
+
+    Args:
+        variant: Its name.
+
+    Returns:
+        Keys of `REFERENCES`.
+    """
+    of_task = {"masked-lm": "encoder", "causal-lm": "decoder", "seq2seq-lm": "encoder-decoder"}
+    return [family for task, family in of_task.items() if task in zoo.describe(variant).tasks]
+
+
+def row(label: str, results: dict[str, str], reference: dict[str, str] | None = None) -> str:
+    """One line of the table.
+
+    Args:
+        label: What was run.
+        results: Its outcomes.
+        reference: Outcomes of transformers' own model.
+
+    Returns:
+        Counts, and how many tests the reference passes and this one does not.
+    """
+    shared = {name: outcome for name, outcome in results.items() if reference is None or name in reference}
+    counts = Counter(shared.values())
+    line = f"{label:36}" + "".join(f"{counts[outcome]:>9}" for outcome in ("passed", "failed", "skipped"))
+    if reference is not None:
+        behind = [name for name, outcome in shared.items() if outcome != "passed" and reference[name] == "passed"]
+        line += f"{len(behind):>9}  {', '.join(behind)}"
+    return line
+
+
+def main() -> None:
+    """Run what was asked for and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("checkout", type=Path, help="a checkout of transformers")
+    parser.add_argument("variants", nargs="*", default=VARIANTS, help="variants of the zoo, or NAME/FAMILY")
+    parser.add_argument("--references", nargs="*", choices=sorted(CLASSES), help="models of transformers to run beside")
+    parser.add_argument("--jobs", type=int, default=1, help="processes (needs pytest-xdist)")
+    parser.add_argument("--logs", type=Path, help="folder for pytest's output, kept if given")
+    arguments = parser.parse_args()
+    checkout = arguments.checkout.resolve()
+    logs = arguments.logs or Path(tempfile.mkdtemp())
+    logs.mkdir(parents=True, exist_ok=True)
+    wanted = [
+        (name, family)
+        for text in arguments.variants
+        for name, _, only in [text.partition("/")]
+        for family in ([only] if only else families(name))
+    ]
+    names = arguments.references or sorted({REFERENCES[family] for _, family in wanted})
+    print(f"{'':36}" + "".join(f"{word:>9}" for word in ("passed", "failed", "skipped", "behind")))
+    references: dict[str, dict[str, str]] = {}
+    for name in names:
+        target = f"tests/models/{name}/test_modeling_{name}.py::{CLASSES[name]}"
+        report = logs / f"{name}.xml"  # of an earlier run, for transformers' own models do not change
+        references[name] = (
+            outcomes(report)
+            if report.exists()
+            else run_suite(checkout, target, report.with_suffix(".txt"), jobs=arguments.jobs)
+        )
+        print(row(f"transformers' {name}", references[name]), flush=True)
+    suites = Path(__file__).with_name("zoo_suites.py")
+    for name, family in wanted:
+        results = run_suite(checkout, str(suites), logs / f"{name}-{family}.txt", f"{name}/{family}", arguments.jobs)
+        print(row(f"{name} ({family})", results, references.get(REFERENCES[family])), flush=True)
+    print(f"\nCounts beside a reference are of the tests that it has too. Logs: {logs}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,202 @@
+"""transformers' own common test suites over variants of the zoo.
+
+A pytest module that [`run.py`](run.py) runs inside a checkout of transformers. It defines one class a variant, with the
+names of the variants taken from the environment variable ZOO_SUITE_VARIANTS. Every test is transformers' own; what
+stands here is what its suites ask of a model's author: which classes there are, tiny configurations and inputs.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import unittest
+from importlib import import_module
+from typing import Any, ClassVar
+
+import torch
+
+import zoo
+import zoo.models
+
+causal_lm: Any = import_module("tests.causal_lm_tester")
+configuration: Any = import_module("tests.test_configuration_common")
+generation: Any = import_module("tests.generation.test_utils")
+modeling: Any = import_module("tests.test_modeling_common")
+pipelines: Any = import_module("tests.test_pipeline_mixin")
+
+# The suites run their multi-process tests for the model types listed there only.
+for _module, _types in (
+    ("tests.test_fsdp_mixin", "FSDP_DISTRIBUTED_TEST_MODEL_TYPES"),
+    ("tests.test_tensor_parallel_mixin", "TP_DISTRIBUTED_TEST_MODEL_TYPES"),
+):
+    getattr(import_module(_module), _types).add(zoo.models.ZooConfig.model_type)
+
+TINY = {
+    "vocab_size": 99,
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 37,
+    "dropout": 0.1,
+    "attention_dropout": 0.1,
+}
+
+
+class Tester:
+    """Tiny configurations and inputs of one variant, in the form that the suites want.
+
+    Args:
+        parent: The test case that asks.
+    """
+
+    variant = ""
+    task = ""
+    settings: ClassVar[dict[str, Any]] = {}
+    is_training = True
+    batch_size = 13
+    seq_length = 7
+    vocab_size = 99
+    hidden_size = 32
+    num_hidden_layers = 2
+    num_attention_heads = 4
+    encoder_seq_length = decoder_seq_length = key_length = seq_length
+
+    def __init__(self, parent: unittest.TestCase) -> None:
+        self.parent = parent
+
+    def get_config(self) -> Any:
+        """A tiny configuration."""
+        return zoo.config(self.variant, self.task, **{**TINY, **self.settings})
+
+    def prepare_config_and_inputs(self) -> tuple[Any, dict[str, torch.Tensor]]:
+        """A tiny configuration, and a batch with padding at random places."""
+        shape = [self.batch_size, self.seq_length]
+        input_ids = modeling.ids_tensor(shape, self.vocab_size)
+        return self.get_config(), {"input_ids": input_ids, "attention_mask": modeling.random_attention_mask(shape)}
+
+    def prepare_config_and_inputs_for_common(self) -> tuple[Any, dict[str, torch.Tensor]]:
+        """The same."""
+        return self.prepare_config_and_inputs()
+
+
+class EncoderDecoderTester(Tester):
+    """The same with a target."""
+
+    settings: ClassVar = {"pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2, "decoder_start_token_id": 3}
+
+    def prepare_config_and_inputs(self) -> tuple[Any, dict[str, torch.Tensor]]:
+        """A tiny configuration, and a batch of sources and targets."""
+        shape = [self.batch_size, self.seq_length]
+        config = self.get_config()
+        input_ids = modeling.ids_tensor(shape, self.vocab_size).clamp(3)
+        input_ids[:, -1] = config.eos_token_id
+        mask = input_ids.ne(config.pad_token_id)
+        decoder_input_ids = modeling.ids_tensor(shape, self.vocab_size)
+        return config, {
+            "input_ids": input_ids,
+            "decoder_input_ids": decoder_input_ids,
+            "attention_mask": mask,
+            "decoder_attention_mask": mask,
+        }
+
+
+class EncoderSuite(modeling.ModelTesterMixin, pipelines.PipelineTesterMixin):
+    """The suites that transformers runs on BertModel."""
+
+    model_tester_class: type[Tester]
+    all_model_classes: ClassVar[tuple[Any, ...]] = (
+        zoo.models.ZooModel,
+        zoo.models.ZooForMaskedLM,
+        zoo.models.ZooForSequenceClassification,
+        zoo.models.ZooForTokenClassification,
+    )
+    pipeline_model_mapping: ClassVar = {
+        "feature-extraction": zoo.models.ZooModel,
+        "fill-mask": zoo.models.ZooForMaskedLM,
+        "text-classification": zoo.models.ZooForSequenceClassification,
+        "token-classification": zoo.models.ZooForTokenClassification,
+    }
+    model_split_percents: ClassVar = [0.5, 0.8, 0.9]
+
+    def setUp(self) -> None:
+        """Make what every test of the suites asks for."""
+        self.model_tester = self.model_tester_class(self)
+        self.config_tester = configuration.ConfigTester(self, config_class=zoo.models.ZooConfig, hidden_size=32)
+
+    def test_config(self) -> None:
+        """The suite of configurations."""
+        self.config_tester.run_common_tests()
+
+    def test_model(self) -> None:
+        """The shape of the body's output."""
+        config, inputs = self.model_tester.prepare_config_and_inputs()
+        hidden = zoo.models.ZooModel(config).eval()(**inputs).last_hidden_state
+        self.assertEqual(hidden.shape, (self.model_tester.batch_size, self.model_tester.seq_length, config.hidden_size))
+
+
+class EncoderDecoderSuite(generation.GenerationTesterMixin, EncoderSuite):
+    """The suites that transformers runs on MarianModel."""
+
+    all_model_classes: ClassVar[tuple[Any, ...]] = (zoo.models.ZooModel, zoo.models.ZooForConditionalGeneration)
+    pipeline_model_mapping: ClassVar = {"feature-extraction": zoo.models.ZooModel}
+    is_encoder_decoder = True
+
+    def test_save_load_strict(self) -> None:
+        """No key is missing."""
+        config, _ = self.model_tester.prepare_config_and_inputs()
+        for model_class in self.all_model_classes:
+            with tempfile.TemporaryDirectory() as folder:
+                model_class(config).save_pretrained(folder)
+                _, info = model_class.from_pretrained(folder, output_loading_info=True)
+            self.assertEqual(info["missing_keys"], set())
+
+
+class CausalLMTester(Tester, causal_lm.CausalLMModelTester):
+    """A tiny decoder with the heads that transformers' language models have."""
+
+    base_model_class = zoo.models.ZooModel
+    config_class = zoo.models.ZooConfig
+    causal_lm_class = zoo.models.ZooForCausalLM
+    sequence_classification_class = zoo.models.ZooForSequenceClassification
+    token_classification_class = zoo.models.ZooForTokenClassification
+    # Several processes are compared with one in training mode.
+    settings: ClassVar = {"dropout": 0.0, "attention_dropout": 0.0}
+
+    def __init__(self, parent: unittest.TestCase) -> None:
+        causal_lm.CausalLMModelTester.__init__(self, parent)
+        self.num_attention_heads = 4
+
+    def prepare_config_and_inputs(self) -> Any:
+        """What transformers' own tester makes."""
+        return causal_lm.CausalLMModelTester.prepare_config_and_inputs(self)
+
+    def prepare_config_and_inputs_for_common(self) -> Any:
+        """What transformers' own tester makes."""
+        return causal_lm.CausalLMModelTester.prepare_config_and_inputs_for_common(self)
+
+
+SUITES: dict[str, tuple[str, type, type]] = {
+    "encoder": ("masked-lm", Tester, EncoderSuite),
+    "decoder": ("causal-lm", CausalLMTester, causal_lm.CausalLMModelTest),
+    "encoder-decoder": ("seq2seq-lm", EncoderDecoderTester, EncoderDecoderSuite),
+}
+"""The task, the tester and the suites of every family."""
+
+
+def define(text: str) -> type[unittest.TestCase]:
+    """Define the test case of one variant in one family.
+
+    Args:
+        text: For instance "pre-norm/decoder".
+
+    Returns:
+        A class with every test of the family's suites.
+    """
+    variant, _, family = text.partition("/")
+    task, tester, suite = SUITES[family]
+    name = "".join(part.capitalize() for part in variant.split("-")) + "ModelTest"
+    own_tester = type(f"{name}er", (tester,), {"variant": variant, "task": task})
+    return type(name, (suite, unittest.TestCase), {"model_tester_class": own_tester, "__module__": __name__})
+
+
+globals().update({case.__name__: case for case in map(define, os.environ["ZOO_SUITE_VARIANTS"].split(","))})

@@ -1,0 +1,121 @@
+"""Reading data: what is right is read, what is wrong is named with its file and line."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from datasets import Dataset
+
+from zoo.tasks import DataError, UnknownColumnError, load_splits, read_columns
+
+PAIRS = {"en": ["Hello.", "Good night, Ana."], "pt": ["Olá.", "Boa noite, Ana."]}
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write_file(name: str, content: str | bytes):
+        file = tmp_path / name
+        file.write_bytes(content.encode() if isinstance(content, str) else content)
+        return file
+
+    return write_file
+
+
+def as_tsv(rows):
+    return "".join("\t".join(row) + "\n" for row in rows)
+
+
+ROWS = list(zip(*PAIRS.values(), strict=True))
+
+
+@pytest.mark.parametrize("suffix", ["tsv", "csv", "jsonl", "parquet"])
+def test_every_format_reads_alike(write, tmp_path, suffix):
+    file = tmp_path / f"pairs.{suffix}"
+    if suffix == "parquet":
+        Dataset.from_dict(PAIRS).to_parquet(file)
+    elif suffix == "jsonl":
+        write(file.name, "".join(json.dumps({"en": en, "pt": pt}) + "\n" for en, pt in ROWS))
+    elif suffix == "csv":
+        write(file.name, 'en,pt\nHello.,Olá.\n"Good night, Ana.","Boa noite, Ana."\n')
+    else:
+        write(file.name, as_tsv([("en", "pt"), *ROWS]))
+    assert read_columns(file).to_dict() == PAIRS
+    assert read_columns(file, ["pt", "en"]).column_names == ["pt", "en"]
+    assert read_columns(file, ["pt", "en"])[0] == {"pt": "Olá.", "en": "Hello."}
+
+
+def test_columns_by_number_need_no_header(write):
+    file = write("pairs.tsv", as_tsv([(*row, "someone") for row in ROWS]))
+    read = read_columns(file, [0, 1])
+    assert len(read) == 2 and read[0] == {"0": "Hello.", "1": "Olá."}
+
+
+def test_byte_order_mark_and_windows_lines_are_no_text(write):
+    file = write("pairs.tsv", b"\xef\xbb\xbfen\tpt\r\nHello.\tOl\xc3\xa1.\r\n\r\n")
+    assert read_columns(file).to_dict() == {"en": ["Hello."], "pt": ["Olá."]}
+
+
+def test_a_csv_field_may_hold_line_breaks(write):
+    file = write("pairs.csv", 'en,pt\n"one\ntwo",três\nfour\n')
+    with pytest.raises(DataError, match="line 4: 1 field where 2 are expected"):
+        read_columns(file)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.tsv", "", "is empty"),
+        ("a.tsv", "en\tpt\n", "no data"),
+        ("a.tsv", "en\nHello.\n", "line 1: 1 columns where 2 are expected"),
+        ("a.tsv", "en\tpt\nHello.\tOlá.\nHello\n", "line 3: 1 field where 2 are expected"),
+        ("a.tsv", "en\tpt\nHello.\t \n", "line 2: column 'pt' is empty"),
+        ("a.tsv", b"en\tpt\nHello.\tOl\xe1.\n", "line 2: not valid UTF-8 at byte 9"),
+        ("a.tsv", "en\tpt\nHello.\t" + "a" * 2_000_000 + "\n", "line 2: .* bytes long"),
+        ("a.csv", 'en,pt\na,"' + "b" * 200_000 + '"\n', "line 2: not valid CSV"),
+        ("a.jsonl", '{"en": "Hello.", "pt": "Olá."}\n{"en": \n', "line 2: not valid JSON"),
+        ("a.jsonl", '["en"]\n', "line 1: a JSON object is expected"),
+        ("a.jsonl", '{"en": "Hello.", "pt": 3}\n', "line 1: column 'pt' is not text"),
+        ("a.jsonl", '{"en": "a", "pt": "b"}\n{"en": "Hello."}\n', "unknown column 'pt' of .*line 2"),
+        ("a.parquet", "not parquet", "not a valid Parquet file"),
+        ("a.tvs", "x", r"did you mean '\.tsv'"),
+    ],
+)
+def test_what_is_wrong_is_named(write, name, content, message):
+    file = write(name, content)
+    with pytest.raises(DataError, match=message) as caught:
+        read_columns(file)
+    assert str(file) in str(caught.value)
+
+
+def test_an_unknown_column_is_named_with_the_nearest(write):
+    file = write("pairs.tsv", as_tsv([("english", "portuguese"), *ROWS]))
+    with pytest.raises(UnknownColumnError, match="did you mean 'english'"):
+        read_columns(file, ["engish", "portuguese"])
+
+
+def test_a_missing_file(tmp_path):
+    with pytest.raises(DataError, match="does not exist"):
+        load_splits(tmp_path / "nothing.tsv")
+
+
+def test_a_folder_brings_its_own_held_out_examples(write, tmp_path):
+    write("train.tsv", as_tsv([("en", "pt"), *ROWS]))
+    write("validation.jsonl", json.dumps({"pt": "Tchau.", "en": "Bye."}) + "\n")
+    splits = load_splits(tmp_path)
+    assert len(splits.train) == 2
+    assert splits.heldout.to_dict() == {"en": ["Bye."], "pt": ["Tchau."]}
+
+
+def test_a_folder_without_held_out_examples(write, tmp_path):
+    write("train.tsv", as_tsv([("en", "pt"), *ROWS]))
+    with pytest.raises(DataError, match="no file called heldout or validation"):
+        load_splits(tmp_path)
+
+
+def test_a_single_file_is_split_alike_every_time(write):
+    file = write("pairs.tsv", as_tsv([("en", "pt"), *((f"word {i}", f"palavra {i}") for i in range(100))]))
+    first, again, other = load_splits(file), load_splits(file), load_splits(file, seed=1)
+    assert len(first.heldout) == 5 and len(first.train) == 95
+    assert first.heldout.to_dict() == again.heldout.to_dict() != other.heldout.to_dict()
+    assert not set(first.train["en"]) & set(first.heldout["en"])

@@ -1,0 +1,119 @@
+"""The package itself: what is imported when, where public names live, and what gets installed."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import json
+import pkgutil
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+import zoo
+
+ROOT = Path(__file__).parents[1]
+HEAVY = {"torch", "transformers", "huggingface_hub", "numpy", "importlib.metadata"}
+
+
+@pytest.mark.parametrize("statement", ["import zoo", "import zoo.errors", "import zoo.cli.main"])
+def test_importing_it_is_cheap(statement: str) -> None:
+    code = f"{statement}; import sys; print(*{HEAVY!r} & sys.modules.keys())"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.split() == []
+
+
+def test_the_registry_imports_the_standard_library_only() -> None:
+    code = "import sys; before = set(sys.modules); import zoo.registry; print(*(set(sys.modules) - before))"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    top_level = {name.partition(".")[0] for name in run.stdout.split()}
+    assert top_level - set(sys.stdlib_module_names) == {"zoo"}
+
+
+@pytest.mark.parametrize("name", zoo.__all__)
+def test_every_public_name_is_there(name: str) -> None:
+    assert getattr(zoo, name) is not None
+    assert name in dir(zoo)
+
+
+def test_public_names_are_what_their_homes_define() -> None:
+    for name, home in zoo._HOMES.items():
+        assert getattr(zoo, name) is getattr(importlib.import_module(home), name)
+    assert sorted(zoo.__all__) == sorted([*zoo._HOMES, "__version__"])
+
+
+def test_no_public_name_is_also_a_module() -> None:
+    """Importing the module would put it in the place of the function."""
+    modules = {module.name for module in pkgutil.iter_modules(zoo.__path__)} | {"registry", "converters"}
+    assert not modules & set(zoo.__all__), "call the package something else, e.g. zoo.comparison"
+
+
+def test_other_names_are_not_there() -> None:
+    with pytest.raises(AttributeError, match="module 'zoo' has no attribute 'biuld'"):
+        zoo.biuld  # noqa: B018
+
+
+def test_the_version_is_the_distributions() -> None:
+    assert zoo.__version__ == importlib.metadata.version("transformer-zoo")
+
+
+def test_every_direct_and_indirect_dependency_is_pinned() -> None:
+    lines = [line for line in (ROOT / "constraints.txt").read_text().splitlines() if not line.startswith("#")]
+    pinned = {Requirement(line).name for line in lines}
+    assert all(re.fullmatch(r"[a-z0-9-]+==[0-9.]+(; python_version >= \"3\.11\")?", line) for line in lines)
+    assert lines == sorted(lines)
+    assert dependencies("transformer-zoo", "dev") - pinned == set()
+
+
+def dependencies(distribution: str, *extras: str) -> set[str]:
+    """The names of everything that an installed distribution needs here, directly or not."""
+    found: set[str] = set()
+    queue: list[tuple[str, tuple[str, ...]]] = [(distribution, extras)]
+    while queue:
+        name, wanted = queue.pop()
+        for requirement in map(Requirement, importlib.metadata.requires(name) or ()):
+            applies = requirement.marker is None or any(
+                requirement.marker.evaluate({"extra": extra}) for extra in ("", *wanted)
+            )
+            needed = canonicalize_name(requirement.name)
+            if applies and needed not in found:
+                found.add(needed)
+                queue.append((needed, tuple(requirement.extras)))
+    return found
+
+
+@pytest.mark.slow
+def test_a_wheel_holds_every_module_and_data_file(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    for name in ("zoo", "registry", "converters"):
+        shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, source)
+    offline = ["--no-deps", "--no-build-isolation", "--no-index", "--disable-pip-version-check", "--quiet"]
+    command = [sys.executable, "-m", "pip", "wheel", *offline, "--wheel-dir", str(tmp_path), str(source)]
+    subprocess.run(command, check=True)
+    (wheel,) = tmp_path.glob("*.whl")
+    installed = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
+    expected = {
+        (path if folder == "zoo" else Path("zoo") / path).as_posix()
+        for folder in ("zoo", "registry", "converters")
+        for path in (file.relative_to(source) for file in (source / folder).rglob("*"))
+        if (source / path).is_file()
+    }
+    assert installed == expected
+
+
+@pytest.mark.slow
+def test_the_cold_start_is_measured() -> None:
+    command = [sys.executable, str(ROOT / "scripts/bench/cold_start.py"), "--repeats", "3", "--json"]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    rows = {row["command"]: row for row in json.loads(run.stdout)["rows"]}
+    assert set(rows) == {"python -c pass", "import zoo", "zoo --help"}
+    assert not any(row["heavy_imports"] for row in rows.values())

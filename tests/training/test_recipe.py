@@ -1,0 +1,56 @@
+"""Recipes: read, changed, and weighed against what a variant's name says."""
+
+from __future__ import annotations
+
+import pytest
+
+from zoo.errors import ConfigError, UnknownNameError, UnknownOverrideError
+from zoo.tasks import TASKS, TOKENIZERS
+from zoo.training import load_recipe, shipped_recipes
+from zoo.training.arguments import training_arguments
+
+
+@pytest.mark.parametrize("name", shipped_recipes())
+def test_shipped_recipes_are_valid(name, tmp_path):
+    recipe = load_recipe(name)
+    assert recipe.task in TASKS
+    assert recipe.tokenizer["kind"] in TOKENIZERS
+    training_arguments(recipe.arguments, output_dir=tmp_path, seed=0)
+
+
+def test_a_name_takes_precedence_over_the_recipe():
+    recipe = load_recipe("translation")
+    assert recipe.model_settings("pre-norm")["hidden_size"] == recipe.model["hidden_size"]
+    assert "hidden_size" not in recipe.model_settings("pre-norm:hidden_size=32")
+    assert "hidden_size" not in recipe.model_settings("pre-norm@tiny")
+    assert "dropout" in recipe.model_settings("pre-norm@tiny")
+
+
+def test_another_kind_of_tokenizer_starts_from_its_own_options():
+    recipe = load_recipe("translation")
+    assert recipe.changed(tokenizer={"kind": "word"}).tokenizer == {"kind": "word", "joint": True}
+    assert recipe.changed(tokenizer={"vocab_size": 500}).tokenizer == {**recipe.tokenizer, "vocab_size": 500}
+
+
+def test_bad_recipes(tmp_path):
+    with pytest.raises(UnknownNameError, match="did you mean 'translation'"):
+        load_recipe("translaton")
+    with pytest.raises(ConfigError, match="cannot be read"):
+        load_recipe(tmp_path / "missing.yaml")
+    file = tmp_path / "recipe.yaml"
+    for text, error, message in [
+        ("task: [", ConfigError, "not valid YAML"),
+        ("- a", ConfigError, "must name its task"),
+        ("task: translation\nmodle: {}", UnknownNameError, "did you mean 'model'"),
+        ("task: translation\nmodel: 3", ConfigError, "must hold names and values"),
+    ]:
+        file.write_text(text)
+        with pytest.raises(error, match=message):
+            load_recipe(file)
+
+
+def test_bad_training_arguments(tmp_path):
+    with pytest.raises(UnknownOverrideError, match="did you mean 'learning_rate'"):
+        training_arguments({"learningrate": 1}, output_dir=tmp_path, seed=0)
+    with pytest.raises(ConfigError, match="not valid"):
+        training_arguments({"lr_scheduler_type": "straight"}, output_dir=tmp_path, seed=0)

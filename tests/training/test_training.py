@@ -1,0 +1,158 @@
+"""Training: what is counted, what is evaluated, and that equal means equal."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch.nn.functional import cross_entropy
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+
+import zoo
+from zoo.errors import OutputExistsError, UnknownNameError, UnknownOverrideError, UnknownVariantError
+from zoo.tasks import TASKS
+from zoo.training import TrainingError, train
+
+TASK = TASKS.get("translation")
+
+
+@pytest.fixture(scope="module")
+def trained(few, tiny, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("trained") / "model"
+    return train("pre-norm", data=few, output_dir=folder, **tiny), folder
+
+
+def test_padding_is_not_counted(trained, few):
+    report = trained[0].report
+    encoded = TASK.encode(few.train, trained[0].tokenizers)
+    assert report.steps == 4 and report.train_examples == 40
+    assert 0 < report.train_tokens < sum(encoded["length"])
+    assert report.train_tokens_per_second == report.train_tokens / report.train_seconds
+
+
+def test_one_epoch_counts_every_token(few, tiny):
+    result = train("pre-norm", data=few, **{**tiny, "max_steps": -1, "num_train_epochs": 1})
+    assert result.report.train_tokens == sum(TASK.encode(few.train, result.tokenizers)["length"])
+
+
+def test_the_held_out_loss_is_the_plain_one_per_token(trained, few):
+    """Against a loop over single examples, without padding and smoothing."""
+    result, _ = trained
+    total, tokens = 0.0, 0
+    for row in TASK.encode(few.heldout, result.tokenizers):
+        labels = torch.tensor([row["labels"]])
+        with torch.no_grad():
+            logits = result.model(input_ids=torch.tensor([row["input_ids"]]), labels=labels).logits
+        total += cross_entropy(logits[0].double(), labels[0], reduction="sum").item()
+        tokens += labels.numel()
+    assert result.report.heldout_loss == pytest.approx(total / tokens, rel=1e-5)
+
+
+def test_outputs_are_in_the_order_of_the_data(trained, few):
+    """Each beside what the model writes for its example alone."""
+    result, _ = trained
+    source, target = result.tokenizers.source, result.tokenizers.target
+    for sentence, output in zip(few.heldout["en"], result.outputs, strict=True):
+        ids = result.model.generate(**source([sentence], return_tensors="pt"), num_beams=2, max_length=12)
+        assert target.decode(ids[0], skip_special_tokens=True).strip() == output
+
+
+def test_the_report_is_complete(trained):
+    report = trained[0].report.to_dict()
+    assert report["scores"]["bleu"]["signature"].startswith("nrefs:1|case:mixed|")
+    assert {"bleu", "chrf"} == set(report["scores"])
+    assert report["num_parameters"] == trained[0].model.num_parameters()
+    assert report["peak_memory"] is None or report["peak_memory"] > 50 * 2**20
+    assert [entry["step"] for entry in report["history"]] == [2, 4]
+    assert math.isfinite(report["train_loss"])
+
+
+def test_what_is_saved_is_loaded_by_the_auto_classes(trained):
+    result, folder = trained
+    assert {"config.json", "model.safetensors", "tokenizer.json"} <= {file.name for file in folder.iterdir()}
+    model = AutoModelForSeq2SeqLM.from_pretrained(folder).eval()
+    ids = AutoTokenizer.from_pretrained(folder)(["The dog is here."], return_tensors="pt")
+    labels = torch.tensor([[5, 6, 2]])
+    with torch.no_grad():
+        assert torch.equal(model(**ids, labels=labels).logits, result.model(**ids, labels=labels).logits)
+
+
+def test_the_same_seed_gives_the_same_weights(trained, few, tiny, tmp_path):
+    train("pre-norm", data=few, output_dir=tmp_path / "again", **tiny)
+    train("pre-norm", data=few, output_dir=tmp_path / "other", seed=1, **tiny)
+    first, again, other = (
+        load_file(folder / "model.safetensors") for folder in (trained[1], tmp_path / "again", tmp_path / "other")
+    )
+    assert all(torch.equal(first[name], again[name]) for name in first)
+    assert not all(torch.equal(first[name], other[name]) for name in first)
+
+
+def test_variants_see_the_same_batches(few, tiny, monkeypatch):
+    """Though they draw different numbers of random numbers."""
+    from zoo.training.trainer import ZooTrainer
+
+    seen = []
+    step = ZooTrainer.training_step
+    monkeypatch.setattr(
+        ZooTrainer,
+        "training_step",
+        lambda self, model, inputs, *rest: (
+            seen.append(inputs["input_ids"].tolist()),
+            step(self, model, inputs, *rest),
+        )[1],
+    )
+    for name in ("vanilla", "pre-norm:num_hidden_layers=2,dropout=0.3"):
+        train(name, data=few, **{**tiny, "max_steps": 12})
+    assert len(seen) == 24 and seen[:12] == seen[12:]
+
+
+def test_a_model_and_its_tokenizer_can_be_given(trained, few, tiny):
+    result, folder = trained
+    model = zoo.load(folder)
+    before = {name: weight.clone() for name, weight in model.state_dict().items()}
+    continued = train(model, data=few, **{**tiny, "tokenizer": Path(folder)})
+    assert continued.report.variant == "ZooForConditionalGeneration"
+    assert continued.tokenizers.source.get_vocab() == result.tokenizers.source.get_vocab()
+    assert any(not torch.equal(before[name], weight) for name, weight in continued.model.state_dict().items())
+
+
+def test_separate_vocabularies(few, tiny):
+    result = train("d2l-style", data=few, **{**tiny, "tokenizer": {"kind": "word", "joint": False}})
+    assert not result.tokenizers.joint
+    assert result.model.config.vocab_size != result.model.config.decoder_vocab_size
+
+
+@pytest.mark.slow
+def test_it_learns(few, tiny):
+    """Forty pairs by heart."""
+    arguments = {
+        **tiny,
+        "max_steps": 250,
+        "learning_rate": 5e-3,
+        "warmup_steps": 10,
+        "settings": {**tiny["settings"], "hidden_size": 64, "dropout": 0.0},
+    }
+    result = train("pre-norm", data=few, **arguments)
+    assert result.report.scores["bleu"].value > 90
+
+
+def test_a_loss_that_is_no_number_stops(few, tiny):
+    with pytest.raises(TrainingError, match=r"loss is nan at step \d; a lower learning_rate"):
+        train(
+            "pre-norm", data=few, **{**tiny, "learning_rate": 1e30, "max_grad_norm": 0.0, "label_smoothing_factor": 0.0}
+        )
+
+
+def test_bad_names_stop_before_anything_is_trained(few, tiny, tmp_path):
+    with pytest.raises(UnknownVariantError, match="did you mean 'vanilla'"):
+        train("vanila", data=few, **tiny)
+    with pytest.raises(UnknownNameError, match="did you mean 'translation'"):
+        train("vanilla", "translations", data=few, **tiny)
+    with pytest.raises(UnknownOverrideError, match="did you mean 'learning_rate'"):
+        train("vanilla", data=few, **tiny, learnin_rate=1)
+    (tmp_path / "thesis.tex").write_text("precious")
+    with pytest.raises(OutputExistsError):
+        train("vanilla", data=few, output_dir=tmp_path, force=True, **tiny)

@@ -1,0 +1,57 @@
+"""What each of several processes does that hold one model together. Run by test_parallel.py."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from torch.distributed.tensor import DTensor
+from transformers.distributed.configuration_utils import DistributedConfig
+
+import zoo
+
+
+def whole(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+
+
+def compare(rank: int, size: int, rendezvous: str, folder: str, kind: str, inputs: dict[str, torch.Tensor]) -> None:
+    """Load a model in slices and as a whole, and compare their logits and gradients.
+
+    Args:
+        rank: Which process this is.
+        size: How many there are.
+        rendezvous: A file in which they find each other.
+        folder: The saved model.
+        kind: "tp" slices every weight, "fsdp" gathers weights layer by layer.
+        inputs: What to run it on.
+    """
+    torch.set_num_threads(1)
+    os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(size))
+    dist.init_process_group("gloo", init_method=f"file://{rendezvous}", rank=rank, world_size=size)
+    alone = zoo.load(folder, dtype="auto")
+    config = DistributedConfig(tp_size=size) if kind == "tp" else DistributedConfig(fsdp_size=size)
+    together = type(alone).from_pretrained(folder, distributed_config=config, dtype="auto")
+    sliced = [name for name, parameter in together.named_parameters() if isinstance(parameter, DTensor)]
+    for model in (alone, together):
+        model.train()
+        outputs = model(**inputs)
+        outputs.loss.backward()
+        model.logits = outputs.logits.detach()
+    torch.testing.assert_close(whole(together.logits), alone.logits)
+    others = dict(together.named_parameters())
+    for name, parameter in alone.named_parameters():
+        torch.testing.assert_close(
+            whole(others[name].grad), parameter.grad, msg=lambda text, name=name: f"{name}: {text}"
+        )
+    if kind == "tp" and alone.can_generate():
+        for model in (alone, together):
+            model.eval()
+            model.tokens = model.generate(input_ids=inputs["input_ids"], max_new_tokens=4, min_new_tokens=4)
+        assert together.tokens.tolist() == alone.tokens.tolist()
+    if rank == 0:
+        Path(folder, "sliced.txt").write_text("\n".join(sliced))
+    dist.barrier()
+    dist.destroy_process_group()

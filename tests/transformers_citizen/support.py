@@ -1,0 +1,93 @@
+"""Which models the tests run on, and what several of them need."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+import torch
+from transformers.utils.logging import get_logger
+
+import zoo
+from zoo.testing import Subject, subject_of
+
+torch.set_num_threads(1)
+
+ONE_OF_EACH = (
+    ("pre-norm", "causal-lm"),
+    ("bert-style", "masked-lm"),
+    ("marian-style", "seq2seq-lm"),
+)
+"""One model a family, for what takes long."""
+
+ASSORTED = (
+    *ONE_OF_EACH,
+    ("post-norm", "seq2seq-lm"),
+    ("gpt2-style", "causal-lm"),
+    ("llama-style", "causal-lm"),
+    ("gemma2-style", "causal-lm"),
+    ("alibi-decoder", "causal-lm"),
+    ("gptj-style", "causal-lm"),
+    ("t5-style", "seq2seq-lm"),
+    ("vanilla", "seq2seq-lm"),
+    ("d2l-style", "seq2seq-lm"),
+    ("universal", "seq2seq-lm"),
+    ("universal", "causal-lm"),
+    ("universal", "masked-lm"),
+)
+"""Models that differ in every part."""
+
+GENERATIVE = tuple(pair for pair in ASSORTED if pair[1] != "masked-lm")
+
+EVERY_GENERATIVE = tuple((name, task) for task in ("causal-lm", "seq2seq-lm") for name in zoo.list_variants(task=task))
+
+
+def over(pairs: tuple[tuple[str, str], ...]) -> pytest.MarkDecorator:
+    """Run a test on the tiny model of every pair of variant and task."""
+    return pytest.mark.parametrize("pair", pairs, ids="-".join)
+
+
+def quick_over(quick: tuple[tuple[str, str], ...], pairs: tuple[tuple[str, str], ...]) -> pytest.MarkDecorator:
+    """The same where a test takes long: only some pairs are run by default."""
+    return pytest.mark.parametrize(
+        "pair",
+        [pytest.param(pair, id="-".join(pair), marks=() if pair in quick else pytest.mark.slow) for pair in pairs],
+    )
+
+
+def tiny(pair: tuple[str, str]) -> Subject:
+    """The tiny model of one pair, shared between tests."""
+    return subject_of(*pair)
+
+
+def single(pair: tuple[str, str], **settings: Any) -> Any:
+    """The tiny model of one pair in float32, not shared."""
+    model = tiny(pair).rebuilt(**settings)
+    return model.float()
+
+
+def prompt(subject: Subject, length: int = 5) -> dict[str, torch.Tensor]:
+    """What `generate` begins with."""
+    return {"input_ids": subject.inputs(batch_size=2)["input_ids"][:, :length]}
+
+
+@contextmanager
+def warnings_of(module: str) -> Iterator[list[str]]:
+    """The warnings that one module logs through transformers, which shows each of them once a process."""
+    logger = get_logger(module)
+    type(logger).warning_once.cache_clear()
+    messages: list[str] = []
+
+    class Collector(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            messages.append(record.getMessage())
+
+    handler = Collector(level=logging.WARNING)
+    logger.addHandler(handler)
+    try:
+        yield messages
+    finally:
+        logger.removeHandler(handler)

@@ -1,0 +1,130 @@
+"""Attention weights from every backend, and masks that are made only where something is masked."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS, AttentionInterface
+from transformers_citizen.support import ASSORTED, ONE_OF_EACH, over, prompt, tiny, warnings_of
+
+import zoo
+from zoo.errors import UnsupportedBackendError, UnsupportedOperationError
+from zoo.models import ZooPreTrainedModel
+
+WEIGHTS = ("attentions", "encoder_attentions", "decoder_attentions", "cross_attentions")
+
+
+def padded(subject):
+    """Inputs whose first source ends in padding."""
+    inputs = subject.inputs()
+    mask = torch.ones_like(inputs["input_ids"])
+    mask[0, -2:] = 0
+    return {**inputs, "attention_mask": mask}
+
+
+@over(ASSORTED)
+def test_attention_weights_come_from_any_backend(pair):
+    subject = tiny(pair)
+    eager = subject.rebuilt(attn_implementation="eager")
+    expected = eager(**padded(subject), output_attentions=True)
+    for backend in set(subject.model.supported_backends()) & {"sdpa", "flex_attention"}:
+        model = subject.rebuilt(attn_implementation=backend, dtype=torch.float64)
+        outputs = model(**padded(subject), output_attentions=True)
+        assert model.config._attn_implementation == backend
+        for name in WEIGHTS:
+            if getattr(expected, name, None) is not None:
+                assert len(getattr(outputs, name)) == len(getattr(expected, name))
+                for one, other in zip(getattr(outputs, name), getattr(expected, name), strict=True):
+                    torch.testing.assert_close(one, other)
+
+
+@over(ONE_OF_EACH)
+def test_asking_for_weights_warns_once_and_changes_one_call_only(pair):
+    subject = tiny(pair)
+    model = subject.rebuilt(attn_implementation="sdpa")
+    seen = []
+    with pytest.MonkeyPatch.context() as patch:
+        sdpa = ALL_ATTENTION_FUNCTIONS["sdpa"]
+        patch.setitem(
+            AttentionInterface._global_mapping, "sdpa", lambda *args, **kwargs: seen.append(1) or sdpa(*args, **kwargs)
+        )
+        with warnings_of("zoo.models.stacks") as warnings:
+            model(**subject.inputs(), output_attentions=True)
+            assert not seen
+            model(**subject.inputs(), output_attentions=True)
+            assert len(warnings) == 1
+            assert "sdpa returns no attention weights" in warnings[0]
+            outputs = model(**subject.inputs())
+        assert seen
+        assert getattr(outputs, "attentions", None) is None
+        assert getattr(outputs, "cross_attentions", None) is None
+
+
+@over(ONE_OF_EACH)
+def test_no_mask_is_made_where_nothing_is_masked(pair):
+    subject = tiny(pair)
+    model = subject.rebuilt(attn_implementation="sdpa")
+    masks = []
+    with pytest.MonkeyPatch.context() as patch:
+        sdpa = ALL_ATTENTION_FUNCTIONS["sdpa"]
+
+        def spy(module, query, key, value, attention_mask, **kwargs):
+            masks.append(attention_mask)
+            return sdpa(module, query, key, value, attention_mask, **kwargs)
+
+        patch.setitem(AttentionInterface._global_mapping, "sdpa", spy)
+        inputs = subject.inputs()
+        model(**inputs, attention_mask=torch.ones_like(inputs["input_ids"]))
+        assert masks
+        assert all(mask is None for mask in masks)
+        masks.clear()
+        model(**padded(subject))
+        assert any(mask is not None for mask in masks)
+
+
+@over(ONE_OF_EACH[::2])
+def test_each_forward_dispatches_to_the_backend_of_the_moment(pair):
+    subject = tiny(pair)
+    model = subject.copy()
+    expected = subject.run(model)
+    for backend in ("eager", "sdpa"):
+        model.set_attn_implementation(backend)
+        parts = [part for part in model.modules() if isinstance(part, ZooPreTrainedModel)]
+        assert {part.config._attn_implementation for part in parts} == {backend}
+        torch.testing.assert_close(subject.run(model), expected)
+
+
+def test_a_backend_that_cannot_do_what_the_variant_needs_is_refused():
+    with pytest.raises(UnsupportedBackendError, match="valid: eager, flex_attention"):
+        zoo.build("gemma2-style@tiny", attn_implementation="sdpa")
+    with pytest.raises(UnsupportedBackendError, match="flash_attention_2"):
+        zoo.build("alibi-decoder@tiny", attn_implementation="flash_attention_2")
+
+
+@over(ONE_OF_EACH)
+def test_a_configuration_can_ask_for_weights_of_every_stack(pair):
+    subject = tiny(pair)
+    model = subject.rebuilt(attn_implementation="eager")
+    model.config.output_attentions = model.config.output_hidden_states = True
+    outputs = model(**subject.inputs())
+    asked = subject.model(**subject.inputs(), output_attentions=True, output_hidden_states=True)
+    assert outputs.keys() == asked.keys()
+
+
+@over(ONE_OF_EACH)
+def test_pruning_heads_is_refused_clearly(pair):
+    with pytest.raises(UnsupportedOperationError, match="num_attention_heads"):
+        tiny(pair).model.prune_heads({0: [1]})
+
+
+@over(ONE_OF_EACH[::2])
+def test_a_static_cache_gives_weights_too(pair):
+    subject = tiny(pair)
+    settings = dict(
+        max_new_tokens=3, min_new_tokens=3, return_dict_in_generate=True, output_attentions=True, disable_compile=True
+    )
+    dynamic = subject.model.generate(**prompt(subject), **settings)
+    static = subject.model.generate(**prompt(subject), **settings, cache_implementation="static")
+    name = "attentions" if subject.stack == "decoder" else "decoder_attentions"
+    for one, other in zip(static[name], dynamic[name], strict=True):
+        torch.testing.assert_close(one[0][..., : other[0].shape[-1]], other[0])

@@ -1,0 +1,242 @@
+"""Everything that `generate` does, on every family."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+import torch
+from torch._dynamo.testing import CompileCounter
+from transformers import GenerationConfig, LogitsProcessor, LogitsProcessorList, StaticCache, TextIteratorStreamer
+from transformers_citizen.support import EVERY_GENERATIVE, GENERATIVE, ONE_OF_EACH, over, prompt, quick_over, tiny
+
+import zoo
+import zoo.errors
+
+DECODERS = tuple(pair for pair in GENERATIVE if pair[1] == "causal-lm")
+LENGTH = dict(max_new_tokens=6, min_new_tokens=6)
+
+
+class OddOnly(LogitsProcessor):
+    """Allows odd token ids only."""
+
+    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        scores = scores.clone()
+        scores[:, ::2] = -torch.inf
+        return scores
+
+
+@over(EVERY_GENERATIVE)
+def test_assisted_decoding_equals_greedy(pair):
+    subject = tiny(pair)
+    assistant = subject.copy()
+    with torch.no_grad():  # an assistant that is mostly right, and sometimes wrong
+        assistant.lm_head.weight.add_(0.05 * torch.randn(assistant.lm_head.weight.shape))
+    inputs = {name: ids[:1] for name, ids in prompt(subject).items()}
+    greedy = subject.model.generate(**inputs, **LENGTH, do_sample=False)
+    assisted = subject.model.generate(**inputs, **LENGTH, do_sample=False, assistant_model=assistant)
+    assert assisted.tolist() == greedy.tolist()
+
+
+@over(DECODERS)
+def test_prompt_lookup_equals_greedy(pair):
+    subject = tiny(pair)
+    inputs = {"input_ids": prompt(subject)["input_ids"][:1].repeat(1, 2)}
+    greedy = subject.model.generate(**inputs, **LENGTH, do_sample=False)
+    assert subject.model.generate(**inputs, **LENGTH, prompt_lookup_num_tokens=2).tolist() == greedy.tolist()
+
+
+@over(GENERATIVE)
+@pytest.mark.parametrize("settings", [dict(), dict(do_sample=True), dict(num_beams=3)], ids=str)
+def test_logits_processors_are_obeyed(pair, settings):
+    subject = tiny(pair)
+    inputs = prompt(subject)
+    processors = LogitsProcessorList([OddOnly()])
+    generated = subject.model.generate(**inputs, max_new_tokens=4, logits_processor=processors, **settings)
+    new = generated[:, inputs["input_ids"].shape[1] if subject.stack == "decoder" else 1 :]
+    assert all(token % 2 == 1 for row in new.tolist() for token in row if token != subject.config.pad_token_id)
+
+
+@over(GENERATIVE)
+def test_words_can_be_forbidden(pair):
+    subject = tiny(pair)
+    usual = subject.model.generate(**prompt(subject), **LENGTH)
+    word = int(usual[0, -1])
+    assert word not in subject.model.generate(**prompt(subject), **LENGTH, bad_words_ids=[[word]])[:, 5:]
+
+
+@over(DECODERS)
+def test_embeddings_can_be_the_prompt(pair):
+    subject = tiny(pair)
+    ids = prompt(subject)["input_ids"]
+    from_ids = subject.model.generate(input_ids=ids, **LENGTH)[:, ids.shape[1] :]
+    embeds = subject.model.get_input_embeddings()(ids)
+    assert subject.model.generate(inputs_embeds=embeds, **LENGTH).tolist() == from_ids.tolist()
+
+
+@over(tuple(pair for pair in GENERATIVE if pair[1] == "seq2seq-lm"))
+def test_source_embeddings_can_be_the_input(pair):
+    subject = tiny(pair)
+    ids = prompt(subject)["input_ids"]
+    embeds = subject.model.get_input_embeddings()(ids)
+    assert (
+        subject.model.generate(inputs_embeds=embeds, **LENGTH).tolist()
+        == subject.model.generate(input_ids=ids, **LENGTH).tolist()
+    )
+
+
+@over(DECODERS)
+def test_generation_continues_from_a_cache(pair):
+    subject = tiny(pair)
+    ids = prompt(subject)["input_ids"]
+    whole = subject.model.generate(input_ids=ids, max_new_tokens=6, min_new_tokens=6)
+    half = subject.model.generate(
+        input_ids=ids, max_new_tokens=3, min_new_tokens=3, return_dict_in_generate=True, use_cache=True
+    )
+    rest = subject.model.generate(
+        input_ids=half.sequences,
+        attention_mask=torch.ones_like(half.sequences),  # else generated padding would be taken for padding
+        past_key_values=half.past_key_values,
+        max_new_tokens=3,
+        min_new_tokens=3,
+    )
+    assert rest.tolist() == whole.tolist()
+
+
+@over(GENERATIVE)
+def test_beams_with_a_cache_that_is_reordered(pair):
+    subject = tiny(pair)
+    settings = dict(num_beams=4, num_return_sequences=2, length_penalty=1.5, early_stopping=True, **LENGTH)
+    without = subject.model.generate(**prompt(subject), **settings, use_cache=False)
+    assert subject.model.generate(**prompt(subject), **settings, use_cache=True).tolist() == without.tolist()
+
+
+@over(GENERATIVE)
+def test_a_second_generation_does_not_see_the_first(pair):
+    subject = tiny(pair)
+    first = subject.model.generate(**prompt(subject), **LENGTH)
+    subject.model.generate(**{name: ids.flip(1) for name, ids in prompt(subject).items()}, **LENGTH)
+    assert subject.model.generate(**prompt(subject), **LENGTH).tolist() == first.tolist()
+
+
+@over(GENERATIVE)
+def test_scores_and_attentions_of_every_step(pair):
+    subject = tiny(pair)
+    outputs = subject.model.generate(
+        **prompt(subject),
+        **LENGTH,
+        return_dict_in_generate=True,
+        output_scores=True,
+        output_logits=True,
+        output_attentions=True,
+        output_hidden_states=True,
+    )
+    assert len(outputs.scores) == len(outputs.logits) == 6
+    attentions = outputs.attentions if subject.stack == "decoder" else outputs.decoder_attentions
+    depth = subject.config.get_text_config(decoder=True).num_hidden_layers
+    assert len(attentions) == 6
+    assert all(len(step) == depth and step[0] is not None for step in attentions)
+    if subject.stack == "encoder-decoder":
+        assert all(len(step) == depth and step[0] is not None for step in outputs.cross_attentions)
+        assert len(outputs.encoder_attentions) == subject.config.num_hidden_layers
+
+
+class Letters:
+    """As much of a tokenizer as a streamer needs."""
+
+    def decode(self, ids: list[int], **_: Any) -> str:
+        return "".join(chr(ord("a") + int(token) % 26) for token in ids)
+
+
+@over(GENERATIVE)
+def test_text_is_streamed_while_it_is_generated(pair):
+    subject = tiny(pair)
+    inputs = {name: ids[:1] for name, ids in prompt(subject).items()}
+    is_decoder = subject.stack == "decoder"
+    streamer = TextIteratorStreamer(Letters(), skip_prompt=is_decoder, timeout=30)
+    thread = Thread(target=subject.model.generate, kwargs=dict(**inputs, **LENGTH, streamer=streamer))
+    thread.start()
+    text = "".join(streamer)
+    thread.join()
+    generated = subject.model.generate(**inputs, **LENGTH)[0]
+    assert text == Letters().decode(generated[inputs["input_ids"].shape[1] if is_decoder else 0 :].tolist())
+
+
+@over(GENERATIVE)
+def test_a_generation_config_is_saved_with_the_model(pair, tmp_path: Path):
+    subject = tiny(pair)
+    model = subject.copy()
+    model.generation_config.max_new_tokens = 5
+    model.save_pretrained(tmp_path)
+    assert (tmp_path / "generation_config.json").is_file()
+    loaded = type(model).from_pretrained(tmp_path)
+    assert loaded.generation_config.max_new_tokens == 5
+    for name in ("pad_token_id", "bos_token_id", "eos_token_id"):
+        assert getattr(loaded.generation_config, name) == getattr(subject.config, name)
+    if subject.stack == "encoder-decoder":
+        assert loaded.generation_config.decoder_start_token_id == subject.config.decoder_start_token_id
+    assert GenerationConfig.from_pretrained(tmp_path).max_new_tokens == 5
+
+
+def test_a_sliding_window_keeps_its_cache_small():
+    subject = tiny(("gemma2-style", "causal-lm"))
+    outputs = subject.model(**subject.inputs(), use_cache=True)
+    lengths = {layer.keys.shape[-2] for layer in outputs.past_key_values.layers}
+    full = subject.inputs()["input_ids"].shape[1]
+    assert lengths == {full, subject.config.sliding_window - 1}
+
+
+@over(ONE_OF_EACH[::2])
+def test_a_model_that_is_never_cached_generates(pair):
+    subject = tiny(pair)
+    model = subject.copy()
+    model.generation_config.use_cache = model.config.use_cache = False
+    assert (
+        model.generate(**prompt(subject), **LENGTH).tolist()
+        == subject.model.generate(**prompt(subject), **LENGTH).tolist()
+    )
+
+
+@quick_over((("llama-style", "causal-lm"),), DECODERS)
+def test_one_compiled_step_serves_a_whole_static_cache(pair):
+    subject = tiny(pair)
+    ids = prompt(subject)["input_ids"]
+    expected = subject.model.generate(input_ids=ids, **LENGTH, do_sample=False)
+    model = subject.copy()
+    torch.compiler.reset()
+    counter = CompileCounter()
+    step = torch.compile(model.forward, fullgraph=True, backend=counter)
+    cache = StaticCache(config=model.config, max_cache_len=16)
+    with torch.no_grad():
+        logits = model(input_ids=ids, past_key_values=cache, use_cache=True).logits
+        for length in range(ids.shape[1], ids.shape[1] + 6):
+            scores = logits[:, -1]
+            if length < ids.shape[1] + 6:
+                scores[:, subject.config.eos_token_id] = -torch.inf
+            ids = torch.cat([ids, scores.argmax(-1, keepdim=True)], dim=1)
+            logits = step(
+                input_ids=ids[:, -1:], past_key_values=cache, position_ids=torch.full((1, 1), length), use_cache=True
+            ).logits
+    assert ids.tolist() == expected.tolist()
+    assert counter.frame_count <= 2
+
+
+@pytest.mark.slow
+@over(ONE_OF_EACH[::2])
+def test_generate_compiles_the_decode_step_by_itself(pair):
+    subject = tiny(pair)
+    expected = subject.model.generate(**prompt(subject), **LENGTH)
+    torch.compiler.reset()
+    model = copy.deepcopy(subject.model)
+    generated = model.generate(**prompt(subject), **LENGTH, cache_implementation="static", disable_compile=False)
+    assert generated.tolist() == expected.tolist()
+
+
+def test_a_length_beyond_the_position_table_is_refused():
+    subject = tiny(("gpt2-style", "causal-lm"))
+    ids = torch.full((1, subject.config.max_position_embeddings + 1), 5)
+    with pytest.raises(zoo.errors.SequenceTooLongError, match="max_position_embeddings=64"):
+        subject.model(input_ids=ids)

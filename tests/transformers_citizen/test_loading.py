@@ -1,0 +1,170 @@
+"""Every way in which transformers loads and saves a model."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import (
+    AutoModel,
+    AutoModelForCausalLM,
+    AutoModelForMaskedLM,
+    AutoModelForSeq2SeqLM,
+    AutoModelForSequenceClassification,
+)
+from transformers_citizen.support import ASSORTED, ONE_OF_EACH, over, single, tiny
+
+from zoo.models import TransformerLayer, ZooForSequenceClassification, ZooForTokenClassification, ZooModel
+
+AUTO = {"causal-lm": AutoModelForCausalLM, "masked-lm": AutoModelForMaskedLM, "seq2seq-lm": AutoModelForSeq2SeqLM}
+
+
+@pytest.fixture
+def saved(pair, tmp_path: Path) -> Path:
+    tiny(pair).copy().save_pretrained(tmp_path)
+    return tmp_path
+
+
+@over(ASSORTED)
+def test_nothing_is_missing_or_unexpected(pair, saved):
+    model, info = AUTO[pair[1]].from_pretrained(saved, output_loading_info=True)
+    assert not any(info.values())
+    torch.testing.assert_close(tiny(pair).run(model.double()), tiny(pair).run(), rtol=0, atol=0)
+
+
+@over(ONE_OF_EACH)
+@pytest.mark.parametrize("dtype", ["auto", "bfloat16", torch.float16, torch.float32])
+def test_a_dtype_is_obeyed(pair, saved, dtype):
+    model = AUTO[pair[1]].from_pretrained(saved, dtype=dtype)
+    expected = {"auto": torch.float64, "bfloat16": torch.bfloat16}.get(dtype, dtype)
+    assert {parameter.dtype for parameter in model.parameters()} == {expected}
+    assert torch.isfinite(tiny(pair).run(model)).all()
+
+
+@over(ONE_OF_EACH)
+def test_an_attention_backend_is_obeyed(pair, saved):
+    model = AUTO[pair[1]].from_pretrained(saved, attn_implementation="eager", dtype="auto")
+    assert model.config._attn_implementation == "eager"
+    torch.testing.assert_close(tiny(pair).run(model), tiny(pair).run())
+    assert "attn_implementation" not in (saved / "config.json").read_text()
+
+
+@over(ASSORTED)
+@pytest.mark.parametrize("device_map", ["auto", "cpu", {"": "cpu"}, "balanced"], ids=str)
+def test_a_device_map_is_obeyed(pair, saved, device_map):
+    model = AUTO[pair[1]].from_pretrained(saved, device_map=device_map, dtype="auto")
+    assert {parameter.device.type for parameter in model.parameters()} == {"cpu"}
+    torch.testing.assert_close(tiny(pair).run(model), tiny(pair).run())
+
+
+def leaves(module: torch.nn.Module, path: str = "") -> Iterator[str]:
+    """Paths of modules that own parameters, and of parameters beside modules."""
+    own = [f"{path}.{name}".lstrip(".") for name, _ in module.named_parameters(recurse=False)]
+    children = [(f"{path}.{name}".lstrip("."), child) for name, child in module.named_children()]
+    if own and not children:
+        yield path
+        return
+    yield from own
+    for name, child in children:
+        yield from leaves(child, name)
+
+
+@over(tuple(pair for pair in ASSORTED if pair[0] != "universal"))
+def test_layers_that_are_offloaded_to_the_disk_compute_the_same(pair, saved, tmp_path: Path):
+    subject = tiny(pair)
+    last = subject.config.num_hidden_layers - 1
+    is_on_disk = re.compile(rf"(.*\.)?layers\.{last}\.")
+    places = {leaf: "disk" if is_on_disk.match(leaf) else "cpu" for leaf in leaves(subject.model)}
+    loaded = AUTO[pair[1]].from_pretrained(
+        saved, device_map=places, offload_folder=tmp_path / "offload", dtype=torch.float64
+    )
+    assert any(parameter.is_meta for parameter in loaded.parameters())
+    torch.testing.assert_close(subject.run(loaded), subject.run())
+
+
+@over(ASSORTED)
+def test_a_layer_is_never_split_over_devices(pair):
+    model = tiny(pair).model
+    layers = {type(module).__name__ for module in model.modules() if isinstance(module, TransformerLayer)}
+    assert set(model._no_split_modules) == layers
+
+
+@over(ONE_OF_EACH)
+def test_a_checkpoint_in_pieces_is_the_same(pair, tmp_path: Path):
+    subject = tiny(pair)
+    subject.copy().save_pretrained(tmp_path, max_shard_size="20KB")
+    pieces = json.loads((tmp_path / "model.safetensors.index.json").read_text())["weight_map"]
+    assert len(set(pieces.values())) > 2
+    settings = dict(output_loading_info=True, dtype="auto", low_cpu_mem_usage=True)
+    model, info = AUTO[pair[1]].from_pretrained(tmp_path, **settings)
+    assert not any(info.values())
+    assert torch.equal(subject.run(model), subject.run())
+
+
+@over(ASSORTED)
+def test_a_body_is_loaded_from_a_head_and_a_head_from_a_body(pair, saved, tmp_path: Path):
+    head = tiny(pair).model
+    body, info = AutoModel.from_pretrained(saved, output_loading_info=True, dtype="auto")
+    assert not info["missing_keys"]
+    assert all(name.startswith(("lm_head.", "transform.")) for name in info["unexpected_keys"])
+    for name, parameter in head.model.named_parameters():
+        assert torch.equal(body.get_parameter(name), parameter)
+    body.save_pretrained(tmp_path / "body")
+    again, info = type(head).from_pretrained(tmp_path / "body", output_loading_info=True, dtype="auto")
+    assert not info["unexpected_keys"]
+    assert all(name.startswith(("lm_head.", "transform.")) for name in info["missing_keys"])
+    for name, parameter in head.model.named_parameters():
+        assert torch.equal(again.model.get_parameter(name), parameter)
+
+
+@over((("bert-style", "masked-lm"), ("llama-style", "causal-lm")))
+def test_a_classifier_begins_with_the_body_of_a_language_model(pair, saved):
+    for head in (ZooForSequenceClassification, ZooForTokenClassification):
+        model, info = head.from_pretrained(saved, num_labels=3, output_loading_info=True, dtype="auto")
+        assert {name.partition(".")[0] for name in info["missing_keys"]} <= {"classifier", "pooler"}
+        assert torch.equal(model.get_input_embeddings().weight, tiny(pair).model.get_input_embeddings().weight)
+        assert torch.isfinite(model.classifier.weight).all()
+
+
+def test_weights_of_another_size_are_made_anew_only_if_that_is_asked_for(tmp_path: Path):
+    single(("bert-style", "masked-lm")).save_pretrained(tmp_path)
+    five = AutoModelForSequenceClassification.from_pretrained(tmp_path, num_labels=5)
+    five.save_pretrained(tmp_path / "five")
+    with pytest.raises(RuntimeError, match="ignore_mismatched_sizes"):
+        AutoModelForSequenceClassification.from_pretrained(tmp_path / "five", num_labels=7)
+    seven, info = AutoModelForSequenceClassification.from_pretrained(
+        tmp_path / "five", num_labels=7, ignore_mismatched_sizes=True, output_loading_info=True
+    )
+    assert {key for key, *_ in info["mismatched_keys"]} == {"classifier.weight", "classifier.bias"}
+    assert seven.classifier.out_features == 7
+    assert torch.equal(seven.get_input_embeddings().weight, five.get_input_embeddings().weight)
+
+
+@over(ONE_OF_EACH[::2])
+def test_a_stack_of_an_encoder_decoder_stands_alone(pair, tmp_path: Path):
+    subject = tiny(pair)
+    for name in ("get_encoder", "get_decoder") if subject.stack == "encoder-decoder" else ("get_decoder",):
+        stack = getattr(subject.copy(), name)()
+        stack.save_pretrained(tmp_path / name)
+        loaded, info = type(stack).from_pretrained(tmp_path / name, output_loading_info=True, dtype="auto")
+        assert not info["missing_keys"]
+        ids = subject.inputs()["input_ids"]
+        assert torch.equal(loaded(ids).last_hidden_state, stack(ids).last_hidden_state)
+
+
+@over(ONE_OF_EACH)
+def test_loading_takes_no_random_number_for_weights_that_are_there(pair, saved):
+    torch.manual_seed(0)
+    before = torch.get_rng_state()
+    AUTO[pair[1]].from_pretrained(saved)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_the_body_class_stands_for_all_three_stacks(tmp_path: Path):
+    for pair in ONE_OF_EACH:
+        tiny(pair).copy().save_pretrained(tmp_path / pair[0])
+        assert type(ZooModel.from_pretrained(tmp_path / pair[0])) is type(tiny(pair).model.model)

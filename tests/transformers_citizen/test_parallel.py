@@ -1,0 +1,65 @@
+"""Two processes hold one model: tensor parallel, and fully sharded."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from torch import multiprocessing
+from transformers_citizen import processes
+from transformers_citizen.support import ASSORTED, ONE_OF_EACH, over, tiny
+
+from zoo.models.parallel import fully_sharded_plan, tensor_parallel_plan
+
+SLICED = (*ONE_OF_EACH, ("qk-norm", "causal-lm"), ("olmo2-style", "causal-lm"), ("t5-style", "seq2seq-lm"))
+GATHERED = (*ONE_OF_EACH, ("universal", "seq2seq-lm"), ("gpt2-style", "causal-lm"))
+
+
+def run(pair, kind: str, folder: Path) -> list[str]:
+    """Let two processes compare; the names of the parameters that were sliced."""
+    subject = tiny(pair)
+    subject.rebuilt(dropout=0.0, attention_dropout=0.0, activation_dropout=0.0).save_pretrained(folder)
+    inputs = {**subject.inputs(), "labels": subject.labels()}
+    arguments = (2, str(folder / "rendezvous"), str(folder), kind, inputs)
+    multiprocessing.spawn(processes.compare, args=arguments, nprocs=2)
+    return (folder / "sliced.txt").read_text().splitlines()
+
+
+@pytest.mark.slow
+@over(SLICED)
+def test_sliced_weights_compute_the_same(pair, tmp_path: Path):
+    sliced = run(pair, "tp", tmp_path)
+    for part in ("mlp.up_proj", "embed_tokens"):
+        assert any(part in name for name in sliced)
+    whole_attention = pair[0] in ("olmo2-style", "t5-style")
+    assert any("q_proj" in name for name in sliced) is not whole_attention
+
+
+@pytest.mark.slow
+@over(GATHERED)
+def test_weights_that_are_gathered_compute_the_same(pair, tmp_path: Path):
+    sliced = run(pair, "fsdp", tmp_path)
+    assert set(sliced) == {name for name, _ in tiny(pair).model.named_parameters()}
+
+
+@over(ASSORTED)
+def test_every_entry_of_a_plan_names_something(pair):
+    model = tiny(pair).model
+    for plan in (model.tp_plan, model.fsdp_plan):
+        assert plan
+        for pattern in plan:
+            assert any(matches(pattern, name) for name, _ in model.named_modules())
+
+
+def matches(pattern: str, name: str) -> bool:
+    """Whether a pattern with * for a number names a module."""
+    ours, theirs = pattern.split("."), name.split(".")
+    return len(ours) == len(theirs) and all(
+        a == b or (a == "*" and b.isdigit()) for a, b in zip(ours, theirs, strict=True)
+    )
+
+
+def test_a_model_that_is_shared_between_stacks_keeps_its_embedding_with_the_root():
+    model = tiny(("marian-style", "seq2seq-lm")).model.model
+    assert "encoder.embed_tokens" in tensor_parallel_plan(model)
+    assert set(fully_sharded_plan(model, model.tied_weights())) == {"encoder.layers.*", "decoder.layers.*"}

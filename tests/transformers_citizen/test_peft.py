@@ -1,0 +1,85 @@
+"""LoRA on every linear layer: it attaches, trains, merges and is loaded again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from transformers_citizen.support import ASSORTED, over, single, tiny
+
+peft = pytest.importorskip("peft")
+
+TASK_TYPES = {"causal-lm": "CAUSAL_LM", "seq2seq-lm": "SEQ_2_SEQ_LM", "masked-lm": "FEATURE_EXTRACTION"}
+
+
+def inputs(pair):
+    subject = tiny(pair)
+    return {**subject.inputs(), "labels": subject.labels()}
+
+
+def adapted(pair):
+    config = peft.LoraConfig(target_modules="all-linear", r=4, lora_alpha=8, task_type=TASK_TYPES[pair[1]])
+    return peft.get_peft_model(single(pair), config)
+
+
+@over(ASSORTED)
+def test_lora_trains_merges_and_reloads(pair, tmp_path: Path):
+    model = adapted(pair)
+    trained = {name for name, parameter in model.named_parameters() if parameter.requires_grad}
+    assert trained
+    assert all("lora_" in name for name in trained)
+    base = model.get_base_model()
+    for name, module in base.named_modules():
+        if name.endswith(("q_proj", "down_proj")):
+            assert isinstance(module, peft.tuners.lora.LoraLayer), name
+    assert not isinstance(base.lm_head, peft.tuners.lora.LoraLayer)
+
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+    losses = []
+    for _ in range(5):
+        loss = model(**inputs(pair)).loss
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        losses.append(loss.item())
+    assert losses[-1] < losses[0]
+
+    model.eval()
+    expected = tiny(pair).run(model)
+    model.save_pretrained(tmp_path / "adapter")
+    again = peft.PeftModel.from_pretrained(single(pair), tmp_path / "adapter").eval()
+    torch.testing.assert_close(tiny(pair).run(again), expected)
+
+    merged = again.merge_and_unload()
+    torch.testing.assert_close(tiny(pair).run(merged), expected, rtol=1e-4, atol=1e-5)
+    merged.save_pretrained(tmp_path / "merged")
+    loaded = type(merged).from_pretrained(tmp_path / "merged")
+    torch.testing.assert_close(tiny(pair).run(loaded), expected, rtol=1e-4, atol=1e-5)
+
+
+@over(ASSORTED)
+def test_an_adapter_is_added_by_transformers_itself(pair, tmp_path: Path):
+    model = single(pair)
+    model.add_adapter(peft.LoraConfig(target_modules=["q_proj", "v_proj"], init_lora_weights=False))
+    with_adapter = tiny(pair).run(model)
+    model.save_pretrained(tmp_path)
+    model.disable_adapters()
+    assert not torch.allclose(tiny(pair).run(model), with_adapter)
+    again = single(pair)
+    again.load_adapter(tmp_path)
+    torch.testing.assert_close(tiny(pair).run(again), with_adapter)
+
+
+def test_lora_trains_with_checkpointing():
+    pair = ("llama-style", "causal-lm")
+    plain, checkpointed = (adapted(pair) for _ in range(2))
+    checkpointed.load_state_dict(plain.state_dict())
+    checkpointed.train()
+    checkpointed.enable_input_require_grads()
+    checkpointed.gradient_checkpointing_enable({"use_reentrant": True})
+    for model in (plain, checkpointed):
+        model(**inputs(pair)).loss.backward()
+    for (name, one), other in zip(plain.named_parameters(), checkpointed.parameters(), strict=True):
+        if one.grad is not None:
+            torch.testing.assert_close(one.grad, other.grad, msg=name)

@@ -1,0 +1,170 @@
+"""Training features: checkpointing, compilation, low precision, and the trainer with each of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch._dynamo.testing import CompileCounter
+from transformers import Trainer, TrainingArguments, set_seed
+from transformers.trainer_utils import TrainOutput
+from transformers_citizen.support import ASSORTED, ONE_OF_EACH, over, quick_over, single, tiny
+
+import zoo
+
+NO_DROPOUT = dict(dropout=0.0, attention_dropout=0.0, activation_dropout=0.0)
+
+
+def labelled(subject, batch_size: int = 3) -> dict[str, torch.Tensor]:
+    return {**subject.inputs(batch_size), "labels": subject.labels(batch_size)}
+
+
+def gradients(model, inputs) -> dict[str, torch.Tensor]:
+    model.zero_grad()
+    model(**inputs).loss.backward()
+    return {name: parameter.grad.clone() for name, parameter in model.named_parameters()}
+
+
+@over(ASSORTED)
+@pytest.mark.parametrize("use_reentrant", [False, True], ids=["saved-tensors", "reentrant"])
+def test_checkpointing_gives_the_same_gradients(pair, use_reentrant):
+    subject = tiny(pair)
+    plain = gradients(subject.copy(), labelled(subject))
+    model = subject.rebuilt(**NO_DROPOUT).train()
+    model.gradient_checkpointing_enable({"use_reentrant": use_reentrant})
+    if use_reentrant:
+        model.enable_input_require_grads()
+    assert model.is_gradient_checkpointing
+    for name, gradient in gradients(model, labelled(subject)).items():
+        torch.testing.assert_close(gradient, plain[name])
+    model.gradient_checkpointing_disable()
+    assert not model.is_gradient_checkpointing
+
+
+@quick_over(ONE_OF_EACH, ASSORTED)
+def test_forward_and_backward_compile_into_one_graph(pair):
+    subject = tiny(pair)
+    inputs = labelled(subject)
+    plain = gradients(subject.copy(), inputs)
+    torch.compiler.reset()
+    counter = CompileCounter()
+    compiled = torch.compile(subject.copy(), fullgraph=True, backend=counter)
+    loss = compiled(**inputs).loss
+    loss.backward()
+    torch.testing.assert_close(loss, subject.model(**inputs).loss)
+    for name, parameter in compiled._orig_mod.named_parameters():
+        torch.testing.assert_close(parameter.grad, plain[name])
+    assert counter.frame_count == 1
+
+
+@over(ONE_OF_EACH)
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+def test_low_precision_trains_with_a_scaled_loss(pair, dtype):
+    subject = tiny(pair)
+    model = single(pair).train()
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-2)
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0**8, enabled=dtype == torch.float16)
+    losses = []
+    for _ in range(4):
+        with torch.autocast("cpu", dtype=dtype):
+            loss = model(**labelled(subject)).loss
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        optimizer.zero_grad()
+        losses.append(loss.item())
+    assert losses[-1] < losses[0]
+
+
+@over(ASSORTED)
+def test_the_loss_is_divided_by_the_number_of_items_in_all_batches(pair):
+    subject = tiny(pair)
+    inputs = labelled(subject)
+    labels = inputs["labels"]
+    counted = labels[:, 1:] if pair[1] == "causal-lm" else labels
+    number = (counted != -100).sum()
+    mean = subject.model(**inputs).loss
+    torch.testing.assert_close(subject.model(**inputs, num_items_in_batch=number * 2).loss, mean / 2)
+
+
+class Rows(torch.utils.data.Dataset):
+    """The same few labelled sequences over and over."""
+
+    def __init__(self, subject, length: int = 8) -> None:
+        self.columns = labelled(subject, batch_size=length)
+
+    def __len__(self) -> int:
+        return len(self.columns["labels"])
+
+    def __getitem__(self, index: int) -> dict[str, torch.Tensor]:
+        return {name: column[index] for name, column in self.columns.items()}
+
+
+def losses(pair, folder: Path, **settings) -> list[float]:
+    """The loss of every step of a short training run."""
+    set_seed(0)
+    subject = tiny(pair)
+    model = zoo.build(subject.name, subject.task, dtype=torch.float32, seed=1, **NO_DROPOUT)
+    usual = dict(
+        output_dir=str(folder),
+        max_steps=20,
+        per_device_train_batch_size=4,
+        learning_rate=1e-3,
+        lr_scheduler_type="constant",
+        logging_steps=1,
+        save_strategy="no",
+        report_to=[],
+        use_cpu=True,
+        seed=0,
+        disable_tqdm=True,
+        dataloader_pin_memory=False,
+    )
+    trainer = Trainer(model=model, args=TrainingArguments(**{**usual, **settings}), train_dataset=Rows(subject))
+    outcome = trainer.train()
+    assert isinstance(outcome, TrainOutput)
+    return [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
+
+
+FEATURES = {
+    "bf16": (dict(bf16=True), 0.02),
+    "checkpointing": (dict(gradient_checkpointing=True), 1e-4),
+    "checkpointing-reentrant": (
+        dict(gradient_checkpointing=True, gradient_checkpointing_kwargs={"use_reentrant": True}),
+        1e-4,
+    ),
+    "accumulation": (dict(per_device_train_batch_size=1, gradient_accumulation_steps=4), 1e-4),
+    "compile": (dict(torch_compile=True, torch_compile_backend="aot_eager"), 1e-4),
+}
+
+
+@pytest.mark.parametrize(
+    ("pair", "feature"),
+    [
+        pytest.param(
+            pair,
+            feature,
+            id=f"{'-'.join(pair)}-{feature}",
+            marks=() if pair == ONE_OF_EACH[0] and feature != "compile" else pytest.mark.slow,
+        )
+        for pair in ONE_OF_EACH
+        for feature in FEATURES
+    ],
+)
+def test_every_feature_of_the_trainer_gives_the_plain_loss_curve(pair, feature, tmp_path: Path):
+    settings, tolerance = FEATURES[feature]
+    plain = losses(pair, tmp_path)
+    assert len(plain) == 20
+    assert plain[-1] < plain[0]
+    with_feature = losses(pair, tmp_path, **settings)
+    assert with_feature == pytest.approx(plain, rel=tolerance)
+
+
+@over((("pre-norm", "causal-lm"),))
+def test_label_smoothing_shifts_the_labels_of_a_decoder(pair, tmp_path: Path):
+    subject = tiny(pair)
+    model = single(pair)
+    arguments = TrainingArguments(output_dir=str(tmp_path), label_smoothing_factor=1e-9, use_cpu=True, report_to=[])
+    trainer = Trainer(model=model, args=arguments)
+    inputs = labelled(subject)
+    torch.testing.assert_close(trainer.compute_loss(model, dict(inputs)), model(**inputs).loss, rtol=1e-4, atol=1e-4)

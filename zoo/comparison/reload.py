@@ -1,0 +1,60 @@
+"""Loads a saved model in a fresh process and asks it again: `python -m zoo.comparison.reload RUN`.
+
+Nothing but `import zoo` and transformers' Auto classes, as anyone would load it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+from pathlib import Path
+
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+from transformers.utils import logging
+
+import zoo  # noqa: F401
+
+from .files import CHECKPOINT
+from .probe import read_probe
+
+TARGET_FOLDER = "target"
+"""Where a checkpoint holds the target's tokenizer, if it has its own. zoo.tasks, which says so, is slow to import."""
+
+TOLERANCE = 1e-5
+"""Between logits of the same weights and inputs: float rounding, where threads add up in another order."""
+
+
+def check(folder: Path) -> dict[str, object]:
+    """Load a checkpoint and compare its answers.
+
+    Args:
+        folder: The run's folder.
+
+    Returns:
+        The fields of [`zoo.comparison.ReloadCheck`][].
+    """
+    probe, before = read_probe(folder)
+    for module in probe.modules:
+        importlib.import_module(module)
+    checkpoint = folder / CHECKPOINT
+    model = AutoModelForSeq2SeqLM.from_pretrained(checkpoint)
+    source = AutoTokenizer.from_pretrained(checkpoint)
+    separate = (checkpoint / TARGET_FOLDER).is_dir()
+    target = AutoTokenizer.from_pretrained(checkpoint / TARGET_FOLDER) if separate else source
+    after = probe.ask(model, source, target)
+    same_shape = before["logits"].shape == after["logits"].shape
+    difference = (before["logits"] - after["logits"]).abs().max().item() if same_shape else float("inf")
+    texts = [target.batch_decode(answers["outputs"]) for answers in (before, after)]
+    return {
+        "auto_class": AutoModelForSeq2SeqLM.__name__,
+        "largest_difference": difference,
+        "outputs_equal": texts[0] == texts[1],
+        "equal": difference <= TOLERANCE and texts[0] == texts[1],
+    }
+
+
+if __name__ == "__main__":
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    print(json.dumps(check(Path(sys.argv[1]))))

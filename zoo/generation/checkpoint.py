@@ -1,0 +1,73 @@
+"""A model and its tokenizers, from the folder that holds both."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TypeAlias
+
+import torch
+from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerFast
+
+from zoo.errors import ConfigError
+from zoo.hub import pull
+from zoo.loading import is_repository, load
+from zoo.tasks import Tokenizers, load_tokenizers
+from zoo.tasks.tokenizers.pairs import TOKENIZER_FILE
+
+TokenizerSource: TypeAlias = str | Path | Tokenizers | PreTrainedTokenizerFast
+
+
+def load_checkpoint(
+    model: str | Path | PreTrainedModel,
+    *,
+    tokenizer: TokenizerSource | None = None,
+    device: str | torch.device | None = None,
+) -> tuple[PreTrainedModel, Tokenizers]:
+    """Load a model and what it reads and writes with.
+
+    Args:
+        model: A checkpoint's folder, a repository on the Hub ("org/name"), or a model.
+        tokenizer: The tokenizer or the folder it is in, by default the one beside the checkpoint.
+        device: Where the model goes; by default a given model stays where it is, and a loaded one goes to the GPU if
+            there is one.
+
+    Returns:
+        The model in evaluation mode, and its tokenizers.
+
+    Raises:
+        CheckpointError: When there is no model, or no tokenizer beside it.
+        ConfigError: When a model is given without a tokenizer.
+    """
+    if isinstance(model, (str, Path)):
+        loaded = load(model)
+        # What has just been pulled is in the cache.
+        folder = (
+            tokenizer if tokenizer is not None else pull(str(model), offline=True) if is_repository(model) else model
+        )
+        device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    elif tokenizer is None:
+        raise ConfigError(f"a {type(model).__name__} was given without a tokenizer; give tokenizer=, or the checkpoint")
+    else:
+        loaded, folder = model, tokenizer
+    tokenizers = read_tokenizers(folder, causal=not loaded.config.is_encoder_decoder)
+    return (loaded.to(device) if device is not None else loaded).eval(), tokenizers
+
+
+def read_tokenizers(source: TokenizerSource, *, causal: bool) -> Tokenizers:
+    """Load tokenizers, unless they are loaded already.
+
+    Args:
+        source: Tokenizers, one tokenizer, or a folder.
+        causal: Whether they are for a language model, which needs neither a padding token nor an end.
+
+    Returns:
+        The tokenizers.
+    """
+    if isinstance(source, Tokenizers):
+        return source
+    if not isinstance(source, (str, Path)):
+        return Tokenizers(source, source)
+    if causal and (Path(source) / TOKENIZER_FILE).is_file():
+        only = AutoTokenizer.from_pretrained(source)
+        return Tokenizers(only, only)
+    return load_tokenizers(source)

@@ -1,0 +1,52 @@
+"""Scores of generated text, each with the signature that makes it comparable elsewhere."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sacrebleu.metrics import BLEU, CHRF
+
+
+@dataclass(frozen=True)
+class Score:
+    """A score of a whole set of outputs.
+
+    Attributes:
+        name: What it is called in tables.
+        value: The score.
+        signature: How it was computed, in sacreBLEU's words.
+        interval: Its 95 % confidence interval, where the examples were resampled.
+    """
+
+    name: str
+    value: float
+    signature: str
+    interval: tuple[float, float] | None = None
+
+
+def translation_scores(
+    hypotheses: Sequence[str], references: Sequence[str], *, n_bootstrap: int = 1
+) -> dict[str, Score]:
+    """Compare translations with references.
+
+    Args:
+        hypotheses: What a model wrote.
+        references: What it should have written, in the same order.
+        n_bootstrap: How often to resample the pairs for a confidence interval (Koehn 2004); 1 for none.
+
+    Returns:
+        BLEU (Papineni et al. 2002; Post 2018) and chrF (Popović 2015), each from 0 to 100.
+    """
+    scores = {}
+    for name, metric in (("bleu", BLEU()), ("chrf", CHRF())):
+        result = metric.corpus_score(list(hypotheses), [list(references)], n_bootstrap=n_bootstrap)
+        signature = str(metric.get_signature())
+        interval = None
+        if n_bootstrap > 1:
+            written = json.loads(result.format(width=4, signature=signature, is_json=True))
+            mean, margin = (written.get(f"confidence_{part}", 0.0) for part in ("mean", "var"))
+            interval = (round(mean - margin, 4), round(mean + margin, 4))
+        scores[name] = Score(result.name.replace("chrF2", "chrF"), round(result.score, 4), signature, interval)
+    return scores

@@ -1,0 +1,17 @@
+"""Tokenizers, trained from the data or taken from a folder."""
+
+from .kinds import TOKENIZERS, train_bpe, train_character, train_word
+from .pairs import Tokenizers, load_tokenizers, train_tokenizers
+from .vocabulary import SPECIAL_TOKENS, wrap
+
+__all__ = [
+    "SPECIAL_TOKENS",
+    "TOKENIZERS",
+    "Tokenizers",
+    "load_tokenizers",
+    "train_bpe",
+    "train_character",
+    "train_tokenizers",
+    "train_word",
+    "wrap",
+]

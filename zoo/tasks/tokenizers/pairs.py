@@ -1,0 +1,108 @@
+"""A tokenizer for the source and one for the target, which may be the same."""
+
+from __future__ import annotations
+
+import inspect
+import shutil
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from transformers import AutoTokenizer, PreTrainedTokenizerFast
+
+from zoo.errors import CheckpointError, ConfigError, UnknownNameError
+
+from .kinds import TOKENIZERS
+
+TARGET_FOLDER = "target"
+"""Where a checkpoint holds the target's tokenizer, if it has its own: `AutoTokenizer`'s `subfolder`."""
+
+TOKENIZER_FILE = "tokenizer.json"
+
+
+@dataclass(frozen=True)
+class Tokenizers:
+    """The tokenizers of a model.
+
+    Attributes:
+        source: For what the model reads.
+        target: For what it writes; the same object where the vocabulary is joint.
+    """
+
+    source: PreTrainedTokenizerFast
+    target: PreTrainedTokenizerFast
+
+    @property
+    def joint(self) -> bool:
+        """Whether source and target share one vocabulary."""
+        return self.source is self.target
+
+    def save(self, folder: str | Path) -> None:
+        """Write `tokenizer.json` and what goes with it.
+
+        Args:
+            folder: Where to; a target's own tokenizer goes to a folder inside.
+        """
+        shutil.rmtree(Path(folder) / TARGET_FOLDER, ignore_errors=True)
+        self.source.save_pretrained(folder)
+        if not self.joint:
+            self.target.save_pretrained(Path(folder) / TARGET_FOLDER)
+
+
+def load_tokenizers(folder: str | Path) -> Tokenizers:
+    """Load what `Tokenizers.save` wrote, or any folder with a `tokenizer.json`.
+
+    Args:
+        folder: The folder.
+
+    Returns:
+        The tokenizers.
+
+    Raises:
+        CheckpointError: When there is no tokenizer in it.
+        ConfigError: When it lacks padding or an end.
+    """
+    place = Path(folder)
+    if not (place / TOKENIZER_FILE).is_file():
+        raise CheckpointError(f"{place} has no {TOKENIZER_FILE}")
+    source = AutoTokenizer.from_pretrained(place)
+    has_target = (place / TARGET_FOLDER / TOKENIZER_FILE).is_file()
+    target = AutoTokenizer.from_pretrained(place / TARGET_FOLDER) if has_target else source
+    for tokenizer in (source, target):
+        if tokenizer.pad_token_id is None or tokenizer.eos_token_id is None:
+            raise ConfigError(f"the tokenizer in {place} has no pad_token or no eos_token; both are needed")
+    return Tokenizers(source, target)
+
+
+def train_tokenizers(
+    source: Iterable[str], target: Iterable[str] | None = None, *, kind: str = "bpe", joint: bool = True, **options: Any
+) -> Tokenizers:
+    """Train tokenizers on the texts of a task.
+
+    Args:
+        source: What the model will read.
+        target: What it will write, where that is something else.
+        kind: A name in `TOKENIZERS`: "bpe", "word" or "character".
+        joint: Whether source and target share one vocabulary.
+        options: What the kind takes: `vocab_size`, `min_frequency`, `lower_case`.
+
+    Returns:
+        The tokenizers.
+
+    Raises:
+        UnknownNameError: When there is no such kind, or it has no such option.
+    """
+    train = TOKENIZERS.get(kind)
+    valid = [name for name, known in inspect.signature(train).parameters.items() if known.kind is known.KEYWORD_ONLY]
+    for option in options:
+        if option not in valid:
+            raise UnknownNameError(option, valid, kind="option", owner=f"tokenizer {kind!r}")
+    source = list(source)
+    if target is None:
+        only = train(source, **options)
+        return Tokenizers(only, only)
+    if joint:
+        both = train([*source, *target], **options)
+        return Tokenizers(both, both)
+    return Tokenizers(train(source, **options), train(list(target), **options))

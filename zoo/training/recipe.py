@@ -1,0 +1,125 @@
+"""Recipes: everything a training run is told, in one file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+import yaml  # type: ignore[import-untyped]
+
+from zoo.errors import ConfigError, UnknownNameError
+from zoo.registry import VARIANTS, parse_name
+
+FOLDER = Path(__file__).parent / "recipes"
+SUFFIXES = (".yaml", ".yml", ".json")
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What a model is trained on, what it is made of, and how it is trained.
+
+    Attributes:
+        task: A name in [`zoo.tasks.TASKS`][].
+        tokenizer: `kind`, `joint` and the options of the kind, as for [`zoo.tasks.train_tokenizers`][].
+        model: Fields of [`zoo.models.ZooConfig`][] that every variant gets, unless its name says otherwise.
+        arguments: Fields of transformers' `Seq2SeqTrainingArguments`.
+        generation: What `generate` is called with when outputs are scored.
+    """
+
+    task: str
+    tokenizer: Mapping[str, Any] = field(default_factory=dict)
+    model: Mapping[str, Any] = field(default_factory=dict)
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    generation: Mapping[str, Any] = field(default_factory=dict)
+
+    def changed(
+        self,
+        *,
+        tokenizer: Mapping[str, Any] | None = None,
+        model: Mapping[str, Any] | None = None,
+        arguments: Mapping[str, Any] | None = None,
+        generation: Mapping[str, Any] | None = None,
+    ) -> Recipe:
+        """Change single values.
+
+        Args:
+            tokenizer: Values to change in `tokenizer`. Another kind starts from its own options.
+            model: Values to change in `model`.
+            arguments: Values to change in `arguments`.
+            generation: Values to change in `generation`.
+
+        Returns:
+            Another recipe.
+        """
+        tokenizer = tokenizer or {}
+        same_kind = tokenizer.get("kind", self.tokenizer.get("kind")) == self.tokenizer.get("kind")
+        kept = self.tokenizer if same_kind else {"joint": self.tokenizer.get("joint", True)}
+        return Recipe(
+            task=self.task,
+            tokenizer={**kept, **tokenizer},
+            model={**self.model, **(model or {})},
+            arguments={**self.arguments, **(arguments or {})},
+            generation={**self.generation, **(generation or {})},
+        )
+
+    def model_settings(self, name: str) -> dict[str, Any]:
+        """What the recipe says about a variant that its name does not.
+
+        Args:
+            name: A variant's name, possibly with settings; its preset, quirks and settings take precedence.
+
+        Returns:
+            Fields of the configuration.
+        """
+        spec = parse_name(name)
+        variant = VARIANTS.get(spec.name)
+        said = {*spec.overrides, *variant.presets.get(spec.preset or "", {})}
+        for quirk in variant.check_quirks(spec.quirks, faithful=spec.faithful):
+            said.update(variant.quirks[quirk].overrides)
+        return {key: value for key, value in self.model.items() if key not in said}
+
+
+def load_recipe(recipe: str | Path) -> Recipe:
+    """Load a recipe.
+
+    Args:
+        recipe: The name of one that ships with the zoo, or a YAML or JSON file.
+
+    Returns:
+        The recipe.
+
+    Raises:
+        UnknownNameError: When there is none of this name, or it has an unknown section.
+        ConfigError: When the file cannot be read.
+    """
+    file = Path(recipe)
+    if file.suffix.lower() not in SUFFIXES:
+        file = FOLDER / f"{recipe}.yaml"
+        if not file.is_file():
+            raise UnknownNameError(str(recipe), shipped_recipes(), kind="recipe")
+    try:
+        read = yaml.safe_load(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"{file} cannot be read: {error.strerror}") from error
+    except (UnicodeDecodeError, yaml.YAMLError) as error:
+        raise ConfigError(f"{file} is not valid YAML: {error}") from error
+    sections = [section.name for section in fields(Recipe)]
+    if not isinstance(read, dict) or not isinstance(read.get("task"), str):
+        raise ConfigError(f"{file} is no recipe: it must name its task; sections: {', '.join(sections)}")
+    for section, value in read.items():
+        if section not in sections:
+            raise UnknownNameError(str(section), sections, kind="section", owner=str(file))
+        if section != "task" and not isinstance(value, dict):
+            raise ConfigError(f"{file}: section {section!r} must hold names and values, not {type(value).__name__}")
+    return Recipe(**read)
+
+
+def shipped_recipes() -> list[str]:
+    """List the recipes that ship with the zoo.
+
+    Returns:
+        Their names.
+    """
+    return sorted(file.stem for file in FOLDER.glob("*.yaml"))

@@ -1,0 +1,105 @@
+"""What a training run leaves: the model, and the numbers."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from transformers import PreTrainedModel
+
+from zoo.tasks import Score, Tokenizers
+
+
+@dataclass(frozen=True)
+class TrainingReport:
+    """The numbers of a training run.
+
+    Attributes:
+        variant: The variant's name with its settings, or the model's class.
+        task: The task's name.
+        seed: The seed of weights, dropout and data.
+        device: What it ran on.
+        num_parameters: Every shared parameter counted once.
+        train_examples: Number of examples trained on.
+        heldout_examples: Number of examples evaluated on.
+        steps: Number of updates.
+        epochs: How often the data was seen.
+        train_tokens: Source and target tokens trained on, padding excluded; of a resumed run, since it was resumed.
+        train_seconds: Wall-clock time of training alone.
+        train_loss: The last logged training loss; smoothed if the labels were.
+        heldout_loss: Cross-entropy per target token, in nats, without label smoothing.
+        scores: Scores of the generated outputs.
+        evaluation_seconds: Wall-clock time of loss and generation on the held-out examples.
+        peak_memory: Bytes at most in use while training: of the GPU, or of the whole process on a CPU.
+        history: What was logged, a dictionary a step.
+    """
+
+    variant: str
+    task: str
+    seed: int
+    device: str
+    num_parameters: int
+    train_examples: int
+    heldout_examples: int
+    steps: int
+    epochs: float
+    train_tokens: int
+    train_seconds: float
+    train_loss: float
+    heldout_loss: float
+    scores: dict[str, Score]
+    evaluation_seconds: float
+    peak_memory: int | None
+    history: list[dict[str, float]]
+
+    @property
+    def train_tokens_per_second(self) -> float:
+        """Source and target tokens a second while training."""
+        return self.train_tokens / self.train_seconds
+
+    def to_dict(self) -> dict[str, Any]:
+        """Write it as plain data.
+
+        Returns:
+            All fields, and the speed.
+        """
+        return {**asdict(self), "train_tokens_per_second": self.train_tokens_per_second}
+
+
+@dataclass(frozen=True)
+class TrainingResult:
+    """A trained model.
+
+    Attributes:
+        model: The model, in evaluation mode.
+        tokenizers: What it reads and writes with.
+        outputs: What it wrote for the held-out examples, in their order.
+        report: The numbers.
+    """
+
+    model: PreTrainedModel
+    tokenizers: Tokenizers
+    outputs: list[str]
+    report: TrainingReport
+
+
+def peak_memory(device: torch.device) -> int | None:
+    """Measure how much memory has been in use at most.
+
+    Args:
+        device: Where the model is.
+
+    Returns:
+        Bytes that torch has had allocated on a GPU; on a CPU, bytes of the whole process; None where the system does
+        not say.
+    """
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    try:
+        import resource
+    except ImportError:  # Windows
+        return None
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
