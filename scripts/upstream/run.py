@@ -20,8 +20,10 @@ from xml.etree import ElementTree
 
 import zoo
 
-REFERENCES = {"encoder": "bert", "decoder": "llama", "encoder-decoder": "marian"}
-"""The model of transformers that each family is compared with."""
+TASKS = {"encoder": "masked-lm", "decoder": "causal-lm", "encoder-decoder": "seq2seq-lm"}
+"""The task that each family is tested on."""
+
+COLUMNS = ("passed", "failed", "skipped")
 
 CLASSES = {
     "bart": "BartModelTest",
@@ -113,10 +115,24 @@ def families(variant: str) -> list[str]:
         variant: Its name.
 
     Returns:
-        Keys of `REFERENCES`.
+        Keys of `TASKS`.
     """
-    of_task = {"masked-lm": "encoder", "causal-lm": "decoder", "seq2seq-lm": "encoder-decoder"}
-    return [family for task, family in of_task.items() if task in zoo.describe(variant).tasks]
+    return [family for family, task in TASKS.items() if task in zoo.describe(variant).tasks]
+
+
+def reference_of(variant: str, family: str) -> str:
+    """The model of transformers that a variant is compared with.
+
+    Args:
+        variant: Its name.
+        family: One of its families.
+
+    Returns:
+        A key of `CLASSES`.
+    """
+    if family == "decoder":
+        return "llama" if zoo.config(variant, TASKS[family]).position.startswith("rotary") else "gpt2"
+    return {"encoder": "bert", "encoder-decoder": "marian"}[family]
 
 
 def row(label: str, results: dict[str, str], reference: dict[str, str] | None = None) -> str:
@@ -128,15 +144,16 @@ def row(label: str, results: dict[str, str], reference: dict[str, str] | None = 
         reference: Outcomes of transformers' own model.
 
     Returns:
-        Counts, and how many tests the reference passes and this one does not.
+        Counts; of the same tests how many the reference passes; and those among them that are not passed here.
     """
     shared = {name: outcome for name, outcome in results.items() if reference is None or name in reference}
     counts = Counter(shared.values())
-    line = f"{label:36}" + "".join(f"{counts[outcome]:>9}" for outcome in ("passed", "failed", "skipped"))
+    line = f"{label:36}" + "".join(f"{counts[outcome]:>9}" for outcome in COLUMNS)
     if reference is not None:
-        behind = [name for name, outcome in shared.items() if outcome != "passed" and reference[name] == "passed"]
-        line += f"{len(behind):>9}  {', '.join(behind)}"
-    return line
+        passed = [name for name in shared if reference[name] == "passed"]
+        behind = [name for name in passed if shared[name] != "passed"]
+        line += f"{len(passed):>10}{len(behind):>9}  {', '.join(behind)}"
+    return line.rstrip()
 
 
 def main() -> None:
@@ -157,8 +174,8 @@ def main() -> None:
         for name, _, only in [text.partition("/")]
         for family in ([only] if only else families(name))
     ]
-    names = arguments.references or sorted({REFERENCES[family] for _, family in wanted})
-    print(f"{'':36}" + "".join(f"{word:>9}" for word in ("passed", "failed", "skipped", "behind")))
+    names = arguments.references or sorted({reference_of(*pair) for pair in wanted})
+    print(f"{'':36}" + "".join(f"{word:>9}" for word in COLUMNS) + f"{'reference':>10}{'behind':>9}")
     references: dict[str, dict[str, str]] = {}
     for name in names:
         target = f"tests/models/{name}/test_modeling_{name}.py::{CLASSES[name]}"
@@ -172,7 +189,7 @@ def main() -> None:
     suites = Path(__file__).with_name("zoo_suites.py")
     for name, family in wanted:
         results = run_suite(checkout, str(suites), logs / f"{name}-{family}.txt", f"{name}/{family}", arguments.jobs)
-        print(row(f"{name} ({family})", results, references.get(REFERENCES[family])), flush=True)
+        print(row(f"{name} ({family})", results, references.get(reference_of(name, family))), flush=True)
     print(f"\nCounts beside a reference are of the tests that it has too. Logs: {logs}")
 
 

@@ -88,6 +88,16 @@ def test_the_loss_is_divided_by_the_number_of_items_in_all_batches(pair):
     torch.testing.assert_close(subject.model(**inputs, num_items_in_batch=number * 2).loss, mean / 2)
 
 
+@over(tuple(pair for pair in ASSORTED if pair[1] == "causal-lm"))
+def test_packed_sequences_equal_separate_ones(pair):
+    subject = tiny(pair)
+    ids = subject.inputs(batch_size=12)["input_ids"]
+    packed, positions = ids.reshape(1, -1), torch.arange(ids.shape[1]).repeat(1, len(ids))
+    assert packed.shape[1] > subject.config.max_position_embeddings  # the table holds one sequence, not all
+    logits = subject.run(input_ids=packed, position_ids=positions, use_cache=False).reshape(len(ids), ids.shape[1], -1)
+    torch.testing.assert_close(logits, subject.run(input_ids=ids))
+
+
 class Rows(torch.utils.data.Dataset):
     """The same few labelled sequences over and over."""
 

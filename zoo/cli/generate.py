@@ -114,7 +114,7 @@ def read_lines(file: Path | None) -> Sequence[str]:
     """
     if file is None and sys.stdin.isatty():
         raise click.UsageError("no text: give TEXT, --file, or something on standard input")
-    read = file.read_bytes() if file is not None else click.get_binary_stream("stdin").read()
+    read = file.read_bytes() if file is not None else sys.stdin.buffer.read()
     try:
         return read.decode("utf-8-sig").splitlines()
     except UnicodeDecodeError as error:

@@ -2,8 +2,9 @@
 
 from typing import TYPE_CHECKING, Any
 
+from transformers.processing_utils import Unpack
 from transformers.utils import TransformersKwargs
-from typing_extensions import Unpack
+
 
 if TYPE_CHECKING:
     CallOptions = Any

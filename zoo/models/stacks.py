@@ -86,6 +86,23 @@ class ZooStack(ZooModel):
             raise ValueError("give exactly one of input_ids and inputs_embeds")
         return self.embed_tokens(input_ids) if inputs_embeds is None else inputs_embeds
 
+    def check_length(self, length: int, position_ids: torch.Tensor | None) -> None:
+        """Refuse positions that the encoding cannot place.
+
+        Args:
+            length: Number of positions, cached ones included.
+            position_ids: The given positions, if any; of packed or padded sequences they are fewer.
+
+        Raises:
+            SequenceTooLongError: When there are too many.
+        """
+        limit = self.position.max_length
+        if position_ids is not None and limit is not None and length > limit:
+            if torch.compiler.is_compiling():
+                return
+            length = int(position_ids.max()) + 1
+        self.position.check_length(length)
+
     def config_of_call(self, output_attentions: bool | None) -> ZooConfig:
         """The configuration of one call: with eager attention where weights are asked for that the backend hasn't got.
 
@@ -200,7 +217,7 @@ class ZooEncoder(ZooStack):
         """
         attention_mask = self.padding_mask(attention_mask, input_ids)
         inputs_embeds = self.token_embeddings(input_ids, inputs_embeds)
-        self.position.check_length(inputs_embeds.shape[1])
+        self.check_length(inputs_embeds.shape[1], position_ids)
         if position_ids is None:
             position_ids = torch.arange(inputs_embeds.shape[1], device=inputs_embeds.device)[None]
         config = self.config_of_call(kwargs.get("output_attentions"))
@@ -280,7 +297,7 @@ class ZooDecoder(ZooStack):
 
         seen = 0 if cache is None else cache.get_seq_length()
         if isinstance(seen, int):
-            self.position.check_length(seen + inputs_embeds.shape[1])
+            self.check_length(seen + inputs_embeds.shape[1], position_ids)
             check_mask_length(attention_mask, seen + inputs_embeds.shape[1])
         if position_ids is None:
             position_ids = (torch.arange(inputs_embeds.shape[1], device=inputs_embeds.device) + seen)[None]

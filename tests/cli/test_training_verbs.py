@@ -1,0 +1,116 @@
+"""`zoo train`, `zoo generate` and `zoo evaluate`: from nothing to a scored model."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+
+import zoo as library
+from zoo.cli.generate import generate as generate_verb
+from zoo.cli.main import cli
+from zoo.tasks import TASKS
+
+SETTINGS = ("hidden_size=16", "num_hidden_layers=1", "num_attention_heads=2", "intermediate_size=32")
+MODEL = [part for setting in SETTINGS for part in ("--model", setting)]
+FLAGS = ["--max_steps", "3", "--per-device-train-batch-size", "8", "--set", "use_cpu=True", "--set", "warmup_steps=1"]
+TRAIN = ["pre-norm", "--tokenizer", "word", *MODEL, *FLAGS, "--quiet", "--json"]
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("data")
+    pairs = TASKS.get("translation").load().train
+    rows = [f"{english}\t{portuguese}\n" for english, portuguese in zip(pairs["en"], pairs["pt"], strict=True)]
+    (folder / "train.tsv").write_text("".join(["en\tpt\n", *rows[:32]]))
+    (folder / "heldout.tsv").write_text("".join(["en\tpt\n", *rows[32:40]]))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def trained(data, tmp_path_factory):
+    from click.testing import CliRunner
+
+    folder = tmp_path_factory.mktemp("trained") / "model"
+    run = CliRunner().invoke(cli, ["train", *TRAIN, "--data", str(data), "-o", str(folder)])
+    assert run.exit_code == 0, run.stderr
+    return folder, json.loads(run.stdout)
+
+
+def test_what_is_trained_is_loaded_by_the_auto_classes(trained):
+    folder, report = trained
+    assert report["path"] == str(folder.resolve())
+    assert (report["steps"], report["train_examples"], report["heldout_examples"]) == (3, 32, 8)
+    assert len(AutoTokenizer.from_pretrained(folder)) == AutoModelForSeq2SeqLM.from_pretrained(folder).config.vocab_size
+
+
+def test_an_evaluation_agrees_with_the_report_of_the_training(zoo, trained, data, tmp_path):
+    folder, report = trained
+    outputs = tmp_path / "outputs.txt"
+    options = ("--data", str(data), "--n-bootstrap", "50", "--outputs", str(outputs))
+    run = zoo("evaluate", str(folder), *options, "--json")
+    assert run.exit_code == 0, run.stderr
+    found = json.loads(run.stdout)
+    assert found["loss"] == pytest.approx(report["heldout_loss"], rel=1e-5)
+    assert found["examples"] == len(outputs.read_text().splitlines()) == 8
+    assert found["scores"]["chrf"]["value"] == report["scores"]["chrf"]["value"]
+    low, high = found["scores"]["chrf"]["interval"]
+    assert low <= found["scores"]["chrf"]["value"] <= high
+    assert "|bs:50|" in found["scores"]["bleu"]["signature"]
+
+
+def test_an_evaluation_is_printed_as_a_table(zoo, trained, data):
+    run = zoo("evaluate", str(trained[0]), "--data", str(data / "train.tsv"), "--n-bootstrap", "10", columns=100)
+    assert run.exit_code == 0, run.stderr
+    assert "Perplexity" in run.stdout
+    assert "32 examples" in run.stdout
+
+
+def test_texts_come_from_arguments_a_file_or_standard_input(zoo, trained, tmp_path):
+    from click.testing import CliRunner
+
+    folder, texts = str(trained[0]), ("The dog is here.", "Is the water hot?")
+    limits = ("--max-new-tokens", "4")
+    from_arguments = zoo("generate", folder, *texts, *limits)
+    assert from_arguments.exit_code == 0, from_arguments.stderr
+    assert len(from_arguments.stdout.splitlines()) == 2
+    file = tmp_path / "texts.txt"
+    file.write_text("\n".join((texts[0], "", texts[1])))
+    lines = zoo("generate", folder, "--file", str(file), *limits).stdout.splitlines()
+    assert [lines[0], lines[2]] == from_arguments.stdout.splitlines()
+    assert lines[1] == ""
+    piped = CliRunner().invoke(generate_verb, [folder, *limits], input="\n".join(texts))
+    assert piped.stdout == from_arguments.stdout
+    expected = library.generate(folder, texts, max_new_tokens=4)
+    assert [one.text for one in expected] == from_arguments.stdout.splitlines()
+
+
+def test_several_outputs_come_with_scores(zoo, trained):
+    flags = ("--num-beams", "3", "--num_return_sequences", "2", "--max-new-tokens", "4")
+    run = zoo("generate", str(trained[0]), "The dog is here.", *flags)
+    assert run.exit_code == 0, run.stderr
+    scores = [float(line.split("\t")[0]) for line in run.stdout.splitlines()]
+    assert len(scores) == 2 and 0 > scores[0] >= scores[1]
+    (found,) = json.loads(zoo("generate", str(trained[0]), "The dog is here.", *flags, "--json").stdout)
+    assert [round(candidate["score"], 4) for candidate in found["candidates"]] == scores
+    assert found["prompt"] == "The dog is here."
+
+
+@pytest.mark.parametrize(
+    ("arguments", "useful"),
+    [
+        (("generate", "MODEL", "Hi.", "--temperature", "0.5"), "do_sample"),
+        (("generate", "MODEL", "Hi.", "--set", "num_beam=2"), "did you mean 'num_beams'?"),
+        (("generate", "nowhere", "Hi."), "nowhere is not a folder"),
+        (("evaluate", "MODEL", "--task", "translatoin"), "did you mean 'translation'?"),
+        (("evaluate", "MODEL", "--data", "nowhere.tsv"), "nowhere.tsv does not exist"),
+        (("train", "pre-nrm", "--quiet", "-o", "elsewhere"), "did you mean 'pre-norm'?"),
+        (("train", "pre-norm", "--quiet", "-o", "MODEL"), "--force"),
+    ],
+)
+def test_mistakes_are_one_line(zoo, trained, arguments, useful):
+    run = zoo(*(str(trained[0]) if part == "MODEL" else part for part in arguments))
+    assert run.exit_code == 2
+    assert useful in run.stderr
+    assert len(run.stderr.strip().splitlines()) == 1

@@ -1,0 +1,114 @@
+"""Text in, text out: order, batches, scores, and what is refused."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from transformers import TextStreamer
+
+import zoo
+from zoo.errors import CheckpointError, ConfigError, SequenceTooLongError, UnknownOverrideError
+from zoo.tasks import TASKS, train_tokenizers
+from zoo.training import save_checkpoint
+
+TINY = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
+TEXTS = ["The dog is here.", "No.", "My son doesn't like hot milk.", "They live with their father in a small house."]
+
+
+@pytest.fixture(scope="module")
+def tokenizers():
+    task = TASKS.get("translation")
+    examples = task.load().heldout
+    return train_tokenizers(task.sources(examples), task.references(examples), kind="word", joint=False)
+
+
+@pytest.fixture(scope="module")
+def translator(tokenizers, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("checkpoints") / "translator"
+    settings = TASKS.get("translation").model_settings(tokenizers)
+    model = zoo.build("pre-norm:position=learned,max_position_embeddings=40", "seq2seq-lm", seed=1, **TINY, **settings)
+    save_checkpoint(model, tokenizers, folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def writer(tokenizers, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("checkpoints") / "writer"
+    model = zoo.build("gpt2-style", "causal-lm", seed=1, vocab_size=len(tokenizers.source), **TINY)
+    save_checkpoint(model, type(tokenizers)(tokenizers.source, tokenizers.source), folder)
+    return folder
+
+
+@pytest.fixture(params=["translator", "writer"])
+def folder(request):
+    return request.getfixturevalue(request.param)
+
+
+@pytest.mark.parametrize("options", [{}, {"num_beams": 3, "num_return_sequences": 2}])
+def test_batches_give_what_single_texts_give_in_their_order(folder, options):
+    together = zoo.generate(folder, TEXTS, batch_size=3, max_new_tokens=6, scores=True, **options)
+    assert [one.prompt for one in together] == TEXTS
+    for text, one in zip(TEXTS, together, strict=True):
+        (alone,) = zoo.generate(folder, text, max_new_tokens=6, scores=True, **options)
+        assert [candidate.text for candidate in alone.candidates] == [candidate.text for candidate in one.candidates]
+        assert [c.score for c in alone.candidates] == pytest.approx([c.score for c in one.candidates], abs=1e-4)
+        assert len(one.candidates) == options.get("num_return_sequences", 1)
+
+
+def test_scores_are_the_models_own_log_probabilities(translator, tokenizers):
+    """Beside the loss of the output as a label; at any temperature."""
+    model = zoo.load(translator)
+    options = {"do_sample": True, "temperature": 0.5, "top_k": 5, "max_new_tokens": 5, "seed": 3}
+    for one in zoo.generate(model, TEXTS, tokenizer=tokenizers, scores=True, suppress_tokens=[3], **options):
+        ids = tokenizers.source([one.prompt], return_tensors="pt")
+        labels = tokenizers.target.convert_tokens_to_ids(one.text.split())
+        if len(labels) == 5 and tokenizers.target.unk_token_id not in labels:
+            with torch.no_grad():
+                loss = model(**ids, labels=torch.tensor([labels])).loss.item()
+            assert one.candidates[0].score == pytest.approx(-loss, abs=1e-4)
+
+
+def test_a_seed_makes_sampling_reproducible_and_leaves_torch_alone(folder):
+    torch.manual_seed(0)
+    expected = torch.rand(1)
+    torch.manual_seed(0)
+    options = {"do_sample": True, "max_new_tokens": 8, "num_return_sequences": 3}
+    first, again, other = (zoo.generate(folder, TEXTS, seed=seed, **options) for seed in (1, 1, 2))
+    assert torch.equal(torch.rand(1), expected)
+    assert first == again != other
+
+
+def test_tokens_can_be_watched(folder, capsys):
+    tokenizer = zoo.generation.load_checkpoint(folder)[1].target
+    streamer = TextStreamer(tokenizer, skip_prompt=True, skip_special_tokens=True)
+    (one,) = zoo.generate(folder, TEXTS[0], streamer=streamer, max_new_tokens=6)
+    assert capsys.readouterr().out.split() == one.text.split()
+
+
+def test_nothing_gives_nothing_and_a_language_model_begins_by_itself(writer):
+    assert zoo.generate(writer, []) == []
+    assert zoo.generate(writer, "", max_new_tokens=3)[0].text
+
+
+def test_outputs_end_where_positions_do(translator):
+    (one,) = zoo.generate(translator, TEXTS[0], eos_token_id=0)
+    assert 0 < len(one.text.split()) <= 40
+
+
+def test_what_cannot_be_done_is_refused(translator, tokenizers, tmp_path):
+    with pytest.raises(SequenceTooLongError, match="text 2 has 51 tokens; the model reads at most 40"):
+        zoo.generate(translator, ["No.", "no " * 50])
+    with pytest.raises(UnknownOverrideError, match="did you mean 'num_beams'"):
+        zoo.generate(translator, TEXTS, num_beam=2)
+    with pytest.raises(ConfigError, match="temperature"):
+        zoo.generate(translator, TEXTS, temperature=0.5)
+    with pytest.raises(ConfigError, match="num_return_sequences"):
+        zoo.generate(translator, TEXTS, num_return_sequences=2)
+    with pytest.raises(ConfigError, match="without a tokenizer"):
+        zoo.generate(zoo.load(translator), TEXTS)
+    with pytest.raises(ConfigError, match="does not write"):
+        encoder = zoo.build("pre-norm@tiny", "masked-lm", vocab_size=50)
+        zoo.generate(encoder, TEXTS, tokenizer=tokenizers)
+    zoo.build("pre-norm@tiny", "causal-lm", vocab_size=50).save_pretrained(tmp_path)
+    with pytest.raises(CheckpointError, match=r"no tokenizer\.json"):
+        zoo.generate(tmp_path, TEXTS)
