@@ -159,12 +159,12 @@ class CausalLMTester(Tester, causal_lm.CausalLMModelTester):
     causal_lm_class = zoo.models.ZooForCausalLM
     sequence_classification_class = zoo.models.ZooForSequenceClassification
     token_classification_class = zoo.models.ZooForTokenClassification
-    # Several processes are compared with one in training mode.
-    settings: ClassVar = {"dropout": 0.0, "attention_dropout": 0.0}
+    # Several processes are compared with one in training mode; a rotary quarter of a head needs several pairs to scale.
+    settings: ClassVar = {"dropout": 0.0, "attention_dropout": 0.0, "hidden_size": 64}
 
     def __init__(self, parent: unittest.TestCase) -> None:
         causal_lm.CausalLMModelTester.__init__(self, parent)
-        self.num_attention_heads = 4
+        self.num_attention_heads, self.hidden_size = 4, 64
 
     def prepare_config_and_inputs(self) -> Any:
         """What transformers' own tester makes."""

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
+import subprocess
 import sys
+import time
 from dataclasses import asdict, replace
 
 import pytest
@@ -229,3 +232,29 @@ def test_the_verb(data, tmp_path, monkeypatch, error):
     assert (tmp_path / "out" / "tokenizer" / "tokenizer.json").is_file()
     shown = CliRunner().invoke(verb, [*arguments, *settings], standalone_mode=False)
     assert "BLEU: nrefs:1|tok:13a" in shown.stdout
+
+
+@pytest.mark.slow
+def test_a_terminated_comparison_leaves_no_process_behind(tmp_path):
+    pid_file = tmp_path / "pid"
+    (tmp_path / "sleeper.py").write_text(
+        "import os, pathlib, sys, time\n"
+        "pathlib.Path(sys.argv[1] + '.new').write_text(str(os.getpid()))\n"
+        "os.rename(sys.argv[1] + '.new', sys.argv[1])\n"
+        "time.sleep(600)\n"
+    )
+    script = f"from zoo.comparison.running import call; call('sleeper', {str(pid_file)!r})"
+    path = os.pathsep.join([str(tmp_path), *filter(None, sys.path)])
+    with subprocess.Popen([sys.executable, "-c", script], env={**os.environ, "PYTHONPATH": path}) as parent:
+        wait_until(pid_file.is_file)
+        parent.terminate()
+        assert parent.wait(60) == 128 + signal.SIGTERM
+    sleeper = int(pid_file.read_text())
+    wait_until(lambda: not os.path.isdir(f"/proc/{sleeper}") or not os.path.isdir("/proc"))
+
+
+def wait_until(condition, seconds: float = 120) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.05)

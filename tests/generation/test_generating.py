@@ -8,6 +8,7 @@ from transformers import TextStreamer
 
 import zoo
 from zoo.errors import CheckpointError, ConfigError, SequenceTooLongError, UnknownOverrideError
+from zoo.generation import load_checkpoint
 from zoo.tasks import TASKS, train_tokenizers
 from zoo.training import save_checkpoint
 
@@ -59,6 +60,7 @@ def test_scores_are_the_models_own_log_probabilities(translator, tokenizers):
     """Beside the loss of the output as a label; at any temperature."""
     model = zoo.load(translator)
     options = {"do_sample": True, "temperature": 0.5, "top_k": 5, "max_new_tokens": 5, "seed": 3}
+    checked = 0
     for one in zoo.generate(model, TEXTS, tokenizer=tokenizers, scores=True, suppress_tokens=[3], **options):
         ids = tokenizers.source([one.prompt], return_tensors="pt")
         labels = tokenizers.target.convert_tokens_to_ids(one.text.split())
@@ -66,6 +68,8 @@ def test_scores_are_the_models_own_log_probabilities(translator, tokenizers):
             with torch.no_grad():
                 loss = model(**ids, labels=torch.tensor([labels])).loss.item()
             assert one.candidates[0].score == pytest.approx(-loss, abs=1e-4)
+            checked += 1
+    assert checked
 
 
 def test_a_seed_makes_sampling_reproducible_and_leaves_torch_alone(folder):
@@ -79,7 +83,7 @@ def test_a_seed_makes_sampling_reproducible_and_leaves_torch_alone(folder):
 
 
 def test_tokens_can_be_watched(folder, capsys):
-    tokenizer = zoo.generation.load_checkpoint(folder)[1].target
+    tokenizer = load_checkpoint(folder)[1].target
     streamer = TextStreamer(tokenizer, skip_prompt=True, skip_special_tokens=True)
     (one,) = zoo.generate(folder, TEXTS[0], streamer=streamer, max_new_tokens=6)
     assert capsys.readouterr().out.split() == one.text.split()

@@ -7,6 +7,9 @@ import os
 import signal
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -61,11 +64,29 @@ def call(module: str, argument: Path) -> tuple[int, str]:
     command = [sys.executable, "-m", module, str(argument)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment, text=True, encoding="utf-8") as child:
         try:
-            written, _ = child.communicate()
+            with sigterm_raised():
+                written, _ = child.communicate()
         except BaseException:
             child.terminate()
             raise
     return child.returncode, written
+
+
+@contextmanager
+def sigterm_raised() -> Iterator[None]:
+    """Let SIGTERM end this process by an exception, so that it does not leave its children behind.
+
+    Yields:
+        Nothing; signals are handled as before afterwards.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def read_result(folder: Path, status: int) -> dict[str, Any]:

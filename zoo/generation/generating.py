@@ -109,10 +109,10 @@ def generation_config(
     """
     settings = copy.deepcopy(model.generation_config)
     valid = sorted(name for name in GenerationConfig().to_dict() if not name.startswith("_"))
-    for name in options:
+    for name, value in options.items():
         if name not in valid:
             raise UnknownOverrideError(name, valid, owner="GenerationConfig")
-    settings.update(**options)
+        setattr(settings, name, value)
     if settings.eos_token_id is None:
         settings.eos_token_id = tokenizer.eos_token_id
     if settings.pad_token_id is None:
@@ -203,14 +203,13 @@ def write(
         left = MAX_NEW_TOKENS if limit is None else limit - (ids.shape[1] if causal else 1)
         settings.max_new_tokens = min(MAX_NEW_TOKENS, left)
     beams = (settings.num_beams or 1) > 1
+    settings.return_dict_in_generate = True
+    settings.output_scores, settings.output_logits = scores and beams, scores and not beams
     output = model.generate(
         input_ids=ids.to(model.device),
         attention_mask=mask.to(model.device),
         generation_config=settings,
         streamer=streamer,
-        return_dict_in_generate=True,
-        output_scores=scores and beams,
-        output_logits=scores and not beams,
     )
     begin = ids.shape[1] if causal else 1
     sequences = output.sequences[:, begin:]

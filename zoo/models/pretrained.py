@@ -31,6 +31,13 @@ class ZooPreTrainedModel(PreTrainedModel):
     _supports_attention_backend = True
     _can_compile_fullgraph = True
 
+    def __init__(self, config: ZooConfig, *args: Any, **kwargs: Any) -> None:
+        super().__init__(config, *args, **kwargs)
+        backends = self.supported_backends()
+        self._supports_sdpa = "sdpa" in backends
+        self._supports_flex_attn = "flex_attention" in backends
+        self._supports_flash_attn = "flash_attention_2" in backends
+
     def supported_backends(self) -> tuple[str, ...]:
         """Attention backends that this configuration's parts run on, the default first.
 
