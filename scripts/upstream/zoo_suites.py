@@ -37,6 +37,7 @@ TINY = {
     "num_hidden_layers": 2,
     "num_attention_heads": 4,
     "intermediate_size": 37,
+    "max_position_embeddings": 512,
     "dropout": 0.1,
     "attention_dropout": 0.1,
 }
