@@ -61,7 +61,7 @@ class EncoderLayer(TransformerLayer):
     def __init__(self, config: ZooConfig, layer_idx: int) -> None:
         super().__init__()
         self.self_attn = build_attention(config, layer_idx, is_causal=self.is_causal)
-        self.self_attn_residual = build_residual(config)
+        self.self_attn_residual: nn.Module = build_residual(config)
         self.mlp = build_feed_forward(config)
         self.mlp_residual = build_residual(config)
 

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from zoo.errors import InputError
-from zoo.models import Attention, DecoderLayer, Residual, TokenEmbedding, Transformer, ZooConfig
+from zoo.models import Attention, DecoderLayer, TokenEmbedding, Transformer, ZooConfig
 from zoo.models.transformer import given_mask, shift_tokens_right
 from zoo.registry import Quirk, register
 
@@ -58,7 +58,7 @@ class ExplicandoDecoderLayer(DecoderLayer):
             self.self_attn_residual = BareSublayer()
 
 
-class BareSublayer(Residual):
+class BareSublayer(torch.nn.Module):
     """Stands where a residual connection would: the sublayer's output and nothing else."""
 
     def forward(self, hidden_states: torch.Tensor, sublayer: Any, *args: Any, **kwargs: Any) -> torch.Tensor:
