@@ -18,13 +18,13 @@ from zoo.generation import load_checkpoint
 from zoo.generation.checkpoint import TokenizerSource
 from zoo.loading import class_of_task
 from zoo.models import ZooPreTrainedModel
-from zoo.tasks import TASKS, DataTask, Score
-from zoo.tasks.reading import Column
+from zoo.tasks import DataTask, Score
+from zoo.tasks.tables import Column
 from zoo.training.arguments import training_arguments
+from zoo.training.predicting import predict
 from zoo.training.progress import LossProgress
-from zoo.training.recipe import load_recipe
-from zoo.training.trainer import IGNORED, ZooTrainer
-from zoo.training.training import write_outputs
+from zoo.training.recipe import recipe_for
+from zoo.training.trainer import ZooTrainer
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,8 @@ def evaluate(
         DataError: When the data cannot be used.
         CheckpointError: When there is no such checkpoint, or no tokenizer beside it.
     """
-    data_task = TASKS.get(task)
+    recipe = recipe_for(task).changed(generation=generation)
+    data_task = recipe.data_task()
     examples = data if isinstance(data, Dataset) else heldout_examples(data_task, data, columns)
     evaluated, tokenizers = load_checkpoint(model, tokenizer=tokenizer)
     model_class = class_of_task(data_task.model_task)
@@ -108,7 +109,7 @@ def evaluate(
             f"task {task!r} needs a model for {data_task.model_task} ({model_class.__name__}), and this is a "
             f"{type(evaluated).__name__}"
         )
-    recipe = load_recipe(task).changed(generation=generation)
+    data_task = data_task.fitted_to(evaluated.config)
     encoded = data_task.encode(examples, tokenizers)
     with tempfile.TemporaryDirectory() as scratch:
         arguments = {"per_device_eval_batch_size": batch_size, "use_cpu": evaluated.device.type == "cpu"}
@@ -124,15 +125,15 @@ def evaluate(
         if progress:
             trainer.add_callback(LossProgress(task))
         began = time.perf_counter()
-        outputs, loss = write_outputs(trainer, tokenizers.target, recipe.generation)
+        predictions = predict(trainer, data_task, tokenizers, recipe.generation)
         seconds = time.perf_counter() - began
     return Evaluation(
-        task=task,
-        examples=len(examples),
-        target_tokens=sum(label != IGNORED for labels in encoded["labels"] for label in labels),
-        loss=loss,
-        scores=dict(data_task.score(outputs, examples, n_bootstrap=n_bootstrap)),
-        outputs=outputs,
+        task=data_task.name,
+        examples=len(encoded),
+        target_tokens=predictions.num_labels,
+        loss=predictions.loss,
+        scores=dict(data_task.score(predictions, examples, n_bootstrap=n_bootstrap)),
+        outputs=list(predictions.outputs),
         seconds=seconds,
     )
 

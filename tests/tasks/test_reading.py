@@ -12,16 +12,6 @@ from zoo.tasks import DataError, UnknownColumnError, load_splits, read_columns
 PAIRS = {"en": ["Hello.", "Good night, Ana."], "pt": ["Olá.", "Boa noite, Ana."]}
 
 
-@pytest.fixture
-def write(tmp_path):
-    def write_file(name: str, content: str | bytes):
-        file = tmp_path / name
-        file.write_bytes(content.encode() if isinstance(content, str) else content)
-        return file
-
-    return write_file
-
-
 def as_tsv(rows):
     return "".join("\t".join(row) + "\n" for row in rows)
 
@@ -66,12 +56,12 @@ def test_a_csv_field_may_hold_line_breaks(write):
     ("name", "content", "message"),
     [
         ("a.tsv", "", "is empty"),
-        ("a.tsv", "en\tpt\n", "no data"),
-        ("a.tsv", "en\nHello.\n", "line 1: 1 columns where 2 are expected"),
+        ("a.tsv", "en\tpt\n", "has no data"),
+        ("a.tsv", "en\nHello.\n", "line 1: 1 column where 2 are expected"),
         ("a.tsv", "en\tpt\nHello.\tOlá.\nHello\n", "line 3: 1 field where 2 are expected"),
         ("a.tsv", "en\tpt\nHello.\t \n", "line 2: column 'pt' is empty"),
         ("a.tsv", b"en\tpt\nHello.\tOl\xe1.\n", "line 2: not valid UTF-8 at byte 9"),
-        ("a.tsv", "en\tpt\nHello.\t" + "a" * 2_000_000 + "\n", "line 2: .* bytes long"),
+        ("a.tsv", "en\tpt\nHello.\t" + "a" * 10_000_000 + "\n", "line 2: .* bytes long"),
         ("a.csv", 'en,pt\na,"' + "b" * 200_000 + '"\n', "line 2: not valid CSV"),
         ("a.jsonl", '{"en": "Hello.", "pt": "Olá."}\n{"en": \n', "line 2: not valid JSON"),
         ("a.jsonl", '["en"]\n', "line 1: a JSON object is expected"),

@@ -15,10 +15,11 @@ from zoo.environment import environment
 from zoo.errors import ConfigError
 from zoo.models import ZooConfig
 from zoo.models.parts import NAMED_FIELDS
-from zoo.tasks import TASKS
-from zoo.tasks.reading import Column
-from zoo.training import Recipe, load_recipe
+from zoo.tasks import split_name
+from zoo.tasks.tables import Column
+from zoo.training import Recipe
 from zoo.training.arguments import training_arguments
+from zoo.training.recipe import recipe_for
 from zoo.training.training import tokenizers_for
 
 from .files import write_json
@@ -76,13 +77,15 @@ def compare(
     """
     began = time.perf_counter()
     names = [names] if isinstance(names, str) else list(names)
-    folder = Path(output_dir if output_dir is not None else Path("outputs") / f"compare-{task}").absolute()
-    data_task = TASKS.get(task)
-    chosen = recipe if isinstance(recipe, Recipe) else load_recipe(recipe if recipe is not None else task)
-    chosen = chosen.changed(arguments=arguments, model=settings, generation=generation)
+    folder = Path(
+        output_dir if output_dir is not None else Path("outputs") / f"compare-{split_name(task)[0]}"
+    ).absolute()
+    chosen = recipe_for(task, recipe).changed(arguments=arguments, model=settings, generation=generation)
+    data_task = chosen.data_task()
     check_names(names)
     training_arguments(chosen.arguments, output_dir=folder, seed=seed)
     splits = data_task.load(data, heldout=heldout, columns=columns, seed=seed)
+    data_task = data_task.fitted(splits)
     tokenizers = tokenizers_for(data_task, splits.train, tokenizer, chosen)
     fitting = data_task.model_settings(tokenizers)
     modules = {
@@ -109,7 +112,7 @@ def compare(
         )
         runs.append(run(job))
     comparison = Comparison(
-        task=task,
+        task=data_task.name,
         seed=seed,
         main_score=data_task.main_score,
         recipe=asdict(chosen),

@@ -85,7 +85,7 @@ class Comparison:
     def best(self) -> Run | None:
         """The run with the best main score, None where all failed."""
         finished = [run for run in self.runs if run.report is not None]
-        return max(finished, key=self.score, default=None)
+        return max(finished, key=self.goodness, default=None)
 
     def score(self, run: Run) -> float:
         """A run's main score.
@@ -99,3 +99,16 @@ class Comparison:
         if run.report is None:
             return float("-inf")
         return float(run.report["scores"][self.main_score]["value"])
+
+    def goodness(self, run: Run) -> float:
+        """A run's main score, such that more is better.
+
+        Args:
+            run: A run that was trained.
+
+        Returns:
+            The score, or minus the score where less is better, as of perplexities.
+        """
+        report = run.report or {"scores": {}}
+        higher = report["scores"].get(self.main_score, {}).get("higher_is_better", True)
+        return self.score(run) if higher else -self.score(run)

@@ -13,7 +13,6 @@ from pathlib import Path
 from transformers.utils import logging
 
 from zoo.errors import ZooError
-from zoo.tasks import TASKS
 from zoo.training import train
 
 from .files import CHECKPOINT, RESULT, write_json
@@ -30,7 +29,7 @@ def work(job: Job) -> None:
     folder = Path(job.folder)
     for module in job.modules:
         importlib.import_module(module)
-    task = TASKS.get(job.recipe.task)
+    task = job.recipe.data_task()
     splits = task.load(job.data, heldout=job.heldout, columns=job.columns, seed=job.seed)
     result = train(
         job.name,

@@ -1,11 +1,12 @@
 """What models are trained on: data, tokenizers, scores."""
 
-from .reading import DataError, UnknownColumnError, read_columns
+from .predictions import Outputs, Predictions
+from .reading import read_columns
 from .scores import Score, translation_scores
 from .sources import SHIPPED, Splits, load_splits
-from .task import TASKS, DataTask
+from .tables import DataError, Kind, UnknownColumnError
+from .task import TASKS, DataTask, find_task, split_name
 from .tokenizers import TOKENIZERS, Tokenizers, load_tokenizers, train_tokenizers
-from .translation import Translation
 
 __all__ = [
     "SHIPPED",
@@ -13,14 +14,18 @@ __all__ = [
     "TOKENIZERS",
     "DataError",
     "DataTask",
+    "Kind",
+    "Outputs",
+    "Predictions",
     "Score",
     "Splits",
     "Tokenizers",
-    "Translation",
     "UnknownColumnError",
+    "find_task",
     "load_splits",
     "load_tokenizers",
     "read_columns",
+    "split_name",
     "train_tokenizers",
     "translation_scores",
 ]

@@ -1,49 +1,54 @@
-"""Reading text columns from local files, with errors that name the file and the line."""
+"""Reading columns from local files, with errors that name the file and the line."""
 
 from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
-from datasets import Dataset
+from datasets import ClassLabel, Dataset
 
-from zoo.errors import UnknownNameError, ZooError, enumerate_names, suggest
+from zoo.errors import enumerate_names, suggest
 
-Column = str | int
-Row = tuple[int, list[str]]
+from .tables import Column, DataError, Kind, Table, UnknownColumnError, check_number, chosen_columns, make_table
+
+Row = tuple[int, list[Any]]
 
 LONGEST_LINE = 1_000_000
 """Bytes above which a line is taken for a mistake, such as a binary file or a missing line break."""
 
-
-class DataError(ZooError, ValueError):
-    """Data that cannot be used as it is. The message names the file, and the line where there is one."""
+PAIR = (Kind.SOURCE, Kind.SOURCE)
 
 
-class UnknownColumnError(UnknownNameError, DataError):
-    """A file has no column of this name."""
+def read_columns(path: str | Path, columns: Sequence[Column] | None = None, *, kinds: Sequence[Kind] = PAIR) -> Dataset:
+    """Read columns from one file. Arguments and errors as of `read_table`.
 
-    kind = "column"
+    Returns:
+        A dataset with these columns. Columns given by number are called by it.
+    """
+    return read_table(path, columns, kinds=kinds).dataset()
 
 
-def read_columns(path: str | Path, columns: Sequence[Column] | None = None, *, count: int = 2) -> Dataset:
-    """Read text columns from one file: .tsv, .csv, .jsonl or .parquet.
+def read_table(path: str | Path, columns: Sequence[Column] | None = None, *, kinds: Sequence[Kind] = PAIR) -> Table:
+    """Read columns from one file: .tsv, .txt, .csv, .jsonl, .parquet or .conll.
 
     TSV and CSV files begin with a line of column names, unless columns are given as numbers: then every line is data.
-    TSV has no quoting, as parallel corpora have none.
+    TSV has no quoting, as parallel corpora have none. In CoNLL files, every line is a token and its columns, and an
+    empty line ends a sentence.
 
     Args:
         path: The file; its suffix says what it is.
-        columns: Names of the columns to read, or their numbers from 0; by default the first `count`.
-        count: How many columns are wanted when none are named.
+        columns: Names of the columns to read, or their numbers from 0; by default those that are called as such
+            columns usually are, or else the first ones.
+        kinds: What the columns hold.
 
     Returns:
-        A dataset with these columns of non-empty text. Columns given by number are called by it.
+        The columns.
 
     Raises:
-        DataError: When the file is missing, empty or damaged, or a field is missing or empty.
+        DataError: When the file is missing, empty or damaged, or a field is missing, empty or of the wrong kind.
     """
     file = Path(path)
     reader = READERS.get(file.suffix.lower())
@@ -55,21 +60,21 @@ def read_columns(path: str | Path, columns: Sequence[Column] | None = None, *, c
         raise DataError(f"{file} is not a file")
     if not file.stat().st_size:
         raise DataError(f"{file} is empty")
-    names, rows = reader(file, columns, count)
-    values: list[list[str]] = [[] for _ in names]
-    for line, fields in rows:
-        for name, field, column in zip(names, fields, values, strict=True):
-            text = field.strip()
-            if not text:
-                raise DataError(f"{file}, line {line}: column {name!r} is empty")
-            column.append(text)
-    if not values or not values[0]:
-        raise DataError(f"{file} has no data, only a line of column names")
-    return Dataset.from_dict(dict(zip(names, values, strict=True)))
+    return reader(file, columns, kinds)
 
 
-def _lines(file: Path) -> Iterator[tuple[int, str]]:
-    """Decode a file line by line."""
+def read_lines(file: Path) -> Iterator[tuple[int, str]]:
+    """Decode a file line by line.
+
+    Args:
+        file: A file in UTF-8, with or without a byte order mark.
+
+    Yields:
+        The lines' numbers from 1, and the lines with their breaks.
+
+    Raises:
+        DataError: When a line is not UTF-8, or too long to be one.
+    """
     with file.open("rb") as stream:
         for number, raw in enumerate(stream, start=1):
             if len(raw) > LONGEST_LINE:
@@ -81,20 +86,27 @@ def _lines(file: Path) -> Iterator[tuple[int, str]]:
             yield number, text
 
 
-def _separated(
-    file: Path, rows: Iterator[Row], columns: Sequence[Column] | None, count: int
-) -> tuple[list[str], Iterable[Row]]:
-    """Choose columns of rows of fields."""
-    numbered = columns is not None and all(isinstance(column, int) for column in columns)
-    header: list[str] = []
-    if not numbered:
-        _, header = next(rows)
+def read_separated(file: Path, rows: Iterator[Row], columns: Sequence[Column] | None, kinds: Sequence[Kind]) -> Table:
+    """Choose columns of rows of fields.
+
+    Args:
+        file: The file.
+        rows: Lines' numbers and fields; where columns are not given by number, names first.
+        columns: As for `read_table`.
+        kinds: As for `read_table`.
+
+    Returns:
+        The columns.
+    """
+    if columns is not None and all(isinstance(column, int) for column in columns):
+        check_number(kinds, columns, file)
+        places = [column for column in columns if isinstance(column, int)]
+        names, expected = [str(place) for place in places], max(places) + 1
+    else:
+        first, header = next(rows, (1, []))
         header = [name.strip() for name in header]
-        if columns is None and len(header) < count:
-            raise DataError(f"{file}, line 1: {len(header)} columns where {count} are expected")
-    wanted = list(columns) if columns is not None else header[:count]
-    places = [column if isinstance(column, int) else _place(column, header, file) for column in wanted]
-    expected = max(len(header), max(places) + 1)
+        names = chosen_columns(header, kinds, columns, f"{file}, line {first}" if columns is None else file)
+        places, expected = [header.index(name) for name in names], len(header)
 
     def chosen() -> Iterator[Row]:
         for line, fields in rows:
@@ -103,22 +115,18 @@ def _separated(
                 raise DataError(f"{file}, line {line}: {len(fields)} field{plural} where {expected} are expected")
             yield line, [fields[place] for place in places]
 
-    return [str(column) for column in wanted], chosen()
+    return make_table(file, names, kinds, chosen())
 
 
-def _place(column: str, header: list[str], file: Path) -> int:
-    if column not in header:
-        raise UnknownColumnError(column, header, owner=str(file))
-    return header.index(column)
+def read_tsv(file: Path, columns: Sequence[Column] | None, kinds: Sequence[Kind]) -> Table:
+    """Read fields between tabs. Arguments as of `read_table`."""
+    rows = ((number, text.rstrip("\r\n").split("\t")) for number, text in read_lines(file) if text.strip())
+    return read_separated(file, rows, columns, kinds)
 
 
-def _read_tsv(file: Path, columns: Sequence[Column] | None, count: int) -> tuple[list[str], Iterable[Row]]:
-    rows = ((number, text.rstrip("\r\n").split("\t")) for number, text in _lines(file) if text.strip())
-    return _separated(file, rows, columns, count)
-
-
-def _read_csv(file: Path, columns: Sequence[Column] | None, count: int) -> tuple[list[str], Iterable[Row]]:
-    reader = csv.reader(text for _, text in _lines(file))
+def read_csv(file: Path, columns: Sequence[Column] | None, kinds: Sequence[Kind]) -> Table:
+    """Read fields between commas, possibly quoted. Arguments as of `read_table`."""
+    reader = csv.reader(text for _, text in read_lines(file))
 
     def rows() -> Iterator[Row]:
         try:
@@ -128,45 +136,111 @@ def _read_csv(file: Path, columns: Sequence[Column] | None, count: int) -> tuple
         except csv.Error as error:
             raise DataError(f"{file}, line {reader.line_num}: not valid CSV: {error}") from error
 
-    return _separated(file, rows(), columns, count)
+    return read_separated(file, rows(), columns, kinds)
 
 
-def _read_jsonl(file: Path, columns: Sequence[Column] | None, count: int) -> tuple[list[str], Iterable[Row]]:
-    names: list[str] = [str(column) for column in columns or ()]
+def read_jsonl(file: Path, columns: Sequence[Column] | None, kinds: Sequence[Kind]) -> Table:
+    """Read an object a line. Arguments as of `read_table`."""
+    names: list[str] = []
     rows: list[Row] = []
-    for number, text in _lines(file):
+    for number, text in read_lines(file):
         if not text.strip():
             continue
         try:
             record = json.loads(text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise DataError(f"{file}, line {number}: not valid JSON: {error}") from error
+        place = f"{file}, line {number}"
         if not isinstance(record, dict):
-            raise DataError(f"{file}, line {number}: a JSON object is expected, not {type(record).__name__}")
-        names = names or list(record)[:count]
+            raise DataError(f"{place}: a JSON object is expected, not {type(record).__name__}")
+        names = names or chosen_columns(list(record), kinds, columns, place)
         for name in names:
             if name not in record:
-                raise UnknownColumnError(name, record, owner=f"{file}, line {number}")
-            if not isinstance(record[name], str):
-                raise DataError(f"{file}, line {number}: column {name!r} is not text")
+                raise UnknownColumnError(name, record, owner=place)
         rows.append((number, [record[name] for name in names]))
-    return names, rows
+    return make_table(file, names, kinds, rows)
 
 
-def _read_parquet(file: Path, columns: Sequence[Column] | None, count: int) -> tuple[list[str], Iterable[Row]]:
+def read_parquet(file: Path, columns: Sequence[Column] | None, kinds: Sequence[Kind]) -> Table:
+    """Read a Parquet file. Arguments as of `read_table`."""
     try:
-        table = Dataset.from_parquet(str(file), keep_in_memory=True)
+        dataset = Dataset.from_parquet(str(file), keep_in_memory=True)
     except Exception as error:
-        raise DataError(f"{file} is not a valid Parquet file: {error}") from error
-    names = [str(column) for column in columns] if columns is not None else table.column_names[:count]
-    for name in names:
-        if name not in table.column_names:
-            raise UnknownColumnError(name, table.column_names, owner=str(file))
-    rows = zip(*(table[name] for name in names), strict=True)
-    return names, [
-        (number, ["" if field is None else str(field) for field in row]) for number, row in enumerate(rows, 1)
-    ]
+        reason = str(error).partition("\n")[0]
+        raise DataError(f"{file} is not a valid Parquet file: {reason}") from error
+    return table_of(dataset, file, columns, kinds)
 
 
-READERS = {".tsv": _read_tsv, ".txt": _read_tsv, ".csv": _read_csv, ".jsonl": _read_jsonl, ".parquet": _read_parquet}
+def read_conll(file: Path, columns: Sequence[Column] | None, kinds: Sequence[Kind]) -> Table:
+    """Read a token a line, by default with its label in the last column. Arguments as of `read_table`."""
+    if kinds[-1] is not Kind.TAGS:
+        raise DataError(f"{file}: CoNLL files hold labels of tokens, as for token-classification")
+    places = [0, -1] if columns is None else [int(column) for column in columns]
+    expected = max(1 - min(places), max(places) + 1, 2)
+    rows: list[Row] = []
+    begins = True
+    for number, text in read_lines(file):
+        fields = text.split()
+        if not fields or fields[0] == "-DOCSTART-":
+            begins = True
+            continue
+        if len(fields) < expected:
+            raise DataError(f"{file}, line {number}: {len(fields)} field where {expected} are expected")
+        if begins:
+            rows.append((number, [[], []]))
+            begins = False
+        for parts, place in zip(rows[-1][1], places, strict=True):
+            parts.append(fields[place])
+    return make_table(file, ["tokens", "tags"], kinds, rows)
+
+
+def table_of(dataset: Dataset, source: str | Path, columns: Sequence[Column] | None, kinds: Sequence[Kind]) -> Table:
+    """Choose columns of a dataset; labels that it keeps as numbers become their names.
+
+    Args:
+        dataset: The dataset.
+        source: Where it comes from.
+        columns: As for `read_table`.
+        kinds: As for `read_table`.
+
+    Returns:
+        The columns.
+    """
+    dataset = dataset.flatten()
+    names = chosen_columns(dataset.column_names, kinds, columns, source)
+    read = [named_labels(dataset, name) for name in names]
+    rows = enumerate(zip(*read, strict=True), start=1)
+    return make_table(source, names, kinds, rows, unit="row")
+
+
+def named_labels(dataset: Dataset, column: str) -> list[Any]:
+    """Read a column.
+
+    Args:
+        dataset: The dataset.
+        column: The column's name.
+
+    Returns:
+        Its values, with names for `ClassLabel`s; of other numbers, the numbers.
+    """
+    values = list(dataset[column])
+    feature = dataset.features[column]
+    inner = getattr(feature, "feature", None)
+    if isinstance(feature, ClassLabel):
+        return [None if value is None or value < 0 else feature.int2str(value) for value in values]
+    if isinstance(inner, ClassLabel):
+        return [[inner.int2str(value) for value in row] for row in values]
+    return values
+
+
+Reader = Callable[[Path, "Sequence[Column] | None", Sequence[Kind]], Table]
+
+READERS: dict[str, Reader] = {
+    ".tsv": read_tsv,
+    ".txt": read_tsv,
+    ".csv": read_csv,
+    ".jsonl": read_jsonl,
+    ".parquet": read_parquet,
+    ".conll": read_conll,
+}
 """What reads which suffix."""

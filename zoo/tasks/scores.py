@@ -18,12 +18,14 @@ class Score:
         value: The score.
         signature: How it was computed, in sacreBLEU's words.
         interval: Its 95 % confidence interval, where the examples were resampled.
+        higher_is_better: Whether a higher value is the better one.
     """
 
     name: str
     value: float
     signature: str
     interval: tuple[float, float] | None = None
+    higher_is_better: bool = True
 
 
 def translation_scores(

@@ -1,21 +1,24 @@
-"""Where a task's examples come from: what ships with the zoo, a file, or a folder of files."""
+"""Where a task's examples come from: what ships, a file, a folder of files, or a dataset of the `datasets` library."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from datasets import Dataset
 
-from .reading import READERS, Column, DataError, read_columns
+from .libraries import dataset_splits, is_dataset_name, is_saved_dataset
+from .reading import PAIR, READERS, read_table, table_of
+from .tables import Column, DataError, Kind, Table
 
 SHIPPED = Path(__file__).parent / "data"
 """Corpora that ship with the zoo."""
 
+TRAIN_NAMES = ("train",)
 HELDOUT_NAMES = ("heldout", "validation", "valid", "dev", "test")
-"""What the held-out file of a folder may be called, without its suffix."""
+"""What the held-out file of a folder, or split of a dataset, may be called."""
 
 HELDOUT_SHARE = 0.05
 MOST_HELDOUT = 1000
@@ -33,46 +36,94 @@ def load_splits(
     *,
     heldout: str | Path | None = None,
     columns: Sequence[Column] | None = None,
-    count: int = 2,
+    kinds: Sequence[Kind] = PAIR,
     seed: int = 0,
+    mismatch: Callable[[Table, Table], str | None] = lambda train, heldout: None,
 ) -> Splits:
     """Load examples, and set some of them aside where the source does not.
 
     Args:
-        data: A file, or a folder with a file called train and one called heldout, validation, valid, dev or test.
-        heldout: The file to evaluate on; by default the folder's, or else 5 % of the examples, at most 1000.
-        columns: Names of the columns to read, or their numbers from 0; by default the first `count`.
-        count: How many columns are wanted when none are named.
+        data: A file; a folder with a file called train and one called heldout, validation, valid, dev or test; a folder
+            that `datasets` has saved; or a dataset's name on the Hub, with a configuration behind a colon if need be.
+        heldout: The file to evaluate on; by default the source's, or else 5 % of the examples, at most 1000.
+        columns: Names of the columns to read, or their numbers from 0; by default those called as such columns usually
+            are, or else the first ones.
+        kinds: What the columns hold.
         seed: Which examples are set aside where no file says so.
+        mismatch: What compares examples to train on with held-out ones from another file, and says what is wrong.
 
     Returns:
         Both parts, with the same columns.
 
     Raises:
-        DataError: When there is no such file, or it cannot be used.
+        DataError: When there is no such source, or it cannot be used.
+    """
+    train, found = load_tables(data, columns, kinds)
+    if heldout is not None:
+        found = read_table(heldout, columns if columns is not None else list(train.columns), kinds=kinds)
+    if found is not None:
+        if (problem := mismatch(train, found)) is not None:
+            raise DataError(problem)
+        return Splits(train.dataset(), found.dataset())
+    if len(train) < 2:
+        raise DataError(f"{train.source} has one example; at least two are needed, one of them to evaluate on")
+    whole = train.dataset()
+    aside = sorted(
+        random.Random(seed).sample(range(len(whole)), min(MOST_HELDOUT, max(1, round(HELDOUT_SHARE * len(whole)))))
+    )
+    kept = sorted(set(range(len(whole))).difference(aside))
+    return Splits(whole.select(kept), whole.select(aside))
+
+
+def load_tables(
+    data: str | Path, columns: Sequence[Column] | None, kinds: Sequence[Kind]
+) -> tuple[Table, Table | None]:
+    """Load what a source holds.
+
+    Args:
+        data: As for `load_splits`.
+        columns: As for `load_splits`.
+        kinds: As for `load_splits`.
+
+    Returns:
+        What to train on, and what to evaluate on where the source says so.
+
+    Raises:
+        DataError: When there is no such source, or it cannot be used.
     """
     path = Path(data)
-    if path.is_dir():
-        train_file = _find(path, ("train",))
-        heldout = heldout if heldout is not None else _find(path, HELDOUT_NAMES)
-    elif path.exists():
-        train_file = path
-    else:
-        raise DataError(f"{data} does not exist; give a file ({', '.join(READERS)}) or a folder of such files")
-    train = read_columns(train_file, columns, count=count)
-    if heldout is not None:
-        names: Sequence[Column] = columns if columns is not None else train.column_names
-        return Splits(train, read_columns(heldout, names, count=count))
-    if len(train) < 2:
-        raise DataError(f"{train_file} has one example; at least two are needed, one of them to evaluate on")
-    aside = sorted(
-        random.Random(seed).sample(range(len(train)), min(MOST_HELDOUT, max(1, round(HELDOUT_SHARE * len(train)))))
-    )
-    kept = sorted(set(range(len(train))).difference(aside))
-    return Splits(train.select(kept), train.select(aside))
+    if path.is_file():
+        return read_table(path, columns, kinds=kinds), None
+    if path.is_dir() and not is_saved_dataset(path):
+        train = read_table(find_file(path, TRAIN_NAMES), columns, kinds=kinds)
+        names = columns if columns is not None else list(train.columns)
+        return train, read_table(find_file(path, HELDOUT_NAMES), names, kinds=kinds)
+    if not path.exists() and not is_dataset_name(str(data)):
+        raise DataError(
+            f"{data} does not exist; give a file ({', '.join(READERS)}), a folder of such files, or a dataset's name"
+        )
+    splits = dataset_splits(data)
+    first = next((splits[name] for name in TRAIN_NAMES if name in splits), next(iter(splits.values())))
+    second = next((splits[name] for name in HELDOUT_NAMES if name in splits and splits[name] is not first), None)
+    train = table_of(first, f"{data}, train" if second is not None else str(data), columns, kinds)
+    if second is None:
+        return train, None
+    return train, table_of(second, f"{data}, held-out", list(train.columns), kinds)
 
 
-def _find(folder: Path, names: Sequence[str]) -> Path:
+def find_file(folder: Path, names: Sequence[str]) -> Path:
+    """Find a file in a folder, whatever its suffix.
+
+    Args:
+        folder: The folder.
+        names: What it may be called, without its suffix.
+
+    Returns:
+        The first there is.
+
+    Raises:
+        DataError: When there is none.
+    """
     for name in names:
         for suffix in READERS:
             if (file := folder / f"{name}{suffix}").is_file():

@@ -3,43 +3,99 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from zoo.errors import UnknownTaskError
-from zoo.registry import Registry
+from typing_extensions import Self
 
+from zoo.errors import ConfigError, NameSyntaxError, UnknownNameError, UnknownTaskError
+from zoo.registry import Registry, parse_name
+
+from .predictions import Outputs, Predictions
 from .scores import Score
 from .sources import Splits, load_splits
+from .tables import DataError, Kind
 from .tokenizers import Tokenizers
 
 if TYPE_CHECKING:
     from datasets import Dataset
-    from transformers import DataCollatorForSeq2Seq
+    from torch.utils.data import Dataset as Examples
 
-    from .reading import Column
+    from .tables import Column, Table
 
-TASKS: Registry[DataTask] = Registry("task", built_in="zoo.tasks.translation", error=UnknownTaskError)
+TASKS: Registry[DataTask] = Registry("task", built_in="zoo.tasks.built_in", error=UnknownTaskError)
 """What models can be trained on, by name. Plugins may add to it."""
 
 
+@dataclass(frozen=True)
 class DataTask(ABC):
     """A source of examples, what turns them into batches, and what scores a model's outputs.
+
+    A subclass is a frozen dataclass whose fields are the task's options, all of which have defaults.
 
     Attributes:
         name: Its name in `TASKS`.
         model_task: What a model must be built for, e.g. "seq2seq-lm".
-        shipped: The data that is used when none is given.
-        num_columns: How many text columns an example has.
+        shipped: The data that is used when none is given, None where it must be given.
+        kinds: What an example's columns hold.
         main_score: The score that decides which of two models is better.
+        outputs: How outputs come about.
+        recipe: The recipe that is used when none is given, by default the one called like the task.
     """
 
     name: ClassVar[str]
     model_task: ClassVar[str]
-    shipped: ClassVar[Path]
-    num_columns: ClassVar[int]
+    shipped: ClassVar[Path | None] = None
+    kinds: ClassVar[tuple[Kind, ...]]
     main_score: ClassVar[str]
+    outputs: ClassVar[Outputs] = Outputs.GENERATED
+    recipe: ClassVar[str | None] = None
+
+    def configured(self, options: Mapping[str, Any]) -> Self:
+        """Change options.
+
+        Args:
+            options: Names and values.
+
+        Returns:
+            Another task.
+
+        Raises:
+            UnknownNameError: When there is no such option.
+            ConfigError: When a value is not valid.
+        """
+        valid = [field.name for field in fields(self)]
+        for option in options:
+            if option not in valid:
+                raise UnknownNameError(option, valid, kind="option", owner=f"task {self.name!r}")
+        try:
+            return replace(self, **options)
+        except TypeError as error:
+            raise ConfigError(f"options of task {self.name!r} are not valid: {error}") from error
+
+    def fitted(self, splits: Splits) -> Self:
+        """Learn from the training examples what the task must know, for instance which labels there are.
+
+        Args:
+            splits: The examples.
+
+        Returns:
+            Another task, or this one where there is nothing to learn.
+        """
+        return self
+
+    def fitted_to(self, config: Any) -> Self:
+        """Take from a trained model what it learned by `fitted`.
+
+        Args:
+            config: The model's configuration.
+
+        Returns:
+            Another task, or this one.
+        """
+        return self
 
     def load(
         self,
@@ -64,7 +120,23 @@ class DataTask(ABC):
             DataError: When they cannot be read.
         """
         source = data if data is not None else self.shipped
-        return load_splits(source, heldout=heldout, columns=columns, count=self.num_columns, seed=seed)
+        if source is None:
+            raise DataError(f"task {self.name!r} has no data of its own; give some (--data)")
+        return load_splits(
+            source, heldout=heldout, columns=columns, kinds=self.kinds, seed=seed, mismatch=self.mismatch
+        )
+
+    def mismatch(self, train: Table, heldout: Table) -> str | None:
+        """Compare examples to train on with held-out ones of another file.
+
+        Args:
+            train: Examples to train on.
+            heldout: Examples to evaluate on.
+
+        Returns:
+            Why a model trained on these cannot be evaluated on those, None where it can.
+        """
+        return None
 
     @abstractmethod
     def train_tokenizers(self, examples: Dataset, **options: Any) -> Tokenizers:
@@ -79,19 +151,27 @@ class DataTask(ABC):
         """
 
     @abstractmethod
-    def encode(self, examples: Dataset, tokenizers: Tokenizers) -> Dataset:
+    def encode(
+        self, examples: Dataset, tokenizers: Tokenizers, *, training: bool = False, seed: int = 0
+    ) -> Dataset | Examples[Any]:
         """Turn text into ids.
 
         Args:
             examples: Text columns.
             tokenizers: What reads them.
+            training: Whether they are to be trained on, and not evaluated on: some tasks then draw blocks or masks.
+            seed: Of what is drawn.
 
         Returns:
-            The model's inputs and labels, and `length`, the number of source and target tokens, for bucketing.
+            The model's inputs and labels: a dataset whose column `length` is the number of source and target tokens,
+            for bucketing, or a torch dataset of a known length.
+
+        Raises:
+            DataError: When nothing can be learned from them.
         """
 
     @abstractmethod
-    def collator(self, tokenizers: Tokenizers) -> DataCollatorForSeq2Seq:
+    def collator(self, tokenizers: Tokenizers) -> Callable[[Any], dict[str, Any]]:
         """Make what pads encoded examples into batches.
 
         Args:
@@ -112,7 +192,6 @@ class DataTask(ABC):
             Fields of [`zoo.models.ZooConfig`][]: sizes of vocabularies and ids of special tokens.
         """
 
-    @abstractmethod
     def sources(self, examples: Dataset) -> list[str]:
         """What a model reads.
 
@@ -120,29 +199,91 @@ class DataTask(ABC):
             examples: Text columns.
 
         Returns:
-            A text an example.
+            A text an example; none where the task has no outputs to be shown beside them.
         """
+        return []
 
-    @abstractmethod
     def references(self, examples: Dataset) -> list[str]:
-        """What a model should write.
+        """What a model should answer.
 
         Args:
             examples: Text columns.
 
         Returns:
-            A text an example.
+            A text an example; none where the task has no outputs.
         """
+        return []
 
-    @abstractmethod
-    def score(self, outputs: Sequence[str], examples: Dataset, *, n_bootstrap: int = 1) -> Mapping[str, Score]:
-        """Compare what a model wrote with what it should have written.
+    def samples(self, examples: Dataset, most: int) -> list[str]:
+        """Some texts as a model may meet them, to see whether it still gives the answers that it gave before.
 
         Args:
-            outputs: A text an example.
-            examples: The examples, in the same order.
+            examples: Text columns.
+            most: How many texts there may be.
+
+        Returns:
+            A few short texts.
+        """
+        return self.sources(examples.select(range(min(most, len(examples)))))
+
+    def texts(self, ids: Sequence[Any], tokenizers: Tokenizers) -> list[str]:
+        """Write predicted ids as text; only for tasks whose outputs are predicted.
+
+        Args:
+            ids: Ids an example. *Shape:* (num_labels_of_example,)
+            tokenizers: The tokenizers.
+
+        Returns:
+            A text an example.
+        """
+        return []
+
+    @abstractmethod
+    def score(self, predictions: Predictions, examples: Dataset, *, n_bootstrap: int = 1) -> Mapping[str, Score]:
+        """Compare what a model made of examples with what it should have made of them.
+
+        Args:
+            predictions: What it made of them, in their order.
+            examples: The examples.
             n_bootstrap: How often to resample the examples for confidence intervals; 1 for none.
 
         Returns:
             Scores by their names, `main_score` among them.
         """
+
+
+def find_task(name: str, options: Mapping[str, Any] | None = None) -> DataTask:
+    """Look a task up.
+
+    Args:
+        name: Its name, possibly with options: "translation", "language-modeling:block_size=64".
+        options: Other options; those in the name take precedence.
+
+    Returns:
+        The task.
+
+    Raises:
+        UnknownTaskError: When there is no such task.
+        UnknownNameError: When it has no such option.
+        ConfigError: When an option's value is not valid.
+    """
+    bare, said = split_name(name)
+    return TASKS.get(bare).configured({**(options or {}), **said})
+
+
+def split_name(name: str) -> tuple[str, dict[str, Any]]:
+    """Separate a task's name from the options behind it.
+
+    Args:
+        name: For instance "language-modeling:block_size=64".
+
+    Returns:
+        The name, and the options.
+
+    Raises:
+        NameSyntaxError: When it cannot be read.
+    """
+    spec = parse_name(name)
+    if spec.preset or spec.quirks or spec.faithful:
+        raise NameSyntaxError(f"cannot read the task {name!r}; valid: NAME[:OPTION=VALUE[,OPTION=VALUE ...]]")
+    return spec.name, dict(spec.overrides)

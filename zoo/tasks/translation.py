@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from datasets import Dataset
 from transformers import DataCollatorForSeq2Seq
 
+from .predictions import Predictions
 from .scores import Score, translation_scores
 from .sources import SHIPPED
+from .tables import Kind
 from .task import TASKS, DataTask
 from .tokenizers import Tokenizers, train_tokenizers
 
 
+@dataclass(frozen=True)
 class Translation(DataTask):
     """Pairs of sentences; the first column is translated into the second, and BLEU and chrF say how well.
 
@@ -23,14 +27,14 @@ class Translation(DataTask):
     name = "translation"
     model_task = "seq2seq-lm"
     shipped = SHIPPED / "en_pt"
-    num_columns = 2
+    kinds = (Kind.SOURCE, Kind.SOURCE)
     main_score = "bleu"
 
     def train_tokenizers(self, examples: Dataset, **options: Any) -> Tokenizers:
         """Train the tokenizers of both languages. Arguments as in the base class."""
         return train_tokenizers(self.sources(examples), self.references(examples), **options)
 
-    def encode(self, examples: Dataset, tokenizers: Tokenizers) -> Dataset:
+    def encode(self, examples: Dataset, tokenizers: Tokenizers, *, training: bool = False, seed: int = 0) -> Dataset:
         """Turn sentences into ids. Arguments as in the base class."""
         source = tokenizers.source(self.sources(examples))
         labels = tokenizers.target(self.references(examples))["input_ids"]
@@ -64,9 +68,9 @@ class Translation(DataTask):
         """The second column. Arguments as in the base class."""
         return list(examples[examples.column_names[1]])
 
-    def score(self, outputs: Sequence[str], examples: Dataset, *, n_bootstrap: int = 1) -> Mapping[str, Score]:
+    def score(self, predictions: Predictions, examples: Dataset, *, n_bootstrap: int = 1) -> Mapping[str, Score]:
         """BLEU and chrF. Arguments as in the base class."""
-        return translation_scores(outputs, self.references(examples), n_bootstrap=n_bootstrap)
+        return translation_scores(predictions.outputs, self.references(examples), n_bootstrap=n_bootstrap)
 
 
 TASKS.register(Translation.name, Translation())

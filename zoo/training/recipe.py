@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +11,10 @@ import yaml  # type: ignore[import-untyped]
 
 from zoo.errors import ConfigError, UnknownNameError
 from zoo.registry import VARIANTS, parse_name
+from zoo.tasks import TASKS, DataTask, find_task, split_name
 
 FOLDER = Path(__file__).parent / "recipes"
+DEFAULT_TASK = "translation"
 SUFFIXES = (".yaml", ".yml", ".json")
 
 
@@ -22,6 +24,7 @@ class Recipe:
 
     Attributes:
         task: A name in [`zoo.tasks.TASKS`][].
+        task_options: The task's options, such as the `block_size` of language modelling.
         tokenizer: `kind`, `joint` and the options of the kind, as for [`zoo.tasks.train_tokenizers`][].
         model: Fields of [`zoo.models.ZooConfig`][] that every variant gets, unless its name says otherwise.
         arguments: Fields of transformers' `Seq2SeqTrainingArguments`.
@@ -29,6 +32,7 @@ class Recipe:
     """
 
     task: str
+    task_options: Mapping[str, Any] = field(default_factory=dict)
     tokenizer: Mapping[str, Any] = field(default_factory=dict)
     model: Mapping[str, Any] = field(default_factory=dict)
     arguments: Mapping[str, Any] = field(default_factory=dict)
@@ -37,6 +41,7 @@ class Recipe:
     def changed(
         self,
         *,
+        task_options: Mapping[str, Any] | None = None,
         tokenizer: Mapping[str, Any] | None = None,
         model: Mapping[str, Any] | None = None,
         arguments: Mapping[str, Any] | None = None,
@@ -45,6 +50,7 @@ class Recipe:
         """Change single values.
 
         Args:
+            task_options: Values to change in `task_options`.
             tokenizer: Values to change in `tokenizer`. Another kind starts from its own options.
             model: Values to change in `model`.
             arguments: Values to change in `arguments`.
@@ -58,11 +64,20 @@ class Recipe:
         kept = self.tokenizer if same_kind else {"joint": self.tokenizer.get("joint", True)}
         return Recipe(
             task=self.task,
+            task_options={**self.task_options, **(task_options or {})},
             tokenizer={**kept, **tokenizer},
             model={**self.model, **(model or {})},
             arguments={**self.arguments, **(arguments or {})},
             generation={**self.generation, **(generation or {})},
         )
+
+    def data_task(self) -> DataTask:
+        """Look the task up.
+
+        Returns:
+            The task, with the recipe's options.
+        """
+        return find_task(self.task, self.task_options)
 
     def model_settings(self, name: str) -> dict[str, Any]:
         """What the recipe says about a variant that its name does not.
@@ -114,6 +129,36 @@ def load_recipe(recipe: str | Path) -> Recipe:
         if section != "task" and not isinstance(value, dict):
             raise ConfigError(f"{file}: section {section!r} must hold names and values, not {type(value).__name__}")
     return Recipe(**read)
+
+
+def recipe_for(task: str | None, recipe: str | Path | Recipe | None = None) -> Recipe:
+    """Find the recipe of a run.
+
+    Args:
+        task: A task's name, possibly with options, which take precedence over the recipe's; None for the recipe's task.
+        recipe: A recipe, or the name or file of one; by default the task's own.
+
+    Returns:
+        A recipe of that task.
+
+    Raises:
+        ZooError: When a name is unknown, or the file cannot be read.
+    """
+    if task is None:
+        chosen = recipe if isinstance(recipe, Recipe) else load_recipe(recipe if recipe is not None else DEFAULT_TASK)
+        chosen.data_task()
+        return chosen
+    name, options = split_name(task)
+    data_task = TASKS.get(name)
+    if recipe is None:
+        own = data_task.recipe or name
+        recipe = load_recipe(own) if own in shipped_recipes() else Recipe(name)
+    elif not isinstance(recipe, Recipe):
+        recipe = load_recipe(recipe)
+    said = recipe.task_options if recipe.task == name else {}
+    chosen = replace(recipe, task=name, task_options={**said, **options})
+    chosen.data_task()
+    return chosen
 
 
 def shipped_recipes() -> list[str]:

@@ -1,0 +1,125 @@
+"""Language modelling: every token counts once, and none that is not there."""
+
+from __future__ import annotations
+
+import json
+from unittest import mock
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import zoo
+from zoo.errors import ConfigError, UnknownNameError
+from zoo.tasks import DataError, find_task, raw_text, train_tokenizers
+from zoo.tasks.blocks import IGNORED, BlockCollator, TokenBlocks
+
+TEXT = "".join(f"Line {i}: to be, or not to be?\n\nThat is {i * i}.\n" for i in range(40))
+
+
+@given(st.integers(0, 60), st.integers(1, 20))
+def test_blocks_meet_every_id_but_the_first_once_as_a_label(num_tokens, block_size):
+    blocks = TokenBlocks(np.arange(num_tokens), block_size)
+    labels = [label for block in blocks for label in block["labels"]]
+    assert labels == list(range(1, num_tokens))
+    assert [len(block["input_ids"]) for block in blocks] == blocks.lengths
+    assert all((block["labels"] == block["input_ids"] + 1).all() for block in blocks)
+
+
+def test_blocks_that_begin_anywhere_are_those_of_nano_gpt():
+    """Its `get_batch` draws beginnings below `len(data) - block_size`."""
+    blocks = TokenBlocks(np.arange(20), 8, stride=1)
+    assert [block["input_ids"][0] for block in blocks] == list(range(20 - 8))
+    assert all(len(block["labels"]) == 8 for block in blocks)
+
+
+def test_a_shorter_block_is_padded_and_does_not_count():
+    batch = BlockCollator(0)([TokenBlocks(np.arange(5, 17), 8)[i] for i in range(2)])
+    assert batch["labels"].ne(IGNORED).sum() == 11
+    assert batch["attention_mask"].sum() == 11
+    model = zoo.build("gpt2-style@tiny", "causal-lm", vocab_size=20, seed=0)
+    with torch.no_grad():
+        together = model(**batch).loss
+        rows = [model(**BlockCollator(0)([block])) for block in TokenBlocks(np.arange(5, 17), 8)]
+    assert together.item() == pytest.approx((8 * rows[0].loss.item() + 3 * rows[1].loss.item()) / 11, rel=1e-5)
+    expected = torch.nn.functional.cross_entropy(rows[0].logits[0], torch.arange(6, 14))
+    assert rows[0].loss.item() == pytest.approx(expected.item(), rel=1e-5)
+
+
+@given(st.text(st.sampled_from("ab. \n"), max_size=60))
+@settings(max_examples=300, deadline=None)
+def test_long_texts_are_cut_where_no_token_reaches_across(text):
+    tokenizer = TOKENIZER.source
+    with mock.patch.object(raw_text, "PART_LENGTH", 3):
+        parts = list(raw_text.cut(text))
+    assert "".join(parts) == text
+    ids = [i for part in parts for i in tokenizer.encode(part, add_special_tokens=False)]
+    assert ids == tokenizer.encode(text, add_special_tokens=False)
+
+
+TOKENIZER = train_tokenizers([TEXT, "a b\n\n  ab\n" * 9], kind="bpe", vocab_size=300)
+
+
+@pytest.mark.parametrize("kind", ["character", "bpe"])
+def test_the_first_part_of_a_text_is_trained_on(write, kind):
+    file = write("text.txt", TEXT)
+    task = find_task("language-modeling:block_size=16,train_fraction=0.75")
+    splits = task.load(file)
+    border = int(len(TEXT) * 0.75)
+    assert "".join(splits.train["text"]) == TEXT[:border]
+    assert "".join(splits.heldout["text"]) == TEXT[border:]
+    tokenizers = task.train_tokenizers(splits.train, kind=kind)
+    ids = tokenizers.source.encode(TEXT[border:], add_special_tokens=False)
+    assert sum(task.encode(splits.heldout, tokenizers).lengths) == len(ids) - 1
+
+
+def test_documents_end_where_the_next_begins(write):
+    file = write("texts.jsonl", "".join(json.dumps({"id": i, "text": f"text {i}"}) + "\n" for i in range(40)))
+    task = find_task("language-modeling:block_size=1000")
+    splits = task.load(file)
+    tokenizers = task.train_tokenizers(splits.train, kind="character")
+    block = task.encode(splits.heldout, tokenizers)[0]
+    text = tokenizers.source.decode([*block["input_ids"], block["labels"][-1]])
+    assert text == "<eos>".join(splits.heldout["text"])
+    assert len(splits.heldout) == 2
+
+
+def test_a_folder_of_texts(write):
+    write("train.txt", TEXT)
+    folder = write("validation.txt", "Not to be.\n").parent
+    assert find_task("language-modeling").load(folder).heldout["text"][:] == ["Not to be.\n"]
+
+
+def test_options_are_checked():
+    with pytest.raises(UnknownNameError, match="did you mean 'block_size'"):
+        find_task("language-modeling:blocksize=3")
+    with pytest.raises(ConfigError, match="block_size=0"):
+        find_task("language-modeling:block_size=0")
+    with pytest.raises(ConfigError, match="train_fraction=2"):
+        find_task("language-modeling", {"train_fraction": 2})
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("", "text.txt is empty"),
+        ("\n \n", "text.txt is empty"),
+        (b"to be\nor \xff\n", "text.txt, line 2: not valid UTF-8"),
+        ("to be\n" + "or " * 4_000_000 + "\n", "text.txt, line 2: 12000001 bytes long"),
+        ("x", "has 1 characters, too few"),
+    ],
+)
+def test_bad_texts_are_named(write, content, message):
+    with pytest.raises(DataError, match=message):
+        find_task("language-modeling").load(write("text.txt", content))
+
+
+def test_too_few_tokens(write):
+    task = find_task("language-modeling:block_size=64,stride=1,train_fraction=0.5")
+    splits = task.load(write("text.txt", TEXT[:100]))
+    tokenizers = task.train_tokenizers(splits.train, kind="character")
+    assert len(task.encode(splits.train, tokenizers)) == 1
+    with pytest.raises(DataError, match="have 50 tokens; at least 65"):
+        task.encode(splits.train, tokenizers, training=True)

@@ -1,0 +1,214 @@
+"""Rows of a file or of a dataset, with the lines that they stand on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+from datasets import Dataset, DatasetInfo
+
+from zoo.errors import UnknownNameError, ZooError
+
+Column = str | int
+
+
+class Kind(Enum):
+    """What a column holds. The values are names that such columns often have."""
+
+    TEXT = ("text", "sentence", "content", "document")
+    """Text that is not empty."""
+    SOURCE = ()
+    """Text that is not empty, and may be called anything."""
+    LABEL = ("label", "labels", "class", "category")
+    """A label: a word, or a number."""
+    TOKENS = ("tokens", "words")
+    """Tokens: a list, or text with blanks between them."""
+    TAGS = ("tags", "labels", "ner_tags", "pos_tags")
+    """A label a token: a list, or text with blanks between them."""
+
+
+class DataError(ZooError, ValueError):
+    """Data that cannot be used as it is. The message names the file, and the line where there is one."""
+
+
+class UnknownColumnError(UnknownNameError, DataError):
+    """A file has no column of this name."""
+
+    kind = "column"
+
+
+@dataclass(frozen=True)
+class Table:
+    """Columns of values.
+
+    Attributes:
+        source: The file or dataset that they come from.
+        columns: The columns by their names, all of one length.
+        lines: Where each row stands in the source, from 1.
+        unit: What `lines` counts: "line" or "row".
+    """
+
+    source: str
+    columns: dict[str, list[Any]]
+    lines: Sequence[int]
+    unit: str = "line"
+
+    def __len__(self) -> int:
+        return len(self.lines)
+
+    def place(self, row: int) -> str:
+        """Say where a row stands.
+
+        Args:
+            row: Its number, from 0.
+
+        Returns:
+            For instance "pairs.tsv, line 17".
+        """
+        return f"{self.source}, {self.unit} {self.lines[row]}"
+
+    def column(self, number: int) -> list[Any]:
+        """Get a column by its place.
+
+        Args:
+            number: Its number, from 0.
+
+        Returns:
+            Its values.
+        """
+        return list(self.columns.values())[number]
+
+    def dataset(self) -> Dataset:
+        """Make a dataset of the columns.
+
+        Returns:
+            The dataset; its description is the source.
+        """
+        return Dataset.from_dict(self.columns, info=DatasetInfo(description=self.source))
+
+
+def make_table(
+    source: str | Path, names: Sequence[str], kinds: Sequence[Kind], rows: Any, *, unit: str = "line"
+) -> Table:
+    """Check rows, and put them into a table.
+
+    Args:
+        source: Where they come from.
+        names: The columns' names.
+        kinds: What they hold.
+        rows: Pairs of a line's number and its values.
+        unit: What the numbers count.
+
+    Returns:
+        The table.
+
+    Raises:
+        DataError: When a value is missing or of the wrong kind, or there are no rows.
+    """
+    lines: list[int] = []
+    columns: dict[str, list[Any]] = {name: [] for name in names}
+    if len(columns) < len(names):
+        raise DataError(f"{source}: column {names[0]!r} was given twice; give different columns")
+    for line, values in rows:
+        lines.append(line)
+        checked = []
+        for name, kind, value in zip(names, kinds, values, strict=True):
+            try:
+                checked.append(checked_value(value, kind))
+            except ValueError as error:
+                raise DataError(f"{source}, {unit} {line}: column {name!r} {error}") from None
+        if kinds[-1] is Kind.TAGS and len(checked[-1]) != len(checked[0]):
+            raise DataError(f"{source}, {unit} {line}: {len(checked[0])} tokens and {len(checked[-1])} labels")
+        for column, value in zip(columns.values(), checked, strict=True):
+            column.append(value)
+    if not lines:
+        raise DataError(f"{source} has no data")
+    return Table(str(source), columns, lines, unit)
+
+
+def checked_value(value: Any, kind: Kind) -> Any:
+    """Make a value what its column holds.
+
+    Args:
+        value: The value.
+        kind: What the column holds.
+
+    Returns:
+        A string, or of tokens and tags a list of strings.
+
+    Raises:
+        ValueError: When it cannot be that. The message is the end of a sentence.
+    """
+    if value is None or value == "" or (isinstance(value, str) and not value.strip()):
+        raise ValueError("is empty")
+    if kind in (Kind.TOKENS, Kind.TAGS):
+        parts = value.split() if isinstance(value, str) else value
+        if not isinstance(parts, (list, tuple)):
+            raise ValueError("is no list")
+        if not parts:
+            raise ValueError("is empty")
+        return [checked_value(part, Kind.LABEL) for part in parts]
+    if kind is Kind.LABEL and isinstance(value, (int, bool)):
+        return str(value)
+    if not isinstance(value, str):
+        raise ValueError("is not text")
+    return value.strip()
+
+
+def chosen_columns(
+    available: Sequence[str], kinds: Sequence[Kind], columns: Sequence[Column] | None, owner: str | Path
+) -> list[str]:
+    """Choose columns by their names.
+
+    Args:
+        available: The names there are.
+        kinds: What the wanted columns hold.
+        columns: Names or numbers of the wanted ones; by default those that are called like their kinds, or else the
+            first ones.
+        owner: The file, for messages.
+
+    Returns:
+        A name a kind.
+
+    Raises:
+        UnknownColumnError: When there is no column of a name.
+        DataError: When there are too few.
+    """
+    if columns is None:
+        usual = [next((name for name in kind.value if name in available), None) for kind in kinds]
+        named = [name for name in usual if name is not None]
+        if len(named) == len(kinds) == len(set(named)):
+            return named
+        if len(available) < len(kinds):
+            raise DataError(
+                f"{owner}: {len(available)} column{'' if len(available) == 1 else 's'} where {len(kinds)} are expected"
+            )
+        return list(available[: len(kinds)])
+    check_number(kinds, columns, owner)
+    chosen = []
+    for column in columns:
+        if isinstance(column, int) and column < len(available):
+            column = available[column]
+        if column not in available:
+            raise UnknownColumnError(str(column), available, owner=str(owner))
+        chosen.append(str(column))
+    return chosen
+
+
+def check_number(kinds: Sequence[Kind], columns: Sequence[Column], owner: str | Path) -> None:
+    """Require as many columns as are read.
+
+    Args:
+        kinds: What they hold.
+        columns: Those that were given.
+        owner: The file, for messages.
+
+    Raises:
+        DataError: When there are more or fewer.
+    """
+    if len(columns) != len(kinds):
+        plural = "" if len(columns) == 1 else "s"
+        raise DataError(f"{owner}: {len(columns)} column{plural} given where {len(kinds)} are expected")

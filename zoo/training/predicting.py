@@ -1,0 +1,143 @@
+"""What a trained model makes of the examples it is evaluated on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from zoo.tasks import DataTask, Outputs, Predictions, Tokenizers
+from zoo.tasks.blocks import IGNORED
+
+if TYPE_CHECKING:
+    from .trainer import ZooTrainer
+
+PREFIX = "heldout"
+
+
+def predict(trainer: ZooTrainer, task: DataTask, tokenizers: Tokenizers, generation: Mapping[str, Any]) -> Predictions:
+    """Compute the loss of a trainer's evaluation data, and the outputs that the task is scored by.
+
+    Args:
+        trainer: The trainer.
+        task: The task.
+        tokenizers: What turns ids into text.
+        generation: What `generate` is called with, where outputs are generated.
+
+    Returns:
+        The predictions, in the order of the data.
+    """
+    if task.outputs == Outputs.GENERATED:
+        return generated(trainer, tokenizers, generation)
+    if task.outputs == Outputs.PREDICTED:
+        return predicted(trainer, task, tokenizers)
+    only_loss, trainer.args.prediction_loss_only = trainer.args.prediction_loss_only, True
+    try:
+        metrics = trainer.predict(trainer.eval_dataset, metric_key_prefix=PREFIX).metrics
+    finally:
+        trainer.args.prediction_loss_only = only_loss
+    return Predictions(**measured(metrics))
+
+
+def generated(trainer: ZooTrainer, tokenizers: Tokenizers, generation: Mapping[str, Any]) -> Predictions:
+    """Let a model write, in batches of similar lengths.
+
+    Args:
+        trainer: The trainer.
+        tokenizers: What turns ids into text.
+        generation: What `generate` is called with.
+
+    Returns:
+        The loss, and a text an example.
+    """
+    dataset = trainer.eval_dataset
+    order = by_length(dataset["length"])
+    generates, trainer.args.predict_with_generate = trainer.args.predict_with_generate, True
+    try:
+        found = trainer.predict(dataset.select(order), metric_key_prefix=PREFIX, **generation)
+    finally:
+        trainer.args.predict_with_generate = generates
+    tokenizer = tokenizers.target
+    ids = np.where(found.predictions < 0, tokenizer.pad_token_id, found.predictions)
+    texts = [text.strip() for text in tokenizer.batch_decode(ids, skip_special_tokens=True)]
+    return Predictions(**measured(found.metrics), outputs=in_place(texts, order))
+
+
+def predicted(trainer: ZooTrainer, task: DataTask, tokenizers: Tokenizers) -> Predictions:
+    """Take the best id at every label, in batches of similar lengths.
+
+    Args:
+        trainer: The trainer.
+        task: The task, which writes ids as text.
+        tokenizers: What turns ids into text.
+
+    Returns:
+        The loss, the ids, and a text an example.
+    """
+    dataset = trainer.eval_dataset
+    order = by_length(dataset["length"])
+    before, trainer.preprocess_logits_for_metrics = trainer.preprocess_logits_for_metrics, best_ids
+    try:
+        found = trainer.predict(dataset.select(order), metric_key_prefix=PREFIX)
+    finally:
+        trainer.preprocess_logits_for_metrics = before
+    rows = zip(np.atleast_2d(found.predictions.T).T, np.atleast_2d(found.label_ids.T).T, strict=True)
+    counted = [(ids[labels != IGNORED], labels[labels != IGNORED]) for ids, labels in rows]
+    ids, labels = (in_place([row[side] for row in counted], order) for side in (0, 1))
+    return Predictions(**measured(found.metrics), outputs=task.texts(ids, tokenizers), ids=ids, labels=labels)
+
+
+def best_ids(logits: Any, labels: torch.Tensor) -> torch.Tensor:
+    """Reduce logits to what is scored, before they fill the memory.
+
+    Args:
+        logits: *Shape:* (..., num_ids), possibly the first of several outputs.
+        labels: The labels.
+
+    Returns:
+        *Shape:* (...)
+    """
+    first: torch.Tensor = logits[0] if isinstance(logits, tuple) else logits
+    return first.argmax(dim=-1)
+
+
+def by_length(lengths: Sequence[int]) -> list[int]:
+    """Order examples so that those of similar lengths are neighbours.
+
+    Args:
+        lengths: A length an example.
+
+    Returns:
+        The examples' numbers.
+    """
+    return sorted(range(len(lengths)), key=lambda i: lengths[i])
+
+
+def in_place(found: Sequence[Any], order: Sequence[int]) -> list[Any]:
+    """Undo an order.
+
+    Args:
+        found: What was found, in the order.
+        order: The examples' numbers.
+
+    Returns:
+        The same, in the order of the examples.
+    """
+    placed: list[Any] = [None] * len(order)
+    for place, one in zip(order, found, strict=True):
+        placed[place] = one
+    return placed
+
+
+def measured(metrics: Mapping[str, float]) -> dict[str, Any]:
+    """Read what the trainer measured.
+
+    Args:
+        metrics: Its metrics.
+
+    Returns:
+        The first fields of [`zoo.tasks.Predictions`][].
+    """
+    return {"loss": float(metrics[f"{PREFIX}_loss"]), "num_labels": int(metrics[f"{PREFIX}_labels"])}
