@@ -3,7 +3,7 @@
 Imports nothing but the standard library, and knows no model.
 """
 
-from .cards import Card, count_parameters_with, describe
+from .cards import Card, count_parameters_with, describe, find_limits_with
 from .names import VariantSpec, parse_name, parse_value
 from .origins import Origin
 from .table import Registry
@@ -23,6 +23,7 @@ __all__ = [
     "VariantSpec",
     "count_parameters_with",
     "describe",
+    "find_limits_with",
     "list_variants",
     "parse_name",
     "parse_value",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -14,10 +14,13 @@ from .variants import VARIANTS
 
 Counter = TypeVar("Counter", bound=Callable[..., int])
 
-COUNTER_HOME = "zoo.building"
-"""The module whose import says how to count parameters."""
+Finder = TypeVar("Finder", bound=Callable[..., Sequence[str]])
+
+BUILDING = "zoo.building"
+"""The module whose import says how to count parameters and how to find limits."""
 
 _parameter_counter: Callable[[str], int] | None = None
+_limit_finder: Callable[[str], Sequence[str]] | None = None
 
 
 def count_parameters_with(counter: Counter) -> Counter:
@@ -33,6 +36,20 @@ def count_parameters_with(counter: Counter) -> Counter:
     global _parameter_counter  # noqa: PLW0603
     _parameter_counter = counter
     return counter
+
+
+def find_limits_with(finder: Finder) -> Finder:
+    """Say how to find limits that follow from a variant's settings: a decorator, as [`count_parameters_with`][].
+
+    Args:
+        finder: Called with a name as `parse_name` reads it, returns a sentence for every limit.
+
+    Returns:
+        The finder.
+    """
+    global _limit_finder  # noqa: PLW0603
+    _limit_finder = finder
+    return finder
 
 
 @dataclass(frozen=True)
@@ -52,7 +69,7 @@ class Card:
         task_defaults: What it sets for single tasks.
         presets: Its sizes and what they set.
         quirks: Names of the defects of the original that can be switched on, and what each does.
-        limits: What it cannot do.
+        limits: What it cannot do: what its author says, and what follows from these settings.
         deprecated: Why it should no longer be used.
         num_parameters: Number of parameters with these settings, for the default task.
         distribution: What provides it: "transformer-zoo", a plugin's distribution, or None for a script.
@@ -124,7 +141,7 @@ def describe(name: str) -> Card:
         task_defaults={task: dict(values) for task, values in variant.task_defaults.items()},
         presets={preset: dict(values) for preset, values in variant.presets.items()},
         quirks={quirk: known.description for quirk, known in variant.quirks.items()},
-        limits=variant.limits,
+        limits=(*variant.limits, *_find_limits(str(spec))),
         deprecated=variant.deprecated,
         num_parameters=_count_parameters(str(spec)),
         distribution=variant.origin.distribution,
@@ -137,9 +154,16 @@ def describe(name: str) -> Card:
 
 def _count_parameters(name: str) -> int:
     if _parameter_counter is None:
-        importlib.import_module(COUNTER_HOME)
+        importlib.import_module(BUILDING)
     assert _parameter_counter is not None
     return _parameter_counter(name)
+
+
+def _find_limits(name: str) -> Sequence[str]:
+    if _limit_finder is None:
+        importlib.import_module(BUILDING)
+    assert _limit_finder is not None
+    return _limit_finder(name)
 
 
 def _location(builder: Callable[..., Any]) -> tuple[str | None, int | None]:

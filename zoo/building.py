@@ -11,8 +11,9 @@ import torch
 from zoo.errors import ConfigError, UnknownOverrideError
 from zoo.loading import HUB_PREFIX, load
 from zoo.models import TASK_CLASSES, ZooConfig, ZooPreTrainedModel
+from zoo.models.limits import limits_of
 from zoo.models.parts import PART_FIELDS
-from zoo.registry import VARIANTS, Task, Variant, count_parameters_with, parse_name
+from zoo.registry import VARIANTS, Task, Variant, count_parameters_with, find_limits_with, parse_name
 
 OWN_STACK = {
     Task.CAUSAL_LM: "decoder",
@@ -181,3 +182,17 @@ def count_parameters(name: str, task: str | None = None, **overrides: Any) -> in
         The number of parameters, each shared one counted once.
     """
     return skeleton(name, task, **overrides).num_parameters()
+
+
+@find_limits_with
+def find_limits(name: str, task: str | None = None) -> tuple[str, ...]:
+    """Find what a variant cannot do because of its settings.
+
+    Args:
+        name: A variant's name, possibly with settings.
+        task: What the model is for, by default the variant's first task.
+
+    Returns:
+        A sentence for every limit.
+    """
+    return limits_of(config(name, task))

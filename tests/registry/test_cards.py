@@ -17,6 +17,7 @@ Variants = Registry[Variant]
 @pytest.fixture(autouse=True)
 def _counter(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(zoo.registry.cards, "_parameter_counter", len)
+    monkeypatch.setattr(zoo.registry.cards, "_limit_finder", lambda name: ())
 
 
 @pytest.fixture(autouse=True)

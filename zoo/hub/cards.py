@@ -130,6 +130,8 @@ def variant_facts(config: Mapping[str, Any]) -> dict[str, Any]:
     Returns:
         Summary, description, paper, source, limits and the quirks that are on; little where the variant is not there.
     """
+    from zoo.models import ZooConfig
+    from zoo.models.limits import limits_of
     from zoo.registry import VARIANTS
 
     on = config.get("quirks") or []
@@ -138,6 +140,7 @@ def variant_facts(config: Mapping[str, Any]) -> dict[str, Any]:
         return unknown
     try:
         variant = VARIANTS.get(str(config["variant"]))
+        limits = (*variant.limits, *limits_of(ZooConfig.from_dict(dict(config))))
     except ZooError:
         return unknown
     positions = config.get("max_position_embeddings")
@@ -147,7 +150,7 @@ def variant_facts(config: Mapping[str, Any]) -> dict[str, Any]:
         "description": variant.description,
         "paper": variant.paper,
         "source": variant.source,
-        "limits": (*variant.limits, *lengths) or unknown["limits"],
+        "limits": (*limits, *lengths) or unknown["limits"],
         "quirks": {name: variant.quirks[name].description if name in variant.quirks else "" for name in on},
         "origin": variant.origin,
     }

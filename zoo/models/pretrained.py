@@ -9,9 +9,10 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS, PreTrainedModel
 from zoo.errors import CheckpointError, UnsupportedBackendError, UnsupportedOperationError, suggest
 
 from .configuration import ZooConfig
+from .limits import backends_of
 from .parallel import fully_sharded_plan, tensor_parallel_plan
-from .parts import INITIALIZERS, POSITIONS
-from .transformer import BACKENDS, transformer_of
+from .parts import INITIALIZERS
+from .transformer import BACKENDS
 
 
 class ZooPreTrainedModel(PreTrainedModel):
@@ -44,12 +45,7 @@ class ZooPreTrainedModel(PreTrainedModel):
         Returns:
             Names as for `attn_implementation`.
         """
-        unsupported: set[str] = set()
-        if POSITIONS.get(self.config.position).has_bias:
-            unsupported |= {"flash_attention_2", "flash_attention_3"}
-        if self.config.attn_logit_softcapping is not None:
-            unsupported.add("sdpa")
-        return tuple(name for name in transformer_of(self.config).backends if name not in unsupported)
+        return backends_of(self.config)
 
     @classmethod
     def from_pretrained(cls, *args: Any, use_safetensors: bool | None = True, **kwargs: Any) -> Any:

@@ -1,0 +1,62 @@
+"""What a configuration cannot do: attention backends that its parts do not run on, in words for a card."""
+
+from __future__ import annotations
+
+from zoo.errors import enumerate_names
+
+from .configuration import ZooConfig
+from .parts import POSITIONS
+from .transformer import BACKENDS, transformer_of
+
+FLASH = ("flash_attention_2", "flash_attention_3")
+
+
+def backends_of(config: ZooConfig) -> tuple[str, ...]:
+    """Attention backends that a configuration's parts run on.
+
+    Args:
+        config: A complete configuration.
+
+    Returns:
+        Names as for `attn_implementation`, the default first.
+    """
+    refused = refusals(config)
+    return tuple(name for name in transformer_of(config).backends if name not in refused)
+
+
+def refusals(config: ZooConfig) -> dict[str, str]:
+    """Attention backends that a configuration is refused on.
+
+    Args:
+        config: A complete configuration.
+
+    Returns:
+        Why, by the backend's name.
+    """
+    why = dict.fromkeys(set(BACKENDS) - set(transformer_of(config).backends), "a part of the variant's own")
+    if POSITIONS.get(config.position).has_bias:
+        why |= dict.fromkeys(FLASH, f"positions {config.position!r}, which are added to attention scores")
+    if config.attn_logit_softcapping is not None:
+        why["sdpa"] = "attn_logit_softcapping"
+    return why
+
+
+def limits_of(config: ZooConfig) -> tuple[str, ...]:
+    """Say what a configuration cannot do that others can.
+
+    Args:
+        config: A complete configuration.
+
+    Returns:
+        A sentence for every limit.
+    """
+    reasons: dict[str, list[str]] = {}
+    refused = refusals(config)
+    for name in BACKENDS:
+        if name in refused:
+            reasons.setdefault(refused[name], []).append(name)
+    return tuple(
+        f"Does not run on attn_implementation {enumerate_names(names)}, because of {why}; asking for it is an "
+        "UnsupportedBackendError."
+        for why, names in reasons.items()
+    )
