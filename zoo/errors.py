@@ -73,6 +73,10 @@ def enumerate_names(names: Iterable[str]) -> str:
 class ZooError(Exception):
     """Base of every error that the zoo raises on purpose."""
 
+    exit_code = 2
+    """What the command line exits with: 2 where what was given cannot be used, 1 where something outside did not let it
+    happen that may another time: the network, a remote, the disk."""
+
 
 class UnknownNameError(ZooError, LookupError):
     """A name that nothing of its kind has.

@@ -7,6 +7,18 @@ from pathlib import Path
 
 import pytest
 
+from zoo.cli.main import report
+from zoo.errors import OutputExistsError
+from zoo.hub.errors import (
+    HubAccessError,
+    HubConflictError,
+    HubUnreachableError,
+    IntegrityError,
+    RemoteCodeError,
+    RepoIdError,
+    UnsafeWeightsError,
+)
+
 from .conftest import READ, WRITE, checkpoint, environment, write
 from .loopback import LoopbackHub
 
@@ -70,8 +82,30 @@ def test_errors_are_one_line_without_the_token(hub: LoopbackHub, tmp_path: Path)
     hub.storage.put("org/model", checkpoint())
     folder = write(tmp_path / "model", checkpoint(b"new"))
     done = zoo(hub, tmp_path / "home", "push", folder, "org/model", "--token", READ, "--traceback")
-    assert done.returncode == 2
+    assert done.returncode == 1
     assert done.stderr.strip().splitlines()[-1].startswith("zoo: error: ")
     assert READ not in done.stderr + done.stdout and WRITE not in done.stderr
     refused = zoo(hub, tmp_path / "home", "list", "--hub", "org", "*-norm")
     assert refused.returncode == 2 and "--hub" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (HubUnreachableError("no answer"), 1),
+        (HubAccessError("gated"), 1),
+        (HubConflictError("changed meanwhile"), 1),
+        (IntegrityError("damaged"), 1),
+        (OSError(28, "No space left on device"), 1),
+        (RepoIdError("not a name"), 2),
+        (RemoteCodeError("needs code"), 2),
+        (UnsafeWeightsError("pickles only"), 2),
+        (OutputExistsError("not empty"), 2),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, Exception) else str(value),
+)
+def test_what_may_work_another_time_exits_with_1_and_what_cannot_with_2(
+    error: Exception, code: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert report(error) == code
+    assert capsys.readouterr().err.count("\n") == 1

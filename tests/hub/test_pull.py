@@ -144,7 +144,7 @@ def test_a_folder_of_somebody_else_is_left_alone(hub: LoopbackHub, worker: Start
     hub.storage.put("org/model", checkpoint())
     folder = write(tmp_path / "out", {"config.json": b"mine"})
     answer = worker()("pull", "org/model", local_dir=folder)
-    assert answer["error"] == "HubError" and "not empty" in answer["message"]
+    assert answer["error"] == "OutputExistsError" and "not empty" in answer["message"]
     assert (folder / "config.json").read_bytes() == b"mine"
 
 

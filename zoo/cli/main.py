@@ -52,7 +52,7 @@ TRACEBACK = "ZOO_TRACEBACK"
 """The environment variable that asks for tracebacks."""
 
 BAD_INPUT, FAILURE, INTERRUPTED = 2, 1, 130
-"""Exit codes: what was given cannot be used; something else went wrong; Ctrl-C."""
+"""Exit codes: what was given cannot be used; something else went wrong (network, disk, a defect); Ctrl-C."""
 
 
 class VerbGroup(click.Group):
@@ -130,7 +130,7 @@ def report(error: BaseException, *, with_traceback: bool = False) -> int:
         return error.exit_code
     if isinstance(error, ZooError):
         _write("error", str(error))
-        return BAD_INPUT
+        return error.exit_code
     hint = "" if with_traceback else " (--traceback shows where)"
     _write("error", f"{type(error).__name__}: {error}{hint}")
     return FAILURE

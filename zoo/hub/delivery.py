@@ -10,6 +10,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from zoo.errors import OutputExistsError
+
 from .errors import HubError
 
 RECORD = ".zoo-pull.json"
@@ -31,7 +33,8 @@ def deliver(snapshot: Path, files: Iterable[str], folder: Path, source: str) -> 
         The folder.
 
     Raises:
-        HubError: When there is something else in it, or no room for it.
+        OutputExistsError: When there is something else in it.
+        HubError: When it cannot be written.
     """
     files = sorted(files)
     earlier = _earlier(folder)
@@ -58,15 +61,15 @@ def _earlier(folder: Path) -> list[str]:
     if not folder.exists():
         return []
     if not folder.is_dir():
-        raise HubError(f"{folder} is a file; a model is pulled into a folder")
+        raise OutputExistsError(f"{folder} is a file; a model is pulled into a folder")
     record = folder / RECORD
     if not record.is_file():
         if any(folder.iterdir()):
-            raise HubError(f"{folder} is not empty and no pull made it; choose a new or empty folder")
+            raise OutputExistsError(f"{folder} is not empty and no pull made it; choose a new or empty folder")
         return []
     try:
         recorded: dict[str, Any] = json.loads(record.read_text())
         paths = [str(path) for path in recorded["files"]]
     except (ValueError, LookupError, TypeError) as error:
-        raise HubError(f"{record} is damaged; choose another folder, or empty this one") from error
+        raise OutputExistsError(f"{record} is damaged; choose another folder, or empty this one") from error
     return [path for path in paths if not Path(path).is_absolute() and ".." not in Path(path).parts]

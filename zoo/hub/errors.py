@@ -13,9 +13,13 @@ SECRET = re.compile(r"hf_[A-Za-z0-9]{8,}|(?<=Bearer )\S+")
 class HubError(ZooError, OSError):
     """Something went wrong with the Hugging Face Hub."""
 
+    exit_code = 1
+
 
 class RepoIdError(HubError, ValueError):
     """What was given is not the name of a repository, or not a revision."""
+
+    exit_code = 2
 
 
 class HubAccessError(HubError):
@@ -39,11 +43,15 @@ class IntegrityError(HubError):
 
 
 class UnsafeWeightsError(HubError):
-    """The repository has no weights in the safetensors format."""
+    """There are no weights in the safetensors format."""
+
+    exit_code = 2
 
 
 class RemoteCodeError(HubError):
     """The repository's model needs code from the repository, which was not allowed."""
+
+    exit_code = 2
 
 
 def without_secrets(text: object, token: str | bool | None = None) -> str:

@@ -76,6 +76,7 @@ def pull(
 
     Raises:
         HubError: When it cannot be had, is not what the Hub says it is, has no safetensors, or needs code.
+        OutputExistsError: When `local_dir` holds something else.
     """
     address = parse_address(repo_id, revision)
     if offline or constants.HF_HUB_OFFLINE:
