@@ -48,7 +48,7 @@ def test_what_is_trained_is_loaded_by_the_auto_classes(trained):
 def test_an_evaluation_agrees_with_the_report_of_the_training(zoo, trained, data, tmp_path):
     folder, report = trained
     outputs = tmp_path / "outputs.txt"
-    options = ("--data", str(data), "--n-bootstrap", "50", "--outputs", str(outputs))
+    options = ("--data", str(data), "--n-bootstrap", "50", "--outputs", str(outputs), "--save")
     run = zoo("evaluate", str(folder), *options, "--json")
     assert run.exit_code == 0, run.stderr
     found = json.loads(run.stdout)
@@ -58,6 +58,8 @@ def test_an_evaluation_agrees_with_the_report_of_the_training(zoo, trained, data
     low, high = found["scores"]["chrf"]["interval"]
     assert low <= found["scores"]["chrf"]["value"] <= high
     assert "|bs:50|" in found["scores"]["bleu"]["signature"]
+    (saved,) = json.loads((folder / "evaluations.json").read_text())["evaluations"]
+    assert (saved["data"], saved["loss"], saved["scores"]) == (data.name, found["loss"], found["scores"])
 
 
 def test_an_evaluation_is_printed_as_a_table(zoo, trained, data):

@@ -4,6 +4,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from huggingface_hub import ModelCard
+
+from zoo.hub.records import EVALUATIONS, keep_evaluation
 
 from .conftest import READ, STRANGER, WRITE, Worker, checkpoint, safetensors, without_attributes, write
 from .loopback import LoopbackHub
@@ -168,3 +171,26 @@ def test_a_token_shows_up_nowhere(hub: LoopbackHub, worker: Start, tmp_path: Pat
     for file in (tmp_path / "home-0").rglob("*"):
         assert not file.is_file() or WRITE.encode() not in file.read_bytes()
     assert not hub.authorized_content
+
+
+def test_what_was_evaluated_is_on_the_card(hub: LoopbackHub, worker: Start, tmp_path: Path) -> None:
+    files = checkpoint()
+    del files["README.md"]
+    folder = write(tmp_path / "model", files)
+    bleu = {"name": "BLEU", "value": 30.0, "signature": "nrefs:1|case:mixed", "interval": [28.5, 31.5]}
+    evaluation = {"task": "translation", "examples": 40, "loss": 1.5, "scores": {"bleu": bleu}, "outputs": ["Olá"]}
+    keep_evaluation(folder, {**evaluation, "loss": 9.0}, "mine.tsv")
+    keep_evaluation(folder, evaluation, "mine.tsv")
+    keep_evaluation(folder, {**evaluation, "loss": 2.5, "scores": {}}, "other.tsv")
+    assert worker()("push", folder, "org/model")["error"] is None
+    pushed = hub.storage.contents("org/model")
+    assert "Olá" not in pushed[EVALUATIONS].decode()
+    text = pushed["README.md"].decode()
+    results = ModelCard(text).data.eval_results
+    assert [(result.dataset_name, result.metric_type, result.metric_value) for result in results] == [
+        ("mine.tsv, 40 examples", "bleu", 30.0),
+        ("mine.tsv, 40 examples", "loss", 1.5),
+        ("other.tsv, 40 examples", "loss", 2.5),
+    ]
+    assert results[0].metric_args == {"interval_95": [28.5, 31.5]} and results[0].metric_config == "nrefs:1|case:mixed"
+    assert "| translation | mine.tsv, 40 examples | BLEU | 30.0 |" in text

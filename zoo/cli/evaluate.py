@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     help="How often to resample the examples for 95 % confidence intervals; 1 for none.",
 )
 @click.option("--outputs", type=click.Path(dir_okay=False, path_type=Path), help="A file for the outputs, one a line.")
+@click.option("--save", is_flag=True, help="Keep the numbers in the model's folder, for its model card (`zoo push`).")
 @click.option("--quiet", is_flag=True, help="No progress bars.")
 @json_option
 def evaluate(
@@ -55,6 +56,7 @@ def evaluate(
     generation: tuple[tuple[str, Any], ...],
     n_bootstrap: int,
     outputs: Path | None,
+    save: bool,
     quiet: bool,
     as_json: bool,
 ) -> None:
@@ -65,7 +67,10 @@ def evaluate(
     from transformers.utils import logging
 
     from zoo.evaluating import evaluate as run_evaluation
+    from zoo.hub.records import keep_evaluation
 
+    if save and not Path(model).is_dir():
+        raise click.BadOptionUsage("save", f"--save needs a folder to write to, and {model!r} is none")
     logging.disable_progress_bar()
     evaluation = run_evaluation(
         model,
@@ -79,6 +84,8 @@ def evaluate(
     )
     if outputs is not None:
         outputs.write_text("".join(f"{' '.join(text.split())}\n" for text in evaluation.outputs), encoding="utf-8")
+    if save:
+        keep_evaluation(Path(model), evaluation.to_dict(), data.name if data is not None else "the zoo's own corpus")
     if as_json:
         write_json(evaluation.to_dict())
     else:

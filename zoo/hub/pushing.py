@@ -19,7 +19,7 @@ from .commits import Change
 from .errors import HubError, RepoIdError, RevisionMissingError
 from .exports import BUNDLE, NATIVE_REVISION, Exported, export_checkpoint
 from .folders import CARD, INDEX, WEIGHTS, PushedFile, files_to_push
-from .records import find_report, recipe_of, results_of
+from .records import find_report, find_results, recipe_of
 from .retries import Patience
 
 ATTRIBUTES = ".gitattributes"
@@ -92,7 +92,8 @@ def push(
         tags: Words to find the repository by, besides the variant's name.
         license: The licence's identifier on the card. None is made up.
         recipe: How it was trained, for the card; by default what a comparison recorded beside the checkpoint.
-        eval_results: How well it does, for the card: `EvalResult`s or mappings with their fields; by default likewise.
+        eval_results: How well it does, for the card: `EvalResult`s or mappings with their fields; by default what
+            `zoo evaluate --save` wrote into the folder, or else likewise.
         overwrite_card: Whether to replace a README that is there, in the folder or in the repository.
         with_code: Whether to push the code that loads the model where the zoo is not installed.
         native: Whether to push an export to a class of transformers as well, to the branch "native"; or which class's.
@@ -121,12 +122,11 @@ def push(
         if own_card:
             content = (folder / CARD).read_bytes()
         else:
-            report = find_report(folder)
             facts = CardFacts(
                 tags=tuple(tags),
                 license=license,
-                recipe=recipe if recipe is not None else recipe_of(report),
-                eval_results=tuple(eval_results) if eval_results is not None else tuple(results_of(report)),
+                recipe=recipe if recipe is not None else recipe_of(find_report(folder)),
+                eval_results=tuple(eval_results if eval_results is not None else find_results(folder)),
                 exports=tuple(export.for_card() for export in (code, foreign) if export),
                 native=_native_facts(foreign),
             )
