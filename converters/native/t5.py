@@ -132,6 +132,9 @@ class T5(NativeFormat):
         found = [] if config.stack == "encoder-decoder" else [f"it is {a_stack(config)}, this is an encoder-decoder"]
         if config.feed_forward == "gated" and config.hidden_act == "gelu":
             found.append("hidden_act='gelu', what it calls gated-gelu is 'gelu_new'")
+        if task == Task.SEQ2SEQ_LM and not found and config.decoder_layers > config.num_hidden_layers:
+            # transformers 5.23 gives its cache as many layers as the encoder has.
+            found.append(f"decoder_layers={config.decoder_layers}, generating fails beyond its encoder's depth")
         return found
 
     def meaningless(self, task: str) -> tuple[str, ...]:
