@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from .loopback import LoopbackHub, loopback_hub
-from .routes import User
+from .messages import User
 from .storage import Storage
 
 TOKENS = {

@@ -15,7 +15,8 @@ from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from .faults import AFTERWARDS, Fault
-from .routes import CONTENT_ROUTES, ROUTES, Answer, Request, User, json_answer
+from .messages import Answer, Request, User, json_answer
+from .routes import CONTENT_ROUTES, ROUTES
 from .storage import Refusal, Storage
 
 

@@ -5,6 +5,7 @@ A MODEL is "variant=task". FOLDER holds what each model computed before it was p
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -15,17 +16,44 @@ def repo_of(name: str, task: str) -> str:
 
 
 def push(folder: Path, name: str, task: str, **options: Any) -> None:
-    from safetensors.torch import save_file
-
     import zoo
     from zoo.testing.subjects import new_subject
 
     subject = new_subject(name, task)
     report = zoo.push(subject.model, repo_of(name, task), **options)
     assert report.commit
+    keep(subject, folder, name, task)
+
+
+def keep(subject: Any, folder: Path, name: str, task: str) -> None:
+    """Write down what a model is and computes."""
+    from safetensors.torch import save_file
+
     kept = {f"state.{key}": value.clone() for key, value in subject.model.state_dict().items()}
     inputs = {f"inputs.{key}": value for key, value in subject.inputs().items()}
     save_file({**kept, **inputs, "output": subject.run().contiguous()}, folder / f"{name}-{task}.safetensors")
+
+
+def push_three_ways(folder: Path, name: str, task: str) -> None:
+    """Push a model with its code, and where a class of transformers is exact, its export to that class as well."""
+    import tempfile
+
+    import zoo
+    from zoo.converters.errors import ExportError
+    from zoo.testing.subjects import new_subject
+
+    subject = new_subject(name, task)
+    keep(subject, folder, name, task)
+    with tempfile.TemporaryDirectory() as temporary:
+        bundle, native = Path(temporary, "bundle"), Path(temporary, "native")
+        zoo.export(subject.model, bundle, "bundle", fresh_process=False)
+        assert zoo.push(bundle, repo_of(name, task)).commit
+        try:
+            report = zoo.export(subject.model, native, fresh_process=False)
+        except ExportError:
+            return
+        assert zoo.push(native, f"{repo_of(name, task)}@native").commit
+    print("native", f"{name}={task}", report.class_name)
 
 
 def expected(folder: Path, name: str, task: str) -> tuple[dict[str, Any], dict[str, Any], Any]:
@@ -59,6 +87,12 @@ def check_zoo(folder: Path, name: str, task: str) -> None:
 
     compare(zoo.load(f"hf-hub:{repo_of(name, task)}"), folder, name, task)
     compare(zoo.build(f"hf-hub:{repo_of(name, task)}"), folder, name, task)
+
+
+def check_load(folder: Path, name: str, task: str) -> None:
+    import zoo
+
+    compare(zoo.load(repo_of(name, task)), folder, name, task)
 
 
 def check_auto(folder: Path, name: str, task: str) -> None:
@@ -129,13 +163,27 @@ VERBS = {
     "push-with-native": lambda *arguments: push(*arguments, native=True),
     "push": push,
     "push-with-code": lambda *arguments: push(*arguments, with_code=True),
+    "push-three-ways": push_three_ways,
     "check-zoo": check_zoo,
+    "check-load": check_load,
     "check-auto": check_auto,
     "check-code": check_code,
 }
 
 
+def refuse_connections() -> None:
+    import socket
+
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise AssertionError("a connection was attempted")
+
+    socket.socket.connect = socket.socket.connect_ex = refuse  # type: ignore[method-assign]
+    socket.getaddrinfo = socket.create_connection = refuse
+
+
 def main() -> None:
+    if os.environ.get("HF_HUB_OFFLINE") == "1":
+        refuse_connections()
     verb, folder, *models = sys.argv[1:]
     for model in models:
         VERBS[verb](Path(folder), *model.split("="))

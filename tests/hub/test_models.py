@@ -17,11 +17,12 @@ FEW = ["vanilla=seq2seq-lm", "llama-style=causal-lm"]
 EVERY = [f"{name}={VARIANTS.get(name).default_task}" for name in list_variants()]
 
 
-def run(hub: LoopbackHub, home: Path, verb: str, folder: Path, models: list[str]) -> str:
+def run(hub: LoopbackHub, home: Path, verb: str, folder: Path, models: list[str], **variables: str) -> str:
     folder.mkdir(exist_ok=True)
+    own = {"HF_TOKEN": WRITE, "HF_MODULES_CACHE": str(home / "modules"), **variables}
     done = subprocess.run(
         [sys.executable, str(Path(__file__).with_name("models_worker.py")), verb, str(folder), *models],
-        env=environment(hub, home, HF_TOKEN=WRITE, HF_MODULES_CACHE=str(home / "modules")),
+        env=environment(hub, home, **own),
         capture_output=True,
         text=True,
         check=False,
@@ -30,19 +31,31 @@ def run(hub: LoopbackHub, home: Path, verb: str, folder: Path, models: list[str]
     return done.stdout
 
 
-@pytest.mark.parametrize("models", [FEW, pytest.param(EVERY, marks=pytest.mark.slow)], ids=["few", "every variant"])
-def test_what_is_pulled_is_what_was_pushed(hub: LoopbackHub, tmp_path: Path, models: list[str]) -> None:
-    kept_card = models[-1].replace("=", "-")
+def test_what_is_pulled_is_what_was_pushed(hub: LoopbackHub, tmp_path: Path) -> None:
+    kept_card = FEW[-1].replace("=", "-")
     hub.storage.put(f"org/{kept_card}", {"README.md": b"# Mine"})
-    run(hub, tmp_path / "home-a", "push", tmp_path / "kept", models)
+    run(hub, tmp_path / "home-a", "push", tmp_path / "kept", FEW)
     assert hub.storage.contents(f"org/{kept_card}")["README.md"] == b"# Mine"
-    run(hub, tmp_path / "home-b", "check-zoo", tmp_path / "kept", models)
-    run(hub, tmp_path / "home-c", "check-auto", tmp_path / "kept", models)
-    for model in models[:-1]:
+    run(hub, tmp_path / "home-b", "check-zoo", tmp_path / "kept", FEW)
+    hub.log.clear()
+    run(hub, tmp_path / "home-b", "check-zoo", tmp_path / "kept", FEW, HF_HUB_OFFLINE="1")
+    assert hub.log == []
+    run(hub, tmp_path / "home-c", "check-auto", tmp_path / "kept", FEW)
+    for model in FEW[:-1]:
         card = hub.storage.contents(f"org/{model.replace('=', '-')}")["README.md"].decode()
         variant = model.split("=")[0]
         assert "library_name: transformer-zoo" in card and f"`{variant}`" in card
         assert "license" not in card.split("---")[1], "a licence was made up"
+
+
+@pytest.mark.slow
+def test_every_variant_comes_back_in_all_three_ways(hub: LoopbackHub, tmp_path: Path) -> None:
+    said = run(hub, tmp_path / "home-a", "push-three-ways", tmp_path / "kept", EVERY)
+    native = [line.split()[1] for line in said.splitlines() if line.startswith("native ")]
+    assert {"gpt2-style=causal-lm", "llama-style=causal-lm", "bert-style=masked-lm"} <= set(native)
+    run(hub, tmp_path / "home-b", "check-load", tmp_path / "kept", EVERY)
+    run(hub, tmp_path / "home-c", "check-code", tmp_path / "kept", EVERY)
+    run(hub, tmp_path / "home-d", "check-native", tmp_path / "kept", native)
 
 
 @pytest.mark.slow
