@@ -4,7 +4,8 @@
 
 PATH is a checkout of transformers, of the version that is installed; its suites need `pip install parameterized`. Each
 variant is compared with transformers' model of the same family, test by test: a test that a variant skips counts as
-passed by neither, unless transformers' own model skips it too.
+not passed, unless transformers' own model skips it too. BertModel is tested as a decoder as well: a variant that is
+both is compared with it a second time, the decoder's outcomes standing where the encoder's suites have no such test.
 """
 
 from __future__ import annotations
@@ -122,39 +123,40 @@ def families(variant: str) -> list[str]:
     return [family for family, task in TASKS.items() if task in zoo.describe(variant).tasks]
 
 
-def reference_of(variant: str, family: str) -> str:
-    """The model of transformers that a variant is compared with.
+def references_of(variant: str, family: str) -> tuple[str, ...]:
+    """The models of transformers that a variant is compared with.
 
     Args:
         variant: Its name.
         family: One of its families.
 
     Returns:
-        A key of `CLASSES`.
+        Keys of `CLASSES`.
     """
     if family == "decoder":
-        return "llama" if zoo.config(variant, TASKS[family]).position.startswith("rotary") else "gpt2"
-    return {"encoder": "bert", "encoder-decoder": "marian"}[family]
+        return ("llama",) if zoo.config(variant, TASKS[family]).position.startswith("rotary") else ("gpt2",)
+    return {"encoder": ("bert",), "encoder-decoder": ("marian", "bart")}[family]
 
 
-def row(label: str, results: dict[str, str], reference: dict[str, str] | None = None) -> str:
+def row(label: str, results: dict[str, str], name: str = "", reference: dict[str, str] | None = None) -> str:
     """One line of the table.
 
     Args:
         label: What was run.
         results: Its outcomes.
-        reference: Outcomes of transformers' own model.
+        name: The model of transformers that it is compared with.
+        reference: That model's outcomes.
 
     Returns:
         Counts; of the same tests how many the reference passes; and those among them that are not passed here.
     """
-    shared = {name: outcome for name, outcome in results.items() if reference is None or name in reference}
+    shared = {test: outcome for test, outcome in results.items() if reference is None or test in reference}
     counts = Counter(shared.values())
     line = f"{label:36}" + "".join(f"{counts[outcome]:>9}" for outcome in COLUMNS)
     if reference is not None:
-        passed = [name for name in shared if reference[name] == "passed"]
-        behind = [name for name in passed if shared[name] != "passed"]
-        line += f"{len(passed):>10}{len(behind):>9}  {', '.join(behind)}"
+        passed = [test for test in shared if reference[test] == "passed"]
+        behind = [test for test in passed if shared[test] != "passed"]
+        line += f"{name:>8}{len(passed):>8}{len(behind):>8}  {', '.join(behind)}"
     return line.rstrip()
 
 
@@ -166,6 +168,7 @@ def main() -> None:
     parser.add_argument("--references", nargs="*", choices=sorted(CLASSES), help="models of transformers to run beside")
     parser.add_argument("--jobs", type=int, default=1, help="processes (needs pytest-xdist)")
     parser.add_argument("--logs", type=Path, help="folder for pytest's output, kept if given")
+    parser.add_argument("--reuse", action="store_true", help="take the reports in that folder instead of running again")
     arguments = parser.parse_args()
     checkout = arguments.checkout.resolve()
     logs = arguments.logs or Path(tempfile.mkdtemp())
@@ -176,8 +179,8 @@ def main() -> None:
         for name, _, only in [text.partition("/")]
         for family in ([only] if only else families(name))
     ]
-    names = arguments.references or sorted({reference_of(*pair) for pair in wanted})
-    print(f"{'':36}" + "".join(f"{word:>9}" for word in COLUMNS) + f"{'reference':>10}{'behind':>9}")
+    names = arguments.references or sorted({name for pair in wanted for name in references_of(*pair)})
+    print(f"{'':36}" + "".join(f"{word:>9}" for word in COLUMNS) + f"{'than':>8}{'passed':>8}{'behind':>8}")
     references: dict[str, dict[str, str]] = {}
     for name in names:
         target = f"tests/models/{name}/test_modeling_{name}.py::{CLASSES[name]}"
@@ -188,10 +191,23 @@ def main() -> None:
             else run_suite(checkout, target, report.with_suffix(".txt"), jobs=arguments.jobs)
         )
         print(row(f"transformers' {name}", references[name]), flush=True)
-    suites = Path(__file__).with_name("zoo_suites.py")
+    suites = str(Path(__file__).with_name("zoo_suites.py"))
+    found: dict[str, dict[str, dict[str, str]]] = {}
     for name, family in wanted:
-        results = run_suite(checkout, str(suites), logs / f"{name}-{family}.txt", f"{name}/{family}", arguments.jobs)
-        print(row(f"{name} ({family})", results, references.get(reference_of(name, family))), flush=True)
+        log = logs / f"{name}-{family}.txt"
+        earlier = log.with_suffix(".xml")
+        results = (
+            outcomes(earlier)
+            if arguments.reuse and earlier.exists()
+            else run_suite(checkout, suites, log, f"{name}/{family}", arguments.jobs)
+        )
+        found.setdefault(name, {})[family] = results
+        for other in references_of(name, family):
+            print(row(f"{name} ({family})", results, other, references.get(other)), flush=True)
+    for name, results_of in found.items():
+        if "bert" in references and {"encoder", "decoder"} <= results_of.keys():
+            both = {**results_of["decoder"], **results_of["encoder"]}
+            print(row(f"{name} (encoder and decoder)", both, "bert", references["bert"]), flush=True)
     print(f"\nCounts beside a reference are of the tests that it has too. Logs: {logs}")
 
 
