@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import string
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from oracles import d2l_text
 from transformers import AutoTokenizer
 
 from zoo.errors import CheckpointError, UnknownNameError
-from zoo.tasks import TASKS, TOKENIZERS, load_tokenizers, train_tokenizers
+from zoo.tasks import TASKS, TOKENIZERS, DataError, load_tokenizers, train_tokenizers
 
 TEXTS = ["Where is the dog?", "The dog is here, Ana.", "I don't know where the dog is.", "Ana, the dog!"] * 3
 ENGLISH, PORTUGUESE = TEXTS, ["Onde está o cachorro?", "O cachorro está aqui, Ana."] * 3
 
-BPE = TOKENIZERS.get("bpe")(TEXTS, vocab_size=300)
+ORIGINALS = ("d2l-word", "explicando-character")
+OWN = [kind for kind in TOKENIZERS.names() if kind not in ORIGINALS]
+BYTE_LEVEL = {kind: TOKENIZERS.get(kind)(TEXTS, vocab_size=300) for kind in ("bpe", "unigram")}
 
 
-@pytest.mark.parametrize("kind", TOKENIZERS.names())
+@pytest.mark.parametrize("kind", OWN)
 def test_special_tokens_have_the_ids_of_the_configuration(kind):
     tokenizer = TOKENIZERS.get(kind)(TEXTS)
     assert tokenizer.convert_tokens_to_ids(["<pad>", "<bos>", "<eos>", "<unk>"]) == [0, 1, 2, 3]
@@ -27,15 +32,47 @@ def test_special_tokens_have_the_ids_of_the_configuration(kind):
 def test_known_text_comes_back(kind):
     tokenizer = TOKENIZERS.get(kind)(TEXTS)
     for text in TEXTS:
-        assert tokenizer.decode(tokenizer(text).input_ids, skip_special_tokens=True) == text
+        expected = d2l_text.preprocess(text) if kind == "d2l-word" else text
+        assert tokenizer.decode(tokenizer(text).input_ids, skip_special_tokens=True) == expected
 
 
-@given(st.text())
+@given(st.text(), st.sampled_from(sorted(BYTE_LEVEL)))
+@settings(max_examples=300, deadline=None)
+def test_bytes_bring_back_any_text(text, kind):
+    tokenizer = BYTE_LEVEL[kind]
+    ids = tokenizer(text, add_special_tokens=False).input_ids
+    if not any(token in text for token in tokenizer.all_special_tokens):
+        assert tokenizer.decode(ids) == text
+
+
+@given(st.lists(st.text(st.sampled_from("aAbB é!.,?\u00a0\u202f"), min_size=1), min_size=1, max_size=6))
 @settings(max_examples=200, deadline=None)
-def test_bytes_bring_back_any_text(text):
-    ids = BPE(text, add_special_tokens=False).input_ids
-    if not any(token in text for token in BPE.all_special_tokens):
-        assert BPE.decode(ids) == text
+def test_d2l_words_have_the_ids_of_the_book(texts):
+    """The book also counts the nothing between two spaces as a word; the zoo does not."""
+    lines = [[word for word in d2l_text.preprocess(text).split(" ") if word] for text in texts]
+    vocabulary = d2l_text.vocabulary(lines)
+    tokenizer = TOKENIZERS.get("d2l-word")(texts)
+    assert tokenizer.get_vocab() == vocabulary
+    expected = [[*(vocabulary.get(word, d2l_text.UNK) for word in line), d2l_text.EOS] for line in lines]
+    assert tokenizer(texts).input_ids == expected
+
+
+def test_explicando_characters_have_the_ids_of_the_tutorial():
+    """<pad> 0, <bos> 1, <eos> 2, and character number i of the vocabulary 3 + i."""
+    tokenizer = TOKENIZERS.get("explicando-character")([], characters=string.printable)
+    assert len(tokenizer) == len(string.printable) + 3
+    assert tokenizer("a\n!").input_ids == [1, *(3 + string.printable.index(c) for c in "a\n!"), 2]
+    padded = tokenizer(["abc", "a"], padding=True)
+    assert padded.input_ids[1] == [1, 13, 2, 0, 0]
+    assert TOKENIZERS.get("explicando-character")(["ba", "ca"])("abc").input_ids == [1, 4, 3, 5, 2]
+
+
+def test_a_character_that_a_vocabulary_lacks_is_named():
+    splits = TASKS.get("translation").load()
+    few = splits.heldout.select(range(4))
+    tokenizers = train_tokenizers(["abc"], ["abc"], kind="explicando-character")
+    with pytest.raises(DataError, match="no id for .*'T'"):
+        TASKS.get("translation").encode(few, tokenizers)
 
 
 def test_words_are_counted_and_rare_ones_unknown():
@@ -45,7 +82,7 @@ def test_words_are_counted_and_rare_ones_unknown():
 
 
 def test_lower_case():
-    for kind in TOKENIZERS:
+    for kind in OWN:
         tokenizer = TOKENIZERS.get(kind)(TEXTS, lower_case=True)
         assert tokenizer("THE DOG").input_ids == tokenizer("the dog").input_ids
 

@@ -10,6 +10,7 @@ import numpy.typing as npt
 import torch
 from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import Dataset
+from transformers import DataCollatorForLanguageModeling
 
 IGNORED = -100
 """The label of what does not count in the loss."""
@@ -53,38 +54,87 @@ class TokenBlocks(Dataset[Any]):
         return [min(self.block_size, last - start) for start in self.starts]
 
 
+class MaskedBlocks(Dataset[Any]):
+    """Blocks of a row of ids, some of which are masked for a model to guess (BERT, Devlin et al. 2019, section 3.1).
+
+    Which ones depends on nothing but the seed, the epoch and the block: so every variant sees the same masks, and a
+    resumed run those it would have seen.
+
+    Args:
+        ids: The row. *Shape:* (num_tokens,)
+        block_size: Number of ids a model reads at once; the last block may be shorter.
+        stride: How far apart blocks begin.
+        collator: transformers' collator, which draws the masks.
+        seed: Which masks.
+    """
+
+    def __init__(
+        self, ids: Ids, block_size: int, stride: int, collator: DataCollatorForLanguageModeling, seed: int
+    ) -> None:
+        self.ids = ids
+        self.block_size = block_size
+        self.collator = collator
+        self.seed = seed
+        self.epoch = 0
+        self.starts = range(0, max(len(ids) - (block_size if stride < block_size else 1) + 1, 0), stride)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Say which epoch comes next; accelerate calls this.
+
+        Args:
+            epoch: Its number.
+        """
+        self.epoch = epoch
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def __getitem__(self, index: int) -> dict[str, Ids]:
+        start = self.starts[index]
+        block = torch.from_numpy(self.ids[start : start + self.block_size].astype(np.int64))
+        drawn = np.random.SeedSequence([self.seed, self.epoch, index]).generate_state(1, np.uint64)[0]
+        self.collator.generator = torch.Generator().manual_seed(int(drawn >> 1))
+        special = torch.isin(block, torch.tensor(self.collator.tokenizer.all_special_ids))
+        inputs, labels = self.collator.torch_mask_tokens(block[None], special[None])
+        return {"input_ids": inputs[0].numpy(), "labels": labels[0].numpy()}
+
+    @property
+    def lengths(self) -> list[int]:
+        """Number of ids of each block."""
+        return [min(self.block_size, len(self.ids) - start) for start in self.starts]
+
+
 class BlockCollator:
     """Puts blocks into batches.
 
-    The labels are those of the next ids already, so they are given as `shift_labels` too: models compute their loss
-    with these, and no position of the model is spent on an id that is only a label.
-
     Args:
         pad_token_id: What fills up a shorter block; it never counts.
+        shifted: Whether labels are those of the next ids already. They are given as `shift_labels` too, then: models
+            compute their loss with these, and no position of the model is spent on an id that is only a label.
     """
 
-    def __init__(self, pad_token_id: int) -> None:
+    def __init__(self, pad_token_id: int, *, shifted: bool = True) -> None:
         self.pad_token_id = pad_token_id
+        self.shifted = shifted
 
     def __call__(self, blocks: Sequence[dict[str, Any]]) -> dict[str, torch.Tensor]:
         """Make a batch.
 
         Args:
-            blocks: Blocks of [`TokenBlocks`][].
+            blocks: Blocks: `input_ids` and `labels`. *Shape:* (seq_len,)
 
         Returns:
-            `input_ids`, `labels` and `shift_labels`, *Shape:* (batch_size, seq_len), and an `attention_mask` where a
-            block was filled up.
+            The same, *Shape:* (batch_size, seq_len), and an `attention_mask` where a block was filled up.
         """
         ids = [torch.as_tensor(block["input_ids"]) for block in blocks]
         labels = [torch.as_tensor(block["labels"]) for block in blocks]
-        if len({len(block) for block in ids}) == 1:
-            together = torch.stack(labels)
-            return {"input_ids": torch.stack(ids), "labels": together, "shift_labels": together}
-        together = pad_sequence(labels, batch_first=True, padding_value=IGNORED)
-        return {
+        batch = {
             "input_ids": pad_sequence(ids, batch_first=True, padding_value=self.pad_token_id),
-            "attention_mask": together.ne(IGNORED).long(),
-            "labels": together,
-            "shift_labels": together,
+            "labels": pad_sequence(labels, batch_first=True, padding_value=IGNORED),
         }
+        if len({len(block) for block in ids}) > 1:
+            ones = [torch.ones_like(block) for block in ids]
+            batch["attention_mask"] = pad_sequence(ones, batch_first=True)
+        if self.shifted:
+            batch["shift_labels"] = batch["labels"]
+        return batch

@@ -1,5 +1,19 @@
 """Importing this registers the tasks that come with the zoo."""
 
-from . import language_modeling, translation
+from . import (
+    language_modeling,
+    masked_language_modeling,
+    synthetic,
+    text_classification,
+    token_classification,
+    translation,
+)
 
-__all__ = ["language_modeling", "translation"]
+__all__ = [
+    "language_modeling",
+    "masked_language_modeling",
+    "synthetic",
+    "text_classification",
+    "token_classification",
+    "translation",
+]

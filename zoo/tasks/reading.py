@@ -175,7 +175,13 @@ def read_conll(file: Path, columns: Sequence[Column] | None, kinds: Sequence[Kin
     """Read a token a line, by default with its label in the last column. Arguments as of `read_table`."""
     if kinds[-1] is not Kind.TAGS:
         raise DataError(f"{file}: CoNLL files hold labels of tokens, as for token-classification")
-    places = [0, -1] if columns is None else [int(column) for column in columns]
+    names = [kind.value[0] for kind in kinds]
+    places = [0, -1]
+    if columns is not None and list(columns) != names:
+        check_number(kinds, columns, file)
+        if not all(isinstance(column, int) for column in columns):
+            raise DataError(f"{file}: the columns of CoNLL files have no names; give their numbers from 0")
+        places = [int(column) for column in columns]
     expected = max(1 - min(places), max(places) + 1, 2)
     rows: list[Row] = []
     begins = True
@@ -191,7 +197,7 @@ def read_conll(file: Path, columns: Sequence[Column] | None, kinds: Sequence[Kin
             begins = False
         for parts, place in zip(rows[-1][1], places, strict=True):
             parts.append(fields[place])
-    return make_table(file, ["tokens", "tags"], kinds, rows)
+    return make_table(file, names, kinds, rows)
 
 
 def table_of(dataset: Dataset, source: str | Path, columns: Sequence[Column] | None, kinds: Sequence[Kind]) -> Table:

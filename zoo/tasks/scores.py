@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -52,3 +53,17 @@ def translation_scores(
             interval = (round(mean - margin, 4), round(mean + margin, 4))
         scores[name] = Score(result.name.replace("chrF2", "chrF"), round(result.score, 4), signature, interval)
     return scores
+
+
+def perplexity(loss: float, signature: str) -> Score:
+    """Write a loss as a perplexity.
+
+    Args:
+        loss: Cross-entropy per token, in nats.
+        signature: What it was computed on.
+
+    Returns:
+        e to the power of the loss.
+    """
+    value = math.exp(loss) if loss < math.log(1e12) else math.inf
+    return Score("Perplexity", round(value, 4), signature, higher_is_better=False)

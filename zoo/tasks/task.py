@@ -37,21 +37,31 @@ class DataTask(ABC):
 
     Attributes:
         name: Its name in `TASKS`.
-        model_task: What a model must be built for, e.g. "seq2seq-lm".
+        model_tasks: What a model may be built for, e.g. "seq2seq-lm", the usual one first.
         shipped: The data that is used when none is given, None where it must be given.
         kinds: What an example's columns hold.
         main_score: The score that decides which of two models is better.
-        outputs: How outputs come about.
+        scored_by: How outputs come about, unless an option says otherwise.
         recipe: The recipe that is used when none is given, by default the one called like the task.
     """
 
     name: ClassVar[str]
-    model_task: ClassVar[str]
+    model_tasks: ClassVar[tuple[str, ...]]
     shipped: ClassVar[Path | None] = None
     kinds: ClassVar[tuple[Kind, ...]]
     main_score: ClassVar[str]
-    outputs: ClassVar[Outputs] = Outputs.GENERATED
+    scored_by: ClassVar[Outputs] = Outputs.GENERATED
     recipe: ClassVar[str | None] = None
+
+    @property
+    def model_task(self) -> str:
+        """What a model must be built for."""
+        return self.model_tasks[0]
+
+    @property
+    def outputs(self) -> Outputs:
+        """How outputs come about."""
+        return self.scored_by
 
     def configured(self, options: Mapping[str, Any]) -> Self:
         """Change options.

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from datasets import Dataset
+from torch.utils.data import Subset
 
 from zoo.tasks import DataTask, Outputs, Predictions, Tokenizers
 from zoo.tasks.blocks import IGNORED
@@ -53,10 +55,10 @@ def generated(trainer: ZooTrainer, tokenizers: Tokenizers, generation: Mapping[s
         The loss, and a text an example.
     """
     dataset = trainer.eval_dataset
-    order = by_length(dataset["length"])
+    order = by_length(lengths_of(dataset))
     generates, trainer.args.predict_with_generate = trainer.args.predict_with_generate, True
     try:
-        found = trainer.predict(dataset.select(order), metric_key_prefix=PREFIX, **generation)
+        found = trainer.predict(chosen(dataset, order), metric_key_prefix=PREFIX, **generation)
     finally:
         trainer.args.predict_with_generate = generates
     tokenizer = tokenizers.target
@@ -77,10 +79,10 @@ def predicted(trainer: ZooTrainer, task: DataTask, tokenizers: Tokenizers) -> Pr
         The loss, the ids, and a text an example.
     """
     dataset = trainer.eval_dataset
-    order = by_length(dataset["length"])
+    order = by_length(lengths_of(dataset))
     before, trainer.preprocess_logits_for_metrics = trainer.preprocess_logits_for_metrics, best_ids
     try:
-        found = trainer.predict(dataset.select(order), metric_key_prefix=PREFIX)
+        found = trainer.predict(chosen(dataset, order), metric_key_prefix=PREFIX)
     finally:
         trainer.preprocess_logits_for_metrics = before
     rows = zip(np.atleast_2d(found.predictions.T).T, np.atleast_2d(found.label_ids.T).T, strict=True)
@@ -113,6 +115,31 @@ def by_length(lengths: Sequence[int]) -> list[int]:
         The examples' numbers.
     """
     return sorted(range(len(lengths)), key=lambda i: lengths[i])
+
+
+def lengths_of(dataset: Any) -> Sequence[int]:
+    """Find out how long examples are.
+
+    Args:
+        dataset: Encoded examples, as a task gives them.
+
+    Returns:
+        A length an example.
+    """
+    return dataset["length"] if isinstance(dataset, Dataset) else dataset.lengths
+
+
+def chosen(dataset: Any, places: Sequence[int]) -> Any:
+    """Choose examples.
+
+    Args:
+        dataset: Encoded examples, as a task gives them.
+        places: Their numbers.
+
+    Returns:
+        These examples, in this order.
+    """
+    return dataset.select(places) if isinstance(dataset, Dataset) else Subset(dataset, places)
 
 
 def in_place(found: Sequence[Any], order: Sequence[int]) -> list[Any]:

@@ -1,6 +1,7 @@
 """Tokenizers, trained from the data or taken from a folder."""
 
-from .kinds import TOKENIZERS, train_bpe, train_character, train_word
+from .kinds import TOKENIZERS, train_bpe, train_character, train_unigram, train_word
+from .originals import train_d2l_word, train_explicando_character
 from .pairs import Tokenizers, load_tokenizers, train_tokenizers
 from .vocabulary import SPECIAL_TOKENS, wrap
 
@@ -11,7 +12,10 @@ __all__ = [
     "load_tokenizers",
     "train_bpe",
     "train_character",
+    "train_d2l_word",
+    "train_explicando_character",
     "train_tokenizers",
+    "train_unigram",
     "train_word",
     "wrap",
 ]

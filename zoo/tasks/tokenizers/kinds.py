@@ -10,12 +10,12 @@ from transformers import PreTrainedTokenizerFast
 
 from zoo.registry import Registry
 
-from .vocabulary import SPECIAL_TOKENS, SPECIALS, wrap
+from .vocabulary import SPECIALS, UNKNOWN, counted, whole_tokens, wrap
 
-TOKENIZERS: Registry[Callable[..., PreTrainedTokenizerFast]] = Registry("tokenizer", built_in=__name__)
+TOKENIZERS: Registry[Callable[..., PreTrainedTokenizerFast]] = Registry(
+    "tokenizer", built_in="zoo.tasks.tokenizers.originals"
+)
 """Functions that train a tokenizer on texts; what else they take are its options."""
-
-UNKNOWN = SPECIAL_TOKENS["unk_token"]
 
 
 @TOKENIZERS.register("bpe")
@@ -33,11 +33,6 @@ def train_bpe(
     Returns:
         The tokenizer.
     """
-    tokenizer = Tokenizer(models.BPE())
-    if lower_case:
-        tokenizer.normalizer = normalizers.Lowercase()
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
         vocab_size=vocab_size,
         min_frequency=min_frequency,
@@ -45,6 +40,43 @@ def train_bpe(
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
+    return _byte_level(models.BPE(), trainer, texts, lower_case)
+
+
+@TOKENIZERS.register("unigram")
+def train_unigram(
+    texts: Iterable[str], *, vocab_size: int = 2000, max_piece_length: int = 16, lower_case: bool = False
+) -> PreTrainedTokenizerFast:
+    """Train a unigram language model over bytes (Kudo 2018): nothing is unknown, and every text comes back.
+
+    Args:
+        texts: What to train on.
+        vocab_size: Number of ids, special ones and the 256 bytes included.
+        max_piece_length: Number of bytes in a piece, at most.
+        lower_case: Whether texts are lower-cased first.
+
+    Returns:
+        The tokenizer.
+    """
+    trainer = trainers.UnigramTrainer(
+        vocab_size=vocab_size,
+        max_piece_length=max_piece_length,
+        special_tokens=SPECIALS,
+        unk_token=UNKNOWN,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    return _byte_level(models.Unigram(), trainer, texts, lower_case)
+
+
+def _byte_level(
+    model: models.Model, trainer: trainers.Trainer, texts: Iterable[str], lower_case: bool
+) -> PreTrainedTokenizerFast:
+    tokenizer = Tokenizer(model)
+    if lower_case:
+        tokenizer.normalizer = normalizers.Lowercase()
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
     tokenizer.train_from_iterator(texts, trainer)
     return wrap(tokenizer)
 
@@ -64,16 +96,11 @@ def train_word(
     Returns:
         The tokenizer.
     """
-    steps = [normalizers.NFC(), *([normalizers.Lowercase()] if lower_case else [])]
     splits = [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Split(Regex(r"[^\w\s'’-]"), "isolated")]
-    return _whole_tokens(
-        texts,
-        normalizers.Sequence(steps),
-        pre_tokenizers.Sequence(splits),
-        decoders.WordPiece(),
-        vocab_size,
-        min_frequency,
-    )
+    pieces = pre_tokenizers.Sequence(splits)
+    normalizer = _composed(lower_case)
+    tokens = ranked(counted(texts, normalizer, pieces), min_frequency)[:vocab_size]
+    return whole_tokens(tokens, normalizer, pieces, decoders.WordPiece())
 
 
 @TOKENIZERS.register("character")
@@ -91,28 +118,28 @@ def train_character(
     Returns:
         The tokenizer.
     """
-    steps = [normalizers.NFC(), *([normalizers.Lowercase()] if lower_case else [])]
-    split = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
-    return _whole_tokens(texts, normalizers.Sequence(steps), split, decoders.Fuse(), vocab_size, min_frequency)
+    normalizer = _composed(lower_case)
+    tokens = ranked(counted(texts, normalizer, CHARACTERS), min_frequency)[:vocab_size]
+    return whole_tokens(tokens, normalizer, CHARACTERS, decoders.Fuse())
 
 
-def _whole_tokens(
-    texts: Iterable[str],
-    normalizer: normalizers.Normalizer,
-    pre_tokenizer: pre_tokenizers.PreTokenizer,
-    decoder: decoders.Decoder,
-    vocab_size: int | None,
-    min_frequency: int,
-) -> PreTrainedTokenizerFast:
-    """Make a tokenizer of the pieces that the pre-tokenizer yields, the most frequent first, then by the alphabet."""
-    counts: Counter[str] = Counter()
-    for text in texts:
-        counts.update(token for token, _ in pre_tokenizer.pre_tokenize_str(normalizer.normalize_str(text)))
-    ranked = sorted(
-        (token for token, n in counts.items() if n >= min_frequency), key=lambda token: (-counts[token], token)
-    )
-    tokens = [*SPECIALS, *(token for token in ranked if token not in SPECIALS)][:vocab_size]
-    tokenizer = Tokenizer(models.WordLevel({token: i for i, token in enumerate(tokens)}, unk_token=UNKNOWN))
-    tokenizer.normalizer, tokenizer.pre_tokenizer, tokenizer.decoder = normalizer, pre_tokenizer, decoder
-    tokenizer.add_special_tokens(SPECIALS)
-    return wrap(tokenizer)
+CHARACTERS = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
+"""Cuts a text into its characters, line breaks among them."""
+
+
+def _composed(lower_case: bool) -> normalizers.Normalizer:
+    return normalizers.Sequence([normalizers.NFC(), *([normalizers.Lowercase()] if lower_case else [])])
+
+
+def ranked(counts: Counter[str], min_frequency: int) -> list[str]:
+    """Order a vocabulary.
+
+    Args:
+        counts: How often each piece occurs.
+        min_frequency: How often one must.
+
+    Returns:
+        The special tokens, then the most frequent pieces first, equally frequent ones by the alphabet.
+    """
+    frequent = [piece for piece, count in counts.items() if count >= min_frequency and piece not in SPECIALS]
+    return [*SPECIALS, *sorted(frequent, key=lambda piece: (-counts[piece], piece))]

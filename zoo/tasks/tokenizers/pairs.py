@@ -83,9 +83,9 @@ def train_tokenizers(
     Args:
         source: What the model will read.
         target: What it will write, where that is something else.
-        kind: A name in `TOKENIZERS`: "bpe", "word" or "character".
+        kind: A name in `TOKENIZERS`: "bpe", "unigram", "word", "character", "d2l-word", "explicando-character".
         joint: Whether source and target share one vocabulary.
-        options: What the kind takes: `vocab_size`, `min_frequency`, `lower_case`.
+        options: What the kind takes: `vocab_size`, `min_frequency`, ...
 
     Returns:
         The tokenizers.

@@ -1,8 +1,11 @@
-"""What all tokenizers of the zoo share: their special tokens, and how they are wrapped for transformers."""
+"""What the tokenizers of the zoo share: their special tokens, and how they are wrapped for transformers."""
 
 from __future__ import annotations
 
-from tokenizers import Tokenizer
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 from tokenizers.processors import TemplateProcessing
 from transformers import PreTrainedTokenizerFast
 
@@ -11,23 +14,81 @@ SPECIAL_TOKENS = {"pad_token": "<pad>", "bos_token": "<bos>", "eos_token": "<eos
 
 SPECIALS = list(SPECIAL_TOKENS.values())
 
+UNKNOWN = SPECIAL_TOKENS["unk_token"]
 
-def wrap(tokenizer: Tokenizer) -> PreTrainedTokenizerFast:
-    """Make a tokenizer what transformers' models and Auto classes expect, and end every text with `<eos>`.
+ENDED = "$A <eos>"
+"""How most tokenizers frame a text."""
+
+
+def wrap(
+    tokenizer: Tokenizer, *, specials: Mapping[str, str] = SPECIAL_TOKENS, frame: str = ENDED
+) -> PreTrainedTokenizerFast:
+    """Make a tokenizer what transformers' models and Auto classes expect.
 
     Args:
-        tokenizer: A trained tokenizer whose first ids are `SPECIALS`.
+        tokenizer: A trained tokenizer whose vocabulary holds the special tokens.
+        specials: The special tokens by their roles.
+        frame: Special tokens around a text, which is `$A`.
 
     Returns:
         The same tokenizer, which `AutoTokenizer` loads once it is saved.
     """
-    eos = SPECIAL_TOKENS["eos_token"]
+    framing = [token for token in frame.split() if token != "$A"]
     tokenizer.post_processor = TemplateProcessing(
-        single=f"$A {eos}", special_tokens=[(eos, tokenizer.token_to_id(eos))]
+        single=frame, special_tokens=[(token, tokenizer.token_to_id(token)) for token in framing]
     )
     return PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,
         clean_up_tokenization_spaces=False,
         model_input_names=["input_ids", "attention_mask"],
-        **SPECIAL_TOKENS,
+        **specials,
     )
+
+
+def counted(
+    texts: Iterable[str], normalizer: normalizers.Normalizer, pre_tokenizer: pre_tokenizers.PreTokenizer
+) -> Counter[str]:
+    """Count the pieces of texts.
+
+    Args:
+        texts: The texts.
+        normalizer: What makes texts alike.
+        pre_tokenizer: What cuts them into pieces.
+
+    Returns:
+        How often each piece occurs, in the order of first occurrence.
+    """
+    counts: Counter[str] = Counter()
+    for text in texts:
+        counts.update(piece for piece, _ in pre_tokenizer.pre_tokenize_str(normalizer.normalize_str(text)))
+    return counts
+
+
+def whole_tokens(
+    tokens: Iterable[str],
+    normalizer: normalizers.Normalizer,
+    pre_tokenizer: pre_tokenizers.PreTokenizer,
+    decoder: decoders.Decoder,
+    *,
+    specials: Mapping[str, str] = SPECIAL_TOKENS,
+    frame: str = ENDED,
+) -> PreTrainedTokenizerFast:
+    """Make a tokenizer of a list of pieces, none of which is cut any further.
+
+    Args:
+        tokens: The vocabulary in the order of its ids.
+        normalizer: What makes texts alike.
+        pre_tokenizer: What cuts them into pieces.
+        decoder: What puts pieces together again.
+        specials: The special tokens by their roles.
+        frame: As for `wrap`.
+
+    Returns:
+        The tokenizer.
+    """
+    vocabulary = {token: number for number, token in enumerate(tokens)}
+    unknown = {"unk_token": specials["unk_token"]} if "unk_token" in specials else {}
+    tokenizer = Tokenizer(models.WordLevel(vocabulary, **unknown))
+    tokenizer.normalizer, tokenizer.pre_tokenizer, tokenizer.decoder = normalizer, pre_tokenizer, decoder
+    tokenizer.add_special_tokens(list(specials.values()))
+    return wrap(tokenizer, specials=specials, frame=frame)

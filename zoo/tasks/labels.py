@@ -1,0 +1,112 @@
+"""Labels: their numbers, and models that know them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from datasets import Dataset
+from typing_extensions import Self
+
+from .encoding import check_length
+from .sources import Splits
+from .tables import DataError, Table
+from .task import DataTask
+from .tokenizers import Tokenizers, train_tokenizers
+
+
+@dataclass(frozen=True)
+class LabelsTask(DataTask):
+    """What tasks have in common whose answers are labels.
+
+    Attributes:
+        labels: The labels in the order of their ids; by default those in the data, sorted.
+        max_length: Number of tokens after which a text is cut.
+    """
+
+    labels: tuple[str, ...] = ()
+    max_length: int | None = None
+
+    def __post_init__(self) -> None:
+        check_length(self.max_length)
+        object.__setattr__(self, "labels", tuple(map(str, self.labels)))
+
+    def labels_of(self, column: Sequence[Any]) -> Iterable[str]:
+        """Find the labels of examples.
+
+        Args:
+            column: The second column.
+
+        Returns:
+            Every label, as often as it occurs.
+        """
+        return column
+
+    def fitted(self, splits: Splits) -> Self:
+        """Find out which labels there are. Arguments as in the base class."""
+        if self.labels:
+            return self
+        columns = [split[split.column_names[1]] for split in splits]
+        return replace(self, labels=sorted_labels({label for column in columns for label in self.labels_of(column)}))
+
+    def fitted_to(self, config: Any) -> Self:
+        """Take the labels that a model knows. Arguments as in the base class."""
+        return replace(self, labels=tuple(config.id2label[i] for i in range(len(config.id2label))))
+
+    def mismatch(self, train: Table, heldout: Table) -> str | None:
+        """Look for labels that are never trained on. Arguments as in the base class."""
+        known = set(self.labels) or set(self.labels_of(train.column(1)))
+        for row, value in enumerate(heldout.column(1)):
+            for label in self.labels_of([value]):
+                if label not in known:
+                    return f"{heldout.place(row)}: label {label!r} does not occur in {train.source}"
+        return None
+
+    def train_tokenizers(self, examples: Dataset, **options: Any) -> Tokenizers:
+        """Train a tokenizer on the texts. Arguments as in the base class."""
+        return train_tokenizers(self.sources(examples), **options)
+
+    def model_settings(self, tokenizers: Tokenizers) -> dict[str, Any]:
+        """Vocabulary, special tokens and labels. Arguments as in the base class."""
+        tokenizer = tokenizers.source
+        return {
+            "vocab_size": len(tokenizer),
+            "pad_token_id": tokenizer.pad_token_id,
+            "bos_token_id": tokenizer.bos_token_id,
+            "eos_token_id": tokenizer.eos_token_id,
+            "id2label": dict(enumerate(self.labels)),
+            "label2id": {label: number for number, label in enumerate(self.labels)},
+        }
+
+    def number(self, label: str, examples: Dataset) -> int:
+        """Look a label up.
+
+        Args:
+            label: The label.
+            examples: Where it occurs, for the message.
+
+        Returns:
+            Its id.
+
+        Raises:
+            DataError: When there is no such label.
+        """
+        if label not in self.labels:
+            source = examples.info.description or "the data"
+            raise DataError(f"{source}: label {label!r} is unknown; valid: {', '.join(self.labels)}")
+        return self.labels.index(label)
+
+
+def sorted_labels(labels: set[str]) -> tuple[str, ...]:
+    """Order labels.
+
+    Args:
+        labels: The labels.
+
+    Returns:
+        Numbers by their size, other labels by the alphabet.
+    """
+    if all(label.isdecimal() for label in labels):
+        return tuple(sorted(labels, key=int))
+    return tuple(sorted(labels))

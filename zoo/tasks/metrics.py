@@ -1,0 +1,214 @@
+"""Accuracy and F1, with confidence intervals from resampled examples."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from .scores import Score
+
+Counts = npt.NDArray[np.int64]
+"""What is counted of each example. *Shape:* (num_examples, ...)"""
+
+LEVEL = 95
+SEED = 12345
+"""As sacreBLEU's."""
+
+RESAMPLED_AT_ONCE = 1 << 22
+"""Numbers that are held in memory at a time."""
+
+
+def resampled(
+    name: str,
+    counts: Counts,
+    value_of: Callable[[npt.NDArray[Any]], npt.NDArray[Any]],
+    signature: str,
+    *,
+    n_bootstrap: int = 1,
+) -> Score:
+    """Compute a score of what was counted, and its interval (percentile bootstrap over examples, Efron 1979).
+
+    Args:
+        name: What the score is called.
+        counts: What was counted of each example. *Shape:* (num_examples, ...)
+        value_of: What makes scores of sums. *Shape:* (..., num_samples) of (num_samples, ...)
+        signature: How it was computed.
+        n_bootstrap: How often to resample; 1 for no interval.
+
+    Returns:
+        The score, from 0 to 100.
+    """
+    value = float(value_of(counts.sum(axis=0, keepdims=True))[0])
+    interval = None
+    if n_bootstrap > 1:
+        signature += f"|bs:{n_bootstrap}|seed:{SEED}"
+        low, high = np.percentile(resampled_values(counts, value_of, n_bootstrap), [50 - LEVEL / 2, 50 + LEVEL / 2])
+        interval = (round(100 * float(low), 4), round(100 * float(high), 4))
+    return Score(name, round(100 * value, 4), signature, interval)
+
+
+def resampled_values(
+    counts: Counts, value_of: Callable[[npt.NDArray[Any]], npt.NDArray[Any]], n_bootstrap: int
+) -> npt.NDArray[np.float64]:
+    """Compute a score of resampled examples.
+
+    Args:
+        counts: As for `resampled`.
+        value_of: As for `resampled`.
+        n_bootstrap: How often to resample.
+
+    Returns:
+        *Shape:* (n_bootstrap,)
+    """
+    generator = np.random.default_rng(SEED)
+    number = len(counts)
+    flat = counts.reshape(number, -1).astype(np.float64)
+    values = []
+    together = max(1, min(n_bootstrap, RESAMPLED_AT_ONCE // number))
+    for start in range(0, n_bootstrap, together):
+        # How often each example is drawn is all that the sums depend on.
+        drawn = generator.multinomial(number, np.full(number, 1 / number), size=min(together, n_bootstrap - start))
+        values.append(value_of((drawn @ flat).reshape(-1, *counts.shape[1:])))
+    return np.concatenate(values)
+
+
+def ratio(sums: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+    """Divide what was right by what there was.
+
+    Args:
+        sums: *Shape:* (num_samples, 2)
+
+    Returns:
+        *Shape:* (num_samples,)
+    """
+    return sums[:, 0] / np.maximum(sums[:, 1], 1)
+
+
+def f1(sums: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+    """Compute F1 (van Rijsbergen 1979): twice what was right over what was said and what was there, 0 over nothing.
+
+    Args:
+        sums: What was right, said, and there. *Shape:* (..., 3)
+
+    Returns:
+        *Shape:* (...)
+    """
+    right, said, there = sums[..., 0], sums[..., 1], sums[..., 2]
+    return 2 * right / np.maximum(said + there, 1)
+
+
+def macro_f1(sums: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+    """Average the F1 of the labels that occur or were said.
+
+    Args:
+        sums: *Shape:* (num_samples, num_labels, 3)
+
+    Returns:
+        *Shape:* (num_samples,)
+    """
+    counted = sums[..., 1:].sum(axis=-1) > 0
+    return (f1(sums) * counted).sum(axis=-1) / np.maximum(counted.sum(axis=-1), 1)
+
+
+def accuracy_score(
+    answers: Sequence[Sequence[int]],
+    labels: Sequence[Sequence[int]],
+    *,
+    name: str = "Accuracy",
+    n_bootstrap: int = 1,
+) -> Score:
+    """Compute the share of labels that were answered right.
+
+    Args:
+        answers: Ids an example.
+        labels: What would have been right.
+        name: What the score is called.
+        n_bootstrap: How often to resample the examples.
+
+    Returns:
+        The score, from 0 to 100.
+    """
+    counts = np.array(
+        [(np.equal(ours, theirs).sum(), len(theirs)) for ours, theirs in zip(answers, labels, strict=True)]
+    )
+    return resampled(name, counts, ratio, f"labels:{counts[:, 1].sum()}", n_bootstrap=n_bootstrap)
+
+
+def macro_f1_score(
+    answers: Sequence[Sequence[int]], labels: Sequence[Sequence[int]], num_labels: int, *, n_bootstrap: int = 1
+) -> Score:
+    """Compute the F1 of every label, and average them.
+
+    Args:
+        answers: Ids an example.
+        labels: What would have been right.
+        num_labels: How many labels there are.
+        n_bootstrap: How often to resample the examples.
+
+    Returns:
+        The score, from 0 to 100.
+    """
+    counts = np.zeros((len(labels), num_labels, 3), np.int64)
+    for row, ours, theirs in zip(counts, answers, labels, strict=True):
+        for answer, label in zip(ours, theirs, strict=True):
+            row[answer, 1] += 1
+            row[label, 2] += 1
+            row[label, 0] += answer == label
+    signature = f"labels:{num_labels}|average:macro"
+    return resampled("F1", counts, macro_f1, signature, n_bootstrap=n_bootstrap)
+
+
+def entity_f1_score(answers: Sequence[Sequence[str]], tags: Sequence[Sequence[str]], *, n_bootstrap: int = 1) -> Score:
+    """Compute the F1 of entities: spans of tokens with their type, which must agree exactly (CoNLL-2003).
+
+    Args:
+        answers: Tags an example.
+        tags: What would have been right.
+        n_bootstrap: How often to resample the examples.
+
+    Returns:
+        The score, from 0 to 100.
+    """
+    rows = []
+    for ours, theirs in zip(answers, tags, strict=True):
+        said, there = entities(ours), entities(theirs)
+        rows.append((len(said & there), len(said), len(there)))
+    return resampled("F1", np.array(rows), f1, "entities|scheme:IOB|average:micro", n_bootstrap=n_bootstrap)
+
+
+def entities(tags: Sequence[str]) -> set[tuple[str, int, int]]:
+    """Find the entities that tags mark: B-X begins one, I-X continues it or begins one, as conlleval reads them.
+
+    Args:
+        tags: A tag a token: "O", "B-X" or "I-X".
+
+    Returns:
+        Types, first tokens, and the tokens after the last ones.
+    """
+    found = set()
+    kind, begin = "", 0
+    for place, tag in enumerate([*tags, "O"]):
+        prefix, _, name = tag.partition("-")
+        continues = prefix == "I" and name == kind
+        if kind and not continues:
+            found.add((kind, begin, place))
+            kind = ""
+        if prefix in ("B", "I") and name and not continues:
+            kind, begin = name, place
+    return found
+
+
+def has_entities(labels: Sequence[str]) -> bool:
+    """Whether labels mark entities by B- and I-.
+
+    Args:
+        labels: All labels.
+
+    Returns:
+        True if there is a B- or I- label, and none but those and "O".
+    """
+    prefixed = [label for label in labels if label[:2] in ("B-", "I-")]
+    return bool(prefixed) and len(prefixed) >= len([label for label in labels if label != "O"])
