@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -25,6 +26,7 @@ from zoo.models import (
     stacks,
 )
 from zoo.models import attention as attention_module
+from zoo.models.packing import PackedMask
 from zoo.testing import CHECKS, Case, Subject, basics, cases, check_variant, new_subject
 from zoo.testing.subjects import TARGET_LENGTH
 
@@ -74,13 +76,15 @@ def refuse_to_grow(model: Any, patch: pytest.MonkeyPatch) -> None:
 
 def ignore_padding(model: Any, patch: pytest.MonkeyPatch) -> None:
     original = stacks.self_attention_masks
-    patch.setattr(
-        stacks, "self_attention_masks", lambda config, embeds, mask, *rest: original(config, embeds, None, *rest)
-    )
+
+    def unpadded(config: Any, embeds: Any, mask: Any, *rest: Any, packing: Any = None) -> dict[str, Any]:
+        return original(config, embeds, None, *rest)
+
+    patch.setattr(stacks, "self_attention_masks", unpadded)
 
 
 def swap_causality(model: Any, patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(stacks, "self_attention_masks", lambda config, *rest: {"full_attention": None})
+    patch.setattr(stacks, "self_attention_masks", lambda config, *rest, **named: {"full_attention": None})
     for module in model.modules():
         if isinstance(module, Attention):
             module.is_causal = not module.is_causal
@@ -89,7 +93,7 @@ def swap_causality(model: Any, patch: pytest.MonkeyPatch) -> None:
 def mask_by_infinity(model: Any, patch: pytest.MonkeyPatch) -> None:
     original = stacks.self_attention_masks
 
-    def infinite(config: Any, embeds: torch.Tensor, mask: Any, *rest: Any) -> dict[str, Any]:
+    def infinite(config: Any, embeds: torch.Tensor, mask: Any, *rest: Any, packing: Any = None) -> dict[str, Any]:
         if mask is None:
             return original(config, embeds, mask, *rest)
         hidden = (mask == 0)[:, None, None, :]
@@ -178,6 +182,16 @@ def never_step(model: Any, patch: pytest.MonkeyPatch) -> None:
     patch.setattr(torch.optim.Adam, "step", lambda self: None)
 
 
+def let_packed_sequences_see_each_other(model: Any, patch: pytest.MonkeyPatch) -> None:
+    original = attention_module.packed_attention
+
+    def as_one(module: Any, query: Any, key: Any, value: Any, mask: PackedMask, *args: Any, **kwargs: Any) -> Any:
+        one = dataclasses.replace(mask.queries, lengths=(query.shape[2],), starts=(0,))
+        return original(module, query, key, value, PackedMask(one, one), *args, **kwargs)
+
+    patch.setattr(attention_module, "packed_attention", as_one)
+
+
 CAUSAL, MASKED, SEQ2SEQ = "causal-lm", "masked-lm", "seq2seq-lm"
 DEFECTS: list[tuple[str, str, Break]] = [
     ("output_has_its_documented_shape", CAUSAL, drop_a_logit),
@@ -211,6 +225,8 @@ DEFECTS: list[tuple[str, str, Break]] = [
     ("gradient_checkpointing_gives_the_same_gradients", MASKED, checkpoint_nothing),
     ("low_precision_is_finite", MASKED, overflow_in_low_precision),
     ("learns_a_batch", MASKED, never_step),
+    ("packing_changes_nothing", MASKED, let_packed_sequences_see_each_other),
+    ("packing_changes_nothing", CAUSAL, let_packed_sequences_see_each_other),
 ]
 
 

@@ -12,6 +12,7 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from .choices import AttentionScale, QKNorm
 from .norms import build_norm
+from .packing import PackedMask, packed_attention
 from .parts import ATTENTIONS, POSITIONS
 
 if TYPE_CHECKING:
@@ -214,6 +215,8 @@ class Attention(nn.Module):
         """
         name = attn_implementation or self.config._attn_implementation
         backend = ALL_ATTENTION_FUNCTIONS.get_interface(name, eager_attention)
+        if isinstance(attention_mask, PackedMask):
+            backend = packed_attention
         return backend(
             self,
             query,

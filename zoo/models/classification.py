@@ -97,7 +97,7 @@ class ZooForSequenceClassification(Classifier):
             attention_mask=attention_mask,
             position_ids=position_ids,
             inputs_embeds=inputs_embeds,
-            **kwargs,
+            **{"use_cache": False, **kwargs},
         )
         pooled = self.model.transformer.pool(outputs.last_hidden_state, attention_mask, self.config)
         logits = self.classifier(self.dropout(self.pooler(pooled)))
@@ -149,7 +149,7 @@ class ZooForTokenClassification(Classifier):
             attention_mask=attention_mask,
             position_ids=position_ids,
             inputs_embeds=inputs_embeds,
-            **kwargs,
+            **{"use_cache": False, **kwargs},
         )
         logits = self.classifier(self.dropout(outputs.last_hidden_state))
         loss = None

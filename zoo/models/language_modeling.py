@@ -112,7 +112,7 @@ class ZooForCausalLM(LanguageModel, GenerationMixin):
             past_key_values: Keys and values of earlier positions, extended in place.
             inputs_embeds: Instead of input_ids. *Shape:* (batch_size, seq_len, hidden_size)
             labels: Token ids, -100 where there is no loss; they are shifted here. *Shape:* (batch_size, seq_len)
-            use_cache: Whether to return keys and values.
+            use_cache: Whether to return keys and values; with labels only if asked for.
             logits_to_keep: Positions to predict at, see [`keep_positions`][].
             kwargs: `output_attentions`, `output_hidden_states`, `return_dict`, `num_items_in_batch`, and what attention
                 backends take.
@@ -121,6 +121,8 @@ class ZooForCausalLM(LanguageModel, GenerationMixin):
             `logits`, *Shape:* (batch_size, num_positions, vocab_size), the loss if there are labels, the cache, and
             what was asked for.
         """
+        if labels is not None and past_key_values is None:
+            use_cache = bool(use_cache)
         outputs = self.model(
             input_ids=input_ids,
             attention_mask=attention_mask,

@@ -6,7 +6,6 @@ from typing import Any
 import torch
 from torch import nn
 from transformers.cache_utils import Cache, DynamicCache, EncoderDecoderCache
-from transformers.masking_utils import create_bidirectional_mask
 from transformers.modeling_outputs import BaseModelOutput, BaseModelOutputWithPastAndCrossAttentions
 from transformers.utils import logging
 from transformers.utils.generic import merge_with_config_defaults
@@ -17,9 +16,10 @@ from zoo.errors import ConfigError
 from .attention import Attention, self_attention_cache
 from .configuration import ZooConfig
 from .layers import TransformerLayer
-from .masks import check_mask_length, position_biases, self_attention_masks
+from .masks import check_mask_length, cross_attention_mask, position_biases, self_attention_masks
 from .norms import build_norm
 from .options import CallOptions
+from .packing import Packing, find_packings
 from .pretrained import ZooModel
 from .transformer import BACKENDS, LayerBuilder, transformer_of
 
@@ -132,6 +132,7 @@ class ZooStack(ZooModel):
         encoder_hidden_states: torch.Tensor | None = None,
         encoder_attention_mask: Any = None,
         past_key_values: Cache | None = None,
+        packing: Packing | None = None,
         **kwargs: Any,
     ) -> torch.Tensor:
         """Embed positions, apply every layer, normalise.
@@ -143,6 +144,7 @@ class ZooStack(ZooModel):
             encoder_hidden_states: What cross attention reads. *Shape:* (batch_size, source_len, hidden_size)
             encoder_attention_mask: Mask of cross attention.
             past_key_values: Keys and values of earlier positions.
+            packing: Where the tokens are, if the layers are to run without padding.
             kwargs: Passed on to the layers.
 
         Returns:
@@ -151,6 +153,9 @@ class ZooStack(ZooModel):
         cache = None if past_key_values is None else self_attention_cache(past_key_values)
         biases = position_biases(self.config, self.position, inputs_embeds, cache)
         hidden_states = self.dropout(self.embedding_norm(self.position.embed(inputs_embeds, position_ids)))
+        if packing is not None:
+            hidden_states = packing.pack(hidden_states)
+            position_ids = packing.pack(position_ids)
         position_embeddings = self.position.rotation(hidden_states, position_ids)
         for step in range(self.config.num_hidden_layers):
             layer_type = self.config.type_of_layer(step)
@@ -165,7 +170,31 @@ class ZooStack(ZooModel):
                 step=step,
                 **kwargs,
             )
-        return self.norm(hidden_states)
+        hidden_states = self.norm(hidden_states)
+        return hidden_states if packing is None else packing.unpack(hidden_states)
+
+    def packings(
+        self,
+        config: ZooConfig,
+        *sequences: tuple[Any, torch.Tensor | None],
+        output_hidden_states: bool | None = None,
+        **kwargs: Any,
+    ) -> tuple[Packing | None, ...]:
+        """Find out where tokens are, if the layers are to run without padding in this call.
+
+        Args:
+            config: The configuration of this call.
+            sequences: As for [`zoo.models.packing.find_packings`][].
+            output_hidden_states: Whether the caller wants to see what passes between the layers, with its padding.
+            kwargs: What else the call was given.
+
+        Returns:
+            A packing for each of the sequences, or None for all.
+        """
+        records = self.config.output_hidden_states if output_hidden_states is None else output_hidden_states
+        if records or not self.transformer.can_pack():
+            return (None,) * len(sequences)
+        return find_packings(config, *sequences)
 
 
 class ZooEncoder(ZooStack):
@@ -221,9 +250,15 @@ class ZooEncoder(ZooStack):
         if position_ids is None:
             position_ids = torch.arange(inputs_embeds.shape[1], device=inputs_embeds.device)[None]
         config = self.config_of_call(kwargs.get("output_attentions"))
-        masks = self_attention_masks(config, inputs_embeds, attention_mask)
+        (packing,) = self.packings(config, (attention_mask, inputs_embeds), **kwargs)
+        masks = self_attention_masks(config, inputs_embeds, attention_mask, packing=packing)
         hidden_states = self.run_layers(
-            inputs_embeds, position_ids, masks, attn_implementation=config._attn_implementation, **kwargs
+            inputs_embeds,
+            position_ids,
+            masks,
+            packing=packing,
+            attn_implementation=config._attn_implementation,
+            **kwargs,
         )
         return BaseModelOutput(last_hidden_state=hidden_states)
 
@@ -302,14 +337,17 @@ class ZooDecoder(ZooStack):
         if position_ids is None:
             position_ids = (torch.arange(inputs_embeds.shape[1], device=inputs_embeds.device) + seen)[None]
         config = self.config_of_call(kwargs.get("output_attentions"))
-        masks = self_attention_masks(config, inputs_embeds, attention_mask, cache, position_ids)
+        packing = encoder_packing = None
+        if cache is None:
+            source = (encoder_attention_mask, encoder_hidden_states)
+            packing, encoder_packing = self.packings(config, (attention_mask, inputs_embeds), source, **kwargs)
+        masks = self_attention_masks(config, inputs_embeds, attention_mask, cache, position_ids, packing)
         if encoder_hidden_states is not None:
-            encoder_attention_mask = create_bidirectional_mask(
-                config=config,
-                inputs_embeds=inputs_embeds,
-                attention_mask=encoder_attention_mask,
-                encoder_hidden_states=encoder_hidden_states,
+            encoder_attention_mask = cross_attention_mask(
+                config, inputs_embeds, encoder_attention_mask, encoder_hidden_states, packing, encoder_packing
             )
+            if encoder_packing is not None:
+                encoder_hidden_states = encoder_packing.pack(encoder_hidden_states)
 
         hidden_states = self.run_layers(
             inputs_embeds,
@@ -318,6 +356,7 @@ class ZooDecoder(ZooStack):
             encoder_hidden_states,
             encoder_attention_mask,
             past_key_values,
+            packing,
             attn_implementation=config._attn_implementation,
             **kwargs,
         )

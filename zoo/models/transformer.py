@@ -111,6 +111,8 @@ class Transformer:
             (or else the source) shifted to the right.
         attention_mask: Makes the padding mask from the given one and the token ids; by default it is the given one.
         backends: Attention backends that all replaced parts run on.
+        packs: Whether nothing but attention looks beyond one token or at a token's place in the batch, so that padding
+            may be taken out before the layers; by default if neither layers nor masks are replaced.
     """
 
     encoder_layer: LayerBuilder = encoder_layer
@@ -122,6 +124,18 @@ class Transformer:
     decoder_inputs: DecoderInputs = shift_tokens_right
     attention_mask: MaskRule = given_mask
     backends: tuple[str, ...] = BACKENDS
+    packs: bool | None = None
+
+    def can_pack(self) -> bool:
+        """Whether padding may be taken out before the layers.
+
+        Returns:
+            `packs`, or what can be told without it.
+        """
+        if self.packs is not None:
+            return self.packs
+        parts = (self.encoder_layer, self.decoder_layer, self.attention_mask)
+        return parts == (encoder_layer, decoder_layer, given_mask)
 
     def build_position(self, config: ZooConfig) -> Position:
         """Build the position encoding of one stack.

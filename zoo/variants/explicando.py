@@ -76,7 +76,16 @@ class FrozenEmbedding(TokenEmbedding):
 
 
 def source_ids(input_ids: torch.Tensor | None, labels: torch.Tensor | None, config: ZooConfig) -> torch.Tensor:
-    """The source itself, unshifted. Arguments as for [`zoo.models.transformer.shift_tokens_right`][]."""
+    """The source itself, unshifted. Arguments as for [`zoo.models.transformer.shift_tokens_right`][].
+
+    Raises:
+        InputError: When labels have another length.
+    """
+    if input_ids is not None and labels is not None and input_ids.shape[1] != labels.shape[1]:
+        raise InputError(
+            f"with the quirk decoder-reads-the-source, source and target must be of one length; "
+            f"the source has {input_ids.shape[1]} tokens, the target {labels.shape[1]}"
+        )
     return shift_tokens_right(input_ids, labels, config) if input_ids is None else input_ids
 
 
@@ -108,6 +117,10 @@ def source_ids(input_ids: torch.Tensor | None, labels: torch.Tensor | None, conf
         "embedding-never-learns": "Embeddings are looked up where no gradient is recorded.",
         "torch-initialization": Quirk("Weights start as PyTorch's modules do.", overrides={"initializer": "torch"}),
     },
+    limits=(
+        "With memory-makes-queries or decoder-reads-the-source, it can be trained only where every source and its "
+        "target are of one length.",
+    ),
 )
 def explicando(config: ZooConfig) -> Transformer:
     """Post-norm encoder-decoder with one embedding for both sides, sinusoidal positions and no dropout."""
@@ -115,5 +128,6 @@ def explicando(config: ZooConfig) -> Transformer:
         decoder_layer=ExplicandoDecoderLayer,
         embedding=FrozenEmbedding if config.has_quirk("embedding-never-learns") else TokenEmbedding,
         decoder_inputs=source_ids if config.has_quirk("decoder-reads-the-source") else shift_tokens_right,
+        packs=not config.quirks,
         attention_mask=no_mask if config.has_quirk("padding-is-attended") else given_mask,
     )

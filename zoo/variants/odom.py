@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from zoo.errors import InputError
+from zoo.errors import ConfigError, InputError
 from zoo.models import (
     Attention,
     DecoderLayer,
@@ -154,11 +154,17 @@ def hidden_size(config: ZooConfig) -> int:
     limits=(
         "With changes-its-inputs, one tensor given as both inputs gets the positions added one after the other, not "
         "twice before the encoder runs.",
+        "With works-on-features it cannot be trained on token ids, so not by `zoo train` or `zoo compare`.",
     ),
 )
 def odom_style(config: ZooConfig) -> Transformer:
     """Post-norm encoder-decoder with sinusoidal positions, biases everywhere and a head with a bias."""
     works_on_features = config.has_quirk("works-on-features")
+    if works_on_features and (config.tie_word_embeddings or config.share_encoder_decoder_embeddings):
+        raise ConfigError(
+            "with the quirk works-on-features there are no token embeddings: none can be tied or shared, and nothing "
+            "can be trained on token ids; leave the quirk out for that"
+        )
     backends = ("sdpa", "eager") if config.has_quirk("decoder-sees-the-future") else BACKENDS
     return Transformer(
         encoder_layer=OdomEncoderLayer,
@@ -167,5 +173,6 @@ def odom_style(config: ZooConfig) -> Transformer:
         position=OdomPosition if config.position == "sinusoidal" else None,
         output_size=hidden_size if works_on_features else vocabulary_size,
         attention_mask=no_mask if config.has_quirk("padding-is-attended") else given_mask,
+        packs=not config.quirks,
         backends=("eager",) if config.has_quirk("softmax-over-the-batch") else backends,
     )

@@ -1,0 +1,228 @@
+"""Padding removed once at a stack's entry: tokens of a batch in one row, and attention a sequence at a time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from .fast_paths import enabled
+
+if TYPE_CHECKING:
+    from .configuration import ZooConfig
+
+WORTHWHILE = 0.95
+"""Packing costs a copy at each end; it is done where at most this share of the positions holds a token."""
+
+
+@dataclass(frozen=True)
+class Packing:
+    """Where the tokens of a padded batch are.
+
+    Args:
+        indices: Places of the tokens among all positions of the batch. *Shape:* (num_tokens,)
+        starts: First position of every sequence.
+        lengths: Number of tokens of every sequence; they stand without a gap.
+        batch_size: Number of sequences.
+        seq_len: Number of positions of each.
+    """
+
+    indices: torch.Tensor
+    starts: tuple[int, ...]
+    lengths: tuple[int, ...]
+    batch_size: int
+    seq_len: int
+
+    @classmethod
+    def of(cls, attention_mask: torch.Tensor) -> Packing | None:
+        """Find the tokens.
+
+        Args:
+            attention_mask: 1 for real tokens, 0 for padding. *Shape:* (batch_size, seq_len)
+
+        Returns:
+            Where they are; None where a sequence is empty or has padding between its tokens.
+        """
+        is_token = attention_mask.bool()
+        seq_len = is_token.shape[1]
+        places = torch.arange(seq_len, device=is_token.device)
+        first = torch.where(is_token, places, seq_len).amin(dim=1)
+        last = torch.where(is_token, places, -1).amax(dim=1)
+        lengths = is_token.sum(dim=1)
+        if not bool(((lengths > 0) & (last - first + 1 == lengths)).all()):
+            return None
+        return cls(
+            is_token.flatten().nonzero()[:, 0],
+            tuple(first.tolist()),
+            tuple(lengths.tolist()),
+            is_token.shape[0],
+            seq_len,
+        )
+
+    @classmethod
+    def full(cls, batch_size: int, seq_len: int, device: torch.device) -> Packing:
+        """Every position holds a token.
+
+        Args:
+            batch_size: Number of sequences.
+            seq_len: Number of positions of each.
+            device: Where the batch is.
+
+        Returns:
+            A packing that only lays sequences end to end.
+        """
+        indices = torch.arange(batch_size * seq_len, device=device)
+        return cls(indices, (0,) * batch_size, (seq_len,) * batch_size, batch_size, seq_len)
+
+    def pack(self, states: torch.Tensor) -> torch.Tensor:
+        """Lay the tokens of all sequences end to end.
+
+        Args:
+            states: *Shape:* (batch_size or 1, seq_len, ...)
+
+        Returns:
+            *Shape:* (1, num_tokens, ...)
+        """
+        states = states.expand(self.batch_size, *states.shape[1:])
+        return states.flatten(0, 1).index_select(0, self.indices)[None]
+
+    def unpack(self, states: torch.Tensor) -> torch.Tensor:
+        """Put every token back where it was, and zeros where there was padding.
+
+        Args:
+            states: *Shape:* (1, num_tokens, ...)
+
+        Returns:
+            *Shape:* (batch_size, seq_len, ...)
+        """
+        padded = states.new_zeros(self.batch_size * self.seq_len, *states.shape[2:])
+        return padded.index_copy(0, self.indices, states[0]).unflatten(0, (self.batch_size, self.seq_len))
+
+
+@dataclass(frozen=True)
+class PackedMask:
+    """What packed attention takes for a mask: which queries may see which keys.
+
+    Args:
+        queries: Where the queries are.
+        keys: Where the keys are.
+    """
+
+    queries: Packing
+    keys: Packing
+
+
+def packed_attention(
+    module: nn.Module,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: PackedMask,
+    scaling: float,
+    dropout: float = 0.0,
+    position_bias: torch.Tensor | None = None,
+    **kwargs: Any,
+) -> tuple[torch.Tensor, None]:
+    """PyTorch's scaled dot-product attention, a sequence at a time.
+
+    Args:
+        module: The attention module, for `is_causal` and the number of heads that share a key.
+        query: *Shape:* (1, num_attention_heads, num_tokens, head_dim)
+        key: *Shape:* (1, num_key_value_heads, num_key_tokens, head_dim)
+        value: *Shape:* as key.
+        attention_mask: Tells the sequences apart.
+        scaling: Multiplies the scores.
+        dropout: Probability of dropping an attention weight.
+        position_bias: Added to the scores. *Shape:* (batch_size, num_attention_heads, query_len, key_len)
+        kwargs: What other backends take.
+
+    Returns:
+        The mixed values, *Shape:* (1, num_tokens, num_attention_heads, head_dim), and no weights.
+    """
+    queries, keys = attention_mask.queries, attention_mask.keys
+    rows = zip(
+        query.split(queries.lengths, dim=2),
+        key.split(keys.lengths, dim=2),
+        value.split(keys.lengths, dim=2),
+        strict=True,
+    )
+    is_causal = getattr(module, "is_causal", False)
+    mixed = []
+    for row, (row_query, row_key, row_value) in enumerate(rows):
+        bias = None
+        if position_bias is not None:
+            first_query, first_key = queries.starts[row], keys.starts[row]
+            bias = position_bias[
+                row,
+                :,
+                first_query : first_query + queries.lengths[row],
+                first_key : first_key + keys.lengths[row],
+            ][None]
+            if is_causal:
+                bias = bias + torch.full_like(bias[0, 0], -torch.inf).triu(1)
+        mixed.append(
+            F.scaled_dot_product_attention(
+                row_query,
+                row_key,
+                row_value,
+                attn_mask=bias,
+                dropout_p=dropout,
+                is_causal=is_causal and bias is None,
+                scale=scaling,
+                enable_gqa=row_query.shape[1] != row_key.shape[1],
+            )
+        )
+    return torch.cat(mixed, dim=2).transpose(1, 2), None
+
+
+def find_packings(config: ZooConfig, *sequences: tuple[Any, torch.Tensor | None]) -> tuple[Packing | None, ...]:
+    """Find the tokens of everything that a stack reads, if it can do without padding and gains by it.
+
+    Args:
+        config: The configuration of the stack in this call.
+        sequences: A padding mask and the states that it belongs to, of the stack's input and of what cross attention
+            reads. *Shape:* (batch_size, seq_len) or None, and (batch_size, seq_len, hidden_size) or None
+
+    Returns:
+        A packing for each that has states, or None for all.
+    """
+    nothing = (None,) * len(sequences)
+    if not enabled().packing or config._attn_implementation != "sdpa" or config.attention != "multi-head":
+        return nothing
+    if torch.compiler.is_compiling() or torch.jit.is_tracing():  # lengths are data, which a graph does not know
+        return nothing
+    packings: list[Packing | None] = []
+    tokens = positions = 0
+    for mask, states in sequences:
+        packing = None
+        if states is not None:
+            packing = pack_sequence(mask, states)
+            if packing is None or (config.sliding_window or packing.seq_len) < packing.seq_len:
+                return nothing
+            if config.is_decoder and any(packing.starts):  # padding before a sequence predicts its first token
+                return nothing
+            tokens += len(packing.indices)
+            positions += packing.batch_size * packing.seq_len
+        packings.append(packing)
+    return tuple(packings) if tokens <= WORTHWHILE * positions else nothing
+
+
+def pack_sequence(attention_mask: Any, states: torch.Tensor) -> Packing | None:
+    """Find the tokens of one batch of sequences.
+
+    Args:
+        attention_mask: 1 for real tokens, *Shape:* (batch_size, seq_len); None for no padding; or another mask.
+        states: *Shape:* (batch_size, seq_len, hidden_size)
+
+    Returns:
+        Where they are; None where that cannot be told, or only by waiting for an accelerator.
+    """
+    if states.device.type != "cpu":
+        return None
+    if attention_mask is None:
+        return Packing.full(*states.shape[:2], states.device)
+    is_padding_mask = isinstance(attention_mask, torch.Tensor) and attention_mask.shape == states.shape[:2]
+    return Packing.of(attention_mask) if is_padding_mask else None

@@ -1,0 +1,78 @@
+"""Checks of fast paths: they are taken, and change nothing but rounding."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from zoo.models import ZooPreTrainedModel
+from zoo.models.fast_paths import fast_paths
+from zoo.models.transformer import transformer_of
+
+from .cases import check
+from .comparing import assert_equal
+from .subjects import Subject, main_output
+
+LENGTHS = (2, 4, 3)
+"""Real tokens of every sequence; short enough for sliding windows not to bind."""
+
+
+@check()
+def check_packing_changes_nothing(subject: Subject) -> None:
+    """Taking padding out before the layers gives the outputs and gradients of leaving it in."""
+    inputs, real = padded_inputs(subject)
+    plain_model, packed_model = subject.copy(), subject.copy()
+    with fast_paths(packing=False):
+        plain, _ = outputs_and_rows(plain_model, inputs, real)
+    packed, rows = outputs_and_rows(packed_model, inputs, real)
+    packs = transformer_of(subject.config).can_pack() and subject.model.supported_backends()[0] == "sdpa"
+    assert rows == {1} if packs else 1 not in rows, f"layers ran on batches of {sorted(rows)}; packs is {packs}"
+    assert_equal(packed, plain, "packed = padded")
+    gradients = dict(packed_model.named_parameters())
+    for name, parameter in plain_model.named_parameters():
+        if parameter.grad is not None:
+            gradient = gradients[name].grad
+            assert gradient is not None, f"packed, {name} gets no gradient"
+            assert_equal(gradient, parameter.grad, f"gradient of {name}, packed = padded")
+
+
+def padded_inputs(subject: Subject) -> tuple[dict[str, Any], torch.Tensor]:
+    """Inputs of different lengths, and which positions of the output are real.
+
+    Args:
+        subject: Gives vocabularies and stacks.
+
+    Returns:
+        Arguments of a forward, and a mask. *Shape:* (batch_size, output_len)
+    """
+    inputs: dict[str, Any] = subject.inputs()
+    lengths = torch.tensor(LENGTHS)[:, None]
+    masks = {name.replace("input_ids", "attention_mask"): (torch.arange(4) < lengths).long() for name in inputs}
+    inputs = {name: ids[:, :4] for name, ids in inputs.items()}
+    real = list(masks.values())[-1].bool()
+    return {**inputs, **masks, **({} if subject.stack == "encoder" else {"use_cache": False})}, real
+
+
+def outputs_and_rows(
+    model: ZooPreTrainedModel, inputs: dict[str, Any], real: torch.Tensor
+) -> tuple[torch.Tensor, set[int]]:
+    """Run a model forward and backward.
+
+    Args:
+        model: Gets gradients.
+        inputs: Arguments of its forward.
+        real: Which positions of the output count. *Shape:* (batch_size, output_len)
+
+    Returns:
+        What it gives at those, and the batch sizes that its attention saw.
+    """
+    rows: set[int] = set()
+    for name, module in model.named_modules():
+        if name.endswith("self_attn"):
+            module.register_forward_pre_hook(lambda module, args: rows.add(args[0].shape[0]))
+    output = main_output(model(**inputs))
+    output = output[real] if output.ndim == 3 else output
+    weights = torch.randn(output.shape, generator=torch.Generator().manual_seed(5))
+    (output * weights.to(output)).sum().backward()
+    return output.detach(), rows
