@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import traceback
 from pathlib import Path
 
 import torch
@@ -17,23 +19,38 @@ def whole(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
 
 
-def compare(rank: int, size: int, rendezvous: str, folder: str, kind: str, inputs: dict[str, torch.Tensor]) -> None:
-    """Load a model in slices and as a whole, and compare their logits and gradients.
+def compare(rank: int, size: int, rendezvous: str, folder: str, kind: str) -> None:
+    """Load every model of a folder in slices and as a whole, and compare their logits, gradients and tokens.
+
+    Beside each model, `verdict.json` tells which parameters were sliced, or what went wrong.
 
     Args:
         rank: Which process this is.
         size: How many there are.
         rendezvous: A file in which they find each other.
-        folder: The saved model.
+        folder: A folder of saved models, each with `inputs.pt`, what to run it on.
         kind: "tp" slices every weight, "fsdp" gathers weights layer by layer.
-        inputs: What to run it on.
     """
     torch.set_num_threads(1)
     os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(size))
     dist.init_process_group("gloo", init_method=f"file://{rendezvous}", rank=rank, world_size=size)
-    alone = zoo.load(folder, dtype="auto")
+    for path in sorted(Path(folder).iterdir()):
+        try:
+            verdict = {"sliced": compare_one(path, size, kind)}
+        except Exception:
+            verdict = {"error": traceback.format_exc()}
+        if rank == 0 or "error" in verdict:
+            (path / f"verdict-{kind}.json").write_text(json.dumps(verdict))
+        dist.barrier()
+    dist.destroy_process_group()
+
+
+def compare_one(path: Path, size: int, kind: str) -> list[str]:
+    """Compare one model. Arguments as above; returns the names of the parameters that were sliced."""
+    inputs = torch.load(path / "inputs.pt")
+    alone = zoo.load(path, dtype="auto")
     config = DistributedConfig(tp_size=size) if kind == "tp" else DistributedConfig(fsdp_size=size)
-    together = type(alone).from_pretrained(folder, distributed_config=config, dtype="auto")
+    together = type(alone).from_pretrained(path, distributed_config=config, dtype="auto")
     sliced = [name for name, parameter in together.named_parameters() if isinstance(parameter, DTensor)]
     for model in (alone, together):
         model.train()
@@ -51,7 +68,4 @@ def compare(rank: int, size: int, rendezvous: str, folder: str, kind: str, input
             model.eval()
             model.tokens = model.generate(input_ids=inputs["input_ids"], max_new_tokens=4, min_new_tokens=4)
         assert together.tokens.tolist() == alone.tokens.tolist()
-    if rank == 0:
-        Path(folder, "sliced.txt").write_text("\n".join(sliced))
-    dist.barrier()
-    dist.destroy_process_group()
+    return sliced

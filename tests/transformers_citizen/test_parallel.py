@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import json
 
 import pytest
+import torch
 from torch import multiprocessing
 from transformers_citizen import processes
 from transformers_citizen.support import ASSORTED, ONE_OF_EACH, over, tiny
@@ -15,31 +16,45 @@ SLICED = (*ONE_OF_EACH, ("qk-norm", "causal-lm"), ("olmo2-style", "causal-lm"), 
 GATHERED = (*ONE_OF_EACH, ("universal", "seq2seq-lm"), ("gpt2-style", "causal-lm"))
 
 
-def run(pair, kind: str, folder: Path) -> list[str]:
-    """Let two processes compare; the names of the parameters that were sliced."""
-    subject = tiny(pair)
-    subject.rebuilt(dropout=0.0, attention_dropout=0.0, activation_dropout=0.0).save_pretrained(folder)
-    inputs = {**subject.inputs(), "labels": subject.labels()}
-    arguments = (2, str(folder / "rendezvous"), str(folder), kind, inputs)
-    multiprocessing.spawn(processes.compare, args=arguments, nprocs=2)
-    return (folder / "sliced.txt").read_text().splitlines()
+pytestmark = pytest.mark.xdist_group("parallel")  # one pair of processes serves all tests
+
+
+@pytest.fixture(scope="module")
+def verdicts(tmp_path_factory) -> dict[str, dict[str, dict]]:
+    """What two processes found out about every model, by kind and model."""
+    found = {}
+    for kind, pairs in (("tp", SLICED), ("fsdp", GATHERED)):
+        folder = tmp_path_factory.mktemp(kind)
+        for pair in pairs:
+            subject = tiny(pair)
+            model = subject.rebuilt(dropout=0.0, attention_dropout=0.0, activation_dropout=0.0)
+            model.save_pretrained(folder / pair[0])
+            torch.save({**subject.inputs(), "labels": subject.labels()}, folder / pair[0] / "inputs.pt")
+        rendezvous = tmp_path_factory.mktemp("rendezvous") / kind
+        multiprocessing.spawn(processes.compare, args=(2, str(rendezvous), str(folder), kind), nprocs=2)
+        found[kind] = {
+            path.name: json.loads((path / f"verdict-{kind}.json").read_text()) for path in sorted(folder.iterdir())
+        }
+    return found
 
 
 @pytest.mark.slow
 @over(SLICED)
-def test_sliced_weights_compute_the_same(pair, tmp_path: Path):
-    sliced = run(pair, "tp", tmp_path)
+def test_sliced_weights_compute_the_same(pair, verdicts):
+    verdict = verdicts["tp"][pair[0]]
+    assert "error" not in verdict, verdict["error"]
     for part in ("mlp.up_proj", "embed_tokens"):
-        assert any(part in name for name in sliced)
+        assert any(part in name for name in verdict["sliced"])
     whole_attention = pair[0] in ("olmo2-style", "t5-style")
-    assert any("q_proj" in name for name in sliced) is not whole_attention
+    assert any("q_proj" in name for name in verdict["sliced"]) is not whole_attention
 
 
 @pytest.mark.slow
 @over(GATHERED)
-def test_weights_that_are_gathered_compute_the_same(pair, tmp_path: Path):
-    sliced = run(pair, "fsdp", tmp_path)
-    assert set(sliced) == {name for name, _ in tiny(pair).model.named_parameters()}
+def test_weights_that_are_gathered_compute_the_same(pair, verdicts):
+    verdict = verdicts["fsdp"][pair[0]]
+    assert "error" not in verdict, verdict["error"]
+    assert set(verdict["sliced"]) == {name for name, _ in tiny(pair).model.named_parameters()}
 
 
 @over(ASSORTED)
