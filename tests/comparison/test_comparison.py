@@ -26,6 +26,8 @@ from zoo.errors import ConfigError, UnknownNameError, UnknownOverrideError, Unkn
 from zoo.tasks import TASKS, read_columns
 from zoo.tasks.tokenizers import pairs
 
+pytestmark = pytest.mark.xdist_group("comparison")  # one comparison serves most tests
+
 SIZE = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
 BUDGET = {"max_steps": 3, "warmup_steps": 1, "per_device_train_batch_size": 8}
 
