@@ -1,4 +1,4 @@
-"""Switches of everything that makes models faster and changes their results by rounding only."""
+"""Switches of what makes models faster and changes their results by rounding only."""
 
 from __future__ import annotations
 
@@ -9,83 +9,75 @@ from dataclasses import dataclass, fields, replace
 
 from zoo.errors import InputError, suggest
 
-VARIABLE = "ZOO_FAST_PATHS"
+MODES = ("auto", "always", "never")
 
 
 @dataclass(frozen=True)
 class FastPaths:
-    """Which fast paths may be taken. Each is taken only where it serves, and agrees with the plain path to rounding.
+    """When fast paths are taken: "auto" where they pay, "always" where they can be, or "never".
 
     Args:
         packing: Padding is removed once at a stack's entry, so that all token-wise work runs on real tokens only.
+
+    Raises:
+        InputError: When a value is none of the three.
     """
 
-    packing: bool = True
+    packing: str = "auto"
 
-
-NAMES = tuple(field.name for field in fields(FastPaths))
+    def __post_init__(self) -> None:
+        """Refuse what is no mode."""
+        for field in fields(self):
+            if (mode := getattr(self, field.name)) not in MODES:
+                raise InputError(f"{field.name}={mode!r}; valid: {', '.join(MODES)}{suggest(str(mode), MODES)}")
 
 
 def from_environment() -> FastPaths:
-    """Read the switches off the variable ZOO_FAST_PATHS: names of those to leave on, separated by commas, or "none".
+    """Read the modes off environment variables, ZOO_PACKING for `packing`.
 
     Returns:
-        All switches on if the variable is not set.
+        "auto" for what is not set.
 
     Raises:
-        InputError: When a name is unknown.
+        InputError: When a variable holds no mode.
     """
-    if (value := os.environ.get(VARIABLE)) is None:
-        return FastPaths()
-    chosen = [name for name in value.replace(" ", "").split(",") if name not in ("", "none")]
-    check(chosen)
-    return FastPaths(**{name: name in chosen for name in NAMES})
+    variables = {field.name: os.environ.get(f"ZOO_{field.name.upper()}") for field in fields(FastPaths)}
+    return FastPaths(**{name: mode for name, mode in variables.items() if mode is not None})
 
 
-def check(names: list[str]) -> None:
-    """Refuse names of fast paths that don't exist.
-
-    Args:
-        names: The names.
-
-    Raises:
-        InputError: When one is unknown.
-    """
-    for name in names:
-        if name not in NAMES:
-            raise InputError(f"no fast path {name!r}; valid: {', '.join(NAMES)}{suggest(name, NAMES)}")
+_stack: list[FastPaths] = []
 
 
-_current: list[FastPaths] = []
-
-
-def enabled() -> FastPaths:
-    """The switches as they stand.
+def current() -> FastPaths:
+    """The modes as they stand.
 
     Returns:
         Those of the innermost [`fast_paths`][], else those of the environment.
     """
-    if not _current:
-        _current.append(from_environment())
-    return _current[-1]
+    if not _stack:
+        _stack.append(from_environment())
+    return _stack[-1]
 
 
 @contextmanager
-def fast_paths(**switches: bool) -> Iterator[FastPaths]:
-    """Switch fast paths off (or on again) for a while, in all threads.
+def fast_paths(**modes: str) -> Iterator[FastPaths]:
+    """Change modes for a while, in all threads.
+
+        with fast_paths(packing="never"):
+            ...
 
     Args:
-        switches: The fast paths to change, by name, as in [`FastPaths`][].
+        modes: As in [`FastPaths`][].
 
     Yields:
-        The switches as they stand meanwhile.
+        The modes as they stand meanwhile.
 
     Raises:
-        InputError: When a name is unknown.
+        InputError: When a value is no mode.
+        TypeError: When there is no such path.
     """
-    check(list(switches))
-    _current.append(replace(enabled(), **switches))
+    _stack.append(replace(current(), **modes))
     try:
-        yield _current[-1]
+        yield _stack[-1]
     finally:
-        _current.pop()
+        _stack.pop()

@@ -9,13 +9,14 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from .fast_paths import enabled
+from .fast_paths import current
 
 if TYPE_CHECKING:
     from .configuration import ZooConfig
 
-WORTHWHILE = 0.95
-"""Packing costs a copy at each end; it is done where at most this share of the positions holds a token."""
+GAIN = 100_000
+"""Packing costs an attention call a sequence. It pays where what it saves of a layer's token-wise work, tokens times
+hidden_size squared, is more than this for each of them: 6 tokens a sequence at a hidden size of 128."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,11 @@ class Packing:
     lengths: tuple[int, ...]
     batch_size: int
     seq_len: int
+
+    @property
+    def saved(self) -> int:
+        """How many positions hold no token."""
+        return self.batch_size * self.seq_len - len(self.indices)
 
     @classmethod
     def of(cls, attention_mask: torch.Tensor) -> Packing | None:
@@ -190,12 +196,14 @@ def find_packings(config: ZooConfig, *sequences: tuple[Any, torch.Tensor | None]
         A packing for each that has states, or None for all.
     """
     nothing = (None,) * len(sequences)
-    if not enabled().packing or config._attn_implementation != "sdpa" or config.attention != "multi-head":
+    mode = current().packing
+    if mode == "never" or config._attn_implementation != "sdpa" or config.attention != "multi-head":
         return nothing
-    if torch.compiler.is_compiling() or torch.jit.is_tracing():  # lengths are data, which a graph does not know
+    if (
+        torch.compiler.is_compiling() or torch._C._get_tracing_state() is not None
+    ):  # lengths are data, a graph knows none
         return nothing
-    packings: list[Packing | None] = []
-    tokens = positions = 0
+    packings = []
     for mask, states in sequences:
         packing = None
         if states is not None:
@@ -204,10 +212,11 @@ def find_packings(config: ZooConfig, *sequences: tuple[Any, torch.Tensor | None]
                 return nothing
             if config.is_decoder and any(packing.starts):  # padding before a sequence predicts its first token
                 return nothing
-            tokens += len(packing.indices)
-            positions += packing.batch_size * packing.seq_len
         packings.append(packing)
-    return tuple(packings) if tokens <= WORTHWHILE * positions else nothing
+    saved = sum(packing.saved for packing in packings if packing is not None)
+    rows = sum(packing.batch_size for packing in packings if packing is not None)
+    pays = saved * config.hidden_size**2 > GAIN * rows
+    return tuple(packings) if pays or mode == "always" else nothing
 
 
 def pack_sequence(attention_mask: Any, states: torch.Tensor) -> Packing | None:
@@ -223,6 +232,7 @@ def pack_sequence(attention_mask: Any, states: torch.Tensor) -> Packing | None:
     if states.device.type != "cpu":
         return None
     if attention_mask is None:
-        return Packing.full(*states.shape[:2], states.device)
+        batch_size, seq_len = states.shape[:2]
+        return Packing.full(batch_size, seq_len, states.device)
     is_padding_mask = isinstance(attention_mask, torch.Tensor) and attention_mask.shape == states.shape[:2]
     return Packing.of(attention_mask) if is_padding_mask else None

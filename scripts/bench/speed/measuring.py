@@ -1,0 +1,115 @@
+"""Peers that do the same work, measured in turns."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import torch
+
+STOCK = "stock"
+OURS = "zoo"
+
+
+@dataclass
+class Peer:
+    """One way to do a workload.
+
+    Args:
+        name: What to call it.
+        run: Does the work once.
+        kind: "zoo" for ours, "stock" for what it is measured against, "other" for what is only shown.
+        result: Gives what the work computes, to compare with the other peers; None where it cannot be compared.
+    """
+
+    name: str
+    run: Callable[[], object]
+    kind: str = STOCK
+    result: Callable[[], torch.Tensor] | None = None
+    seconds: list[float] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Row:
+    """What was measured of one peer.
+
+    Args:
+        workload: The work.
+        peer: Who did it.
+        kind: As in [`Peer`][].
+        milliseconds: Median time of one run.
+        ratio: Median over the rounds of the fastest stock peer's time over this one's: above 1 is faster than it.
+        spread: Half the distance between the quartiles of that ratio.
+        deviation: Largest difference of its result from the first stock peer's, relative to the largest value.
+    """
+
+    workload: str
+    peer: str
+    kind: str
+    milliseconds: float
+    ratio: float
+    spread: float
+    deviation: float | None
+
+
+def measure(workload: str, peers: list[Peer], rounds: int, seconds: float, device: torch.device) -> list[Row]:
+    """Run all peers in turns, so that what else happens on the machine hits all of them.
+
+    Args:
+        workload: Its name.
+        peers: Who does it.
+        rounds: How often each has its turn.
+        seconds: How long a turn lasts at least.
+        device: Where the work is done.
+
+    Returns:
+        A row for each peer.
+    """
+    deviations = {peer.name: deviation(peer, peers) for peer in peers}
+    for peer in peers:
+        peer.run()
+    for turn in range(rounds):
+        for peer in peers if turn % 2 else reversed(peers):
+            peer.seconds.append(time_of(peer.run, seconds, device))
+    best = min((peer for peer in peers if peer.kind == STOCK), key=lambda peer: statistics.median(peer.seconds))
+    rows = []
+    for peer in peers:
+        ratios = sorted(theirs / ours for theirs, ours in zip(best.seconds, peer.seconds, strict=True))
+        low, _, high = statistics.quantiles(ratios, n=4) if len(ratios) > 1 else (ratios[0],) * 3
+        median = statistics.median(peer.seconds) * 1000
+        rows.append(
+            Row(
+                workload,
+                peer.name,
+                peer.kind,
+                median,
+                statistics.median(ratios),
+                (high - low) / 2,
+                deviations[peer.name],
+            )
+        )
+    return rows
+
+
+def time_of(run: Callable[[], object], seconds: float, device: torch.device) -> float:
+    """The mean time of one run, over as many as fill a turn."""
+    times = 0
+    start = time.perf_counter()
+    while (elapsed := time.perf_counter() - start) < seconds or times == 0:
+        run()
+        if device.type == "cuda":
+            torch.cuda.synchronize()
+        times += 1
+    return elapsed / times if times > 1 else time.perf_counter() - start
+
+
+def deviation(peer: Peer, peers: list[Peer]) -> float | None:
+    """How far a peer's result is from the first stock peer's that has one."""
+    reference = next((other for other in peers if other.kind == STOCK and other.result is not None), None)
+    if reference is None or reference.result is None or peer.result is None:
+        return None
+    with torch.no_grad():
+        expected, found = reference.result().double(), peer.result().double()
+    return float((expected - found).abs().max() / expected.abs().max())

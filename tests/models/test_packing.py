@@ -1,0 +1,96 @@
+"""When padding is taken out before the layers, and when it stays."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import zoo
+from zoo.errors import InputError
+from zoo.models import packing
+from zoo.models.fast_paths import fast_paths, from_environment
+from zoo.models.packing import Packing
+
+IDS = torch.arange(12).view(2, 6) + 3
+RIGHT = torch.tensor([[1, 1, 1, 0, 0, 0], [1, 1, 1, 1, 1, 0]])
+LEFT = RIGHT.flip(1)
+BETWEEN = torch.tensor([[1, 0, 1, 1, 1, 1], [1, 1, 1, 1, 1, 1]])
+EMPTY = torch.tensor([[0] * 6, [1] * 6])
+
+
+def rows_seen(task: str, mode: str = "always", name: str = "pre-norm@tiny", **inputs) -> set[int]:
+    """Batch sizes that the layers of a model see."""
+    model = zoo.build(name, task, vocab_size=20).eval()
+    seen: set[int] = set()
+    for module in model.modules():
+        if isinstance(module, zoo.models.Attention):
+            module.register_forward_pre_hook(lambda module, args: seen.add(args[0].shape[0]))
+    with fast_paths(packing=mode), torch.no_grad():
+        model(input_ids=IDS, **inputs)
+    return seen
+
+
+@pytest.mark.parametrize(
+    ("task", "inputs", "packs"),
+    [
+        ("masked-lm", {"attention_mask": RIGHT}, True),
+        ("masked-lm", {"attention_mask": LEFT}, True),
+        ("masked-lm", {"attention_mask": BETWEEN}, False),
+        ("masked-lm", {"attention_mask": EMPTY}, False),
+        ("masked-lm", {"attention_mask": RIGHT[:, None, None].bool()}, False),
+        ("masked-lm", {"attention_mask": RIGHT, "output_hidden_states": True}, False),
+        ("masked-lm", {"attention_mask": RIGHT, "output_attentions": True}, False),
+        ("causal-lm", {"attention_mask": RIGHT, "use_cache": False}, True),
+        ("causal-lm", {"attention_mask": RIGHT, "labels": IDS}, True),
+        ("causal-lm", {"attention_mask": LEFT, "use_cache": False}, False),
+        ("causal-lm", {"attention_mask": RIGHT, "use_cache": True}, False),
+        ("sequence-classification", {"attention_mask": RIGHT}, True),
+    ],
+)
+def test_padding_is_taken_out_where_nobody_can_tell(task, inputs, packs):
+    assert rows_seen(task, **inputs) == ({1} if packs else {2})
+
+
+def test_a_small_model_keeps_its_padding():
+    assert rows_seen("masked-lm", "auto", attention_mask=RIGHT) == {2}
+    wide = "pre-norm@tiny:hidden_size=1024,num_attention_heads=2"
+    assert rows_seen("masked-lm", "auto", wide, attention_mask=RIGHT) == {1}
+    assert rows_seen("masked-lm", "never", wide, attention_mask=RIGHT) == {2}
+
+
+def test_every_defect_of_an_original_keeps_the_padding():
+    for name in ("vanilla", "d2l-style", "nlpt-encoder", "odom-style", "explicando"):
+        for quirk in zoo.describe(name).quirks:
+            model = zoo.build(f"{name}@tiny+{quirk}")
+            stack = getattr(model.model, "encoder", model.model)
+            assert not stack.transformer.can_pack(), f"{name}+{quirk}"
+
+
+def test_a_window_that_binds_keeps_the_padding():
+    assert rows_seen("masked-lm", name="pre-norm@tiny:sliding_window=3", attention_mask=RIGHT) == {2}
+    assert rows_seen("masked-lm", name="pre-norm@tiny:sliding_window=6", attention_mask=RIGHT) == {1}
+
+
+def test_what_is_packed_is_unpacked():
+    states = torch.randn(2, 6, 4)
+    for mask in (RIGHT, LEFT):
+        packed = Packing.of(mask)
+        assert packed is not None
+        assert packed.pack(states).shape == (1, 8, 4)
+        assert torch.equal(packed.unpack(packed.pack(states)), states * mask[..., None])
+    assert torch.equal(Packing.full(2, 6, states.device).pack(states), states.view(1, 12, 4))
+    assert Packing.of(BETWEEN) is None
+
+
+def test_a_traced_model_keeps_its_padding(monkeypatch):
+    monkeypatch.setattr(packing, "pack_sequence", lambda *_: pytest.fail("lengths were read"))
+    model = zoo.build("pre-norm@tiny", "masked-lm", vocab_size=20).eval()
+    exported = torch.export.export(model, (), {"input_ids": IDS, "attention_mask": RIGHT})
+    assert exported is not None
+
+
+def test_modes_are_checked(monkeypatch):
+    with pytest.raises(InputError, match="'allways'; valid: auto, always, never; did you mean 'always'"):
+        fast_paths(packing="allways").__enter__()
+    monkeypatch.setenv("ZOO_PACKING", "never")
+    assert from_environment().packing == "never"
