@@ -87,6 +87,8 @@ class Attention(nn.Module):
         self.num_key_value_groups = config.num_attention_heads // config.num_key_value_heads
         self.scaling = attention_scaling(config)
         self.dropout = config.attention_dropout
+        self.softcap = config.attn_logit_softcapping
+        self.qk_norm = config.qk_norm
         self.sliding_window = None if is_cross else config.window_of_layer(layer_idx)
         self.rotate = POSITIONS.get(config.position).rotate
 
@@ -101,9 +103,9 @@ class Attention(nn.Module):
 
     def _qk_norm(self, width: int) -> nn.Module:
         """The norm on a projection of this width, over one head or over all of it."""
-        if self.config.qk_norm is None:
+        if self.qk_norm is None:
             return nn.Identity()
-        return build_norm(self.config, self.head_dim if self.config.qk_norm == QKNorm.HEAD else width)
+        return build_norm(self.config, self.head_dim if self.qk_norm == QKNorm.HEAD else width)
 
     def forward(
         self,
@@ -158,10 +160,10 @@ class Attention(nn.Module):
             *Shape:* (batch_size, num_heads, seq_len, head_dim)
         """
         projected = proj(states)
-        if norm is not None and self.config.qk_norm == QKNorm.FULL:
+        if norm is not None and self.qk_norm == QKNorm.FULL:
             projected = norm(projected)
         heads = projected.view(*states.shape[:-1], -1, self.head_dim)
-        if norm is not None and self.config.qk_norm == QKNorm.HEAD:
+        if norm is not None and self.qk_norm == QKNorm.HEAD:
             heads = norm(heads)
         return heads.transpose(1, 2)
 
@@ -225,7 +227,7 @@ class Attention(nn.Module):
             attention_mask,
             scaling=self.scaling,
             dropout=self.dropout if self.training else 0.0,
-            softcap=self.config.attn_logit_softcapping,
+            softcap=self.softcap,
             sliding_window=self.sliding_window,
             position_bias=position_bias,
             **kwargs,

@@ -199,9 +199,8 @@ def find_packings(config: ZooConfig, *sequences: tuple[Any, torch.Tensor | None]
     mode = current().packing
     if mode == "never" or config._attn_implementation != "sdpa" or config.attention != "multi-head":
         return nothing
-    if (
-        torch.compiler.is_compiling() or torch._C._get_tracing_state() is not None
-    ):  # lengths are data, a graph knows none
+    is_traced = torch.compiler.is_compiling() or torch._C._get_tracing_state() is not None
+    if is_traced:  # lengths are data, which a graph does not know
         return nothing
     packings = []
     for mask, states in sequences:
