@@ -15,16 +15,25 @@ from transformers import PreTrainedModel, PrinterCallback, ProgressCallback
 
 from zoo.errors import ConfigError
 from zoo.generation import load_checkpoint
-from zoo.generation.checkpoint import TokenizerSource
+from zoo.generation.checkpoint import TokenizerSource, folder_of
 from zoo.loading import class_of_task
 from zoo.models import ZooPreTrainedModel
-from zoo.tasks import DataTask, Score
+from zoo.tasks import DataTask, Score, split_name
 from zoo.tasks.tables import Column
 from zoo.training.arguments import training_arguments
 from zoo.training.predicting import predict
 from zoo.training.progress import LossProgress
-from zoo.training.recipe import recipe_for
+from zoo.training.recipe import Recipe, recipe_for, saved_recipe
 from zoo.training.trainer import ZooTrainer
+
+USUAL_TASKS = {
+    "seq2seq-lm": "translation",
+    "causal-lm": "language-modeling",
+    "masked-lm": "masked-language-modeling",
+    "sequence-classification": "text-classification",
+    "token-classification": "token-classification",
+}
+"""What a model is evaluated on when nobody knows what it was trained on."""
 
 
 @dataclass(frozen=True)
@@ -34,8 +43,8 @@ class Evaluation:
     Attributes:
         task: The task's name.
         examples: Number of examples.
-        target_tokens: What the loss is the mean over: target tokens, ends included, padding excluded.
-        loss: Cross-entropy per target token, in nats.
+        target_tokens: What the loss is the mean over: target tokens, ends included, padding excluded; or labels.
+        loss: Cross-entropy per target token or label, in nats.
         scores: Scores of the generated outputs, with 95 % confidence intervals.
         outputs: What the model wrote, in the order of the examples.
         seconds: Wall-clock time of loss and generation.
@@ -65,7 +74,7 @@ class Evaluation:
 
 def evaluate(
     model: str | Path | PreTrainedModel,
-    task: str = "translation",
+    task: str | None = None,
     *,
     data: str | Path | Dataset | None = None,
     columns: Sequence[Column] | None = None,
@@ -81,7 +90,8 @@ def evaluate(
 
     Args:
         model: A checkpoint's folder, a repository on the Hub ("org/name"), or a model.
-        task: A name in [`zoo.tasks.TASKS`][].
+        task: A name in [`zoo.tasks.TASKS`][], possibly with options; by default what the checkpoint was trained on, and
+            where that is not known, the usual task of such a model.
         data: Examples: a file, all of which is used; a folder, of which the held-out file is; or loaded ones. By
             default what ships with the zoo.
         columns: Names or numbers of the columns to read, by default the first ones.
@@ -99,17 +109,17 @@ def evaluate(
         DataError: When the data cannot be used.
         CheckpointError: When there is no such checkpoint, or no tokenizer beside it.
     """
-    recipe = recipe_for(task).changed(generation=generation)
-    data_task = recipe.data_task()
-    examples = data if isinstance(data, Dataset) else heldout_examples(data_task, data, columns)
     evaluated, tokenizers = load_checkpoint(model, tokenizer=tokenizer)
+    recipe = evaluation_recipe(model, evaluated, task).changed(generation=generation)
+    data_task = recipe.data_task()
     model_class = class_of_task(data_task.model_task)
     if isinstance(evaluated, ZooPreTrainedModel) and not isinstance(evaluated, model_class):
         raise ConfigError(
-            f"task {task!r} needs a model for {data_task.model_task} ({model_class.__name__}), and this is a "
+            f"task {data_task.name!r} needs a model for {data_task.model_task} ({model_class.__name__}), and this is a "
             f"{type(evaluated).__name__}"
         )
     data_task = data_task.fitted_to(evaluated.config)
+    examples = data if isinstance(data, Dataset) else heldout_examples(data_task, data, columns)
     encoded = data_task.encode(examples, tokenizers)
     with tempfile.TemporaryDirectory() as scratch:
         arguments = {"per_device_eval_batch_size": batch_size, "use_cpu": evaluated.device.type == "cpu"}
@@ -123,7 +133,7 @@ def evaluate(
         trainer.remove_callback(PrinterCallback)
         trainer.remove_callback(ProgressCallback)
         if progress:
-            trainer.add_callback(LossProgress(task))
+            trainer.add_callback(LossProgress(data_task.name))
         began = time.perf_counter()
         predictions = predict(trainer, data_task, tokenizers, recipe.generation)
         seconds = time.perf_counter() - began
@@ -136,6 +146,25 @@ def evaluate(
         outputs=list(predictions.outputs),
         seconds=seconds,
     )
+
+
+def evaluation_recipe(model: str | Path | PreTrainedModel, loaded: PreTrainedModel, task: str | None) -> Recipe:
+    """Find out how a model is to be evaluated: as at the end of its training, where that is known.
+
+    Args:
+        model: What was given.
+        loaded: The model.
+        task: The task that was asked for, if any was.
+
+    Returns:
+        The recipe.
+    """
+    saved = None if isinstance(model, PreTrainedModel) else saved_recipe(folder_of(model))
+    if task is None:
+        fallback = "translation" if loaded.config.is_encoder_decoder else "language-modeling"
+        usual = (name for head, name in USUAL_TASKS.items() if isinstance(loaded, class_of_task(head)))
+        return saved if saved is not None else recipe_for(next(usual, fallback))
+    return recipe_for(task, saved if saved is not None and saved.task == split_name(task)[0] else None)
 
 
 def heldout_examples(task: DataTask, data: str | Path | None, columns: Sequence[Column] | None) -> Dataset:

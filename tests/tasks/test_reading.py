@@ -7,7 +7,7 @@ import json
 import pytest
 from datasets import Dataset
 
-from zoo.tasks import DataError, UnknownColumnError, load_splits, read_columns
+from zoo.tasks import DataError, UnknownColumnError, find_task, load_splits, read_columns
 
 PAIRS = {"en": ["Hello.", "Good night, Ana."], "pt": ["Olá.", "Boa noite, Ana."]}
 
@@ -109,3 +109,31 @@ def test_a_single_file_is_split_alike_every_time(write):
     assert len(first.heldout) == 5 and len(first.train) == 95
     assert first.heldout.to_dict() == again.heldout.to_dict() != other.heldout.to_dict()
     assert not set(first.train["en"]) & set(first.heldout["en"])
+
+
+def test_the_columns_of_translation_datasets_are_found(tmp_path):
+    rows = [{"translation": {"en": f"word {i}", "pt": f"palavra {i}"}} for i in range(3)]
+    Dataset.from_list(rows).to_parquet(tmp_path / "pairs.parquet")
+    assert read_columns(tmp_path / "pairs.parquet")[1] == {"translation.en": "word 1", "translation.pt": "palavra 1"}
+
+
+def test_pairs_that_are_too_long_are_left_out_or_cut(write):
+    rows = [("a b c", "d e"), ("a", "d e f g"), ("a b", "c d")]
+    file = write("pairs.tsv", as_tsv([("x", "y"), *rows]))
+    for options, expected in (("max_length=3", [["a b", "c d"]]), ("max_length=4", rows[::2])):
+        task = find_task(f"translation:{options}")
+        examples = read_columns(file)
+        tokenizers = task.train_tokenizers(examples, kind="word", min_frequency=1)
+        encoded = task.encode(examples, tokenizers, training=True)
+        texts = [
+            tokenizers.target.batch_decode(encoded[side][:], skip_special_tokens=True)
+            for side in ("input_ids", "labels")
+        ]
+        assert list(zip(*texts, strict=True)) == [tuple(row) for row in expected]
+        assert len(task.encode(examples, tokenizers)) == 3
+    cut = find_task("translation:max_length=2,cut=true").encode(examples, tokenizers, training=True)
+    assert [len(ids) for ids in cut["labels"]] == [2, 2, 2]
+    with pytest.raises(
+        DataError, match=r"pairs.tsv: all 3 examples have more than max_length=2 tokens; the shortest has 3"
+    ):
+        find_task("translation:max_length=2").encode(examples, tokenizers, training=True)

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 @click.command("evaluate")
 @click.argument("model", metavar="MODEL")
-@click.option("--task", default="translation", show_default=True, metavar="TASK", help="What to evaluate it on.")
+@click.option(
+    "--task", metavar="TASK[:OPTION=VALUE,...]", help="What to evaluate it on; by default what it was trained on."
+)
 @click.option(
     "--data",
     type=click.Path(path_type=Path),
@@ -49,7 +51,7 @@ if TYPE_CHECKING:
 @json_option
 def evaluate(
     model: str,
-    task: str,
+    task: str | None,
     data: Path | None,
     columns: str | None,
     batch_size: int,
@@ -98,14 +100,14 @@ def show(evaluation: Evaluation) -> None:
     Args:
         evaluation: What to print.
     """
-    rows = [("Loss", f"{evaluation.loss:.4f}", ""), ("Perplexity", f"{evaluation.perplexity:,.2f}", "")]
+    rows = [("Loss", f"{evaluation.loss:.4f}", "")]
+    if "perplexity" not in evaluation.scores:
+        rows.append(("Perplexity", f"{evaluation.perplexity:,.2f}", ""))
     for score in evaluation.scores.values():
-        interval = "" if score.interval is None else "{:.1f} to {:.1f}".format(*score.interval)
-        rows.append((score.name, f"{score.value:.1f}", interval))
+        interval = "" if score.interval is None else "{:,.2f} to {:,.2f}".format(*score.interval)
+        rows.append((score.name, f"{score.value:,.2f}", interval))
     write(table(("", "Value", "95 % interval"), rows, right=("Value",)))
     per_second = evaluation.examples / evaluation.seconds
-    write(
-        f"\n{evaluation.examples:,} examples, {evaluation.target_tokens:,} target tokens, {per_second:,.1f} examples/s"
-    )
+    write(f"\n{evaluation.examples:,} examples, {evaluation.target_tokens:,} labels, {per_second:,.1f} examples/s")
     for score in evaluation.scores.values():
         write(f"{score.name}: {score.signature}")

@@ -55,7 +55,7 @@ def compare(
 
     Args:
         names: Variants' names, possibly with settings: "vanilla", "vanilla+faithful", "pre-norm:position=rotary".
-        task: A name in [`zoo.tasks.TASKS`][].
+        task: A name in [`zoo.tasks.TASKS`][], possibly with options: "copy:length=20".
         data: As for [`zoo.training.train`][], a path.
         heldout: As for [`zoo.training.train`][].
         columns: As for [`zoo.training.train`][].

@@ -10,7 +10,9 @@ import json
 import sys
 from pathlib import Path
 
-from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+import torch
+import transformers
+from transformers import AutoTokenizer
 from transformers.utils import logging
 
 import zoo  # noqa: F401
@@ -20,6 +22,15 @@ from .probe import read_probe
 
 TARGET_FOLDER = "target"
 """Where a checkpoint holds the target's tokenizer, if it has its own. zoo.tasks, which says so, is slow to import."""
+
+AUTO_CLASSES = {
+    "seq2seq-lm": "AutoModelForSeq2SeqLM",
+    "causal-lm": "AutoModelForCausalLM",
+    "masked-lm": "AutoModelForMaskedLM",
+    "sequence-classification": "AutoModelForSequenceClassification",
+    "token-classification": "AutoModelForTokenClassification",
+}
+"""Which of transformers' classes loads what was trained for which task."""
 
 TOLERANCE = 1e-5
 """Between logits of the same weights and inputs: float rounding, where threads add up in another order."""
@@ -38,19 +49,20 @@ def check(folder: Path) -> dict[str, object]:
     for module in probe.modules:
         importlib.import_module(module)
     checkpoint = folder / CHECKPOINT
-    model = AutoModelForSeq2SeqLM.from_pretrained(checkpoint)
+    auto_class = getattr(transformers, AUTO_CLASSES[probe.task])
+    model = auto_class.from_pretrained(checkpoint)
     source = AutoTokenizer.from_pretrained(checkpoint)
     separate = (checkpoint / TARGET_FOLDER).is_dir()
     target = AutoTokenizer.from_pretrained(checkpoint / TARGET_FOLDER) if separate else source
     after = probe.ask(model, source, target)
     same_shape = before["logits"].shape == after["logits"].shape
     difference = (before["logits"] - after["logits"]).abs().max().item() if same_shape else float("inf")
-    texts = [target.batch_decode(answers["outputs"]) for answers in (before, after)]
+    same = torch.equal(before["outputs"], after["outputs"])
     return {
-        "auto_class": AutoModelForSeq2SeqLM.__name__,
+        "auto_class": auto_class.__name__,
         "largest_difference": difference,
-        "outputs_equal": texts[0] == texts[1],
-        "equal": difference <= TOLERANCE and texts[0] == texts[1],
+        "outputs_equal": same,
+        "equal": difference <= TOLERANCE and same,
     }
 
 

@@ -17,7 +17,7 @@ class ReloadCheck:
     Attributes:
         auto_class: The Auto class that loaded it.
         largest_difference: Between two logits.
-        outputs_equal: Whether greedy outputs are the same text.
+        outputs_equal: Whether greedy outputs, or the best ids, are the same.
         equal: Whether both agree, up to float rounding.
     """
 

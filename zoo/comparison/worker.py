@@ -43,7 +43,8 @@ def work(job: Job) -> None:
         progress=job.progress,
     )
     few = splits.heldout.select(range(min(MOST_EXAMPLES, len(splits.heldout))))
-    probe = Probe(job.modules, tuple(task.sources(few)), tuple(task.references(few)))
+    sources = task.samples(few, MOST_EXAMPLES)
+    probe = Probe(job.modules, tuple(sources), tuple(task.references(few)), task.model_task)
     probe.write(folder, probe.ask(result.model, result.tokenizers.source, result.tokenizers.target))
     write_json(folder / RESULT, {"report": result.report.to_dict(), "outputs": result.outputs})
 

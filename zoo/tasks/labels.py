@@ -9,6 +9,8 @@ from typing import Any
 from datasets import Dataset
 from typing_extensions import Self
 
+from zoo.errors import ConfigError, enumerate_names, suggest
+
 from .encoding import check_length
 from .sources import Splits
 from .tables import DataError, Table
@@ -30,6 +32,8 @@ class LabelsTask(DataTask):
 
     def __post_init__(self) -> None:
         check_length(self.max_length)
+        if not isinstance(self.labels, (list, tuple)):
+            raise ConfigError(f"labels={self.labels!r} is not valid; it is a list, such as ['neg', 'pos']")
         object.__setattr__(self, "labels", tuple(map(str, self.labels)))
 
     def labels_of(self, column: Sequence[Any]) -> Iterable[str]:
@@ -56,11 +60,15 @@ class LabelsTask(DataTask):
 
     def mismatch(self, train: Table, heldout: Table) -> str | None:
         """Look for labels that are never trained on. Arguments as in the base class."""
-        known = set(self.labels) or set(self.labels_of(train.column(1)))
+        known = self.labels or sorted_labels(set(self.labels_of(train.column(1))))
+        whose = "the labels that were trained on" if self.labels else train.source
         for row, value in enumerate(heldout.column(1)):
             for label in self.labels_of([value]):
                 if label not in known:
-                    return f"{heldout.place(row)}: label {label!r} does not occur in {train.source}"
+                    return (
+                        f"{heldout.place(row)}: label {label!r} is not in {whose}; "
+                        f"valid: {enumerate_names(known)}{suggest(label, known)}"
+                    )
         return None
 
     def train_tokenizers(self, examples: Dataset, **options: Any) -> Tokenizers:
@@ -94,7 +102,10 @@ class LabelsTask(DataTask):
         """
         if label not in self.labels:
             source = examples.info.description or "the data"
-            raise DataError(f"{source}: label {label!r} is unknown; valid: {', '.join(self.labels)}")
+            raise DataError(
+                f"{source}: label {label!r} is unknown; valid: {enumerate_names(self.labels)}"
+                f"{suggest(label, self.labels)}"
+            )
         return self.labels.index(label)
 
 

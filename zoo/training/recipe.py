@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -12,6 +13,8 @@ import yaml  # type: ignore[import-untyped]
 from zoo.errors import ConfigError, UnknownNameError
 from zoo.registry import VARIANTS, parse_name
 from zoo.tasks import TASKS, DataTask, find_task, split_name
+
+from .saving import RESULT_FILE
 
 FOLDER = Path(__file__).parent / "recipes"
 DEFAULT_TASK = "translation"
@@ -159,6 +162,21 @@ def recipe_for(task: str | None, recipe: str | Path | Recipe | None = None) -> R
     chosen = replace(recipe, task=name, task_options={**said, **options})
     chosen.data_task()
     return chosen
+
+
+def saved_recipe(folder: str | Path) -> Recipe | None:
+    """Find the recipe that a checkpoint was trained by.
+
+    Args:
+        folder: The checkpoint's folder.
+
+    Returns:
+        The recipe, None where it is not known.
+    """
+    try:
+        return Recipe(**json.loads((Path(folder) / RESULT_FILE).read_text(encoding="utf-8"))["recipe"])
+    except (OSError, ValueError, LookupError, TypeError):
+        return None
 
 
 def shipped_recipes() -> list[str]:

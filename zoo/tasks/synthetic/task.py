@@ -80,7 +80,7 @@ class Synthetic(PairsTask):
 
     @property
     def separated(self) -> bool:
-        """Whether a language model needs to be told where the question ends."""
+        """Whether a language model must be told where the question ends, and must tell where the answer does."""
         return True
 
     @abstractmethod
@@ -146,7 +146,7 @@ class Synthetic(PairsTask):
         tokenizer = tokenizers.source
         between = [tokenizer.bos_token_id] if self.separated and tokenizer.bos_token_id is not None else []
         questions = [[*ids, *between] for ids in to_ids(tokenizer, self.sources(examples), add_special_tokens=False)]
-        answers = to_ids(tokenizer, self.references(examples))
+        answers = to_ids(tokenizer, self.references(examples), add_special_tokens=self.separated)
         lengths = [len(question) + len(answer) - 1 for question, answer in zip(questions, answers, strict=True)]
         kept = short_enough(lengths, self.max_length if training else None, examples)
         return Dataset.from_dict(
@@ -173,19 +173,22 @@ class Synthetic(PairsTask):
     def score(self, predictions: Predictions, examples: Dataset, *, n_bootstrap: int = 1) -> Mapping[str, Score]:
         """Answers that are right as a whole, and symbols at their place. Arguments as in the base class."""
         if self.decoder_only:
-            rows = zip(predictions.ids, predictions.labels, strict=True)
-            counts = [(int(np.equal(ours, theirs).sum()), len(theirs)) for ours, theirs in rows]
+            right = [np.equal(*row) for row in zip(predictions.ids, predictions.labels, strict=True)]
+            whole = [(int(row.all()), 1) for row in right]
+            by_symbol = [row[:-1] if self.separated else row for row in right]  # the end is no symbol
+            counts = [(int(row.sum()), len(row)) for row in by_symbol]
             how = "predicted"
         else:
             texts = zip(predictions.outputs, self.references(examples), strict=True)
             counts = [matches(ours.split(), theirs.split()) for ours, theirs in texts]
+            whole = [(int(right == there), 1) for right, there in counts]
             how = "generated"
-        by_symbol = np.array(counts)
-        whole = np.array([(right == there, 1) for right, there in counts])
         signature = f"n:{len(counts)}|{how}"
         return {
-            "exact_match": resampled("Exact match", whole, ratio, signature, n_bootstrap=n_bootstrap),
-            "symbol_accuracy": resampled("Symbol accuracy", by_symbol, ratio, signature, n_bootstrap=n_bootstrap),
+            "exact_match": resampled("Exact match", np.array(whole), ratio, signature, n_bootstrap=n_bootstrap),
+            "symbol_accuracy": resampled(
+                "Symbol accuracy", np.array(counts), ratio, signature, n_bootstrap=n_bootstrap
+            ),
         }
 
 

@@ -1,0 +1,140 @@
+"""Text and token classification: labels, their numbers, and which tokens they stand on."""
+
+from __future__ import annotations
+
+import itertools
+import json
+
+import pytest
+from datasets import ClassLabel, Dataset, DatasetDict, Features, Value
+
+from zoo.errors import ConfigError
+from zoo.tasks import DataError, find_task
+from zoo.tasks.blocks import IGNORED
+
+REVIEWS = [("good", "pos"), ("bad", "neg"), ("very good", "pos"), ("not bad", "pos"), ("so bad", "neg")]
+CONLL = "-DOCSTART- -X- O\n\nAna NNP B-PER\nlives VBZ O\nin IN O\nNova NNP B-LOC\nIorque NNP I-LOC\n\nNo DT O\n"
+
+
+def tsv(rows):
+    return "".join("\t".join(row) + "\n" for row in [("text", "label"), *rows])
+
+
+def test_labels_are_numbered_in_order_whatever_the_columns_are_called(write):
+    rows = [json.dumps({"id": i, "label": label, "text": text}) for i, (text, label) in enumerate(REVIEWS)]
+    task = find_task("text-classification")
+    splits = task.load(write("reviews.jsonl", "\n".join(rows)))
+    task = task.fitted(splits)
+    assert task.labels == ("neg", "pos")
+    tokenizers = task.train_tokenizers(splits.train, kind="character")
+    assert task.model_settings(tokenizers)["id2label"] == {0: "neg", 1: "pos"}
+    encoded = task.encode(splits.train, tokenizers)
+    assert encoded["labels"][:] == [task.labels.index(label) for label in splits.train["label"]]
+    assert task.collator(tokenizers)([dict(encoded[0]), dict(encoded[1])])["attention_mask"].sum() == sum(
+        encoded["length"][:2]
+    )
+
+
+def test_numbers_are_labels_too(write):
+    task = find_task("text-classification")
+    splits = task.load(write("a.csv", "text,label\n" + "".join(f"t{i},{i}\n" for i in range(11))))
+    assert task.fitted(splits).labels == tuple(map(str, range(11)))
+
+
+def test_labels_that_a_dataset_keeps_as_numbers_have_their_names(tmp_path):
+    features = Features({"text": Value("string"), "label": ClassLabel(names=["neg", "pos"])})
+    rows = {"text": [text for text, _ in REVIEWS], "label": [int(label == "pos") for _, label in REVIEWS]}
+    dataset = Dataset.from_dict(rows, features=features)
+    DatasetDict({"train": dataset, "test": dataset.select([1])}).save_to_disk(tmp_path / "split")
+    splits = find_task("text-classification").load(tmp_path / "split")
+    assert splits.train["label"][:] == [label for _, label in REVIEWS]
+    assert splits.heldout.to_dict() == {"text": ["bad"], "label": ["neg"]}
+    dataset.save_to_disk(tmp_path / "whole")
+    whole = find_task("text-classification").load(tmp_path / "whole")
+    assert (len(whole.train), len(whole.heldout)) == (4, 1)
+
+
+def test_a_label_that_is_only_held_out_is_named_with_its_line(write):
+    write("train.tsv", tsv(REVIEWS))
+    folder = write("validation.tsv", tsv([("fine", "pos"), ("meh", "neutral")])).parent
+    with pytest.raises(
+        DataError, match=r"validation.tsv, line 3: label 'neutral' is not in .*train.tsv; valid: neg, pos"
+    ):
+        find_task("text-classification").load(folder)
+    assert len(find_task("text-classification:labels=['neg', 'neutral', 'pos']").load(folder).heldout) == 2
+    write("train.conll", CONLL)
+    folder = write("dev.conll", "Rio B-GPE\n").parent
+    (folder / "train.tsv").unlink()
+    (folder / "validation.tsv").unlink()
+    with pytest.raises(DataError, match=r"dev.conll, line 1: label 'B-GPE' is not in"):
+        find_task("token-classification").load(folder)
+
+
+@pytest.mark.parametrize("kind", ["bpe", "character", "word"])
+def test_a_label_stands_on_the_first_piece_of_its_token(write, kind):
+    rows = [{"tokens": ["Ana", "lives", "here"], "tags": ["B-PER", "O", "O"]}, {"tokens": "No way", "tags": "O O"}]
+    task = find_task("token-classification")
+    splits = task.load(write("a.jsonl", "\n".join(map(json.dumps, rows * 2))))
+    task = task.fitted(splits)
+    tokenizers = task.train_tokenizers(splits.train, kind=kind)
+    for tokens, tags, row in zip(
+        splits.train["tokens"], splits.train["tags"], task.encode(splits.train, tokenizers), strict=True
+    ):
+        assert row["input_ids"] == tokenizers.source.encode(" ".join(tokens))
+        assert [task.labels[label] for label in row["labels"] if label != IGNORED] == tags
+        assert len(row["labels"]) == len(row["input_ids"]) == row["length"]
+        starts = [place for place, label in enumerate(row["labels"]) if label != IGNORED]
+        pieces = [tokenizers.source.decode(row["input_ids"][a:b]).strip() for a, b in itertools.pairwise(starts)]
+        if kind != "word":
+            assert pieces == tokens[:-1]
+
+
+def test_conll_files_are_read(write):
+    task = find_task("token-classification")
+    splits = task.load(write("a.conll", CONLL * 3))
+    rows = [*splits.train, *splits.heldout]
+    assert {"tokens": ["No"], "tags": ["O"]} in rows and len(rows) == 6
+    sentence, tags = ["Ana", "lives", "in", "Nova", "Iorque"], ["B-PER", "O", "O", "B-LOC", "I-LOC"]
+    assert {"tokens": sentence, "tags": tags} in rows
+    parts = task.load(write("a.conll", CONLL * 3), columns=[0, 1])
+    assert set(task.fitted(parts).labels) == {"NNP", "VBZ", "IN", "DT"}
+
+
+@pytest.mark.parametrize(
+    ("task", "name", "content", "message"),
+    [
+        ("text-classification", "a.tsv", "text\tlabel\ngood\tpos\nbad\n", "a.tsv, line 3: 1 field where 2 are"),
+        ("text-classification", "a.tsv", "text\tlabel\ngood\t \n", "a.tsv, line 2: column 'label' is empty"),
+        ("text-classification", "a.tsv", "text\ngood\n", "a.tsv, line 1: 1 column where 2 are expected"),
+        ("text-classification", "a.jsonl", '{"text": "a", "label": {}}\n', "a.jsonl, line 1: column 'label' is not"),
+        ("token-classification", "a.jsonl", '{"tokens": ["a", "b"], "tags": ["O"]}', "line 1: 2 tokens and 1 labels"),
+        ("token-classification", "a.jsonl", '{"tokens": [], "tags": []}', "line 1: column 'tokens' is empty"),
+        ("token-classification", "a.conll", "Ana B-PER\nhere\n", "a.conll, line 2: 1 field where 2 are expected"),
+        ("text-classification", "a.conll", CONLL, "a.conll: CoNLL files hold labels of tokens"),
+    ],
+)
+def test_what_is_wrong_is_named(write, task, name, content, message):
+    with pytest.raises(DataError, match=message):
+        find_task(task).load(write(name, content))
+
+
+def test_labels_are_a_list():
+    with pytest.raises(ConfigError, match=r"labels='\[neg,pos\]' is not valid"):
+        find_task("text-classification:labels=[neg,pos]")
+
+
+def test_datasets_that_cannot_be_loaded(monkeypatch):
+    def offline(name, configuration):
+        raise ConnectionError(f"no network\nfor {name} {configuration}")
+
+    monkeypatch.setattr("zoo.tasks.libraries.load_dataset", offline)
+    with pytest.raises(
+        DataError, match="dataset me/reviews:en cannot be loaded: ConnectionError: no network for me/rev"
+    ):
+        find_task("text-classification").load("me/reviews:en")
+    with pytest.raises(DataError, match="folder/reviews.tsv does not exist"):
+        find_task("text-classification").load("folder/reviews.tsv")
+    empty = Dataset.from_dict({"text": [], "label": []})
+    monkeypatch.setattr("zoo.tasks.libraries.load_dataset", lambda *name: DatasetDict({"train": empty}))
+    with pytest.raises(DataError, match="dataset me/reviews is empty"):
+        find_task("text-classification").load("me/reviews")

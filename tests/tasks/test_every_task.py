@@ -1,0 +1,151 @@
+"""Every task, from data to the same scores of a saved model; what a comparison asks of it; what it cannot use."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import pytest
+from datasets import Dataset
+
+import zoo
+from zoo.comparison.files import CHECKPOINT
+from zoo.comparison.job import Job
+from zoo.comparison.reload import check
+from zoo.comparison.worker import work
+from zoo.errors import ConfigError
+from zoo.tasks import TASKS, DataError, Outputs
+from zoo.training.recipe import recipe_for
+
+TINY = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
+ARGUMENTS = {"max_steps": 3, "warmup_steps": 1, "logging_steps": 1, "use_cpu": True, "per_device_train_batch_size": 8}
+FEW = "train_examples=24,heldout_examples=6,length=5,min_length=2"
+VARIANTS = {
+    "translation": "pre-norm",
+    "language-modeling": "gpt2-style",
+    "masked-language-modeling": "pre-norm",
+    "text-classification": "llama-style",
+    "token-classification": "pre-norm",
+}
+OPTIONS = {"language-modeling": "block_size=20", "masked-language-modeling": "block_size=20"}
+SCORES = {
+    "translation": {"bleu", "chrf"},
+    "language-modeling": {"perplexity", "bits_per_byte"},
+    "masked-language-modeling": {"perplexity", "accuracy"},
+    "text-classification": {"accuracy", "f1"},
+    "token-classification": {"f1", "accuracy"},
+}
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("data")
+    sentences = [f"Line {i} is {'odd' if i % 2 else 'even'}." for i in range(30)]
+    rows = {
+        "text-classification": [{"text": text, "label": text.split()[-1]} for text in sentences],
+        "token-classification": [{"tokens": text.split(), "tags": ["O", "B-N", "O", "O"]} for text in sentences],
+        "translation": [{"a": text, "b": text.upper()} for text in sentences],
+    }
+    files = {}
+    for name, examples in rows.items():
+        for split, part in (("train", examples[:24]), ("heldout", examples[24:])):
+            (folder / name).mkdir(exist_ok=True)
+            file = folder / name / f"{split}.jsonl"
+            file.write_text("".join(json.dumps(row) + "\n" for row in part))
+        files[name] = folder / name
+    for name in ("language-modeling", "masked-language-modeling"):
+        (folder / name).mkdir()
+        (folder / name / "train.txt").write_text("\n".join(sentences))
+        (folder / name / "heldout.txt").write_text("\n".join(sentences[24:]))
+        files[name] = folder / name
+    return files
+
+
+def named(task):
+    """Half of the synthetic tasks for language models, half for encoder-decoders."""
+    few = f"{FEW},decoder_only={task not in ('copy', 'reverse')}"
+    return f"{task}:{OPTIONS.get(task, few if task not in VARIANTS else '')}".rstrip(":")
+
+
+@pytest.mark.parametrize("task", sorted(TASKS))
+def test_a_saved_model_gets_the_scores_of_its_training(task, data, tmp_path):
+    """Without being told what it was trained on, and with which options."""
+    folder = tmp_path / "model"
+    variant = VARIANTS.get(task, "pre-norm" if task in ("copy", "reverse") else "gpt2-style")
+    result = zoo.train(
+        variant,
+        named(task),
+        data=data.get(task),
+        tokenizer={"kind": "character"} if task in OPTIONS else {"kind": "word", "min_frequency": 1},
+        settings=TINY,
+        generation={"num_beams": 1, "max_length": 8},
+        output_dir=folder,
+        progress=False,
+        **ARGUMENTS,
+    )
+    found = zoo.evaluate(folder, data=data.get(task), n_bootstrap=20)
+    report = result.report
+    assert found.task == report.task == task
+    assert set(found.scores) == SCORES.get(task, {"exact_match", "symbol_accuracy"})
+    assert TASKS.get(task).main_score in found.scores
+    assert found.loss == pytest.approx(report.heldout_loss, rel=1e-6)
+    assert found.outputs == result.outputs
+    assert {name: score.value for name, score in found.scores.items()} == pytest.approx(
+        {name: score.value for name, score in report.scores.items()}, rel=1e-6
+    )
+    for name, score in found.scores.items():
+        if name not in ("perplexity", "bits_per_byte"):
+            assert score.interval[0] <= score.value <= score.interval[1]
+    examples = 0 if TASKS.get(task).outputs == Outputs.NONE or "masked" in task else 6
+    assert len(found.outputs) == examples
+
+
+@pytest.mark.parametrize("task", ["language-modeling", "token-classification"])
+def test_a_comparison_loads_any_tasks_model_again(task, data, tmp_path):
+    recipe = recipe_for(named(task)).changed(model=TINY, arguments=ARGUMENTS)
+    data_task = recipe.data_task()
+    splits = data_task.load(data.get(task))
+    tokenizers = data_task.train_tokenizers(splits.train, kind="word", min_frequency=1)
+    tokenizers.save(tmp_path / "tokenizer")
+    name = "gpt2-style" if task == "language-modeling" else "pre-norm"
+    job = Job(name, str(tmp_path), str(tmp_path / "tokenizer"), recipe, 0, data.get(task) and str(data[task]))
+    work(dataclasses.replace(job, progress=False))
+    answer = check(tmp_path)
+    assert answer["equal"] and answer["outputs_equal"]
+    assert (
+        answer["auto_class"]
+        == {
+            "language-modeling": "AutoModelForCausalLM",
+            "token-classification": "AutoModelForTokenClassification",
+        }[task]
+    )
+    model = zoo.load(tmp_path / CHECKPOINT)
+    first = next(model.parameters())
+    first.data = first.data.flip(0)
+    model.save_pretrained(tmp_path / CHECKPOINT)
+    assert not check(tmp_path)["equal"]
+
+
+def test_perplexity_is_better_when_lower():
+    from zoo.comparison.results import Comparison, Run
+
+    def run(name, value):
+        scores = {"perplexity": {"name": "Perplexity", "value": value, "higher_is_better": False}}
+        return Run(name, "", report={"scores": scores})
+
+    runs = [run("a", 7.0), run("b", 5.0)]
+    comparison = Comparison("language-modeling", 0, "perplexity", {}, {}, [], [], runs, None, 1.0)
+    assert comparison.best is runs[1]
+
+
+def test_what_a_model_is_not_made_for_is_refused(tmp_path):
+    task = TASKS.get("translation")
+    task.train_tokenizers(task.load().heldout, kind="word").save(tmp_path)
+    zoo.build("gpt2-style@tiny", "causal-lm", vocab_size=50).save_pretrained(tmp_path)
+    with pytest.raises(ConfigError, match=r"task 'translation' needs a model for seq2seq-lm .*ZooForCausalLM"):
+        zoo.evaluate(tmp_path, "translation")
+    with pytest.raises(DataError, match="task 'language-modeling' has no data of its own"):
+        zoo.evaluate(tmp_path)
+    with pytest.raises(DataError, match="label 'c' is unknown; valid: a, b"):
+        labels = TASKS.get("text-classification").configured({"labels": ["a", "b"]})
+        labels.encode(Dataset.from_dict({"text": ["x"], "label": ["c"]}), task.train_tokenizers(task.load().heldout))

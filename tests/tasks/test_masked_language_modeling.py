@@ -1,0 +1,66 @@
+"""Masks: the right share, the right kinds, drawn anew in every epoch and the same for everyone."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from zoo.errors import ConfigError
+from zoo.tasks import find_task, train_tokenizers
+from zoo.tasks.blocks import IGNORED
+
+TEXT = "".join(f"Line {i}: to be, or not to be?\nThat is {i * i}.\n" for i in range(300))
+
+
+@pytest.fixture(scope="module")
+def encoded(tmp_path_factory):
+    file = tmp_path_factory.mktemp("text") / "text.txt"
+    file.write_text(TEXT)
+    task = find_task("masked-language-modeling:block_size=50")
+    splits = task.load(file)
+    tokenizers = task.train_tokenizers(splits.train, kind="character")
+    return task, splits, tokenizers, task.encode(splits.train, tokenizers, training=True, seed=3)
+
+
+def everything(blocks, key):
+    return np.concatenate([blocks[i][key] for i in range(len(blocks))])
+
+
+def test_masks_are_those_of_bert(encoded):
+    _, splits, tokenizers, blocks = encoded
+    text = tokenizers.source.encode("".join(splits.train["text"]), add_special_tokens=False)
+    ids, labels = everything(blocks, "input_ids"), everything(blocks, "labels")
+    chosen = labels != IGNORED
+    assert len(ids) == len(text)
+    assert (labels[chosen] == np.array(text)[chosen]).all()
+    assert (ids[~chosen] == np.array(text)[~chosen]).all()
+    assert chosen.mean() == pytest.approx(0.15, abs=0.01)
+    assert (ids[chosen] == tokenizers.source.mask_token_id).mean() == pytest.approx(0.8, abs=0.03)
+    assert (ids[chosen] == labels[chosen]).mean() == pytest.approx(0.1, abs=0.03)
+
+
+def test_masks_depend_on_seed_epoch_and_block_alone(encoded):
+    task, splits, tokenizers, blocks = encoded
+    first = everything(blocks, "labels")
+    assert (everything(blocks, "labels") == first).all()
+    blocks.set_epoch(1)
+    second = everything(blocks, "labels")
+    blocks.set_epoch(0)
+    other = everything(task.encode(splits.train, tokenizers, training=True, seed=4), "labels")
+    assert (second != first).any() and (other != first).any()
+
+
+def test_a_shorter_last_block_is_padded(encoded):
+    task, _, tokenizers, blocks = encoded
+    short = blocks[len(blocks) - 1]
+    batch = task.collator(tokenizers)([blocks[0], short])
+    assert batch["attention_mask"].sum() == 50 + len(short["labels"]) < 100
+    assert "shift_labels" not in batch
+
+
+def test_a_tokenizer_must_have_a_mask(encoded):
+    task, splits, _, _ = encoded
+    with pytest.raises(ConfigError, match="no mask_token"):
+        task.encode(splits.train, train_tokenizers([TEXT]))
+    with pytest.raises(ConfigError, match="mlm_probability=2"):
+        find_task("masked-language-modeling:mlm_probability=2")

@@ -1,0 +1,104 @@
+"""Synthetic tasks: each rule against its own definition, and no held-out question that was trained on."""
+
+from __future__ import annotations
+
+import pytest
+
+from zoo.errors import ConfigError, UnknownTaskError
+from zoo.tasks import DataError, Predictions, find_task
+from zoo.tasks.blocks import IGNORED
+
+
+def recalled(question):
+    *pairs, key = question
+    return [dict(zip(pairs[::2], pairs[1::2], strict=True))[key]]
+
+
+def continued(question):
+    *before, cue = question
+    assert before.count(cue) == 1
+    return [before[before.index(cue) + 1]]
+
+
+def added(question):
+    first, second = "".join(question).split("+")
+    return list(str(int(first) + int(second)))
+
+
+RULES = {
+    "copy": list,
+    "reverse": lambda question: question[::-1],
+    "sort": lambda question: sorted(question, key=int),
+    "addition": added,
+    "associative-recall": recalled,
+    "induction": continued,
+}
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_answers_follow_the_rule(name):
+    task = find_task(name, {"train_examples": 200, "heldout_examples": 20})
+    splits = task.load(seed=1)
+    assert (len(splits.train), len(splits.heldout)) == (200, 20)
+    for split in splits:
+        for question, answer in zip(split["question"], split["answer"], strict=True):
+            assert RULES[name](question.split()) == answer.split()
+    assert not set(splits.train["question"]) & set(splits.heldout["question"])
+    assert task.load(seed=2).train.to_dict() == splits.train.to_dict()
+    assert find_task(name, {"data_seed": 1, "train_examples": 200}).load().train[0] != splits.train[0]
+
+
+def test_a_small_space_is_shared_out():
+    splits = find_task("copy:num_symbols=2,length=3").load()
+    assert len(splits.train) + len(splits.heldout) == 2 + 4 + 8
+    assert len(splits.heldout) == 1
+
+
+@pytest.mark.parametrize("name", ["reverse:decoder_only=true", "induction"])
+def test_a_language_model_learns_the_answer_alone(name):
+    task = find_task(name, {"train_examples": 50})
+    splits = task.load()
+    tokenizers = task.train_tokenizers(splits.train, kind="word", min_frequency=1)
+    tokenizer = tokenizers.source
+    encoded = task.encode(splits.train, tokenizers)
+    for question, answer, row in zip(splits.train["question"], splits.train["answer"], encoded, strict=True):
+        labels = [label for label in row["labels"] if label != IGNORED]
+        ending = ["<eos>"] if task.separated else []
+        assert tokenizer.convert_ids_to_tokens(labels) == [*answer.split(), *ending]
+        read = tokenizer.convert_ids_to_tokens(row["input_ids"][: len(row["labels"]) - len(labels) + 1])
+        assert read == [*question.split(), *(["<bos>"] if task.separated else [])]
+        assert row["length"] == len(row["input_ids"]) == len(row["labels"])
+    batch = task.collator(tokenizers)([encoded[i] for i in range(8)])
+    assert batch["attention_mask"].sum() == sum(encoded["length"][:8])
+    assert batch["labels"] is batch["shift_labels"]
+
+
+def test_scores():
+    task = find_task("copy:heldout_examples=2,train_examples=5")
+    examples = task.load().heldout
+    first, second = examples["answer"]
+    wrong = " ".join(["x", *second.split()[1:], "y"])
+    scores = task.score(Predictions(0.0, 1, outputs=[first, wrong]), examples, n_bootstrap=20)
+    assert scores["exact_match"].value == 50
+    lengths = len(first.split()), len(second.split())
+    assert scores["symbol_accuracy"].value == pytest.approx(
+        100 * (lengths[0] + lengths[1] - 1) / (lengths[0] + lengths[1] + 1), abs=1e-3
+    )
+    decoder = find_task("copy:decoder_only=true")
+    ids = [[5, 6, 2], [5, 6, 2], [5, 6, 2]]
+    scores = decoder.score(Predictions(0.0, 9, ids=ids, labels=[[5, 6, 2], [5, 7, 2], [5, 6, 9]]), examples)
+    assert (scores["exact_match"].value, scores["symbol_accuracy"].value) == (
+        pytest.approx(100 / 3, abs=1e-3),
+        pytest.approx(500 / 6, abs=1e-3),
+    )
+
+
+def test_what_cannot_be_is_refused(tmp_path):
+    with pytest.raises(DataError, match="makes its own examples"):
+        find_task("copy").load(tmp_path)
+    with pytest.raises(ConfigError, match="length=20 is above num_symbols=10"):
+        find_task("associative-recall:length=20")
+    with pytest.raises(ConfigError, match="min_length=4 is above length=3"):
+        find_task("copy:min_length=4,length=3")
+    with pytest.raises(UnknownTaskError, match="did you mean 'associative-recall'"):
+        find_task("asociative_recall")
