@@ -52,32 +52,21 @@ def test_what_is_pulled_is_what_was_pushed(hub: LoopbackHub, tmp_path: Path) -> 
 def test_every_variant_comes_back_in_all_three_ways(hub: LoopbackHub, tmp_path: Path) -> None:
     said = run(hub, tmp_path / "home-a", "push-three-ways", tmp_path / "kept", EVERY)
     native = [line.split()[1] for line in said.splitlines() if line.startswith("native ")]
-    assert {"gpt2-style=causal-lm", "llama-style=causal-lm", "bert-style=masked-lm"} <= set(native)
-    run(hub, tmp_path / "home-b", "check-load", tmp_path / "kept", EVERY)
+    as_is = {model.removesuffix("=as-is") for model in native if model.endswith("=as-is")}
+    assert {"gpt2-style=causal-lm", "llama-style=causal-lm", "bert-style=masked-lm", "vanilla=seq2seq-lm"} <= as_is
+    run(hub, tmp_path / "home-b", "check-load", tmp_path / "kept", [m + "=as-is" if m in as_is else m for m in EVERY])
     run(hub, tmp_path / "home-c", "check-code", tmp_path / "kept", EVERY)
     run(hub, tmp_path / "home-d", "check-native", tmp_path / "kept", native)
 
 
 @pytest.mark.slow
-def test_code_that_was_pushed_loads_the_model_without_the_zoo(hub: LoopbackHub, tmp_path: Path) -> None:
-    run(hub, tmp_path / "home-a", "push-with-code", tmp_path / "kept", FEW)
-    run(hub, tmp_path / "home-b", "check-code", tmp_path / "kept", FEW)
-    run(hub, tmp_path / "home-c", "check-zoo", tmp_path / "kept", FEW)
-
-
-@pytest.mark.slow
-def test_a_native_export_has_a_branch_of_its_own(hub: LoopbackHub, tmp_path: Path) -> None:
-    models = ["marian-style=seq2seq-lm"]
-    run(hub, tmp_path / "home-a", "push-with-native", tmp_path / "kept", models)
-    run(hub, tmp_path / "home-b", "check-native", tmp_path / "kept", models)
-    run(hub, tmp_path / "home-c", "check-zoo", tmp_path / "kept", models)
-    assert 'revision="native"' in hub.storage.contents("org/marian-style-seq2seq-lm")["README.md"].decode()
-
-
-@pytest.mark.slow
-def test_a_repository_of_transformers_own_class_is_converted(hub: LoopbackHub, tmp_path: Path) -> None:
-    models = ["bert=masked-lm"]
-    run(hub, tmp_path / "home-a", "put-native", tmp_path / "kept", models)
-    native = tmp_path / "kept" / "native"
-    hub.storage.put("org/bert-masked-lm", {file.name: file.read_bytes() for file in native.iterdir()})
-    run(hub, tmp_path / "home-b", "check-converted", tmp_path / "kept", models)
+def test_code_and_native_export_are_verified_and_pushed_beside_the_model(hub: LoopbackHub, tmp_path: Path) -> None:
+    run(hub, tmp_path / "home", "push-with-all", tmp_path / "kept", ["vanilla=seq2seq-lm"])
+    files, native = (hub.storage.contents("org/vanilla-seq2seq-lm", revision) for revision in ("main", "native"))
+    assert files["config.json"] != native["config.json"] and b"MarianMTModel" in native["config.json"]
+    assert any(path.endswith(".py") for path in files) and not any(path.endswith(".py") for path in native)
+    card = files["README.md"].decode()
+    assert 'AutoModelForSeq2SeqLM.from_pretrained("org/vanilla-seq2seq-lm", trust_remote_code=True)' in card
+    assert 'AutoModelForSeq2SeqLM.from_pretrained("org/vanilla-seq2seq-lm", revision="native")  # marian' in card
+    for target in ("bundle", "marian"):
+        assert f"| {target} | yes, without the zoo, on random padded batches | " in card
