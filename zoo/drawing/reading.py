@@ -10,7 +10,7 @@ from torch import nn
 from zoo.models import Transformer, ZooConfig, ZooEncoderDecoder, ZooPreTrainedModel
 from zoo.models.classification import ZooForSequenceClassification
 from zoo.models.residual import Residual as ResidualModule
-from zoo.models.stacks import ZooStack
+from zoo.models.stack import ZooStack
 
 from .modules import does_something, name_in, signature
 from .parts import Block, Drawing, Residual, Step, Together

@@ -1,0 +1,50 @@
+"""Small configurations, random weights and exact comparisons for tests that write a part's formula out in loops."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from zoo.models import ZooConfig
+
+WIDTH, HEADS, LENGTH = 12, 3, 7
+HEAD = WIDTH // HEADS
+
+
+def config(**settings: Any) -> ZooConfig:
+    sizes: dict[str, Any] = {
+        "vocab_size": 11,
+        "hidden_size": WIDTH,
+        "num_attention_heads": HEADS,
+        "intermediate_size": 10,
+    }
+    made = ZooConfig(**{**sizes, "dropout": 0.0, **settings})
+    made._attn_implementation = "eager"
+    return made
+
+
+def randomized(module: torch.nn.Module, seed: int = 0) -> Any:
+    generator = torch.Generator().manual_seed(seed)
+    for parameter in module.double().parameters():
+        parameter.data = torch.randn(parameter.shape, generator=generator, dtype=torch.float64) * 0.7
+    return module.eval()
+
+
+def random(*shape: int, seed: int = 1) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def close(got: Tensor, expected: Any, tolerance: float = 1e-12) -> None:
+    torch.testing.assert_close(
+        got.detach(), torch.as_tensor(expected, dtype=torch.float64), atol=tolerance, rtol=tolerance
+    )
+
+
+def affine(linear: torch.nn.Linear, vector: list[float]) -> list[float]:
+    bias = [0.0] * linear.out_features if linear.bias is None else linear.bias.tolist()
+    return [
+        sum(w * v for w, v in zip(row, vector, strict=True)) + b
+        for row, b in zip(linear.weight.tolist(), bias, strict=True)
+    ]
