@@ -9,6 +9,7 @@ from huggingface_hub import ModelCard
 from zoo.hub.records import EVALUATIONS, keep_evaluation
 
 from .conftest import READ, STRANGER, WRITE, Worker, checkpoint, safetensors, without_attributes, write
+from .faults import Fault
 from .loopback import LoopbackHub
 
 Start = Callable[..., Worker]
@@ -45,6 +46,18 @@ def test_pickles_and_a_trainers_state_stay_behind(hub: LoopbackHub, worker: Star
     folder = write(tmp_path / "model", {**checkpoint(), **litter})
     assert worker()("push", folder, "org/model")["error"] is None
     assert without_attributes(hub.storage.contents("org/model")) == checkpoint()
+
+
+def test_what_was_uploaded_before_a_push_failed_is_not_uploaded_again(
+    hub: LoopbackHub, worker: Start, tmp_path: Path
+) -> None:
+    folder, process = write(tmp_path / "model", checkpoint()), worker()
+    hub.add(Fault("500", where="POST .*/commit/"))
+    assert process("push", folder, "org/model")["error"] == "HubUnreachableError"
+    assert sum("/upload/" in request for request in hub.log) == 1
+    hub.clear()
+    assert process("push", folder, "org/model")["error"] is None
+    assert not any("/upload/" in request for request in hub.log)
 
 
 def test_weights_of_an_earlier_push_do_not_outlive_it(hub: LoopbackHub, worker: Start, tmp_path: Path) -> None:
@@ -166,7 +179,10 @@ def test_a_token_shows_up_nowhere(hub: LoopbackHub, worker: Start, tmp_path: Pat
     answer = process("push", folder, "org/model", token=WRITE)
     assert answer["error"] is None
     refused = process("push", folder, "org/model", token=READ)
-    seen = str(answer) + str(refused) + process.process.log.read_text()
+    pulled = process("pull", "org/model", token=READ)
+    assert pulled["error"] is None
+    assert READ not in str(hub.storage.contents("org/model")) and WRITE not in str(hub.storage.contents("org/model"))
+    seen = str(answer) + str(refused) + str(pulled) + process.process.log.read_text()
     assert WRITE not in seen and READ not in seen
     for file in (tmp_path / "home-0").rglob("*"):
         assert not file.is_file() or WRITE.encode() not in file.read_bytes()
