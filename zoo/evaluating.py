@@ -120,7 +120,7 @@ def evaluate(
         )
     data_task = data_task.fitted_to(evaluated.config)
     examples = data if isinstance(data, Dataset) else heldout_examples(data_task, data, columns)
-    encoded = data_task.encode(examples, tokenizers)
+    encoded: Any = data_task.encode(examples, tokenizers)
     with tempfile.TemporaryDirectory() as scratch:
         arguments = {"per_device_eval_batch_size": batch_size, "use_cpu": evaluated.device.type == "cpu"}
         trainer = ZooTrainer(

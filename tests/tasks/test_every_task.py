@@ -14,7 +14,8 @@ from zoo.comparison.job import Job
 from zoo.comparison.reload import check
 from zoo.comparison.worker import work
 from zoo.errors import ConfigError
-from zoo.tasks import TASKS, DataError, Outputs
+from zoo.tasks import TASKS, DataError, Outputs, Score
+from zoo.tasks.pairs import PairsTask
 from zoo.training.recipe import recipe_for
 
 TINY = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
@@ -149,3 +150,42 @@ def test_what_a_model_is_not_made_for_is_refused(tmp_path):
     with pytest.raises(DataError, match="label 'c' is unknown; valid: a, b"):
         labels = TASKS.get("text-classification").configured({"labels": ["a", "b"]})
         labels.encode(Dataset.from_dict({"text": ["x"], "label": ["c"]}), task.train_tokenizers(task.load().heldout))
+
+
+def test_an_answer_is_written_right_exactly_where_each_symbol_is_predicted_right(tmp_path):
+    task = "copy:decoder_only=true,length=3,min_length=2,num_symbols=4,train_examples=50,heldout_examples=30"
+    settings = {**TINY, "hidden_size": 32}
+    arguments = {**ARGUMENTS, "max_steps": 30, "learning_rate": 1e-2, "per_device_train_batch_size": 16}
+    zoo.train("gpt2-style", task, settings=settings, output_dir=tmp_path / "model", progress=False, **arguments)
+    found = zoo.evaluate(tmp_path / "model", n_bootstrap=1)
+    examples = recipe_for(task).data_task().load().heldout
+    prompts = [f"{question} <bos>" for question in examples["question"]]
+    written = [one.text.strip() for one in zoo.generate(tmp_path / "model", prompts, max_new_tokens=6)]
+    right = [text == answer for text, answer in zip(written, examples["answer"], strict=True)]
+    assert 0 < sum(right) < len(right)
+    assert found.scores["exact_match"].value == pytest.approx(100 * sum(right) / len(right), abs=1e-3)
+
+
+def test_a_plugins_task_needs_no_recipe(data, monkeypatch):
+    @dataclasses.dataclass(frozen=True)
+    class Shouting(PairsTask):
+        name = "shouting"
+        main_score = "shouted"
+        mark: str = "!"
+
+        def score(self, predictions, examples, *, n_bootstrap=1):
+            return {"shouted": Score("Shouted", float(len(predictions.outputs)), self.mark)}
+
+    monkeypatch.setattr(TASKS, "_items", dict(TASKS._items))
+    TASKS.register("shouting", Shouting())
+    result = zoo.train(
+        "pre-norm",
+        "shouting:mark='!!'",
+        data=data["translation"],
+        settings=TINY,
+        generation={"max_new_tokens": 4},
+        progress=False,
+        **ARGUMENTS,
+    )
+    assert result.report.task == "shouting"
+    assert result.report.scores == {"shouted": Score("Shouted", 6.0, "!!")}

@@ -90,5 +90,7 @@ def read_probe(folder: Path) -> tuple[Probe, dict[str, torch.Tensor]]:
         The questions and the answers to them.
     """
     written = json.loads((folder / QUESTIONS).read_text(encoding="utf-8"))
-    fields = {name: tuple(value) if isinstance(value, list) else value for name, value in written.items()}
+    fields: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in written.items()
+    }
     return Probe(**fields), load_file(folder / ANSWERS)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from datasets import Dataset
 from transformers import DataCollatorForSeq2Seq
@@ -25,7 +25,7 @@ class PairsTask(DataTask):
         cut: Whether pairs that are too long are cut in training too.
     """
 
-    model_tasks = ("seq2seq-lm",)
+    model_tasks: ClassVar[tuple[str, ...]] = ("seq2seq-lm",)
     kinds = (Kind.SOURCE, Kind.SOURCE)
 
     max_length: int | None = None
@@ -42,7 +42,7 @@ class PairsTask(DataTask):
         """Turn texts into ids. Arguments as in the base class."""
         source = to_ids(tokenizers.source, self.sources(examples))
         labels = to_ids(tokenizers.target, self.references(examples))
-        kept = range(len(source))
+        kept = list(range(len(source)))
         if training and not self.cut:
             longest = [max(len(ids), len(target)) for ids, target in zip(source, labels, strict=True)]
             kept = short_enough(longest, self.max_length, examples)
