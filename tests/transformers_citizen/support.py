@@ -12,6 +12,7 @@ import torch
 from transformers.utils.logging import get_logger
 
 import zoo
+from zoo.registry import VARIANTS
 from zoo.testing import Subject, subject_of
 
 torch.set_num_threads(1)
@@ -39,6 +40,18 @@ ASSORTED = (
     ("universal", "masked-lm"),
 )
 """Models that differ in every part."""
+
+LANGUAGE_MODELS = ("causal-lm", "masked-lm", "seq2seq-lm")
+
+EVERY = (
+    *ASSORTED,
+    *(
+        (name, next(str(task) for task in VARIANTS.get(name).tasks if task in LANGUAGE_MODELS))
+        for name in zoo.list_variants()
+        if name not in {assorted for assorted, _ in ASSORTED}
+    ),
+)
+"""The same, and every other variant as the first kind of language model that it can be."""
 
 GENERATIVE = tuple(pair for pair in ASSORTED if pair[1] != "masked-lm")
 

@@ -16,7 +16,7 @@ from transformers import (
     AutoModelForSeq2SeqLM,
     AutoModelForSequenceClassification,
 )
-from transformers_citizen.support import ASSORTED, ONE_OF_EACH, over, single, tiny
+from transformers_citizen.support import ASSORTED, EVERY, ONE_OF_EACH, over, single, tiny
 
 from zoo.models import TransformerLayer, ZooForSequenceClassification, ZooForTokenClassification, ZooModel
 
@@ -29,7 +29,7 @@ def saved(pair, tmp_path: Path) -> Path:
     return tmp_path
 
 
-@over(ASSORTED)
+@over(EVERY)
 def test_nothing_is_missing_or_unexpected(pair, saved):
     model, info = AUTO[pair[1]].from_pretrained(saved, output_loading_info=True)
     assert not any(info.values())
@@ -73,7 +73,7 @@ def leaves(module: torch.nn.Module, path: str = "") -> Iterator[str]:
         yield from leaves(child, name)
 
 
-@over(tuple(pair for pair in ASSORTED if pair[0] != "universal"))
+@over(tuple(pair for pair in EVERY if pair[0] != "universal"))
 def test_layers_that_are_offloaded_to_the_disk_compute_the_same(pair, saved, tmp_path: Path):
     subject = tiny(pair)
     last = subject.config.num_hidden_layers - 1
@@ -86,7 +86,7 @@ def test_layers_that_are_offloaded_to_the_disk_compute_the_same(pair, saved, tmp
     torch.testing.assert_close(subject.run(loaded), subject.run())
 
 
-@over(ASSORTED)
+@over(EVERY)
 def test_a_layer_is_never_split_over_devices(pair):
     model = tiny(pair).model
     layers = {type(module).__name__ for module in model.modules() if isinstance(module, TransformerLayer)}
@@ -105,7 +105,7 @@ def test_a_checkpoint_in_pieces_is_the_same(pair, tmp_path: Path):
     assert torch.equal(subject.run(model), subject.run())
 
 
-@over(ASSORTED)
+@over(EVERY)
 def test_a_body_is_loaded_from_a_head_and_a_head_from_a_body(pair, saved, tmp_path: Path):
     head = tiny(pair).model
     body, info = AutoModel.from_pretrained(saved, output_loading_info=True, dtype="auto")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tempfile
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -9,7 +11,7 @@ import torch
 from torch._dynamo.testing import CompileCounter
 from transformers import Trainer, TrainingArguments, set_seed
 from transformers.trainer_utils import TrainOutput
-from transformers_citizen.support import ASSORTED, ONE_OF_EACH, over, quick_over, single, tiny
+from transformers_citizen.support import ASSORTED, EVERY, ONE_OF_EACH, over, quick_over, single, tiny
 
 import zoo
 
@@ -42,7 +44,7 @@ def test_checkpointing_gives_the_same_gradients(pair, use_reentrant):
     assert not model.is_gradient_checkpointing
 
 
-@quick_over(ONE_OF_EACH, ASSORTED)
+@quick_over(ONE_OF_EACH, EVERY)
 def test_forward_and_backward_compile_into_one_graph(pair):
     subject = tiny(pair)
     inputs = labelled(subject)
@@ -136,6 +138,13 @@ def losses(pair, folder: Path, **settings) -> list[float]:
     return [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
 
 
+@cache
+def plain_losses(pair) -> list[float]:
+    """The same without any feature, for all features to be compared with."""
+    with tempfile.TemporaryDirectory() as folder:
+        return losses(pair, Path(folder))
+
+
 FEATURES = {
     "bf16": (dict(bf16=True), 0.02),
     "checkpointing": (dict(gradient_checkpointing=True), 1e-4),
@@ -163,7 +172,7 @@ FEATURES = {
 )
 def test_every_feature_of_the_trainer_gives_the_plain_loss_curve(pair, feature, tmp_path: Path):
     settings, tolerance = FEATURES[feature]
-    plain = losses(pair, tmp_path)
+    plain = plain_losses(pair)
     assert len(plain) == 20
     assert plain[-1] < plain[0]
     with_feature = losses(pair, tmp_path, **settings)
