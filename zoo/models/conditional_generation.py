@@ -100,6 +100,7 @@ class ZooForConditionalGeneration(LanguageModel, GenerationMixin):
         decoder_inputs_embeds: torch.Tensor | None = None,
         labels: torch.Tensor | None = None,
         use_cache: bool | None = None,
+        skip_logits: bool = False,
         **kwargs: CallOptions,
     ) -> Seq2SeqLMOutput:
         """Predict the next target token at every target position.
@@ -116,6 +117,8 @@ class ZooForConditionalGeneration(LanguageModel, GenerationMixin):
             decoder_inputs_embeds: Instead of decoder_input_ids. *Shape:* (batch_size, target_len, hidden_size)
             labels: Target ids, -100 where there is no loss; not shifted. *Shape:* (batch_size, target_len)
             use_cache: Whether to return keys and values; never with labels.
+            skip_logits: Whether to compute the loss without the logits, which are then None: they are the largest
+                tensor of a training step.
             kwargs: `output_attentions`, `output_hidden_states`, `return_dict`, `num_items_in_batch`, and what attention
                 backends take.
 
@@ -140,9 +143,12 @@ class ZooForConditionalGeneration(LanguageModel, GenerationMixin):
             use_cache=use_cache,
             **kwargs,
         )
-        logits = self.project(outputs.last_hidden_state)
-        loss = None
-        if labels is not None:
+        logits = loss = None
+        if labels is not None and skip_logits:
+            loss = self.loss_without_logits(outputs.last_hidden_state, labels, **kwargs)
+        else:
+            logits = self.project(outputs.last_hidden_state)
+        if labels is not None and logits is not None:
             # Labels and logits are aligned; transformers' function of that kind is the masked one.
             loss = ForMaskedLMLoss(logits, labels, logits.shape[-1], kwargs.get("num_items_in_batch"))
         return Seq2SeqLMOutput(

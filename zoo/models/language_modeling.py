@@ -10,6 +10,7 @@ from transformers.generation import GenerationMixin
 from transformers.modeling_outputs import CausalLMOutputWithPast, MaskedLMOutput
 from transformers.utils.generic import can_return_tuple
 
+from .chunked_loss import chunked_loss
 from .configuration import ZooConfig
 from .norms import build_norm
 from .options import CallOptions
@@ -58,6 +59,31 @@ class LanguageModel(ZooPreTrainedModel):
             logits = cap * torch.tanh(logits / cap)
         return logits
 
+    def head_modules(self) -> tuple[nn.Module, ...]:
+        """What `project` computes with.
+
+        Returns:
+            The modules behind the body.
+        """
+        return (self.lm_head,)
+
+    def loss_without_logits(
+        self, hidden_states: torch.Tensor, labels: torch.Tensor, num_items_in_batch: Any = None, **kwargs: Any
+    ) -> torch.Tensor:
+        """The loss, a chunk of tokens at a time.
+
+        Args:
+            hidden_states: *Shape:* (batch_size, seq_len, hidden_size)
+            labels: Aligned with them, -100 where there is no loss. *Shape:* (batch_size, seq_len)
+            num_items_in_batch: What the sum is divided by, the number of labels if not given.
+            kwargs: What else the forward was given.
+
+        Returns:
+            *Shape:* ()
+        """
+        parameters = [parameter for module in self.head_modules() for parameter in module.parameters()]
+        return chunked_loss(hidden_states, labels, self.project, parameters, num_items_in_batch)
+
 
 def keep_positions(hidden_states: torch.Tensor, logits_to_keep: int | torch.Tensor) -> torch.Tensor:
     """Drop positions whose logits nobody asked for, before the costly projection.
@@ -101,6 +127,7 @@ class ZooForCausalLM(LanguageModel, GenerationMixin):
         labels: torch.Tensor | None = None,
         use_cache: bool | None = None,
         logits_to_keep: int | torch.Tensor = 0,
+        skip_logits: bool = False,
         **kwargs: CallOptions,
     ) -> CausalLMOutputWithPast:
         """Predict the next token at every position.
@@ -114,6 +141,8 @@ class ZooForCausalLM(LanguageModel, GenerationMixin):
             labels: Token ids, -100 where there is no loss; they are shifted here. *Shape:* (batch_size, seq_len)
             use_cache: Whether to return keys and values; with labels only if asked for.
             logits_to_keep: Positions to predict at, see [`keep_positions`][].
+            skip_logits: Whether to compute the loss without the logits, which are then None: they are the largest
+                tensor of a training step.
             kwargs: `output_attentions`, `output_hidden_states`, `return_dict`, `num_items_in_batch`, and what attention
                 backends take.
 
@@ -132,9 +161,12 @@ class ZooForCausalLM(LanguageModel, GenerationMixin):
             use_cache=use_cache,
             **kwargs,
         )
-        logits = self.project(keep_positions(outputs.last_hidden_state, logits_to_keep))
-        loss = None
-        if labels is not None:
+        logits = loss = None
+        if labels is not None and skip_logits:
+            loss = self.loss_without_logits(outputs.last_hidden_state[:, :-1], labels[:, 1:], **kwargs)
+        else:
+            logits = self.project(keep_positions(outputs.last_hidden_state, logits_to_keep))
+        if labels is not None and logits is not None:
             loss = self.loss_function(logits=logits, labels=labels, vocab_size=self.config.vocab_size, **kwargs)
         return CausalLMOutputWithPast(
             loss=loss,
@@ -175,6 +207,14 @@ class ZooForMaskedLM(LanguageModel):
         self.transform = PredictionTransform(config) if config.lm_head_transform else nn.Identity()
         self.post_init()
 
+    def head_modules(self) -> tuple[nn.Module, ...]:
+        """What `project` computes with: the transform as well."""
+        return (self.transform, self.lm_head)
+
+    def project(self, hidden_states: torch.Tensor) -> torch.Tensor:
+        """Transform, then score every token id. Shapes as in the base class."""
+        return super().project(self.transform(hidden_states))
+
     @can_return_tuple
     def forward(
         self,
@@ -183,6 +223,7 @@ class ZooForMaskedLM(LanguageModel):
         position_ids: torch.Tensor | None = None,
         inputs_embeds: torch.Tensor | None = None,
         labels: torch.Tensor | None = None,
+        skip_logits: bool = False,
         **kwargs: CallOptions,
     ) -> MaskedLMOutput:
         """Predict the token at every position.
@@ -193,6 +234,8 @@ class ZooForMaskedLM(LanguageModel):
             position_ids: Positions, by default 0, 1, ... *Shape:* (batch_size, seq_len)
             inputs_embeds: Instead of input_ids. *Shape:* (batch_size, seq_len, hidden_size)
             labels: Token ids, -100 where there is no loss. *Shape:* (batch_size, seq_len)
+            skip_logits: Whether to compute the loss without the logits, which are then None: they are the largest
+                tensor of a training step.
             kwargs: `output_attentions`, `output_hidden_states`, `return_dict`, `num_items_in_batch`, and what attention
                 backends take.
 
@@ -206,9 +249,12 @@ class ZooForMaskedLM(LanguageModel):
             inputs_embeds=inputs_embeds,
             **kwargs,
         )
-        logits = self.project(self.transform(outputs.last_hidden_state))
-        loss = None
-        if labels is not None:
+        logits = loss = None
+        if labels is not None and skip_logits:
+            loss = self.loss_without_logits(outputs.last_hidden_state, labels, **kwargs)
+        else:
+            logits = self.project(outputs.last_hidden_state)
+        if labels is not None and logits is not None:
             loss = self.loss_function(logits=logits, labels=labels, vocab_size=self.config.vocab_size, **kwargs)
         return MaskedLMOutput(
             loss=loss, logits=logits, hidden_states=outputs.hidden_states, attentions=outputs.attentions

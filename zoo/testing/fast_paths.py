@@ -14,6 +14,9 @@ from .cases import check
 from .comparing import assert_equal
 from .subjects import Subject, main_output
 
+LOSS_TOLERANCE = 1e-6
+"""Losses are computed in float32."""
+
 LENGTHS = (2, 4, 3)
 """Real tokens of every sequence; short enough for sliding windows not to bind."""
 
@@ -36,6 +39,27 @@ def check_packing_changes_nothing(subject: Subject) -> None:
             gradient = gradients[name].grad
             assert gradient is not None, f"packed, {name} gets no gradient"
             assert_equal(gradient, parameter.grad, f"gradient of {name}, packed = padded")
+
+
+@check(tasks=("causal-lm", "masked-lm", "seq2seq-lm"))
+def check_skipping_logits_changes_no_gradient(subject: Subject) -> None:
+    """The loss that is computed without logits, and its gradients, are those of the plain one."""
+    plain_model, lean_model = subject.copy().train(), subject.copy().train()
+    inputs = {**subject.inputs(), "labels": subject.labels()}
+    torch.manual_seed(3)
+    plain = plain_model(**inputs)
+    torch.manual_seed(3)
+    lean = lean_model(**inputs, skip_logits=True)
+    assert lean.logits is None, "logits were computed all the same"
+    assert_equal(lean.loss, plain.loss, "loss without logits = loss", LOSS_TOLERANCE)
+    plain.loss.backward()
+    lean.loss.backward()
+    gradients = dict(lean_model.named_parameters())
+    for name, parameter in plain_model.named_parameters():
+        gradient = gradients[name].grad
+        assert (gradient is None) == (parameter.grad is None), f"without logits, {name} gets another gradient"
+        if gradient is not None and parameter.grad is not None:
+            assert_equal(gradient, parameter.grad, f"gradient of {name} without logits", LOSS_TOLERANCE)
 
 
 def padded_inputs(subject: Subject) -> tuple[dict[str, Any], torch.Tensor]:
