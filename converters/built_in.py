@@ -1,5 +1,5 @@
 """Registers the converters that come with the zoo."""
 
-from . import originals
+from . import originals, torch_nn
 
-__all__ = ["originals"]
+__all__ = ["originals", "torch_nn"]

@@ -6,14 +6,13 @@ import os
 import pickle
 import warnings
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file
+from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
 from zoo.errors import enumerate_names
@@ -35,11 +34,13 @@ class Checkpoint:
         tensors: The state_dict.
         module: The live module they came from, if one was given.
         name: What to call it in messages.
+        owned: Whether nobody else holds the tensors, so that they need not be copied.
     """
 
     tensors: Mapping[str, Tensor]
     module: nn.Module | None = None
     name: str = "the given state_dict"
+    owned: bool = False
 
     @classmethod
     def of(cls, source: Source) -> Checkpoint:
@@ -60,7 +61,7 @@ class Checkpoint:
         elif isinstance(source, Mapping):
             found = cls(require_tensors(source, cls.name))
         elif isinstance(source, str | os.PathLike):
-            found = cls(read_file(Path(source)), name=str(source))
+            found = cls(read_file(Path(source)), name=str(source), owned=True)
         else:
             raise ConversionError(
                 f"a {type(source).__name__} was given; valid: a torch module, a state_dict, a path of a file"
@@ -96,13 +97,47 @@ def read_file(path: Path) -> dict[str, Tensor]:
     if not path.is_file():
         raise ConversionError(f"{str(path)!r} is not a file")
     if path.suffix == ".safetensors":
-        try:
-            return load_file(path)
-        except (SafetensorError, ValueError) as error:
-            raise ConversionError(f"{str(path)!r} is no valid safetensors file: {error}") from error
+        return dict(read_safetensors(path))
+    return read_pickled(path)
+
+
+def read_safetensors(path: Path) -> Iterator[tuple[str, Tensor]]:
+    """Read the tensors of a safetensors file one by one.
+
+    Args:
+        path: The file.
+
+    Yields:
+        Names and tensors, which do not depend on the file any longer.
+
+    Raises:
+        ConversionError: When the file is damaged.
+    """
+    try:
+        with safe_open(path, framework="pt") as file:
+            for name in file.keys():  # noqa: SIM118 - no mapping
+                yield name, file.get_tensor(name).clone()
+    except (SafetensorError, OSError, ValueError) as error:
+        raise ConversionError(f"{str(path)!r} is no valid safetensors file: {error}") from error
+
+
+def read_pickled(path: Path, *, mmap: bool = False) -> dict[str, Tensor]:
+    """Read the tensors of a file that `torch.save` wrote, and nothing else.
+
+    Args:
+        path: The file.
+        mmap: Whether tensors may stay in the file until they are used.
+
+    Returns:
+        The state_dict.
+
+    Raises:
+        ConversionError: When it cannot be read.
+        UnsafeFileError: When it holds more than tensors.
+    """
     refuse_bombs(path)
     try:
-        content = torch.load(path, map_location="cpu", weights_only=True)
+        content = torch.load(path, map_location="cpu", weights_only=True, mmap=mmap and zipfile.is_zipfile(path))
     except pickle.UnpicklingError as error:
         raise UnsafeFileError(
             f"{str(path)!r} holds more than tensors, nothing of it was executed; save a state_dict, or give the live "

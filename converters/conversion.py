@@ -51,9 +51,32 @@ def convert(source: Source, origin: str | None = None, **hints: Any) -> ZooPreTr
         raise UnknownConverterError(origin, [*CONVERTERS, *NATIVE])
     checkpoint = Checkpoint.of(source)
     plan = CONVERTERS.get(origin or sniff(checkpoint.tensors)).plan(checkpoint, **hints)
-    plan.key_map.check(checkpoint.tensors, parameters_on_meta(plan))
-    tensors = {name: value.detach().clone() for name, value in plan.key_map.forward(checkpoint.tensors).items()}
-    return load(plan, tensors, checkpoint.dtype)
+    parameters, dtype = parameters_on_meta(plan), checkpoint.dtype
+    plan.key_map.check(checkpoint.tensors, parameters)
+    tensors = own(plan.key_map.forward(checkpoint.tensors, consume=checkpoint.owned), copies=not checkpoint.owned)
+    tensors |= {
+        name: torch.zeros(value.shape, dtype=dtype) for name, value in parameters.items() if plan.key_map.is_added(name)
+    }
+    return load(plan, tensors, dtype)
+
+
+def own(tensors: dict[str, Tensor], *, copies: bool) -> dict[str, Tensor]:
+    """Give every parameter memory of its own.
+
+    Args:
+        tensors: By the names of parameters.
+        copies: Whether somebody else holds them; if not, only what shares memory is copied.
+
+    Returns:
+        Detached tensors.
+    """
+    seen: set[int] = set()
+    found = {}
+    for name, tensor in tensors.items():
+        storage = tensor.untyped_storage().data_ptr()
+        found[name] = tensor.detach().clone() if copies or storage in seen else tensor.detach()
+        seen.add(storage)
+    return found
 
 
 def convert_back(model: ZooPreTrainedModel, origin: str | None = None) -> dict[str, Tensor]:

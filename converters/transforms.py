@@ -242,3 +242,19 @@ def skip_rows(rows: int) -> Transform:
         lambda tensor: tensor[rows:].clone(),
         lambda tensor: torch.cat([tensor.new_zeros(rows, *tensor.shape[1:]), tensor]),
     )
+
+
+def zero_bias() -> Transform:
+    """Give a norm the bias that it lacks.
+
+    Returns:
+        A transform from a weight to a weight and a bias of zeros. The way back needs one of zeros.
+    """
+
+    def remove(tensors: Tensors) -> Tensors:
+        weight, bias = tensors
+        if not bias.is_meta and bias.any():
+            raise ValueError("there is a bias, which the other side has no place for")
+        return (weight,)
+
+    return Transform("add a bias to", lambda tensors: (tensors[0], torch.zeros_like(tensors[0])), remove)

@@ -1,0 +1,230 @@
+"""PyTorch's own torch.nn.Transformer, TransformerEncoder and TransformerDecoder.
+
+They work on features: embeddings, positions and the output projection are left to the caller, so the model of the zoo
+is a body to be called with `inputs_embeds`. Its token embedding is zero. Decoders of the zoo are causal by themselves,
+as those of PyTorch are with the mask that `Transformer.generate_square_subsequent_mask` makes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any, ClassVar
+
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from zoo.building import config as make_config
+from zoo.models import ZooConfig, ZooDecoder, ZooEncoder, ZooEncoderDecoder, ZooPreTrainedModel
+from zoo.registry import Task
+
+from .checkpoint import Checkpoint
+from .converter import CONVERTERS, Converter, Plan
+from .errors import CheckpointKeysError, MissingHintError, NotConvertibleError
+from .key_map import KeyMap
+from .originals.original import Shapes, count
+from .transforms import split, zero_bias
+
+BODIES: dict[type[ZooPreTrainedModel], str] = {
+    ZooEncoderDecoder: "encoder-decoder",
+    ZooEncoder: "encoder",
+    ZooDecoder: "decoder",
+}
+ACTIVATIONS = {F.relu: "relu", F.gelu: "gelu"}
+"""What a layer's `activation` may be, beside a module."""
+
+NEEDS: dict[str, tuple[Any, ...]] = {
+    "norm_placement": ("pre", "post"),
+    "norm": ("layernorm",),
+    "position": ("none",),
+    "feed_forward": ("mlp",),
+    "embedding_norm": (False,),
+    "attention_scale": ("head-dim",),
+    "qk_norm": (None,),
+    "sliding_window": (None,),
+    "attn_logit_softcapping": (None,),
+    "residual_scaling": (None,),
+    "parallel_residual": (False,),
+    "share_layers": (False,),
+    "mlp_inner_norm": (False,),
+    "attention": ("multi-head",),
+}
+"""What all of its models have, by field."""
+
+
+class TorchNN(Converter):
+    """torch.nn's three classes, whose keys are the same whatever a project calls the module around them."""
+
+    name = "torch-nn"
+    unsaid: ClassVar[Mapping[str, str]] = {
+        "num_attention_heads": "nhead",
+        "norm_placement": "norm_first: 'pre' if true, else 'post'",
+        "hidden_act": "activation",
+    }
+
+    def recognises(self, keys: Collection[str]) -> bool:
+        """Tell whether PyTorch's attention stands in the first layer. Arguments as in the base class."""
+        prefixes = ("", "encoder.", "decoder.")
+        return any(f"{prefix}layers.0.self_attn.in_proj_weight" in keys for prefix in prefixes)
+
+    def plan(self, checkpoint: Checkpoint, **hints: Any) -> Plan:
+        """Plan the way in. Arguments and errors as in the base class."""
+        given = Shapes(checkpoint.tensors, self.name)
+        model_class, sizes = read_sizes(given)
+        hints = {**sizes, **ask(checkpoint.module), **hints}
+        hints.pop("keep_dead", None)
+        missing = {name: theirs for name, theirs in self.unsaid.items() if name not in hints}
+        if missing:
+            example = f"zoo.convert(source, {self.name!r}, {', '.join(f'{name}=...' for name in missing)})"
+            raise MissingHintError(self.name, missing, example)
+        stack: dict[str, Any] = {
+            "is_encoder_decoder": model_class is ZooEncoderDecoder,
+            "is_decoder": model_class is ZooDecoder,
+            "add_cross_attention": model_class is ZooDecoder,
+        }
+        plain = {name: values[0] for name, values in NEEDS.items() if len(values) == 1}
+        settings = {**plain, "pad_token_id": None, "bos_token_id": None, "eos_token_id": None, "vocab_size": 1, **hints}
+        variant = f"{settings['norm_placement']}-norm"
+        config = make_config(variant, Task.FEATURE_EXTRACTION, **stack, **settings)
+        return Plan(model_class, config, key_map(model_class, config, norms_have_biases(given)))
+
+    def plan_back(self, model_class: type[ZooPreTrainedModel], config: ZooConfig) -> KeyMap:
+        """Plan the way out. Arguments and errors as in the base class."""
+        wrong = [
+            f"{field} is {getattr(config, field)!r}, it has {' or '.join(map(repr, values))}"
+            for field, values in NEEDS.items()
+            if getattr(config, field) not in values
+        ]
+        if config.attention_out_bias != config.attention_bias or config.mlp_bias != config.attention_bias:
+            wrong.append("some layers have biases and others do not")
+        if model_class not in BODIES:
+            wrong.append(f"{model_class.__name__} has a head, it has bodies only")
+        elif not config.final_norm and model_class is ZooEncoderDecoder:
+            wrong.append("there is no norm at the end of the stacks")
+        if config.quirks or wrong:
+            raise NotConvertibleError(self.name, [*wrong, *(f"the quirk {quirk} is on" for quirk in config.quirks)])
+        return key_map(model_class, config, bool(config.attention_bias))
+
+
+def norms_have_biases(tensors: Mapping[str, Tensor]) -> bool:
+    """Whether norms have biases, which they lack in modules that were made with `bias=False`.
+
+    Args:
+        tensors: The checkpoint.
+
+    Returns:
+        True if they have.
+    """
+    return any(key.endswith("layers.0.norm1.bias") for key in tensors)
+
+
+def read_sizes(tensors: Mapping[str, Tensor]) -> tuple[type[ZooPreTrainedModel], dict[str, Any]]:
+    """Infer what keys and shapes say.
+
+    Args:
+        tensors: The checkpoint.
+
+    Returns:
+        The class of the zoo, and fields of its configuration.
+
+    Raises:
+        CheckpointKeysError: When one of two stacks is missing.
+    """
+    stacks = [prefix for prefix in ("encoder.", "decoder.") if any(key.startswith(prefix) for key in tensors)]
+    if len(stacks) == 1:
+        other = "decoder." if stacks == ["encoder."] else "encoder."
+        given = {key: tuple(value.shape) for key, value in tensors.items()}
+        raise CheckpointKeysError(given, {**given, f"{other}layers.0.self_attn.in_proj_weight": ()}, TorchNN.name)
+    first = stacks[0] if stacks else ""
+    crossing = any("multihead_attn" in key for key in tensors if key.startswith("layers."))
+    inner, width = tensors[f"{first}layers.0.linear1.weight"].shape
+    has_bias = f"{first}layers.0.linear1.bias" in tensors
+    sizes: dict[str, Any] = {
+        "hidden_size": width,
+        "intermediate_size": inner,
+        "num_hidden_layers": count(tensors, rf"{first}layers\.(\d+)\."),
+        "attention_bias": has_bias,
+        "attention_out_bias": has_bias,
+        "mlp_bias": has_bias,
+        "final_norm": f"{first}norm.weight" in tensors,
+    }
+    if stacks:
+        sizes["decoder_layers"] = count(tensors, r"decoder\.layers\.(\d+)\.")
+        sizes["decoder_intermediate_size"] = tensors["decoder.layers.0.linear1.weight"].shape[0]
+        return ZooEncoderDecoder, sizes
+    return (ZooDecoder if crossing else ZooEncoder), sizes
+
+
+def ask(module: nn.Module | None) -> dict[str, Any]:
+    """Ask a live module what its state_dict does not say.
+
+    Args:
+        module: One of torch.nn's modules, or another.
+
+    Returns:
+        Fields of the configuration; none of what is not there.
+    """
+    try:
+        stack: Any = getattr(module, "encoder", module)
+        layer = stack.layers[0]
+        activation = layer.activation
+        said = {
+            "num_attention_heads": layer.self_attn.num_heads,
+            "norm_placement": "pre" if layer.norm_first else "post",
+            "layer_norm_eps": layer.norm1.eps,
+            "dropout": layer.dropout1.p,
+            "attention_dropout": layer.self_attn.dropout,
+            "activation_dropout": layer.dropout.p,
+        }
+    except (AttributeError, IndexError, TypeError):
+        return {}
+    if isinstance(activation, nn.GELU):
+        return {**said, "hidden_act": "gelu" if activation.approximate == "none" else "gelu_pytorch_tanh"}
+    named = {nn.ReLU: "relu", nn.SiLU: "silu", nn.Tanh: "tanh"}.get(type(activation), ACTIVATIONS.get(activation))
+    return said if named is None else {**said, "hidden_act": named}
+
+
+def key_map(model_class: type[ZooPreTrainedModel], config: ZooConfig, norm_biases: bool) -> KeyMap:
+    """Write the table for one model.
+
+    Args:
+        model_class: A body of the zoo.
+        config: Its configuration.
+        norm_biases: Whether norms have biases on PyTorch's side.
+
+    Returns:
+        The table.
+    """
+    stacks = ("encoder", "decoder") if model_class is ZooEncoderDecoder else (None,)
+    rows = []
+    for stack in stacks:
+        crossing = stack == "decoder" or model_class is ZooDecoder
+        rows += _stack_rows("" if stack is None else f"{stack}.", config.norm_placement, crossing, norm_biases)
+    added = r"^((encoder|decoder)\.)?embed_tokens\.weight$"
+    return KeyMap.of(*rows, added=[added], owner=TorchNN.name)
+
+
+def _stack_rows(prefix: str, placement: str, crossing: bool, norm_biases: bool) -> list[Any]:
+    escaped = prefix.replace(".", r"\.")
+    layer, to = rf"^{escaped}layers\.(\d+)\.", rf"{prefix}layers.\1."
+    slot = "norm_in" if placement == "pre" else "norm_out"
+    sublayers = {"self_attn": "self_attn", **({"multihead_attn": "cross_attn"} if crossing else {})}
+    rows: list[Any] = []
+    for theirs, ours in sublayers.items():
+        for part in ("weight", "bias"):
+            projections = tuple(f"{to}{ours}.{name}_proj.{part}" for name in "qkv")
+            rows.append((rf"{layer}{theirs}\.in_proj_{part}$", projections, split(3)))
+        rows.append((rf"{layer}{theirs}\.out_proj\.(weight|bias)$", rf"{to}{ours}.o_proj.\2"))
+    rows.append((rf"{layer}linear1\.(weight|bias)$", rf"{to}mlp.up_proj.\2"))
+    rows.append((rf"{layer}linear2\.(weight|bias)$", rf"{to}mlp.down_proj.\2"))
+    residuals = [f"{to}{ours}_residual.{slot}" for ours in (*sublayers.values(), "mlp")]
+    norms = {rf"{layer}norm{number}": name for number, name in enumerate(residuals, start=1)}
+    norms[rf"^{escaped}norm"] = f"{prefix}norm"
+    for theirs, ours in norms.items():
+        if norm_biases:
+            rows.append((rf"{theirs}\.(weight|bias)$", rf"{ours}.{chr(92)}{2 if 'layers' in theirs else 1}"))
+        else:
+            rows.append((rf"{theirs}\.weight$", (f"{ours}.weight", f"{ours}.bias"), zero_bias()))
+    return rows
+
+
+CONVERTERS.register("torch-nn", TorchNN())

@@ -1,0 +1,95 @@
+"""PyTorch's own Transformer modules become bodies of the zoo with the same outputs, and come back bit for bit."""
+
+import pytest
+import torch
+from torch import nn
+
+import zoo
+from zoo.converters import convert_back, sniff
+from zoo.converters.errors import CheckpointKeysError, MissingHintError, NotConvertibleError
+
+HINTS = dict(num_attention_heads=3, hidden_act="gelu")
+
+
+def transformer(norm_first=False, bias=True, activation="gelu"):
+    options = dict(dim_feedforward=20, activation=activation, norm_first=norm_first, bias=bias, batch_first=True)
+    module = nn.Transformer(12, 3, 2, 1, dtype=torch.float64, **options).eval()
+    generator = torch.Generator().manual_seed(0)
+    for parameter in module.parameters():
+        parameter.data = torch.randn(parameter.shape, generator=generator, dtype=torch.float64) * 0.4 + 0.1
+    return module
+
+
+@pytest.fixture
+def inputs():
+    generator = torch.Generator().manual_seed(1)
+    source = torch.randn(2, 5, 12, generator=generator, dtype=torch.float64)
+    target = torch.randn(2, 4, 12, generator=generator, dtype=torch.float64)
+    causal = nn.Transformer.generate_square_subsequent_mask(4, dtype=torch.float64)
+    return source, target, torch.tensor([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0]]), causal
+
+
+@pytest.mark.parametrize("norm_first", [False, True])
+@pytest.mark.parametrize("bias", [False, True])
+@torch.no_grad()
+def test_all_three_classes(norm_first, bias, inputs, tmp_path):
+    source, target, mask, causal = inputs
+    module = transformer(norm_first, bias)
+    model = zoo.convert(module)
+    given = dict(inputs_embeds=source, attention_mask=mask)
+    padding = dict(src_key_padding_mask=mask == 0, memory_key_padding_mask=mask == 0)
+    expected = module(source, target, tgt_mask=causal, **padding)
+    assert torch.allclose(model(**given, decoder_inputs_embeds=target).last_hidden_state, expected, atol=1e-12)
+
+    encoder = zoo.convert(module.encoder)
+    expected = module.encoder(source, src_key_padding_mask=mask == 0)
+    real = mask.bool()
+    assert torch.allclose(encoder(**given).last_hidden_state[real], expected[real], atol=1e-12)
+
+    torch.save(module.decoder.state_dict(), tmp_path / "decoder.pt")
+    decoder = zoo.convert(tmp_path / "decoder.pt", norm_placement="pre" if norm_first else "post", **HINTS)
+    expected = module.decoder(target, source, tgt_mask=causal, memory_key_padding_mask=mask == 0)
+    memory = dict(encoder_hidden_states=source, encoder_attention_mask=mask)
+    assert torch.allclose(decoder(inputs_embeds=target, **memory).last_hidden_state, expected, atol=1e-12)
+
+    for original, converted in ((module, model), (module.encoder, encoder), (module.decoder, decoder)):
+        converted.save_pretrained(tmp_path / "saved")
+        back = convert_back(zoo.load(tmp_path / "saved", dtype="auto"), "torch-nn")
+        weights = original.state_dict()
+        assert back.keys() == weights.keys()
+        assert all(torch.equal(back[key], value) for key, value in weights.items())
+
+
+def test_what_the_file_does_not_say_is_asked_for():
+    weights = transformer().state_dict()
+    assert sniff(weights) == "torch-nn"
+    with pytest.raises(MissingHintError, match=r"num_attention_heads \(nhead\), norm_placement .*, hidden_act"):
+        zoo.convert(weights)
+    odd = transformer(activation=torch.tanh)
+    with pytest.raises(MissingHintError, match="does not say hidden_act"):
+        zoo.convert(odd)
+    assert zoo.convert(odd, hidden_act="tanh").config.hidden_act == "tanh"
+
+
+def test_keys_that_do_not_fit_are_listed():
+    weights = transformer().state_dict()
+    weights["encoder.layers.0.linear3.weight"] = weights.pop("encoder.layers.0.linear2.weight")
+    with pytest.raises(CheckpointKeysError, match=r"unknown \(1\): encoder.layers.0.linear3.weight"):
+        zoo.convert(weights, norm_placement="post", **HINTS)
+    halved = {key: value for key, value in transformer().state_dict().items() if key.startswith("encoder.")}
+    with pytest.raises(CheckpointKeysError, match=r"missing \(1\): decoder.layers.0"):
+        zoo.convert(halved, norm_placement="post", **HINTS)
+
+
+@pytest.mark.parametrize(
+    ("name", "task", "settings", "says"),
+    [
+        ("post-norm", "feature-extraction", {}, "embedding_norm is True"),
+        ("pre-norm", "masked-lm", dict(position="none"), "ZooForMaskedLM has a head"),
+        ("pre-norm", "feature-extraction", dict(position="rotary"), "position is 'rotary', it has 'none'"),
+    ],
+)
+def test_what_it_does_not_compute_does_not_go_back(name, task, settings, says):
+    sizes = dict(vocab_size=5, hidden_size=8, num_attention_heads=2, intermediate_size=8, num_hidden_layers=1)
+    with pytest.raises(NotConvertibleError, match=says):
+        convert_back(zoo.build(name, task, **sizes, **settings), "torch-nn")
