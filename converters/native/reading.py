@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 import copy
+import json
 import os
 import re
 from pathlib import Path
 from typing import Any
 
 import transformers
+from huggingface_hub.errors import StrictDataclassError
 from torch import Tensor
-from transformers import AutoConfig, PreTrainedModel
+from transformers import AutoConfig, GenerationConfig, PreTrainedModel
 from transformers.configuration_utils import PreTrainedConfig
+from transformers.utils import CONFIG_NAME, GENERATION_CONFIG_NAME
 
 from zoo.building import config as build_config
-from zoo.errors import enumerate_names
+from zoo.errors import ZooError, enumerate_names
 from zoo.models import ZooConfig, ZooPreTrainedModel
 from zoo.registry import Task
 
 from ..checkpoint import Checkpoint, report_not_finite
 from ..errors import ConversionError, NotConvertibleError
-from ..weights import model_with
+from ..weights import model_with, no_progress_bar
 from .base import NATIVE, NativeFormat, UnknownNativeError
+from .files import find, read_weights
 
 REPOSITORY = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*(?<!\.pt)(?<!\.pth)(?<!\.bin)(?<!\.safetensors)")
 """The name of a repository on the Hub, and not of a file that is missing."""
@@ -70,6 +74,8 @@ def convert_native(
     if isinstance(source, PreTrainedModel):
         native, name = source.config, type(source).__name__
         found = format_of(native)
+        require_origin(origin, found, name)
+        report_not_finite(Checkpoint(source.state_dict(), name=name))
         task = task_of_class(found, type(source).__name__) if task is None else task
         tensors = {name: value.clone() for name, value in source.state_dict().items()}
         tensors = with_prefix(tensors, found, type(source).__name__)
@@ -79,16 +85,28 @@ def convert_native(
         native = read_native_config(source)
         found = format_of(native)
         task = task_of_architecture(found, native) if task is None else task
-        tensors, generation = load_native(source, found, task)
-    if origin is not None and origin != found.name:
-        raise ConversionError(f"origin={origin!r} was given, but {name} is {found.name}")
-    report_not_finite(Checkpoint(tensors, name=name))
+        require_origin(origin, found, name)
+        tensors, generation = load_native(source, found, native, task)
     config, weights = translate(found, native, tensors, task)
-    del tensors
     model = model_with(config, task, weights)
     if generation is not None and model.can_generate():
         model.generation_config = generation
     return model
+
+
+def require_origin(origin: str | None, found: NativeFormat, name: str) -> None:
+    """Refuse a checkpoint that is in another format than was said.
+
+    Args:
+        origin: The name of the format that was given, if one was.
+        found: The format that it is in.
+        name: What to call the checkpoint.
+
+    Raises:
+        ConversionError: When they differ.
+    """
+    if origin is not None and origin != found.name:
+        raise ConversionError(f"origin={origin!r} was given, but {name} is {found.name}")
 
 
 def translate(
@@ -99,7 +117,7 @@ def translate(
     Args:
         found: The native format.
         native: The native configuration.
-        tensors: The native weights, named as under a head.
+        tensors: The native weights, named as under a head; taken over, so that none is held twice.
         task: What the head is for.
 
     Returns:
@@ -113,12 +131,13 @@ def translate(
         "is_encoder_decoder": found.stack == "encoder-decoder",
         **found.read_config(native, task),
     }
-    tensors = found.infer(native, found.read_weights(native, tensors, task), settings)
+    state = dict(found.infer(native, found.read_weights(native, tensors, task), settings))
+    tensors.clear()
     labels = {key: settings.pop(key) for key in ("id2label", "label2id", "problem_type") if key in settings}
     config = build_config(found.variant, task, **settings)
     for field, value in labels.items():
         setattr(config, field, value)
-    return config, found.key_map(config, task).forward(tensors)
+    return config, found.key_map(config, task).forward(state, consume=True)
 
 
 def read_native_config(source: str | os.PathLike[str]) -> PreTrainedConfig:
@@ -134,9 +153,14 @@ def read_native_config(source: str | os.PathLike[str]) -> PreTrainedConfig:
         ConversionError: When there is none.
     """
     try:
-        return AutoConfig.from_pretrained(source)
-    except (OSError, ValueError, KeyError) as error:
-        first_line = str(error).strip().splitlines()[0]
+        path = find(source, CONFIG_NAME)
+        if path is not None and not isinstance(json.loads(path.read_text(encoding="utf-8")), dict):
+            raise ConversionError(f"{str(path)!r} is no configuration")
+        return AutoConfig.from_pretrained(source, trust_remote_code=False)
+    except ZooError:
+        raise
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, StrictDataclassError) as error:
+        first_line = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise ConversionError(f"{str(source)!r} has no configuration that transformers reads: {first_line}") from error
 
 
@@ -213,12 +237,15 @@ def task_of_architecture(found: NativeFormat, native: PreTrainedConfig) -> str:
     return task_of_class(found, native.architectures[0])
 
 
-def load_native(source: str | os.PathLike[str], found: NativeFormat, task: str) -> tuple[dict[str, Tensor], Any]:
-    """Load native weights through transformers.
+def load_native(
+    source: str | os.PathLike[str], found: NativeFormat, native: PreTrainedConfig, task: str
+) -> tuple[dict[str, Tensor], Any]:
+    """Read native weights, and let transformers give them their present names.
 
     Args:
         source: A folder or a repository on the Hub.
         found: Its format.
+        native: Its configuration.
         task: What the head is for.
 
     Returns:
@@ -230,11 +257,16 @@ def load_native(source: str | os.PathLike[str], found: NativeFormat, task: str) 
     if task not in found.classes:
         raise ConversionError(f"task={task!r} was given, {found.name} has {enumerate_names(found.classes)}")
     model_class = getattr(transformers, found.classes[task])
-    native = AutoConfig.from_pretrained(source)
-    if native.model_type not in (found.model_types[0], None):
+    if native.model_type != found.model_types[0]:
         model_class = getattr(transformers, _sibling(native, task))
+    weights = read_weights(source)
+    report_not_finite(Checkpoint(weights, name=str(source)))
+    dtype = native.dtype or Checkpoint(weights).dtype
     try:
-        model, report = model_class.from_pretrained(source, dtype="auto", output_loading_info=True)
+        with no_progress_bar():
+            model, report = model_class.from_pretrained(
+                None, config=native, state_dict=weights, dtype=dtype, output_loading_info=True
+            )
     except (OSError, RuntimeError, ValueError) as error:
         first_line = str(error).strip().splitlines()[0]
         raise ConversionError(
@@ -245,7 +277,10 @@ def load_native(source: str | os.PathLike[str], found: NativeFormat, task: str) 
         raise ConversionError(f"{str(source)!r} lacks weights of {model_class.__name__}: {enumerate_names(missing)}")
     if report["mismatched_keys"]:
         raise ConversionError(f"{str(source)!r} has weights of the wrong shape: {report['mismatched_keys']}")
-    return with_prefix(model.state_dict(), found, model_class.__name__), getattr(model, "generation_config", None)
+    generation = getattr(model, "generation_config", None)
+    if generation is not None and find(source, GENERATION_CONFIG_NAME) is not None:
+        generation = GenerationConfig.from_pretrained(source)
+    return with_prefix(model.state_dict(), found, model_class.__name__), generation
 
 
 def _sibling(native: PreTrainedConfig, task: str) -> str:

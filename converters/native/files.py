@@ -1,0 +1,167 @@
+"""Finds and reads a native checkpoint's files: one at a time, nothing executed, nothing outside of its folder."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from torch import Tensor
+from transformers.utils import (
+    SAFE_WEIGHTS_INDEX_NAME,
+    SAFE_WEIGHTS_NAME,
+    WEIGHTS_INDEX_NAME,
+    WEIGHTS_NAME,
+    cached_file,
+)
+
+from ..checkpoint import read_pickled, read_safetensors
+from ..errors import ConversionError, UnsafeFileError
+
+WHOLE = (SAFE_WEIGHTS_NAME, WEIGHTS_NAME)
+INDEXES = {SAFE_WEIGHTS_NAME: SAFE_WEIGHTS_INDEX_NAME, WEIGHTS_NAME: WEIGHTS_INDEX_NAME}
+"""Names of weights in one file, and of the index where there are several."""
+
+
+def read_weights(source: str | os.PathLike[str]) -> dict[str, Tensor]:
+    """Read all weights of a checkpoint, file by file: no more than one of them is mapped into memory at a time.
+
+    Args:
+        source: A folder or a repository on the Hub.
+
+    Returns:
+        Tensors of their own, by the names in the files.
+
+    Raises:
+        ConversionError: When there are no weights, or a file is damaged.
+        UnsafeFileError: When a file lies outside of the folder, or holds more than tensors.
+    """
+    tensors: dict[str, Tensor] = {}
+    for path in weight_files(source):
+        for name, tensor in tensors_of(path):
+            if name in tensors:
+                raise ConversionError(f"{path} holds {name!r}, which another file of the checkpoint holds as well")
+            tensors[name] = tensor
+    return tensors
+
+
+def weight_files(source: str | os.PathLike[str]) -> list[Path]:
+    """Find the files that hold the weights, safetensors if there are any.
+
+    Args:
+        source: A folder or a repository on the Hub.
+
+    Returns:
+        Their paths.
+
+    Raises:
+        ConversionError: When there are none, or the index is damaged.
+        UnsafeFileError: When one lies outside of the folder.
+    """
+    for whole, index in INDEXES.items():
+        if (path := find(source, whole)) is not None:
+            return [path]
+        if (path := find(source, index)) is not None:
+            return [member(source, name, path) for name in names_in(path)]
+    raise ConversionError(f"{str(source)!r} has none of {', '.join((*WHOLE, *INDEXES.values()))}")
+
+
+def find(source: str | os.PathLike[str], name: str) -> Path | None:
+    """Find a file of a checkpoint.
+
+    Args:
+        source: A folder or a repository on the Hub.
+        name: The file's name.
+
+    Returns:
+        Its path, None if there is no such file.
+
+    Raises:
+        UnsafeFileError: When it is a link to somewhere else.
+    """
+    folder = Path(source)
+    if folder.is_dir():
+        path = folder / name
+        return require_inside(path, folder) if path.exists() or path.is_symlink() else None
+    found = cached_file(
+        source, name, _raise_exceptions_for_missing_entries=False, _raise_exceptions_for_connection_errors=False
+    )
+    return None if found is None else Path(found)
+
+
+def names_in(index: Path) -> list[str]:
+    """Read which files an index names.
+
+    Args:
+        index: The index.
+
+    Returns:
+        Names, each once.
+
+    Raises:
+        ConversionError: When it is damaged.
+        UnsafeFileError: When it names a file outside of its folder.
+    """
+    try:
+        names = sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise ConversionError(f"{str(index)!r} is no valid index of weight files") from error
+    for name in names:
+        if not isinstance(name, str) or Path(name).name != name or "\\" in name or name in ("", ".", ".."):
+            raise UnsafeFileError(f"{str(index)!r} names {name!r}, which is no file of its own folder")
+    return names
+
+
+def member(source: str | os.PathLike[str], name: str, index: Path) -> Path:
+    """Find a file that an index names. Arguments and errors as for `find`."""
+    path = find(source, name)
+    if path is None or not path.is_file():
+        raise ConversionError(f"{str(index)!r} names {name!r}, which is not there")
+    return path
+
+
+def require_inside(path: Path, folder: Path) -> Path:
+    """Refuse links that lead out of a folder, but for those of the Hub's cache, whose snapshots link to its blobs.
+
+    Args:
+        path: A file in the folder.
+        folder: The folder.
+
+    Returns:
+        The path.
+
+    Raises:
+        UnsafeFileError: When it leads elsewhere.
+    """
+    real, home = path.resolve(), folder.resolve()
+    blobs = home.parent.parent / "blobs" if home.parent.name == "snapshots" else home
+    if not (real.is_relative_to(home) or real.is_relative_to(blobs)):
+        raise UnsafeFileError(f"{str(path)!r} is a link out of its folder; copy the file there if it is yours")
+    return path
+
+
+def tensors_of(path: Path) -> Iterator[tuple[str, Tensor]]:
+    """Read the tensors of one file.
+
+    Args:
+        path: A safetensors file, or one that `torch.save` wrote.
+
+    Yields:
+        Names and tensors that do not depend on the file any longer.
+
+    Raises:
+        ConversionError: When the file is damaged.
+        UnsafeFileError: When it holds more than tensors.
+    """
+    if path.suffix != ".safetensors":
+        pickled = read_pickled(path, mmap=True)
+        shared: dict[tuple[int, int, tuple[int, ...]], Tensor] = {}
+        for name in list(pickled):
+            tensor = pickled.pop(name)
+            place = (tensor.untyped_storage().data_ptr(), int(tensor.storage_offset()), tuple(tensor.shape))
+            if place not in shared:
+                shared[place] = tensor.clone()
+            yield name, shared[place]
+        return
+    yield from read_safetensors(path)

@@ -1,0 +1,192 @@
+"""Measures the peak memory of converting a large, sharded checkpoint, in a process of its own.
+
+    python scripts/bench/conversion_memory.py --gigabytes 2.2 --shard-gigabytes 0.5 --family gpt2 --dtype bfloat16
+
+The checkpoint is random, written shard by shard, and deleted again. What is printed is what the process had beyond its
+imports: anonymous and mapped memory together, at its highest, beside the model and 1.3 times the largest shard.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+GIGABYTE = 2**30
+FACTOR = 1.3
+"""How often the largest shard may be in memory beside the model."""
+
+WIDTHS = {"gpt2": 1024, "llama": 1024, "bert": 1024}
+TINY_WIDTH = 256
+
+
+def main() -> int:
+    """Write a checkpoint, convert it in another process, and compare its peak with what is allowed.
+
+    Returns:
+        0 when the peak is below.
+    """
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--gigabytes", type=float, default=2.2)
+    parser.add_argument("--shard-gigabytes", type=float, default=0.5)
+    parser.add_argument("--family", choices=WIDTHS, default="gpt2")
+    parser.add_argument("--dtype", choices=["float32", "bfloat16", "float16"], default="bfloat16")
+    parser.add_argument("--pickled", action="store_true", help="Write pytorch_model.bin files instead of safetensors.")
+    parser.add_argument("--json", action="store_true", help="Print JSON.")
+    parser.add_argument("--child", nargs=2, metavar=("FROM", "TO"), help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.child:
+        convert(*options.child)
+        return 0
+    with tempfile.TemporaryDirectory() as workshop:
+        source, target = Path(workshop) / "native", Path(workshop) / "zoo"
+        source.mkdir()
+        sizes = write_checkpoint(source, options)
+        command = [sys.executable, __file__, "--child", str(source), str(target)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            print(done.stderr, file=sys.stderr)
+            return 1
+        measured = json.loads(done.stdout.splitlines()[-1])
+    report = {**sizes, **measured, "allowed": sizes["model"] + FACTOR * sizes["largest_shard"]}
+    report["holds"] = report["peak"] <= report["allowed"]
+    if options.json:
+        print(json.dumps(report))
+    else:
+        for name, value in report.items():
+            print(f"{name:15}{value / GIGABYTE:9.3f} GiB" if name != "holds" else f"{name:15}{value}")
+    return 0 if report["holds"] else 1
+
+
+def write_checkpoint(folder: Path, options: argparse.Namespace) -> dict[str, int]:
+    """Write a random checkpoint, a shard at a time.
+
+    Args:
+        folder: Where to.
+        options: Size, family and type.
+
+    Returns:
+        Bytes of the model and of the largest shard.
+    """
+    import torch
+    import transformers
+    from safetensors.torch import save_file
+
+    dtype = getattr(torch, options.dtype)
+    config = native_config(transformers, options)
+    model_class = getattr(transformers, config.architectures[0])
+    with torch.device("meta"):
+        shell = model_class(config)
+    tied = set(shell.all_tied_weights_keys)
+    names = {name: tensor.shape for name, tensor in shell.state_dict().items() if name not in tied}
+    config.dtype = dtype
+    config.save_pretrained(folder)
+    stem, ending = ("pytorch_model", "bin") if options.pickled else ("model", "safetensors")
+    weight_map: dict[str, str] = {}
+    shard: dict[str, torch.Tensor] = {}
+    sizes: list[int] = []
+
+    def flush() -> None:
+        file = f"{stem}-{len(sizes):05d}.{ending}"
+        weight_map.update(dict.fromkeys(shard, file))
+        sizes.append(sum(tensor.nbytes for tensor in shard.values()))
+        if options.pickled:
+            torch.save(shard, folder / file)
+        else:
+            save_file(shard, folder / file, metadata={"format": "pt"})
+        shard.clear()
+
+    for name, shape in names.items():
+        shard[name] = torch.full(shape, 0.01, dtype=dtype)
+        if sum(tensor.nbytes for tensor in shard.values()) >= options.shard_gigabytes * GIGABYTE:
+            flush()
+    if shard:
+        flush()
+    (folder / f"{stem}.{ending}.index.json").write_text(json.dumps({"metadata": {}, "weight_map": weight_map}))
+    return {"model": sum(sizes), "largest_shard": max(sizes)}
+
+
+def native_config(transformers: Any, options: argparse.Namespace) -> Any:
+    """Settings of a model of about the size that was asked for.
+
+    Args:
+        transformers: The library.
+        options: Size, family and type.
+
+    Returns:
+        A configuration.
+    """
+    width = WIDTHS[options.family] if options.gigabytes > 0.5 else TINY_WIDTH
+    bytes_each = 4 if options.dtype == "float32" else 2
+    layers = max(2, round(options.gigabytes * GIGABYTE / (12 * width * width * bytes_each)))
+    if options.family == "gpt2":
+        config = transformers.GPT2Config(vocab_size=512, n_embd=width, n_layer=layers, n_head=8, n_positions=64)
+        config.architectures = ["GPT2LMHeadModel"]
+    elif options.family == "llama":
+        config = transformers.LlamaConfig(
+            vocab_size=512,
+            hidden_size=width,
+            num_hidden_layers=layers,
+            num_attention_heads=8,
+            intermediate_size=width * 8 // 3,
+            tie_word_embeddings=True,
+        )
+        config.architectures = ["LlamaForCausalLM"]
+    else:
+        config = transformers.BertConfig(
+            vocab_size=512,
+            hidden_size=width,
+            num_hidden_layers=layers,
+            num_attention_heads=8,
+            intermediate_size=4 * width,
+        )
+        config.architectures = ["BertForMaskedLM"]
+    return config
+
+
+def convert(source: str, target: str) -> None:
+    """Convert and save, and print the peak.
+
+    Args:
+        source: The checkpoint.
+        target: Where to save it.
+    """
+    import torch
+    import transformers  # noqa: F401 - what it needs is no part of the measurement
+
+    import zoo
+
+    torch.set_num_threads(1)
+    zoo.convert(zoo_sample())
+    before = resident()
+    model = zoo.convert(source)
+    converted = highest()
+    model.save_pretrained(target)
+    print(json.dumps({"imports": before, "converted": converted - before, "peak": highest() - before}))
+
+
+def zoo_sample() -> Any:
+    """A small model, converted first so that everything is imported."""
+    import transformers
+
+    return transformers.GPT2LMHeadModel(transformers.GPT2Config(vocab_size=8, n_embd=8, n_layer=1, n_head=2))
+
+
+def resident() -> int:
+    """Bytes of memory that this process has now."""
+    with open("/proc/self/statm", encoding="ascii") as file:
+        return int(file.read().split()[1]) * resource.getpagesize()
+
+
+def highest() -> int:
+    """Bytes of memory that this process has had at most."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+if __name__ == "__main__":
+    sys.exit(main())
