@@ -11,20 +11,22 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .conversion import convert, convert_back, sniff
     from .converter import CONVERTERS, Converter, Plan
-    from .exporting import ExportReport, export
+    from .exporting import export
     from .key_map import KeyMap
-    from .planning import TargetPlan, plan_export
+    from .planning import TargetPlan, plan_engines, plan_export
+    from .report import ExportReport
 
 _HOMES = {
     "CONVERTERS": "converter",
     "Converter": "converter",
-    "ExportReport": "exporting",
+    "ExportReport": "report",
     "KeyMap": "key_map",
     "Plan": "converter",
     "TargetPlan": "planning",
     "convert": "conversion",
     "convert_back": "conversion",
     "export": "exporting",
+    "plan_engines": "planning",
     "plan_export": "planning",
     "sniff": "conversion",
 }
@@ -39,6 +41,7 @@ __all__ = [
     "convert",
     "convert_back",
     "export",
+    "plan_engines",
     "plan_export",
     "sniff",
 ]

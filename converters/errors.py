@@ -96,3 +96,15 @@ class ExportError(ConversionError):
 
 class VerificationError(ExportError):
     """An exported model does not compute what the original does. Nothing of it was kept."""
+
+
+class MissingExtraError(ConversionError, ImportError):
+    """An optional package is not installed.
+
+    Args:
+        extra: The extra that brings it.
+        module: What is missing.
+    """
+
+    def __init__(self, extra: str, module: str) -> None:
+        super().__init__(f"{module} is not installed; `pip install 'transformer-zoo[{extra}]'` brings it")

@@ -57,7 +57,7 @@ def compute(model: Any, request: dict[str, Any], tensors: dict[str, Any]) -> dic
 
     Args:
         model: A model.
-        request: `output`, `batches` (names of inputs), `generate` (settings or None).
+        request: `output`, `batches` (names of inputs), `generate` (settings by batch, of which tokens are wanted).
         tensors: Inputs by "batch.name".
 
     Returns:
@@ -69,8 +69,8 @@ def compute(model: Any, request: dict[str, Any], tensors: dict[str, Any]) -> dic
     for batch, names in request["batches"].items():
         given = {name: tensors[f"{batch}.{name}"] for name in names}
         with torch.no_grad():
-            if batch.startswith("generate"):
-                results[f"{batch}.tokens"] = model.generate(**given, **request["generate"])
+            if batch in request["generate"]:
+                results[f"{batch}.tokens"] = model.generate(**given, **request["generate"][batch])
             elif request["output"] == "hidden_states[-2]":
                 results[f"{batch}.output"] = model(**given, output_hidden_states=True).hidden_states[-2]
             else:

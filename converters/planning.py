@@ -37,6 +37,9 @@ PREFERENCE = (
 BUNDLE = "bundle"
 """The target that every variant has."""
 
+ONNX, CTRANSLATE2 = "onnx", "ctranslate2"
+"""Targets for other engines."""
+
 
 @dataclass(frozen=True)
 class TargetPlan:
@@ -69,7 +72,7 @@ class TargetPlan:
     @property
     def half_precision(self) -> bool:
         """Whether the exported weights can be expected to survive 16-bit floats."""
-        return all(step.symmetry.half_precision for step in self.route.steps) if self.route else False
+        return all(step.symmetry.half_precision for step in self.route.steps) if self.route else self.exact
 
     def to_dict(self) -> dict[str, Any]:
         """As a dictionary."""
@@ -97,6 +100,26 @@ def plan_export(model: ZooPreTrainedModel) -> list[TargetPlan]:
     own = own_arithmetic(config, task)
     plans = [plan_target(NATIVE.get(name), config, state, task, own) for name in NATIVE]
     return sorted(plans, key=_rank)
+
+
+def plan_engines(model: ZooPreTrainedModel) -> list[TargetPlan]:
+    """Plan the exports that are no class of transformers.
+
+    Args:
+        model: Any model of the zoo.
+
+    Returns:
+        The bundle, CTranslate2, and ONNX, of which only tracing tells whether it works.
+    """
+    from .ctranslate2.planning import plan_ctranslate2
+
+    name = type(model).__name__
+    route, obstacles, notes = plan_ctranslate2(model)
+    return [
+        TargetPlan(BUNDLE, name, None, (), ("It brings its own code.",)),
+        TargetPlan(CTRANSLATE2, name if route else None, route, obstacles, notes),
+        TargetPlan(ONNX, name, None, (), ("It is traced and compared when it is exported.",)),
+    ]
 
 
 def _rank(plan: TargetPlan) -> tuple[bool, bool, int, int]:

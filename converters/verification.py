@@ -37,6 +37,12 @@ NOISE = 30
 
 NEW_TOKENS = 6
 
+GENERATION = {
+    "generate_greedy": dict(do_sample=False, num_beams=1, max_new_tokens=NEW_TOKENS),
+    "generate_beams": dict(do_sample=False, num_beams=4, max_new_tokens=NEW_TOKENS),
+}
+"""How the batches of these names are generated from."""
+
 
 @dataclass(frozen=True)
 class Difference:
@@ -48,6 +54,7 @@ class Difference:
         largest: The largest output, for comparison.
         batches: How many batches were compared.
         greedy: Whether greedy decoding gave the same tokens, None where nothing can be generated.
+        beams: The same of beam search.
     """
 
     float32: float
@@ -55,6 +62,7 @@ class Difference:
     largest: float
     batches: int
     greedy: bool | None
+    beams: bool | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """As a dictionary."""
@@ -92,10 +100,11 @@ def sample_inputs(model: ZooPreTrainedModel, seed: int = 0) -> dict[str, dict[st
         for batch in batches.values():
             rows = len(batch["input_ids"])
             batch["decoder_input_ids"] = ids(rows, longest - 1, config.decoder_vocab_size)
-    if task == Task.SEQ2SEQ_LM:
-        batches["generate"] = {"input_ids": padded, "attention_mask": mask}
-    elif task == Task.CAUSAL_LM:
-        batches["generate"] = {"input_ids": padded.flip(-1), "attention_mask": mask.flip(-1)}
+    if task in (Task.SEQ2SEQ_LM, Task.CAUSAL_LM):
+        prompts = {"input_ids": padded, "attention_mask": mask}
+        if task == Task.CAUSAL_LM:
+            prompts = {name: tensor.flip(-1) for name, tensor in prompts.items()}
+        batches |= {"generate_greedy": prompts, "generate_beams": prompts}
     return batches
 
 
@@ -151,14 +160,13 @@ def verify(
     batches = sample_inputs(model, seed)
     task = task_of(model)
     dtypes = ["float32", "float64"] if model.num_parameters() <= LARGEST_IN_DOUBLE else ["float32"]
-    generation = dict(do_sample=False, num_beams=1, max_new_tokens=NEW_TOKENS)
     request: dict[str, Any] = {
         "folder": str(folder),
         "class_name": class_name,
         "trust_remote_code": trust_remote_code,
         "output": output,
         "dtypes": dtypes,
-        "generate": generation,
+        "generate": GENERATION,
         "batches": {batch: list(given) for batch, given in batches.items()},
     }
     theirs = dict(zip(dtypes, run(request, batches, in_process), strict=True))
@@ -266,11 +274,14 @@ def judge(
             f"{float64 if float64 is None else format(float64, '.2g')} in float64 (allowed {EXACT * scale:.2g})"
         )
     precise = max(ours)
-    tokens = [name for name in ours[precise] if name.endswith(".tokens")]
-    greedy = all(torch.equal(ours[precise][name], theirs[precise][name]) for name in tokens) if tokens else None
-    if greedy is False:
-        raise VerificationError("the exported model decodes other tokens than the original")
-    return Difference(float32, float64, largest, len(names), greedy)
+    same: dict[str, bool] = {}
+    for batch, how in (("generate_greedy", "greedily"), ("generate_beams", "with 4 beams")):
+        if (name := f"{batch}.tokens") in ours[precise]:
+            same[batch] = torch.equal(ours[precise][name], theirs[precise][name])
+            if not same[batch]:
+                raise VerificationError(f"the exported model decodes other tokens than the original {how}")
+    greedy, beams = (same.get(batch) for batch in GENERATION)
+    return Difference(float32, float64, largest, len(names), greedy, beams)
 
 
 def distance(first: dict[str, Tensor], second: dict[str, Tensor], names: list[str]) -> float:

@@ -219,9 +219,9 @@ def test_a_wrong_export_leaves_nothing(tmp_path, monkeypatch):
 
 def test_other_tokens_are_an_error():
     same, tokens = torch.ones(2, 3, 4), torch.tensor([[1, 2, 3]])
-    ours = {"float32": {"full.output": same, "generate.tokens": tokens}}
-    theirs = {"float32": {"full.output": same, "generate.tokens": tokens + 1}}
-    batches = {"full": {"input_ids": torch.ones(2, 3)}, "generate": {}}
+    ours = {"float32": {"full.output": same, "generate_greedy.tokens": tokens}}
+    theirs = {"float32": {"full.output": same, "generate_greedy.tokens": tokens + 1}}
+    batches = {"full": {"input_ids": torch.ones(2, 3)}, "generate_greedy": {}}
     assert verification.judge(ours, ours, batches).greedy
     with pytest.raises(VerificationError, match="decodes other tokens"):
         verification.judge(ours, theirs, batches)

@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from .output import table, write, write_json
 from .parameters import json_option
 
+if TYPE_CHECKING:
+    from zoo.converters.planning import TargetPlan
+
 
 @click.command("export")
 @click.argument("model", type=click.Path(path_type=Path), metavar="[DIR]", required=False)
 @click.option("-o", "--output", type=click.Path(path_type=Path), metavar="OUT", help="The folder to write.")
-@click.option("--as", "target", metavar="TARGET", help="A model type of transformers (marian, bert, ...), or bundle.")
+@click.option(
+    "--as",
+    "target",
+    metavar="TARGET",
+    help="A model type of transformers (marian, bert, ...), bundle, onnx or ctranslate2.",
+)
+@click.option(
+    "--dtype", metavar="DTYPE", help="For ctranslate2 how weights are stored: float32, int8, int16, bfloat16."
+)
 @click.option("--plan", is_flag=True, help="Only list all targets: which are exact, and why others are not.")
 @click.option("--matrix", is_flag=True, help="Export a small model of every variant, and list where each can go.")
 @click.option("--markdown", is_flag=True, help="Print the matrix as a table for the documentation.")
@@ -23,6 +35,7 @@ def export(
     model: Path | None,
     output: Path | None,
     target: str | None,
+    dtype: str | None,
     plan: bool,
     matrix: bool,
     markdown: bool,
@@ -46,7 +59,7 @@ def export(
         raise click.UsageError("Missing option '-o', the folder to write (or --plan).")
     from zoo.converters import export as export_model
 
-    report = export_model(model, output, target, force=force)
+    report = export_model(model, output, target, dtype=dtype, force=force)
     if as_json:
         write_json(report.to_dict())
         return
@@ -55,8 +68,11 @@ def export(
         click.echo(f"  {name}: {summary}")
     found = report.difference
     if found is not None:
-        tokens = ", same tokens when decoding greedily" if found.greedy else ""
-        click.echo(f"  loaded without the zoo; differs by at most {found.float32:.1e}{tokens}")
+        tokens = ", same tokens greedily and with beams" if found.greedy and found.beams else ""
+        where = {"onnx": "run in ONNX Runtime", "ctranslate2": "run in CTranslate2"}.get(
+            report.target, "loaded without the zoo"
+        )
+        click.echo(f"  {where}; differs by at most {found.float32:.1e}{tokens}")
     for note in report.notes:
         click.echo(f"  note: {note}")
 
@@ -68,20 +84,35 @@ def show_plan(folder: Path, as_json: bool) -> None:
         folder: The saved model.
         as_json: Whether to print JSON.
     """
-    from zoo.converters.planning import BUNDLE, plan_export
+    from zoo.converters.planning import ONNX, plan_engines, plan_export
     from zoo.loading import load
 
-    plans = plan_export(load(folder))
+    model = load(folder)
+    plans = [*plan_export(model), *plan_engines(model)]
     if as_json:
         write_json([plan.to_dict() for plan in plans])
         return
     rows = [
-        (plan.target, "exact", ", ".join(plan.transforms) or "renaming")
+        (plan.target, "exact" if plan.target != ONNX else "by trial", how(plan))
         if plan.exact
         else (plan.target, "no", "; ".join(plan.obstacles))
         for plan in plans
     ]
-    write(table(("Target", "", "By, or why not"), [*rows, (BUNDLE, "exact", "brings its own code")]))
+    write(table(("Target", "", "By, or why not"), rows))
+
+
+def how(plan: TargetPlan) -> str:
+    """Say what leads to a target.
+
+    Args:
+        plan: An exact plan.
+
+    Returns:
+        Names of symmetries, or a phrase.
+    """
+    if plan.route is None:
+        return " ".join(plan.notes)
+    return ", ".join(plan.transforms) or "renaming"
 
 
 def show_matrix(markdown: bool, as_json: bool) -> None:

@@ -48,6 +48,11 @@ if TYPE_CHECKING:
     "--batch-size", "--batch_size", default=32, show_default=True, type=click.IntRange(1), help="Texts at a time."
 )
 @click.option("--device", metavar="DEVICE", help="cpu, cuda, ...; by default the GPU if there is one.")
+@click.option(
+    "--engine",
+    type=click.Choice(["torch", "onnx", "ctranslate2"]),
+    help="Where the model runs; by default what the folder was exported for, else torch.",
+)
 @json_option
 def generate(
     model: str,
@@ -57,14 +62,15 @@ def generate(
     seed: int | None,
     batch_size: int,
     device: str | None,
+    engine: str | None,
     as_json: bool,
     **flags: Any,
 ) -> None:
     """Let a trained model write: translations by an encoder-decoder, continuations by a language model.
 
-    MODEL is a checkpoint's folder with its tokenizer, or a repository on the Hub. Texts come from the command line,
-    from --file, or from standard input, one a line; one output a line comes out, in the same order, and an empty line
-    for an empty line.
+    MODEL is a checkpoint's folder with its tokenizer, a repository on the Hub, or an export for ONNX or CTranslate2.
+    Texts come from the command line, from --file, or from standard input, one a line; one output a line comes out, in
+    the same order, and an empty line for an empty line.
     """
     lines = list(texts) if texts else read_lines(file)
     options = {**{name: value for name, value in flags.items() if value is not None}, **dict(settings)}
@@ -77,7 +83,7 @@ def generate(
     from zoo.generation import load_checkpoint
 
     logging.disable_progress_bar()
-    loaded, tokenizers = load_checkpoint(model, device=device)
+    loaded, tokenizers = load_checkpoint(model, device=device, engine=engine)
     streams = sys.stdout.isatty() and len(lines) == 1 and not as_json and not several and not beams(options)
     streamer = TextStreamer(tokenizers.target, skip_prompt=True, skip_special_tokens=True) if streams else None
     asked = [line for line in lines if texts or line.strip()]

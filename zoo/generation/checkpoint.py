@@ -10,9 +10,11 @@ from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerFast
 
 from zoo.errors import ConfigError
 from zoo.hub import pull
-from zoo.loading import is_repository, load
+from zoo.loading import is_repository
 from zoo.tasks import Tokenizers, load_tokenizers
 from zoo.tasks.tokenizers.pairs import TOKENIZER_FILE
+
+from .engines import load_for
 
 TokenizerSource: TypeAlias = str | Path | Tokenizers | PreTrainedTokenizerFast
 
@@ -22,6 +24,7 @@ def load_checkpoint(
     *,
     tokenizer: TokenizerSource | None = None,
     device: str | torch.device | None = None,
+    engine: str | None = None,
 ) -> tuple[PreTrainedModel, Tokenizers]:
     """Load a model and what it reads and writes with.
 
@@ -30,6 +33,7 @@ def load_checkpoint(
         tokenizer: The tokenizer or the folder it is in, by default the one beside the checkpoint.
         device: Where the model goes; by default a given model stays where it is, and a loaded one goes to the GPU if
             there is one.
+        engine: Where a loaded model runs: "torch", "onnx" or "ctranslate2"; by default what a folder was exported for.
 
     Returns:
         The model in evaluation mode, and its tokenizers.
@@ -39,11 +43,8 @@ def load_checkpoint(
         ConfigError: When a model is given without a tokenizer.
     """
     if isinstance(model, (str, Path)):
-        loaded = load(model)
-        # What has just been pulled is in the cache.
-        folder = (
-            tokenizer if tokenizer is not None else pull(str(model), offline=True) if is_repository(model) else model
-        )
+        loaded = load_for(model, engine)
+        folder = tokenizer if tokenizer is not None else folder_of(model)
         device = device or ("cuda" if torch.cuda.is_available() else "cpu")
     elif tokenizer is None:
         raise ConfigError(f"a {type(model).__name__} was given without a tokenizer; give tokenizer=, or the checkpoint")
@@ -51,6 +52,18 @@ def load_checkpoint(
         loaded, folder = model, tokenizer
     tokenizers = read_tokenizers(folder, causal=not loaded.config.is_encoder_decoder)
     return (loaded.to(device) if device is not None else loaded).eval(), tokenizers
+
+
+def folder_of(model: str | Path) -> Path:
+    """Find the folder of a checkpoint that has been loaded.
+
+    Args:
+        model: The folder, or the repository on the Hub, which is in the cache since it was loaded.
+
+    Returns:
+        The folder.
+    """
+    return Path(pull(str(model), offline=True) if is_repository(model) else model)
 
 
 def read_tokenizers(source: TokenizerSource, *, causal: bool) -> Tokenizers:

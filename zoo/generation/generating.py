@@ -38,6 +38,7 @@ def generate(
     device: str | torch.device | None = None,
     streamer: BaseStreamer | None = None,
     progress: bool = False,
+    engine: str | None = None,
     **options: Any,
 ) -> list[Generation]:
     """Let a model write: the translation of each text, or its continuation.
@@ -55,6 +56,7 @@ def generate(
         device: Where to run, by default on the GPU if there is one.
         streamer: For a single text: what gets each token as soon as there is one, e.g. transformers' `TextStreamer`.
         progress: Whether to show a progress bar.
+        engine: Where a checkpoint runs: "torch", "onnx" or "ctranslate2"; by default what its folder was exported for.
         options: Fields of transformers' `GenerationConfig`: `num_beams`, `max_new_tokens`, `do_sample`, `temperature`,
             `top_k`, `top_p`, `num_return_sequences`, ... By default greedy, and at most 128 new tokens.
 
@@ -70,7 +72,7 @@ def generate(
     texts = [texts] if isinstance(texts, str) else list(texts)
     if batch_size < 1:
         raise ConfigError(f"batch_size={batch_size} is not valid; at least 1 text at a time")
-    writer, tokenizers = load_checkpoint(model, tokenizer=tokenizer, device=device)
+    writer, tokenizers = load_checkpoint(model, tokenizer=tokenizer, device=device, engine=engine)
     if not writer.can_generate():
         raise ConfigError(f"{type(writer).__name__} does not write; valid are models for seq2seq-lm and causal-lm")
     settings = generation_config(writer, tokenizers.target, options)
@@ -218,7 +220,8 @@ def write(
         texts = [text.strip() for text in texts]
     values: list[float | None] = [None] * len(texts)
     if scores:
-        found = output.sequences_scores if beams else mean_log_probability(output.logits, sequences, settings)
+        scored = getattr(output, "sequences_scores", None)  # other engines score greedy outputs themselves
+        found = scored if scored is not None else mean_log_probability(output.logits, sequences, settings)
         values = found.tolist()
     each = len(texts) // len(encoded)
     candidates = [Candidate(text, value) for text, value in zip(texts, values, strict=True)]

@@ -1,0 +1,130 @@
+"""What arithmetic CTranslate2 has, and whether a model's is among it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from zoo.models import ZooConfig, ZooPreTrainedModel
+from zoo.registry import Task
+
+from ..probe import needs_masks, own_arithmetic
+from ..symmetries import Route, find_route
+from ..symmetries.base import LM_TASKS
+from ..weights import task_of
+
+TASKS: Mapping[str, str] = {
+    Task.SEQ2SEQ_LM: "encoder-decoder",
+    Task.CAUSAL_LM: "decoder",
+    Task.FEATURE_EXTRACTION: "encoder",
+}
+"""What it can run: the stack by the task. It has no other heads."""
+
+ACTIVATIONS: Mapping[str, str] = {
+    "relu": "RELU",
+    "gelu": "GELU",
+    "gelu_new": "GELUTanh",
+    "gelu_pytorch_tanh": "GELUTanh",
+    "quick_gelu": "GELUSigmoid",
+    "silu": "SWISH",
+    "swish": "SWISH",
+    "tanh": "Tanh",
+    "sigmoid": "Sigmoid",
+}
+"""Its activations, by transformers' names."""
+
+ABSOLUTE = ("learned", "sinusoidal", "sinusoidal-halves", "none")
+ROTARY = ("rotary", "rotary-interleaved")
+
+
+def needs(config: ZooConfig, task: str) -> dict[str, Any]:
+    """Say what settings it has.
+
+    Args:
+        config: The settings of a model that might fit.
+        task: What its head is for.
+
+    Returns:
+        Values by field; fields that are not named are free.
+    """
+    placements = ("pre", "post") if config.stack == "encoder-decoder" else ("pre", "post", "sandwich")
+    positions = (*ABSOLUTE, *ROTARY, "alibi" if config.stack == "decoder" else "t5")
+    found: dict[str, Any] = {
+        "attention": "multi-head",
+        "feed_forward": ("mlp", "gated"),
+        "mlp_inner_norm": False,
+        "hidden_act": tuple(ACTIVATIONS),
+        "attn_logit_softcapping": None,
+        "sliding_window": None,
+        "norm": ("layernorm", "rmsnorm"),
+        "norm_placement": placements,
+        "qk_norm": (None, "head") if config.norm == "rmsnorm" and config.stack != "encoder-decoder" else None,
+        "residual_scaling": None,
+        "share_layers": False,
+        "position": positions,
+    }
+    if config.embedding_norm:
+        found["embedding_norm_eps"] = lambda config: config.layer_norm_eps
+    if config.stack != "decoder":
+        found |= {"parallel_residual": False, "num_key_value_heads": lambda config: config.num_attention_heads}
+    elif config.parallel_residual:
+        found |= {"norm": "layernorm", "norm_placement": "pre"}
+    if task in LM_TASKS:
+        found["lm_head_transform"] = False
+    return found
+
+
+def rotated(config: ZooConfig) -> int:
+    """How many dimensions of each head are rotated.
+
+    Args:
+        config: The settings of a rotary model.
+
+    Returns:
+        Their number, which is even.
+    """
+    asked = int(config.head_dim * config.rope_parameters.get("partial_rotary_factor", 1.0))
+    return asked + asked % 2
+
+
+def obstacles(config: ZooConfig) -> list[str]:
+    """Find what keeps a model from fitting, beside its settings.
+
+    Args:
+        config: The settings at the end of the route.
+
+    Returns:
+        A phrase each.
+    """
+    rope = getattr(config, "rope_parameters", None) or {}
+    found = []
+    if config.position in ROTARY and rope.get("rope_type", "default") != "default":
+        found.append(f"rope_type={rope['rope_type']!r}, it has 'default'")
+    asked = config.head_dim * rope.get("partial_rotary_factor", 1.0)
+    if config.position in ROTARY and int(asked) % 2 and int(asked) > 1:
+        found.append(f"{int(asked)} dimensions of each head are rotated, it rotates pairs")
+    if config.eos_token_id is None and config.stack != "encoder":
+        found.append("eos_token_id is None, and it always ends at one")
+    if config.stack == "encoder-decoder" and config.decoder_start_token_id is None:
+        found.append("decoder_start_token_id is None")
+    return found
+
+
+def plan_ctranslate2(model: ZooPreTrainedModel) -> tuple[Route | None, tuple[str, ...], tuple[str, ...]]:
+    """Plan the export.
+
+    Args:
+        model: Any model of the zoo.
+
+    Returns:
+        How settings and weights change (None where there is no such model), why not, and what users should know.
+    """
+    config, task = model.config, task_of(model)
+    if task not in TASKS:
+        return None, (f"it has no head for {task}",), ()
+    if TASKS[Task(task)] != config.stack:
+        return None, (f"it runs no {config.stack} for {task}",), ()
+    route = find_route(config, needs(config, task), task)
+    found = [*own_arithmetic(config, task), *route.obstacles, *obstacles(route.config)]
+    notes = ["Give attention masks: the original made them from the ids."] if needs_masks(config, task) else []
+    return route, tuple(found), tuple(notes)

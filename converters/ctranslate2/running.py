@@ -1,0 +1,234 @@
+"""Runs an export in CTranslate2, behind the `generate` of a model of transformers."""
+
+from __future__ import annotations
+
+import copy
+import os
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+from transformers import GenerationConfig, PreTrainedModel
+from transformers.generation import GenerateBeamDecoderOnlyOutput, GenerateBeamEncoderDecoderOutput, GenerationMixin
+from transformers.utils import CONFIG_NAME, GENERATION_CONFIG_NAME
+
+from zoo.errors import CheckpointError, UnsupportedOperationError
+from zoo.models import ZooConfig
+
+from ..extras import require
+from ..onnx.session import NoPosition
+from .settings import options_of
+from .vocabulary import saved_vocabularies
+
+WEIGHTS = "model.bin"
+
+
+def is_ctranslate2(folder: str | os.PathLike[str]) -> bool:
+    """Whether a folder holds what `write_ctranslate2` wrote.
+
+    Args:
+        folder: A folder.
+
+    Returns:
+        True if it does.
+    """
+    path = Path(folder)
+    return (path / WEIGHTS).is_file() and (path / CONFIG_NAME).is_file()
+
+
+def load_ctranslate2(folder: str | os.PathLike[str]) -> CTranslate2Model:
+    """Load an exported folder.
+
+    Args:
+        folder: What `zoo export --as ctranslate2` wrote.
+
+    Returns:
+        A model whose `generate` runs there.
+
+    Raises:
+        MissingExtraError: When ctranslate2 is not installed.
+        CheckpointError: When the folder holds no such export.
+    """
+    require("ctranslate2", "ctranslate2")
+    path = Path(folder)
+    if not is_ctranslate2(path):
+        raise CheckpointError(
+            f"{path} holds no CTranslate2 export; `zoo export DIR -o {path} --as ctranslate2` writes one"
+        )
+    return CTranslate2Model(ZooConfig.from_pretrained(path), path)
+
+
+class CTranslate2Model(PreTrainedModel, GenerationMixin):
+    """An export as a model of transformers that does nothing but generate. It has no parameters.
+
+    Args:
+        config: The configuration of the model that was exported.
+        folder: Where the export is.
+    """
+
+    config: ZooConfig
+    main_input_name = "input_ids"
+    _supports_sdpa = True
+
+    def __init__(self, config: ZooConfig, folder: Path) -> None:
+        super().__init__(config)
+        import ctranslate2
+
+        kinds = {
+            "encoder-decoder": ctranslate2.Translator,
+            "decoder": ctranslate2.Generator,
+            "encoder": ctranslate2.Encoder,
+        }
+        try:
+            self.engine = kinds[config.stack](str(folder), device="cpu", intra_threads=torch.get_num_threads())
+        except (RuntimeError, ValueError) as error:
+            raise CheckpointError(f"CTranslate2 cannot load {folder}: {str(error).splitlines()[0]}") from error
+        self.vocabularies = saved_vocabularies(folder)
+        self.numbers = {token: number for number, token in enumerate(self.vocabularies.target)}
+        stacks = [config.decoder_config()] if config.is_encoder_decoder else []
+        self.positions = torch.nn.ModuleList([NoPosition(stack) for stack in (config, *stacks)])
+        if (folder / GENERATION_CONFIG_NAME).is_file():
+            self.generation_config = GenerationConfig.from_pretrained(folder)
+
+    @property
+    def device(self) -> torch.device:
+        """Where inputs belong."""
+        return torch.device("cpu")
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The type that outputs have."""
+        return torch.float32
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Refuse: CTranslate2 returns texts, no logits.
+
+        Args:
+            args: Ignored.
+            kwargs: Ignored.
+
+        Raises:
+            UnsupportedOperationError: Always.
+        """
+        raise UnsupportedOperationError("CTranslate2 only generates; evaluate the model that the export was made of")
+
+    def tokens(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> list[list[str]]:
+        """Turn ids into tokens.
+
+        Args:
+            input_ids: *Shape:* (batch_size, seq_len)
+            attention_mask: *Shape:* (batch_size, seq_len)
+
+        Returns:
+            Tokens a sequence, without padding.
+        """
+        mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
+        names = self.vocabularies.source
+        rows = zip(input_ids, mask.bool(), strict=True)
+        return [[names[number] for number in ids[kept].tolist()] for ids, kept in rows]
+
+    @torch.no_grad()
+    def generate(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        generation_config: GenerationConfig | None = None,
+        streamer: Any = None,
+        **options: Any,
+    ) -> Any:
+        """Generate as transformers would.
+
+        Args:
+            input_ids: *Shape:* (batch_size, seq_len)
+            attention_mask: *Shape:* (batch_size, seq_len)
+            generation_config: How, by default the model's own configuration.
+            streamer: Gets the tokens of a single sequence, all at the end.
+            options: Fields of the configuration.
+
+        Returns:
+            Ids, or with `return_dict_in_generate` also the mean log-probability a token of each sequence.
+
+        Raises:
+            ConfigError: When a field is set that CTranslate2 cannot follow.
+        """
+        settings = copy.deepcopy(generation_config or self.generation_config)
+        for name, value in options.items():
+            setattr(settings, name, value)
+        prompts = self.tokens(input_ids, attention_mask)
+        results = self.decode(prompts, settings, input_ids.shape[1])
+        causal = not self.config.is_encoder_decoder
+        sequences, scores = [], []
+        for place, (outputs, values) in enumerate(results):
+            before = input_ids[place].tolist() if causal else [self.config.decoder_start_token_id]
+            sequences += [torch.tensor([*before, *ids]) for ids in outputs]
+            scores += values
+        pad = settings.pad_token_id if settings.pad_token_id is not None else (self.config.pad_token_id or 0)
+        padded = pad_sequence(sequences, batch_first=True, padding_value=pad)
+        if streamer is not None:
+            streamer.put(input_ids)
+            streamer.put(padded[0, input_ids.shape[1] if causal else 1 :])
+            streamer.end()
+        if not settings.return_dict_in_generate:
+            return padded
+        kind = GenerateBeamDecoderOnlyOutput if causal else GenerateBeamEncoderDecoderOutput
+        return kind(sequences=padded, sequences_scores=torch.tensor(scores))
+
+    def decode(
+        self, prompts: list[list[str]], settings: GenerationConfig, width: int
+    ) -> list[tuple[list[list[int]], list[float]]]:
+        """Let the engine decode.
+
+        Args:
+            prompts: Tokens.
+            settings: How.
+            width: Length of the padded prompts, which counts for `max_length`.
+
+        Returns:
+            For every prompt its outputs as ids, their ends included, and their scores.
+        """
+        causal = not self.config.is_encoder_decoder
+        asked = options_of(settings)
+        most = settings.max_new_tokens
+        if most is None:
+            most = (settings.max_length or 20) - (width if causal else 1)
+        ends = settings.eos_token_id if settings.eos_token_id is not None else self.config.eos_token_id
+        ends = ends if isinstance(ends, list) else [ends]
+        asked |= {
+            "return_scores": True,
+            "end_token": [self.vocabularies.target[end] for end in ends],
+            "return_end_token": True,
+            "max_batch_size": 0,
+        }
+        fewest = settings.min_new_tokens or 0
+        if causal:
+            return self.continued(prompts, {**asked, "max_length": most, "min_length": fewest})
+        found = self.engine.translate_batch(prompts, max_decoding_length=most, min_decoding_length=fewest, **asked)
+        return [
+            ([[self.numbers[token] for token in tokens] for tokens in result.hypotheses], list(result.scores))
+            for result in found
+        ]
+
+    def continued(self, prompts: list[list[str]], asked: dict[str, Any]) -> list[tuple[list[list[int]], list[float]]]:
+        """Continue prompts, those of one length at a time.
+
+        Where a batch holds a prompt of one token, the engine repeats the others' before it continues them.
+
+        Args:
+            prompts: Tokens.
+            asked: Options of the engine.
+
+        Returns:
+            For every prompt its continuations as ids, and their scores.
+        """
+        places: dict[int, list[int]] = {}
+        for place, prompt in enumerate(prompts):
+            places.setdefault(len(prompt), []).append(place)
+        results: dict[int, tuple[list[list[int]], list[float]]] = {}
+        for alike in places.values():
+            batch = [prompts[place] for place in alike]
+            found = self.engine.generate_batch(batch, include_prompt_in_result=False, **asked)
+            for place, result in zip(alike, found, strict=True):
+                results[place] = (result.sequences_ids, list(result.scores))
+        return [results[place] for place in range(len(prompts))]

@@ -1,0 +1,70 @@
+"""Generation settings of transformers in CTranslate2's words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from transformers import GenerationConfig
+
+from zoo.errors import ConfigError
+
+OPTIONS = {
+    "repetition_penalty": "repetition_penalty",
+    "no_repeat_ngram_size": "no_repeat_ngram_size",
+    "length_penalty": "length_penalty",
+    "num_beams": "beam_size",
+    "num_return_sequences": "num_hypotheses",
+}
+"""What is called otherwise there."""
+
+SAMPLING = {"temperature": "sampling_temperature", "top_k": "sampling_topk", "top_p": "sampling_topp"}
+
+SETTLED = {
+    *OPTIONS,
+    *SAMPLING,
+    "do_sample",
+    "early_stopping",
+    "max_length",
+    "max_new_tokens",
+    "min_new_tokens",
+    "use_cache",
+    "return_dict_in_generate",
+    "output_scores",
+    "output_logits",
+    "transformers_version",
+    "pad_token_id",
+    "bos_token_id",
+    "eos_token_id",
+    "decoder_start_token_id",
+}
+"""Fields of a generation configuration that are followed, or that change nothing here."""
+
+
+def options_of(settings: GenerationConfig) -> dict[str, Any]:
+    """Translate generation settings.
+
+    Args:
+        settings: The settings of transformers.
+
+    Returns:
+        Options of CTranslate2.
+
+    Raises:
+        ConfigError: When one is set that has no counterpart.
+    """
+    given = {name: value for name, value in settings.to_diff_dict().items() if value not in (None, False)}
+    foreign = sorted(name for name in given if name not in SETTLED and not name.startswith("_"))
+    if (settings.num_beams or 1) > 1 and settings.early_stopping == "never":
+        foreign.append("early_stopping='never' (its beam search stops early)")
+    if (settings.num_beams or 1) > 1 and settings.do_sample:
+        foreign.append("do_sample with num_beams")
+    if foreign:
+        raise ConfigError(f"CTranslate2 does not follow {', '.join(foreign)}; leave it out, or use another engine")
+    found: dict[str, Any] = {"beam_size": 1}  # its own default is 2
+    found |= {
+        theirs: getattr(settings, name) for name, theirs in OPTIONS.items() if getattr(settings, name) is not None
+    }
+    if settings.do_sample:
+        found |= {theirs: getattr(settings, name) for name, theirs in SAMPLING.items() if getattr(settings, name)}
+        found.setdefault("sampling_topk", 0)
+    return found

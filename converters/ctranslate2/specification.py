@@ -1,0 +1,206 @@
+"""Fills CTranslate2's model specification with a model's weights."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from zoo.models import POSITIONS, ZooConfig
+from zoo.models.attention import attention_scaling
+
+from ..extras import require
+from ..symmetries.base import State, stacks
+from .planning import ABSOLUTE, ACTIVATIONS, ROTARY, rotated
+
+SHORTEST_TABLE = 2048
+"""Rows of a table of computed positions, which have no limit in the zoo; longer where the configuration says so."""
+
+
+def specify(config: ZooConfig, state: State) -> Any:
+    """Make the specification of a model.
+
+    Args:
+        config: Settings that CTranslate2 has.
+        state: Weights that go with them, named as under a head.
+
+    Returns:
+        A model specification of CTranslate2 without vocabularies.
+    """
+    specs = require("ctranslate2", "ctranslate2.specs.transformer_spec", "ctranslate2")
+    parts = list(stacks(config).items())
+    if config.stack == "encoder":
+        (prefix, stack) = parts[0]
+        return specs.TransformerEncoderModelSpec(_encoder(specs, prefix, stack, state))
+    prefix, stack = parts[-1]
+    decoder = _decoder(specs, prefix, stack, state)
+    if config.stack == "decoder":
+        return specs.TransformerDecoderModelSpec(decoder)
+    return specs.TransformerSpec(_encoder(specs, *parts[0], state), decoder)
+
+
+def _encoder(specs: Any, prefix: str, config: ZooConfig, state: State) -> Any:
+    spec = specs.TransformerEncoderSpec(
+        relative_attention_bias=config.position == "t5",
+        **_common(config),
+    )
+    _set_embedding(spec.embeddings[0], spec, prefix, config, state)
+    _set_stack(spec, prefix, config, state)
+    return spec
+
+
+def _decoder(specs: Any, prefix: str, config: ZooConfig, state: State) -> Any:
+    grouped = {"parallel_residual": True, "shared_layer_norm": True} if config.parallel_residual else {}
+    spec = specs.TransformerDecoderSpec(
+        with_encoder_attention=bool(config.add_cross_attention),
+        relative_attention_bias=config.position == "t5",
+        alibi=config.position == "alibi",
+        **grouped,
+        **_common(config),
+    )
+    _set_embedding(spec.embeddings, spec, prefix, config, state)
+    _set_stack(spec, prefix, config, state)
+    _set_linear(spec.projection, state, "lm_head")
+    if config.logit_scale != 1.0:
+        spec.scale_outputs = _number(config.logit_scale)
+    if config.final_logit_softcapping is not None:
+        spec.final_logit_softcapping = _number(config.final_logit_softcapping)
+    return spec
+
+
+def _common(config: ZooConfig) -> dict[str, Any]:
+    """Settings of either stack."""
+    common = require("ctranslate2", "ctranslate2.specs.common_spec")
+    found: dict[str, Any] = {
+        "num_layers": config.num_hidden_layers,
+        "num_heads": config.num_attention_heads,
+        "pre_norm": config.norm_placement != "post",
+        "no_final_norm": not config.final_norm,
+        "activation": getattr(common.Activation, ACTIVATIONS[config.hidden_act]),
+        "layernorm_embedding": config.embedding_norm,
+        "ffn_glu": config.feed_forward == "gated",
+        "rms_norm": config.norm == "rmsnorm",
+        "head_dim": config.head_dim,
+        "qk_norm": config.qk_norm is not None,
+        "pre_post_layer_norm": config.norm_placement == "sandwich",
+    }
+    if config.num_key_value_heads != config.num_attention_heads:
+        found["num_heads_kv"] = config.num_key_value_heads
+    if config.position in ROTARY:
+        rope = config.rope_parameters
+        found |= {
+            "rotary_dim": rotated(config),
+            "rotary_interleave": config.position == "rotary-interleaved",
+            "rotary_base": rope["rope_theta"],
+        }
+    return found
+
+
+def _set_embedding(embedding: Any, spec: Any, prefix: str, config: ZooConfig, state: State) -> None:
+    """Token embeddings, their factor, and a table of positions."""
+    embedding.weight = state[f"{prefix}embed_tokens.weight"]
+    spec.scale_embeddings = config.scale_embedding
+    if config.position in ABSOLUTE:
+        spec.position_encodings.encodings = position_table(prefix, config, state)
+    if config.embedding_norm:
+        _set_norm(spec.layernorm_embedding, state, f"{prefix}embedding_norm")
+
+
+def position_table(prefix: str, config: ZooConfig, state: State) -> Tensor:
+    """The rows that are added to embeddings.
+
+    Args:
+        prefix: The beginning of the stack's names.
+        config: Its settings.
+        state: The weights.
+
+    Returns:
+        *Shape:* (rows, hidden_size)
+    """
+    if config.position == "learned":
+        return state[f"{prefix}position.weight"]
+    rows = max(config.max_position_embeddings, SHORTEST_TABLE)
+    zeros = torch.zeros(1, rows, config.hidden_size)
+    return POSITIONS.get(config.position)(config).embed(zeros, torch.arange(rows)[None])[0]
+
+
+def _set_stack(spec: Any, prefix: str, config: ZooConfig, state: State) -> None:
+    """Layers and the norm at the end."""
+    if config.final_norm:
+        if not hasattr(spec, "layer_norm"):  # a post-norm stack may end with one as well, as in torch.nn.Transformer
+            common = require("ctranslate2", "ctranslate2.specs.common_spec")
+            spec.__dict__["layer_norm"] = common.LayerNormSpec(rms_norm=config.norm == "rmsnorm")
+        _set_norm(spec.layer_norm, state, f"{prefix}norm")
+    for number, layer in enumerate(spec.layer):
+        _set_layer(layer, f"{prefix}layers.{number}.", config, state)
+        attention = layer.self_attention
+        if config.position == "t5":
+            attention.relative_attention_bias = state[f"{prefix}position.weight"]
+            attention.relative_attention_max_distance = _integer(config.relative_attention_max_distance)
+
+
+def _set_layer(layer: Any, prefix: str, config: ZooConfig, state: State) -> None:
+    """Sublayers and their norms."""
+    _set_attention(layer.self_attention, f"{prefix}self_attn.", config, state, fused="qkv")
+    feed_forward = layer.ffn
+    gated = config.feed_forward == "gated"
+    _set_linear(feed_forward.linear_0, state, f"{prefix}mlp.{'gate' if gated else 'up'}_proj")
+    if gated:
+        _set_linear(feed_forward.linear_0_noact, state, f"{prefix}mlp.up_proj")
+    _set_linear(feed_forward.linear_1, state, f"{prefix}mlp.down_proj")
+    cross = config.add_cross_attention
+    if cross:
+        _set_attention(layer.attention, f"{prefix}cross_attn.", config, state, fused="kv")
+    if config.parallel_residual:
+        _set_norm(layer.shared_layer_norm, state, f"{prefix}residual.norm_in")
+    elif config.norm_placement == "sandwich":
+        _set_norm(layer.input_layer_norm, state, f"{prefix}self_attn_residual.norm_in")
+        _set_norm(layer.post_attention_layer_norm, state, f"{prefix}self_attn_residual.norm_branch")
+        _set_norm(layer.pre_feedforward_layer_norm, state, f"{prefix}mlp_residual.norm_in")
+        _set_norm(layer.post_feedforward_layer_norm, state, f"{prefix}mlp_residual.norm_branch")
+    else:
+        slot = "norm_in" if config.norm_placement == "pre" else "norm_out"
+        _set_norm(layer.self_attention.layer_norm, state, f"{prefix}self_attn_residual.{slot}")
+        _set_norm(feed_forward.layer_norm, state, f"{prefix}mlp_residual.{slot}")
+        if cross:
+            _set_norm(layer.attention.layer_norm, state, f"{prefix}cross_attn_residual.{slot}")
+
+
+def _set_attention(attention: Any, prefix: str, config: ZooConfig, state: State, fused: str) -> None:
+    """Projections, of which some are one matrix there, and the scale."""
+    separate = [f"{prefix}{name}_proj" for name in "qkv" if name not in fused]
+    together = [f"{prefix}{name}_proj" for name in fused]
+    for linear, names in zip(attention.linear, [*([name] for name in separate), together], strict=False):
+        linear.weight = torch.cat([state[f"{name}.weight"] for name in names])
+        if f"{names[0]}.bias" in state:
+            linear.bias = torch.cat([state[f"{name}.bias"] for name in names])
+    _set_linear(attention.linear[-1], state, f"{prefix}o_proj")
+    attention.queries_scale = _number(attention_scaling(config))
+    if config.qk_norm is not None:
+        _set_norm(attention.q_norm, state, f"{prefix}q_norm")
+        _set_norm(attention.k_norm, state, f"{prefix}k_norm")
+
+
+def _set_linear(linear: Any, state: State, name: str) -> None:
+    linear.weight = state[f"{name}.weight"]
+    if f"{name}.bias" in state:
+        linear.bias = state[f"{name}.bias"]
+
+
+def _set_norm(norm: Any, state: State, name: str) -> None:
+    norm.gamma = state[f"{name}.weight"]
+    if f"{name}.bias" in state:
+        norm.beta = state[f"{name}.bias"]
+
+
+def _number(value: float) -> Any:
+    import numpy as np
+
+    return np.float32(value)
+
+
+def _integer(value: int) -> Any:
+    import numpy as np
+
+    return np.int32(value)

@@ -1,0 +1,288 @@
+"""A model cut into graphs of flat tensors, as ONNX wants them.
+
+An encoder-decoder becomes two graphs: the encoder, which also projects the keys and values that cross attention reads;
+and the decoder, which takes those and the cache of earlier target positions, of any length including none. A causal
+language model is one graph with a cache. Everything else is one graph without.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers.cache_utils import DynamicCache, DynamicLayer, EncoderDecoderCache
+from transformers.modeling_outputs import BaseModelOutput
+
+from zoo.models import ZooPreTrainedModel
+from zoo.registry import Task
+
+from ..weights import task_of
+
+ENCODER, DECODER, WHOLE = "encoder_model", "decoder_model", "model"
+"""Names of the graphs, as the files that Hugging Face Optimum and transformers.js look for."""
+
+BATCH, LENGTH, SEEN, TARGET = 2, 5, 4, 3
+"""Sizes of the example that is traced, no two alike; all of them stay free."""
+
+Pairs = list[tuple[Tensor, Tensor]]
+"""Keys and values of every layer."""
+
+
+@dataclass(frozen=True)
+class Graph:
+    """One graph.
+
+    Args:
+        name: Its file's name without the ending.
+        module: What is traced.
+        inputs: Example arguments of the module, nested as it takes them; no tensor twice, or it is traced as one input.
+        input_names: A name for every tensor among them.
+        output_names: A name for every tensor that the module returns.
+    """
+
+    name: str
+    module: nn.Module
+    inputs: tuple[Any, ...]
+    input_names: tuple[str, ...]
+    output_names: tuple[str, ...]
+
+
+def names_of_cache(prefix: str, layers: int, inner: str = "") -> list[str]:
+    """Names of keys and values.
+
+    Args:
+        prefix: "past_key_values" or "present".
+        layers: Number of layers.
+        inner: Whose they are in an encoder-decoder: "decoder." or "encoder.".
+
+    Returns:
+        Two names a layer.
+    """
+    return [f"{prefix}.{layer}.{inner}{part}" for layer in range(layers) for part in ("key", "value")]
+
+
+def filled_cache(pairs: Pairs) -> DynamicCache:
+    """Make a cache of keys and values, of any length.
+
+    Args:
+        pairs: For every layer. *Shape:* (batch_size, num_key_value_heads, key_len, head_dim)
+
+    Returns:
+        The cache. Layers with a sliding window keep all keys, which masks hide.
+    """
+    cache = DynamicCache()
+    for key, value in pairs:
+        layer = DynamicLayer()
+        layer.dtype, layer.device = key.dtype, key.device
+        layer.keys, layer.values, layer.is_initialized = key, value, True
+        cache.layers.append(layer)
+    return cache
+
+
+def content(cache: Any) -> tuple[Tensor, ...]:
+    """Keys and values of a cache.
+
+    Args:
+        cache: A cache of one sequence.
+
+    Returns:
+        Two tensors a layer.
+    """
+    return tuple(tensor for layer in cache.layers for tensor in (layer.keys, layer.values))
+
+
+class Whole(nn.Module):
+    """A model without a cache.
+
+    Args:
+        model: The model.
+        output: What it returns: "logits" or "last_hidden_state".
+    """
+
+    def __init__(self, model: ZooPreTrainedModel, output: str) -> None:
+        super().__init__()
+        self.model = model
+        self.output = output
+        self.options = {} if model.config.stack == "encoder" else {"use_cache": False}
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor, decoder_input_ids: Tensor | None = None) -> Tensor:
+        """Compute the output. Shapes as for the model."""
+        target = {} if decoder_input_ids is None else {"decoder_input_ids": decoder_input_ids}
+        outputs = self.model(input_ids=input_ids, attention_mask=attention_mask, **target, **self.options)
+        return getattr(outputs, self.output)
+
+
+class Causal(nn.Module):
+    """A causal language model with a cache.
+
+    Args:
+        model: The model.
+    """
+
+    def __init__(self, model: ZooPreTrainedModel) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(
+        self, input_ids: Tensor, attention_mask: Tensor, position_ids: Tensor, past: Pairs
+    ) -> tuple[Tensor, ...]:
+        """Continue sequences.
+
+        Args:
+            input_ids: *Shape:* (batch_size, seq_len)
+            attention_mask: *Shape:* (batch_size, key_len), earlier positions included
+            position_ids: *Shape:* (batch_size, seq_len)
+            past: Keys and values of earlier positions.
+
+        Returns:
+            Logits, then keys and values of all positions.
+        """
+        cache = filled_cache(past)
+        outputs = self.model(
+            input_ids=input_ids,
+            attention_mask=attention_mask,
+            position_ids=position_ids,
+            past_key_values=cache,
+            use_cache=True,
+        )
+        return outputs.logits, *content(cache)
+
+
+class Encode(nn.Module):
+    """The encoder, with the keys and values that the decoder's cross attention makes of its output.
+
+    Args:
+        model: An encoder-decoder.
+    """
+
+    def __init__(self, model: ZooPreTrainedModel) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> tuple[Tensor, ...]:
+        """Encode.
+
+        Args:
+            input_ids: *Shape:* (batch_size, source_len)
+            attention_mask: *Shape:* (batch_size, source_len)
+
+        Returns:
+            The encoder's output, then keys and values of every decoder layer that caches them.
+        """
+        body = self.model.model
+        encoded = body.encoder(input_ids=input_ids, attention_mask=attention_mask).last_hidden_state
+        cache = EncoderDecoderCache(DynamicCache(), DynamicCache())
+        # A step of the decoder fills the cache by the variant's own rule; nothing else of it remains in the graph.
+        body.decoder(
+            input_ids=torch.zeros_like(input_ids[:, :1]),
+            attention_mask=torch.ones_like(input_ids[:, :1]),
+            encoder_hidden_states=encoded,
+            encoder_attention_mask=attention_mask,
+            past_key_values=cache,
+            use_cache=True,
+        )
+        return encoded, *content(cache.cross_attention_cache)
+
+
+class Decode(nn.Module):
+    """The decoder with both caches.
+
+    Args:
+        model: An encoder-decoder for seq2seq-lm.
+    """
+
+    def __init__(self, model: ZooPreTrainedModel) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        encoder_attention_mask: Tensor,
+        encoder_hidden_states: Tensor,
+        decoder_attention_mask: Tensor,
+        memory: Pairs,
+        past: Pairs,
+    ) -> tuple[Tensor, ...]:
+        """Continue target sequences.
+
+        Args:
+            input_ids: *Shape:* (batch_size, target_len)
+            encoder_attention_mask: *Shape:* (batch_size, source_len)
+            encoder_hidden_states: *Shape:* (batch_size, source_len, hidden_size)
+            decoder_attention_mask: *Shape:* (batch_size, key_len), earlier positions included
+            memory: Keys and values of the source.
+            past: Keys and values of earlier target positions.
+
+        Returns:
+            Logits, then keys and values of all target positions.
+        """
+        own, cross = filled_cache(past), filled_cache(memory)
+        cache = EncoderDecoderCache(own, cross)
+        cache.is_updated = dict.fromkeys(range(len(memory)), True)
+        outputs = self.model(
+            attention_mask=encoder_attention_mask,
+            decoder_input_ids=input_ids,
+            decoder_attention_mask=decoder_attention_mask,
+            encoder_outputs=BaseModelOutput(last_hidden_state=encoder_hidden_states),
+            past_key_values=cache,
+            use_cache=True,
+        )
+        return outputs.logits, *content(cache.self_attention_cache)
+
+
+def graphs_of(model: ZooPreTrainedModel) -> list[Graph]:
+    """Cut a model into graphs.
+
+    Args:
+        model: A model of the zoo in evaluation mode, with eager attention.
+
+    Returns:
+        One graph, or two for an encoder-decoder's language model.
+    """
+    config, task = model.config, task_of(model)
+    ids = torch.ones(BATCH, LENGTH, dtype=torch.long)
+    target = torch.ones(BATCH, TARGET, dtype=torch.long)
+    if task == Task.CAUSAL_LM:
+        return [_causal(model, target)]
+    if task == Task.SEQ2SEQ_LM:
+        return _encoder_and_decoder(model, ids, target)
+    output = "last_hidden_state" if task == Task.FEATURE_EXTRACTION else "logits"
+    names: tuple[str, ...] = ("input_ids", "attention_mask")
+    if config.stack == "encoder-decoder":
+        given, names = (ids, ids.clone(), target), (*names, "decoder_input_ids")
+        return [Graph(WHOLE, Whole(model, output), given, names, (output,))]
+    return [Graph(WHOLE, Whole(model, output), (ids, ids.clone()), names, (output,))]
+
+
+def _causal(model: ZooPreTrainedModel, ids: Tensor) -> Graph:
+    config = model.config
+    layers = config.num_hidden_layers
+    empty = torch.zeros(BATCH, config.num_key_value_heads, SEEN, config.head_dim)
+    past = [(empty.clone(), empty.clone()) for _ in range(layers)]
+    mask = torch.ones(BATCH, SEEN + TARGET, dtype=torch.long)
+    names = ("input_ids", "attention_mask", "position_ids", *names_of_cache("past_key_values", layers))
+    outputs = ("logits", *names_of_cache("present", layers))
+    return Graph(WHOLE, Causal(model), (ids, mask, ids.clone(), past), names, outputs)
+
+
+def _encoder_and_decoder(model: ZooPreTrainedModel, ids: Tensor, target: Tensor) -> list[Graph]:
+    encode = Encode(model)
+    with torch.no_grad():
+        encoded, *memory = encode(ids, ids)
+    decoder = model.config.decoder_config()
+    crossing = names_of_cache("past_key_values", len(memory) // 2, "encoder.")
+    layers = decoder.num_hidden_layers
+    seen = torch.zeros(BATCH, decoder.num_key_value_heads, SEEN, decoder.head_dim)
+    past = [(seen.clone(), seen.clone()) for _ in range(layers)]
+    mask = torch.ones(BATCH, SEEN + TARGET, dtype=torch.long)
+    given = (target, ids, encoded, mask, list(zip(memory[::2], memory[1::2], strict=True)), past)
+    masks = ("input_ids", "encoder_attention_mask", "encoder_hidden_states", "decoder_attention_mask")
+    names = (*masks, *crossing, *names_of_cache("past_key_values", layers, "decoder."))
+    presents = [name.replace("past_key_values", "present") for name in crossing]
+    return [
+        Graph(ENCODER, encode, (ids, ids.clone()), ("input_ids", "attention_mask"), ("last_hidden_state", *presents)),
+        Graph(DECODER, Decode(model), given, names, ("logits", *names_of_cache("present", layers, "decoder."))),
+    ]

@@ -1,0 +1,138 @@
+"""Writes a model as ONNX graphs, and compares what ONNX Runtime computes with what the model does."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.export import Dim
+
+from zoo.models import ZooPreTrainedModel
+from zoo.registry import Task
+
+from .. import fresh
+from ..errors import ExportError
+from ..extras import require
+from ..verification import GENERATION, Difference, flat, judge, sample_inputs
+from ..weights import model_with, task_of, weights_of
+from .graphs import Graph, graphs_of
+from .running import load_onnx
+
+LARGEST_IN_ONE_FILE = 1_500_000_000
+"""Bytes of weights that stay in a graph's own file, which Protocol Buffers limit to 2 GB."""
+
+
+def write_onnx(model: ZooPreTrainedModel, folder: Path) -> None:
+    """Write configuration and graphs.
+
+    Args:
+        model: Any model of the zoo.
+        folder: An empty folder.
+
+    Raises:
+        MissingExtraError: When the extra is not installed.
+        ExportError: When the model cannot be traced.
+    """
+    require("onnx", "onnx", "onnxscript", "onnxruntime")
+    traced = traceable(model)
+    for graph in graphs_of(traced):
+        write_graph(graph, folder, model.config.variant)
+    config = copy.deepcopy(model.config)
+    config.architectures = [type(model).__name__]
+    config.dtype = torch.float32
+    config.save_pretrained(folder)
+    if model.can_generate():
+        model.generation_config.save_pretrained(folder)
+
+
+def traceable(model: ZooPreTrainedModel) -> ZooPreTrainedModel:
+    """The same model in float32 on eager attention, whose operators every runtime has.
+
+    Args:
+        model: A model.
+
+    Returns:
+        A model that shares the weights where they are float32 already.
+    """
+    weights = {name: value.to("cpu", torch.float32) for name, value in weights_of(model).items()}
+    traced = model_with(copy.deepcopy(model.config), task_of(model), weights)
+    traced.set_attn_implementation("eager")
+    return traced.eval()
+
+
+def write_graph(graph: Graph, folder: Path, variant: str) -> None:
+    """Trace and write one graph.
+
+    Args:
+        graph: The graph.
+        folder: Where to.
+        variant: The variant's name, for the message.
+
+    Raises:
+        ExportError: When it cannot be traced.
+    """
+    try:
+        with warnings.catch_warnings(), torch.no_grad():
+            warnings.simplefilter("ignore")
+            program = torch.onnx.export(
+                graph.module,
+                graph.inputs,
+                input_names=list(graph.input_names),
+                output_names=list(graph.output_names),
+                dynamic_shapes=tuple(free(argument, index) for index, argument in enumerate(graph.inputs)),
+                dynamo=True,
+                verbose=False,
+            )
+    except Exception as error:
+        # Whatever tracing a variant's code may raise: the export is refused with the reason.
+        cause = error.__cause__ or error
+        reason = (str(cause).strip().splitlines() or [type(cause).__name__])[0]
+        raise ExportError(f"{graph.name} of variant {variant!r} cannot be traced for onnx: {reason}") from error
+    if program is None:
+        raise ExportError(f"{graph.name} of variant {variant!r} cannot be traced for onnx")
+    size = sum(parameter.numel() * 4 for parameter in graph.module.parameters())
+    program.save(str(folder / f"{graph.name}.onnx"), external_data=size > LARGEST_IN_ONE_FILE)
+
+
+def free(argument: Any, index: int) -> Any:
+    """Say which sizes of an example argument are free: the batch and the length.
+
+    Args:
+        argument: A tensor, or keys and values of layers.
+        index: Its place.
+
+    Returns:
+        The same nesting of free dimensions.
+    """
+    if isinstance(argument, torch.Tensor):
+        length = 2 if argument.ndim == 4 else 1
+        return {0: Dim.DYNAMIC, length: Dim.DYNAMIC}
+    return type(argument)(free(inner, index) for inner in argument)
+
+
+def check_onnx(model: ZooPreTrainedModel, folder: Path, seed: int = 0) -> Difference:
+    """Load an export, and compare it with the original in float32.
+
+    Args:
+        model: The original.
+        folder: The export.
+        seed: Of the inputs.
+
+    Returns:
+        The difference.
+
+    Raises:
+        VerificationError: When it is too large.
+    """
+    batches = sample_inputs(model, seed)
+    request = {
+        "output": "last_hidden_state" if task_of(model) == Task.FEATURE_EXTRACTION else "logits",
+        "batches": {batch: list(given) for batch, given in batches.items()},
+        "generate": GENERATION,
+    }
+    inputs = flat(batches)
+    ours = fresh.compute(traceable(model), request, inputs)
+    return judge({"float32": ours}, {"float32": fresh.compute(load_onnx(folder), request, inputs)}, batches)

@@ -1,0 +1,235 @@
+"""Exports to other engines: ONNX and CTranslate2 compute and write what the model does."""
+
+import json
+
+import pytest
+import torch
+from click.testing import CliRunner
+from native_models import scramble, zoo_model
+
+import zoo
+from zoo.cli.main import cli
+from zoo.converters import plan_engines
+from zoo.converters.ctranslate2 import check_ctranslate2, plan_ctranslate2, write_ctranslate2
+from zoo.converters.errors import ExportError, MissingExtraError, VerificationError
+from zoo.converters.onnx import load_onnx
+from zoo.errors import CheckpointError, ConfigError, UnsupportedOperationError
+from zoo.generation import generate, load_checkpoint
+from zoo.tasks.tokenizers import Tokenizers, train_word
+
+ENCODER = dict(is_decoder=False, is_encoder_decoder=False)
+PAIRS = ["the cat sleeps\tle chat dort", "a dog runs\tun chien court", "the dog sleeps\tle chien dort"]
+TEXTS = ["the cat sleeps", "dog", "a dog runs the cat", "sleeps the"]
+
+
+def run(*arguments):
+    return CliRunner(env={"COLUMNS": None}).invoke(cli, [str(argument) for argument in arguments])
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    """A translator with a tokenizer for either side."""
+    folder = tmp_path_factory.mktemp("engines") / "saved"
+    source, target = (train_word([pair.split("\t")[side] for pair in PAIRS], min_frequency=1) for side in (0, 1))
+    sizes = dict(vocab_size=len(source), decoder_vocab_size=len(target), hidden_size=16, num_attention_heads=4)
+    ids = dict(pad_token_id=target.pad_token_id, bos_token_id=target.bos_token_id, eos_token_id=target.eos_token_id)
+    model = zoo.build("vanilla", num_hidden_layers=1, intermediate_size=24, max_position_embeddings=20, **sizes, **ids)
+    scramble(model, seed=3).save_pretrained(folder)
+    Tokenizers(source, target).save(folder)
+    (folder.parent / "pairs.tsv").write_text("".join(f"{pair}\n" for pair in PAIRS))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def onnx_folder(saved):
+    result = run("export", saved, "-o", saved.parent / "onnx", "--as", "onnx", "--json")
+    assert result.exit_code == 0, result.output
+    report = json.loads(result.stdout[result.stdout.index("{") :])
+    assert report["difference"]["float32"] < 1e-5
+    assert report["difference"]["greedy"] and report["difference"]["beams"]
+    assert {"encoder_model.onnx", "decoder_model.onnx", "tokenizer.json", "target/tokenizer.json"} <= set(
+        report["files"]
+    )
+    return saved.parent / "onnx"
+
+
+@pytest.fixture(scope="module")
+def ctranslate2_folder(saved):
+    result = run("export", saved, "-o", saved.parent / "ct2", "--as", "ctranslate2")
+    assert result.exit_code == 0, result.output
+    assert "run in CTranslate2; differs by at most" in result.output
+    assert "same tokens greedily and with beams" in result.output
+    return saved.parent / "ct2"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("options", [{}, {"num_beams": 3, "num_return_sequences": 2}], ids=["greedy", "beams"])
+def test_onnx_writes_what_the_model_does(saved, onnx_folder, options):
+    ours, theirs = (
+        generate(folder, TEXTS, batch_size=3, scores=True, max_new_tokens=9, **options)
+        for folder in (saved, onnx_folder)
+    )
+    for one, other in zip(ours, theirs, strict=True):
+        assert [c.text for c in one.candidates] == [c.text for c in other.candidates]
+        assert [c.score for c in one.candidates] == pytest.approx([c.score for c in other.candidates], abs=1e-4)
+
+
+@pytest.mark.slow
+def test_onnx_takes_any_batch_and_length(saved, onnx_folder):
+    model, onnx = zoo.load(saved), load_onnx(onnx_folder)
+    for rows, source, target in ((1, 1, 1), (1, 7, 2), (5, 2, 19), (2, 20, 6)):
+        ids = torch.randint(3, model.config.vocab_size, (rows, source))
+        given = {
+            "input_ids": ids,
+            "decoder_input_ids": torch.randint(3, model.config.decoder_vocab_size, (rows, target)),
+        }
+        mask = torch.ones_like(ids)
+        mask[0, source // 2 + 1 :] = 0
+        with torch.no_grad():
+            ours = model(**given, attention_mask=mask, labels=given["decoder_input_ids"])
+        theirs = onnx(**given, attention_mask=mask, labels=given["decoder_input_ids"])
+        assert float((ours.logits - theirs.logits).abs().max()) < 1e-5
+        assert float(theirs.loss) == pytest.approx(float(ours.loss), abs=1e-5)
+    with pytest.raises(UnsupportedOperationError, match="no output_attentions"):
+        onnx(**given, output_attentions=True)
+
+
+@pytest.mark.slow
+def test_evaluate_runs_an_onnx_folder(saved, onnx_folder):
+    arguments = ("--data", saved.parent / "pairs.tsv", "--n-bootstrap", 1, "--quiet", "--json")
+    ours, theirs = (run("evaluate", folder, *arguments) for folder in (saved, onnx_folder))
+    assert theirs.exit_code == 0, theirs.output
+    ours, theirs = (json.loads(result.stdout[result.stdout.index("{") :]) for result in (ours, theirs))
+    assert theirs["loss"] == pytest.approx(ours["loss"], abs=1e-5)
+    assert theirs["outputs"] == ours["outputs"]
+
+
+@pytest.mark.slow
+def test_a_causal_model_runs_in_onnx(tmp_path):
+    model = zoo_model("llama-style", dtype=torch.float32, sliding_window=3, num_hidden_layers=1)
+    report = zoo.export(model, tmp_path / "onnx", "onnx")
+    assert report.difference.float32 < 1e-5
+    assert report.difference.greedy and report.difference.beams
+    onnx = load_onnx(tmp_path / "onnx")
+    ids = torch.randint(3, 17, (2, 6))
+    settings = dict(do_sample=False, max_new_tokens=8)
+    assert torch.equal(onnx.generate(ids, **settings), model.generate(ids, **settings))
+    (tmp_path / "onnx" / "model.onnx").write_bytes(b"no graph")
+    with pytest.raises(CheckpointError, match="ONNX Runtime cannot load"):
+        load_onnx(tmp_path / "onnx")
+
+
+CTRANSLATE2 = {
+    "d2l": ("d2l-style", "seq2seq-lm", {}),
+    "vanilla-faithful": ("vanilla", "seq2seq-lm", dict(quirks=("masked-rows-are-uniform",))),
+    "t5": ("t5-style", "seq2seq-lm", {}),
+    "gated": ("pre-norm", "seq2seq-lm", dict(position="rotary", decoder_attention_heads=2, feed_forward="swiglu")),
+    "finished-post": ("post-norm", "seq2seq-lm", dict(final_norm=True, scale_embedding=True)),
+    "gpt2": ("gpt2-style", "causal-lm", {}),
+    "gptj": ("gptj-style", "causal-lm", dict(head_dim=8)),
+    "alibi": ("alibi-decoder", "causal-lm", {}),
+    "sandwich": ("sandwich-norm", "causal-lm", {}),
+    "deepnorm": ("deepnorm", "causal-lm", {}),
+    "llama": ("llama-style", "causal-lm", dict(num_key_value_heads=2, final_logit_softcapping=5.0, logit_scale=0.5)),
+    "qk-norm": ("qk-norm", "causal-lm", {}),
+    "nlpt": ("nlpt-encoder", "feature-extraction", {}),
+    "bert": ("bert-style", "feature-extraction", {}),
+    "t5-encoder": ("t5-style", "feature-extraction", ENCODER),
+}
+
+
+@pytest.mark.parametrize("case", CTRANSLATE2)
+def test_ctranslate2_computes_the_same(case, tmp_path):
+    """Probabilities, and tokens of 100 inputs, greedily and with beams: all of that is what an export verifies."""
+    name, task, settings = CTRANSLATE2[case]
+    model = zoo_model(name, task, dtype=torch.float32, **settings)
+    report = zoo.export(model, tmp_path / "out", "ctranslate2")
+    assert report.difference.float32 < 1e-5 * report.difference.largest
+    assert report.difference.batches == 100
+    decodes = task != "feature-extraction"
+    assert (report.difference.greedy, report.difference.beams) == ((True, True) if decodes else (None, None))
+
+
+def test_a_wrong_ctranslate2_export_is_found(tmp_path):
+    model, other = (zoo_model("gpt2-style", dtype=torch.float32) for _ in range(2))
+    with torch.no_grad():
+        other.model.layers[1].mlp.up_proj.bias += 0.01
+    write_ctranslate2(other, tmp_path, plan_ctranslate2(other)[0])
+    with pytest.raises(VerificationError, match="in CTranslate2 it differs by"):
+        check_ctranslate2(model, tmp_path)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int16", "bfloat16"])
+def test_smaller_weights_stay_near(dtype, tmp_path):
+    model = zoo_model("marian-style", dtype=torch.float32)
+    before = {name: weight.clone() for name, weight in model.named_parameters()}
+    report = zoo.export(model, tmp_path / "out", "ctranslate2", dtype=dtype)
+    assert 1e-5 < report.difference.float32 < 0.2
+    assert f"stored as {dtype}" in (tmp_path / "out" / "README.md").read_text()
+    assert all(torch.equal(weight, before[name]) for name, weight in model.named_parameters())
+
+
+@pytest.mark.parametrize(
+    ("name", "task", "settings", "says"),
+    [
+        ("universal", "causal-lm", {}, "computes more than its settings say"),
+        ("gemma2-style", "causal-lm", {}, "attn_logit_softcapping"),
+        ("res-post-norm", "seq2seq-lm", {}, "norm_placement='res-post'"),
+        ("bert-style", "masked-lm", {}, "no head for masked-lm"),
+        ("pre-norm", "feature-extraction", dict(is_decoder=True), "runs no decoder for feature-extraction"),
+        ("llama-style", "causal-lm", dict(sliding_window=4), "sliding_window=4"),
+        ("gptj-style", "causal-lm", dict(head_dim=12), "3 dimensions of each head"),
+    ],
+)
+def test_what_ctranslate2_lacks_is_refused(name, task, settings, says, tmp_path):
+    model = zoo_model(name, task, dtype=torch.float32, **settings)
+    with pytest.raises(ExportError, match=f"ctranslate2 cannot express this model: .*{says}.*What works: bundle"):
+        zoo.export(model, tmp_path / "out", "ctranslate2")
+    assert list(tmp_path.iterdir()) == []
+    assert not {plan.target: plan for plan in plan_engines(model)}["ctranslate2"].exact
+
+
+@pytest.mark.parametrize("options", [{}, {"num_beams": 3, "num_return_sequences": 2, "early_stopping": True}])
+def test_generate_runs_in_ctranslate2(saved, ctranslate2_folder, options):
+    settings = dict(scores=True, max_new_tokens=9, **options)
+    ours = generate(saved, TEXTS, **settings)
+    exported = generate(ctranslate2_folder, TEXTS, **settings)
+    at_once = generate(saved, TEXTS, engine="ctranslate2", **settings)
+    for one, *others in zip(ours, exported, at_once, strict=True):
+        for other in others:
+            assert [c.text for c in one.candidates] == [c.text for c in other.candidates]
+            assert [c.score for c in one.candidates] == pytest.approx([c.score for c in other.candidates], abs=1e-4)
+
+
+def test_the_command_line_runs_in_ctranslate2(saved):
+    ours, theirs = (run("generate", saved, *TEXTS, "--engine", engine) for engine in ("torch", "ctranslate2"))
+    assert theirs.exit_code == 0, theirs.output
+    assert theirs.stdout == ours.stdout
+
+
+def test_what_an_engine_cannot_follow_is_refused(ctranslate2_folder):
+    with pytest.raises(ConfigError, match="does not follow num_beam_groups|does not follow penalty_alpha"):
+        generate(ctranslate2_folder, "the cat", penalty_alpha=0.5)
+    with pytest.raises(ConfigError, match="valid: ctranslate2"):
+        load_checkpoint(ctranslate2_folder, engine="onnx")
+    with pytest.raises(ConfigError, match="unknown engine 'tensorrt'"):
+        load_checkpoint(ctranslate2_folder, engine="tensorrt")
+    model, _ = load_checkpoint(ctranslate2_folder)
+    with pytest.raises(UnsupportedOperationError, match="only generates"):
+        model(torch.ones(1, 2, dtype=torch.long))
+
+
+@pytest.mark.parametrize("target", ["onnx", "ctranslate2"])
+def test_a_missing_extra_says_what_to_install(target, tmp_path, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "ctranslate2" if target == "ctranslate2" else "onnx", None)
+    with pytest.raises(MissingExtraError, match=rf"pip install 'transformer-zoo\[{target}\]'"):
+        zoo.export(zoo_model("gpt2-style", dtype=torch.float32), tmp_path / "out", target)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_unknown_dtypes_are_refused(tmp_path):
+    model = zoo_model("gpt2-style", dtype=torch.float32)
+    with pytest.raises(ExportError, match="valid for ctranslate2: float32, int8"):
+        zoo.export(model, tmp_path / "out", "ctranslate2", dtype="int4")
+    with pytest.raises(ExportError, match="only ctranslate2 takes"):
+        zoo.export(model, tmp_path / "out", "gpt2", dtype="int8")

@@ -1,0 +1,65 @@
+"""Where a model runs: in torch, or as an export in another engine."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from transformers import PreTrainedModel
+
+from zoo.errors import InvalidChoiceError
+from zoo.hub import pull
+from zoo.loading import is_repository, load
+
+TORCH, ONNX, CTRANSLATE2 = ENGINES = ("torch", "onnx", "ctranslate2")
+"""What models run in, the first one by default."""
+
+
+def load_for(model: str | Path, engine: str | None = None) -> PreTrainedModel:
+    """Load a checkpoint, or an export, for an engine.
+
+    Args:
+        model: A folder, or a repository on the Hub.
+        engine: One of [`ENGINES`][]; by default the one that a folder was exported for. A checkpoint is exported to the
+            engine first, in memory and unverified.
+
+    Returns:
+        The model, which may be an export behind the same interface.
+
+    Raises:
+        InvalidChoiceError: When there is no such engine, or the folder was exported for another one.
+        ExportError: When the engine cannot express the model.
+        MissingExtraError: When the engine is not installed.
+        CheckpointError: When there is no such checkpoint.
+    """
+    from zoo.converters.ctranslate2.running import is_ctranslate2
+    from zoo.converters.onnx.running import is_onnx
+
+    if engine is not None and engine not in ENGINES:
+        raise InvalidChoiceError(engine, ENGINES, kind="engine")
+    folder = pull(str(model)) if is_repository(model) else Path(model)
+    made_for = next((name for name, holds in ((ONNX, is_onnx), (CTRANSLATE2, is_ctranslate2)) if holds(folder)), None)
+    if made_for is None:
+        return load(model) if engine in (None, TORCH) else _exported(load(model), str(engine), folder)
+    if engine not in (None, made_for):
+        raise InvalidChoiceError(str(engine), [made_for], kind=f"engine for the export {folder.name}")
+    return _load_export(folder, made_for)
+
+
+def _exported(model: PreTrainedModel, engine: str, tokenizers: Path) -> PreTrainedModel:
+    from zoo.converters.exporting import write_ctranslate2_export
+    from zoo.converters.onnx import write_onnx
+
+    with tempfile.TemporaryDirectory() as scratch:
+        if engine == ONNX:
+            write_onnx(model, Path(scratch))
+        else:
+            write_ctranslate2_export(model, Path(scratch), "float32", tokenizers)
+        return _load_export(Path(scratch), engine)
+
+
+def _load_export(folder: Path, engine: str) -> PreTrainedModel:
+    from zoo.converters.ctranslate2 import load_ctranslate2
+    from zoo.converters.onnx import load_onnx
+
+    return load_onnx(folder) if engine == ONNX else load_ctranslate2(folder)
