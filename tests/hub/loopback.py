@@ -40,7 +40,9 @@ class LoopbackHub:
         self.authorized_content: list[str] = []
         self._lock = threading.Lock()
         self._servers = [self._server(content=False), self._server(content=True)]
-        self.endpoint, self.content = (f"http://127.0.0.1:{server.server_address[1]}" for server in self._servers)
+        ports = [server.server_address[1] for server in self._servers]
+        # Clients up to 1.33 tell the Hub from its content network by the host's name alone.
+        self.endpoint, self.content = f"http://127.0.0.1:{ports[0]}", f"http://localhost:{ports[1]}"
 
     def _server(self, *, content: bool) -> ThreadingHTTPServer:
         hub = self
