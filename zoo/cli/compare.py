@@ -14,7 +14,11 @@ from .parameters import Setting, VariantName, json_option
 
 @click.command("compare")
 @click.argument("names", nargs=-1, required=True, type=VariantName(), metavar="NAME...")
-@click.option("--task", default="translation", show_default=True, metavar="TASK", help="What to train them on.")
+@click.option(
+    "--task",
+    metavar="TASK[:OPTION=VALUE,...]",
+    help="What to train them on; by default what the recipe says, and without one, translation.",
+)
 @click.option(
     "--data", type=click.Path(path_type=Path), help="A file or folder of examples; by default what ships with the zoo."
 )
@@ -51,7 +55,7 @@ from .parameters import Setting, VariantName, json_option
 @json_option
 def compare(
     names: tuple[str, ...],
-    task: str,
+    task: str | None,
     data: Path | None,
     heldout: Path | None,
     columns: str | None,

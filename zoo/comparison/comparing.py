@@ -15,7 +15,6 @@ from zoo.environment import environment
 from zoo.errors import ConfigError
 from zoo.models import ZooConfig
 from zoo.models.parts import NAMED_FIELDS
-from zoo.tasks import split_name
 from zoo.tasks.tables import Column
 from zoo.training import Recipe
 from zoo.training.arguments import training_arguments
@@ -33,7 +32,7 @@ LONGEST_FOLDER_NAME = 100
 
 def compare(
     names: Iterable[str],
-    task: str = "translation",
+    task: str | None = None,
     *,
     data: str | Path | None = None,
     heldout: str | Path | None = None,
@@ -55,7 +54,8 @@ def compare(
 
     Args:
         names: Variants' names, possibly with settings: "vanilla", "vanilla+faithful", "pre-norm:position=rotary".
-        task: A name in [`zoo.tasks.TASKS`][], possibly with options: "copy:length=20".
+        task: A name in [`zoo.tasks.TASKS`][], possibly with options: "copy:length=20". By default the recipe's, and
+            without a recipe "translation".
         data: As for [`zoo.training.train`][], a path.
         heldout: As for [`zoo.training.train`][].
         columns: As for [`zoo.training.train`][].
@@ -77,11 +77,9 @@ def compare(
     """
     began = time.perf_counter()
     names = [names] if isinstance(names, str) else list(names)
-    folder = Path(
-        output_dir if output_dir is not None else Path("outputs") / f"compare-{split_name(task)[0]}"
-    ).absolute()
     chosen = recipe_for(task, recipe).changed(arguments=arguments, model=settings, generation=generation)
     data_task = chosen.data_task()
+    folder = Path(output_dir if output_dir is not None else Path("outputs") / f"compare-{data_task.name}").absolute()
     check_names(names)
     training_arguments(chosen.arguments, output_dir=folder, seed=seed)
     splits = data_task.load(data, heldout=heldout, columns=columns, seed=seed)
@@ -104,8 +102,8 @@ def compare(
             tokenizer=str(shared_tokenizer),
             recipe=chosen,
             seed=seed,
-            data=None if data is None else str(Path(data).absolute()),
-            heldout=None if heldout is None else str(Path(heldout).absolute()),
+            data=None if data is None else place_of(data),
+            heldout=None if heldout is None else place_of(heldout),
             columns=None if columns is None else list(columns),
             modules=modules[name],
             progress=progress,
@@ -125,6 +123,18 @@ def compare(
     )
     write_json(folder / RESULTS, {"format": FORMAT, **asdict(comparison), "folder": str(folder)})
     return comparison
+
+
+def place_of(data: str | Path) -> str:
+    """Say where data are, for a process that may run elsewhere.
+
+    Args:
+        data: A file or folder, or a dataset's name on the Hub.
+
+    Returns:
+        A full path, or the name.
+    """
+    return str(Path(data).absolute()) if Path(data).exists() else str(data)
 
 
 def check_names(names: Sequence[str]) -> None:
