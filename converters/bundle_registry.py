@@ -14,11 +14,11 @@ class Origin:
     """Where a registered thing comes from.
 
     Args:
-        built_in: Whether no plugin brings it.
+        built_in: Whether it is known to be the library's own; some of a bundle's code may come from a plugin.
         distribution: Which one does, if one does.
     """
 
-    built_in: bool = True
+    built_in: bool = False
     distribution: str | None = None
 
 

@@ -7,7 +7,7 @@ import torch
 
 import zoo
 from zoo.errors import InputError
-from zoo.models import packing
+from zoo.models import FEED_FORWARDS, packing
 from zoo.models.fast_paths import fast_paths, from_environment
 from zoo.models.packing import Packing
 
@@ -63,7 +63,13 @@ def test_every_defect_of_an_original_keeps_the_padding():
         for quirk in zoo.describe(name).quirks:
             model = zoo.build(f"{name}@tiny+{quirk}")
             stack = getattr(model.model, "encoder", model.model)
-            assert not stack.transformer.can_pack(), f"{name}+{quirk}"
+            assert not stack.can_pack, f"{name}+{quirk}"
+
+
+def test_a_part_of_somebody_elses_keeps_the_padding(monkeypatch):
+    monkeypatch.setattr(FEED_FORWARDS, "_items", dict(FEED_FORWARDS._items))
+    FEED_FORWARDS.register("looks-back", FEED_FORWARDS.get("mlp"))
+    assert rows_seen("masked-lm", name="pre-norm@tiny:feed_forward=looks-back", attention_mask=RIGHT) == {2}
 
 
 def test_a_window_that_binds_keeps_the_padding():

@@ -38,6 +38,7 @@ class ZooStack(ZooModel):
         self.layers = nn.ModuleList([build_layer(config, layer_idx) for layer_idx in range(distinct_layers)])
         self.norm = build_norm(config) if config.final_norm else nn.Identity()
         self._no_split_modules = {type(layer).__name__ for layer in self.layers}
+        self.can_pack = self.transformer.can_pack(config)
         self.gradient_checkpointing = False
 
     def padding_mask(self, attention_mask: Any, input_ids: torch.Tensor | None) -> Any:
@@ -185,7 +186,7 @@ class ZooStack(ZooModel):
             A packing for each of the sequences, or None for all.
         """
         records = self.config.output_hidden_states if output_hidden_states is None else output_hidden_states
-        if records or not self.transformer.can_pack():
+        if records or not self.can_pack:
             return (None,) * len(sequences)
         return find_packings(config, *sequences)
 

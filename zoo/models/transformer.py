@@ -15,7 +15,7 @@ from zoo.registry import VARIANTS
 from .choices import Pooling
 from .embedding import TokenEmbedding
 from .layers import decoder_layer, encoder_layer
-from .parts import POSITIONS
+from .parts import PART_FIELDS, POSITIONS
 from .pooling import POOLERS
 
 if TYPE_CHECKING:
@@ -126,16 +126,22 @@ class Transformer:
     backends: tuple[str, ...] = BACKENDS
     packs: bool | None = None
 
-    def can_pack(self) -> bool:
+    def can_pack(self, config: ZooConfig) -> bool:
         """Whether padding may be taken out before the layers.
+
+        Args:
+            config: The configuration of a stack, whose named parts are to be the library's own: of others nobody knows
+                what they look at.
 
         Returns:
             `packs`, or what can be told without it.
         """
+        if not all(registry.origin(getattr(config, field)).built_in for field, registry in PART_FIELDS.items()):
+            return False
         if self.packs is not None:
             return self.packs
-        parts = (self.encoder_layer, self.decoder_layer, self.attention_mask)
-        return parts == (encoder_layer, decoder_layer, given_mask)
+        replaceable = (self.encoder_layer, self.decoder_layer, self.attention_mask)
+        return replaceable == (encoder_layer, decoder_layer, given_mask)
 
     def build_position(self, config: ZooConfig) -> Position:
         """Build the position encoding of one stack.

@@ -30,7 +30,7 @@ def check_packing_changes_nothing(subject: Subject) -> None:
         plain, _ = outputs_and_rows(plain_model, inputs, real)
     with fast_paths(packing="always"):
         packed, rows = outputs_and_rows(packed_model, inputs, real)
-    packs = transformer_of(subject.config).can_pack() and subject.model.supported_backends()[0] == "sdpa"
+    packs = transformer_of(subject.config).can_pack(subject.config) and subject.model.supported_backends()[0] == "sdpa"
     assert rows == {1} if packs else 1 not in rows, f"layers ran on batches of {sorted(rows)}; packs is {packs}"
     assert_equal(packed, plain, "packed = padded")
     gradients = dict(packed_model.named_parameters())
