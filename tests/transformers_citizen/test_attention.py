@@ -9,7 +9,7 @@ from transformers_citizen.support import ASSORTED, ONE_OF_EACH, over, prompt, ti
 
 import zoo
 from zoo.errors import UnsupportedBackendError, UnsupportedOperationError
-from zoo.models import ZooPreTrainedModel
+from zoo.models import Attention, ZooPreTrainedModel
 
 WEIGHTS = ("attentions", "encoder_attentions", "decoder_attentions", "cross_attentions")
 
@@ -80,6 +80,24 @@ def test_no_mask_is_made_where_nothing_is_masked(pair):
         masks.clear()
         model(**padded(subject))
         assert any(mask is not None for mask in masks)
+
+
+@over(ONE_OF_EACH)
+def test_options_of_a_call_reach_every_attention(pair):
+    subject = tiny(pair)
+    model = subject.rebuilt(attn_implementation="sdpa")
+    reached = set()
+    with pytest.MonkeyPatch.context() as patch:
+        sdpa = ALL_ATTENTION_FUNCTIONS["sdpa"]
+
+        def spy(module, *args, of_a_kernel=None, **kwargs):
+            reached.add((id(module), of_a_kernel))
+            return sdpa(module, *args, **kwargs)
+
+        patch.setitem(AttentionInterface._global_mapping, "sdpa", spy)
+        model(**subject.inputs(), of_a_kernel="asked for")
+    attentions = {id(module) for module in model.modules() if isinstance(module, Attention)}
+    assert reached == {(attention, "asked for") for attention in attentions}
 
 
 @over(ONE_OF_EACH[::2])
