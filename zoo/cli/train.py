@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,12 +13,70 @@ from .output import table, write, write_json
 from .parameters import Setting, VariantName, json_option
 
 if TYPE_CHECKING:
-    from zoo.training import TrainingReport
+    from zoo.training import TrainingReport, TrainingResult
+
+
+TRAINING_FLAGS: dict[str, tuple[Any, str]] = {
+    "learning_rate": (float, "The highest learning rate."),
+    "num_train_epochs": (float, "How often to go through the data."),
+    "max_steps": (int, "How many updates to make, instead of epochs."),
+    "per_device_train_batch_size": (int, "Examples an update and device."),
+    "gradient_accumulation_steps": (int, "How many batches make an update."),
+    "optim": (str, "adamw_torch_fused (the default), adafactor, muon, or another one that transformers knows."),
+    "lr_scheduler_type": (str, "linear, cosine, cosine_with_min_lr, inverse_sqrt, constant_with_warmup, constant, ..."),
+    "warmup_steps": (float, "Updates until the highest learning rate; below 1, a share of all."),
+    "weight_decay": (float, "How much weights shrink."),
+    "eval_strategy": (str, "When to evaluate while training: no, steps or epoch."),
+    "eval_steps": (float, "Updates between evaluations."),
+    "save_strategy": (str, "When to keep a checkpoint: no, steps, epoch or best."),
+    "save_steps": (float, "Updates between checkpoints."),
+    "early_stopping_patience": (int, "Stop after so many evaluations without a better one, and keep the best."),
+    "report_to": (str, "tensorboard, trackio or wandb, where installed; several with commas."),
+}
+"""transformers' training arguments that have a flag of their own; all others go through `--set`."""
+
+TRAINING_SWITCHES = {
+    "load_best_model_at_end": "Keep the checkpoint with the lowest held-out loss instead of the last one.",
+    "full_determinism": "Use only operations that give the same bits every time, even where that is slow.",
+    "use_cpu": "Leave a GPU alone.",
+}
+
+
+def training_flags(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the flags of training: a decorator.
+
+    Args:
+        command: What gets them, each with underscores and with hyphens.
+
+    Returns:
+        The same.
+    """
+    for name, help in reversed(TRAINING_SWITCHES.items()):
+        command = click.option(*spellings(name), name, is_flag=True, default=None, help=help)(command)
+    for name, (kind, help) in reversed(TRAINING_FLAGS.items()):
+        command = click.option(*spellings(name), name, type=kind, help=help)(command)
+    return command
+
+
+def spellings(name: str) -> list[str]:
+    """Spell a flag.
+
+    Args:
+        name: The argument's name.
+
+    Returns:
+        transformers' way, and the usual one.
+    """
+    return list(dict.fromkeys((f"--{name}", f"--{name.replace('_', '-')}")))
 
 
 @click.command("train")
 @click.argument("name", type=VariantName(), metavar="NAME")
-@click.option("--task", default="translation", show_default=True, metavar="TASK", help="What to train it on.")
+@click.option(
+    "--task",
+    metavar="TASK[:OPTION=VALUE,...]",
+    help="What to train it on; by default what the recipe says, or else translation.",
+)
 @click.option(
     "--data", type=click.Path(path_type=Path), help="A file or folder of examples; by default what ships with the zoo."
 )
@@ -29,12 +88,7 @@ if TYPE_CHECKING:
 @click.option(
     "--recipe", metavar="NAME|FILE", help="What is not said here; by default the recipe called like the task."
 )
-@click.option("--learning-rate", "--learning_rate", type=float, help="The highest learning rate.")
-@click.option("--num-train-epochs", "--num_train_epochs", type=float, help="How often to go through the data.")
-@click.option("--max-steps", "--max_steps", type=int, help="How many updates to make, instead of epochs.")
-@click.option(
-    "--per-device-train-batch-size", "--per_device_train_batch_size", type=int, help="Examples an update and device."
-)
+@training_flags
 @click.option(
     "--set",
     "settings",
@@ -48,7 +102,9 @@ if TYPE_CHECKING:
 @click.option("--seed", default=0, show_default=True, help="Seed of weights, dropout and data.")
 @click.option(
     "--output",
+    "--output_dir",
     "-o",
+    "output",
     type=click.Path(path_type=Path),
     metavar="DIR",
     help="Where the model and its tokenizer go.  [default: outputs/train-NAME]",
@@ -59,11 +115,12 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Keep checkpoints beside DIR, and go on from the last one that an interrupted run has left there.",
 )
+@click.option("--push", metavar="REPO", help="Push the model to this repository on the Hugging Face Hub at the end.")
 @click.option("--quiet", is_flag=True, help="No progress bars.")
 @json_option
 def train(
     name: str,
-    task: str,
+    task: str | None,
     data: Path | None,
     heldout: Path | None,
     columns: str | None,
@@ -75,6 +132,7 @@ def train(
     output: Path | None,
     force: bool,
     resume: bool,
+    push: str | None,
     quiet: bool,
     as_json: bool,
     **flags: Any,
@@ -83,6 +141,7 @@ def train(
 
     NAME may carry settings: vanilla+faithful, pre-norm:position=rotary.
     """
+    from accelerate import PartialState
     from transformers.utils import logging
 
     from zoo.training import train as run_training
@@ -90,6 +149,8 @@ def train(
     logging.disable_progress_bar()
     folder = output if output is not None else Path("outputs") / f"train-{folder_name(name)}"
     arguments = {**{flag: value for flag, value in flags.items() if value is not None}, **dict(settings)}
+    if isinstance(arguments.get("report_to"), str):
+        arguments["report_to"] = [tracker.strip() for tracker in arguments["report_to"].split(",")]
     result = run_training(
         name,
         task,
@@ -102,17 +163,37 @@ def train(
         output_dir=folder,
         force=force,
         resume=resume,
+        push=push,
         seed=seed,
         progress=not quiet,
         **arguments,
     )
+    processes = PartialState()
+    if processes.is_main_process:
+        tell(result, folder, data, as_json=as_json)
+    processes.destroy_process_group()
+
+
+def tell(result: TrainingResult, folder: Path, data: Path | None, *, as_json: bool) -> None:
+    """Print what a training run came to.
+
+    Args:
+        result: The trained model and its numbers.
+        folder: Where it is.
+        data: What it was trained on, if that does not ship with the zoo.
+        as_json: Whether to print JSON.
+    """
+    url = result.pushed.url if result.pushed is not None else None
     if as_json:
-        write_json({"path": str(folder.resolve()), **result.report.to_dict()})
+        write_json({"path": str(folder.resolve()), "url": url, **result.report.to_dict()})
         return
     show(result.report)
     write(f"\n{folder} holds the model and its tokenizer. To use it:")
-    write(f"  zoo generate {folder} TEXT")
-    write(f"  zoo evaluate {folder}")
+    if result.model.can_generate():
+        write(f"  zoo generate {folder} TEXT")
+    write(f"  zoo evaluate {folder}" if data is None else f"  zoo evaluate {folder} --data {data}")
+    if url is not None:
+        write(f"It was pushed to {url}")
 
 
 def folder_name(name: str) -> str:
@@ -128,17 +209,19 @@ def folder_name(name: str) -> str:
 
 
 def show(report: TrainingReport) -> None:
-    """Print what a training run came to.
+    """Print the numbers of a training run.
 
     Args:
-        report: Its numbers.
+        report: The numbers.
     """
+    kept = f", of which {report.best_step:,} gave the best model" if report.best_step is not None else ""
+    device = report.device if report.num_devices == 1 else f"{report.num_devices} x {report.device}"
     rows = [
         ("Parameters", f"{report.num_parameters:,}"),
-        ("Steps", f"{report.steps:,} ({report.epochs:.4g} epochs)"),
-        ("Time", f"{report.train_seconds:,.1f} s, {report.train_tokens_per_second:,.0f} tokens/s on {report.device}"),
+        ("Steps", f"{report.steps:,} ({report.epochs:.4g} epochs){kept}"),
+        ("Time", f"{report.train_seconds:,.1f} s, {report.train_tokens_per_second:,.0f} tokens/s on {device}"),
         ("Train loss", f"{report.train_loss:.4f}"),
         ("Held-out loss", f"{report.heldout_loss:.4f}"),
-        *((score.name, f"{score.value:.1f}  {score.signature}") for score in report.scores.values()),
+        *((score.name, f"{score.value:,.2f}  {score.signature}") for score in report.scores.values()),
     ]
     write(table(("", ""), rows))

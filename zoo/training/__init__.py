@@ -1,16 +1,19 @@
 """Training on transformers' trainer: recipes in, checkpoints and numbers out."""
 
-from .progress import TrainingError
+from .guard import TrainingError
+from .preflight import PreflightError
 from .recipe import Recipe, load_recipe, shipped_recipes
 from .report import TrainingReport, TrainingResult
-from .saving import save_checkpoint
+from .saving import UnwritableError, save_checkpoint
 from .training import train
 
 __all__ = [
+    "PreflightError",
     "Recipe",
     "TrainingError",
     "TrainingReport",
     "TrainingResult",
+    "UnwritableError",
     "load_recipe",
     "save_checkpoint",
     "shipped_recipes",

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import fields
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import torch
 from transformers import Seq2SeqTrainingArguments
+from transformers.integrations import get_available_reporting_integrations
+from transformers.training_args import OptimizerNames
 
-from zoo.errors import ConfigError, UnknownOverrideError
+from zoo.errors import ConfigError, InvalidChoiceError, UnknownOverrideError
+
+MUON = "muon"
+"""The value of `optim` that transformers does not know."""
 
 DEFAULTS: dict[str, Any] = {
     "save_strategy": "no",
@@ -18,43 +24,146 @@ DEFAULTS: dict[str, Any] = {
     "logging_steps": 20,
     "logging_nan_inf_filter": False,
     "report_to": "none",
+    "restore_callback_states_from_checkpoint": True,
 }
 """Where the zoo differs from transformers."""
+
+TRACKERS = {"tensorboard": ("tensorboard", "tensorboardX"), "trackio": ("trackio",), "wandb": ("wandb",)}
+"""What can be reported to, and the packages of which one is needed."""
+
+
+@dataclass
+class ZooTrainingArguments(Seq2SeqTrainingArguments):
+    """transformers' training arguments, with early stopping among them, and Muon among the optimisers.
+
+    Attributes:
+        early_stopping_patience: How many evaluations without a better one end the run; None for no such end.
+        early_stopping_threshold: By how much an evaluation must be better to count.
+    """
+
+    early_stopping_patience: int | None = None
+    early_stopping_threshold: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.optim: OptimizerNames | str
+        self.uses_muon = self.optim == MUON
+        if self.uses_muon:
+            self.optim = OptimizerNames.ADAMW_TORCH_FUSED  # for the parameters that are no matrices
+        super().__post_init__()
 
 
 def training_arguments(
     given: Mapping[str, Any], *, output_dir: str | Path, seed: int, progress: bool = True
-) -> Seq2SeqTrainingArguments:
+) -> ZooTrainingArguments:
     """Make transformers' training arguments.
 
     Args:
-        given: Fields of `Seq2SeqTrainingArguments`.
+        given: Fields of `Seq2SeqTrainingArguments`, and `early_stopping_patience` and `early_stopping_threshold`;
+            `optim` may be "muon".
         output_dir: Where checkpoints go.
         seed: The seed, unless `given` has one.
         progress: Whether to show progress bars.
 
     Returns:
-        The arguments; on a GPU that has it, in bfloat16.
+        The arguments; on a GPU that has them, with bfloat16 and TensorFloat-32.
 
     Raises:
         UnknownOverrideError: When there is no such argument.
-        ConfigError: When a value is not valid.
+        ConfigError: When a value is not valid, or a tracker is not installed.
     """
-    valid = [field.name for field in fields(Seq2SeqTrainingArguments) if field.init]
+    valid = [field.name for field in fields(ZooTrainingArguments) if field.init]
     for name in given:
         if name not in valid:
             raise UnknownOverrideError(name, valid, owner="Seq2SeqTrainingArguments")
-    cuda = torch.cuda.is_available() and not given.get("use_cpu", False)
-    device = {"bf16": cuda and torch.cuda.is_bf16_supported(), "dataloader_pin_memory": cuda}
+    check_choices(given)
+    check_trackers(given.get("report_to"))
     settings = {
         "output_dir": str(output_dir),
         "seed": seed,
         "disable_tqdm": not progress,
         **DEFAULTS,
-        **device,
-        **given,
+        **device_settings(use_cpu=bool(given.get("use_cpu", False))),
+        **completed(given),
     }
     try:
-        return Seq2SeqTrainingArguments(**settings)
+        return ZooTrainingArguments(**settings)
     except (ValueError, TypeError) as error:
         raise ConfigError(f"training arguments are not valid: {error}") from error
+
+
+def device_settings(*, use_cpu: bool) -> dict[str, Any]:
+    """What a GPU is good for, where there is one.
+
+    Args:
+        use_cpu: Whether it is to be left alone.
+
+    Returns:
+        Training arguments.
+    """
+    cuda = torch.cuda.is_available() and not use_cpu
+    return {
+        "bf16": cuda and torch.cuda.is_bf16_supported(including_emulation=False),
+        "tf32": True if cuda and torch.cuda.get_device_capability() >= (8, 0) else None,
+        "dataloader_pin_memory": cuda,
+    }
+
+
+def completed(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Add what follows from the wish to keep the best checkpoint, as early stopping does.
+
+    Args:
+        given: Training arguments.
+
+    Returns:
+        The same, where need be with evaluations, a checkpoint at each, and the best one loaded at the end.
+    """
+    keeps_best = given.get("load_best_model_at_end", given.get("early_stopping_patience") is not None)
+    if not keeps_best:
+        return dict(given)
+    named = [given.get(key) for key in ("eval_strategy", "save_strategy")]
+    strategy = next((value for value in named if value not in (None, "no")), "epoch")
+    steps = {key: given[key] for key in ("eval_steps", "save_steps") if key in given}
+    interval = next(iter(steps.values()), None)
+    return {
+        "load_best_model_at_end": True,
+        "metric_for_best_model": "loss",
+        "save_total_limit": 2,
+        **({"eval_steps": interval, "save_steps": interval} if interval is not None else {}),
+        **{key: value for key, value in given.items() if key not in ("eval_strategy", "save_strategy")},
+        "eval_strategy": strategy,
+        "save_strategy": strategy,
+    }
+
+
+def check_choices(given: Mapping[str, Any]) -> None:
+    """Refuse an optimiser that there is not.
+
+    Args:
+        given: Training arguments.
+
+    Raises:
+        InvalidChoiceError: With the nearest valid name.
+    """
+    valid = [MUON, *(name.value for name in OptimizerNames)]
+    optim = given.get("optim")
+    if isinstance(optim, str) and optim not in valid:
+        raise InvalidChoiceError(optim, valid, kind="optim")
+
+
+def check_trackers(report_to: Any, installed: Callable[[str], Any] = find_spec) -> None:
+    """Refuse to report to what is not installed.
+
+    Args:
+        report_to: One or more names, or None.
+        installed: Finds a package by its name; None where it is not there.
+
+    Raises:
+        ConfigError: With the package that is missing.
+    """
+    named = [report_to] if isinstance(report_to, str) else list(report_to or ())
+    for name in named:
+        packages = TRACKERS.get(name, ())
+        if packages and not any(installed(package) for package in packages):
+            raise ConfigError(f"report_to={name} was given, but {name} is not installed: pip install {packages[0]}")
+        if not packages and name not in ("none", "all", *get_available_reporting_integrations()):
+            raise InvalidChoiceError(name, TRACKERS, kind="report_to")

@@ -1,17 +1,10 @@
-"""Progress bars with the live loss, and a stop where there is no loss any more."""
+"""Progress bars with the live loss."""
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
-from transformers import ProgressCallback, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
-
-from zoo.errors import ZooError
-
-
-class TrainingError(ZooError, RuntimeError):
-    """A training run that cannot go on."""
+from transformers import ProgressCallback, TrainerControl, TrainerState, TrainingArguments
 
 
 class LossProgress(ProgressCallback):
@@ -53,26 +46,3 @@ class LossProgress(ProgressCallback):
         shown = {key: f"{logs[key]:.3f}" for key in ("loss", "eval_loss") if logs and key in logs}
         if self.training_bar is not None and shown:
             self.training_bar.set_postfix(shown, refresh=False)
-
-
-class StopWithoutLoss(TrainerCallback):
-    """Ends a run whose loss is no longer a number."""
-
-    def on_log(
-        self,
-        args: TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,
-        logs: dict[str, Any] | None = None,
-        **kwargs: Any,
-    ) -> None:
-        """Look at the loss.
-
-        Raises:
-            TrainingError: When it is infinite or not a number.
-        """
-        loss = (logs or {}).get("loss")
-        if loss is not None and not math.isfinite(loss):
-            raise TrainingError(
-                f"the loss is {loss} at step {state.global_step}; a lower learning_rate or more warmup_steps may help"
-            )

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import sys
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from transformers import PreTrainedModel
 
 from zoo.tasks import Score, Tokenizers
+
+if TYPE_CHECKING:
+    from zoo.hub import PushReport
 
 
 @dataclass(frozen=True)
@@ -21,13 +24,15 @@ class TrainingReport:
         task: The task's name.
         seed: The seed of weights, dropout and data.
         device: What it ran on.
+        num_devices: On how many of them.
         num_parameters: Every shared parameter counted once.
         train_examples: Number of examples trained on.
         heldout_examples: Number of examples evaluated on.
         steps: Number of updates.
+        best_step: After which of them the model was best and is kept, None where the last one is kept.
         epochs: How often the data was seen.
-        train_tokens: Source and target tokens trained on, padding excluded; of a resumed run, since it was resumed.
-        train_seconds: Wall-clock time of training alone.
+        train_tokens: Tokens trained on, source and target ones, padding excluded; also those before an interruption.
+        train_seconds: Wall-clock time of training alone, likewise.
         train_loss: The last logged training loss; smoothed if the labels were.
         heldout_loss: Cross-entropy per target token, in nats, without label smoothing.
         scores: Scores of the generated outputs.
@@ -40,10 +45,12 @@ class TrainingReport:
     task: str
     seed: int
     device: str
+    num_devices: int
     num_parameters: int
     train_examples: int
     heldout_examples: int
     steps: int
+    best_step: int | None
     epochs: float
     train_tokens: int
     train_seconds: float
@@ -77,12 +84,14 @@ class TrainingResult:
         tokenizers: What it reads and writes with.
         outputs: What it wrote for the held-out examples, in their order.
         report: The numbers.
+        pushed: What was pushed to the Hub, if anything was.
     """
 
     model: PreTrainedModel
     tokenizers: Tokenizers
     outputs: list[str]
     report: TrainingReport
+    pushed: PushReport | None = None
 
 
 def peak_memory(device: torch.device) -> int | None:

@@ -1,43 +1,85 @@
-"""transformers' trainer, with what a comparison needs to be fair."""
+"""transformers' trainer, with what a comparison needs to be fair, and a long run to be safe."""
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
-from datasets import Dataset
 from torch import nn
 from torch.utils.data import Sampler, SequentialSampler
 from transformers import PreTrainedModel, Seq2SeqTrainer
+from transformers.trainer_callback import ExportableState
+from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
+from zoo.tasks.blocks import IGNORED
+
+from .arguments import ZooTrainingArguments
+from .guard import LossGuard, check_weights
+from .optimizers import build_muon
 from .sampling import LengthGroupedSampler
-
-IGNORED = -100
-"""The label of padding."""
+from .saving import UnwritableError, explained, last_checkpoint
+from .totals import RunTotals
 
 
 class ZooTrainer(Seq2SeqTrainer):
     """A `Seq2SeqTrainer` that counts tokens, evaluates the plain loss per token, and orders data by the seed alone.
 
     Attributes:
-        train_tokens: Source and target tokens that have been trained on, padding excluded, on this process.
+        train_tokens: Tokens that have been trained on since it was made, padding excluded, on this process: those that
+            the model reads, and where it has a decoder of its own, those that it learns to write.
     """
+
+    args: ZooTrainingArguments
+    optimizer: Any
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.label_smoother: Any = self.label_smoother
         self.train_tokens = torch.zeros((), dtype=torch.long, device=self.args.device)
+        self.guard = LossGuard(self.args.device, lambda: last_checkpoint(self.args.output_dir))
         self._evaluated = torch.zeros(2, dtype=torch.float64)
+        self.add_callback(RunTotals())
 
-    def _get_train_sampler(self, train_dataset: Dataset | None = None) -> Sampler[int] | None:
-        dataset = self.train_dataset  # with its lengths, which the one that is given here has lost
+    @property
+    def totals(self) -> RunTotals:
+        """Tokens and seconds of the whole run; transformers replaces the object when it resumes."""
+        return next(callback for callback in self.callback_handler.callbacks if isinstance(callback, RunTotals))
+
+    def total_tokens(self) -> int:
+        """Count the tokens of the whole run.
+
+        Returns:
+            Those trained on in all processes, before interruptions too.
+        """
+        return self.totals.tokens + int(self.accelerator.reduce(self.train_tokens).item())
+
+    def create_optimizer(self, model: nn.Module | None = None) -> torch.optim.Optimizer:
+        """Make the optimiser. Arguments as in the base class."""
+        if self.args.uses_muon and self.optimizer is None:
+            trained = self.model if model is None else model
+            self.optimizer = build_muon(
+                trained,
+                self.get_decay_parameter_names(trained),
+                lr=self.args.learning_rate,
+                weight_decay=self.args.weight_decay,
+                betas=(self.args.adam_beta1, self.args.adam_beta2),
+                eps=self.args.adam_epsilon,
+            )
+        return super().create_optimizer(model)
+
+    def _get_train_sampler(self, train_dataset: Any = None) -> Sampler[int] | None:
         if self.args.train_sampling_strategy != "group_by_length":
             return super()._get_train_sampler(train_dataset)
+        # The data with its lengths, which the one that is given here has lost.
+        lengths = lengths_of(self.train_dataset)
         seed = self.args.data_seed if self.args.data_seed is not None else self.args.seed
-        batch_size = self.args.train_batch_size * self.args.gradient_accumulation_steps
-        return LengthGroupedSampler(list(dataset[self.args.length_column_name]), batch_size, seed)
+        together = self.args.train_batch_size * self.args.gradient_accumulation_steps * self.args.world_size
+        return LengthGroupedSampler(lengths, together, seed)
 
-    def _get_eval_sampler(self, eval_dataset: Dataset) -> Sampler[int] | None:
+    def _get_eval_sampler(self, eval_dataset: Any) -> Sampler[int] | None:
         # In order, so that outputs can be put beside their examples.
         return SequentialSampler(eval_dataset)
 
@@ -45,10 +87,21 @@ class ZooTrainer(Seq2SeqTrainer):
         self, model: nn.Module, inputs: dict[str, Any], num_items_in_batch: torch.Tensor | int | None = None
     ) -> torch.Tensor:
         """Count the batch, and train on it. Arguments as in the base class."""
-        self.train_tokens += (inputs["attention_mask"].sum() + inputs["labels"].ne(IGNORED).sum()).to(
-            self.train_tokens.device
-        )
-        return super().training_step(model, inputs, num_items_in_batch)
+        self.train_tokens += self._tokens(inputs).to(self.train_tokens.device)
+        loss = super().training_step(model, inputs, num_items_in_batch)
+        self.guard.see(loss, self.state.global_step + 1)
+        return loss
+
+    def _tokens(self, inputs: dict[str, Any]) -> torch.Tensor:
+        mask = inputs.get("attention_mask")
+        read = torch.as_tensor(inputs["input_ids"].numel()) if mask is None else mask.sum()
+        writes = self.accelerator.unwrap_model(self.model).config.is_encoder_decoder
+        return read + inputs["labels"].ne(IGNORED).sum() if writes else read
+
+    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
+        """Log, unless the loss was no number. Arguments as in the base class."""
+        self.guard.check()
+        super().log(logs, start_time)
 
     def compute_loss(
         self,
@@ -60,15 +113,16 @@ class ZooTrainer(Seq2SeqTrainer):
         """Compute the loss. Arguments as in the base class."""
         if self.label_smoother is not None and "decoder_input_ids" not in inputs:
             # With smoothing the model does not see the labels, of which it makes its decoder's inputs by its own rule.
-            inputs = {**inputs, "decoder_input_ids": self._decoder_inputs(model, inputs)}
+            inputs = {**inputs, **self._decoder_inputs(model, inputs)}
         return super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
 
-    def _decoder_inputs(self, model: nn.Module, inputs: dict[str, Any]) -> torch.Tensor:
+    def _decoder_inputs(self, model: nn.Module, inputs: dict[str, Any]) -> dict[str, torch.Tensor]:
         plain = self.accelerator.unwrap_model(model)
         if hasattr(plain, "decoder_inputs"):
-            shifted: torch.Tensor = plain.decoder_inputs(inputs["input_ids"], inputs["labels"])
-            return shifted
-        return plain.prepare_decoder_input_ids_from_labels(inputs["labels"])
+            return {"decoder_input_ids": plain.decoder_inputs(inputs["input_ids"], inputs["labels"])}
+        if plain.config.is_encoder_decoder:
+            return {"decoder_input_ids": plain.prepare_decoder_input_ids_from_labels(inputs["labels"])}
+        return {}
 
     def prediction_step(
         self,
@@ -79,6 +133,7 @@ class ZooTrainer(Seq2SeqTrainer):
         **gen_kwargs: Any,
     ) -> tuple[torch.Tensor | None, torch.Tensor | None, torch.Tensor | None]:
         """Evaluate a batch without label smoothing. Arguments as in the base class."""
+        inputs = self._without_repetitions(inputs)
         smoother, self.label_smoother = self.label_smoother, None
         try:
             loss, outputs, labels = super().prediction_step(
@@ -86,20 +141,67 @@ class ZooTrainer(Seq2SeqTrainer):
             )
         finally:
             self.label_smoother = smoother
-        if loss is not None:
-            tokens = inputs["labels"].ne(IGNORED).sum().item()
+        tokens = inputs["labels"].ne(IGNORED).sum().item()
+        if loss is not None and tokens:
             self._evaluated += torch.tensor([loss.item() * tokens, tokens], dtype=torch.float64)
         return loss, outputs, labels
+
+    def _without_repetitions(self, inputs: dict[str, Any]) -> dict[str, Any]:
+        """Take the labels off the examples with which accelerate fills up the last batch of several processes."""
+        state, processes = self.accelerator.gradient_state, self.accelerator.num_processes
+        if processes == 1 or not state.end_of_dataloader or state.remainder <= 0:
+            return inputs
+        size = len(inputs["labels"])
+        real = min(max(state.remainder - size * self.accelerator.process_index, 0), size)
+        kept: dict[str, Any] = {name: inputs[name].clone() for name in ("labels", "shift_labels") if name in inputs}
+        for labels in kept.values():
+            labels[real:] = IGNORED
+        return {**inputs, **kept}
 
     def evaluation_loop(self, *args: Any, **kwargs: Any) -> Any:
         """Evaluate, with the loss per token instead of the mean over batches. Arguments as in the base class."""
         self._evaluated.zero_()
+        # Which drops the repetitions that fill up the last batch of several processes; the base class keeps them.
+        self.gather_function = self.accelerator.gather_for_metrics
         output = super().evaluation_loop(*args, **kwargs)
-        total, tokens = self.accelerator.reduce(self._evaluated.to(self.args.device, torch.float32)).tolist()
+        precise = torch.float32 if self.args.device.type == "mps" else torch.float64
+        total, labels = self.accelerator.reduce(self._evaluated.to(self.args.device, precise)).tolist()
         prefix = kwargs.get("metric_key_prefix", "eval")
-        if tokens and f"{prefix}_loss" in output.metrics:
-            output.metrics[f"{prefix}_loss"] = total / tokens
+        if labels and f"{prefix}_loss" in output.metrics:
+            output.metrics[f"{prefix}_loss"] = total / labels
+            output.metrics[f"{prefix}_labels"] = int(labels)
         return output
+
+    def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:
+        """Save, and leave nothing unfinished behind. Arguments as in the base class."""
+        kept = last_checkpoint(self.args.output_dir)
+        self.check_trained()
+        self.totals.tokens, self.train_tokens = self.total_tokens(), self.train_tokens.zero_()
+        for callback in [*self.callback_handler.callbacks, self.control]:
+            if isinstance(callback, ExportableState):  # one that the run was not begun with
+                self.state.stateful_callbacks.setdefault(type(callback).__name__, {})
+        folder = Path(self.args.output_dir, f"{PREFIX_CHECKPOINT_DIR}-{self.state.global_step}")
+        try:
+            with explained(folder, kept):
+                super()._save_checkpoint(model, trial)
+        except UnwritableError:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
+
+    def _issue_warnings_after_load(self, load_result: Any) -> None:
+        """Say what a checkpoint lacks, except for weights that are another's. Arguments as in the base class."""
+        tied = self.accelerator.unwrap_model(self.model).all_tied_weights_keys
+        load_result.missing_keys[:] = [name for name in load_result.missing_keys if name not in tied]
+        super()._issue_warnings_after_load(load_result)
+
+    def check_trained(self) -> None:
+        """Refuse to go on with a model that is spoiled.
+
+        Raises:
+            TrainingError: When a loss, or a weight, is no number.
+        """
+        self.guard.check()
+        check_weights(self.model, self.state.global_step, last_checkpoint(self.args.output_dir))
 
     def trained_model(self) -> PreTrainedModel:
         """Unwrap the model.
@@ -109,3 +211,15 @@ class ZooTrainer(Seq2SeqTrainer):
         """
         model: PreTrainedModel = self.accelerator.unwrap_model(self.model)
         return model.eval()
+
+
+def lengths_of(dataset: Any) -> Sequence[int]:
+    """Find how long examples are.
+
+    Args:
+        dataset: Encoded examples.
+
+    Returns:
+        Tokens of each.
+    """
+    return dataset.lengths if hasattr(dataset, "lengths") else list(dataset["length"])

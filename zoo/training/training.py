@@ -5,30 +5,34 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from datasets import Dataset
-from transformers import PreTrainedModel, PreTrainedTokenizerFast, PrinterCallback, ProgressCallback
+from transformers import EarlyStoppingCallback, PreTrainedModel, PrinterCallback, ProgressCallback
 
-from zoo.building import build
+from zoo.building import build, skeleton
 from zoo.errors import ConfigError
 from zoo.folders import check_output
-from zoo.tasks import TASKS, DataTask, Splits, Tokenizers, load_tokenizers
-from zoo.tasks.reading import Column
+from zoo.tasks import DataTask, Splits, Tokenizers, load_tokenizers
+from zoo.tasks.tables import Column
 
-from .arguments import training_arguments
-from .progress import LossProgress, StopWithoutLoss
-from .recipe import Recipe, load_recipe
+from .arguments import ZooTrainingArguments, training_arguments
+from .determinism import determinism
+from .predicting import predict
+from .preflight import check_data, check_room
+from .progress import LossProgress
+from .publishing import check_push, push_result
+from .recipe import Recipe, recipe_for
 from .report import TrainingReport, TrainingResult, peak_memory
-from .saving import KEEPING_CHECKPOINTS, last_checkpoint, save_checkpoint
+from .saving import KEEPING_CHECKPOINTS, check_same_model, clear_checkpoints, last_checkpoint, save_checkpoint
 from .trainer import ZooTrainer
 
 
 def train(
     model: str | PreTrainedModel,
-    task: str = "translation",
+    task: str | None = None,
     *,
     data: str | Path | Splits | None = None,
     heldout: str | Path | None = None,
@@ -40,15 +44,20 @@ def train(
     output_dir: str | Path | None = None,
     force: bool = False,
     resume: bool = False,
+    push: str | None = None,
     seed: int = 0,
     progress: bool = True,
     **arguments: Any,
 ) -> TrainingResult:
     """Train a model with transformers' trainer, and score it on held-out examples.
 
+    The whole run is checked before its first step. Under `accelerate launch` or `torchrun`, every process calls this
+    with the same arguments.
+
     Args:
         model: A variant's name, possibly with settings, or a model that fits the tokenizer.
-        task: A name in [`zoo.tasks.TASKS`][].
+        task: A name in [`zoo.tasks.TASKS`][], possibly with options: "language-modeling:block_size=64"; by default the
+            recipe's, or else translation.
         data: Examples: a file, a folder with a train and a held-out file, or loaded ones; by default what ships with
             the zoo.
         heldout: The file to evaluate on, by default what `data` says, or 5 % of it.
@@ -59,81 +68,143 @@ def train(
         settings: Fields of [`zoo.models.ZooConfig`][] to build the variant with.
         generation: What `generate` is called with when outputs are scored.
         output_dir: Where to save the model and its tokenizer; by default nothing is kept.
-        force: Whether a saved model there may be replaced.
+        force: Whether a saved model there may be replaced, and checkpoints of an earlier run removed.
         resume: Whether to keep checkpoints in the folder `output_dir`-checkpoints, one an epoch unless `save_strategy`
             says otherwise, and to go on from the last whole one that an earlier run has left there, if any.
+        push: The repository on the Hugging Face Hub that gets the model at the end, as for [`zoo.push`][].
         seed: Seed of weights, dropout and data.
         progress: Whether to show progress bars.
-        arguments: Fields of transformers' `Seq2SeqTrainingArguments`: `num_train_epochs`, `learning_rate`, ...
+        arguments: Fields of transformers' `Seq2SeqTrainingArguments`: `num_train_epochs`, `learning_rate`, ...; and
+            `early_stopping_patience`, after how many evaluations without a better one the run ends. `optim` may be
+            "muon".
 
     Returns:
         The trained model, what it wrote, and the numbers.
 
     Raises:
         ZooError: When a name is unknown, data cannot be used, or `output_dir` is in use, before anything is trained;
-            or when the loss is no longer a number.
+            or when the loss is no longer a number, or the disk is full.
     """
     if output_dir is not None:
         check_output(Path(output_dir), force=force)
-    elif resume:
-        raise ConfigError("resume is given without output_dir, beside which the checkpoints are")
-    data_task = TASKS.get(task)
-    chosen = recipe if isinstance(recipe, Recipe) else load_recipe(recipe if recipe is not None else task)
-    chosen = chosen.changed(arguments=arguments, model=settings, generation=generation)
+    elif resume or push:
+        raise ConfigError(f"{'resume' if resume else 'push'} is given without output_dir, where the model is kept")
+    chosen = recipe_for(task, recipe).changed(arguments=arguments, model=settings, generation=generation)
     if resume:
         chosen = chosen.changed(arguments={**KEEPING_CHECKPOINTS, **chosen.arguments})
-    splits = data if isinstance(data, Splits) else data_task.load(data, heldout=heldout, columns=columns, seed=seed)
-    tokenizers = tokenizers_for(data_task, splits.train, tokenizer, chosen)
+    data_task = chosen.data_task()
     with tempfile.TemporaryDirectory() as scratch:
-        saves = output_dir is not None and chosen.arguments.get("save_strategy", "no") != "no"
-        checkpoints = f"{output_dir}-checkpoints" if saves else scratch
-        checked = training_arguments(chosen.arguments, output_dir=checkpoints, seed=seed, progress=progress)
+        checkpoints = f"{Path(output_dir).absolute()}-checkpoints" if output_dir is not None else scratch
+        args = training_arguments(chosen.arguments, output_dir=scratch, seed=seed, progress=progress)
+        saves = args.save_strategy != "no"
+        if saves:
+            args.output_dir = checkpoints
+        if args.process_index == 0:
+            check_push(push)
+            if saves and not resume:
+                clear_checkpoints(checkpoints, force=force)
+        splits = data if isinstance(data, Splits) else data_task.load(data, heldout=heldout, columns=columns, seed=seed)
+        data_task = data_task.fitted(splits)
+        tokenizers = tokenizers_for(data_task, splits.train, tokenizer, chosen)
         name = model if isinstance(model, str) else type(model).__name__
-        if isinstance(model, str):
-            model = build_for(data_task, model, tokenizers, chosen, seed=checked.seed)
-        collator = data_task.collator(tokenizers)
-        trainer = ZooTrainer(
-            model=model,
-            args=checked,
-            data_collator=collator,
-            train_dataset=data_task.encode(splits.train, tokenizers),
-            eval_dataset=data_task.encode(splits.heldout, tokenizers),
-            processing_class=tokenizers.target,
-            callbacks=[StopWithoutLoss()],
+        check_room(num_parameters(model, data_task, tokenizers, chosen), args, output_dir, saves=saves)
+        encoded = Splits(
+            data_task.encode(splits.train, tokenizers, training=True, seed=seed),
+            data_task.encode(splits.heldout, tokenizers),
         )
-        trainer.remove_callback(PrinterCallback)
-        if progress:
-            trainer.remove_callback(ProgressCallback)
-            trainer.add_callback(LossProgress(name))
-        outcome = trainer.train(resume_from_checkpoint=last_checkpoint(checkpoints) if resume else None)
-        memory = peak_memory(checked.device)
-        began = time.perf_counter()
-        outputs, heldout_loss = write_outputs(trainer, tokenizers.target, chosen.generation)
-        evaluation_seconds = time.perf_counter() - began
+        if isinstance(model, str):
+            model = build_for(data_task, model, tokenizers, chosen, seed=args.seed)
+        idle = check_data(model, name, data_task, encoded, data_task.collator(tokenizers))
+        if args.ddp_find_unused_parameters is None:
+            args.ddp_find_unused_parameters = bool(idle)
+        checkpoint = last_checkpoint(checkpoints) if resume else None
+        if checkpoint is not None:
+            check_same_model(checkpoint, model)
+        with determinism(wanted=args.full_determinism):
+            trainer = make_trainer(name, model, args, data_task, tokenizers, encoded, progress=progress)
+            outcome = trainer.train(resume_from_checkpoint=checkpoint)
+            train_seconds, memory = trainer.totals.elapsed(), peak_memory(args.device)
+            trainer.check_trained()
+            began = time.perf_counter()
+            predictions = predict(trainer, data_task, tokenizers, chosen.generation)
+            evaluation_seconds = time.perf_counter() - began
     history = [entry for entry in trainer.state.log_history if "loss" in entry]
     trained = trainer.trained_model()
     report = TrainingReport(
         variant=name,
-        task=task,
-        seed=checked.seed,
-        device=checked.device.type,
+        task=data_task.name,
+        seed=args.seed,
+        device=args.device.type,
+        num_devices=args.world_size,
         num_parameters=trained.num_parameters(),
-        train_examples=len(splits.train),
-        heldout_examples=len(splits.heldout),
+        train_examples=len(trainer.train_dataset),
+        heldout_examples=len(trainer.eval_dataset),
         steps=trainer.state.global_step,
+        best_step=trainer.state.best_global_step if args.load_best_model_at_end else None,
         epochs=float(trainer.state.epoch or 0),
-        train_tokens=int(trainer.accelerator.reduce(trainer.train_tokens).item()),
-        train_seconds=outcome.metrics["train_runtime"],
+        train_tokens=trainer.total_tokens(),
+        train_seconds=train_seconds,
         train_loss=history[-1]["loss"] if history else outcome.training_loss,
-        heldout_loss=heldout_loss,
-        scores=dict(data_task.score(outputs, splits.heldout)),
+        heldout_loss=predictions.loss,
+        scores=dict(data_task.score(predictions, splits.heldout)),
         evaluation_seconds=evaluation_seconds,
         peak_memory=memory,
         history=history,
     )
-    if output_dir is not None and trainer.is_world_process_zero():
-        save_checkpoint(trained, tokenizers, output_dir, force=force)
-    return TrainingResult(trained, tokenizers, outputs, report)
+    pushed = None
+    if output_dir is not None:
+        state_dict = trainer.accelerator.get_state_dict(trainer.model) if trainer.is_fsdp_enabled else None
+        if trainer.is_world_process_zero():
+            numbers, how = report.to_dict(), asdict(chosen)
+            save_checkpoint(
+                trained, tokenizers, output_dir, force=force, state_dict=state_dict, report=numbers, recipe=how
+            )
+            pushed = push_result(output_dir, push, report)
+    trainer.accelerator.wait_for_everyone()
+    return TrainingResult(trained, tokenizers, list(predictions.outputs), report, pushed)
+
+
+def make_trainer(
+    name: str,
+    model: PreTrainedModel,
+    args: ZooTrainingArguments,
+    task: DataTask,
+    tokenizers: Tokenizers,
+    encoded: Splits,
+    *,
+    progress: bool,
+) -> ZooTrainer:
+    """Make the trainer of a run.
+
+    Args:
+        name: What is trained.
+        model: The model.
+        args: How.
+        task: The task.
+        tokenizers: The tokenizers.
+        encoded: Examples as ids.
+        progress: Whether to show a progress bar.
+
+    Returns:
+        The trainer.
+    """
+    callbacks = []
+    if args.early_stopping_patience is not None:
+        callbacks.append(EarlyStoppingCallback(args.early_stopping_patience, args.early_stopping_threshold))
+    trainer = ZooTrainer(
+        model=model,
+        args=args,
+        data_collator=task.collator(tokenizers),
+        train_dataset=encoded.train,
+        eval_dataset=encoded.heldout,
+        processing_class=tokenizers.target,
+        callbacks=callbacks,
+    )
+    trainer.remove_callback(PrinterCallback)
+    if progress:
+        trainer.remove_callback(ProgressCallback)
+        trainer.add_callback(LossProgress(name))
+    return trainer
 
 
 def tokenizers_for(
@@ -179,30 +250,19 @@ def build_for(task: DataTask, name: str, tokenizers: Tokenizers, recipe: Recipe,
     return build(name, task.model_task, seed=seed, **settings)
 
 
-def write_outputs(
-    trainer: ZooTrainer, tokenizer: PreTrainedTokenizerFast, generation: Mapping[str, Any]
-) -> tuple[list[str], float]:
-    """Let a model write, in batches of similar lengths.
+def num_parameters(model: str | PreTrainedModel, task: DataTask, tokenizers: Tokenizers, recipe: Recipe) -> int:
+    """Count parameters before there are any.
 
     Args:
-        trainer: The trainer, whose evaluation data is used.
-        tokenizer: What turns ids into text.
-        generation: What `generate` is called with.
+        model: A variant's name, or a model.
+        task: As for [`build_for`][].
+        tokenizers: As for [`build_for`][].
+        recipe: As for [`build_for`][].
 
     Returns:
-        A text an example, in the data's order, and the loss per token.
+        Their number, each shared one counted once.
     """
-    dataset = trainer.eval_dataset
-    lengths = dataset["length"]
-    order = sorted(range(len(dataset)), key=lambda i: lengths[i])
-    generates, trainer.args.predict_with_generate = trainer.args.predict_with_generate, True
-    try:
-        predicted = trainer.predict(dataset.select(order), metric_key_prefix="heldout", **generation)
-    finally:
-        trainer.args.predict_with_generate = generates
-    ids = np.where(predicted.predictions < 0, tokenizer.pad_token_id, predicted.predictions)
-    texts = tokenizer.batch_decode(ids, skip_special_tokens=True)
-    outputs = [""] * len(order)
-    for place, text in zip(order, texts, strict=True):
-        outputs[place] = text.strip()
-    return outputs, float(predicted.metrics["heldout_loss"])
+    if not isinstance(model, str):
+        return model.num_parameters()
+    settings = {**recipe.model_settings(model), **task.model_settings(tokenizers)}
+    return skeleton(model, task.model_task, **settings).num_parameters()

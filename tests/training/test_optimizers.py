@@ -1,0 +1,136 @@
+"""Optimisers, schedules, and when a run ends."""
+
+from __future__ import annotations
+
+import copy
+import json
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from transformers import get_scheduler
+
+import zoo
+from zoo.training import train
+from zoo.training.arguments import training_arguments
+from zoo.training.optimizers import build_muon
+
+SIZES = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "vocab_size": 20}
+
+
+def muon(model):
+    decayed = [name for name, parameter in model.named_parameters() if parameter.ndim > 1]
+    return build_muon(model, decayed, lr=0.01, weight_decay=0.1, betas=(0.9, 0.99), eps=1e-8)
+
+
+def step(model, optimizer):
+    ids = torch.arange(4, 14)[None]
+    optimizer.zero_grad()
+    model(input_ids=ids, labels=ids).loss.backward()
+    optimizer.step()
+
+
+def test_muon_has_the_matrices_and_adamw_the_rest():
+    """Against both optimisers of PyTorch on copies."""
+    model = zoo.build("gpt2-style", "causal-lm", seed=0, **SIZES)
+    plain = copy.deepcopy(model)
+    matrices = {name for name, parameter in model.named_parameters() if "_proj.weight" in name}
+    named = dict(plain.named_parameters())
+    others = {name: parameter for name, parameter in named.items() if name not in matrices}
+    assert {"model.embed_tokens.weight", "model.position.weight"} <= others.keys() and matrices
+    expected = [
+        torch.optim.Muon(
+            [named[name] for name in sorted(matrices)], lr=0.01, weight_decay=0.1, adjust_lr_fn="match_rms_adamw"
+        ),
+        torch.optim.AdamW(
+            [
+                {"params": [p for p in others.values() if p.ndim > 1], "weight_decay": 0.1},
+                {"params": [p for p in others.values() if p.ndim == 1], "weight_decay": 0.0},
+            ],
+            lr=0.01,
+            betas=(0.9, 0.99),
+        ),
+    ]
+    optimizer = muon(model)
+    for _ in range(2):
+        step(model, optimizer)
+        ids = torch.arange(4, 14)[None]
+        plain.zero_grad()
+        plain(input_ids=ids, labels=ids).loss.backward()
+        for part in expected:
+            part.step()
+    for name, parameter in model.named_parameters():
+        torch.testing.assert_close(parameter, named[name], msg=name)
+
+
+def test_muon_follows_a_schedule_and_its_own_state():
+    model = zoo.build("gpt2-style", "causal-lm", seed=0, **SIZES)
+    optimizer = muon(model)
+    step(model, optimizer)
+    other = copy.deepcopy(model)
+    restored = muon(other)
+    restored.load_state_dict(copy.deepcopy(optimizer.state_dict()))
+    for one, its_optimizer in ((model, optimizer), (other, restored)):
+        get_scheduler("inverse_sqrt", its_optimizer, num_warmup_steps=10)  # begins at 0
+        before = [parameter.clone() for parameter in one.parameters()]
+        step(one, its_optimizer)
+        assert all(torch.equal(a, b) for a, b in zip(before, one.parameters(), strict=True))
+        for group in its_optimizer.param_groups:
+            group["lr"] = 0.02
+        step(one, its_optimizer)
+    assert all(torch.equal(a, b) for a, b in zip(model.parameters(), other.parameters(), strict=True))
+
+
+def test_the_schedule_of_the_paper():
+    """Vaswani et al. 2017, section 5.3: width ** -0.5 * min(step ** -0.5, step * warmup ** -1.5)."""
+    width, warmup = 64, 40
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=(width * warmup) ** -0.5)
+    schedule = get_scheduler("inverse_sqrt", optimizer, num_warmup_steps=warmup)
+    for number in range(1, 200):
+        optimizer.step()
+        schedule.step()
+        expected = width**-0.5 * min(number**-0.5, number * warmup**-1.5)
+        assert schedule.get_last_lr()[0] == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("optim", ["muon", "adafactor"])
+def test_runs_with_other_optimisers(few, tiny, optim):
+    result = train("pre-norm", data=few, optim=optim, **tiny)
+    assert result.report.history[-1]["loss"] < result.report.history[0]["loss"]
+
+
+def test_the_best_checkpoint_is_kept_and_a_run_that_gets_worse_ends(few, tiny, tmp_path, monkeypatch):
+    """The held-out loss is best at the second of the evaluations."""
+    from zoo.training.trainer import ZooTrainer
+
+    evaluation_loop = ZooTrainer.evaluation_loop
+
+    def scripted(trainer, *args, **kwargs):
+        output = evaluation_loop(trainer, *args, **kwargs)
+        if trainer.state.global_step in losses:
+            output.metrics["eval_loss"] = losses[trainer.state.global_step]
+        return output
+
+    losses = {2: 5.0, 4: 3.0, 6: 4.0, 8: 3.5}
+    monkeypatch.setattr(ZooTrainer, "evaluation_loop", scripted)
+    folder = tmp_path / "model"
+    arguments = {**tiny, "max_steps": 20, "eval_strategy": "steps", "eval_steps": 2, "early_stopping_patience": 2}
+    report = train("pre-norm", data=few, output_dir=folder, **arguments).report
+    assert (report.steps, report.best_step) == (8, 4)
+    best, kept = (
+        load_file(path / "model.safetensors") for path in (tmp_path / "model-checkpoints/checkpoint-4", folder)
+    )
+    assert all(torch.equal(best[name], kept[name]) for name in best)
+    assert json.loads((folder / "result.json").read_text())["report"]["best_step"] == 4
+
+
+def test_keeping_the_best_needs_evaluations(tmp_path):
+    def arguments(**given):
+        return training_arguments({**given, "use_cpu": True}, output_dir=tmp_path, seed=0)
+
+    stopping = arguments(early_stopping_patience=3)
+    assert stopping.load_best_model_at_end and stopping.metric_for_best_model == "loss"
+    assert stopping.eval_strategy == stopping.save_strategy == "epoch"
+    best = arguments(load_best_model_at_end=True, eval_strategy="steps", eval_steps=7)
+    assert (best.save_strategy, best.save_steps, best.save_total_limit) == ("steps", 7, 2)
+    assert not arguments().load_best_model_at_end

@@ -1,0 +1,107 @@
+"""What is known before the first step is said before it."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+from datasets import Dataset
+
+import zoo
+from zoo.errors import ConfigError, InvalidChoiceError, SequenceTooLongError, TokenIdError
+from zoo.registry import describe
+from zoo.tasks import Splits
+from zoo.training import PreflightError, train
+from zoo.training.arguments import check_trackers, training_arguments
+from zoo.training.preflight import check_disk, check_memory, rehearse
+from zoo.training.trainer import ZooTrainer
+
+
+@pytest.fixture(autouse=True)
+def no_step(monkeypatch):
+    """Fails where something is trained after all."""
+    monkeypatch.setattr(ZooTrainer, "train", lambda *args, **kwargs: pytest.fail("training has begun"))
+
+
+def test_a_sequence_longer_than_the_table(few, tiny):
+    pairs = {name: list(few.train[name]) for name in few.train.column_names}
+    pairs["pt"][7] = " ".join(["gato"] * 20)
+    data = Splits(Dataset.from_dict(pairs), few.heldout)
+    with pytest.raises(
+        SequenceTooLongError, match=r"training example 8 has 21 target tokens.*positions?_embeddings=16"
+    ):
+        train("vanilla:max_position_embeddings=16", data=data, **tiny)
+    with pytest.raises(SequenceTooLongError, match="held-out example 3"):
+        train("vanilla:max_position_embeddings=16", data=Splits(few.train, data.train.select([1, 2, 7])), **tiny)
+
+
+def test_ids_beyond_the_vocabulary(few, tiny):
+    model = zoo.build("pre-norm", "seq2seq-lm", vocab_size=20, decoder_vocab_size=20, hidden_size=16)
+    with pytest.raises(TokenIdError, match=r"training example \d+ has the source token id \d+.*has 20 ids"):
+        train(model, data=few, **tiny)
+
+
+def test_no_examples(few, tiny):
+    with pytest.raises(PreflightError, match="there are no held-out examples"):
+        train("pre-norm", data=Splits(few.train, few.train.select([])), **tiny)
+
+
+@pytest.mark.parametrize(
+    ("name", "joint", "message"),
+    [
+        ("odom-style+faithful", True, "works-on-features"),
+        ("odom-style+faithful:tie_word_embeddings=False", False, "cannot be trained on translation: .*on-features"),
+        ("explicando+faithful", True, "cannot be trained on translation: .* of one length"),
+        ("explicando+memory-makes-queries", True, "cannot be trained on translation: .* of one length"),
+    ],
+)
+def test_variants_that_this_data_does_not_suit(few, tiny, name, joint, message):
+    with pytest.raises((PreflightError, ConfigError), match=message):
+        train(name, data=few, **{**tiny, "tokenizer": {"kind": "word", "joint": joint}})
+    assert any("trained" in limit for limit in describe(name.partition("+")[0]).limits)
+
+
+def test_a_rehearsal_changes_nothing(few, tiny):
+    model = zoo.build("explicando+embedding-never-learns", "seq2seq-lm", hidden_size=16, num_attention_heads=2)
+    before = {name: weight.clone() for name, weight in model.state_dict().items()}
+    torch.manual_seed(3)
+    expected = torch.rand(1)
+    torch.manual_seed(3)
+    rows = Dataset.from_dict({"input_ids": [[4, 5, 2], [6, 2]], "labels": [[7, 2], [8, 9, 2]], "length": [5, 5]})
+
+    def collate(examples):
+        padded = {"input_ids": 0, "labels": -100}
+        columns = {name: [torch.tensor(row[name]) for row in examples] for name in padded}
+        pad = torch.nn.utils.rnn.pad_sequence
+        return {name: pad(rows, batch_first=True, padding_value=padded[name]) for name, rows in columns.items()}
+
+    assert rehearse(model, rows, collate) == ["model.encoder.embed_tokens.weight"]
+    assert torch.equal(torch.rand(1), expected) and not model.training
+    assert all(torch.equal(before[name], weight) for name, weight in model.state_dict().items())
+    assert all(parameter.grad is None for parameter in model.parameters())
+
+
+def test_memory_and_disk(tmp_path, monkeypatch):
+    adamw, adafactor, muon = (
+        training_arguments({"optim": optim, "use_cpu": True}, output_dir=tmp_path, seed=0)
+        for optim in ("adamw_torch_fused", "adafactor", "muon")
+    )
+    assert [check_memory(100, args, None) for args in (adamw, adafactor, muon)] == [1600, 800, 1200]
+    with pytest.raises(PreflightError, match=r"at least 16.0 GiB .* the cpu has 8.0 GiB"):
+        check_memory(2**30, adamw, 2**33)
+    monkeypatch.setattr("shutil.disk_usage", lambda folder: SimpleNamespace(free=4 * 2**30))
+    room = tmp_path / "a" / "b"
+    assert check_disk(2**30, adamw, room, saves=False) == 4 * 2**30
+    with pytest.raises(PreflightError, match=r"28.00 GiB will be written to .*, and 4.00 GiB are free"):
+        check_disk(2**30, adamw, room, saves=True)
+
+
+def test_trackers_that_are_not_installed(tmp_path):
+    with pytest.raises(ConfigError, match="pip install trackio"):
+        check_trackers(["none", "trackio"], installed=lambda package: None)
+    check_trackers(["tensorboard"], installed=lambda package: package == "tensorboardX")
+    with pytest.raises(InvalidChoiceError, match="did you mean 'wandb'"):
+        training_arguments({"report_to": "wandbb"}, output_dir=tmp_path, seed=0)
+    with pytest.raises(InvalidChoiceError, match="did you mean 'muon'"):
+        training_arguments({"optim": "moun"}, output_dir=tmp_path, seed=0)

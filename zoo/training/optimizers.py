@@ -1,0 +1,134 @@
+"""Optimisers that transformers does not have."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch import nn
+from transformers import PreTrainedModel
+
+
+class MuonWithAdamW(torch.optim.Optimizer):
+    """Muon for matrices, AdamW for everything else (Jordan et al. 2024, Muon; Liu et al. 2025, section 2.2).
+
+    Muon's updates are scaled to the size of AdamW's, so that both share one learning rate.
+
+    Args:
+        matrices: Parameters of two dimensions.
+        others: Groups of the remaining parameters, each with its weight decay.
+        lr: Learning rate of both.
+        weight_decay: Weight decay of the matrices.
+        betas: AdamW's.
+        eps: AdamW's.
+    """
+
+    def __init__(
+        self,
+        matrices: Iterable[nn.Parameter],
+        others: Iterable[dict[str, Any]],
+        *,
+        lr: float,
+        weight_decay: float,
+        betas: tuple[float, float],
+        eps: float,
+    ) -> None:
+        self.parts: dict[str, torch.optim.Optimizer] = {
+            "muon": torch.optim.Muon(list(matrices), lr=lr, weight_decay=weight_decay, adjust_lr_fn="match_rms_adamw"),
+            "adamw": torch.optim.AdamW(list(others), lr=lr, betas=betas, eps=eps),
+        }
+        super().__init__([group for part in self.parts.values() for group in part.param_groups], {})
+        self._share_groups()
+
+    def _share_groups(self) -> None:
+        """Let both optimisers see what a schedule writes into the groups."""
+        self.param_groups = [group for part in self.parts.values() for group in part.param_groups]
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
+        """Update every parameter.
+
+        Args:
+            closure: Computes the loss again.
+
+        Returns:
+            What it returned.
+        """
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        for part in self.parts.values():
+            part.step()
+        return loss
+
+    def state_dict(self) -> dict[str, Any]:
+        """The states of both.
+
+        Returns:
+            What `load_state_dict` takes.
+        """
+        return {name: part.state_dict() for name, part in self.parts.items()}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Go on from a state.
+
+        Args:
+            state_dict: What `state_dict` returned.
+        """
+        for name, part in self.parts.items():
+            part.load_state_dict(state_dict[name])
+        self._share_groups()
+
+
+def build_muon(
+    model: PreTrainedModel,
+    decayed: Iterable[str],
+    *,
+    lr: float,
+    weight_decay: float,
+    betas: tuple[float, float],
+    eps: float,
+) -> MuonWithAdamW:
+    """Give the weights inside of a model's layers to Muon, and all others to AdamW.
+
+    Embeddings, tables of positions and the output projection are no linear maps of hidden states, so they are AdamW's.
+
+    Args:
+        model: The model.
+        decayed: Names of the parameters that decay.
+        lr: Learning rate.
+        weight_decay: Weight decay of those that decay.
+        betas: AdamW's.
+        eps: AdamW's.
+
+    Returns:
+        The optimiser.
+    """
+    outside = {
+        id(parameter)
+        for module in model.modules()
+        if isinstance(module, nn.Embedding)
+        for parameter in module.parameters()
+    }
+    head = model.get_output_embeddings()
+    matrices = {
+        id(module.weight)
+        for module in model.modules()
+        if isinstance(module, nn.Linear) and module is not head and id(module.weight) not in outside
+    }
+    names = set(decayed)
+    trained = [(name, parameter) for name, parameter in model.named_parameters() if parameter.requires_grad]
+    others = [(name, parameter) for name, parameter in trained if id(parameter) not in matrices]
+    return MuonWithAdamW(
+        [parameter for _, parameter in trained if id(parameter) in matrices],
+        [
+            {"params": [parameter for name, parameter in others if name in names], "weight_decay": weight_decay},
+            {"params": [parameter for name, parameter in others if name not in names], "weight_decay": 0.0},
+        ],
+        lr=lr,
+        weight_decay=weight_decay,
+        betas=betas,
+        eps=eps,
+    )
