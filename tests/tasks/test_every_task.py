@@ -97,6 +97,9 @@ def test_a_saved_model_gets_the_scores_of_its_training(task, data, tmp_path):
     for name, score in found.scores.items():
         if name not in ("perplexity", "bits_per_byte"):
             assert score.interval[0] <= score.value <= score.interval[1]
+    if task == "language-modeling":
+        text = (data[task] / "heldout.txt").read_text()
+        assert found.target_tokens == len(text) - 1
     examples = 0 if TASKS.get(task).outputs == Outputs.NONE or "masked" in task else 6
     assert len(found.outputs) == examples
 
@@ -163,6 +166,8 @@ def test_an_answer_is_written_right_exactly_where_each_symbol_is_predicted_right
     written = [one.text.strip() for one in zoo.generate(tmp_path / "model", prompts, max_new_tokens=6)]
     right = [text == answer for text, answer in zip(written, examples["answer"], strict=True)]
     assert 0 < sum(right) < len(right)
+    predicted = zip(found.outputs, written, right, strict=True)
+    assert all(output == text for output, text, was_right in predicted if was_right)
     assert found.scores["exact_match"].value == pytest.approx(100 * sum(right) / len(right), abs=1e-3)
 
 
