@@ -57,6 +57,13 @@ def test_logits_of_all_tokens_never_exist(head):
         assert not chunked_loss(hidden_states, labels, project, list(head.parameters())).requires_grad
 
 
+def test_labels_that_are_shifted_already_stay_where_they_are():
+    model = zoo.build("pre-norm@tiny", "causal-lm", vocab_size=20, seed=0).eval()
+    ids = torch.arange(3, 15)[None]
+    inputs = {"input_ids": ids, "labels": ids, "shift_labels": ids.roll(-1)}
+    torch.testing.assert_close(model(**inputs, skip_logits=True).loss, model(**inputs).loss)
+
+
 def test_a_step_holds_less_memory():
     model = zoo.build("pre-norm@tiny", "causal-lm", vocab_size=5000)
     ids = torch.randint(3, 5000, (16, 256))

@@ -10,7 +10,7 @@ from transformers.generation import GenerationMixin
 from transformers.modeling_outputs import CausalLMOutputWithPast, MaskedLMOutput
 from transformers.utils.generic import can_return_tuple
 
-from .chunked_loss import chunked_loss
+from .chunked_loss import IGNORED, chunked_loss
 from .configuration import ZooConfig
 from .norms import build_norm
 from .options import CallOptions
@@ -163,7 +163,9 @@ class ZooForCausalLM(LanguageModel, GenerationMixin):
         )
         logits = loss = None
         if labels is not None and skip_logits:
-            loss = self.loss_without_logits(outputs.last_hidden_state[:, :-1], labels[:, 1:], **kwargs)
+            shifted = kwargs.get("shift_labels")  # as the loss function of transformers takes them
+            shifted = nn.functional.pad(labels, (0, 1), value=IGNORED)[:, 1:] if shifted is None else shifted
+            loss = self.loss_without_logits(outputs.last_hidden_state, shifted, **kwargs)
         else:
             logits = self.project(keep_positions(outputs.last_hidden_state, logits_to_keep))
         if labels is not None and logits is not None:
