@@ -90,6 +90,10 @@ class NotFiniteWarning(ZooWarning):
     """A checkpoint holds weights that are NaN or infinite."""
 
 
+class LostInputWarning(ZooWarning):
+    """A checkpoint tells inputs apart that the model of the zoo does not."""
+
+
 class ExportError(ConversionError):
     """A model cannot be exported as asked."""
 

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from zoo.building import build
+from zoo.models import ZooPreTrainedModel
 from zoo.registry import VARIANTS, list_variants
 
-from .exporting import export_native
+from .errors import ExportError, VerificationError
+from .exporting import export_ctranslate2, export_native, export_onnx
 from .planning import plan_export
 from .probe import scrambled
+from .report import ExportReport
+from .symmetries.base import LM_TASKS
 
 TINY: dict[str, Any] = {
     "vocab_size": 29,
@@ -37,6 +41,8 @@ class MatrixRow:
         difference: How far the export was from the original in float32, None where nothing was exported.
         others: Further classes that express it.
         reason: Why the nearest class does not, empty where one does.
+        ctranslate2: How far it was in CTranslate2, or why it cannot go there.
+        onnx: How far it was in ONNX Runtime, or why it cannot go there; empty where that was not tried.
     """
 
     variant: str
@@ -46,17 +52,20 @@ class MatrixRow:
     difference: float | None
     others: tuple[str, ...]
     reason: str
+    ctranslate2: float | str
+    onnx: float | str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """As a dictionary."""
         return asdict(self)
 
 
-def export_matrix(patterns: str | Iterable[str] = "*") -> Iterator[MatrixRow]:
+def export_matrix(patterns: str | Iterable[str] = "*", *, onnx: bool = False) -> Iterator[MatrixRow]:
     """Build small models of every variant and task with random weights, and export each that has an exact class.
 
     Args:
         patterns: Which variants, as for [`zoo.list_variants`][].
+        onnx: Whether to export each language model to ONNX as well, which takes ten seconds or more.
 
     Yields:
         A row for each variant and task.
@@ -66,32 +75,61 @@ def export_matrix(patterns: str | Iterable[str] = "*") -> Iterator[MatrixRow]:
     """
     for name in list_variants(patterns):
         for task in VARIANTS.get(name).tasks:
-            yield matrix_row(name, task)
+            tasks = set(VARIANTS.get(name).tasks)
+            yield matrix_row(name, task, onnx=onnx and task in (tasks & LM_TASKS or tasks))
 
 
-def matrix_row(name: str, task: str) -> MatrixRow:
-    """Export a small model to the first exact class.
+def matrix_row(name: str, task: str, *, onnx: bool = False) -> MatrixRow:
+    """Export a small model to the first exact class, and to other engines.
 
     Args:
         name: A variant.
         task: One of its tasks.
+        onnx: Whether ONNX is among them.
 
     Returns:
         What came out.
     """
     model = scrambled(build(name, task, seed=0, **TINY))
+    engines = {
+        "ctranslate2": tried(model, lambda folder: export_ctranslate2(model, folder, "float32", None)),
+        "onnx": tried(model, lambda folder: export_onnx(model, folder)) if onnx else "",
+    }
     plans = plan_export(model)
     exact = [plan for plan in plans if plan.exact]
     if not exact:
         possible = [plan for plan in plans if plan.route is not None]
         nearest = min(possible, key=lambda plan: len(plan.obstacles), default=None)
         reason = "no class for this task" if nearest is None else f"{nearest.target}: {'; '.join(nearest.obstacles)}"
-        return MatrixRow(name, task, None, (), None, (), reason)
+        return MatrixRow(name, task, None, (), None, (), reason, **engines)
     with tempfile.TemporaryDirectory() as folder:
         report = export_native(model, Path(folder), exact[0], fresh_process=False)
     difference = None if report.difference is None else report.difference.float32
     others = tuple(plan.target for plan in exact[1:])
-    return MatrixRow(name, task, exact[0].target, exact[0].transforms, difference, others, "")
+    return MatrixRow(name, task, exact[0].target, exact[0].transforms, difference, others, "", **engines)
+
+
+def tried(model: ZooPreTrainedModel, export: Callable[[Path], ExportReport]) -> float | str:
+    """Export a model to an engine, if that is possible.
+
+    Args:
+        model: The model.
+        export: Exports and verifies it.
+
+    Returns:
+        The largest difference, or why it was refused.
+
+    Raises:
+        VerificationError: When an export that was possible computes something else.
+    """
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            report = export(Path(folder))
+    except VerificationError:
+        raise
+    except ExportError as error:
+        return str(error).partition(": ")[2].partition(". What works")[0]
+    return float("nan") if report.difference is None else report.difference.float32
 
 
 def to_markdown(rows: Iterable[MatrixRow]) -> str:
@@ -103,11 +141,15 @@ def to_markdown(rows: Iterable[MatrixRow]) -> str:
     Returns:
         Markdown.
     """
-    lines = ["| variant | task | first exact class | by | largest difference | others |", "|---|---|---|---|---|---|"]
+    lines = [
+        "| Variant | Task | Class of transformers, by | Difference | Also | CTranslate2 | ONNX |",
+        "|---|---|---|---|---|---|---|",
+    ]
     for row in rows:
-        if row.target is None:
-            lines.append(f"| {row.variant} | {row.task} | bundle only | {row.reason} | | |")
-        else:
-            by, others = ", ".join(row.transforms) or "renaming", ", ".join(row.others)
-            lines.append(f"| {row.variant} | {row.task} | {row.target} | {by} | {row.difference:.1e} | {others} |")
+        by = ", ".join(row.transforms) or "renaming"
+        target = f"none; nearest {row.reason}" if row.target is None else f"**{row.target}** by {by}"
+        difference = "" if row.difference is None else f"{row.difference:.0e}"
+        engines = [value if isinstance(value, str) else f"{value:.0e}" for value in (row.ctranslate2, row.onnx)]
+        cells = (row.variant, row.task, target, difference, ", ".join(row.others), *engines)
+        lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"

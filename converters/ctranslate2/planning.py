@@ -71,6 +71,8 @@ def needs(config: ZooConfig, task: str) -> dict[str, Any]:
         found |= {"norm": "layernorm", "norm_placement": "pre"}
     if task in LM_TASKS:
         found["lm_head_transform"] = False
+        if config.lm_head_bias:
+            found["logit_scale"] = 1.0  # it scales before the bias is added
     return found
 
 

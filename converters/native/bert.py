@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -11,6 +12,7 @@ from torch import Tensor
 from zoo.models import ZooConfig
 from zoo.registry import Task
 
+from ..errors import LostInputWarning
 from ..key_map import KeyMap
 from ..symmetries.base import State
 from ..symmetries.route import Needs
@@ -195,6 +197,25 @@ class BertLike(NativeFormat):
         second_names = ("cls.predictions.decoder.bias", "lm_head.decoder.bias")
         pooler = (f"{self.prefix}pooler.dense.weight", f"{self.prefix}pooler.dense.bias")
         return (*second_names, *pooler) if task == Task.FEATURE_EXTRACTION else second_names
+
+    def read_weights(self, native: Any, state: State, task: str) -> State:
+        """Say where token types are lost, or the class's name. Arguments as in the base class."""
+        types = state[f"{self.prefix}embeddings.token_type_embeddings.weight"]
+        if any(not torch.equal(row, types[0]) for row in types[1:]):
+            warnings.warn(
+                f"the zoo has no token types: the model is the one of type 0, and token_type_ids (such as those that "
+                f"tell a second sentence) have no effect; the checkpoint has {len(types)} types",
+                LostInputWarning,
+                stacklevel=2,
+            )
+        if native.model_type != self.model_types[0]:
+            warnings.warn(
+                f"the way back from the zoo is {self.model_types[0]!r}, whose code {native.model_type!r} shares; "
+                "a tokenizer that is chosen by the model type has to be named",
+                LostInputWarning,
+                stacklevel=2,
+            )
+        return super().read_weights(native, state, task)
 
     def write_weights(self, config: ZooConfig, state: State, task: str) -> State:
         """Add the second name of the output bias, and a pooler of zeros to a body. Arguments as in the base class."""

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
+from torch import Tensor
+
 from zoo.models import ZooConfig
 from zoo.registry import Task
 
@@ -105,22 +108,54 @@ def a_stack(config: ZooConfig) -> str:
     return f"{'a' if config.stack == 'decoder' else 'an'} {config.stack}"
 
 
-def decoder_obstacles(config: ZooConfig, state: State, task: str, *, biased: bool = False) -> list[str]:
-    """What keeps a decoder's head from being one of transformers'.
+def absorbs_bias(config: ZooConfig, classifier: Tensor) -> bool:
+    """Whether the norm before a classifier can add what makes the classifier's bias.
+
+    Args:
+        config: The model's settings.
+        classifier: *Shape:* (num_labels, hidden_size)
+
+    Returns:
+        True for a layer norm at the end, and a classifier whose rows are independent.
+    """
+    ends_with_norm = config.final_norm or config.norm_placement == "post"
+    independent = int(torch.linalg.matrix_rank(classifier.double())) == classifier.shape[0]
+    return bool(config.norm == "layernorm" and ends_with_norm and independent)
+
+
+def without_classifier_bias(state: State, norm_bias: str) -> State:
+    """Move a classifier's bias into that of the norm before it: `W (h + d) = W h + b` for the shortest such d.
+
+    Args:
+        state: Native weights with `score.weight` and `score.bias`.
+        norm_bias: Name of the norm's bias.
+
+    Returns:
+        The weights without `score.bias`.
+    """
+    bias = state.get("score.bias")
+    state = drop(state, "score.bias")
+    if bias is None or not bias.any():
+        return state
+    shift = torch.linalg.pinv(state["score.weight"].double()) @ bias.double()
+    return {**state, norm_bias: state[norm_bias] + shift.to(state[norm_bias].dtype)}
+
+
+def decoder_obstacles(config: ZooConfig, state: State, task: str) -> list[str]:
+    """What keeps a decoder's head from being one of transformers', whose sequence classifiers have no bias.
 
     Args:
         config: The model's settings.
         state: Its weights.
         task: What its head is for.
-        biased: Whether the class's sequence classifier has a bias.
 
     Returns:
         A phrase each.
     """
     found = [] if config.stack == "decoder" else [f"it is {a_stack(config)}, this is a decoder"]
     if task == Task.SEQUENCE_CLASSIFICATION:
-        if not biased and state["classifier.bias"].any():
-            found.append("the classifier has a bias, its has none")
+        if state["classifier.bias"].any() and not absorbs_bias(config, state["classifier.weight"]):
+            found.append("the classifier has a bias, its has none, and no norm with a bias stands before it")
         if config.pad_token_id is None:
             found.append("pad_token_id is None, by which it finds the last token")
     return found

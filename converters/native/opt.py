@@ -13,7 +13,7 @@ from ..symmetries.base import State
 from ..symmetries.route import Needs
 from ..transforms import skip_rows
 from .base import NativeFormat, native_format, table
-from .common import decoder_obstacles, drop, labels_in, labels_out, plain_needs, tokens
+from .common import decoder_obstacles, labels_in, labels_out, plain_needs, tokens, without_classifier_bias
 
 OFFSET = 2
 """Rows at the beginning of the position table that are never read."""
@@ -137,5 +137,11 @@ class Opt(NativeFormat):
         return state
 
     def write_weights(self, config: ZooConfig, state: State, task: str) -> State:
-        """Leave that bias out. Arguments as in the base class."""
-        return drop(state, "score.bias")
+        """Leave that bias out, or in the last norm's. Arguments as in the base class."""
+        last = "" if config.final_norm else f"layers.{config.num_hidden_layers - 1}."
+        return without_classifier_bias(state, f"model.decoder.{last}final_layer_norm.bias")
+
+    def notes(self, config: ZooConfig, task: str) -> list[str]:
+        """Say where a classifier's bias is. Arguments as in the base class."""
+        moved = "If the classifier had a bias, the last norm's holds it: the class's own has none."
+        return [moved] if task == Task.SEQUENCE_CLASSIFICATION else []

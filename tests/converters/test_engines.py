@@ -124,7 +124,7 @@ CTRANSLATE2 = {
     "vanilla-faithful": ("vanilla", "seq2seq-lm", dict(quirks=("masked-rows-are-uniform",))),
     "t5": ("t5-style", "seq2seq-lm", {}),
     "gated": ("pre-norm", "seq2seq-lm", dict(position="rotary", decoder_attention_heads=2, feed_forward="swiglu")),
-    "finished-post": ("post-norm", "seq2seq-lm", dict(final_norm=True, scale_embedding=True)),
+    "finished-post": ("post-norm", "seq2seq-lm", dict(final_norm=True, logit_scale=0.5, lm_head_bias=True)),
     "gpt2": ("gpt2-style", "causal-lm", {}),
     "gptj": ("gptj-style", "causal-lm", dict(head_dim=8)),
     "alibi": ("alibi-decoder", "causal-lm", {}),

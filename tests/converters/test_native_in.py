@@ -1,6 +1,7 @@
 """Checkpoints of transformers' own classes become models of the zoo with the same outputs."""
 
 import json
+import warnings
 
 import pytest
 import torch
@@ -20,7 +21,13 @@ from native_models import (
 from safetensors.torch import load_file, save_file
 
 import zoo
-from zoo.converters.errors import ConversionError, NotConvertibleError, NotFiniteWarning, UnknownConverterError
+from zoo.converters.errors import (
+    ConversionError,
+    LostInputWarning,
+    NotConvertibleError,
+    NotFiniteWarning,
+    UnknownConverterError,
+)
 from zoo.converters.native.base import UnknownNativeError
 from zoo.converters.native.tokenizer import carry_tokenizer
 
@@ -178,3 +185,19 @@ def test_nan_weights_are_reported():
         native.transformer.h[0].ln_1.weight[0] = float("nan")
     with pytest.warns(NotFiniteWarning, match="ln_1"):
         zoo.convert(native)
+
+
+def test_lost_token_types_are_reported():
+    native = native_model("Bert", "Model", ENCODER)
+    with pytest.warns(LostInputWarning, match="no token types: .* has 2 types"):
+        zoo.convert(native)
+    with torch.no_grad():
+        native.embeddings.token_type_embeddings.weight[1] = native.embeddings.token_type_embeddings.weight[0]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", LostInputWarning)
+        zoo.convert(native)
+
+
+def test_shared_code_is_reported():
+    with pytest.warns(LostInputWarning, match="the way back from the zoo is 'roberta', whose code 'camembert' shares"):
+        zoo.convert(native_model("Camembert", "Model", {**ROBERTA, "type_vocab_size": 1}))

@@ -19,6 +19,8 @@ from zoo.errors import OutputExistsError
 
 ENCODER = dict(is_decoder=False, is_encoder_decoder=False)
 
+DECODER = dict(is_decoder=True, is_encoder_decoder=False, classifier_pooling="last")
+
 EXACT = {
     "d2l": ("d2l-style", None, {}, {"marian": {"permute-residual", "zero-attention-bias", "zero-attention-out-bias"}}),
     "vanilla": ("vanilla", None, dict(decoder_vocab_size=23), {"marian": set()}),
@@ -63,6 +65,8 @@ EXACT = {
     "pre-causal-unfinished": ("pre-norm", "causal-lm", dict(final_norm=False), {"opt": set()}),
     "post-causal": ("post-norm", "causal-lm", dict(embedding_norm=False), {"opt": set()}),
     "deepnorm-causal": ("deepnorm", "causal-lm", {}, {"opt": {"divide-by-deepnorm-alpha", "rescale-stream"}}),
+    "gpt2-cls": ("gpt2-style", "sequence-classification", {}, {"gpt2": set(), "opt": set()}),
+    "opt-cls": ("post-norm", "sequence-classification", dict(**DECODER, embedding_norm=False), {"opt": set()}),
     "llama": ("llama-style", None, {}, {"llama": set(), "mistral": set(), "qwen2": {"zero-attention-bias"}}),
     "llama-interleaved": ("llama-style", None, dict(position="rotary-interleaved"), {"llama": {"split-rotary-halves"}}),
     "llama-window": ("llama-style", None, dict(sliding_window=4), {"mistral": set(), "qwen2": {"zero-attention-bias"}}),
@@ -132,7 +136,7 @@ REFUSED = {
         "a part of each head",
     ),
     "own-code": ("universal", "causal-lm", {}, "opt", "computes more than its settings say"),
-    "classifier-bias": ("gpt2-style", "sequence-classification", {}, "gpt2", "classifier has a bias"),
+    "classifier-bias": ("llama-style", "sequence-classification", {}, "llama", "classifier has a bias"),
     "roberta-relu": ("bert-style", "masked-lm", dict(hidden_act="relu"), "roberta", "hidden_act='relu'"),
 }
 
@@ -158,12 +162,12 @@ def test_unknown_targets_name_the_nearest(tmp_path):
         zoo.export(zoo_model("vanilla"), tmp_path / "out", "marain")
 
 
-def test_classifier_without_a_bias_goes_to_gpt2(tmp_path):
-    model = zoo_model("gpt2-style", "sequence-classification", dtype=torch.float32)
+def test_a_classifier_without_a_bias_goes_to_llama(tmp_path):
+    model = zoo_model("llama-style", "sequence-classification", dtype=torch.float32)
     with torch.no_grad():
         model.classifier.bias.zero_()
     report = zoo.export(model, tmp_path / "out", fresh_process=False)
-    assert report.class_name == "GPT2ForSequenceClassification"
+    assert report.class_name == "LlamaForSequenceClassification"
 
 
 def test_the_folder_holds_what_transformers_needs(tmp_path):

@@ -12,7 +12,9 @@ from native_models import NATIVE_CASES, largest_difference, native_model, output
 
 import zoo
 from zoo.converters import plan_export
-from zoo.converters.exporting import choose, export_native
+from zoo.converters.ctranslate2 import plan_ctranslate2
+from zoo.converters.errors import ExportError
+from zoo.converters.exporting import choose, export_ctranslate2, export_native
 from zoo.converters.native import NATIVE
 from zoo.converters.native.reading import format_of, with_prefix
 from zoo.converters.planning import plan_target
@@ -95,7 +97,7 @@ def plain_settings(draw):
 @st.composite
 def exact_models(draw):
     """A variant, a task, and settings within the space that is called exact, with a class that expresses them."""
-    kind = draw(st.sampled_from(["seq2seq", "pre-seq2seq", "encoder", "decoder", "llama"]))
+    kind = draw(st.sampled_from(["seq2seq", "pre-seq2seq", "encoder", "decoder", "llama", "t5", "bart"]))
     chosen = draw(plain_settings())
     if kind in ("seq2seq", "pre-seq2seq"):
         chosen |= dict(
@@ -109,6 +111,21 @@ def exact_models(draw):
             return "post-norm", "seq2seq-lm", {**chosen, "embedding_norm": False}, "marian"
         target = draw(st.sampled_from(["blenderbot", "mbart", "pegasus"]))
         return "pre-norm", "seq2seq-lm", {**chosen, "decoder_vocab_size": chosen["vocab_size"] + 3}, target
+    if kind == "bart":
+        chosen |= dict(embedding_norm=True, embedding_norm_eps=1e-5, lm_head_bias=draw(BOOLEANS))
+        return "post-norm", "seq2seq-lm", {**chosen, "position": draw(st.sampled_from(["learned", "none"]))}, "bart"
+    if kind == "t5":
+        chosen |= dict(
+            attention_bias=False,
+            mlp_bias=False,
+            feed_forward=draw(st.sampled_from(["mlp", "gated"])),
+            hidden_act=draw(st.sampled_from(["relu", "gelu_new"])),
+            head_dim=draw(st.integers(2, 6)),
+            decoder_layers=draw(st.integers(1, 2)),
+            relative_attention_num_buckets=draw(st.sampled_from([4, 8])),
+            share_encoder_decoder_embeddings=True,
+        )
+        return "t5-style", "seq2seq-lm", chosen, "t5"
     if kind == "encoder":
         chosen |= dict(
             embedding_norm=True, embedding_norm_eps=draw(st.sampled_from([1e-5, 1e-12])), lm_head_bias=draw(BOOLEANS)
@@ -129,7 +146,12 @@ def exact_models(draw):
         position=draw(st.sampled_from(["rotary", "rotary-interleaved"])),
         num_key_value_heads=draw(st.sampled_from([1, chosen["num_attention_heads"]])),
     )
-    return "llama-style", "causal-lm", chosen, "llama"
+    target = draw(st.sampled_from(["llama", "mistral", "qwen2"]))
+    if target == "mistral":
+        chosen |= dict(attention_bias=False, mlp_bias=False, sliding_window=draw(st.sampled_from([None, 3])))
+    if target == "qwen2":
+        chosen |= dict(attention_out_bias=False, mlp_bias=False)
+    return "llama-style", "causal-lm", chosen, target
 
 
 def random_model(name, task, fields):
@@ -148,6 +170,20 @@ def test_everything_that_is_called_exact_verifies(drawn, seed):
     if plan.route.config.decoder_vocab_size == model.config.decoder_vocab_size:
         ours, theirs = outputs(model.double(), seed=seed), outputs(back.double(), seed=seed)
         assert largest_difference(ours, theirs) < 2e-5 * max(1.0, float(ours.abs().max()))
+
+
+@given(exact_models(), st.integers(0, 1000))
+@settings(max_examples=5, **QUICK)
+def test_everything_that_ctranslate2_takes_verifies(drawn, seed):
+    name, task, fields, _ = drawn
+    model = scramble(zoo.build(name, task, **fields), seed)
+    _, obstacles, _ = plan_ctranslate2(model)
+    with tempfile.TemporaryDirectory() as folder:
+        if obstacles:
+            with pytest.raises(ExportError, match="What works"):
+                export_ctranslate2(model, Path(folder), "float32", None)
+        else:
+            export_ctranslate2(model, Path(folder), "float32", None)
 
 
 OUTSIDE = {

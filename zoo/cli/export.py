@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 )
 @click.option("--plan", is_flag=True, help="Only list all targets: which are exact, and why others are not.")
 @click.option("--matrix", is_flag=True, help="Export a small model of every variant, and list where each can go.")
-@click.option("--markdown", is_flag=True, help="Print the matrix as a table for the documentation.")
+@click.option("--markdown", is_flag=True, help="Print the matrix as the page of the documentation, with ONNX.")
 @click.option("--force", is_flag=True, help="Replace the saved model that is in the folder.")
 @json_option
 def export(
@@ -122,11 +122,12 @@ def show_matrix(markdown: bool, as_json: bool) -> None:
         markdown: Whether to print Markdown.
         as_json: Whether to print JSON.
     """
-    from zoo.converters.matrix import export_matrix, to_markdown
+    from zoo.converters.matrix import export_matrix
+    from zoo.converters.page import to_page
 
-    found = list(export_matrix())
+    found = list(export_matrix(onnx=markdown))
     if markdown:
-        click.echo(to_markdown(found), nl=False)
+        click.echo(to_page(found), nl=False)
         return
     if as_json:
         write_json([row.to_dict() for row in found])
@@ -138,7 +139,10 @@ def show_matrix(markdown: bool, as_json: bool) -> None:
             row.target or "bundle only",
             (", ".join(row.transforms) or "renaming") if row.target else row.reason,
             "" if row.difference is None else f"{row.difference:.1e}",
+            row.ctranslate2 if isinstance(row.ctranslate2, str) else f"{row.ctranslate2:.1e}",
         )
         for row in found
     ]
-    write(table(("Variant", "Task", "Target", "By, or why not", "Difference"), rows, right=("Difference",)))
+    write(
+        table(("Variant", "Task", "Target", "By, or why not", "Difference", "CTranslate2"), rows, right=("Difference",))
+    )

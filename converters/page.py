@@ -1,0 +1,96 @@
+"""The page of the documentation on converters, of which the tables are what was measured."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterable
+from datetime import date
+from importlib.metadata import version
+
+from .converter import CONVERTERS
+from .matrix import MatrixRow, to_markdown
+from .native.base import NATIVE
+from .symmetries.base import SYMMETRIES
+
+TEXT = """# Converters
+
+This page is printed by `zoo export --matrix --markdown`. Every line of its last table was exported and compared in
+that run: {date}, {machine}, {cores} cores, no GPU, torch {torch}, transformers {transformers}.
+
+## In
+
+`zoo convert SOURCE -o DIR` makes a model of the zoo. SOURCE is a state_dict (a `.safetensors` file, or one that
+`torch.save` wrote, which is read with `weights_only=True`), or a folder or a repository with one of transformers' own
+models. Nothing in a file is executed, and nothing outside of a folder is read. What a file does not say is asked for by
+name (`--set num_attention_heads=8`); the format is recognised by the keys unless `--from` names it. In Python,
+`zoo.convert` also takes live modules, and `zoo.converters.convert_back` makes the other implementation's state_dict.
+
+{formats}
+
+{natives}
+
+Weights are read file by file and renamed in place. Peak memory stays below the model and 1.3 times its largest shard:
+`scripts/bench/conversion_memory.py` measures it.
+
+## Out
+
+`zoo export DIR -o OUT` writes the first class of transformers that expresses a model exactly; `--as` names another
+target, and `--plan` lists all of them with the reason why some are not exact. Every export is loaded again (a class of
+transformers in a process that cannot import the zoo) and compared with the model on random padded inputs: outputs in
+float32 and float64, and the tokens of greedy decoding and of beam search. Where something differs, nothing is left.
+
+| Target | What it is |
+|---|---|
+| a model type, e.g. `marian` | a checkpoint of transformers' own class: no zoo, no remote code |
+| `bundle` | the weights with the code that they need, for `trust_remote_code=True`: every variant |
+| `onnx` | graphs for ONNX Runtime, of any batch and length, encoder and decoder apart, with a cache |
+| `ctranslate2` | for CTranslate2: seq2seq, causal and encoder models, `--dtype` float32, int8, int16, bfloat16, ... |
+
+`zoo generate` runs all of them but classes of transformers, and `zoo generate DIR --engine ctranslate2` a checkpoint
+without exporting it first; `zoo evaluate` runs ONNX folders. The extras `[onnx]` and `[ctranslate2]` bring the engines.
+
+Weights are rewritten by exact symmetries of the network:
+
+{symmetries}
+
+Those marked * make weights so small or large that 16-bit floats will likely lose them.
+
+## What goes where
+
+Small models with random weights. Differences are the largest of any output in float32, where outputs are between 1 and
+30; CTranslate2's are of log-probabilities, of 100 inputs. ONNX was tried where its cell is not empty: with the heads of
+language models.
+
+{matrix}"""
+
+
+def to_page(rows: Iterable[MatrixRow]) -> str:
+    """Write the page.
+
+    Args:
+        rows: What was exported.
+
+    Returns:
+        Markdown.
+    """
+    import os
+
+    import torch
+
+    formats = ", ".join(f"`{name}`" for name in CONVERTERS)
+    types = sorted(kind for name in NATIVE for kind in NATIVE.get(name).model_types)
+    symmetries = [
+        f"- `{name}`{'' if SYMMETRIES.get(name).half_precision else '*'}: {SYMMETRIES.get(name).summary}"
+        for name in SYMMETRIES
+    ]
+    return TEXT.format(
+        date=date.today().isoformat(),
+        machine=platform.machine(),
+        cores=os.cpu_count(),
+        torch=torch.__version__,
+        transformers=version("transformers"),
+        formats=f"Formats of state_dicts and modules: {formats}.",
+        natives=f"Model types of transformers: {', '.join(types)}.",
+        symmetries="\n".join(symmetries),
+        matrix=to_markdown(rows),
+    )
