@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ TOKENS = {
     "hf_strangerFromAfar0": User("stranger"),
 }
 WRITE, READ, STRANGER = TOKENS
+LANES = 6
 
 
 def environment(hub: LoopbackHub, home: Path, **more: str) -> dict[str, str]:
@@ -141,6 +143,30 @@ def worker(hub: LoopbackHub, processes: Callable[[int], Process], tmp_path: Path
     yield get
     for process in own:
         process.close()
+
+
+@dataclass
+class Lane:
+    """A Hub, a process that knows no other, and a folder, so that several tests' work can go on beside each other."""
+
+    hub: LoopbackHub
+    worker: Worker
+    folder: Path
+
+
+@pytest.fixture
+def lanes(tmp_path: Path) -> Iterator[list[Lane]]:
+    """Several of them: most of a fault's time is spent waiting."""
+    with ExitStack() as stack:
+        made = []
+        for number in range(LANES):
+            folder = tmp_path / f"lane-{number}"
+            hub = stack.enter_context(loopback_hub(folder / "hub"))
+            hub.users.update(TOKENS)
+            process = Process(hub, folder / "home")
+            stack.callback(process.close)
+            made.append(Lane(hub, Worker(process, folder / "cache", WRITE), folder))
+        yield made
 
 
 def safetensors(**tensors: bytes) -> bytes:

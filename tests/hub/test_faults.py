@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from .conftest import WRITE, Worker, checkpoint, without_attributes, write
+from .conftest import WRITE, Lane, Worker, checkpoint, without_attributes, write
 from .faults import KINDS, Fault
 from .loopback import LoopbackHub
 from .test_pull import digests
@@ -149,32 +150,46 @@ def pattern(request: str) -> str:
     return rf"^{method} .*/{ending}$"
 
 
+def try_all(lanes: list[Lane], what: str, step: int, attempt: Callable[[Lane, Fault | None], dict[str, Any]]) -> None:
+    """Try the faults of a matrix, several at a time, and tell how they ended."""
+    requests = attempt(lanes[0], None)["requests"]
+    faults = faults_at(requests, step=step)
+
+    def drive(number: int) -> list[dict[str, Any]]:
+        return [attempt(lanes[number], fault) for fault in faults[number :: len(lanes)]]
+
+    tally = Tally()
+    with ThreadPoolExecutor(len(lanes)) as pool:
+        for answers in pool.map(drive, range(len(lanes))):
+            for answer in answers:
+                tally.note(answer)
+    assert sum(tally.outcomes.values()) == len(faults)
+    tally.report(f"{what}, {len(requests)} requests")
+
+
+def pushed(lane: Lane, fault: Fault | None) -> dict[str, Any]:
+    return try_push(lane.hub, lane.worker, write(lane.folder / "model", NEW), fault)
+
+
+def first_pushed(lane: Lane, fault: Fault | None) -> dict[str, Any]:
+    return try_first_push(lane.hub, lane.worker, write(lane.folder / "model", NEW), fault)
+
+
+def pulled(lane: Lane, fault: Fault | None) -> dict[str, Any]:
+    return try_pull(lane.hub, lane.worker, lane.folder / "cache", fault)
+
+
 # A step without a factor in common with 16 meets every kind both once and for ever, each at several requests.
 @pytest.mark.parametrize("step", [13, pytest.param(1, marks=pytest.mark.slow)])
-def test_faults_during_a_push(hub: LoopbackHub, worker: Start, tmp_path: Path, step: int) -> None:
-    process, folder, tally = worker(), write(tmp_path / "model", NEW), Tally()
-    requests = try_push(hub, process, folder, None)["requests"]
-    for fault in faults_at(requests, step=step):
-        tally.note(try_push(hub, process, folder, fault))
-    tally.report(f"push, {len(requests)} requests")
-
-
-@pytest.mark.parametrize("step", [17, pytest.param(1, marks=pytest.mark.slow)])
-def test_faults_during_a_first_push(hub: LoopbackHub, worker: Start, tmp_path: Path, step: int) -> None:
-    process, folder, tally = worker(), write(tmp_path / "model", NEW), Tally()
-    requests = try_first_push(hub, process, folder, None)["requests"]
-    for fault in faults_at(requests, step=step):
-        tally.note(try_first_push(hub, process, folder, fault))
-    tally.report(f"push to a new branch of a new repository, {len(requests)} requests")
-
-
-@pytest.mark.parametrize("step", [13, pytest.param(1, marks=pytest.mark.slow)])
-def test_faults_during_a_pull(hub: LoopbackHub, worker: Start, tmp_path: Path, step: int) -> None:
-    process, tally = worker(), Tally()
-    requests = try_pull(hub, process, tmp_path / "cache", None)["requests"]
-    for fault in faults_at(requests, step=step):
-        tally.note(try_pull(hub, process, tmp_path / "cache", fault))
-    tally.report(f"pull, {len(requests)} requests")
+@pytest.mark.parametrize(
+    ("what", "attempt"),
+    [("push", pushed), ("push to a new branch of a new repository", first_pushed), ("pull", pulled)],
+    ids=["push", "first-push", "pull"],
+)
+def test_faults(
+    lanes: list[Lane], what: str, attempt: Callable[[Lane, Fault | None], dict[str, Any]], step: int
+) -> None:
+    try_all(lanes, what, step, attempt)
 
 
 @pytest.mark.parametrize("kind", ["lost", "reset", "truncated", "flipped"])
