@@ -121,7 +121,7 @@ def native_config(transformers: Any, options: argparse.Namespace) -> Any:
     Returns:
         A configuration.
     """
-    width = WIDTHS[options.family] if options.gigabytes > 0.5 else TINY_WIDTH
+    width = WIDTHS[options.family] if options.gigabytes > 0.1 else TINY_WIDTH
     bytes_each = 4 if options.dtype == "float32" else 2
     layers = max(2, round(options.gigabytes * GIGABYTE / (12 * width * width * bytes_each)))
     if options.family == "gpt2":

@@ -30,13 +30,16 @@ def test_plan_lists_every_target(saved):
     assert "take away their mean" in lines["bart"]
     assert "it is an encoder-decoder" in lines["bert"]
     assert "brings its own code" in lines["bundle"]
+    assert "by trial" in lines["onnx"]
 
 
 def test_plan_as_json(saved):
     plans = json.loads(run("export", saved, "--plan", "--json").stdout)
     assert plans[0]["target"] == "marian"
     assert plans[0]["exact"] is True
-    assert all(plan["obstacles"] for plan in plans[1:])
+    engines = {plan["target"]: plan["exact"] for plan in plans[-3:]}
+    assert engines == {"bundle": True, "ctranslate2": True, "onnx": True}
+    assert all(plan["obstacles"] for plan in plans[1:-3])
 
 
 @pytest.mark.parametrize(("arguments", "says"), [((), "DIR"), (("somewhere",), "-o")])
