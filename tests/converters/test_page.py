@@ -15,7 +15,7 @@ from zoo.converters.symmetries import SYMMETRIES
 from zoo.registry import VARIANTS, list_variants
 
 PAGE = Path(__file__).parents[2] / "docs" / "converters.md"
-NUMBER = re.compile(r"\d+e[+-]\d+")
+NUMBER = re.compile(r"(?<![\w.])\de[+-]\d+\b")
 
 
 def lines():
