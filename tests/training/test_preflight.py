@@ -14,7 +14,8 @@ from zoo.registry import describe
 from zoo.tasks import Splits
 from zoo.training import PreflightError, train
 from zoo.training.arguments import check_trackers, training_arguments
-from zoo.training.preflight import check_disk, check_memory, rehearse
+from zoo.training.preflight import rehearse
+from zoo.training.room import check_disk, check_memory
 from zoo.training.trainer import ZooTrainer
 
 

@@ -206,6 +206,10 @@ cli.params.append(TRACEBACK_OPTION)
 
 def main() -> None:
     """Run the command line and exit."""
+    # Threads that wait by spinning take the processor from each other as soon as another process runs, and then every
+    # step takes several times as long; threads that sleep cost little on an idle machine. OpenMP reads this when torch
+    # is imported.
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     if not sys.stderr.isatty():
         os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     cli()

@@ -18,8 +18,9 @@ from zoo.models.parts import NAMED_FIELDS
 from zoo.tasks.tables import Column
 from zoo.training import Recipe
 from zoo.training.arguments import training_arguments
+from zoo.training.preflight import check_data
 from zoo.training.recipe import recipe_for
-from zoo.training.training import tokenizers_for
+from zoo.training.training import build_for, encode, tokenizers_for
 
 from .files import write_json
 from .job import Job
@@ -81,7 +82,7 @@ def compare(
     data_task = chosen.data_task()
     folder = Path(output_dir if output_dir is not None else Path("outputs") / f"compare-{data_task.name}").absolute()
     check_names(names)
-    training_arguments(chosen.arguments, output_dir=folder, seed=seed)
+    training = training_arguments(chosen.arguments, output_dir=folder, seed=seed)
     splits = data_task.load(data, heldout=heldout, columns=columns, seed=seed)
     data_task = data_task.fitted(splits)
     tokenizers = tokenizers_for(data_task, splits.train, tokenizer, chosen)
@@ -90,6 +91,10 @@ def compare(
         name: modules_of(config(name, data_task.model_task, **{**chosen.model_settings(name), **fitting}))
         for name in names
     }
+    encoded = encode(data_task, splits, tokenizers, seed=seed)
+    for name in names:
+        model = build_for(data_task, name, tokenizers, chosen, seed=seed)
+        check_data(model, name, data_task, encoded, data_task.collator(tokenizers), training)
     shared_tokenizer = folder / "tokenizer"
     tokenizers.save(shared_tokenizer)
     runs: list[Run] = []

@@ -1,9 +1,9 @@
 """Training on transformers' trainer: recipes in, checkpoints and numbers out."""
 
 from .guard import TrainingError
-from .preflight import PreflightError
 from .recipe import Recipe, load_recipe, shipped_recipes
 from .report import TrainingReport, TrainingResult
+from .room import PreflightError
 from .saving import UnwritableError, save_checkpoint
 from .training import train
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import inspect
 import os
-import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,28 +13,16 @@ import numpy.typing as npt
 import torch
 from datasets import Dataset
 from transformers import PreTrainedModel
-from transformers.training_args import OptimizerNames
 
-from zoo.errors import InputError, SequenceTooLongError, TokenIdError, ZooError
+from zoo.errors import ConfigError, InputError, SequenceTooLongError, TokenIdError
 from zoo.models.positions import Position
 from zoo.tasks import DataTask, Splits
 
 from .arguments import ZooTrainingArguments
 from .guard import HINT
-
-BYTES = 4
-"""Of a number, as weights, gradients and the optimiser's states are kept."""
-
-STATES = {"adafactor": 0, "sgd": 0, "lomo": 0, "lion_32bit": 1, "rmsprop": 1, "adagrad": 1}
-"""Numbers that an optimiser keeps for each weight, where it is not two."""
-
-GIB = 2**30
+from .room import PreflightError
 
 Collator = Callable[[Any], Mapping[str, Any]]
-
-
-class PreflightError(ZooError, ValueError):
-    """A run that would have failed later."""
 
 
 @dataclass(frozen=True)
@@ -172,105 +158,32 @@ def rehearse(model: PreTrainedModel, dataset: Any, collator: Collator) -> list[s
             model.zero_grad(set_to_none=True)
 
 
-def check_memory(num_parameters: int, args: ZooTrainingArguments, available: int | None) -> int:
-    """Refuse a model that cannot be trained in the memory that there is.
+def check_sharding(model: PreTrainedModel, args: ZooTrainingArguments) -> None:
+    """Refuse to shard what accelerate cannot.
 
     Args:
-        num_parameters: The model's size.
+        model: The model.
         args: How it is trained.
-        available: Bytes of the device, None where nobody knows.
-
-    Returns:
-        Bytes that weights, gradients and the optimiser's states take, without activations.
 
     Raises:
-        PreflightError: When that is more than the device has.
+        ConfigError: When an encoder-decoder that is to be sharded has an embedding in several places.
     """
-    shards = args.world_size if args.fsdp else 1
-    needed = num_parameters * BYTES * (2 + optimizer_states(args)) // shards
-    if available is not None and needed > available:
-        raise PreflightError(
-            f"training needs at least {needed / GIB:.1f} GiB for weights, gradients and the optimiser's states, and "
-            f"the {args.device.type} has {available / GIB:.1f} GiB; make the model smaller, or use optim=adafactor"
+    sharded = args.fsdp or os.environ.get("ACCELERATE_USE_FSDP", "").lower() == "true"
+    if sharded and model.config.is_encoder_decoder and model.all_tied_weights_keys:
+        raise ConfigError(
+            "FSDP cannot shard an encoder-decoder whose embeddings are shared: build it with tie_word_embeddings=False "
+            "and give its tokenizers a vocabulary each (joint: false)"
         )
-    return needed
 
 
-def optimizer_states(args: ZooTrainingArguments) -> int:
-    """Say how many numbers an optimiser keeps for each weight.
-
-    Args:
-        args: Names the optimiser.
-
-    Returns:
-        Their number; of Muon's, most are one.
-    """
-    return 1 if args.uses_muon else STATES.get(OptimizerNames(args.optim).value, 2)
-
-
-def memory_of(device: torch.device) -> int | None:
-    """Ask how much memory a device has.
-
-    Args:
-        device: The device.
-
-    Returns:
-        Bytes, or None where the system does not say.
-    """
-    if device.type == "cuda":
-        return int(torch.cuda.get_device_properties(device).total_memory)
-    try:
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (AttributeError, ValueError, OSError):  # not a POSIX system
-        return None
-
-
-def check_disk(num_parameters: int, args: ZooTrainingArguments, output_dir: Path | None, *, saves: bool) -> int:
-    """Refuse to write more than the disk has room for.
-
-    Args:
-        num_parameters: The model's size.
-        args: What is saved how often.
-        output_dir: Where the model goes, None where it is not kept.
-        saves: Whether there are checkpoints, beside that folder.
-
-    Returns:
-        Bytes that will be written and kept at once.
-
-    Raises:
-        PreflightError: When there is not as much.
-    """
-    if output_dir is None:
-        return 0
-    checkpoints = (args.save_total_limit or 1) + 1 if saves else 0  # one more is written before one is removed
-    needed = num_parameters * BYTES * (1 + checkpoints * (1 + optimizer_states(args)))
-    there = next(folder for folder in (output_dir.absolute(), *output_dir.absolute().parents) if folder.is_dir())
-    free = shutil.disk_usage(there).free
-    if needed > free:
-        raise PreflightError(
-            f"{needed / GIB:.2f} GiB will be written to {output_dir.absolute().parent}, and {free / GIB:.2f} GiB are "
-            "free there; choose another disk, or keep fewer checkpoints (save_total_limit)"
-        )
-    return needed
-
-
-def check_room(num_parameters: int, args: ZooTrainingArguments, output_dir: str | Path | None, *, saves: bool) -> None:
-    """Refuse a model that the memory or the disk has no room for.
-
-    Args:
-        num_parameters: The model's size.
-        args: How it is trained and saved.
-        output_dir: Where the model goes, None where it is not kept.
-        saves: Whether there are checkpoints, beside that folder.
-
-    Raises:
-        PreflightError: When one of them has not.
-    """
-    check_memory(num_parameters, args, memory_of(args.device))
-    check_disk(num_parameters, args, Path(output_dir) if output_dir is not None else None, saves=saves)
-
-
-def check_data(model: PreTrainedModel, name: str, task: DataTask, encoded: Splits, collator: Collator) -> list[str]:
+def check_data(
+    model: PreTrainedModel,
+    name: str,
+    task: DataTask,
+    encoded: Splits,
+    collator: Collator,
+    args: ZooTrainingArguments,
+) -> list[str]:
     """Refuse examples that a model cannot be trained or evaluated on.
 
     Args:
@@ -279,6 +192,7 @@ def check_data(model: PreTrainedModel, name: str, task: DataTask, encoded: Split
         task: The task.
         encoded: Examples as ids.
         collator: Puts them into batches.
+        args: How it is trained.
 
     Returns:
         Names of the parameters that have no part in the loss.
@@ -290,6 +204,7 @@ def check_data(model: PreTrainedModel, name: str, task: DataTask, encoded: Split
         if not len(dataset):
             raise PreflightError(f"there are no {split} examples")
         check_examples(model, dataset, split)
+    check_sharding(model, args)
     if str(model.config._attn_implementation).startswith("flash"):
         return []  # which runs on the device and in the precision of the run alone
     try:

@@ -41,6 +41,8 @@ class ZooTrainer(Seq2SeqTrainer):
         self.train_tokens = torch.zeros((), dtype=torch.long, device=self.args.device)
         self.guard = LossGuard(self.args.device, lambda: last_checkpoint(self.args.output_dir))
         self._evaluated = torch.zeros(2, dtype=torch.float64)
+        self._writes = bool(self.model.config.is_encoder_decoder)
+        self._flops_per_token = 6 * self.model.num_parameters(exclude_embeddings=True)
         self.add_callback(RunTotals())
 
     @property
@@ -95,8 +97,11 @@ class ZooTrainer(Seq2SeqTrainer):
     def _tokens(self, inputs: dict[str, Any]) -> torch.Tensor:
         mask = inputs.get("attention_mask")
         read = torch.as_tensor(inputs["input_ids"].numel()) if mask is None else mask.sum()
-        writes = self.accelerator.unwrap_model(self.model).config.is_encoder_decoder
-        return read + inputs["labels"].ne(IGNORED).sum() if writes else read
+        return read + inputs["labels"].ne(IGNORED).sum() if self._writes else read
+
+    def floating_point_ops(self, inputs: dict[str, Any]) -> int:
+        """Estimate the work of a batch; the base class counts all parameters anew each time. Arguments as there."""
+        return int(inputs["input_ids"].numel()) * self._flops_per_token
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         """Log, unless the loss was no number. Arguments as in the base class."""

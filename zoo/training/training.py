@@ -21,11 +21,12 @@ from zoo.tasks.tables import Column
 from .arguments import ZooTrainingArguments, training_arguments
 from .determinism import determinism
 from .predicting import predict
-from .preflight import check_data, check_room
+from .preflight import check_data
 from .progress import LossProgress
 from .publishing import check_push, push_result
 from .recipe import Recipe, recipe_for
 from .report import TrainingReport, TrainingResult, peak_memory
+from .room import check_room
 from .saving import KEEPING_CHECKPOINTS, check_same_model, clear_checkpoints, last_checkpoint, save_checkpoint
 from .trainer import ZooTrainer
 
@@ -108,13 +109,10 @@ def train(
         tokenizers = tokenizers_for(data_task, splits.train, tokenizer, chosen)
         name = model if isinstance(model, str) else type(model).__name__
         check_room(num_parameters(model, data_task, tokenizers, chosen), args, output_dir, saves=saves)
-        encoded = Splits(
-            data_task.encode(splits.train, tokenizers, training=True, seed=seed),
-            data_task.encode(splits.heldout, tokenizers),
-        )
+        encoded = encode(data_task, splits, tokenizers, seed=seed)
         if isinstance(model, str):
             model = build_for(data_task, model, tokenizers, chosen, seed=args.seed)
-        idle = check_data(model, name, data_task, encoded, data_task.collator(tokenizers))
+        idle = check_data(model, name, data_task, encoded, data_task.collator(tokenizers), args)
         if args.ddp_find_unused_parameters is None:
             args.ddp_find_unused_parameters = bool(idle)
         checkpoint = last_checkpoint(checkpoints) if resume else None
@@ -231,6 +229,23 @@ def tokenizers_for(
     if isinstance(tokenizer, str):
         tokenizer = {"kind": tokenizer}
     return task.train_tokenizers(examples, **recipe.changed(tokenizer=tokenizer).tokenizer)
+
+
+def encode(task: DataTask, splits: Splits, tokenizers: Tokenizers, *, seed: int) -> Splits:
+    """Turn the examples of a run into ids.
+
+    Args:
+        task: The task.
+        splits: The examples.
+        tokenizers: The tokenizers.
+        seed: Of what is drawn.
+
+    Returns:
+        The same examples, as [`zoo.tasks.DataTask.encode`][] returns them.
+    """
+    return Splits(
+        task.encode(splits.train, tokenizers, training=True, seed=seed), task.encode(splits.heldout, tokenizers)
+    )
 
 
 def build_for(task: DataTask, name: str, tokenizers: Tokenizers, recipe: Recipe, *, seed: int) -> PreTrainedModel:

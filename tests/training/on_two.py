@@ -1,0 +1,101 @@
+"""Trains on two processes, for test_devices.py: `torchrun --nproc_per_node 2 on_two.py FOLDER`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import torch
+from accelerate import DistributedType, PartialState
+from accelerate.state import AcceleratorState
+from torch.distributed.tensor import DTensor
+from transformers.utils import logging
+
+from zoo.tasks import TASKS, Splits
+from zoo.training import train
+from zoo.training.trainer import ZooTrainer
+
+ARGUMENTS = {
+    "settings": {
+        "hidden_size": 16,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+        "intermediate_size": 32,
+        "dropout": 0.0,
+    },
+    "generation": {"num_beams": 1, "max_length": 6},
+    "tokenizer": {"kind": "word", "min_frequency": 1},
+    "max_steps": 6,
+    "warmup_steps": 1,
+    "logging_steps": 1,
+    "progress": False,
+    "use_cpu": True,
+    "per_device_eval_batch_size": 4,
+    "save_strategy": "steps",
+    "save_steps": 3,
+    "save_total_limit": None,
+}
+UNTIED = {
+    "settings": {**ARGUMENTS["settings"], "tie_word_embeddings": False},
+    "tokenizer": {**ARGUMENTS["tokenizer"], "joint": False},
+}
+"""What accelerate can shard; embeddings that several modules share it cannot."""
+
+TOGETHER = 8
+"""Examples an update, in all processes."""
+
+
+def run(folder: Path, processes: int, **changed: object) -> dict[str, object]:
+    """Train, and say what came of it."""
+    pairs = TASKS.get("translation").load().train
+    data = Splits(pairs.select(range(40)), pairs.select(range(13)))  # the held-out ones fill no last batch
+    arguments = {**ARGUMENTS, "per_device_train_batch_size": TOGETHER // processes, **changed}
+    result = train("pre-norm", data=data, output_dir=folder, **arguments)
+    report = result.report
+    return {
+        "losses": [entry["loss"] for entry in report.history],
+        "heldout": [report.heldout_loss, report.train_tokens],
+        "outputs": result.outputs,
+    }
+
+
+def sharded(folder: Path) -> dict[str, object]:
+    """Train with fully sharded weights, and see that they are.
+
+    accelerate shards on GPUs only, although PyTorch can on CPUs too; so it is told that these are GPUs.
+    """
+    seen = []
+
+    def create_accelerator(trainer: ZooTrainer) -> None:
+        PartialState._shared_state["distributed_type"] = DistributedType.MULTI_GPU
+        create(trainer)
+
+    create, ZooTrainer.create_accelerator_and_postprocess = (
+        ZooTrainer.create_accelerator_and_postprocess,
+        create_accelerator,
+    )
+
+    def training_step(trainer: ZooTrainer, *args: object) -> torch.Tensor:
+        seen.append(all(isinstance(parameter, DTensor) for parameter in trainer.model.parameters()))
+        return step(trainer, *args)
+
+    step, ZooTrainer.training_step = ZooTrainer.training_step, training_step
+    found = run(folder, 2, fsdp=True, **UNTIED)
+    ZooTrainer.training_step = step
+    assert all(seen) and len(seen) == ARGUMENTS["max_steps"]
+    return found
+
+
+def main(folder: Path) -> None:
+    logging.disable_progress_bar()
+    torch.set_num_threads(1)
+    found = {"two": run(folder / "two", 2), "resumed on two": run(folder / "one", 2, resume=True, force=True)}
+    AcceleratorState._reset_state(reset_partial_state=False)
+    found["sharded"] = sharded(folder / "sharded")
+    if PartialState().is_main_process:
+        torch.save(found, folder / "found.pt")
+    PartialState().destroy_process_group()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

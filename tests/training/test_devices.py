@@ -1,0 +1,65 @@
+"""Several processes come to what one comes to."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from training.on_two import UNTIED, run
+
+from zoo.errors import ConfigError
+from zoo.training import train
+
+SCRIPT = Path(__file__).with_name("on_two.py")
+
+
+def forget(folder, step):
+    """Leave a run as if it had been interrupted before this step."""
+    shutil.rmtree(f"{folder}-checkpoints/checkpoint-{step}")
+
+
+@pytest.mark.slow
+def test_two_processes_come_to_what_one_comes_to(tmp_path):
+    """DDP and FSDP2: losses, tokens, outputs, weights; checkpoints of two are resumed on one, and the other way."""
+    one = run(tmp_path / "one", 1)
+    whole = load_file(tmp_path / "one" / "model.safetensors")
+    untied = run(tmp_path / "untied", 1, **UNTIED)
+    forget(tmp_path / "one", 6)
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
+    outcome = subprocess.run(
+        [*command, str(SCRIPT), str(tmp_path)],
+        capture_output=True,
+        text=True,
+        env=environment,
+        timeout=600,
+        check=False,
+    )
+    assert outcome.returncode == 0, outcome.stdout + outcome.stderr
+    found = torch.load(tmp_path / "found.pt")
+    forget(tmp_path / "two", 6)
+    found["resumed on one"] = run(tmp_path / "two", 1, resume=True, force=True)
+    for name, other in found.items():
+        expected = untied if name == "sharded" else one
+        assert other["losses"] == pytest.approx(expected["losses"], abs=1e-5), name
+        assert other["heldout"] == pytest.approx(expected["heldout"], abs=1e-5), name
+        assert other["outputs"] == expected["outputs"], name
+    other_weights = load_file(tmp_path / "untied" / "model.safetensors")
+    for folder, expected in (("one", whole), ("two", whole), ("sharded", other_weights)):
+        weights = load_file(tmp_path / folder / "model.safetensors")
+        for key, weight in expected.items():
+            if key.endswith("k_proj.bias"):
+                continue  # has no effect, so its gradient is rounding, of which Adam makes whole steps
+            torch.testing.assert_close(weights[key], weight, msg=f"{folder}: {key}")
+
+
+def test_shared_embeddings_cannot_be_sharded(few, tiny, monkeypatch):
+    monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
+    with pytest.raises(ConfigError, match="tie_word_embeddings=False"):
+        train("pre-norm", data=few, **tiny)

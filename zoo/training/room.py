@@ -1,0 +1,124 @@
+"""Whether there is room for a run: in memory, and on the disk."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import torch
+from transformers.training_args import OptimizerNames
+
+from zoo.errors import ZooError
+
+from .arguments import ZooTrainingArguments
+
+BYTES = 4
+"""Of a number, as weights, gradients and the optimiser's states are kept."""
+
+STATES = {"adafactor": 0, "sgd": 0, "lomo": 0, "lion_32bit": 1, "rmsprop": 1, "adagrad": 1}
+"""Numbers that an optimiser keeps for each weight, where it is not two."""
+
+GIB = 2**30
+
+
+class PreflightError(ZooError, ValueError):
+    """A run that would have failed later."""
+
+
+def check_memory(num_parameters: int, args: ZooTrainingArguments, available: int | None) -> int:
+    """Refuse a model that cannot be trained in the memory that there is.
+
+    Args:
+        num_parameters: The model's size.
+        args: How it is trained.
+        available: Bytes of the device, None where nobody knows.
+
+    Returns:
+        Bytes that weights, gradients and the optimiser's states take, without activations.
+
+    Raises:
+        PreflightError: When that is more than the device has.
+    """
+    shards = args.world_size if args.fsdp else 1
+    needed = num_parameters * BYTES * (2 + optimizer_states(args)) // shards
+    if available is not None and needed > available:
+        raise PreflightError(
+            f"training needs at least {needed / GIB:.1f} GiB for weights, gradients and the optimiser's states, and "
+            f"the {args.device.type} has {available / GIB:.1f} GiB; make the model smaller, or use optim=adafactor"
+        )
+    return needed
+
+
+def optimizer_states(args: ZooTrainingArguments) -> int:
+    """Say how many numbers an optimiser keeps for each weight.
+
+    Args:
+        args: Names the optimiser.
+
+    Returns:
+        Their number; of Muon's, most are one.
+    """
+    return 1 if args.uses_muon else STATES.get(OptimizerNames(args.optim).value, 2)
+
+
+def memory_of(device: torch.device) -> int | None:
+    """Ask how much memory a device has.
+
+    Args:
+        device: The device.
+
+    Returns:
+        Bytes, or None where the system does not say.
+    """
+    if device.type == "cuda":
+        return int(torch.cuda.get_device_properties(device).total_memory)
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):  # not a POSIX system
+        return None
+
+
+def check_disk(num_parameters: int, args: ZooTrainingArguments, output_dir: Path | None, *, saves: bool) -> int:
+    """Refuse to write more than the disk has room for.
+
+    Args:
+        num_parameters: The model's size.
+        args: What is saved how often.
+        output_dir: Where the model goes, None where it is not kept.
+        saves: Whether there are checkpoints, beside that folder.
+
+    Returns:
+        Bytes that will be written and kept at once.
+
+    Raises:
+        PreflightError: When there is not as much.
+    """
+    if output_dir is None:
+        return 0
+    checkpoints = (args.save_total_limit or 1) + 1 if saves else 0  # one more is written before one is removed
+    needed = num_parameters * BYTES * (1 + checkpoints * (1 + optimizer_states(args)))
+    there = next(folder for folder in (output_dir.absolute(), *output_dir.absolute().parents) if folder.is_dir())
+    free = shutil.disk_usage(there).free
+    if needed > free:
+        raise PreflightError(
+            f"{needed / GIB:.2f} GiB will be written to {output_dir.absolute().parent}, and {free / GIB:.2f} GiB are "
+            "free there; choose another disk, or keep fewer checkpoints (save_total_limit)"
+        )
+    return needed
+
+
+def check_room(num_parameters: int, args: ZooTrainingArguments, output_dir: str | Path | None, *, saves: bool) -> None:
+    """Refuse a model that the memory or the disk has no room for.
+
+    Args:
+        num_parameters: The model's size.
+        args: How it is trained and saved.
+        output_dir: Where the model goes, None where it is not kept.
+        saves: Whether there are checkpoints, beside that folder.
+
+    Raises:
+        PreflightError: When one of them has not.
+    """
+    check_memory(num_parameters, args, memory_of(args.device))
+    check_disk(num_parameters, args, Path(output_dir) if output_dir is not None else None, saves=saves)
