@@ -202,7 +202,8 @@ def code(configs: tuple[ZooConfig, ZooConfig], tasks: tuple[str, str]) -> Iterat
     blueprints = [transformer_of(config) for config in configs]
     stacks = [config.stack for config in configs]
     for field in dataclasses.fields(Transformer):
-        if field.name in RULES_OF_STACK and not set(stacks) & set(RULES_OF_STACK[field.name]):
+        other_stack = field.name in RULES_OF_STACK and not set(stacks) & set(RULES_OF_STACK[field.name])
+        if other_stack or not field.compare:
             continue
         if field.name == "pooler" and Task.SEQUENCE_CLASSIFICATION not in tasks:
             continue

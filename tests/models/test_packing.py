@@ -15,6 +15,7 @@ IDS = torch.arange(12).view(2, 6) + 3
 RIGHT = torch.tensor([[1, 1, 1, 0, 0, 0], [1, 1, 1, 1, 1, 0]])
 LEFT = RIGHT.flip(1)
 BETWEEN = torch.tensor([[1, 0, 1, 1, 1, 1], [1, 1, 1, 1, 1, 1]])
+FULL = torch.ones(2, 6, dtype=torch.long)
 EMPTY = torch.tensor([[0] * 6, [1] * 6])
 
 
@@ -100,3 +101,22 @@ def test_modes_are_checked(monkeypatch):
         fast_paths(packing="allways").__enter__()
     monkeypatch.setenv("ZOO_PACKING", "never")
     assert from_environment().packing == "never"
+
+
+@pytest.mark.parametrize("biased", [False, True], ids=["plain", "biased"])
+@pytest.mark.parametrize(
+    ("queries", "keys", "causal"), [(RIGHT, RIGHT, True), (LEFT, LEFT, False), (FULL, RIGHT, False)]
+)
+@pytest.mark.parametrize("key_heads", [4, 2])
+def test_sequences_by_themselves_attend_as_with_padding(queries, keys, causal, biased, key_heads):
+    mask = packing.PackedMask(*(found for found in (Packing.of(queries), Packing.of(keys)) if found is not None))
+    torch.manual_seed(0)
+    tokens = int(queries.sum()), int(keys.sum())
+    query = torch.randn(1, 4, tokens[0], 8, dtype=torch.float64, requires_grad=True)
+    key, value = (torch.randn(1, key_heads, tokens[1], 8, dtype=torch.float64, requires_grad=True) for _ in range(2))
+    bias = torch.randn(2, 4, 6, 6, dtype=torch.float64) if biased else None
+    results = []
+    for attend in (packing.attend_padded, packing.attend_by_sequence):
+        mixed = attend(query, key, value, mask, causal, bias, enable_gqa=key_heads != 4)
+        results.append((mixed, *torch.autograd.grad(mixed.square().sum(), (query, key, value))))
+    torch.testing.assert_close(*results)

@@ -14,6 +14,9 @@ from .fast_paths import current
 if TYPE_CHECKING:
     from .configuration import ZooConfig
 
+SHORT = 64
+"""Mean number of tokens of a sequence below which one call of attention with padding is cheaper than many without."""
+
 GAIN = 100_000
 """Packing costs an attention call a sequence. It pays where what it saves of a layer's token-wise work, tokens times
 hidden_size squared, is more than this for each of them: 6 tokens a sequence at a hidden size of 128."""
@@ -120,6 +123,25 @@ class PackedMask:
     queries: Packing
     keys: Packing
 
+    def visible(self, is_causal: bool) -> torch.Tensor | None:
+        """The same as a tensor, for sequences that are padded again.
+
+        Args:
+            is_causal: Whether a query sees only keys up to its own position.
+
+        Returns:
+            True for what may be seen, None where that is everything. *Shape:* (batch_size or 1, 1, 1 or query_len,
+            key_len)
+        """
+        causal = None
+        if is_causal:
+            device = self.keys.indices.device
+            causal = torch.ones(self.queries.seq_len, self.keys.seq_len, dtype=torch.bool, device=device).tril()
+        if self.keys.saved == 0:
+            return None if causal is None else causal[None, None]
+        is_token = self.keys.unpack(torch.ones_like(self.keys.indices, dtype=torch.bool)[None])[:, None, None]
+        return is_token if causal is None else is_token & causal
+
 
 def packed_attention(
     module: nn.Module,
@@ -132,10 +154,10 @@ def packed_attention(
     position_bias: torch.Tensor | None = None,
     **kwargs: Any,
 ) -> tuple[torch.Tensor, None]:
-    """PyTorch's scaled dot-product attention, a sequence at a time.
+    """PyTorch's scaled dot-product attention on packed sequences: each by itself, or short ones padded again.
 
     Args:
-        module: The attention module, for `is_causal` and the number of heads that share a key.
+        module: The attention module, for `is_causal`.
         query: *Shape:* (1, num_attention_heads, num_tokens, head_dim)
         key: *Shape:* (1, num_key_value_heads, num_key_tokens, head_dim)
         value: *Shape:* as key.
@@ -148,40 +170,64 @@ def packed_attention(
     Returns:
         The mixed values, *Shape:* (1, num_tokens, num_attention_heads, head_dim), and no weights.
     """
-    queries, keys = attention_mask.queries, attention_mask.keys
-    rows = zip(
+    is_causal = getattr(module, "is_causal", False)
+    options = {"dropout_p": dropout, "scale": scaling, "enable_gqa": query.shape[1] != key.shape[1]}
+    is_short = len(attention_mask.keys.indices) < SHORT * attention_mask.keys.batch_size
+    attend = attend_padded if is_short else attend_by_sequence
+    return attend(query, key, value, attention_mask, is_causal, position_bias, **options), None
+
+
+def attend_padded(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    mask: PackedMask,
+    is_causal: bool,
+    position_bias: torch.Tensor | None,
+    **options: Any,
+) -> torch.Tensor:
+    """Put the padding back for attention alone. Shapes as for `packed_attention`."""
+    query, key, value = (
+        packing.unpack(states.transpose(1, 2)).transpose(1, 2)
+        for packing, states in ((mask.queries, query), (mask.keys, key), (mask.keys, value))
+    )
+    visible = mask.visible(is_causal)
+    if position_bias is not None:
+        visible = position_bias if visible is None else position_bias.masked_fill(~visible, -torch.inf)
+    mixed = F.scaled_dot_product_attention(query, key, value, attn_mask=visible, **options)
+    return mask.queries.pack(mixed.transpose(1, 2))
+
+
+def attend_by_sequence(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    mask: PackedMask,
+    is_causal: bool,
+    position_bias: torch.Tensor | None,
+    **options: Any,
+) -> torch.Tensor:
+    """Call attention for each sequence, without any mask. Shapes as for `packed_attention`."""
+    queries, keys = mask.queries, mask.keys
+    sequences = zip(
         query.split(queries.lengths, dim=2),
         key.split(keys.lengths, dim=2),
         value.split(keys.lengths, dim=2),
         strict=True,
     )
-    is_causal = getattr(module, "is_causal", False)
     mixed = []
-    for row, (row_query, row_key, row_value) in enumerate(rows):
+    for row, states in enumerate(sequences):
         bias = None
         if position_bias is not None:
             first_query, first_key = queries.starts[row], keys.starts[row]
-            bias = position_bias[
-                row,
-                :,
-                first_query : first_query + queries.lengths[row],
-                first_key : first_key + keys.lengths[row],
-            ][None]
+            rows = slice(first_query, first_query + queries.lengths[row])
+            columns = slice(first_key, first_key + keys.lengths[row])
+            bias = position_bias[row, :, rows, columns][None]
             if is_causal:
                 bias = bias + torch.full_like(bias[0, 0], -torch.inf).triu(1)
-        mixed.append(
-            F.scaled_dot_product_attention(
-                row_query,
-                row_key,
-                row_value,
-                attn_mask=bias,
-                dropout_p=dropout,
-                is_causal=is_causal and bias is None,
-                scale=scaling,
-                enable_gqa=row_query.shape[1] != row_key.shape[1],
-            )
-        )
-    return torch.cat(mixed, dim=2).transpose(1, 2), None
+        causal = is_causal and bias is None
+        mixed.append(F.scaled_dot_product_attention(*states, attn_mask=bias, is_causal=causal, **options))
+    return torch.cat(mixed, dim=2).transpose(1, 2)
 
 
 def find_packings(config: ZooConfig, *sequences: tuple[Any, torch.Tensor | None]) -> tuple[Packing | None, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -124,7 +124,7 @@ class Transformer:
     decoder_inputs: DecoderInputs = shift_tokens_right
     attention_mask: MaskRule = given_mask
     backends: tuple[str, ...] = BACKENDS
-    packs: bool | None = None
+    packs: bool | None = field(default=None, compare=False)  # says how, not what, is computed
 
     def can_pack(self, config: ZooConfig) -> bool:
         """Whether padding may be taken out before the layers.
@@ -136,7 +136,7 @@ class Transformer:
         Returns:
             `packs`, or what can be told without it.
         """
-        if not all(registry.origin(getattr(config, field)).built_in for field, registry in PART_FIELDS.items()):
+        if not all(registry.origin(getattr(config, name)).built_in for name, registry in PART_FIELDS.items()):
             return False
         if self.packs is not None:
             return self.packs
