@@ -71,11 +71,9 @@ def main() -> None:
             ids = torch.randint(3, 100, mask.shape)
             for train in (True, False):
                 plain, padded, by_sequence = measure(model.train(train), ids, mask, train)
-                print(
-                    f"width {width}, {rows} sequences of {shortest} to {longest}, {'training' if train else 'inference'}: "
-                    f"{plain:.1f} ms, x {plain / padded:.2f} padded for attention, x {plain / by_sequence:.2f} by sequence",
-                    flush=True,
-                )
+                shape = f"width {width}, {rows} sequences of {shortest} to {longest}"
+                gains = f"x {plain / padded:.2f} padded for attention, x {plain / by_sequence:.2f} by sequence"
+                print(f"{shape}, {'training' if train else 'inference'}: {plain:.1f} ms, {gains}", flush=True)
 
 
 if __name__ == "__main__":
