@@ -67,9 +67,11 @@ def test_every_verb_explains_itself(zoo, verb):
     assert run.exit_code == 0
     assert run.stdout.startswith(f"Usage: zoo {verb}")
     assert ("--json" in run.stdout) == (verb != "completion")
+    assert "\\b" not in run.stdout, "a mark that click should have read"
 
 
 def test_without_a_verb_the_help_is_shown(zoo):
+    assert "  vanilla+faithful    " in zoo("--help").stdout
     assert zoo().stdout == zoo("--help").stdout
     assert zoo().exit_code == 0
 

@@ -11,7 +11,7 @@ SHELLS = ("bash", "zsh", "fish")
 @click.command("completion")
 @click.argument("shell", type=click.Choice(SHELLS), metavar=f"[{'|'.join(SHELLS)}]")
 def completion(shell: str) -> None:
-    r"""Print a shell's completion script.
+    """Print a shell's completion script.
 
     It completes verbs, options, tasks and the names of the built-in variants.
 
@@ -19,7 +19,7 @@ def completion(shell: str) -> None:
     bash: eval "$(zoo completion bash)"          in ~/.bashrc
     zsh:  eval "$(zoo completion zsh)"           in ~/.zshrc
     fish: zoo completion fish > ~/.config/fish/completions/zoo.fish
-    """
+    """  # noqa: D301 - click reads the character that \b stands for
     from .main import cli
 
     completer = get_completion_class(shell)

@@ -187,7 +187,7 @@ TRACEBACK_OPTION = click.Option(
 )
 @click.pass_context
 def cli(ctx: click.Context) -> None:
-    r"""Transformers and their variants, one line away.
+    """Transformers and their variants, one line away.
 
     `zoo VERB --help` explains a verb. NAMEs may carry settings:
 
@@ -196,7 +196,7 @@ def cli(ctx: click.Context) -> None:
       vanilla+faithful                              every quirk of the original
       vanilla+cross-attention-reuses-self           one quirk
       pre-norm:position=rotary,hidden_size=256      other settings
-    """
+    """  # noqa: D301 - click reads the character that \b stands for
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())
 
