@@ -104,7 +104,7 @@ def test_runs_are_trained_saved_and_loaded_again(compared):
 def test_all_had_the_same_data_and_budget(compared):
     first, second = (run.report for run in compared.runs[:2])
     assert first["train_tokens"] == second["train_tokens"]
-    assert first["seed"] == second["seed"] == compared.seed
+    assert first["seed"] == second["seed"] == compared.seeds[0]
 
 
 @pytest.mark.slow
@@ -118,10 +118,11 @@ def test_a_killed_run_loses_nothing_but_itself(compared):
 @pytest.mark.slow
 def test_results_are_written(compared):
     written = json.loads((compared.folder / "results.json").read_text(encoding="utf-8"))
-    assert written["format"] == 1
+    assert written["format"] == 2
     assert [run["name"] for run in written["runs"]] == [run.name for run in compared.runs]
     assert written["runs"] == json.loads(json.dumps([asdict(run) for run in compared.runs]))
     assert written["recipe"]["arguments"]["max_steps"] == 3
+    assert Comparison.read(compared.folder) == compared
 
 
 @pytest.mark.slow
@@ -186,7 +187,24 @@ def fake_run(name: str, bleu: float, outputs: list[str], **changes) -> Run:
 
 def shown(runs: list[Run], width: int = 200) -> str:
     sources, references = ["A.", "B.", "C."], ["1.", "2.", "3."]
-    comparison = Comparison("translation", 0, "bleu", {}, {}, sources, references, runs, None, 1.0)
+    comparison = Comparison(
+        task="translation",
+        names=[run.name for run in runs],
+        baseline=runs[0].name,
+        seeds=[0],
+        budget=None,
+        match="none",
+        sweep=None,
+        main_score="bleu",
+        recipe={},
+        environment={},
+        command=[],
+        sources=sources,
+        references=references,
+        runs=runs,
+        folder=None,
+        seconds=1.0,
+    )
     console = Console(width=width)
     with console.capture() as capture:
         console.print(render(comparison))

@@ -22,12 +22,10 @@ from zoo.training.preflight import check_data
 from zoo.training.recipe import recipe_for
 from zoo.training.training import build_for, encode, tokenizers_for
 
-from .files import write_json
 from .job import Job
-from .results import FORMAT, Comparison, Run
+from .results import Comparison, Run
 from .running import run
 
-RESULTS = "results.json"
 LONGEST_FOLDER_NAME = 100
 
 
@@ -116,17 +114,23 @@ def compare(
         runs.append(run(job))
     comparison = Comparison(
         task=data_task.name,
-        seed=seed,
+        names=names,
+        baseline=names[0],
+        seeds=[seed],
+        budget=None,
+        match="none",
+        sweep=None,
         main_score=data_task.main_score,
         recipe=asdict(chosen),
         environment=environment(),
+        command=[],
         sources=data_task.sources(splits.heldout),
         references=data_task.references(splits.heldout),
         runs=runs,
         folder=folder,
         seconds=time.perf_counter() - began,
     )
-    write_json(folder / RESULTS, {"format": FORMAT, **asdict(comparison), "folder": str(folder)})
+    comparison.write()
     return comparison
 
 

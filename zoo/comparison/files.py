@@ -23,6 +23,9 @@ ANSWERS = "probe.safetensors"
 CHECKPOINT = "model"
 """The folder of the checkpoint."""
 
+RESULTS = "results.json"
+"""What a comparison found, in its folder."""
+
 
 def write_json(file: Path, value: Any) -> Path:
     """Write JSON whole or not at all.

@@ -32,11 +32,13 @@ def run(job: Job) -> Run:
     status, _ = call("zoo.comparison.worker", file)
     result = read_result(Path(job.folder), status)
     if "error" in result:
-        return Run(job.name, job.folder, error=str(result["error"]))
+        return Run(job.name, job.folder, job.seed, error=str(result["error"]))
     trained: dict[str, Any] = {"report": result["report"], "outputs": result["outputs"]}
     status, written = call("zoo.comparison.reload", Path(job.folder))
     if status != 0:
-        return Run(job.name, job.folder, **trained, error=f"the saved model could not be loaded: {reason(status)}")
+        return Run(
+            job.name, job.folder, job.seed, **trained, error=f"the saved model could not be loaded: {reason(status)}"
+        )
     reload = ReloadCheck(**json.loads(written.splitlines()[-1]))
     error = None
     if not reload.equal:
@@ -44,7 +46,7 @@ def run(job: Job) -> Run:
             f"the model in {job.folder}/{CHECKPOINT} answers differently after loading: logits differ by up to "
             f"{reload.largest_difference:.2g}"
         )
-    return Run(job.name, job.folder, **trained, reload=reload, error=error)
+    return Run(job.name, job.folder, job.seed, **trained, reload=reload, error=error)
 
 
 def call(module: str, argument: Path) -> tuple[int, str]:

@@ -119,9 +119,22 @@ def signatures(comparison: Comparison) -> Iterator[Text]:
         yield Text(f"{score['name']}: {score['signature']}", style="dim")
     yield Text(
         f"{report['train_examples']:,} training and {report['heldout_examples']:,} held-out examples, "
-        f"{report['epochs']:g} epochs, seed {comparison.seed}; tokens and losses without padding",
+        f"{report['epochs']:g} epochs, {seeds(comparison)}; tokens and losses without padding",
         style="dim",
     )
+
+
+def seeds(comparison: Comparison) -> str:
+    """Say which seeds there were.
+
+    Args:
+        comparison: The comparison.
+
+    Returns:
+        For instance "seeds 0, 1, 2".
+    """
+    listed = ", ".join(map(str, comparison.seeds))
+    return f"seed {listed}" if len(comparison.seeds) == 1 else f"seeds {listed}"
 
 
 def examples(comparison: Comparison) -> Table:
