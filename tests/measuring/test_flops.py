@@ -1,0 +1,161 @@
+"""FLOP counts, beside formulas that are written down here from the architectures."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import zoo
+from zoo.building import skeleton
+from zoo.measuring import count_flops, flops_per_token
+from zoo.registry import VARIANTS, list_variants
+
+HIDDEN, HEADS, INNER, LAYERS = 64, 4, 80, 2
+DECODER_HEADS, DECODER_INNER, DECODER_LAYERS = 2, 112, 1
+VOCABULARY, TARGET_VOCABULARY, LABELS = 37, 41, 5
+SOURCE, TARGET = 6, 7
+SIZES = {
+    "hidden_size": HIDDEN,
+    "num_attention_heads": HEADS,
+    "intermediate_size": INNER,
+    "num_hidden_layers": LAYERS,
+    "vocab_size": VOCABULARY,
+    "num_labels": LABELS,
+}
+DECODER_SIZES = {
+    "decoder_attention_heads": DECODER_HEADS,
+    "decoder_intermediate_size": DECODER_INNER,
+    "decoder_layers": DECODER_LAYERS,
+    "decoder_vocab_size": TARGET_VOCABULARY,
+}
+
+GATED = {"llama-style", "qk-norm", "olmo2-style", "gemma2-style", "t5-style"}
+KEY_VALUE_HEADS = {"llama-style": 2, "gemma2-style": 2}
+ROTATED = {"llama-style": 16, "qk-norm": 16, "olmo2-style": 16, "gemma2-style": 16, "gptj-style": 4}
+TRANSFORMS = {"bert-style", "roberta-prelayernorm-style"}
+ONE_EMBEDDING = {"explicando", "t5-style", "marian-style", "pegasus-style", "attention-is-all-you-need"}
+
+
+def linear(inputs: int, outputs: int, positions: int) -> int:
+    return 2 * inputs * outputs * positions
+
+
+def attention(queries: int, keys: int, heads: int, kv_heads: int | None = None, *, one_head: bool = False) -> int:
+    """Projections, scores and mixing. One head's projections serve all with Odom's quirk."""
+    width = HIDDEN // heads
+    query_width = width if one_head else HIDDEN
+    key_width = width * (1 if one_head else kv_heads or heads)
+    projections = linear(HIDDEN, query_width, queries) + 2 * linear(HIDDEN, key_width, keys)
+    products = 2 * (2 * heads * width * queries * keys)
+    return projections + products + linear(HIDDEN, HIDDEN, queries)
+
+
+def feed_forward(variant: str, inner: int, positions: int) -> int:
+    return (3 if variant in GATED else 2) * linear(HIDDEN, inner, positions)
+
+
+def stack(variant: str, length: int, one_head: bool = False) -> int:
+    kv_heads = KEY_VALUE_HEADS.get(variant)
+    layer = attention(length, length, HEADS, kv_heads, one_head=one_head) + feed_forward(variant, INNER, length)
+    return LAYERS * layer
+
+
+def decoder(variant: str, source: int, target: int, one_head: bool = False) -> int:
+    own = attention(target, target, DECODER_HEADS, one_head=one_head)
+    cross = attention(target, source, DECODER_HEADS, one_head=one_head)
+    return DECODER_LAYERS * (own + cross + feed_forward(variant, DECODER_INNER, target))
+
+
+def head(variant: str, task: str, length: int) -> int:
+    transform = linear(HIDDEN, HIDDEN, 1) if variant in TRANSFORMS else 0
+    return {
+        "feature-extraction": 0,
+        "causal-lm": linear(HIDDEN, VOCABULARY, length),
+        "masked-lm": linear(HIDDEN, VOCABULARY, length) + length * transform,
+        "token-classification": linear(HIDDEN, LABELS, length),
+        "sequence-classification": linear(HIDDEN, LABELS, 1) + transform,
+        "seq2seq-lm": linear(HIDDEN, VOCABULARY if variant in ONE_EMBEDDING else TARGET_VOCABULARY, length),
+    }[task]
+
+
+def small(name: str, task: str):
+    sizes = dict(SIZES)
+    variant = VARIANTS.get(name.split("+", maxsplit=1)[0])
+    if task == "seq2seq-lm" or (task == "feature-extraction" and variant.default_task == "seq2seq-lm"):
+        sizes |= DECODER_SIZES
+        if variant.name in ONE_EMBEDDING:
+            sizes["decoder_vocab_size"] = VOCABULARY
+    return skeleton(name, task, **sizes)
+
+
+def batch(source: int, target: int | None = None) -> dict[str, torch.Tensor]:
+    found = {"input_ids": torch.ones(1, source, dtype=torch.long)}
+    return found if target is None else {**found, "labels": torch.ones(1, target, dtype=torch.long)}
+
+
+@pytest.mark.parametrize("variant", list_variants())
+def test_every_variant_needs_what_the_formula_says(variant):
+    task = VARIANTS.get(variant).default_task
+    forward = head(variant, task, TARGET if task == "seq2seq-lm" else SOURCE) + stack(variant, SOURCE)
+    if task == "seq2seq-lm":
+        forward += decoder(variant, SOURCE, TARGET)
+    flops = count_flops(small(variant, task), batch(SOURCE, TARGET if task == "seq2seq-lm" else None))
+    assert flops.tokens == SOURCE + (TARGET if task == "seq2seq-lm" else 0)
+    # Position biases are looked up or computed elementwise. Rotary angles, frequencies times positions, are a product
+    # with an inner dimension of one in some versions of transformers, and have no gradient.
+    angles = flops.forward - forward
+    assert angles in (0, 2 * SOURCE * ROTATED.get(variant, 0) // 2)
+    assert flops.training == 3 * forward + angles  # backwards, there is a product for either factor of each
+
+
+@pytest.mark.parametrize("variant, task", [("bert-style", task) for task in VARIANTS.get("bert-style").tasks])
+def test_heads_are_counted(variant, task):
+    flops = count_flops(small(variant, task), batch(SOURCE))
+    assert flops.forward == stack(variant, SOURCE) + head(variant, task, SOURCE)
+    assert flops.training == 3 * flops.forward
+
+
+def test_quirks_that_change_the_work():
+    # One head's projections serve all heads; quirks that move masks, norms and dropout change nothing.
+    quirks = "+".join(quirk for quirk in VARIANTS.get("odom-style").quirks if quirk != "works-on-features")
+    odom = count_flops(small(f"odom-style+{quirks}", "seq2seq-lm"), batch(SOURCE, TARGET))
+    body = stack("odom-style", SOURCE, one_head=True) + decoder("odom-style", SOURCE, TARGET, one_head=True)
+    assert odom.forward == body + head("odom-style", "seq2seq-lm", TARGET)
+    assert odom.training == 3 * odom.forward
+    # Nothing before the first layers learns, so their projections pass no gradient on.
+    explicando = count_flops(small("explicando+faithful", "seq2seq-lm"), batch(TARGET, TARGET))
+    body = stack("explicando", TARGET) + decoder("explicando", TARGET, TARGET)
+    assert explicando.forward == body + head("explicando", "seq2seq-lm", TARGET)
+    assert explicando.training == 3 * explicando.forward - 2 * 3 * linear(HIDDEN, HIDDEN, TARGET)
+    vanilla = count_flops(small("vanilla+faithful", "seq2seq-lm"), batch(SOURCE, TARGET))
+    assert vanilla == count_flops(small("vanilla", "seq2seq-lm"), batch(SOURCE, TARGET))
+
+
+def test_features_are_read_like_tokens():
+    model = small("odom-style+works-on-features", "seq2seq-lm")
+    features = {
+        "inputs_embeds": torch.zeros(1, SOURCE, HIDDEN),
+        "decoder_inputs_embeds": torch.zeros(1, TARGET, HIDDEN),
+    }
+    flops = count_flops(model, features)
+    body = stack("odom-style", SOURCE) + decoder("odom-style", SOURCE, TARGET)
+    assert (flops.forward, flops.tokens) == (body + linear(HIDDEN, HIDDEN, TARGET), SOURCE + TARGET)
+
+
+def test_a_model_is_left_as_it_was():
+    model = zoo.build("pre-norm", "causal-lm", seed=0, **SIZES)
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    padded = {**batch(SOURCE), "attention_mask": torch.tensor([[1, 1, 1, 0, 0, 0]])}
+    flops = count_flops(model, padded)
+    assert flops == count_flops(small("pre-norm", "causal-lm"), batch(SOURCE))
+    assert not model.training and model.config._attn_implementation == "sdpa"
+    assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
+    assert all(parameter.grad is None for parameter in model.parameters())
+
+
+def test_a_token_costs_the_same_in_any_batch():
+    model = small("vanilla", "seq2seq-lm")
+    many = {name: ids.expand(4, -1) for name, ids in batch(SOURCE, TARGET).items()}
+    per_token = count_flops(model, many).per_token
+    assert per_token == flops_per_token(model.config, SOURCE, TARGET)
+    assert per_token.training == 3 * per_token.forward

@@ -1,0 +1,130 @@
+"""How many floating-point operations a model needs, counted without any memory or time."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils.flop_counter import FlopCounterMode
+from transformers import PreTrainedModel
+
+from zoo.models import TASK_CLASSES, ZooConfig
+from zoo.models.fast_paths import fast_paths
+from zoo.registry import Task
+
+LANGUAGE_MODELS = {
+    "encoder": Task.MASKED_LM,
+    "decoder": Task.CAUSAL_LM,
+    "encoder-decoder": Task.SEQ2SEQ_LM,
+}
+"""What a configuration's model is taken for where only its stacks are known."""
+
+COUNTED = ("input_ids", "inputs_embeds", "attention_mask", "decoder_input_ids", "decoder_inputs_embeds")
+"""What of a batch decides the work."""
+
+
+class FlopsPerToken(NamedTuple):
+    """Operations a token.
+
+    Attributes:
+        forward: Of one forward pass.
+        training: Of one forward and backward pass.
+    """
+
+    forward: float
+    training: float
+
+
+@dataclass(frozen=True)
+class Flops:
+    """Operations of one batch: a multiplication and an addition are two.
+
+    Matrix products alone are counted, as everywhere in the literature: what remains is less than one in a hundred.
+    Attention counts every pair of positions, also those that a mask hides (PaLM, Chowdhery et al. 2022, appendix B).
+
+    Attributes:
+        forward: Of one forward pass.
+        training: Of one forward and backward pass.
+        tokens: Positions that the stacks read, source and target ones.
+    """
+
+    forward: int
+    training: int
+    tokens: int
+
+    @property
+    def per_token(self) -> FlopsPerToken:
+        """The same, divided by the tokens."""
+        return FlopsPerToken(self.forward / self.tokens, self.training / self.tokens)
+
+
+def count_flops(model: PreTrainedModel, batch: Mapping[str, Any]) -> Flops:
+    """Count the operations of a forward pass, and of a training step without its optimiser.
+
+    The model is run on fake tensors, which have shapes and no values; so padding is worked on like any token, and every
+    position is projected onto the vocabulary.
+
+    Args:
+        model: The model, on any device, the meta device of [`zoo.building.skeleton`][] included.
+        batch: What its forward takes; of values only the shapes matter. Labels make an encoder-decoder's target.
+
+    Returns:
+        The counts.
+    """
+    inputs = {name: value for name, value in batch.items() if name in COUNTED and value is not None}
+    has_target = any(name.startswith("decoder_input") for name in inputs)
+    if model.config.is_encoder_decoder and not has_target and batch.get("labels") is not None:
+        inputs["decoder_input_ids"] = batch["labels"]
+    tokens = sum(value.shape[:2].numel() for name, value in inputs.items() if name != "attention_mask")
+    with FakeTensorMode(), fast_paths(packing="never"):
+        hollow = without_values(model)
+        hollow.set_attn_implementation("eager")  # whose products are all to be seen
+        shapes = {name: torch.empty(value.shape, dtype=value.dtype) for name, value in inputs.items()}
+        with FlopCounterMode(display=False) as counter:
+            output = hollow.train()(**shapes)[0]
+            forward = counter.get_total_flops()
+            output.sum().backward()
+    return Flops(forward, counter.get_total_flops(), tokens)
+
+
+def flops_per_token(model: PreTrainedModel | ZooConfig, seq_len: int, decoder_len: int | None = None) -> FlopsPerToken:
+    """Count the operations a token of sequences of a given length.
+
+    Args:
+        model: The model, as for [`count_flops`][]; or a configuration, which is then taken for a language model's.
+        seq_len: Length of what is read.
+        decoder_len: Length of the target of an encoder-decoder, by default `seq_len`.
+
+    Returns:
+        The operations, divided by all tokens read, of source and target.
+    """
+    if isinstance(model, ZooConfig):
+        with torch.device("meta"):
+            model = TASK_CLASSES[LANGUAGE_MODELS[model.stack]][1](copy.deepcopy(model))
+    ids = {"input_ids": torch.empty(1, seq_len, dtype=torch.long, device="meta")}
+    if model.config.is_encoder_decoder:
+        ids["decoder_input_ids"] = torch.empty(1, decoder_len or seq_len, dtype=torch.long, device="meta")
+    return count_flops(model, ids).per_token
+
+
+def without_values(model: PreTrainedModel) -> PreTrainedModel:
+    """Copy a model with tensors that are made anew, and are as empty as the mode in which this is called makes them.
+
+    Args:
+        model: The model.
+
+    Returns:
+        The copy; what was shared is shared.
+    """
+    memo: dict[int, Any] = {}
+    for parameter in model.parameters():
+        empty = torch.empty(parameter.shape, dtype=parameter.dtype)
+        memo[id(parameter)] = nn.Parameter(empty, parameter.requires_grad)
+    for buffer in model.buffers():
+        memo[id(buffer)] = torch.empty(buffer.shape, dtype=buffer.dtype)
+    return copy.deepcopy(model, memo)
