@@ -6,7 +6,6 @@ import torch
 from torch import nn
 from transformers.cache_utils import Cache
 from transformers.generation import GenerationMixin
-from transformers.loss.loss_utils import ForMaskedLMLoss
 from transformers.modeling_outputs import Seq2SeqLMOutput
 from transformers.utils.generic import can_return_tuple
 
@@ -26,6 +25,8 @@ class ZooForConditionalGeneration(LanguageModel, GenerationMixin):
     def __init__(self, config: ZooConfig) -> None:
         stack = "encoder" if config.share_encoder_decoder_embeddings else "decoder"
         super().__init__(config, ZooEncoderDecoder(config), f"model.{stack}.embed_tokens.weight")
+        # Labels and logits are aligned; transformers' loss of that kind is the masked one.
+        self.loss_type = "ForMaskedLM"
         self.post_init()
 
     def resize_token_embeddings(self, *args: Any, **kwargs: Any) -> nn.Embedding:
@@ -143,14 +144,7 @@ class ZooForConditionalGeneration(LanguageModel, GenerationMixin):
             use_cache=use_cache,
             **kwargs,
         )
-        logits = loss = None
-        if labels is not None and skip_logits:
-            loss = self.loss_without_logits(outputs.last_hidden_state, labels, **kwargs)
-        else:
-            logits = self.project(outputs.last_hidden_state)
-        if labels is not None and logits is not None:
-            # Labels and logits are aligned; transformers' function of that kind is the masked one.
-            loss = ForMaskedLMLoss(logits, labels, logits.shape[-1], kwargs.get("num_items_in_batch"))
+        logits, loss = self.logits_and_loss(outputs.last_hidden_state, labels, skip_logits, **kwargs)
         return Seq2SeqLMOutput(
             loss=loss,
             logits=logits,

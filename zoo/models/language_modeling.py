@@ -67,22 +67,49 @@ class LanguageModel(ZooPreTrainedModel):
         """
         return (self.lm_head,)
 
-    def loss_without_logits(
-        self, hidden_states: torch.Tensor, labels: torch.Tensor, num_items_in_batch: Any = None, **kwargs: Any
-    ) -> torch.Tensor:
-        """The loss, a chunk of tokens at a time.
+    def targets(self, labels: torch.Tensor, **kwargs: Any) -> torch.Tensor:
+        """The labels, each where it is predicted.
 
         Args:
-            hidden_states: *Shape:* (batch_size, seq_len, hidden_size)
-            labels: Aligned with them, -100 where there is no loss. *Shape:* (batch_size, seq_len)
-            num_items_in_batch: What the sum is divided by, the number of labels if not given.
+            labels: *Shape:* (batch_size, seq_len)
             kwargs: What else the forward was given.
 
         Returns:
-            *Shape:* ()
+            The same, unless a head shifts them. *Shape:* (batch_size, seq_len)
         """
-        parameters = [parameter for module in self.head_modules() for parameter in module.parameters()]
-        return chunked_loss(hidden_states, labels, self.project, parameters, num_items_in_batch)
+        return labels
+
+    def logits_and_loss(
+        self,
+        hidden_states: torch.Tensor,
+        labels: torch.Tensor | None,
+        skip_logits: bool,
+        logits_to_keep: int | torch.Tensor = 0,
+        **kwargs: Any,
+    ) -> tuple[torch.Tensor | None, torch.Tensor | None]:
+        """Score token ids, and where there are labels compare with them.
+
+        Args:
+            hidden_states: *Shape:* (batch_size, seq_len, hidden_size)
+            labels: As the forward was given them. *Shape:* (batch_size, seq_len)
+            skip_logits: Whether the loss alone is wanted, which is then computed a chunk of tokens at a time.
+            logits_to_keep: Positions to predict at, see [`keep_positions`][].
+            kwargs: What else the forward was given, `num_items_in_batch` for instance.
+
+        Returns:
+            Logits, *Shape:* (batch_size, num_positions, vocab_size), None if they were skipped; and the loss, None
+            without labels.
+        """
+        if skip_logits and labels is not None:
+            parameters = [parameter for module in self.head_modules() for parameter in module.parameters()]
+            targets = self.targets(labels, **kwargs)
+            return None, chunked_loss(
+                hidden_states, targets, self.project, parameters, kwargs.get("num_items_in_batch")
+            )
+        logits = self.project(keep_positions(hidden_states, logits_to_keep))
+        if labels is None:
+            return logits, None
+        return logits, self.loss_function(logits=logits, labels=labels, vocab_size=logits.shape[-1], **kwargs)
 
 
 def keep_positions(hidden_states: torch.Tensor, logits_to_keep: int | torch.Tensor) -> torch.Tensor:
@@ -115,6 +142,11 @@ class ZooForCausalLM(LanguageModel, GenerationMixin):
     def __init__(self, config: ZooConfig) -> None:
         super().__init__(config, ZooDecoder(config), "model.embed_tokens.weight")
         self.post_init()
+
+    def targets(self, labels: torch.Tensor, **kwargs: Any) -> torch.Tensor:
+        """The next token's label at every position, or `shift_labels` if given, as transformers' loss takes them."""
+        shifted: torch.Tensor | None = kwargs.get("shift_labels")
+        return nn.functional.pad(labels, (0, 1), value=IGNORED)[:, 1:] if shifted is None else shifted
 
     @can_return_tuple
     def forward(
@@ -161,15 +193,7 @@ class ZooForCausalLM(LanguageModel, GenerationMixin):
             use_cache=use_cache,
             **kwargs,
         )
-        logits = loss = None
-        if labels is not None and skip_logits:
-            shifted = kwargs.get("shift_labels")  # as the loss function of transformers takes them
-            shifted = nn.functional.pad(labels, (0, 1), value=IGNORED)[:, 1:] if shifted is None else shifted
-            loss = self.loss_without_logits(outputs.last_hidden_state, shifted, **kwargs)
-        else:
-            logits = self.project(keep_positions(outputs.last_hidden_state, logits_to_keep))
-        if labels is not None and logits is not None:
-            loss = self.loss_function(logits=logits, labels=labels, vocab_size=self.config.vocab_size, **kwargs)
+        logits, loss = self.logits_and_loss(outputs.last_hidden_state, labels, skip_logits, logits_to_keep, **kwargs)
         return CausalLMOutputWithPast(
             loss=loss,
             logits=logits,
@@ -251,13 +275,7 @@ class ZooForMaskedLM(LanguageModel):
             inputs_embeds=inputs_embeds,
             **kwargs,
         )
-        logits = loss = None
-        if labels is not None and skip_logits:
-            loss = self.loss_without_logits(outputs.last_hidden_state, labels, **kwargs)
-        else:
-            logits = self.project(outputs.last_hidden_state)
-        if labels is not None and logits is not None:
-            loss = self.loss_function(logits=logits, labels=labels, vocab_size=self.config.vocab_size, **kwargs)
+        logits, loss = self.logits_and_loss(outputs.last_hidden_state, labels, skip_logits, **kwargs)
         return MaskedLMOutput(
             loss=loss, logits=logits, hidden_states=outputs.hidden_states, attentions=outputs.attentions
         )
