@@ -10,15 +10,15 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
-from transformers import GenerationConfig, PreTrainedModel
+from transformers import GenerationConfig
 from transformers.generation import GenerateBeamDecoderOnlyOutput, GenerateBeamEncoderDecoderOutput, GenerationMixin
-from transformers.utils import CONFIG_NAME, GENERATION_CONFIG_NAME
+from transformers.utils import CONFIG_NAME
 
 from zoo.errors import CheckpointError, UnsupportedOperationError
 from zoo.models import ZooConfig
 
+from ..engine import EngineModel
 from ..extras import require
-from ..onnx.session import NoPosition
 from .settings import options_of
 from .vocabulary import saved_vocabularies
 
@@ -60,20 +60,16 @@ def load_ctranslate2(folder: str | os.PathLike[str]) -> CTranslate2Model:
     return CTranslate2Model(ZooConfig.from_pretrained(path), path)
 
 
-class CTranslate2Model(PreTrainedModel, GenerationMixin):
-    """An export as a model of transformers that does nothing but generate. It has no parameters.
+class CTranslate2Model(EngineModel, GenerationMixin):
+    """An export as a model of transformers that does nothing but generate.
 
     Args:
         config: The configuration of the model that was exported.
         folder: Where the export is.
     """
 
-    config: ZooConfig
-    main_input_name = "input_ids"
-    _supports_sdpa = True
-
     def __init__(self, config: ZooConfig, folder: Path) -> None:
-        super().__init__(config)
+        super().__init__(config, folder)
         import ctranslate2
 
         kinds = {
@@ -87,20 +83,6 @@ class CTranslate2Model(PreTrainedModel, GenerationMixin):
             raise CheckpointError(f"CTranslate2 cannot load {folder}: {str(error).splitlines()[0]}") from error
         self.vocabularies = saved_vocabularies(folder)
         self.numbers = {token: number for number, token in enumerate(self.vocabularies.target)}
-        stacks = [config.decoder_config()] if config.is_encoder_decoder else []
-        self.positions = torch.nn.ModuleList([NoPosition(stack) for stack in (config, *stacks)])
-        if (folder / GENERATION_CONFIG_NAME).is_file():
-            self.generation_config = GenerationConfig.from_pretrained(folder)
-
-    @property
-    def device(self) -> torch.device:
-        """Where inputs belong."""
-        return torch.device("cpu")
-
-    @property
-    def dtype(self) -> torch.dtype:
-        """The type that outputs have."""
-        return torch.float32
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Refuse: CTranslate2 returns texts, no logits.

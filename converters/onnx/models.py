@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 from transformers.cache_utils import DynamicCache
 from transformers.generation import GenerationMixin
-from transformers.loss.loss_utils import ForMaskedLMLoss
 from transformers.modeling_outputs import BaseModelOutput, CausalLMOutputWithPast, Seq2SeqLMOutput
 
 from zoo.errors import InputError
@@ -88,6 +88,10 @@ class OnnxForCausalLM(OnnxBase, GenerationMixin):
 class OnnxForConditionalGeneration(OnnxBase, GenerationMixin):
     """An exported encoder-decoder. Arguments as for the class."""
 
+    def __init__(self, config: ZooConfig, folder: Path) -> None:
+        super().__init__(config, folder)
+        self.loss_type = "ForMaskedLM"  # labels and logits are aligned
+
     def get_encoder(self, *args: Any, **kwargs: Any) -> OnnxEncoder:
         """The encoder, as generation calls it."""
         return OnnxEncoder(self)
@@ -158,7 +162,7 @@ class OnnxForConditionalGeneration(OnnxBase, GenerationMixin):
             },
         )
         logits = outputs["logits"]
-        loss = None if labels is None else ForMaskedLMLoss(logits, labels, logits.shape[-1])
+        loss = None if labels is None else self.loss_function(logits, labels, vocab_size=logits.shape[-1])
         wanted = self.config.use_cache if use_cache is None else use_cache
         cache = cache_of(outputs, names_of_cache("present", layers, "decoder.")) if wanted else None
         return Seq2SeqLMOutput(loss=loss, logits=logits, past_key_values=cache, encoder_last_hidden_state=encoded)

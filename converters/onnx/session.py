@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import copy
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import GenerationConfig, PreTrainedModel
-from transformers.utils import GENERATION_CONFIG_NAME
 
 from zoo.errors import CheckpointError, UnsupportedOperationError
-from zoo.models import Position, ZooConfig
+from zoo.models import ZooConfig
 from zoo.models.transformer import Transformer, transformer_of
+
+from ..engine import EngineModel
 
 ENDING = ".onnx"
 
@@ -41,49 +40,17 @@ def open_session(path: Path) -> Any:
         raise CheckpointError(f"ONNX Runtime cannot load {path}: {str(error).splitlines()[0]}") from error
 
 
-class NoPosition(Position):
-    """Stands for a position part that is inside of a graph, and knows its limit.
-
-    Args:
-        config: The configuration of the stack.
-    """
-
-    def __init__(self, config: ZooConfig) -> None:
-        super().__init__(config)
-        with torch.device("meta"):
-            self.max_length = transformer_of(config).build_position(copy.deepcopy(config)).max_length
-
-
-class OnnxBase(PreTrainedModel):
-    """Graphs as a model of transformers. It has no parameters: the graphs hold the weights.
+class OnnxBase(EngineModel):
+    """Graphs as a model of transformers.
 
     Args:
         config: The configuration of the model that was exported.
         folder: Where the graphs are.
     """
 
-    config: ZooConfig
-    main_input_name = "input_ids"
-    _supports_sdpa = True
-
     def __init__(self, config: ZooConfig, folder: Path) -> None:
-        super().__init__(config)
+        super().__init__(config, folder)
         self.sessions = {path.stem: open_session(path) for path in sorted(folder.glob(f"*{ENDING}"))}
-        stacks = [config.decoder_config()] if config.is_encoder_decoder else []
-        # How long inputs may be is asked of a model's position parts.
-        self.positions = torch.nn.ModuleList([NoPosition(stack) for stack in (config, *stacks)])
-        if (folder / GENERATION_CONFIG_NAME).is_file() and self.can_generate():
-            self.generation_config = GenerationConfig.from_pretrained(folder)
-
-    @property
-    def device(self) -> torch.device:
-        """Where inputs belong."""
-        return torch.device("cpu")
-
-    @property
-    def dtype(self) -> torch.dtype:
-        """The type of the weights."""
-        return torch.float32
 
     @property
     def rules(self) -> Transformer:
