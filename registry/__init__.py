@@ -3,7 +3,7 @@
 Imports nothing but the standard library, and knows no model.
 """
 
-from .cards import Card, count_parameters_with, describe, find_limits_with
+from .cards import Card, Facts, describe, find_facts_with
 from .names import VariantSpec, parse_name, parse_value
 from .origins import Origin
 from .table import Registry
@@ -15,15 +15,15 @@ __all__ = [
     "TASKS",
     "VARIANTS",
     "Card",
+    "Facts",
     "Origin",
     "Quirk",
     "Registry",
     "Task",
     "Variant",
     "VariantSpec",
-    "count_parameters_with",
     "describe",
-    "find_limits_with",
+    "find_facts_with",
     "list_variants",
     "parse_name",
     "parse_value",

@@ -5,50 +5,46 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from .names import parse_name
 from .variants import VARIANTS
 
-Counter = TypeVar("Counter", bound=Callable[..., int])
-
-Finder = TypeVar("Finder", bound=Callable[..., Sequence[str]])
-
 BUILDING = "zoo.building"
-"""The module whose import says how to count parameters and how to find limits."""
-
-_parameter_counter: Callable[[str], int] | None = None
-_limit_finder: Callable[[str], Sequence[str]] | None = None
+"""The module whose import says how to find facts."""
 
 
-def count_parameters_with(counter: Counter) -> Counter:
-    """Say how to count parameters: a decorator. The registry knows no model, so whoever does tells it.
+@dataclass(frozen=True)
+class Facts:
+    """What a variant's name does not tell, but a model of it does.
 
-    Args:
-        counter: Called with a name as `parse_name` reads it, returns the number of parameters of its default build. It
-            should not allocate them.
-
-    Returns:
-        The counter.
+    Attributes:
+        num_parameters: Number of parameters.
+        limits: What it cannot do because of its settings, a sentence each.
     """
-    global _parameter_counter  # noqa: PLW0603
-    _parameter_counter = counter
-    return counter
+
+    num_parameters: int
+    limits: tuple[str, ...] = ()
 
 
-def find_limits_with(finder: Finder) -> Finder:
-    """Say how to find limits that follow from a variant's settings: a decorator, as [`count_parameters_with`][].
+FactFinder = TypeVar("FactFinder", bound=Callable[[str], Facts])
+
+_fact_finder: Callable[[str], Facts] | None = None
+
+
+def find_facts_with(finder: FactFinder) -> FactFinder:
+    """Say how to find facts: a decorator. The registry knows no model, so whoever does tells it.
 
     Args:
-        finder: Called with a name as `parse_name` reads it, returns a sentence for every limit.
+        finder: Called with a name as `parse_name` reads it; tells about its default build, without allocating it.
 
     Returns:
         The finder.
     """
-    global _limit_finder  # noqa: PLW0603
-    _limit_finder = finder
+    global _fact_finder  # noqa: PLW0603
+    _fact_finder = finder
     return finder
 
 
@@ -128,6 +124,7 @@ def describe(name: str) -> Card:
     variant = VARIANTS.get(spec.name)
     settings = variant.settings(preset=spec.preset, quirks=spec.quirks, faithful=spec.faithful)
     file, line = _location(variant.builder)
+    facts = _find_facts(str(spec))
     return Card(
         name=variant.name,
         summary=variant.summary,
@@ -141,9 +138,9 @@ def describe(name: str) -> Card:
         task_defaults={task: dict(values) for task, values in variant.task_defaults.items()},
         presets={preset: dict(values) for preset, values in variant.presets.items()},
         quirks={quirk: known.description for quirk, known in variant.quirks.items()},
-        limits=(*variant.limits, *_find_limits(str(spec))),
+        limits=(*variant.limits, *facts.limits),
         deprecated=variant.deprecated,
-        num_parameters=_count_parameters(str(spec)),
+        num_parameters=facts.num_parameters,
         distribution=variant.origin.distribution,
         version=variant.origin.version,
         module=variant.origin.module,
@@ -152,18 +149,11 @@ def describe(name: str) -> Card:
     )
 
 
-def _count_parameters(name: str) -> int:
-    if _parameter_counter is None:
+def _find_facts(name: str) -> Facts:
+    if _fact_finder is None:
         importlib.import_module(BUILDING)
-    assert _parameter_counter is not None
-    return _parameter_counter(name)
-
-
-def _find_limits(name: str) -> Sequence[str]:
-    if _limit_finder is None:
-        importlib.import_module(BUILDING)
-    assert _limit_finder is not None
-    return _limit_finder(name)
+    assert _fact_finder is not None
+    return _fact_finder(name)
 
 
 def _location(builder: Callable[..., Any]) -> tuple[str | None, int | None]:

@@ -13,7 +13,7 @@ from zoo.loading import HUB_PREFIX, load
 from zoo.models import TASK_CLASSES, ZooConfig, ZooPreTrainedModel
 from zoo.models.limits import limits_of
 from zoo.models.parts import PART_FIELDS
-from zoo.registry import VARIANTS, Task, Variant, count_parameters_with, find_limits_with, parse_name
+from zoo.registry import VARIANTS, Facts, Task, Variant, find_facts_with, parse_name
 
 OWN_STACK = {
     Task.CAUSAL_LM: "decoder",
@@ -169,7 +169,6 @@ def skeleton(
         return TASK_CLASSES[task][1](model_config).eval()
 
 
-@count_parameters_with
 def count_parameters(name: str, task: str | None = None, **overrides: Any) -> int:
     """Count the parameters of a variant without allocating them.
 
@@ -184,15 +183,14 @@ def count_parameters(name: str, task: str | None = None, **overrides: Any) -> in
     return skeleton(name, task, **overrides).num_parameters()
 
 
-@find_limits_with
-def find_limits(name: str, task: str | None = None) -> tuple[str, ...]:
-    """Find what a variant cannot do because of its settings.
+@find_facts_with
+def find_facts(name: str) -> Facts:
+    """Find what a card tells of a variant's models.
 
     Args:
         name: A variant's name, possibly with settings.
-        task: What the model is for, by default the variant's first task.
 
     Returns:
-        A sentence for every limit.
+        The facts of its default build.
     """
-    return limits_of(config(name, task))
+    return Facts(num_parameters=count_parameters(name), limits=limits_of(config(name)))

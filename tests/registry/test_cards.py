@@ -9,15 +9,14 @@ import pytest
 
 import zoo.registry.cards
 from zoo.errors import UnknownPresetError, UnknownQuirkError, UnknownVariantError
-from zoo.registry import Card, Registry, Variant, count_parameters_with, describe, register
+from zoo.registry import Card, Facts, Registry, Variant, describe, find_facts_with, register
 
 Variants = Registry[Variant]
 
 
 @pytest.fixture(autouse=True)
-def _counter(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(zoo.registry.cards, "_parameter_counter", len)
-    monkeypatch.setattr(zoo.registry.cards, "_limit_finder", lambda name: ())
+def _fact_finder(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(zoo.registry.cards, "_fact_finder", lambda name: Facts(num_parameters=len(name)))
 
 
 @pytest.fixture(autouse=True)
@@ -100,9 +99,11 @@ def test_unknown_names_are_refused(name: str, error: type[Exception]) -> None:
         describe(name)
 
 
-def test_whoever_knows_models_counts_parameters() -> None:
-    @count_parameters_with
-    def count(name: str) -> int:
-        return {"wave": 42}[name]
+def test_whoever_knows_models_tells_facts() -> None:
+    @find_facts_with
+    def find(name: str) -> Facts:
+        return {"wave": Facts(num_parameters=42, limits=("Wets.",))}[name]
 
-    assert describe("wave").num_parameters == count("wave") == 42
+    card = describe("wave")
+    assert card.num_parameters == find("wave").num_parameters == 42
+    assert card.limits[-1] == "Wets."
