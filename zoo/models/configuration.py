@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from huggingface_hub.dataclasses import strict
 from transformers.configuration_utils import PreTrainedConfig
 
-from .choices import NormPlacement
-from .parts import NAMED_FIELDS, POSITIONS
+from .filling import fill, repeat_pattern
+from .parts import POSITIONS
 from .validation import validate
 
 if TYPE_CHECKING:
@@ -213,22 +213,7 @@ class ZooConfig(PreTrainedConfig):
             self.feed_forward, self.hidden_act = "gated", GATED_ACTIVATIONS[self.feed_forward]
         validate(self, layer_types)
 
-        self.quirks = list(self.quirks or [])
-        self.providers = find_providers(self)
-        if self.num_key_value_heads is None:
-            self.num_key_value_heads = self.num_attention_heads
-        if self.head_dim is None:
-            self.head_dim = self.hidden_size // self.num_attention_heads
-        if self.attention_out_bias is None:
-            self.attention_out_bias = self.attention_bias
-        if self.final_norm is None:
-            self.final_norm = self.norm_placement in (NormPlacement.PRE, NormPlacement.SANDWICH)
-        if self.embedding_norm_eps is None:
-            self.embedding_norm_eps = self.layer_norm_eps
-        if self.classifier_dropout is None:
-            self.classifier_dropout = self.dropout
-        if self.is_encoder_decoder and not self.is_decoder:
-            self._fill_decoder()
+        fill(self)
         # Only where a part reads them: transformers decides by an attribute's existence whether a model is rotary, or
         # whether its layers differ.
         if layer_types is not None:
@@ -236,19 +221,6 @@ class ZooConfig(PreTrainedConfig):
         if POSITIONS.get(self.position).uses_rope_parameters:
             self.rope_parameters = rope_parameters or {"rope_type": "default", "rope_theta": 10000.0}
         super().__post_init__(**kwargs)
-
-    def _fill_decoder(self) -> None:
-        """A decoder is like its encoder unless told otherwise."""
-        if self.decoder_vocab_size is None:
-            self.decoder_vocab_size = self.vocab_size
-        if self.decoder_layers is None:
-            self.decoder_layers = self.num_hidden_layers
-        if self.decoder_attention_heads is None:
-            self.decoder_attention_heads = self.num_attention_heads
-        if self.decoder_intermediate_size is None:
-            self.decoder_intermediate_size = self.intermediate_size
-        if self.decoder_start_token_id is None:
-            self.decoder_start_token_id = self.bos_token_id
 
     @property
     def stack(self) -> str:
@@ -326,31 +298,3 @@ class ZooConfig(PreTrainedConfig):
         """
         wants_decoder = bool(decoder) and not encoder
         return self.decoder_config() if wants_decoder and self.stack == "encoder-decoder" else self
-
-
-def repeat_pattern(pattern: list[str], length: int) -> list[str]:
-    """Repeat a pattern over the layers.
-
-    Args:
-        pattern: The layer types to repeat.
-        length: Number of layers.
-
-    Returns:
-        One layer type a layer.
-    """
-    return [pattern[i % len(pattern)] for i in range(length)]
-
-
-def find_providers(config: ZooConfig) -> dict[str, str]:
-    """Find the distributions that a configuration needs beside the zoo itself.
-
-    Args:
-        config: A configuration whose names are known.
-
-    Returns:
-        The distribution of every named variant and part that is not built in, by field.
-    """
-    origins = {field: registry.origin(getattr(config, field)) for field, registry in NAMED_FIELDS.items()}
-    return {
-        field: origin.distribution for field, origin in origins.items() if not origin.built_in and origin.distribution
-    }

@@ -1,0 +1,81 @@
+"""Fields of a configuration that follow from others unless they are given."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .choices import NormPlacement
+from .parts import NAMED_FIELDS
+
+if TYPE_CHECKING:
+    from .configuration import ZooConfig
+
+
+def fill(config: ZooConfig) -> None:
+    """Fill what follows from other fields.
+
+    Args:
+        config: A valid configuration, changed in place.
+    """
+    config.quirks = list(config.quirks or [])
+    config.providers = find_providers(config)
+    if config.num_key_value_heads is None:
+        config.num_key_value_heads = config.num_attention_heads
+    if config.head_dim is None:
+        config.head_dim = config.hidden_size // config.num_attention_heads
+    if config.attention_out_bias is None:
+        config.attention_out_bias = config.attention_bias
+    if config.final_norm is None:
+        config.final_norm = config.norm_placement in (NormPlacement.PRE, NormPlacement.SANDWICH)
+    if config.embedding_norm_eps is None:
+        config.embedding_norm_eps = config.layer_norm_eps
+    if config.classifier_dropout is None:
+        config.classifier_dropout = config.dropout
+    if config.is_encoder_decoder and not config.is_decoder:
+        fill_decoder(config)
+
+
+def fill_decoder(config: ZooConfig) -> None:
+    """Make a decoder like its encoder where nothing else was said.
+
+    Args:
+        config: The configuration of an encoder-decoder, changed in place.
+    """
+    if config.decoder_vocab_size is None:
+        config.decoder_vocab_size = config.vocab_size
+    if config.decoder_layers is None:
+        config.decoder_layers = config.num_hidden_layers
+    if config.decoder_attention_heads is None:
+        config.decoder_attention_heads = config.num_attention_heads
+    if config.decoder_intermediate_size is None:
+        config.decoder_intermediate_size = config.intermediate_size
+    if config.decoder_start_token_id is None:
+        config.decoder_start_token_id = config.bos_token_id
+
+
+def repeat_pattern(pattern: list[str], length: int) -> list[str]:
+    """Repeat a pattern over the layers.
+
+    Args:
+        pattern: The layer types to repeat.
+        length: Number of layers.
+
+    Returns:
+        One layer type a layer.
+    """
+    return [pattern[i % len(pattern)] for i in range(length)]
+
+
+def find_providers(config: ZooConfig) -> dict[str, str]:
+    """Find the distributions that a configuration needs beside the zoo itself.
+
+    Args:
+        config: A configuration whose names are known.
+
+    Returns:
+        The distribution of every named variant and part that is not built in, by field.
+    """
+    origins = {field: registry.origin(getattr(config, field)) for field, registry in NAMED_FIELDS.items()}
+    return {
+        field: origin.distribution for field, origin in origins.items() if not origin.built_in and origin.distribution
+    }
