@@ -165,8 +165,10 @@ class Hub:
             return ""
         try:
             refs = self.api.list_repo_refs(address.repo_id)
-        except Exception:
-            return ""
+        except Exception as error:
+            if passes(error) or isinstance(origin(error), HfHubHTTPError):
+                return ""
+            raise
         names = [ref.name for ref in (*refs.branches, *refs.tags)]
         return f"; valid: {', '.join(names)}{suggest(address.revision, names)}"
 
