@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 from click.testing import CliRunner
+from exploit import Exploit
 from native_models import GPT2, native_model
 from safetensors.torch import load_file, save_file
 
@@ -17,16 +18,6 @@ from zoo.cli.main import cli
 from zoo.converters.native.files import read_weights
 
 INDEX = "model.safetensors.index.json"
-
-
-class Exploit:
-    """Writes a file when it is unpickled."""
-
-    def __init__(self, path):
-        self.path = path
-
-    def __reduce__(self):
-        return (open, (str(self.path), "w"))
 
 
 @pytest.fixture
