@@ -19,7 +19,14 @@ if TYPE_CHECKING:
 PREFIX = "heldout"
 
 
-def predict(trainer: ZooTrainer, task: DataTask, tokenizers: Tokenizers, generation: Mapping[str, Any]) -> Predictions:
+def predict(
+    trainer: ZooTrainer,
+    task: DataTask,
+    tokenizers: Tokenizers,
+    generation: Mapping[str, Any],
+    *,
+    outputs: Outputs | None = None,
+) -> Predictions:
     """Compute the loss of a trainer's evaluation data, and the outputs that the task is scored by.
 
     Args:
@@ -27,13 +34,15 @@ def predict(trainer: ZooTrainer, task: DataTask, tokenizers: Tokenizers, generat
         task: The task.
         tokenizers: What turns ids into text.
         generation: What `generate` is called with, where outputs are generated.
+        outputs: How outputs come about, by default as the task wants it.
 
     Returns:
         The predictions, in the order of the data.
     """
-    if task.outputs == Outputs.GENERATED:
+    wanted = task.outputs if outputs is None else outputs
+    if wanted == Outputs.GENERATED:
         return generated(trainer, tokenizers, generation)
-    if task.outputs == Outputs.PREDICTED:
+    if wanted == Outputs.PREDICTED:
         return predicted(trainer, task, tokenizers)
     only_loss, trainer.args.prediction_loss_only = trainer.args.prediction_loss_only, True
     try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -32,13 +32,14 @@ class TrainingReport:
         best_step: After which of them the model was best and is kept, None where the last one is kept.
         epochs: How often the data was seen.
         train_tokens: Tokens trained on, source and target ones, padding excluded; also those before an interruption.
-        train_seconds: Wall-clock time of training alone, likewise.
+        train_seconds: Wall-clock time of training alone, likewise; writing checkpoints is left out.
         train_loss: The last logged training loss; smoothed if the labels were.
         heldout_loss: Cross-entropy per target token, in nats, without label smoothing.
         scores: Scores of the generated outputs.
         evaluation_seconds: Wall-clock time of loss and generation on the held-out examples.
         peak_memory: Bytes at most in use while training: of the GPU, or of the whole process on a CPU.
-        history: What was logged, a dictionary a step.
+        history: What was logged of the training loss, a dictionary a step, with the `tokens` and `seconds` so far.
+        evaluations: What was logged of the held-out loss while training, likewise.
     """
 
     variant: str
@@ -60,6 +61,7 @@ class TrainingReport:
     evaluation_seconds: float
     peak_memory: int | None
     history: list[dict[str, float]]
+    evaluations: list[dict[str, float]] = field(default_factory=list)
 
     @property
     def train_tokens_per_second(self) -> float:

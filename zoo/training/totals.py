@@ -36,6 +36,14 @@ class RunTotals(TrainerCallback, ExportableState):
         """
         return self.seconds + time.perf_counter() - self.began
 
+    def pause(self, began: float) -> None:
+        """Leave out what is no training, such as writing a checkpoint.
+
+        Args:
+            began: When it began, by `time.perf_counter`.
+        """
+        self.began += time.perf_counter() - began
+
     def state(self) -> dict[str, Any]:
         """What a checkpoint keeps.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -104,8 +105,9 @@ class ZooTrainer(Seq2SeqTrainer):
         return int(inputs["input_ids"].numel()) * self._flops_per_token
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
-        """Log, unless the loss was no number. Arguments as in the base class."""
+        """Log, unless the loss was no number, how far the run has come. Arguments as in the base class."""
         self.guard.check()
+        logs.update(tokens=self.total_tokens(), seconds=round(self.totals.elapsed(), 3))
         super().log(logs, start_time)
 
     def compute_loss(
@@ -179,6 +181,7 @@ class ZooTrainer(Seq2SeqTrainer):
 
     def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:
         """Save, and leave nothing unfinished behind. Arguments as in the base class."""
+        began = time.perf_counter()
         kept = last_checkpoint(self.args.output_dir)
         self.check_trained()
         self.totals.tokens, self.train_tokens = self.total_tokens(), self.train_tokens.zero_()
@@ -192,6 +195,7 @@ class ZooTrainer(Seq2SeqTrainer):
         except UnwritableError:
             shutil.rmtree(folder, ignore_errors=True)
             raise
+        self.totals.pause(began)
 
     def _issue_warnings_after_load(self, load_result: Any) -> None:
         """Say what a checkpoint lacks, except for weights that are another's. Arguments as in the base class."""

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from datasets import Dataset
-from transformers import EarlyStoppingCallback, PreTrainedModel, PrinterCallback, ProgressCallback
+from transformers import EarlyStoppingCallback, PreTrainedModel, PrinterCallback, ProgressCallback, TrainerCallback
 
 from zoo.building import build, skeleton
 from zoo.errors import ConfigError
 from zoo.folders import check_output
-from zoo.tasks import DataTask, Splits, Tokenizers, load_tokenizers
+from zoo.tasks import DataTask, Outputs, Splits, Tokenizers, load_tokenizers
 from zoo.tasks.tables import Column
 
 from .arguments import ZooTrainingArguments, training_arguments
@@ -47,6 +47,8 @@ def train(
     resume: bool = False,
     push: str | None = None,
     seed: int = 0,
+    scored: bool = True,
+    callbacks: Sequence[TrainerCallback] = (),
     progress: bool = True,
     **arguments: Any,
 ) -> TrainingResult:
@@ -74,6 +76,8 @@ def train(
             says otherwise, and to go on from the last whole one that an earlier run has left there, if any.
         push: The repository on the Hugging Face Hub that gets the model at the end, as for [`zoo.push`][].
         seed: Seed of weights, dropout and data.
+        scored: Whether to score outputs at the end, and not the loss alone.
+        callbacks: transformers' callbacks, besides those of the run itself.
         progress: Whether to show progress bars.
         arguments: Fields of transformers' `Seq2SeqTrainingArguments`: `num_train_epochs`, `learning_rate`, ...; and
             `early_stopping_patience`, after how many evaluations without a better one the run ends. `optim` may be
@@ -119,12 +123,16 @@ def train(
         if checkpoint is not None:
             check_same_model(checkpoint, model)
         with determinism(wanted=args.full_determinism):
-            trainer = make_trainer(name, model, args, data_task, tokenizers, encoded, progress=progress)
+            trainer = make_trainer(
+                name, model, args, data_task, tokenizers, encoded, callbacks=callbacks, progress=progress
+            )
             outcome = trainer.train(resume_from_checkpoint=checkpoint)
             train_seconds, memory = trainer.totals.elapsed(), peak_memory(args.device)
             trainer.check_trained()
             began = time.perf_counter()
-            predictions = predict(trainer, data_task, tokenizers, chosen.generation)
+            predictions = predict(
+                trainer, data_task, tokenizers, chosen.generation, outputs=None if scored else Outputs.NONE
+            )
             evaluation_seconds = time.perf_counter() - began
     history = [entry for entry in trainer.state.log_history if "loss" in entry]
     trained = trainer.trained_model()
@@ -144,10 +152,11 @@ def train(
         train_seconds=train_seconds,
         train_loss=history[-1]["loss"] if history else outcome.training_loss,
         heldout_loss=predictions.loss,
-        scores=dict(data_task.score(predictions, splits.heldout)),
+        scores=dict(data_task.score(predictions, splits.heldout)) if scored else {},
         evaluation_seconds=evaluation_seconds,
         peak_memory=memory,
         history=history,
+        evaluations=[entry for entry in trainer.state.log_history if "eval_loss" in entry],
     )
     pushed = None
     if output_dir is not None:
@@ -170,6 +179,7 @@ def make_trainer(
     tokenizers: Tokenizers,
     encoded: Splits,
     *,
+    callbacks: Sequence[TrainerCallback] = (),
     progress: bool,
 ) -> ZooTrainer:
     """Make the trainer of a run.
@@ -181,12 +191,13 @@ def make_trainer(
         task: The task.
         tokenizers: The tokenizers.
         encoded: Examples as ids.
+        callbacks: transformers' callbacks, besides those that `args` ask for.
         progress: Whether to show a progress bar.
 
     Returns:
         The trainer.
     """
-    callbacks = []
+    callbacks = list(callbacks)
     if args.early_stopping_patience is not None:
         callbacks.append(EarlyStoppingCallback(args.early_stopping_patience, args.early_stopping_threshold))
     trainer = ZooTrainer(
