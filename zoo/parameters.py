@@ -94,12 +94,7 @@ def count_by_parameter(name: str, task: str | None = None, **overrides: Any) -> 
         ZooError: When a name, task, quirk or field is unknown, or values contradict each other.
     """
     model = skeleton(name, task, **overrides)
-    embeddings = {
-        id(parameter)
-        for module in model.modules()
-        if isinstance(module, (nn.Embedding, Position))
-        for parameter in module.parameters()
-    }
+    embeddings = ids_of_embeddings(model)
     first: dict[int, str] = {}
     rows = []
     for parameter_name, parameter in model.named_parameters(remove_duplicate=False):
@@ -121,6 +116,23 @@ def count_by_parameter(name: str, task: str | None = None, **overrides: Any) -> 
         total=sum(row.count for row in rows),
         non_embedding=sum(row.count for row in rows if not row.is_embedding),
     )
+
+
+def ids_of_embeddings(model: nn.Module) -> set[int]:
+    """Find the parameters that belong to embeddings of tokens or positions.
+
+    Args:
+        model: The model.
+
+    Returns:
+        The `id` of each.
+    """
+    return {
+        id(parameter)
+        for module in model.modules()
+        if isinstance(module, (nn.Embedding, Position))
+        for parameter in module.parameters()
+    }
 
 
 def by_module(table: ParameterTable, *, fold: bool = True) -> list[ModuleRow]:

@@ -1,6 +1,22 @@
 """What models cost: operations, activations, speed, and how near they come to what the machine can do."""
 
+from .activations import activation_bytes
 from .costs import Costs
 from .flops import Flops, FlopsPerToken, count_flops, flops_per_token
+from .machine import gemm_limit
+from .measuring import measure
+from .speed import DecodeSpeed, decode_speed, prefill_speed
 
-__all__ = ["Costs", "Flops", "FlopsPerToken", "count_flops", "flops_per_token"]
+__all__ = [
+    "Costs",
+    "DecodeSpeed",
+    "Flops",
+    "FlopsPerToken",
+    "activation_bytes",
+    "count_flops",
+    "decode_speed",
+    "flops_per_token",
+    "gemm_limit",
+    "measure",
+    "prefill_speed",
+]

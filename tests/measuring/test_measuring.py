@@ -1,0 +1,118 @@
+"""What models cost, where the answer is known."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+import torch
+from torch import nn
+
+import zoo
+from zoo.measuring import activation_bytes, decode_speed, gemm_limit, machine, measure, measuring, prefill_speed, speed
+from zoo.parameters import count_by_parameter
+
+SIZES = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32, "vocab_size": 50}
+
+
+@pytest.fixture(autouse=True)
+def short(monkeypatch):
+    monkeypatch.setattr(measuring, "SHORTEST", 0.01)
+    monkeypatch.setattr(machine, "SECONDS", 0.01)
+
+
+def batch(task: str) -> dict[str, torch.Tensor]:
+    ids = torch.full((2, 6), 3)
+    mask = torch.tensor([[1] * 6, [1] * 4 + [0] * 2])
+    labels = {"sequence-classification": torch.zeros(2, dtype=torch.long)}.get(task, torch.full((2, 5), 3))
+    return {"input_ids": ids, "attention_mask": mask, "labels": ids if task == "causal-lm" else labels}
+
+
+class Perceptron(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.up, self.down, self.dropout = nn.Linear(4, 8), nn.Linear(8, 2), nn.Dropout(0.5)
+
+    def forward(self, inputs):
+        return self.dropout(self.down(self.up(inputs).relu()))
+
+
+def test_activations_are_what_the_backward_pass_needs():
+    model = Perceptron().eval()
+    torch.manual_seed(0)
+    # The relu's output, which the relu and the next layer share, 3 x 8 floats; and dropout's mask, 3 x 2 of them.
+    assert activation_bytes(model, {"inputs": torch.zeros(3, 4)}) == 4 * (3 * 8 + 3 * 2)
+    assert not model.training
+    left = torch.rand(())
+    torch.manual_seed(0)
+    assert left == torch.rand(())
+
+
+@pytest.mark.parametrize("name, task", [("vanilla", "seq2seq-lm"), ("gpt2-style", "causal-lm")])
+def test_everything_is_measured(name, task):
+    model = zoo.build(name, task, seed=0, **SIZES)
+    before = {key: value.clone() for key, value in model.state_dict().items()}
+    costs = measure(model, batch(task), training_tokens_per_second=1000.0)
+    assert all(value is not None and value > 0 for value in costs.to_dict().values())
+    table = count_by_parameter(name, task, **SIZES)
+    assert (costs.parameters, costs.non_embedding_parameters) == (table.total, table.non_embedding)
+    assert costs.decode_latency_p50 <= costs.decode_latency_p95
+    expected = 1000.0 * costs.training_flops_per_token / costs.gemm_flops_per_second
+    assert costs.model_flops_utilization == pytest.approx(expected) and expected < 1
+    assert costs.activation_tokens == 12 + (10 if task == "seq2seq-lm" else 0)
+    assert not model.training
+    assert all(torch.equal(before[key], value) for key, value in model.state_dict().items())
+
+
+def test_what_does_not_write_has_no_decoding_speed():
+    model = zoo.build("bert-style", "sequence-classification", seed=0, **SIZES)
+    costs = measure(model, batch("sequence-classification"))
+    assert costs.decode_tokens_per_second is costs.decode_latency_p95 is costs.model_flops_utilization is None
+    assert costs.prefill_tokens_per_second > 0
+    # Source and target of one length is what this quirk needs, so that it cannot write step by step.
+    model = zoo.build("explicando+faithful", seed=0, **SIZES)
+    costs = measure(model, {**batch("seq2seq-lm"), "labels": batch("seq2seq-lm")["input_ids"]})
+    assert costs.decode_tokens_per_second is None and costs.flops_per_token > 0
+
+
+def test_utilization_is_never_above_one(monkeypatch):
+    model = zoo.build("bert-style", "sequence-classification", seed=0, **SIZES)
+    monkeypatch.setattr(measuring, "gemm_limit", lambda *arguments: 1.0)  # as if something had slowed it down
+    costs = measure(model, batch("sequence-classification"), training_tokens_per_second=1000.0)
+    assert costs.model_flops_utilization == 1.0
+    assert costs.gemm_flops_per_second == 1000.0 * costs.training_flops_per_token
+
+
+def test_no_product_is_faster_than_the_limit_by_much():
+    limit = gemm_limit()
+    assert limit == gemm_limit()  # measured once
+    others = [machine.fastest(shape, "cpu", torch.float32, 0.01) for shape in ((384, 384, 384), (96, 512, 128))]
+    assert max(others) < 1.5 * limit
+
+
+def test_times_are_those_between_tokens(monkeypatch):
+    times = iter([0.0, 1.0, 1.5, 2.5, 10.0, 11.0, 13.0])
+    monkeypatch.setattr(speed.time, "perf_counter", lambda: next(times))
+    clock = speed.Clock()
+    for steps in (4, 3):  # the prompt, the token that reading it makes, and the tokens that are timed
+        for _ in range(steps):
+            clock.put(torch.zeros(1))
+        clock.end()
+    assert clock.gaps == [0.5, 1.0, 2.0]
+
+
+def test_speed_counts_real_tokens_and_leaves_room_for_them(monkeypatch):
+    ticks = iter(range(1000))
+    monkeypatch.setattr(speed.time, "perf_counter", lambda: float(next(ticks)))
+    model = zoo.build("gpt2-style", seed=0, max_position_embeddings=12, **SIZES)
+    assert prefill_speed(model, batch("causal-lm"), 0.0) == 10  # of twelve positions, in one tick
+    assert decode_speed(model, batch("causal-lm"), 0.0).tokens_per_second == 1.0
+    model = zoo.build("gpt2-style", seed=0, max_position_embeddings=8, **SIZES)
+    assert decode_speed(model, batch("causal-lm"), 0.0) is None
+
+
+def test_costs_are_plain_data():
+    costs = measure(
+        zoo.build("bert-style", seed=0, **SIZES), {**batch("masked-lm"), "labels": batch("causal-lm")["labels"]}
+    )
+    assert set(costs.to_dict()) == {field.name for field in dataclasses.fields(costs)}

@@ -1,0 +1,76 @@
+"""How fast this machine multiplies matrices, the yardstick of every model's speed."""
+
+from __future__ import annotations
+
+import time
+from functools import cache
+
+import torch
+
+SHAPES = {
+    "cpu": ((256, 512, 512), (512, 512, 512), (512, 1024, 1024), (1024, 1024, 1024)),
+    "cuda": ((2048, 4096, 4096), (4096, 4096, 4096), (8192, 8192, 8192)),
+}
+"""Rows, inner dimension and columns of the products that are tried, by kind of device."""
+
+SECONDS = 0.2
+"""Spent on all of them together."""
+
+
+def gemm_limit(device: torch.device | str = "cpu", dtype: torch.dtype = torch.float32) -> float:
+    """Measure how many operations a second matrix products reach at most, once in a process.
+
+    Whatever else happens on the machine makes products slower, never faster: so the fastest of all is taken.
+
+    Args:
+        device: Where.
+        dtype: At which precision.
+
+    Returns:
+        Operations a second, a multiplication and an addition being two.
+    """
+    return _gemm_limit(str(device), dtype, torch.get_num_threads())
+
+
+@cache
+def _gemm_limit(device: str, dtype: torch.dtype, threads: int) -> float:
+    kind = torch.device(device).type
+    shapes = SHAPES.get(kind, SHAPES["cpu"])
+    return max(fastest(shape, device, dtype, SECONDS / len(shapes)) for shape in shapes)
+
+
+def fastest(shape: tuple[int, int, int], device: str, dtype: torch.dtype, seconds: float) -> float:
+    """Measure products of one shape.
+
+    Args:
+        shape: Rows, inner dimension and columns.
+        device: Where.
+        dtype: At which precision.
+        seconds: How long, at least three products.
+
+    Returns:
+        Operations a second of the fastest.
+    """
+    rows, inner, columns = shape
+    generator = torch.Generator().manual_seed(0)
+    left = torch.rand(rows, inner, generator=generator).to(device, dtype)
+    right = torch.rand(inner, columns, generator=generator).to(device, dtype)
+    product = left @ right
+    synchronize(device)
+    began, times = time.perf_counter(), []
+    while len(times) < 3 or time.perf_counter() - began < seconds:
+        start = time.perf_counter()
+        torch.mm(left, right, out=product)
+        synchronize(device)
+        times.append(time.perf_counter() - start)
+    return 2 * rows * inner * columns / min(times)
+
+
+def synchronize(device: torch.device | str) -> None:
+    """Wait until a device has done what it was told.
+
+    Args:
+        device: The device; a CPU has.
+    """
+    if torch.device(device).type == "cuda":
+        torch.cuda.synchronize(device)
