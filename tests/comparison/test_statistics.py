@@ -1,0 +1,144 @@
+"""Statistics, on results whose answer is known."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from zoo.comparison.statistics import (
+    BETTER,
+    NOISE,
+    UNKNOWN,
+    WORSE,
+    Difference,
+    Sample,
+    bootstrap_interval,
+    compare_all,
+    holm,
+    most_coverage,
+    paired_p,
+    student_quantile,
+    student_within,
+    verdict,
+)
+
+values = st.floats(-100, 100).map(lambda value: round(value, 3))
+samples = st.lists(values, min_size=2, max_size=5)
+
+
+@pytest.mark.parametrize(
+    "freedom, quantile", [(1, 12.7062), (2, 4.3027), (3, 3.1824), (4, 2.7764), (9, 2.2622), (30, 2.0423)]
+)
+def test_students_distribution_is_that_of_the_tables(freedom, quantile):
+    assert student_within(quantile, freedom) == pytest.approx(0.95, abs=1e-5)
+    assert student_quantile(0.975, freedom) == pytest.approx(quantile, abs=1e-4)
+    assert student_within(0.0, freedom) == 0.0 and student_within(1e9, freedom) == pytest.approx(1)
+
+
+def test_the_example_that_student_gave():
+    # Hours of sleep gained by two drugs, ten patients: t = 4.0621, p = 0.00283 (Student 1908, section 9).
+    differences = [1.2, 2.4, 1.3, 1.3, 0.0, 1.0, 1.8, 0.8, 4.6, 1.4]
+    found = Difference.of(differences)
+    assert found.mean == pytest.approx(1.58)
+    assert found.p == pytest.approx(0.00283, abs=5e-6)
+    assert found.interval == (pytest.approx(0.7001, abs=1e-4), pytest.approx(2.4599, abs=1e-4))
+    assert found.effect * math.sqrt(10) == pytest.approx(4.0621, abs=1e-4)
+
+
+@pytest.mark.parametrize("seeds", [2, 3, 5, 10])
+def test_no_difference_is_noise_in_nineteen_of_twenty(seeds):
+    noise = np.random.default_rng(seeds).normal(size=(4000, seeds))
+    said = [verdict(*compare_all([differences])) for differences in noise]
+    assert said.count(NOISE) / len(said) == pytest.approx(0.95, abs=0.011)  # three standard errors
+    assert said.count(BETTER) == pytest.approx(said.count(WORSE), abs=60)
+
+
+def test_one_false_alarm_among_seven_variants_is_as_rare():
+    generator = np.random.default_rng(7)
+    alarms = 0
+    for _ in range(1500):
+        scores = generator.normal(size=(8, 5))  # a baseline and seven variants, which share its luck
+        alarms += any(verdict(one) != NOISE for one in compare_all(scores[1:] - scores[0]))
+    assert alarms / 1500 <= 0.05 + 0.015
+    assert alarms > 0
+
+
+def test_a_planted_difference_is_found_and_its_direction_told():
+    generator = np.random.default_rng(0)
+    found = 0
+    for _ in range(300):
+        luck = generator.normal(scale=10, size=5)  # a lucky seed is lucky for all: pairs take it out
+        baseline, better, same = luck + generator.normal(scale=0.3, size=(3, 5)) + [[0], [3], [0]]
+        differences = compare_all([better - baseline, same - baseline])
+        found += verdict(differences[0]) == BETTER and verdict(differences[0], higher_is_better=False) == WORSE
+    assert found > 290
+
+
+def test_what_cannot_be_told_is_not_told():
+    alone = compare_all([[0.7], [0.1, 0.2, 0.3]])
+    assert verdict(alone[0]) == UNKNOWN and alone[0].interval is alone[0].p is None
+    assert alone[1].adjusted == alone[1].p  # not corrected for what was not tested
+    same, other = compare_all([[0.0, 0.0, 0.0], [0.1, 0.1, 0.1]])
+    assert (verdict(same), same.adjusted, verdict(other), other.effect) == (NOISE, 1.0, BETTER, None)
+    assert Sample.of([3.0]) == Sample((3.0,), 3.0, None, None)
+
+
+def test_holm_goes_down_step_by_step():
+    # Holm 1979: the smallest times their number, the next times one less, never below one before.
+    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert holm([0.5, 0.9]) == [1.0, 1.0]
+    assert holm([]) == []
+
+
+@pytest.mark.parametrize("seeds", [3, 5, 8])
+def test_intervals_hold_the_mean_as_often_as_they_say(seeds):
+    noise = np.random.default_rng(seeds).normal(size=(300 if seeds > 6 else 800, seeds))
+    held = np.mean([low < 0 < high for low, high in map(bootstrap_interval, noise)])
+    assert held == pytest.approx(min(0.95, most_coverage(seeds)), abs=0.04)
+
+
+def test_more_values_than_can_be_gone_through():
+    sample = Sample.of([float(value) for value in range(20)])
+    assert sample.interval == pytest.approx((6.5, 12.5), abs=0.6) and sample.deviation == pytest.approx(5.916, abs=1e-3)
+    assert Sample.of(sample.values[::-1]).interval == sample.interval
+
+
+@settings(max_examples=60, deadline=None)
+@given(samples, st.randoms(use_true_random=False))
+def test_the_order_of_seeds_does_not_matter(sample, random):
+    shuffled = random.sample(sample, len(sample))
+    one, other = Sample.of(sample), Sample.of(shuffled)
+    assert one.interval == other.interval and one.mean == other.mean
+    assert one.deviation == pytest.approx(other.deviation, abs=1e-12)
+    assert paired_p(sample) == pytest.approx(paired_p(shuffled), abs=1e-9)
+
+
+@settings(max_examples=60, deadline=None)
+@given(samples, st.floats(0.01, 100), values)
+def test_units_do_not_matter(sample, scale, shift):
+    plain, scaled = Sample.of(sample), Sample.of([scale * value + shift for value in sample])
+    assert scaled.mean == pytest.approx(scale * plain.mean + shift, abs=1e-6)
+    assert scaled.interval == pytest.approx([scale * end + shift for end in plain.interval], abs=1e-6)
+    assert scaled.deviation == pytest.approx(scale * plain.deviation, abs=1e-6)
+    assert min(sample) - 1e-9 <= plain.interval[0] <= plain.mean + 1e-9 <= plain.interval[1] + 2e-9
+    different = [value for value in sample if value]
+    if len(set(different)) > 1:
+        assert paired_p([scale * value for value in different]) == pytest.approx(paired_p(different), abs=1e-7)
+        assert paired_p([-value for value in different]) == pytest.approx(paired_p(different), abs=1e-12)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=8), st.randoms(use_true_random=False))
+def test_correction_keeps_the_order_and_is_never_kinder(p_values, random):
+    adjusted = holm(p_values)
+    assert all(
+        given <= corrected <= min(1, len(p_values) * given) for given, corrected in zip(p_values, adjusted, strict=True)
+    )
+    ranked = [corrected for _, corrected in sorted(zip(p_values, adjusted, strict=True))]
+    assert ranked == sorted(ranked)
+    order = random.sample(range(len(p_values)), len(p_values))
+    assert holm([p_values[place] for place in order]) == [adjusted[place] for place in order]
