@@ -39,7 +39,12 @@ class MissingHintError(ConversionError, ConfigError):
     def __init__(self, converter: str, missing: Mapping[str, str], example: str) -> None:
         self.missing = tuple(missing)
         names = ", ".join(f"{name} ({theirs})" for name, theirs in missing.items())
-        super().__init__(f"a {converter} checkpoint does not say {names}: give it by name, for instance {example}")
+        super().__init__(
+            super().__init__(
+                f"a {converter} checkpoint does not say {names}: give it by name, for instance {example}, or on the "
+                "command line with --set NAME=VALUE"
+            )
+        )
 
 
 class CheckpointKeysError(ConversionError, KeyError):

@@ -14,6 +14,7 @@ from .bundle import write_bundle
 from .errors import ExportError
 from .model_card import write_card
 from .native.base import NATIVE
+from .native.files import folder_of
 from .native.tokenizer import carry_tokenizer
 from .native.writing import write_native
 from .planning import BUNDLE, CTRANSLATE2, ONNX, TargetPlan, plan_engines, plan_export, plan_target
@@ -45,7 +46,7 @@ def export(
     Where something fails, nothing is left behind.
 
     Args:
-        model: A model, or the folder of a saved one, whose tokenizer is taken along.
+        model: A model; or the folder or repository of a saved one, whose tokenizer is taken along.
         out: The folder to write.
         target: A model type of transformers ("marian", "bert", ...), "bundle", "onnx" or "ctranslate2"; by default the
             first exact model type.
@@ -63,10 +64,10 @@ def export(
     """
     folder = Path(out)
     check_output(folder, force=force)
-    source = None if isinstance(model, ZooPreTrainedModel) else Path(model)
+    source = None if isinstance(model, ZooPreTrainedModel) else folder_of(model)
     if dtype is not None and target != CTRANSLATE2:
         raise ExportError(f"dtype={dtype!r} was given, which only ctranslate2 takes; other exports keep the model's")
-    loaded = model if isinstance(model, ZooPreTrainedModel) else load(Path(model))
+    loaded = model if isinstance(model, ZooPreTrainedModel) else load(str(model))
     with written_whole(folder, force=force) as workshop:
         if target == BUNDLE:
             report = export_bundle(loaded, workshop, fresh_process=fresh_process)

@@ -9,12 +9,14 @@ from pathlib import Path
 
 from torch import Tensor
 from transformers.utils import (
+    CONFIG_NAME,
     SAFE_WEIGHTS_INDEX_NAME,
     SAFE_WEIGHTS_NAME,
     WEIGHTS_INDEX_NAME,
     WEIGHTS_NAME,
-    cached_file,
 )
+
+from zoo.loading import is_repository
 
 from ..checkpoint import read_pickled, read_safetensors
 from ..errors import ConversionError, UnsafeFileError
@@ -23,12 +25,48 @@ WHOLE = (SAFE_WEIGHTS_NAME, WEIGHTS_NAME)
 INDEXES = {SAFE_WEIGHTS_NAME: SAFE_WEIGHTS_INDEX_NAME, WEIGHTS_NAME: WEIGHTS_INDEX_NAME}
 """Names of weights in one file, and of the index where there are several."""
 
+FILE_ENDINGS = (".pt", ".pth", ".bin", ".safetensors")
+"""By which the name of a file that is missing differs from a repository's."""
 
-def read_weights(source: str | os.PathLike[str]) -> dict[str, Tensor]:
+
+def is_checkpoint(source: str | os.PathLike[str]) -> bool:
+    """Whether a checkpoint of transformers is meant rather than a file of weights.
+
+    Args:
+        source: What was given.
+
+    Returns:
+        True for a folder with a configuration, and for the name of a repository.
+    """
+    if (Path(source) / CONFIG_NAME).is_file():
+        return True
+    return is_repository(str(source)) and Path(source).suffix not in FILE_ENDINGS
+
+
+def folder_of(source: str | os.PathLike[str]) -> Path:
+    """Find the folder of a checkpoint: a repository is pulled.
+
+    Args:
+        source: A folder, or a repository on the Hub.
+
+    Returns:
+        The folder.
+
+    Raises:
+        HubError: When the repository cannot be had.
+    """
+    if Path(source).is_dir() or not is_checkpoint(source):
+        return Path(source)
+    from zoo.hub import pull
+
+    return pull(str(source), with_pickles=True)
+
+
+def read_weights(folder: Path) -> dict[str, Tensor]:
     """Read all weights of a checkpoint, file by file: no more than one of them is mapped into memory at a time.
 
     Args:
-        source: A folder or a repository on the Hub.
+        folder: The checkpoint.
 
     Returns:
         Tensors of their own, by the names in the files.
@@ -38,7 +76,7 @@ def read_weights(source: str | os.PathLike[str]) -> dict[str, Tensor]:
         UnsafeFileError: When a file lies outside of the folder, or holds more than tensors.
     """
     tensors: dict[str, Tensor] = {}
-    for path in weight_files(source):
+    for path in weight_files(folder):
         for name, tensor in tensors_of(path):
             if name in tensors:
                 raise ConversionError(f"{path} holds {name!r}, which another file of the checkpoint holds as well")
@@ -46,11 +84,11 @@ def read_weights(source: str | os.PathLike[str]) -> dict[str, Tensor]:
     return tensors
 
 
-def weight_files(source: str | os.PathLike[str]) -> list[Path]:
+def weight_files(folder: Path) -> list[Path]:
     """Find the files that hold the weights, safetensors if there are any.
 
     Args:
-        source: A folder or a repository on the Hub.
+        folder: The checkpoint.
 
     Returns:
         Their paths.
@@ -60,18 +98,18 @@ def weight_files(source: str | os.PathLike[str]) -> list[Path]:
         UnsafeFileError: When one lies outside of the folder.
     """
     for whole, index in INDEXES.items():
-        if (path := find(source, whole)) is not None:
+        if (path := find(folder, whole)) is not None:
             return [path]
-        if (path := find(source, index)) is not None:
-            return [member(source, name, path) for name in names_in(path)]
-    raise ConversionError(f"{str(source)!r} has none of {', '.join((*WHOLE, *INDEXES.values()))}")
+        if (path := find(folder, index)) is not None:
+            return [member(folder, name, path) for name in names_in(path)]
+    raise ConversionError(f"{str(folder)!r} has none of {', '.join((*WHOLE, *INDEXES.values()))}")
 
 
-def find(source: str | os.PathLike[str], name: str) -> Path | None:
+def find(folder: Path, name: str) -> Path | None:
     """Find a file of a checkpoint.
 
     Args:
-        source: A folder or a repository on the Hub.
+        folder: The checkpoint.
         name: The file's name.
 
     Returns:
@@ -80,14 +118,8 @@ def find(source: str | os.PathLike[str], name: str) -> Path | None:
     Raises:
         UnsafeFileError: When it is a link to somewhere else.
     """
-    folder = Path(source)
-    if folder.is_dir():
-        path = folder / name
-        return require_inside(path, folder) if path.exists() or path.is_symlink() else None
-    found = cached_file(
-        source, name, _raise_exceptions_for_missing_entries=False, _raise_exceptions_for_connection_errors=False
-    )
-    return None if found is None else Path(found)
+    path = folder / name
+    return require_inside(path, folder) if path.exists() or path.is_symlink() else None
 
 
 def names_in(index: Path) -> list[str]:
@@ -113,9 +145,9 @@ def names_in(index: Path) -> list[str]:
     return names
 
 
-def member(source: str | os.PathLike[str], name: str, index: Path) -> Path:
+def member(folder: Path, name: str, index: Path) -> Path:
     """Find a file that an index names. Arguments and errors as for `find`."""
-    path = find(source, name)
+    path = find(folder, name)
     if path is None or not path.is_file():
         raise ConversionError(f"{str(index)!r} names {name!r}, which is not there")
     return path

@@ -25,10 +25,7 @@ from ..checkpoint import Checkpoint, report_not_finite
 from ..errors import ConversionError, NotConvertibleError
 from ..weights import model_with, no_progress_bar
 from .base import NATIVE, NativeFormat, UnknownNativeError
-from .files import find, read_weights
-
-REPOSITORY = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*(?<!\.pt)(?<!\.pth)(?<!\.bin)(?<!\.safetensors)")
-"""The name of a repository on the Hub, and not of a file that is missing."""
+from .files import find, folder_of, is_checkpoint, read_weights
 
 
 def is_native(source: Any, origin: str | None = None) -> bool:
@@ -45,10 +42,7 @@ def is_native(source: Any, origin: str | None = None) -> bool:
         return origin in NATIVE
     if isinstance(source, PreTrainedModel):
         return not isinstance(source, ZooPreTrainedModel)
-    if not isinstance(source, str | os.PathLike):
-        return False
-    path = Path(source)
-    return (path / "config.json").is_file() or (not path.exists() and bool(REPOSITORY.fullmatch(str(source))))
+    return isinstance(source, str | os.PathLike) and is_checkpoint(source)
 
 
 def convert_native(
@@ -81,12 +75,12 @@ def convert_native(
         tensors = with_prefix(tensors, found, type(source).__name__)
         generation = copy.deepcopy(getattr(source, "generation_config", None))
     else:
-        name = str(source)
-        native = read_native_config(source)
+        name, folder = str(source), folder_of(source)
+        native = read_native_config(folder)
         found = format_of(native)
         task = task_of_architecture(found, native) if task is None else task
         require_origin(origin, found, name)
-        tensors, generation = load_native(source, found, native, task)
+        tensors, generation = load_native(folder, found, native, task)
     config, weights = translate(found, native, tensors, task)
     model = model_with(config, task, weights)
     if generation is not None and model.can_generate():
@@ -140,11 +134,11 @@ def translate(
     return config, found.key_map(config, task).forward(state, consume=True)
 
 
-def read_native_config(source: str | os.PathLike[str]) -> PreTrainedConfig:
+def read_native_config(folder: Path) -> PreTrainedConfig:
     """Read the configuration of a checkpoint of transformers.
 
     Args:
-        source: A folder or a repository on the Hub.
+        folder: The checkpoint.
 
     Returns:
         The configuration.
@@ -153,15 +147,15 @@ def read_native_config(source: str | os.PathLike[str]) -> PreTrainedConfig:
         ConversionError: When there is none.
     """
     try:
-        path = find(source, CONFIG_NAME)
+        path = find(folder, CONFIG_NAME)
         if path is not None and not isinstance(json.loads(path.read_text(encoding="utf-8")), dict):
             raise ConversionError(f"{str(path)!r} is no configuration")
-        return AutoConfig.from_pretrained(source, trust_remote_code=False)
+        return AutoConfig.from_pretrained(folder, trust_remote_code=False)
     except ZooError:
         raise
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, StrictDataclassError) as error:
         first_line = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise ConversionError(f"{str(source)!r} has no configuration that transformers reads: {first_line}") from error
+        raise ConversionError(f"{str(folder)!r} has no configuration that transformers reads: {first_line}") from error
 
 
 def format_of(native: PreTrainedConfig) -> NativeFormat:
@@ -238,12 +232,12 @@ def task_of_architecture(found: NativeFormat, native: PreTrainedConfig) -> str:
 
 
 def load_native(
-    source: str | os.PathLike[str], found: NativeFormat, native: PreTrainedConfig, task: str
+    folder: Path, found: NativeFormat, native: PreTrainedConfig, task: str
 ) -> tuple[dict[str, Tensor], Any]:
     """Read native weights, and let transformers give them their present names.
 
     Args:
-        source: A folder or a repository on the Hub.
+        folder: The checkpoint.
         found: Its format.
         native: Its configuration.
         task: What the head is for.
@@ -259,8 +253,8 @@ def load_native(
     model_class = getattr(transformers, found.classes[task])
     if native.model_type != found.model_types[0]:
         model_class = getattr(transformers, _sibling(native, task))
-    weights = read_weights(source)
-    report_not_finite(Checkpoint(weights, name=str(source)))
+    weights = read_weights(folder)
+    report_not_finite(Checkpoint(weights, name=str(folder)))
     dtype = native.dtype or Checkpoint(weights).dtype
     try:
         with no_progress_bar():
@@ -270,16 +264,16 @@ def load_native(
     except (OSError, RuntimeError, ValueError) as error:
         first_line = str(error).strip().splitlines()[0]
         raise ConversionError(
-            f"transformers cannot load {str(source)!r} as {model_class.__name__}: {first_line}"
+            f"transformers cannot load {str(folder)!r} as {model_class.__name__}: {first_line}"
         ) from error
     prefix = found.prefix if task == Task.FEATURE_EXTRACTION else ""
     if missing := sorted({prefix + key for key in report["missing_keys"]} - set(found.meaningless(task))):
-        raise ConversionError(f"{str(source)!r} lacks weights of {model_class.__name__}: {enumerate_names(missing)}")
+        raise ConversionError(f"{str(folder)!r} lacks weights of {model_class.__name__}: {enumerate_names(missing)}")
     if report["mismatched_keys"]:
-        raise ConversionError(f"{str(source)!r} has weights of the wrong shape: {report['mismatched_keys']}")
+        raise ConversionError(f"{str(folder)!r} has weights of the wrong shape: {report['mismatched_keys']}")
     generation = getattr(model, "generation_config", None)
-    if generation is not None and find(source, GENERATION_CONFIG_NAME) is not None:
-        generation = GenerationConfig.from_pretrained(source)
+    if generation is not None and find(folder, GENERATION_CONFIG_NAME) is not None:
+        generation = GenerationConfig.from_pretrained(folder)
     return with_prefix(model.state_dict(), found, model_class.__name__), generation
 
 

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from pathlib import Path
-
-from transformers import AutoTokenizer
 
 from .files import require_inside
 
@@ -32,37 +29,28 @@ TARGET_FOLDER = "target"
 """Where a checkpoint holds its target's tokenizer, if that has its own."""
 
 
-def carry_tokenizer(source: str | os.PathLike[str], out: str | os.PathLike[str]) -> list[str]:
+def carry_tokenizer(folder: Path, out: Path) -> list[str]:
     """Copy a checkpoint's tokenizer into another folder.
 
     Args:
-        source: A folder or a repository on the Hub.
+        folder: The checkpoint.
         out: A folder.
 
     Returns:
         Names of the files that were written; none where the checkpoint has no tokenizer.
 
     Raises:
-        UnsafeFileError: When one of a folder's files is a link to somewhere else.
+        UnsafeFileError: When one of the files is a link to somewhere else.
     """
-    folder, target = Path(source), Path(out)
-    if folder.is_dir():
-        names = [
-            name
-            for prefix in ("", f"{TARGET_FOLDER}/")
-            for file in TOKENIZER_FILES
-            if (folder / (name := f"{prefix}{file}")).is_file()
-        ]
-        for name in names:
-            require_inside(folder / name, folder)
-        for name in names:
-            (target / name).parent.mkdir(exist_ok=True)
-            shutil.copyfile(folder / name, target / name)
-        return names
-    try:
-        return [
-            Path(path).name
-            for path in AutoTokenizer.from_pretrained(source, trust_remote_code=False).save_pretrained(target)
-        ]
-    except (OSError, ValueError, KeyError):
-        return []
+    names = [
+        name
+        for prefix in ("", f"{TARGET_FOLDER}/")
+        for file in TOKENIZER_FILES
+        if (folder / (name := f"{prefix}{file}")).is_file()
+    ]
+    for name in names:
+        require_inside(folder / name, folder)
+    for name in names:
+        (out / name).parent.mkdir(exist_ok=True)
+        shutil.copyfile(folder / name, out / name)
+    return names

@@ -50,6 +50,7 @@ def convert(
     or not at all.
     """
     from zoo.converters import convert as convert_weights
+    from zoo.converters.native.files import folder_of
     from zoo.converters.native.reading import is_native
     from zoo.converters.native.tokenizer import carry_tokenizer
     from zoo.folders import check_output, written_whole
@@ -60,10 +61,13 @@ def convert(
         hints["quirks"] = [name.strip() for name in quirks.split(",") if name.strip()]
     if keep_dead:
         hints["keep_dead"] = True
+    native = is_native(source, origin)
+    if native:
+        source = folder_of(source)
     model = convert_weights(source, origin, **hints)
     with written_whole(output, force=force) as folder:
         model.save_pretrained(folder)
-        if is_native(source, origin):
+        if native:
             carry_tokenizer(source, folder)
     made = {
         "path": str(output.resolve()),

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @click.command("export")
-@click.argument("model", type=click.Path(path_type=Path), metavar="[DIR]", required=False)
+@click.argument("model", type=click.Path(path_type=Path), metavar="[DIR|REPO]", required=False)
 @click.option("-o", "--output", type=click.Path(path_type=Path), metavar="OUT", help="The folder to write.")
 @click.option(
     "--as",
@@ -81,13 +81,13 @@ def show_plan(folder: Path, as_json: bool) -> None:
     """Print which targets a saved model has.
 
     Args:
-        folder: The saved model.
+        folder: The saved model, or a repository on the Hub.
         as_json: Whether to print JSON.
     """
     from zoo.converters.planning import ONNX, plan_engines, plan_export
     from zoo.loading import load
 
-    model = load(folder)
+    model = load(str(folder))
     plans = [*plan_export(model), *plan_engines(model)]
     if as_json:
         write_json([plan.to_dict() for plan in plans])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import warnings
+from collections.abc import Iterable
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -37,12 +38,17 @@ class MissingPluginWarning(ZooWarning):
     """A model was pulled that a plugin is needed for."""
 
 
-def files_to_pull(listed: dict[str, Any], *, with_code: bool) -> list[str]:
+PICKLED_WEIGHTS = ("pytorch_model.bin", "pytorch_model.bin.index.json", "pytorch_model-*-of-*.bin")
+"""Weights as transformers wrote them before there were safetensors."""
+
+
+def files_to_pull(listed: dict[str, Any], *, with_code: bool, with_pickles: bool = False) -> list[str]:
     """Choose the files that a model needs.
 
     Args:
         listed: The repository's files, by path.
         with_code: Whether code is wanted.
+        with_pickles: Whether pickled weights are wanted where there are no others.
 
     Returns:
         Their paths: everything but other formats of the weights, and code.
@@ -55,21 +61,38 @@ def files_to_pull(listed: dict[str, Any], *, with_code: bool) -> list[str]:
         if parts.is_absolute() or ".." in parts.parts or "\\" in path:
             raise HubError(f"the Hub lists a file that would leave its folder: {path!r}")
     ignored = NOT_PULLED if with_code else (*NOT_PULLED, CODE)
-    return sorted(filter_repo_objects(listed, ignore_patterns=list(ignored)))
+    wanted = set(filter_repo_objects(listed, ignore_patterns=list(ignored)))
+    if with_pickles and not matching(listed, WEIGHTS):
+        wanted.update(matching(listed, *PICKLED_WEIGHTS))
+    return sorted(wanted)
 
 
-def require_safetensors(address: Address, files: Any) -> None:
+def matching(files: Iterable[str], *patterns: str) -> list[str]:
+    """Choose files by their names.
+
+    Args:
+        files: Paths.
+        patterns: Patterns as in a shell.
+
+    Returns:
+        Those that match one.
+    """
+    return list(filter_repo_objects(list(files), allow_patterns=list(patterns)))
+
+
+def require_weights(address: Address, files: Iterable[str], *, with_pickles: bool = False) -> None:
     """Require weights in the safetensors format.
 
     Args:
         address: The repository.
         files: The paths of its files.
+        with_pickles: Whether pickled ones will do.
 
     Raises:
         UnsafeWeightsError: When there are none.
     """
-    if not list(filter_repo_objects(list(files), allow_patterns=[WEIGHTS])):
-        pickles = list(filter_repo_objects(list(files), allow_patterns=[*PICKLES, "*.bin"]))
+    if not matching(files, WEIGHTS, *(PICKLED_WEIGHTS if with_pickles else ())):
+        pickles = matching(files, *PICKLES, "*.bin")
         held = f"; it has {enumerate_names(pickles)}, which could run code when read" if pickles else ""
         raise UnsafeWeightsError(f"{address} has no weights in the safetensors format{held}")
 

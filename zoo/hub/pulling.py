@@ -14,7 +14,7 @@ from huggingface_hub.hf_api import RepoFile
 
 from zoo.errors import enumerate_names
 
-from .acceptance import files_to_pull, refuse_code, require_safetensors, warn_of_missing_plugin
+from .acceptance import files_to_pull, refuse_code, require_weights, warn_of_missing_plugin
 from .addresses import COMMIT, Address, parse_address
 from .checksums import is_intact, is_intact_blob
 from .client import LIBRARY, Hub
@@ -52,6 +52,7 @@ def pull(
     offline: bool = False,
     force_download: bool = False,
     trust_remote_code: bool = False,
+    with_pickles: bool = False,
     token: str | bool | None = None,
     patience: Patience | None = None,
 ) -> Path:
@@ -68,6 +69,8 @@ def pull(
         offline: Whether to only look into the cache.
         force_download: Whether to download what is in the cache already.
         trust_remote_code: Whether code from the repository may be pulled, for a model that needs it.
+        with_pickles: Whether pickled weights may be pulled where there are no safetensors, for a converter, which
+            executes nothing of them.
         token: As for huggingface_hub: None for the one that is stored or in HF_TOKEN.
         patience: Time-outs and retries.
 
@@ -80,10 +83,10 @@ def pull(
     """
     address = parse_address(repo_id, revision)
     if offline or constants.HF_HUB_OFFLINE:
-        snapshot = from_cache(address, cache_dir, trust_remote_code=trust_remote_code)
+        snapshot = from_cache(address, cache_dir, trust_remote_code=trust_remote_code, with_pickles=with_pickles)
     else:
         hub = Hub(token, patience)
-        download = Download(hub, address, cache_dir, force_download, trust_remote_code)
+        download = Download(hub, address, cache_dir, force_download, trust_remote_code, with_pickles)
         snapshot = download.run()
     warn_of_missing_plugin(read_json(snapshot.folder / CONFIG))
     if local_dir is None:
@@ -91,13 +94,16 @@ def pull(
     return deliver(snapshot.folder, snapshot.files, Path(local_dir), f"{address.repo_id}@{snapshot.commit}")
 
 
-def from_cache(address: Address, cache_dir: str | Path | None, *, trust_remote_code: bool = False) -> Snapshot:
+def from_cache(
+    address: Address, cache_dir: str | Path | None, *, trust_remote_code: bool = False, with_pickles: bool = False
+) -> Snapshot:
     """Find a repository in the cache, without any connection.
 
     Args:
         address: Repository and revision.
         cache_dir: The cache, by default huggingface_hub's.
         trust_remote_code: Whether a model that needs code is welcome.
+        with_pickles: Whether pickled weights are.
 
     Returns:
         What is there.
@@ -120,7 +126,7 @@ def from_cache(address: Address, cache_dir: str | Path | None, *, trust_remote_c
     damaged = [path for path in files if not is_intact_blob(folder / path)]
     if damaged:
         raise IntegrityError(f"{address} has been damaged in the cache: {enumerate_names(damaged)}; pull it again")
-    require_safetensors(address, files)
+    require_weights(address, files, with_pickles=with_pickles)
     if CONFIG not in files:
         raise HubError(f"{address} has no {CONFIG} in the cache, so it is no checkpoint")
     check_shards(folder)
@@ -138,6 +144,7 @@ class Download:
         cache_dir: The cache, by default huggingface_hub's.
         force_download: Whether to download what is there already.
         trust_remote_code: Whether code may be downloaded.
+        with_pickles: Whether pickled weights may be, where there are no safetensors.
     """
 
     hub: Hub
@@ -145,6 +152,7 @@ class Download:
     cache_dir: str | Path | None = None
     force_download: bool = False
     trust_remote_code: bool = False
+    with_pickles: bool = False
 
     def run(self) -> Snapshot:
         """Download what is missing, verify everything, and only then let the cache's revision move on.
@@ -158,14 +166,14 @@ class Download:
         # The client, asked for a branch, would return an old snapshot when the Hub is down. It is asked for a commit.
         commit = self.hub.resolve(self.address)
         listed = self.hub.files(self.address, commit)
-        require_safetensors(self.address, listed)
+        require_weights(self.address, listed, with_pickles=self.with_pickles)
         if CONFIG not in listed:
             raise HubError(
                 f"{self.address} has no {CONFIG}, so it is no checkpoint; it holds: {enumerate_names(listed)}"
             )
         folder = self._fetch(listed[CONFIG], commit).parent
         needs_code = refuse_code(self.address, read_json(folder / CONFIG), trust_remote_code=self.trust_remote_code)
-        wanted = files_to_pull(listed, with_code=needs_code)
+        wanted = files_to_pull(listed, with_code=needs_code, with_pickles=self.with_pickles)
         for path in wanted:
             if path != CONFIG:
                 self._fetch(listed[path], commit)
