@@ -12,7 +12,7 @@ from zoo.building import config as configure
 from zoo.building import skeleton
 from zoo.models import Transformer, ZooConfig
 from zoo.models.transformer import transformer_of
-from zoo.registry import VARIANTS, Task, Variant, parse_name
+from zoo.registry import VARIANTS, Task, parse_name
 
 IDENTITY = frozenset({"variant", "quirks", "provider", "providers", "is_decoder", "is_encoder_decoder"})
 """Fields that say which model it is, not what it is made of."""
@@ -71,8 +71,7 @@ def diff(a: str, b: str, task: str | None = None) -> list[Difference]:
     Raises:
         ZooError: When a name, task, quirk or field is unknown, or values contradict each other.
     """
-    variants = VARIANTS.get(parse_name(a).name), VARIANTS.get(parse_name(b).name)
-    tasks = common_tasks(*variants, task)
+    tasks = tasks_of(a, b, task)
     configs = configure(a, tasks[0]), configure(b, tasks[1])
     sizes = skeleton(a, tasks[0]).num_parameters(), skeleton(b, tasks[1]).num_parameters()
     differences = [
@@ -89,11 +88,11 @@ def diff(a: str, b: str, task: str | None = None) -> list[Difference]:
     return [difference for difference in differences if difference.a != difference.b]
 
 
-def common_tasks(a: Variant, b: Variant, task: str | None) -> tuple[str, str]:
+def tasks_of(a: str, b: str, task: str | None = None) -> tuple[str, str]:
     """Choose what two variants are built for.
 
     Args:
-        a: A variant.
+        a: A variant's name, possibly with settings.
         b: Another.
         task: What both should be for, None to choose.
 
@@ -104,10 +103,11 @@ def common_tasks(a: Variant, b: Variant, task: str | None) -> tuple[str, str]:
         UnknownTaskError: When there is no such task.
         UnsupportedTaskError: When there is, but not for both.
     """
+    one, other = VARIANTS.get(parse_name(a).name), VARIANTS.get(parse_name(b).name)
     if task is not None:
-        return a.check_task(task), b.check_task(task)
-    common = next((task for task in a.tasks if task in b.tasks), None)
-    return (common, common) if common else (a.default_task, b.default_task)
+        return one.check_task(task), other.check_task(task)
+    common = next((task for task in one.tasks if task in other.tasks), None)
+    return (common, common) if common else (one.default_task, other.default_task)
 
 
 def settings(configs: tuple[ZooConfig, ZooConfig], tasks: tuple[str, str]) -> Iterator[tuple[str, Any, Any]]:

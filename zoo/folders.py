@@ -1,7 +1,8 @@
-"""Folders that are either written whole or not at all."""
+"""Folders and files that are either written whole or not at all."""
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -69,6 +70,25 @@ def written_whole(folder: Path, *, force: bool = False) -> Iterator[Path]:
         replace(folder, made, workshop / "old")
     finally:
         shutil.rmtree(workshop, ignore_errors=True)
+
+
+def write_file(file: Path, text: str) -> None:
+    """Write a file under a temporary name beside it, and rename it when that has succeeded.
+
+    Args:
+        file: The file, which is replaced; its folder is made.
+        text: What to write.
+
+    Raises:
+        OutputExistsError: When a folder has that name.
+    """
+    if file.is_dir():
+        raise OutputExistsError(f"{str(file)!r} is a folder; name a file")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=file.parent, delete=False) as stream:
+        stream.write(text)
+    os.chmod(stream.name, 0o644)
+    os.replace(stream.name, file)
 
 
 def replace(folder: Path, new: Path, old: Path) -> None:

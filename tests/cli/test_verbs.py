@@ -74,6 +74,15 @@ def test_diff_of_equals(zoo):
     assert json.loads(zoo("diff", "pre-norm", "pre-norm", "--json").stdout)["differences"] == []
 
 
+def test_pictures_are_written_to_files(zoo, tmp_path):
+    one, two = tmp_path / "new" / "one.svg", tmp_path / "two.svg"
+    assert zoo("show", "pre-norm@tiny", "--svg", str(one)).stdout == f"Wrote {one}\n"
+    assert "<title" in one.read_text()
+    assert zoo("diff", "bert-style@tiny", "marian-style@tiny", "--svg", str(two), "--json").exit_code == 0
+    assert "only marian-style@tiny has cross-attention" in two.read_text()
+    assert zoo("show", "pre-norm@tiny", "--svg", str(tmp_path)).exit_code == 2
+
+
 @pytest.mark.parametrize("columns", [80, 120])
 def test_params_fit_the_terminal(zoo, columns):
     lines = zoo("params", "marian-style", columns=columns).stdout.splitlines()

@@ -6,6 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 import click
@@ -81,6 +82,23 @@ def write_json(value: Any) -> None:
         value: Plain data; what JSON does not know is written as text.
     """
     click.echo(json.dumps(value, indent=2, ensure_ascii=False, default=str))
+
+
+def write_picture(file: Path, text: str, *, as_json: bool) -> None:
+    """Write a picture to a file, and say where it is.
+
+    Args:
+        file: The file.
+        text: What to write.
+        as_json: Whether to say it as JSON.
+    """
+    from zoo.folders import write_file
+
+    write_file(file, text)
+    if as_json:
+        write_json({"svg": str(file)})
+    else:
+        click.echo(f"Wrote {file}")
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[RenderableType]], *, right: Iterable[str] = ()) -> Table:

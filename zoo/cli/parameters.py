@@ -86,6 +86,18 @@ def task_option(
     return click.option("--task", type=TaskName(), metavar="TASK", help=f"{help} One of {', '.join(TASKS)}.")
 
 
+def svg_option(help: str) -> Callable[[Decorated], Decorated]:
+    """Add `--svg`.
+
+    Args:
+        help: What it does.
+
+    Returns:
+        A decorator.
+    """
+    return click.option("--svg", "svg", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help=help)
+
+
 def json_option(command: Decorated) -> Decorated:
     """Add `--json`: a decorator.
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 from rich.console import RenderableType
 from rich.text import Text
 
-from .output import heading, indented, origin_text, setting_text, table, width, write, write_json
-from .parameters import VariantName, json_option, task_option
+from .output import heading, indented, origin_text, setting_text, table, width, write, write_json, write_picture
+from .parameters import VariantName, json_option, svg_option, task_option
 
 if TYPE_CHECKING:
     from zoo.drawing import Drawing
@@ -19,16 +20,20 @@ if TYPE_CHECKING:
 @click.command("show")
 @click.argument("name", type=VariantName(), metavar="NAME")
 @task_option("What to draw the model for; by default the variant's first task.")
+@svg_option("Draw it as a block diagram into this SVG file instead of printing it.")
 @json_option
-def show(name: str, task: str | None, as_json: bool) -> None:
+def show(name: str, task: str | None, svg: Path | None, as_json: bool) -> None:
     """Show what a variant is, with a drawing of its block.
 
     In the drawing the residual stream runs down the left side; branches leave it to the right and join it again. Where
     NAME switches quirks on ('vanilla+faithful'), the drawing says what each one changes.
     """
-    from zoo.drawing import draw
+    from zoo.drawing import draw, to_svg
     from zoo.registry import describe
 
+    if svg is not None:
+        write_picture(svg, to_svg(draw(name, task)), as_json=as_json)
+        return
     card, drawing = describe(name), draw(name, task)
     if as_json:
         write_json({**card.to_dict(), "drawing": drawing.to_dict()})

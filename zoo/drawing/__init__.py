@@ -1,11 +1,13 @@
-"""Drawings of a variant's blocks: what a layer does to the residual stream, as plain data and as text.
+"""Drawings of a variant's blocks: what a layer does to the residual stream, as plain data, as text and as SVG.
 
 The data are read off a model on the meta device by running one of its layers, so that a drawing shows what the code
 does, whoever wrote it, and nothing is allocated.
 """
 
+from .comparing import compare
 from .parts import Block, Drawing, Residual, Step, Together
+from .svg import to_svg, to_svg_beside
 from .text import to_text
 from .variants import draw
 
-__all__ = ["Block", "Drawing", "Residual", "Step", "Together", "draw", "to_text"]
+__all__ = ["Block", "Drawing", "Residual", "Step", "Together", "compare", "draw", "to_svg", "to_svg_beside", "to_text"]

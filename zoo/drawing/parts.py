@@ -5,7 +5,23 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
+
+Kind = Literal[
+    "embedding",
+    "position",
+    "inner-position",
+    "attention",
+    "cross-attention",
+    "feed-forward",
+    "norm",
+    "linear",
+    "dropout",
+    "scale",
+    "rule",
+    "other",
+]
+"""Sorts of modules; an "inner-position" acts inside of attention rather than on embeddings."""
 
 
 @dataclass(frozen=True)
@@ -18,6 +34,8 @@ class Step:
         path: Its place in the model, e.g. "model.decoder.layers.0.mlp".
         note: What it does, where it is not one of the library's own parts.
         quirks: Names of the quirks that change it, or bring it.
+        kind: What sort of module it is.
+        lender: The place of the step whose weights it uses as its own, if any.
     """
 
     label: str
@@ -25,6 +43,8 @@ class Step:
     path: str
     note: str = ""
     quirks: tuple[str, ...] = ()
+    kind: Kind = "other"
+    lender: str = ""
 
 
 @dataclass(frozen=True)

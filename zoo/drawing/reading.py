@@ -15,7 +15,7 @@ from zoo.models.stack import ZooStack
 from .modules import does_something, name_in, signature
 from .parts import Block, Drawing, Residual, Step, Together
 from .tracing import Call, trace
-from .wording import label_and_detail, note
+from .wording import kind_of, label_and_detail, note
 
 RULES = {
     "attention_mask": "padding mask",
@@ -182,17 +182,16 @@ class Reader:
         if isinstance(self.model, ZooForSequenceClassification):
             pooler = self.body.transformer.pooler
             self._signatures["pooling"] = getattr(pooler, "__qualname__", config.classifier_pooling)
-            yield Step(
-                f"{config.classifier_pooling} pooling", "", "pooling", note(pooler), self.marks.get("pooling", ())
-            )
+            quirks = self.marks.get("pooling", ())
+            yield Step(f"{config.classifier_pooling} pooling", "", "pooling", note(pooler), quirks)
         modules = {} if self.body is self.model else dict(self.model.named_children())
         for name in sorted(modules, key=lambda name: isinstance(modules[name], nn.Linear)):  # the projection is last
             if modules[name] is not self.body and does_something(modules[name]):
                 yield self.step(modules[name], name, "stream", config)
         if hasattr(self.model, "lm_head") and config.logit_scale != 1.0:
-            yield Step(f"× {config.logit_scale:g}", "", "logit_scale")
+            yield Step(f"× {config.logit_scale:g}", "", "logit_scale", kind="scale")
         if hasattr(self.model, "lm_head") and config.final_logit_softcapping is not None:
-            yield Step(f"soft cap at {config.final_logit_softcapping:g}", "", "final_logit_softcapping")
+            yield Step(f"soft cap at {config.final_logit_softcapping:g}", "", "final_logit_softcapping", kind="scale")
 
     def rules(self) -> Iterator[Step]:
         """List what the variant does that is no module.
@@ -206,7 +205,8 @@ class Reader:
             self._signatures[field] = getattr(rule, "__qualname__", rule)
             if rule != getattr(Transformer, field) and not self.is_idle(field):
                 detail = rule.__name__ if callable(rule) else ", ".join(rule)
-                yield Step(label, detail, field, note(rule) if callable(rule) else "", self.marks.get(field, ()))
+                words = note(rule) if callable(rule) else ""
+                yield Step(label, detail, field, words, self.marks.get(field, ()), "rule")
 
     def is_idle(self, rule: str) -> bool:
         """Whether a rule of the blueprint plays no part in this model.
@@ -234,13 +234,16 @@ class Reader:
             The step.
         """
         label, detail = label_and_detail(module, config)
-        shared = self.lender(module, path)
+        lender, shared = self.lender(module, path)
         if shared:
             detail = ", ".join(filter(None, (detail, f"weights of {shared}")))
         self._signatures[path] = (role, shared, signature(module))
-        return Step(label, detail, path, note(module), self.marks.get(path, ()))
+        kind = kind_of(module)
+        if kind == "other" and "norm" in path.rpartition(".")[2]:  # a plugin's
+            kind = "norm"
+        return Step(label, detail, path, note(module), self.marks.get(path, ()), kind, lender)
 
-    def lender(self, module: nn.Module, path: str) -> str:
+    def lender(self, module: nn.Module, path: str) -> tuple[str, str]:
         """Find the module, among those drawn before, whose weights a module uses as its own.
 
         Args:
@@ -248,12 +251,12 @@ class Reader:
             path: Its path.
 
         Returns:
-            The other's path, without what it has in common with this one; nothing where there is no other.
+            The other's path, whole and without what it has in common with this one; nothing where there is no other.
         """
         for name, parameter in module.named_parameters():
             owner = self._owners.setdefault(id(parameter), f"{path}.{name}")
             if owner != f"{path}.{name}":
                 lender = owner.removesuffix(f".{name}")
                 layer = path.partition(".layers.")[0]
-                return lender.removeprefix(f"{layer}.layers.0.") if ".layers." in path else lender
-        return ""
+                return lender, lender.removeprefix(f"{layer}.layers.0.") if ".layers." in path else lender
+        return "", ""

@@ -7,9 +7,31 @@ from typing import Any
 
 from torch import nn
 
-from zoo.models import Attention, AttentionScale, FeedForward, GatedFeedForward, Position, TokenEmbedding, ZooConfig
+from zoo.models import (
+    Attention,
+    AttentionScale,
+    DynamicTanh,
+    FeedForward,
+    GatedFeedForward,
+    Position,
+    RMSNorm,
+    TokenEmbedding,
+    ZooConfig,
+)
 from zoo.models.pretrained import ZooPreTrainedModel
 from zoo.models.residual import LearnedScale, Scale
+
+from .parts import Kind
+
+KINDS: dict[Kind, tuple[type, ...]] = {
+    "feed-forward": (FeedForward,),
+    "norm": (nn.LayerNorm, RMSNorm, DynamicTanh),
+    "embedding": (nn.Embedding,),
+    "linear": (nn.Linear,),
+    "dropout": (nn.Dropout,),
+    "scale": (Scale, LearnedScale),
+}
+"""Classes that say by themselves what sort of module it is."""
 
 SCALES: dict[str | float, str] = {
     AttentionScale.HIDDEN_SIZE: "scores / sqrt(hidden size)",
@@ -49,6 +71,22 @@ def label_and_detail(module: nn.Module, config: ZooConfig) -> tuple[str, str]:
     if isinstance(module, nn.Linear):
         return "linear", f"{module.in_features} → {module.out_features}{'' if module.bias is None else ', bias'}"
     return type(module).__name__, ""
+
+
+def kind_of(module: nn.Module) -> Kind:
+    """Tell what sort of module it is.
+
+    Args:
+        module: A part of a model.
+
+    Returns:
+        One of [`zoo.drawing.parts.Kind`][].
+    """
+    if isinstance(module, Attention):
+        return "cross-attention" if module.is_cross else "attention"
+    if isinstance(module, Position):
+        return "position" if type(module).embed is not Position.embed else "inner-position"
+    return next((kind for kind, classes in KINDS.items() if isinstance(module, classes)), "other")
 
 
 def attention_detail(module: Attention) -> str:

@@ -1,0 +1,118 @@
+"""A step as a box with words in it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from .canvas import Canvas, Point, fitted
+from .parts import Step
+
+TITLE, DETAIL = 13.0, 10.5
+"""How large the letters of a box's name are, and of everything else in it."""
+
+LEADING = 13.5
+"""From one line to the next."""
+
+SMALL = frozenset({"dropout", "scale"})
+"""Sorts of modules that get a small box."""
+
+BADGES = {"only": "+", "changed": "≠"}
+"""The sign of a mark: whoever cannot tell the colours apart reads it."""
+
+Marks = Mapping[str, str]
+"""What stands out in a drawing, by the places of the steps: "only" here, or "changed" here."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of text in a box.
+
+    Attributes:
+        text: The text.
+        size: How large its letters are.
+        style: Its classes.
+    """
+
+    text: str
+    size: float
+    style: str
+
+
+@dataclass(frozen=True)
+class Box:
+    """A step, measured.
+
+    Attributes:
+        step: The step.
+        width: How wide its box is.
+        lines: What stands in it.
+        mark: What makes it stand out, if anything.
+    """
+
+    step: Step
+    width: float
+    lines: tuple[Line, ...] = field(default=())
+    mark: str = ""
+
+    @property
+    def height(self) -> float:
+        """How high it is."""
+        return 10.0 + LEADING * len(self.lines) + (0.0 if self.step.kind in SMALL else 3.0)
+
+    def draw(self, canvas: Canvas, center: Point) -> None:
+        """Draw it.
+
+        Args:
+            canvas: Where.
+            center: Where its middle is.
+        """
+        quirks = self.step.quirks
+        style = f"box {self.step.kind}{' quirk' if quirks else ''}"
+        radius = self.height / 2 if self.step.kind in SMALL else 6.0
+        with canvas.group("step", f"{self.step.path}{f': {self.step.note}' if self.step.note else ''}"):
+            canvas.rectangle(center, self.width, self.height, style, radius=radius)
+            if self.mark:
+                canvas.rectangle(center, self.width + 7, self.height + 7, f"outline-{self.mark}", radius=radius + 3)
+            y = center[1] - LEADING * len(self.lines) / 2 + LEADING * 0.76
+            for line in self.lines:
+                canvas.text((center[0], y), line.text, line.style, size=line.size)
+                y += LEADING
+            if self.mark:
+                draw_badge(canvas, (center[0] - self.width / 2 - 3, center[1] - self.height / 2 - 3), self.mark)
+
+
+def draw_badge(canvas: Canvas, center: Point, mark: str) -> None:
+    """Draw the sign of a mark.
+
+    Args:
+        canvas: Where.
+        center: Where its middle is.
+        mark: Which.
+    """
+    canvas.circle(center, 8.5, mark)
+    canvas.text((center[0], center[1] + 4.6), BADGES[mark], "badge-text bold", size=13)
+
+
+def measure(step: Step, width: float, marks: Marks, *, detail: str | None = None) -> Box:
+    """Find out what stands in a step's box.
+
+    Args:
+        step: The step.
+        width: How wide its box is, if it isn't a small one.
+        marks: What stands out.
+        detail: What to write below its name, if not all that is known.
+
+    Returns:
+        The box.
+    """
+    small = step.kind in SMALL
+    width = min(width, 108.0) if small else width
+    room = width - 16
+    size = DETAIL if small else TITLE
+    lines = [Line(text, size, "text" if small else "text bold") for text in fitted(step.label, room, size)]
+    words = step.detail if detail is None else detail
+    lines += [Line(text, DETAIL, "soft") for text in fitted(words, room, DETAIL)]
+    for quirk in step.quirks:
+        lines += [Line(text, DETAIL, "quirk-text bold") for text in fitted(f"⚠ {quirk}", room * 0.92, DETAIL)]
+    return Box(step, width, tuple(lines), marks.get(step.path, ""))

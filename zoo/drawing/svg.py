@@ -1,0 +1,252 @@
+"""Drawings as SVG: boxes and arrows, as papers draw them."""
+
+from __future__ import annotations
+
+import zlib
+from html import escape
+
+from .boxes import Marks, draw_badge
+from .canvas import Canvas, fitted
+from .columns import GAP, WIDTH, Column
+from .comparing import compare
+from .look import style_sheet
+from .parts import Drawing
+from .text import to_text
+
+MARGIN = 24.0
+"""White space around a picture."""
+
+BETWEEN = 96.0
+"""White space between two stacks."""
+
+OUTPUTS = {
+    "causal-lm": "scores of the next token",
+    "seq2seq-lm": "scores of the next token",
+    "masked-lm": "scores of the masked tokens",
+    "sequence-classification": "scores of the labels",
+    "token-classification": "scores of every token's labels",
+}
+"""What comes out at the top, by task; hidden states otherwise."""
+
+
+def to_svg(drawing: Drawing) -> str:
+    """Write a drawing as SVG.
+
+    It follows the reader's preference for light or dark paper; its text is text, and what it shows stands in its
+    description for those who do not see it.
+
+    Args:
+        drawing: The drawing.
+
+    Returns:
+        A whole SVG document.
+    """
+    canvas = picture(drawing, {})
+    caption(canvas, drawing, canvas.bounds.left, canvas.bounds.top)
+    return document(canvas, drawing.name, to_text(drawing, None))
+
+
+def to_svg_beside(a: Drawing, b: Drawing) -> str:
+    """Write two drawings side by side, and mark in what they differ.
+
+    Args:
+        a: A drawing.
+        b: Another.
+
+    Returns:
+        A whole SVG document.
+    """
+    comparison = compare(a, b)
+    pictures = [picture(drawing, marks) for drawing, marks in zip((a, b), comparison.marks, strict=True)]
+    canvas = Canvas()
+    lefts = (0.0, pictures[0].bounds.right - pictures[0].bounds.left + BETWEEN)
+    for one, left in zip(pictures, lefts, strict=True):
+        canvas.paste(one, (left - one.bounds.left, 0))
+    divider = lefts[1] - BETWEEN / 2
+    canvas.line((divider, canvas.bounds.top), (divider, canvas.bounds.bottom), style="divider")
+    top = canvas.bounds.top
+    for drawing, left in zip((a, b), lefts, strict=True):
+        caption(canvas, drawing, left, top)
+    legend(canvas)
+    words = "\n".join(comparison.words) or "They do not differ."
+    return document(canvas, f"{a.name} beside {b.name}", words)
+
+
+def caption(canvas: Canvas, drawing: Drawing, left: float, top: float) -> None:
+    """Write above a picture what it shows.
+
+    Args:
+        canvas: Where.
+        drawing: What it shows.
+        left: Where its left side is.
+        top: Where its top is.
+    """
+    canvas.text((left, top - 26), drawing.name, "text bold", size=18, anchor="start")
+    canvas.text((left, top - 7), drawing.task, "soft", size=12, anchor="start")
+
+
+def legend(canvas: Canvas) -> None:
+    """Say below a comparison what its marks mean.
+
+    Args:
+        canvas: The comparison.
+    """
+    y = canvas.bounds.bottom + 34
+    for x, mark, words in ((12, "only", "only on this side"), (172, "changed", "on both sides, but not the same")):
+        draw_badge(canvas, (x, y - 4), mark)
+        canvas.text((x + 16, y), words, "text", size=12, anchor="start")
+
+
+def picture(drawing: Drawing, marks: Marks) -> Canvas:
+    """Draw a model.
+
+    Args:
+        drawing: The drawing.
+        marks: What stands out.
+
+    Returns:
+        The picture.
+    """
+    canvas = Canvas()
+    columns = []
+    x = 0.0
+    for number, block in enumerate(drawing.blocks):
+        several = len(drawing.blocks) > 1
+        column = Column(block, side=1 if number else -1, marks=marks)
+        column.draw(("source tokens", "target tokens so far")[number] if several else "tokens")
+        if number == len(drawing.blocks) - 1:
+            for step in drawing.head:
+                column.trunk(step)
+            column.rise(GAP + 4)
+            column.canvas.text((0, column.y - 8), OUTPUTS.get(drawing.task, "hidden states"), "soft", size=12)
+        offset = x - column.canvas.bounds.left
+        columns.append((column, offset))
+        x = offset + column.canvas.bounds.right + BETWEEN
+    lend(columns)
+    for column, offset in columns:
+        canvas.paste(column.canvas, (offset, 0))
+    if len(columns) > 1:
+        remember(canvas, *columns)
+    footnotes(canvas, drawing, marks)
+    return canvas
+
+
+def remember(canvas: Canvas, encoder: tuple[Column, float], decoder: tuple[Column, float]) -> None:
+    """Draw how the encoder's output reaches cross-attention.
+
+    Args:
+        canvas: The picture.
+        encoder: The encoder's column, and where its stream is.
+        decoder: The decoder's.
+    """
+    (source, start), (target, end) = encoder, decoder
+    top = source.y
+    corridor = start + source.canvas.bounds.right + BETWEEN * 0.45
+    for box, (x, y) in target.boxes.values():
+        if box.step.kind == "cross-attention":
+            arrival = (end + x - box.width / 2, y)
+            canvas.line((start, top), (start, top - 22), (corridor, top - 22), (corridor, y), arrival, arrow=True)
+
+
+def lend(columns: list[tuple[Column, float]]) -> None:
+    """Link the steps that share weights by dotted lines, along the side where no skip connection runs.
+
+    Args:
+        columns: The stacks, and where their streams are.
+    """
+    for column, _ in columns:
+        free = -column.side
+        reach = 0
+        members = dict(column.boxes)
+        for path, (box, (x, y)) in column.boxes.items():
+            if not box.step.lender:
+                continue
+            lender = box.step.lender if box.step.lender in members else sibling(column, path, box.step.lender)
+            if lender is None:
+                continue
+            other, (x2, y2) = column.boxes[lender]
+            inside = ".layers." in path and ".layers." in lender
+            reach += not inside
+            out = free * (max(box.width, other.width) / 2 + 13) if inside else free * (column.reach + 26 + 12 * reach)
+            low, high = y2 - other.height * 0.22, y + box.height * 0.26
+            start, end = (x2 + free * other.width / 2, low), (x + free * box.width / 2, high)
+            column.canvas.line(start, (out, low), (out, high), end, style="shared")
+
+
+def sibling(column: Column, path: str, lender: str) -> str | None:
+    """Find a step in the same stack that has the same weights from elsewhere.
+
+    Args:
+        column: The stack.
+        path: The place of the step that looks for it.
+        lender: Where the weights are.
+
+    Returns:
+        The first such step below it, if there is one.
+    """
+    for other, (box, _) in column.boxes.items():
+        if other == path:
+            return None
+        if box.step.lender == lender:
+            return other
+    return None
+
+
+def footnotes(canvas: Canvas, drawing: Drawing, marks: Marks) -> None:
+    """Write below a picture what has no place in it: rules, and what the variant's own parts do.
+
+    Args:
+        canvas: The picture.
+        drawing: The drawing.
+        marks: What stands out.
+    """
+    notes: dict[str, list[str]] = {}
+    for step in drawing.steps():
+        if step.note and step.kind != "rule":
+            notes.setdefault(step.note, []).append(step.label)
+    y, left = canvas.bounds.bottom + 26, canvas.bounds.left
+    width = max(canvas.bounds.right - left, WIDTH)
+    for step in drawing.rules:
+        text = f"{step.label}: {step.detail}{f'. {step.note}' if step.note else ''}"
+        if mark := marks.get(step.path, ""):
+            draw_badge(canvas, (left - 14, y - 4), mark)
+        for line in fitted(text, width, 11):
+            canvas.text((left, y), line, "text", size=11, anchor="start")
+            y += 15
+        for quirk in step.quirks:
+            canvas.text((left, y), f"⚠ {quirk}", "quirk-text bold", size=11, anchor="start")
+            y += 15
+    for note, labels in notes.items():
+        for line in fitted(f"{', '.join(dict.fromkeys(labels))}: {note}", width, 11):
+            canvas.text((left, y), line, "soft", size=11, anchor="start")
+            y += 15
+
+
+def document(canvas: Canvas, title: str, description: str) -> str:
+    """Make a document of a picture.
+
+    Args:
+        canvas: The picture.
+        title: What it is called.
+        description: What it shows, in words.
+
+    Returns:
+        SVG that needs nothing from elsewhere.
+    """
+    bounds = canvas.bounds
+    x, y = bounds.left - MARGIN, bounds.top - MARGIN
+    width, height = bounds.right - x + MARGIN, bounds.bottom - y + MARGIN
+    name = f"zoo-{zlib.crc32((title + description).encode()):08x}"
+    box = f"{x:g} {y:g} {width:g} {height:g}"
+    return "\n".join(
+        (
+            f'<svg xmlns="http://www.w3.org/2000/svg" class="zoo-drawing" role="img" viewBox="{box}" '
+            f'width="{width:g}" height="{height:g}" aria-labelledby="{name}-title {name}-desc">',
+            f'<title id="{name}-title">{escape(title)}</title>',
+            f'<desc id="{name}-desc">{escape(description)}</desc>',
+            f"<style>{style_sheet()}</style>",
+            f'<rect class="paper" x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}"/>',
+            *canvas.parts,
+            "</svg>\n",
+        )
+    )
