@@ -38,8 +38,8 @@ NOISE = 30
 NEW_TOKENS = 6
 
 GENERATION = {
-    "generate_greedy": dict(do_sample=False, num_beams=1, max_new_tokens=NEW_TOKENS),
-    "generate_beams": dict(do_sample=False, num_beams=4, max_new_tokens=NEW_TOKENS),
+    "generate_greedy": dict(do_sample=False, num_beams=1, max_new_tokens=NEW_TOKENS, max_length=None),
+    "generate_beams": dict(do_sample=False, num_beams=4, max_new_tokens=NEW_TOKENS, max_length=None),
 }
 """How the batches of these names are generated from."""
 

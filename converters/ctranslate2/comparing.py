@@ -118,7 +118,9 @@ def decoded(model: ZooPreTrainedModel, engine: CTranslate2Model, sample: Sample,
     side = "left" if config.stack == "decoder" else "right"
     ids, mask = padded(sample.prompts, pad, side)
     stopping = {"early_stopping": True} if beams > 1 else {}
-    settings = dict(num_beams=beams, do_sample=False, max_new_tokens=NEW_TOKENS, pad_token_id=pad, **stopping)
+    settings = dict(
+        num_beams=beams, do_sample=False, max_new_tokens=NEW_TOKENS, max_length=None, pad_token_id=pad, **stopping
+    )
     ours = model.generate(input_ids=ids, attention_mask=mask, **settings)
     theirs = engine.generate(input_ids=ids, attention_mask=mask, **settings)
     begin = ids.shape[1] if config.stack == "decoder" else 1

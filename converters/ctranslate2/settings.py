@@ -36,8 +36,16 @@ SETTLED = {
     "bos_token_id",
     "eos_token_id",
     "decoder_start_token_id",
+    "num_assistant_tokens",
+    "num_assistant_tokens_schedule",
+    "assistant_confidence_threshold",
+    "assistant_lookbehind",
+    "target_lookbehind",
 }
 """Fields of a generation configuration that are followed, or that change nothing here."""
+
+NEUTRAL = {"typical_p": 1.0, "encoder_repetition_penalty": 1.0, "num_beam_groups": 1}
+"""Values that change nothing, and are written by transformers' trainer."""
 
 
 def options_of(settings: GenerationConfig) -> dict[str, Any]:
@@ -52,7 +60,7 @@ def options_of(settings: GenerationConfig) -> dict[str, Any]:
     Raises:
         ConfigError: When one is set that has no counterpart.
     """
-    given = {name: value for name, value in settings.to_diff_dict().items() if value not in (None, False)}
+    given = {name for name, value in settings.to_diff_dict().items() if value and value != NEUTRAL.get(name)}
     foreign = sorted(name for name in given if name not in SETTLED and not name.startswith("_"))
     if (settings.num_beams or 1) > 1 and settings.early_stopping == "never":
         foreign.append("early_stopping='never' (its beam search stops early)")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import logging
 import warnings
 from pathlib import Path
 from typing import Any
@@ -77,6 +78,8 @@ def write_graph(graph: Graph, folder: Path, variant: str) -> None:
     try:
         with warnings.catch_warnings(), torch.no_grad():
             warnings.simplefilter("ignore")
+            # Which tells that torchvision, which no graph of ours needs, is not installed.
+            logging.getLogger("torch.onnx").setLevel(logging.ERROR)
             program = torch.onnx.export(
                 graph.module,
                 graph.inputs,

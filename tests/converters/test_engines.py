@@ -6,11 +6,13 @@ import pytest
 import torch
 from click.testing import CliRunner
 from native_models import scramble, zoo_model
+from transformers import GenerationConfig
 
 import zoo
 from zoo.cli.main import cli
 from zoo.converters import plan_engines
 from zoo.converters.ctranslate2 import check_ctranslate2, plan_ctranslate2, write_ctranslate2
+from zoo.converters.ctranslate2.settings import options_of
 from zoo.converters.errors import ExportError, MissingExtraError, VerificationError
 from zoo.converters.onnx import load_onnx
 from zoo.errors import CheckpointError, ConfigError, UnsupportedOperationError
@@ -205,6 +207,14 @@ def test_the_command_line_runs_in_ctranslate2(saved):
     ours, theirs = (run("generate", saved, *TEXTS, "--engine", engine) for engine in ("torch", "ctranslate2"))
     assert theirs.exit_code == 0, theirs.output
     assert theirs.stdout == ours.stdout
+
+
+def test_settings_that_change_nothing_are_followed():
+    written_by_a_trainer = GenerationConfig()
+    written_by_a_trainer.update(**GenerationConfig._get_default_generation_params())
+    assert options_of(written_by_a_trainer)["beam_size"] == 1
+    with pytest.raises(ConfigError, match="does not follow typical_p"):
+        options_of(GenerationConfig(do_sample=True, typical_p=0.5))
 
 
 def test_what_an_engine_cannot_follow_is_refused(ctranslate2_folder):

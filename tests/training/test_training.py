@@ -78,6 +78,7 @@ def test_what_is_saved_is_loaded_by_the_auto_classes(trained):
     labels = torch.tensor([[5, 6, 2]])
     with torch.no_grad():
         assert torch.equal(model(**ids, labels=labels).logits, result.model(**ids, labels=labels).logits)
+    assert model.generation_config.max_length is None, "a default of transformers was saved as if it were wanted"
 
 
 def test_the_same_seed_gives_the_same_weights(trained, few, tiny, tmp_path):

@@ -63,7 +63,9 @@ def export(
     if as_json:
         write_json(report.to_dict())
         return
-    click.echo(f"{output}: {report.class_name} ({', '.join(report.files)})")
+    code = [name for name in report.files if name.endswith(".py")]
+    named = [name for name in report.files if name not in code] + ([f"{len(code)} files of code"] if code else [])
+    click.echo(f"{output}: {report.class_name} ({', '.join(named)})")
     for name, summary in report.transforms.items():
         click.echo(f"  {name}: {summary}")
     found = report.difference
@@ -88,7 +90,7 @@ def show_plan(folder: Path, as_json: bool) -> None:
     from zoo.loading import load
 
     model = load(str(folder))
-    plans = [*plan_export(model), *plan_engines(model)]
+    plans = sorted([*plan_export(model), *plan_engines(model)], key=lambda plan: not plan.exact)
     if as_json:
         write_json([plan.to_dict() for plan in plans])
         return

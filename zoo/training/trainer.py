@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import shutil
 import time
 from collections.abc import Sequence
@@ -142,12 +143,15 @@ class ZooTrainer(Seq2SeqTrainer):
         """Evaluate a batch without label smoothing. Arguments as in the base class."""
         inputs = self._without_repetitions(inputs)
         smoother, self.label_smoother = self.label_smoother, None
+        # The base class writes every default of transformers into the model's own settings, as if they were wanted.
+        generation = getattr(self.model, "generation_config", None)
+        self.model.generation_config = copy.deepcopy(generation)
         try:
             loss, outputs, labels = super().prediction_step(
                 model, inputs, prediction_loss_only, ignore_keys=ignore_keys, **gen_kwargs
             )
         finally:
-            self.label_smoother = smoother
+            self.label_smoother, self.model.generation_config = smoother, generation
         tokens = inputs["labels"].ne(IGNORED).sum().item()
         if loss is not None and tokens:
             self._evaluated += torch.tensor([loss.item() * tokens, tokens], dtype=torch.float64)
