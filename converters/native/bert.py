@@ -180,7 +180,7 @@ class BertLike(NativeFormat):
             needs |= {"lm_head_transform": True, "lm_head_bias": True}
             needs |= {"hidden_act": ROBERTA_HEAD_ACT} if self.roberta_heads else {}
         if task == Task.SEQUENCE_CLASSIFICATION:
-            needs |= {"classifier_pooling": "cls", "classifier_pooler_act": "tanh"}
+            needs |= {"classifier_pooling": "cls", "classifier_pooler_act": "tanh", "classifier_bias": True}
         return needs
 
     def obstacles(self, config: ZooConfig, state: State, task: str) -> list[str]:

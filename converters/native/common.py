@@ -45,6 +45,8 @@ def plain_needs(config: ZooConfig, task: str) -> dict[str, Any]:
     }
     if task in LM_TASKS:
         needs |= {"lm_head_transform": False, "logit_scale": 1.0, "final_logit_softcapping": None}
+    if task == Task.TOKEN_CLASSIFICATION:
+        needs["classifier_bias"] = True
     return needs
 
 
@@ -154,7 +156,8 @@ def decoder_obstacles(config: ZooConfig, state: State, task: str) -> list[str]:
     """
     found = [] if config.stack == "decoder" else [f"it is {a_stack(config)}, this is a decoder"]
     if task == Task.SEQUENCE_CLASSIFICATION:
-        if state["classifier.bias"].any() and not absorbs_bias(config, state["classifier.weight"]):
+        bias = state.get("classifier.bias")
+        if bias is not None and bias.any() and not absorbs_bias(config, state["classifier.weight"]):
             found.append("the classifier has a bias, its has none, and no norm with a bias stands before it")
         if config.pad_token_id is None:
             found.append("pad_token_id is None, by which it finds the last token")

@@ -79,6 +79,7 @@ class Gpt2(NativeFormat):
             "initializer_range": native.initializer_range,
             "tie_word_embeddings": native.tie_word_embeddings,
             **tokens(native),
+            "classifier_bias": task != Task.SEQUENCE_CLASSIFICATION,
             **labels_in(native, task),
         }
 
@@ -122,14 +123,8 @@ class Gpt2(NativeFormat):
         """Find what keeps a model from fitting. Arguments as in the base class."""
         return decoder_obstacles(config, state, task)
 
-    def read_weights(self, native: Any, state: State, task: str) -> State:
-        """Give the sequence classifier the bias that it lacks. Arguments as in the base class."""
-        if task == Task.SEQUENCE_CLASSIFICATION:
-            return {**state, "score.bias": state["score.weight"].new_zeros(native.num_labels)}
-        return state
-
     def write_weights(self, config: ZooConfig, state: State, task: str) -> State:
-        """Leave that bias out, or in the last norm's. Arguments as in the base class."""
+        """Leave the sequence classifier's bias out, or in the last norm's. Arguments as in the base class."""
         return without_classifier_bias(state, f"{BODY}ln_f.bias")
 
     def notes(self, config: ZooConfig, task: str) -> list[str]:

@@ -93,6 +93,7 @@ class LlamaLike(NativeFormat):
             **self.read_biases(native),
             **self.read_windows(native),
             **tokens(native),
+            "classifier_bias": task != Task.SEQUENCE_CLASSIFICATION,
             **labels_in(native, task),
         }
 
@@ -200,14 +201,8 @@ class LlamaLike(NativeFormat):
             found.append("a part of each head is rotated, it rotates heads as a whole")
         return found
 
-    def read_weights(self, native: Any, state: State, task: str) -> State:
-        """Give the sequence classifier the bias that it lacks. Arguments as in the base class."""
-        if task == Task.SEQUENCE_CLASSIFICATION:
-            return {**state, "score.bias": state["score.weight"].new_zeros(native.num_labels)}
-        return state
-
     def write_weights(self, config: ZooConfig, state: State, task: str) -> State:
-        """Leave that bias out. Arguments as in the base class."""
+        """Leave the sequence classifier's bias out. Arguments as in the base class."""
         return drop(state, "score.bias") if task == Task.SEQUENCE_CLASSIFICATION else state
 
 

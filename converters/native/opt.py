@@ -81,6 +81,7 @@ class Opt(NativeFormat):
             "tie_word_embeddings": native.tie_word_embeddings,
             **({} if getattr(native, "is_causal", True) else {"is_decoder": False}),
             **tokens(native),
+            "classifier_bias": task != Task.SEQUENCE_CLASSIFICATION,
             **labels_in(native, task),
         }
 
@@ -130,14 +131,8 @@ class Opt(NativeFormat):
             return []
         return decoder_obstacles(config, state, task)
 
-    def read_weights(self, native: Any, state: State, task: str) -> State:
-        """Give the sequence classifier the bias that it lacks. Arguments as in the base class."""
-        if task == Task.SEQUENCE_CLASSIFICATION:
-            return {**state, "score.bias": state["score.weight"].new_zeros(native.num_labels)}
-        return state
-
     def write_weights(self, config: ZooConfig, state: State, task: str) -> State:
-        """Leave that bias out, or in the last norm's. Arguments as in the base class."""
+        """Leave the sequence classifier's bias out, or in the last norm's. Arguments as in the base class."""
         last = "" if config.final_norm else f"layers.{config.num_hidden_layers - 1}."
         return without_classifier_bias(state, f"model.decoder.{last}final_layer_norm.bias")
 

@@ -120,7 +120,7 @@ class Xlm(NativeFormat):
         if task == Task.MASKED_LM:
             needs["lm_head_bias"] = True
         if task == Task.SEQUENCE_CLASSIFICATION:
-            needs |= {"classifier_pooling": "cls", "classifier_pooler_act": None}
+            needs |= {"classifier_pooling": "cls", "classifier_pooler_act": None, "classifier_bias": True}
         return needs
 
     def obstacles(self, config: ZooConfig, state: State, task: str) -> list[str]:

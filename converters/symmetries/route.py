@@ -36,6 +36,7 @@ ORDER = (
     "layer_norm_eps",
     "embedding_norm",
     "embedding_norm_eps",
+    "classifier_bias",
     "classifier_pooler_act",
 )
 """The order in which settings are changed: some symmetries rely on what earlier ones have done."""

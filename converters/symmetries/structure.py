@@ -154,6 +154,16 @@ class ZeroOutputBias(ZeroBias):
 
 
 @symmetry
+class ZeroClassifierBias(ZeroBias):
+    """A bias of the classifier."""
+
+    name = "zero-classifier-bias"
+    field = "classifier_bias"
+    summary = "a bias of zeros for the classifier"
+    layers = r"^classifier\.weight$"
+
+
+@symmetry
 class RepeatKeyValueHeads(Symmetry):
     """Turn grouped queries into plain multi-head attention: every query head gets its own copy of keys and values."""
 

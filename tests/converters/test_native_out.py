@@ -136,7 +136,13 @@ REFUSED = {
         "a part of each head",
     ),
     "own-code": ("universal", "causal-lm", {}, "opt", "computes more than its settings say"),
-    "classifier-bias": ("llama-style", "sequence-classification", {}, "llama", "classifier has a bias"),
+    "classifier-bias": (
+        "llama-style",
+        "sequence-classification",
+        dict(classifier_bias=True),
+        "llama",
+        "classifier has a bias",
+    ),
     "roberta-relu": ("bert-style", "masked-lm", dict(hidden_act="relu"), "roberta", "hidden_act='relu'"),
 }
 
@@ -162,10 +168,12 @@ def test_unknown_targets_name_the_nearest(tmp_path):
         zoo.export(zoo_model("vanilla"), tmp_path / "out", "marain")
 
 
-def test_a_classifier_without_a_bias_goes_to_llama(tmp_path):
-    model = zoo_model("llama-style", "sequence-classification", dtype=torch.float32)
-    with torch.no_grad():
-        model.classifier.bias.zero_()
+@pytest.mark.parametrize("bias", [False, True])
+def test_a_classifier_without_a_bias_goes_to_llama(bias, tmp_path):
+    model = zoo_model("llama-style", "sequence-classification", dtype=torch.float32, classifier_bias=bias)
+    if bias:
+        with torch.no_grad():
+            model.classifier.bias.zero_()
     report = zoo.export(model, tmp_path / "out", fresh_process=False)
     assert report.class_name == "LlamaForSequenceClassification"
 

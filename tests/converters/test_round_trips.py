@@ -26,7 +26,7 @@ QUICK = dict(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthC
 
 @pytest.mark.parametrize("case", RENAMES)
 def test_native_weights_come_back_bit_for_bit(case):
-    """Native to zoo to native. Token types become one of zeros, and classifiers get a bias of zeros, by the way."""
+    """Native to zoo to native. Token types become one of zeros, by the way."""
     family, head, fields = NATIVE_CASES[case]
     native = native_model(family, head, fields)
     for name, tensor in native.named_parameters():

@@ -69,6 +69,12 @@ CASES = {
     "neutral-embedding-norm": ("pre-norm", "masked-lm", dict(tie_word_embeddings=True), {"embedding_norm": True}),
     "neutral-embedding-norm-eps": ("pre-norm", "seq2seq-lm", dict(layer_norm_eps=1e-12), {"embedding_norm": True}),
     "nearly-linear-pooler": ("nlpt-encoder", "sequence-classification", {}, {"classifier_pooler_act": "tanh"}),
+    "zero-classifier-bias": (
+        "nlpt-encoder",
+        "sequence-classification",
+        dict(classifier_bias=False),
+        {"classifier_bias": True},
+    ),
     "pad-feed-forward": ("nlpt-encoder", "sequence-classification", {}, {"intermediate_size": 64}),
     "ignore-blind-rows": ("vanilla", None, dict(quirks=("masked-rows-are-uniform",)), {"attention": "multi-head"}),
 }

@@ -35,7 +35,7 @@ class Classifier(ZooPreTrainedModel):
         self.num_labels = config.num_labels
         self.model = ZooModel(config)
         self.dropout = nn.Dropout(config.classifier_dropout)
-        self.classifier = nn.Linear(config.hidden_size, config.num_labels)
+        self.classifier = nn.Linear(config.hidden_size, config.num_labels, bias=config.classifier_bias)
 
 
 class SequencePooler(nn.Module):

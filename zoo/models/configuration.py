@@ -93,6 +93,7 @@ class ZooConfig(PreTrainedConfig):
         final_logit_softcapping: Bound on the logits, None for none.
         classifier_pooling: A word of `Pooling`.
         classifier_pooler_act: Activation of a dense layer between pooling and classifier, None for no such layer.
+        classifier_bias: Whether the classifier has a bias.
         dropout: Probability of dropping an element of the embeddings and of each residual branch.
         attention_dropout: Probability of dropping an attention weight.
         activation_dropout: Probability of dropping an element after the feed-forward activation.
@@ -186,6 +187,7 @@ class ZooConfig(PreTrainedConfig):
     final_logit_softcapping: float | None = None
     classifier_pooling: str = "mean"
     classifier_pooler_act: str | None = None
+    classifier_bias: bool = True
 
     dropout: float = 0.1
     attention_dropout: float = 0.0

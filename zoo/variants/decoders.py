@@ -19,6 +19,9 @@ LLAMA_LIKE: dict[str, Any] = {
     "max_position_embeddings": 2048,
     "classifier_pooling": "last",
 }
+HEADS: dict[str, dict[str, Any]] = {"sequence-classification": {"classifier_bias": False}}
+"""As transformers classifies sequences by a decoder."""
+
 GPT2_BASE: dict[str, Any] = {
     "hidden_size": 768,
     "num_hidden_layers": 12,
@@ -30,6 +33,7 @@ GPT2_BASE: dict[str, Any] = {
 @register(
     "gpt2-style",
     tasks=DECODER_TASKS,
+    task_defaults=HEADS,
     source="Radford et al. 2019, section 2.3",
     paper="Radford et al. 2019, Language Models are Unsupervised Multitask Learners",
     tags=("decoder", "pre-norm"),
@@ -55,6 +59,7 @@ def gpt2_style(config: ZooConfig) -> Transformer:
 @register(
     "llama-style",
     tasks=DECODER_TASKS,
+    task_defaults=HEADS,
     source="Touvron et al. 2023, section 2.2",
     paper="Touvron et al. 2023, LLaMA: Open and Efficient Foundation Language Models",
     tags=("decoder", "pre-norm", "modern"),
@@ -68,6 +73,7 @@ def llama_style(config: ZooConfig) -> Transformer:
 @register(
     "gptj-style",
     tasks=DECODER_TASKS,
+    task_defaults=HEADS,
     source="Wang and Komatsuzaki 2021, mesh-transformer-jax",
     paper="Wang and Komatsuzaki 2021, GPT-J-6B: A 6 Billion Parameter Autoregressive Language Model",
     tags=("decoder", "pre-norm", "parallel"),
@@ -92,6 +98,7 @@ def gptj_style(config: ZooConfig) -> Transformer:
 @register(
     "alibi-decoder",
     tasks=DECODER_TASKS,
+    task_defaults=HEADS,
     source="Press et al. 2021, section 3",
     paper="Press et al. 2021, Train Short, Test Long: Attention with Linear Biases Enables Input Length Extrapolation",
     tags=("decoder", "pre-norm"),
@@ -113,6 +120,7 @@ def alibi_decoder(config: ZooConfig) -> Transformer:
 @register(
     "qk-norm",
     tasks=DECODER_TASKS,
+    task_defaults=HEADS,
     source="Henry et al. 2020, section 3; Dehghani et al. 2023, section 2",
     paper="Henry et al. 2020, Query-Key Normalization for Transformers",
     tags=("decoder", "pre-norm", "modern"),
@@ -126,6 +134,7 @@ def qk_norm(config: ZooConfig) -> Transformer:
 @register(
     "olmo2-style",
     tasks=DECODER_TASKS,
+    task_defaults=HEADS,
     source="OLMo team 2024, section 3.2",
     paper="OLMo team 2024, 2 OLMo 2 Furious",
     tags=("decoder", "res-post-norm", "modern"),

@@ -9,6 +9,7 @@ from zoo.registry import register
 @register(
     "gemma2-style",
     tasks=("causal-lm", "sequence-classification", "token-classification", "feature-extraction"),
+    task_defaults={"sequence-classification": {"classifier_bias": False}},
     source="Gemma team 2024, section 2",
     paper="Gemma team 2024, Gemma 2: Improving Open Language Models at a Practical Size",
     tags=("decoder", "sandwich-norm", "modern", "sliding-window"),
