@@ -22,6 +22,7 @@ VERBS = {
     "show": ("zoo.cli.show:show", "Show what a variant is, with a drawing of its block."),
     "diff": ("zoo.cli.diff:diff", "Show in what two variants differ, and nothing else."),
     "params": ("zoo.cli.params:params", "Count a variant's parameters, module by module."),
+    "summary": ("zoo.cli.summary:summary", "Show a model's layers, the shapes that pass through them, and parameters."),
     "build": ("zoo.cli.build:build", "Build a new model and save it."),
     "convert": (
         "zoo.cli.convert:convert",
@@ -40,7 +41,8 @@ VERBS = {
         "zoo.cli.evaluate:evaluate",
         "Score a trained model on held-out examples: loss, perplexity, and the task's scores with their signatures.",
     ),
-    "compare": ("zoo.cli.compare:compare", "Train variants under the same seed, data and budget, side by side."),
+    "attention": ("zoo.cli.attention:attention", "Draw what every layer and head of a model attends to."),
+    "compare": ("zoo.cli.compare:compare", "Train variants with the same seeds, data and budget, side by side."),
     "push": ("zoo.cli.push:push", "Push a checkpoint or an export to the Hugging Face Hub, in one commit."),
     "pull": ("zoo.cli.pull:pull", "Pull a model from the Hugging Face Hub, into the cache or into DIR."),
     "env": ("zoo.cli.env:env", "Show versions, plugins and devices, for bug reports."),

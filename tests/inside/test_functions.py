@@ -1,0 +1,135 @@
+"""Heads, positions, early predictions, and what is recorded while training."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas
+import pytest
+import torch
+
+import zoo
+from zoo.errors import ConfigError
+from zoo.inside import NormRecorder, head_statistics, heads_figure, logit_lens, norms_figure, position_tables
+
+TINY = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 32}
+TEXTS = ["My son is here.", "The dog doesn't like hot milk, but my son does."]
+
+
+def uniform(model):
+    """Make every score zero, so that heads look at all they may see alike."""
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if "q_proj" in name:
+                parameter.zero_()
+    return model
+
+
+def test_entropy_and_distance_of_heads_that_look_at_everything_alike(writer, translator, tokenizers):
+    lengths = [len(tokenizers.source(text)["input_ids"]) for text in TEXTS]  # with the end
+    encoder, _, cross = head_statistics(uniform(zoo.load(translator)), TEXTS, TEXTS, tokenizer=tokenizers)
+    queries = sum(lengths)
+    entropy = sum(n * np.log(n) for n in lengths) / queries
+    distance = sum((n * n - 1) / 3 for n in lengths) / queries  # the mean of |i - j| is (n² - 1) / 3n
+    np.testing.assert_allclose(encoder.entropy, entropy, rtol=1e-5)
+    np.testing.assert_allclose(encoder.distance, distance, rtol=1e-5)
+    assert cross.distance is None
+
+    seen = [np.arange(1, n) for n in lengths]  # a language model's texts have no end; a query sees all up to itself
+    (decoder,) = head_statistics(uniform(zoo.load(writer)), TEXTS, tokenizer=tokenizers)
+    np.testing.assert_allclose(decoder.entropy, np.log(np.concatenate(seen)).mean(), rtol=1e-5)
+    np.testing.assert_allclose(decoder.distance, ((np.concatenate(seen) - 1) / 2).mean(), rtol=1e-5)
+    records = pandas.DataFrame(decoder.to_records())
+    assert list(records[["layer", "head"]].iloc[-1]) == [2, 4]
+    assert len(heads_figure([encoder, decoder, cross]).axes) == 2 * 3 + 5  # panels, and bars of those that are shown
+
+
+def test_padding_counts_for_nothing(translator, tokenizers):
+    together = head_statistics(translator, TEXTS, TEXTS)
+    alone = [head_statistics(translator, [text], [text]) for text in TEXTS]
+    source, target = ([len(one(text)["input_ids"]) for text in TEXTS] for one in (tokenizers.source, tokenizers.target))
+    for place, counts in enumerate((source, target, target)):
+        expected = np.average([one[place].entropy for one in alone], axis=0, weights=counts)
+        np.testing.assert_allclose(together[place].entropy, expected, rtol=1e-4)
+
+
+@pytest.mark.parametrize("placement", ["pre", "post"])
+def test_after_a_layer_the_lens_says_what_a_model_of_so_many_layers_says(placement, tokenizers):
+    name = f"pre-norm:norm_placement={placement},final_norm={placement == 'pre'}"
+    sizes = {**TINY, "vocab_size": len(tokenizers.source)}
+    model = zoo.build(name, "causal-lm", seed=4, **sizes)
+    shallow = zoo.build(name, "causal-lm", **{**sizes, "num_hidden_layers": 1})
+    assert not shallow.load_state_dict(model.state_dict(), strict=False).missing_keys
+    lens = logit_lens(model, TEXTS[1], tokenizer=tokenizers, top=3)
+    ids = torch.tensor([tokenizers.source(TEXTS[1])["input_ids"][:-1]])
+    for row, deep in ((1, shallow), (2, model)):
+        with torch.no_grad():
+            probabilities = deep(ids).logits[0].softmax(-1).numpy()
+        np.testing.assert_allclose(lens.probabilities[row], -np.sort(-probabilities)[:, :3], rtol=1e-4)
+        right = probabilities[np.arange(len(ids[0]) - 1), ids[0, 1:]]
+        np.testing.assert_allclose(lens.right_probability[row, :-1], right, rtol=1e-4)
+    assert lens.right == (*lens.tokens[1:], None) and np.isnan(lens.right_probability[:, -1]).all()
+    record = lens.to_records()[len(lens.tokens)]
+    assert (record["layer"], record["right"]) == (1, lens.tokens[1]) and len(record["top"]) == 3
+
+
+def test_the_lens_of_an_encoder_decoder(translator, tokenizers):
+    lens = logit_lens(translator, TEXTS[0], "Meu filho")
+    assert lens.tokens == ("<bos>", "Meu", "filho") and lens.right == ("Meu", "filho", "<eos>")
+    assert np.isfinite(lens.right_probability).all()
+    assert len(lens.figure().axes) == 2
+    with pytest.raises(ConfigError, match="valid are models for causal-lm"):
+        logit_lens(zoo.build("bert-style@tiny", "masked-lm", vocab_size=90), "No.", tokenizer=tokenizers)
+
+
+def test_tables_of_positions():
+    def only(name: str, length: int = 12):
+        (table,) = position_tables(zoo.build(name, "causal-lm", vocab_size=20, **TINY), length)
+        return table
+
+    sines = only("pre-norm:position=sinusoidal").values[0]
+    places, features = np.arange(12)[:, None], np.arange(8)[None]
+    angles = places / 10000 ** (2 * features / 16)  # Vaswani et al. 2017, section 3.5
+    np.testing.assert_allclose(sines[:, 0::2], np.sin(angles), atol=1e-5)
+    np.testing.assert_allclose(sines[:, 1::2], np.cos(angles), atol=1e-5)
+
+    rotary = only("llama-style")
+    assert rotary.names == ("cosines", "sines")
+    np.testing.assert_allclose((rotary.values**2).sum(axis=0), 1, atol=1e-5)
+    slopes = -only("alibi-decoder").values[:, 11, 10]
+    np.testing.assert_allclose(slopes, [2**-2, 2**-4, 2**-6, 2**-8])  # Press et al. 2021: a head each
+    learned = only("pre-norm:position=learned,max_position_embeddings=7")
+    assert learned.values.shape == (1, 7, 16)
+    assert len(learned.to_records()) == 7 * 16 and learned.figure().axes[0].get_xlabel() == "Feature"
+    assert position_tables(zoo.build("pre-norm:position=none", "causal-lm", vocab_size=20, **TINY)) == []
+
+
+@pytest.mark.parametrize("name", ["d2l-style", "universal"])
+def test_norms_while_training(name):
+    """Beside the trainer's own numbers; clipping must not show, and nothing may stay behind."""
+    settings = {**TINY, "dropout": 0.0}
+    recorders = [NormRecorder(every=2) for _ in range(2)]
+    tiny = {"settings": settings, "tokenizer": "word", "max_steps": 3, "logging_steps": 1, "warmup_steps": 0}
+    for recorder, clip in zip(recorders, (1e9, 1e-3), strict=True):
+        trained = zoo.train(
+            name, callbacks=[recorder], max_grad_norm=clip, progress=False, use_cpu=True, generation={"max_length": 4},
+            per_device_train_batch_size=8, data=few(), **tiny
+        )  # fmt: skip
+    first, clipped = recorders
+    frame = pandas.DataFrame(first.to_records())
+    assert set(frame.step) == {1, 3} and set(frame["stack"]) == {"encoder", "decoder"} and set(frame.layer) == {1, 2}
+    step_one, same = frame[frame.step == 1], pandas.DataFrame(clipped.to_records()).query("step == 1")
+    np.testing.assert_allclose(step_one.gradient, same.gradient, rtol=1e-5)
+    total = trained.report.history[0]["grad_norm"]
+    assert 0 < np.sqrt((step_one.gradient**2).sum()) < total * 1.0001
+    assert step_one[step_one.layer == 2].gradient.isna().all() == (name == "universal")  # its only layer is the first
+    if name == "d2l-style":  # behind a layer norm that has not learnt yet
+        np.testing.assert_allclose(step_one.activation, 1, rtol=1e-3)
+    assert not any(module._forward_hooks for layer in trained.model.model.decoder.layers for module in [layer])
+    assert len(norms_figure(first.norms).axes) == 2
+
+
+def few():
+    from zoo.tasks import TASKS, Splits
+
+    splits = TASKS.get("translation").load()
+    return Splits(splits.train.select(range(24)), splits.train.select(range(4)))

@@ -1,0 +1,55 @@
+"""`zoo attention`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from .output import write_json
+from .parameters import json_option
+
+
+@click.command("attention")
+@click.argument("model", metavar="MODEL")
+@click.option("--source", metavar="TEXT", required=True, help="What the model reads.")
+@click.option(
+    "--target",
+    metavar="TEXT",
+    help="What an encoder-decoder is made to write, by default what it writes by itself, greedily; or what follows the "
+    "source of a language model.",
+)
+@click.option(
+    "-o", "--output", type=click.Path(file_okay=False, path_type=Path), metavar="OUT", required=True, help="A folder."
+)
+@click.option("--force", is_flag=True, help="Replace pictures of an earlier run in OUT.")
+@click.option("--device", metavar="DEVICE", help="cpu, cuda, ...; by default the GPU if there is one.")
+@json_option
+def attention(
+    model: str, source: str, target: str | None, output: Path, force: bool, device: str | None, as_json: bool
+) -> None:
+    """Draw what every layer and head of a model attends to.
+
+    MODEL is a checkpoint's folder with its tokenizer, or a repository on the Hub. OUT gets a picture of each kind of
+    attention (encoder.png, decoder.png, cross.png), layers row by row and heads column by column, and attention.html,
+    one page without anything from elsewhere on which every head can be looked at closely.
+    """
+    from transformers.utils import logging
+
+    from zoo.inside import attention as attend
+    from zoo.inside.saving import save_attention
+
+    logging.disable_progress_bar()
+    maps = attend(model, source, target, device=device)
+    files = save_attention(maps, output, force=force)
+    if as_json:
+        weights = {
+            one.kind: {"queries": one.queries, "keys": one.keys, "weights": one.weights.tolist()} for one in maps.maps
+        }
+        told = {"model": maps.name, "source": maps.source, "output": maps.output, "files": files}
+        write_json({**told, "attention": weights})
+        return
+    if maps.output:
+        click.echo(maps.output)
+    for file in files:
+        click.echo(f"Wrote {file}")

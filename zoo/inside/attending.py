@@ -1,0 +1,202 @@
+"""What a model attends to: the weights of every layer and head, with the tokens that they are about."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from transformers import PreTrainedModel
+
+from zoo.errors import ConfigError, UnknownNameError
+from zoo.generation import load_checkpoint
+from zoo.generation.checkpoint import TokenizerSource
+
+from .texts import Inputs, inputs_of
+
+TITLES = {
+    "encoder": "Encoder self-attention",
+    "decoder": "Decoder self-attention",
+    "cross": "Cross-attention",
+}
+"""Kinds of attention, in the order in which a model runs them, and what pictures call them."""
+
+
+@dataclass(frozen=True)
+class AttentionMap:
+    """One kind of attention in a model, for one example.
+
+    Attributes:
+        kind: "encoder", "decoder" or "cross".
+        weights: *Shape:* (num_layers, num_heads, num_queries, num_keys)
+        queries: The tokens that attend.
+        keys: The tokens that are attended to.
+    """
+
+    kind: str
+    weights: NDArray[np.float32]
+    queries: tuple[str, ...]
+    keys: tuple[str, ...]
+
+    @property
+    def title(self) -> str:
+        """What pictures call it."""
+        return TITLES[self.kind]
+
+    def to_records(self) -> Iterator[dict[str, Any]]:
+        """Write it as plain data, layers and heads counted from 1.
+
+        Yields:
+            A record a weight.
+        """
+        for (layer, head, query, key), weight in np.ndenumerate(self.weights):
+            yield {
+                "kind": self.kind,
+                "layer": layer + 1,
+                "head": head + 1,
+                "query_position": query,
+                "query": self.queries[query],
+                "key_position": key,
+                "key": self.keys[key],
+                "weight": float(weight),
+            }
+
+
+@dataclass(frozen=True)
+class AttentionMaps:
+    """Everything that a model attends to in one example.
+
+    Attributes:
+        name: The model.
+        source: The text that it reads.
+        output: The text that it is made to write, or writes by itself; nothing for a model that only reads.
+        maps: Each kind of attention that the model has.
+    """
+
+    name: str
+    source: str
+    output: str
+    maps: tuple[AttentionMap, ...]
+
+    def __getitem__(self, kind: str) -> AttentionMap:
+        """Look one kind of attention up.
+
+        Args:
+            kind: "encoder", "decoder" or "cross".
+
+        Returns:
+            Its weights.
+
+        Raises:
+            UnknownNameError: When the model has no such attention.
+        """
+        found = {one.kind: one for one in self.maps}
+        if kind not in found:
+            raise UnknownNameError(kind, found, kind="attention", owner=self.name)
+        return found[kind]
+
+    def to_records(self) -> list[dict[str, Any]]:
+        """Write it as plain data, e.g. for `pandas.DataFrame`.
+
+        Returns:
+            A record a weight.
+        """
+        return [record for one in self.maps for record in one.to_records()]
+
+    def bertviz(self) -> dict[str, Any]:
+        """Say it in the words of BertViz (Vig 2019): `head_view(**maps.bertviz())`, `model_view(**maps.bertviz())`.
+
+        Returns:
+            The arguments of both: a tensor a layer, *Shape:* (1, num_heads, num_queries, num_keys), and the tokens.
+        """
+        layers = {one.kind: [torch.tensor(layer)[None] for layer in one.weights] for one in self.maps}
+        if len(self.maps) == 1:
+            return {"attention": layers[self.maps[0].kind], "tokens": list(self.maps[0].keys)}
+        cross = self["cross"]
+        tokens = {"encoder_tokens": list(cross.keys), "decoder_tokens": list(cross.queries)}
+        return {**{f"{kind}_attention": weights for kind, weights in layers.items()}, **tokens}
+
+
+def attention(
+    model: str | Path | PreTrainedModel,
+    source: str,
+    target: str | None = None,
+    *,
+    tokenizer: TokenizerSource | None = None,
+    device: str | torch.device | None = None,
+) -> AttentionMaps:
+    """Find out what a model attends to in one example.
+
+    Args:
+        model: A checkpoint's folder, a repository on the Hub ("org/name"), or a model.
+        source: The text that it reads.
+        target: The text that an encoder-decoder is made to write, by default what it writes by itself, greedily; for a
+            language model, what follows the source.
+        tokenizer: The tokenizer or the folder it is in, by default the one beside the checkpoint.
+        device: Where to run, by default on the GPU if there is one.
+
+    Returns:
+        The weights of every layer and head, and the tokens.
+
+    Raises:
+        CheckpointError: When there is no such checkpoint, or no tokenizer beside it.
+        ConfigError: When a target is given to a model that only reads.
+        SequenceTooLongError: When a text has more tokens than the model has positions.
+    """
+    name = type(model).__name__ if isinstance(model, PreTrainedModel) else str(model)
+    if Path(name).is_dir():
+        name = Path(name).resolve().name
+    loaded, tokenizers = load_checkpoint(model, tokenizer=tokenizer, device=device, engine=None)
+    if target is not None and not (loaded.config.is_encoder_decoder or loaded.config.is_decoder):
+        raise ConfigError(f"a target was given, but a {type(loaded).__name__} only reads; leave it out")
+    inputs = inputs_of(loaded, tokenizers, [source], None if target is None else [target])
+    weights = attention_weights(loaded, inputs)
+    maps = tuple(
+        AttentionMap(kind, array[:, 0].float().cpu().numpy(), *(inputs.tokens[side][0] for side in sides_of(kind)))
+        for kind, array in weights.items()
+    )
+    return AttentionMaps(name, source, inputs.outputs[0], maps)
+
+
+def sides_of(kind: str) -> tuple[str, str]:
+    """Tell whose tokens attend and whose are attended to.
+
+    Args:
+        kind: "encoder", "decoder" or "cross".
+
+    Returns:
+        Twice "encoder" or "decoder".
+    """
+    return ("decoder", "encoder") if kind == "cross" else (kind, kind)
+
+
+@torch.no_grad()
+def attention_weights(model: PreTrainedModel, inputs: Inputs) -> dict[str, torch.Tensor]:
+    """Run a model, and keep its attention weights.
+
+    Args:
+        model: The model.
+        inputs: What it reads.
+
+    Returns:
+        By the kind of attention. *Shape:* (num_layers, batch_size, num_heads, num_queries, num_keys)
+    """
+    backend = model.config._attn_implementation
+    model.set_attn_implementation("eager")  # the only one that has weights to show
+    try:
+        outputs = model(**inputs.arguments, output_attentions=True)
+    finally:
+        model.set_attn_implementation(backend)
+    if model.config.is_encoder_decoder:
+        found = {
+            "encoder": outputs.encoder_attentions,
+            "decoder": outputs.decoder_attentions,
+            "cross": outputs.cross_attentions,
+        }
+    else:
+        found = {"decoder" if model.config.is_decoder else "encoder": outputs.attentions}
+    return {kind: torch.stack(layers) for kind, layers in found.items()}

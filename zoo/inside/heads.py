@@ -1,0 +1,164 @@
+"""How sharply, and how far, each head looks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from transformers import PreTrainedModel
+
+from zoo.generation import load_checkpoint
+from zoo.generation.checkpoint import TokenizerSource
+
+from .attending import TITLES, attention_weights, sides_of
+from .texts import inputs_of
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True)
+class HeadStatistics:
+    """What the heads of one kind of attention have in common over texts. Padding neither attends nor is attended to.
+
+    Attributes:
+        kind: "encoder", "decoder" or "cross".
+        entropy: Of the weights of a query, in nats, on average: 0 where a head looks at one token only, the logarithm
+            of the number of tokens where it looks at all alike (Clark et al. 2019, What Does BERT Look At?, section
+            3.3). *Shape:* (num_layers, num_heads)
+        distance: From a query to what it attends to, in tokens, on average, weighted by attention (Vig and Belinkov
+            2019, Analyzing the Structure of Attention in a Transformer Language Model, section 4.3). None for
+            cross-attention, whose queries and keys have positions in different texts.
+            *Shape:* (num_layers, num_heads)
+    """
+
+    kind: str
+    entropy: NDArray[np.float32]
+    distance: NDArray[np.float32] | None
+
+    def to_records(self) -> list[dict[str, Any]]:
+        """Write it as plain data, layers and heads counted from 1, e.g. for `pandas.DataFrame`.
+
+        Returns:
+            A record a head.
+        """
+        return [
+            {
+                "kind": self.kind,
+                "layer": layer + 1,
+                "head": head + 1,
+                "entropy": float(entropy),
+                "distance": None if self.distance is None else float(self.distance[layer, head]),
+            }
+            for (layer, head), entropy in np.ndenumerate(self.entropy)
+        ]
+
+
+def head_statistics(
+    model: str | Path | PreTrainedModel,
+    sources: Sequence[str],
+    targets: Sequence[str] | None = None,
+    *,
+    tokenizer: TokenizerSource | None = None,
+    device: str | torch.device | None = None,
+) -> list[HeadStatistics]:
+    """Measure how sharply and how far each head looks, on average over the tokens of some texts.
+
+    Args:
+        model: A checkpoint's folder, a repository on the Hub ("org/name"), or a model.
+        sources: What it reads.
+        targets: What an encoder-decoder is made to write, by default what it writes by itself; or what follows the
+            sources of a language model.
+        tokenizer: The tokenizer or the folder it is in, by default the one beside the checkpoint.
+        device: Where to run, by default on the GPU if there is one.
+
+    Returns:
+        The numbers of each kind of attention that the model has.
+    """
+    loaded, tokenizers = load_checkpoint(model, tokenizer=tokenizer, device=device, engine=None)
+    inputs = inputs_of(loaded, tokenizers, sources, targets)
+    found = []
+    for kind, weights in attention_weights(loaded, inputs).items():
+        queries, keys = (inputs.masks[side] for side in sides_of(kind))
+        entropy = average(entropies(weights, keys), queries)
+        distance = None if kind == "cross" else average(distances(weights, keys), queries)
+        found.append(HeadStatistics(kind, entropy, distance))
+    return found
+
+
+def entropies(weights: torch.Tensor, keys: torch.Tensor) -> torch.Tensor:
+    """The entropy of every query's weights.
+
+    Args:
+        weights: *Shape:* (num_layers, batch_size, num_heads, num_queries, num_keys)
+        keys: True for real keys. *Shape:* (batch_size, num_keys)
+
+    Returns:
+        In nats. *Shape:* (num_layers, batch_size, num_heads, num_queries)
+    """
+    real = weights.double() * keys[:, None, None]
+    return torch.special.entr(real).sum(dim=-1)
+
+
+def distances(weights: torch.Tensor, keys: torch.Tensor) -> torch.Tensor:
+    """How far every query looks.
+
+    Args:
+        weights: *Shape:* (num_layers, batch_size, num_heads, num_queries, num_keys)
+        keys: True for real keys. *Shape:* (batch_size, num_keys)
+
+    Returns:
+        In tokens. *Shape:* (num_layers, batch_size, num_heads, num_queries)
+    """
+    places = torch.arange(weights.shape[-1], device=weights.device, dtype=torch.double)
+    apart = (places[: weights.shape[-2], None] - places[None]).abs()
+    return (weights.double() * keys[:, None, None] * apart).sum(dim=-1)
+
+
+def average(values: torch.Tensor, queries: torch.Tensor) -> NDArray[np.float32]:
+    """Average over real queries.
+
+    Args:
+        values: *Shape:* (num_layers, batch_size, num_heads, num_queries)
+        queries: True for real ones. *Shape:* (batch_size, num_queries)
+
+    Returns:
+        *Shape:* (num_layers, num_heads)
+    """
+    total = (values * queries[:, None]).sum(dim=(1, 3)) / queries.sum()
+    return total.float().cpu().numpy()
+
+
+def heads_figure(statistics: Sequence[HeadStatistics]) -> Figure:
+    """Draw the numbers of all heads: a panel a number and kind of attention, layers down, heads across.
+
+    Args:
+        statistics: What [`head_statistics`][] found.
+
+    Returns:
+        The picture.
+    """
+    from .heatmaps import new_figure
+
+    kinds = len(statistics)
+    figure = new_figure(3.4 * kinds + 0.4, 5.4)
+    axes = figure.subplots(2, kinds, squeeze=False)
+    for column, one in enumerate(statistics):
+        rows = ((one.entropy, "entropy in nats"), (one.distance, "mean distance in tokens"))
+        for panel, (values, label) in zip(axes[:, column], rows, strict=True):
+            if values is None:
+                panel.set_visible(False)
+                continue
+            image = panel.imshow(values, cmap="viridis", vmin=0.0, aspect="auto")
+            panel.set_title(f"{TITLES[one.kind]}\n{label}", fontsize=9)
+            panel.set_xticks(range(values.shape[1]), range(1, values.shape[1] + 1))
+            panel.set_yticks(range(values.shape[0]), range(1, values.shape[0] + 1))
+            panel.set_xlabel("Head")
+            panel.set_ylabel("Layer")
+            figure.colorbar(image, ax=panel)
+    return figure

@@ -1,0 +1,137 @@
+"""Pictures of tables: a panel a head and a row of panels a layer, as Dive into Deep Learning shows attention."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from zoo.converters.extras import require
+
+from .attending import AttentionMap
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+PANEL, TOKEN = 1.5, 0.17
+"""Inches: the least width of a panel, and the room that a token's name needs."""
+
+LARGEST = 48.0
+"""Inches: no picture is wider or higher."""
+
+
+def new_figure(width: float, height: float) -> Figure:
+    """Make an empty picture, which no window shows.
+
+    Args:
+        width: Inches.
+        height: Inches.
+
+    Returns:
+        The picture.
+
+    Raises:
+        MissingExtraError: When matplotlib is not installed.
+    """
+    figures: Any = require("inside", "matplotlib.figure")
+    return figures.Figure(figsize=(width, height), layout="constrained", dpi=150)
+
+
+def attention_figure(attention: AttentionMap) -> Figure:
+    """Draw one kind of attention: layers row by row, heads column by column, queries down, keys across.
+
+    This is the arrangement of Zhang et al. 2021, Dive into Deep Learning, section 11.7, except that all panels have one
+    scale of colours, so that the bar beside them is true of each, and that tokens have their names.
+
+    Args:
+        attention: The weights.
+
+    Returns:
+        The picture.
+    """
+    num_layers, num_heads, num_queries, num_keys = attention.weights.shape
+    width = min(max(PANEL, TOKEN * num_keys) * num_heads + 2.0, LARGEST)
+    height = min(max(PANEL, TOKEN * num_queries) * num_layers + 1.6, LARGEST)
+    figure = new_figure(width, height)
+    axes = figure.subplots(num_layers, num_heads, sharex=True, sharey=True, squeeze=False)
+    highest = float(attention.weights.max())
+    for (layer, head), panel in np.ndenumerate(axes):
+        image = panel.imshow(attention.weights[layer, head], cmap="Reds", vmin=0.0, vmax=highest, aspect="auto")
+        panel.set_title(f"Head {head + 1}", fontsize=9)
+        if layer == num_layers - 1:
+            panel.set_xlabel("Key positions")
+        if head == 0:
+            panel.set_ylabel("Query positions")
+        if head == num_heads - 1:
+            label = f"Layer {layer + 1}"
+            panel.annotate(label, (1.04, 0.5), xycoords="axes fraction", rotation=270, va="center", fontsize=9)
+    for panel in axes.flat:
+        name_ticks(panel, attention.keys, attention.queries)
+    figure.colorbar(image, ax=axes, shrink=0.6)
+    figure.suptitle(attention.title)
+    return figure
+
+
+def table_figure(
+    tables: NDArray[Any], titles: Sequence[str], *, xlabel: str, ylabel: str, columns: int = 4, signed: bool = True
+) -> Figure:
+    """Draw tables of numbers, a panel each.
+
+    Args:
+        tables: *Shape:* (num_tables, num_rows, num_columns)
+        titles: A title a table.
+        xlabel: What the columns are.
+        ylabel: What the rows are.
+        columns: How many panels stand side by side.
+        signed: Whether values have both signs: blue below zero, red above.
+
+    Returns:
+        The picture.
+    """
+    columns = min(columns, len(tables))
+    rows = -(-len(tables) // columns)
+    side = 4.2 if len(tables) == 1 else 2.4
+    figure = new_figure(side * columns + 1.2, side * 0.85 * rows + 0.6)
+    axes = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
+    highest = float(np.abs(tables).max()) or 1.0
+    colours = {"cmap": "RdBu_r", "vmin": -highest} if signed else {"cmap": "Reds", "vmin": 0.0}
+    for panel in axes.flat[len(tables) :]:
+        panel.set_visible(False)
+    for panel, table, title in zip(axes.flat, tables, titles, strict=False):
+        image = panel.imshow(table, vmax=highest, aspect="auto", interpolation="nearest", **colours)
+        panel.set_title(title, fontsize=9)
+    for panel in axes[-1]:
+        panel.set_xlabel(xlabel)
+    for panel in axes[:, 0]:
+        panel.set_ylabel(ylabel)
+    figure.colorbar(image, ax=axes, shrink=0.6)
+    return figure
+
+
+def name_ticks(panel: Axes, across: Sequence[str], down: Sequence[str]) -> None:
+    """Write tokens beside a panel's axes.
+
+    Args:
+        panel: The panel.
+        across: The tokens of the columns.
+        down: The tokens of the rows.
+    """
+    panel.set_xticks(range(len(across)), [plain(token) for token in across])
+    panel.set_yticks(range(len(down)), [plain(token) for token in down])
+    panel.tick_params(labelsize=7)
+    panel.tick_params(axis="x", labelrotation=90)
+
+
+def plain(token: str) -> str:
+    """Keep matplotlib from reading a token as a formula.
+
+    Args:
+        token: The token.
+
+    Returns:
+        Its letters, with signs of formulas escaped.
+    """
+    return token.replace("$", r"\$")

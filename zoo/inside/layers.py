@@ -1,0 +1,267 @@
+"""A model as a table: its modules, the shapes that pass through them, and their parameters."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+from transformers import PreTrainedModel
+
+from zoo.building import skeleton
+from zoo.converters.extras import require
+from zoo.generation.generating import position_limit
+from zoo.loading import read_config, saved_class
+from zoo.measuring.flops import without_values
+from zoo.models import ZooConfig
+from zoo.models.fast_paths import fast_paths
+
+Shape = tuple[int, ...]
+
+NUMBERED = re.compile(r"(.*\.layers\.)(\d+)(.*)")
+"""The path of a layer, or of something in it."""
+
+
+@dataclass(frozen=True)
+class SummaryRow:
+    """One module.
+
+    Attributes:
+        path: Its place in the model, e.g. "model.layers.0.mlp"; "model.layers.0-5.mlp" for the same in several layers.
+        depth: How many modules it stands in.
+        kind: Its class.
+        input_shape: Of the first tensor that it is given; None where it is given none, or never called.
+        output_shape: Of the first tensor that it returns.
+        parameters: Its number of parameters and of what it holds, each counted where it comes first.
+        shared_with: The module that has its parameters, where all of them have been counted there.
+        times: How many layers it stands for.
+    """
+
+    path: str
+    depth: int
+    kind: str
+    input_shape: Shape | None
+    output_shape: Shape | None
+    parameters: int
+    shared_with: str | None = None
+    times: int = 1
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A model as a table.
+
+    Attributes:
+        name: What was asked for.
+        rows: Its modules, in their order.
+        total: The number of parameters, each counted once.
+        trainable: The number of those that training changes.
+    """
+
+    name: str
+    rows: tuple[SummaryRow, ...]
+    total: int
+    trainable: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """Convert to what JSON can hold.
+
+        Returns:
+            The fields by name, in order.
+        """
+        return asdict(self)
+
+    def to_records(self) -> list[dict[str, Any]]:
+        """Write the rows as plain data, e.g. for `pandas.DataFrame`.
+
+        Returns:
+            A record a row.
+        """
+        return [asdict(row) for row in self.rows]
+
+
+def summary(
+    model: str | Path | PreTrainedModel,
+    task: str | None = None,
+    *,
+    depth: int | None = None,
+    batch_size: int = 1,
+    seq_len: int = 128,
+    fold: bool = True,
+) -> Summary:
+    """Summarise a model, module by module, with shapes from a run without numbers.
+
+    Args:
+        model: A variant's name, possibly with settings, or a checkpoint's folder, of either of which nothing is
+            allocated; or a model.
+        task: What a variant is for, by default its first task.
+        depth: How deep to go, by default to what a layer is made of: 1 for what the model itself is made of.
+        batch_size: How many examples to run.
+        seq_len: How long they are, at most: positions may end before.
+        fold: Whether layers that are alike share their rows.
+
+    Returns:
+        The table.
+
+    Raises:
+        ZooError: When there is no such variant or checkpoint.
+        MissingExtraError: When torchinfo is not installed.
+    """
+    name = type(model).__name__ if isinstance(model, PreTrainedModel) else str(model)
+    built = model if isinstance(model, PreTrainedModel) else unallocated(name, task)
+    limit = position_limit(built)
+    shapes = shapes_of(built, batch_size, seq_len if limit is None else min(seq_len, limit))
+    modules = {path: module for path, module in built.named_modules() if path}
+    if depth is None:
+        inside = [path.count(".") + 1 for path in modules if NUMBERED.fullmatch(path)]
+        depth = min(inside, default=1) + 1
+    owners: dict[int, str] = {}
+    for path, parameter in built.named_parameters():
+        owners.setdefault(id(parameter), path)
+    rows = [
+        row_of(path, module, shapes.get(path, (None, None)), owners)
+        for path, module in modules.items()
+        if path.count(".") < depth and not isinstance(module, (nn.Identity, nn.ModuleList))
+    ]
+    rows = [row for row in rows if row.output_shape is not None or row.parameters]
+    counts = {id(one): one for one in built.parameters()}.values()
+    return Summary(
+        name,
+        tuple(folded(rows)) if fold else tuple(rows),
+        sum(one.numel() for one in counts),
+        sum(one.numel() for one in counts if one.requires_grad),
+    )
+
+
+def unallocated(name: str, task: str | None) -> PreTrainedModel:
+    """Build a model without weights.
+
+    Args:
+        name: A variant's name, or a checkpoint's folder.
+        task: What a variant is for.
+
+    Returns:
+        The model, on the meta device.
+    """
+    folder = Path(name)
+    if not folder.is_dir():
+        return skeleton(name, task)
+    model_class = saved_class(folder, read_config(folder))
+    with torch.device("meta"):
+        return model_class(ZooConfig.from_pretrained(folder)).eval()
+
+
+def shapes_of(model: PreTrainedModel, batch_size: int, seq_len: int) -> dict[str, tuple[Shape | None, Shape | None]]:
+    """Run a model on tensors without values, and note what passes through its modules.
+
+    Args:
+        model: The model.
+        batch_size: How many examples.
+        seq_len: How long they are.
+
+    Returns:
+        The input's and the output's shape by the module's path.
+    """
+    torchinfo = require("inside", "torchinfo")
+    with FakeTensorMode(), fast_paths(packing="never"):
+        hollow = without_values(model)
+        ids = torch.zeros(batch_size, seq_len, dtype=torch.long)
+        inputs = {"input_ids": ids, **({"decoder_input_ids": ids} if model.config.is_encoder_decoder else {})}
+        run = torchinfo.summary(hollow, input_data=inputs, depth=99, verbose=0, cache_forward_pass=False)
+    paths = {id(module): path for path, module in hollow.named_modules()}
+    return {
+        paths[layer.layer_id]: (shape(layer.input_size), shape(layer.output_size))
+        for layer in reversed(run.summary_list)  # of several calls the first one counts
+        if layer.executed and not layer.is_recursive and layer.layer_id in paths
+    }
+
+
+def shape(size: Any) -> Shape | None:
+    """Read a shape of torchinfo's.
+
+    Args:
+        size: A list of numbers, or something else for what is no tensor.
+
+    Returns:
+        The shape.
+    """
+    return tuple(size) if size and all(isinstance(one, int) for one in size) else None
+
+
+def row_of(
+    path: str, module: nn.Module, shapes: tuple[Shape | None, Shape | None], owners: dict[int, str]
+) -> SummaryRow:
+    """Summarise one module.
+
+    Args:
+        path: Its place.
+        module: The module.
+        shapes: What passes through it.
+        owners: The first name of every parameter.
+
+    Returns:
+        The row.
+    """
+    held = {name: (parameter.numel(), owners[id(parameter)]) for name, parameter in module.named_parameters()}
+    own = [size for size, owner in held.values() if owner.startswith(f"{path}.")]
+    lenders = [owner.removesuffix(f".{name}") for name, (_, owner) in held.items()]
+    lender = lenders[0] if lenders and not own else None
+    return SummaryRow(path, path.count("."), type(module).__name__, *shapes, sum(own), lender)
+
+
+def folded(rows: list[SummaryRow]) -> Iterator[SummaryRow]:
+    """Let layers that are alike share their rows.
+
+    Args:
+        rows: The rows of all layers.
+
+    Yields:
+        Those of one layer of every kind.
+    """
+    for stack, inside in groupby(rows, key=lambda row: layer_of(row)[0]):
+        if not stack:
+            yield from inside
+            continue
+        layers = [list(layer) for _, layer in groupby(inside, key=layer_of)]
+        for alike in (list(group) for _, group in groupby(layers, key=lambda layer: relabelled(layer, "", 0))):
+            first, last = (layer_of(layer[0])[1] for layer in (alike[0], alike[-1]))
+            yield from relabelled(alike[0], first if first == last else f"{first}-{last}", len(alike))
+
+
+def layer_of(row: SummaryRow) -> tuple[str, str]:
+    """Tell which layer a row is about.
+
+    Args:
+        row: The row.
+
+    Returns:
+        The layers' path and the layer's number in it; nothing for a row that is about none.
+    """
+    parts = NUMBERED.fullmatch(row.path)
+    return (parts[1], parts[2]) if parts else ("", "")
+
+
+def relabelled(layer: list[SummaryRow], label: str, times: int) -> list[SummaryRow]:
+    """Call a layer something else.
+
+    Args:
+        layer: Its rows.
+        label: What to write for its number.
+        times: How many layers it stands for.
+
+    Returns:
+        The rows.
+    """
+
+    def rename(path: str | None) -> str | None:
+        return path and NUMBERED.sub(rf"\g<1>{label}\g<3>", path)
+
+    return [
+        replace(row, path=rename(row.path) or "", shared_with=rename(row.shared_with), times=times) for row in layer
+    ]

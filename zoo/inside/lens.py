@@ -1,0 +1,140 @@
+"""What a decoder would say if it stopped after each of its layers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from transformers import PreTrainedModel
+
+from zoo.errors import ConfigError
+from zoo.generation import load_checkpoint
+from zoo.generation.checkpoint import TokenizerSource
+from zoo.models import ZooEncoderDecoder
+
+from .texts import inputs_of, readable
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True)
+class LogitLens:
+    """The model's own output projection, read after every layer (nostalgebraist 2020, "The Logit Lens").
+
+    The first row is the embedding, the last one what the model says.
+
+    Attributes:
+        tokens: What the decoder reads.
+        right: The token that follows each of them; None where nothing does.
+        top: The most probable tokens, the best one first, by row and position.
+        probabilities: Theirs. *Shape:* (num_layers + 1, seq_len, num_top)
+        right_probability: Of the token that follows, NaN where nothing does. *Shape:* (num_layers + 1, seq_len)
+    """
+
+    tokens: tuple[str, ...]
+    right: tuple[str | None, ...]
+    top: tuple[tuple[tuple[str, ...], ...], ...]
+    probabilities: NDArray[np.float32]
+    right_probability: NDArray[np.float32]
+
+    def to_records(self) -> list[dict[str, Any]]:
+        """Write it as plain data, e.g. for `pandas.DataFrame`. Layer 0 is the embedding.
+
+        Returns:
+            A record a layer and position.
+        """
+        return [
+            {
+                "layer": layer,
+                "position": position,
+                "token": self.tokens[position],
+                "right": self.right[position],
+                "right_probability": None if np.isnan(probability) else float(probability),
+                "top": list(self.top[layer][position]),
+                "top_probabilities": [float(one) for one in self.probabilities[layer, position]],
+            }
+            for (layer, position), probability in np.ndenumerate(self.right_probability)
+        ]
+
+    def figure(self) -> Figure:
+        """Draw it: the best token of every layer and position on the colour of its probability, the last layer on top.
+
+        Returns:
+            The picture; a token that is right is underlined.
+        """
+        from .heatmaps import new_figure, plain
+
+        best = self.probabilities[..., 0]
+        figure = new_figure(max(4.0, 0.75 * len(self.tokens)) + 1.6, 0.42 * len(best) + 1.6)
+        panel = figure.subplots()
+        image = panel.imshow(best, cmap="viridis", vmin=0.0, vmax=1.0, aspect="auto", origin="lower")
+        for (layer, position), probability in np.ndenumerate(best):
+            token = self.top[layer][position][0]
+            colour = "black" if probability > 0.6 else "white"
+            panel.text(position, layer, plain(token), ha="center", va="center", fontsize=7, color=colour)
+            if token == self.right[position]:
+                panel.plot([position - 0.35, position + 0.35], [layer - 0.32] * 2, color=colour, linewidth=1.2)
+        panel.set_xticks(range(len(self.tokens)), [plain(token) for token in self.tokens], rotation=90, fontsize=8)
+        panel.set_yticks(range(len(best)), ["embedding", *(f"layer {n}" for n in range(1, len(best)))], fontsize=8)
+        panel.set_xlabel("What the decoder has read last")
+        figure.colorbar(image, label="probability of the best token")
+        return figure
+
+
+@torch.no_grad()
+def logit_lens(
+    model: str | Path | PreTrainedModel,
+    source: str,
+    target: str | None = None,
+    *,
+    top: int = 5,
+    tokenizer: TokenizerSource | None = None,
+    device: str | torch.device | None = None,
+) -> LogitLens:
+    """Find out what a decoder would say after each of its layers: its final norm and projection, applied there.
+
+    Args:
+        model: A checkpoint's folder, a repository on the Hub ("org/name"), or a model that predicts the next token.
+        source: What it reads.
+        target: What an encoder-decoder is made to write, by default what it writes by itself; or what follows the
+            source of a language model.
+        top: How many tokens to keep.
+        tokenizer: The tokenizer or the folder it is in, by default the one beside the checkpoint.
+        device: Where to run, by default on the GPU if there is one.
+
+    Returns:
+        The most probable tokens of every layer and position, and the probability of the right one.
+
+    Raises:
+        ConfigError: When the model does not predict the next token.
+    """
+    loaded, tokenizers = load_checkpoint(model, tokenizer=tokenizer, device=device, engine=None)
+    if not loaded.can_generate():
+        raise ConfigError(
+            f"a {type(loaded).__name__} predicts no next token; valid are models for causal-lm and seq2seq-lm"
+        )
+    inputs = inputs_of(loaded, tokenizers, [source], None if target is None else [target])
+    outputs = loaded(**inputs.arguments, output_hidden_states=True)
+    is_encoder_decoder = isinstance(loaded.model, ZooEncoderDecoder)
+    between = outputs.decoder_hidden_states if is_encoder_decoder else outputs.hidden_states
+    stack = loaded.model.decoder if is_encoder_decoder else loaded.model
+    states = [*(stack.norm(state) for state in between[:-1]), between[-1]]  # the last one is normed already
+    probabilities = torch.stack([loaded.project(state)[0].float().softmax(dim=-1) for state in states])
+    best = probabilities.topk(min(top, probabilities.shape[-1]), dim=-1)
+    labels = inputs.labels[0]
+    found = probabilities.gather(-1, labels.clamp(min=0)[None, :, None].expand(len(states), -1, 1))[..., 0]
+    writer = tokenizers.target if is_encoder_decoder else tokenizers.source
+    ids = sorted({*best.indices.unique().tolist(), *labels[labels >= 0].tolist()})
+    names = dict(zip(ids, readable(writer, ids), strict=True))
+    return LogitLens(
+        tokens=inputs.tokens["decoder"][0],
+        right=tuple(None if label < 0 else names[label] for label in labels.tolist()),
+        top=tuple(tuple(tuple(names[one] for one in row) for row in layer) for layer in best.indices.tolist()),
+        probabilities=best.values.cpu().numpy(),
+        right_probability=found.masked_fill(labels < 0, float("nan")).cpu().numpy(),
+    )

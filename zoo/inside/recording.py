@@ -1,0 +1,159 @@
+"""Gradients and activations, layer by layer, while a model is trained."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+from transformers import PreTrainedModel, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+
+from zoo.models.stack import ZooStack
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True)
+class LayerNorms:
+    """How large one layer's gradient and output were at one step.
+
+    Attributes:
+        step: The step, counted from 1.
+        stack: "encoder" or "decoder".
+        layer: The layer's place, counted from 1.
+        gradient: The Euclidean norm of the gradient of all of its weights, before clipping; None for further
+            applications of a shared layer.
+        activation: The root mean square of the residual stream behind it, padding included where a batch keeps it.
+    """
+
+    step: int
+    stack: str
+    layer: int
+    gradient: float | None
+    activation: float
+
+
+class NormRecorder(TrainerCallback):
+    """Records what [`LayerNorms`][] holds, as `zoo.train(..., callbacks=[recorder])` trains.
+
+    That gradients of post-norm are largest in the last layers when training begins, and those of pre-norm alike in all,
+    is why the one needs a warm-up of the learning rate and the other does not (Xiong et al. 2020, On Layer
+    Normalization in the Transformer Architecture, section 3.3 and figure 3).
+
+    Args:
+        every: From one recorded step to the next.
+
+    Attributes:
+        norms: What was recorded.
+    """
+
+    def __init__(self, every: int = 1) -> None:
+        self.every = every
+        self.norms: list[LayerNorms] = []
+        self._hooks: list[Any] = []
+        self._active = False
+        self._activations: dict[tuple[str, int], torch.Tensor] = {}
+        self._gradients: dict[tuple[str, int], dict[int, torch.Tensor]] = {}
+
+    def to_records(self) -> list[dict[str, Any]]:
+        """Write what was recorded as plain data, e.g. for `pandas.DataFrame`.
+
+        Returns:
+            A record a step and layer.
+        """
+        return [asdict(one) for one in self.norms]
+
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        """Start to watch the layers of the model."""
+        self._watch(kwargs["model"])
+
+    def on_step_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        """Decide whether this step is recorded."""
+        self._active = state.global_step % self.every == 0
+
+    def on_optimizer_step(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        """Write down what has been seen since the step began."""
+        for (stack, layer), activation in self._activations.items():
+            squares = self._gradients.get((stack, layer))
+            gradient = float(torch.stack(list(squares.values())).sum().sqrt()) if squares else None
+            self.norms.append(LayerNorms(state.global_step + 1, stack, layer + 1, gradient, float(activation)))
+        self._activations, self._gradients, self._active = {}, {}, False
+
+    def on_train_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        """Leave the model alone."""
+        for hook in self._hooks:
+            hook.remove()
+        self._hooks = []
+
+    def _watch(self, model: PreTrainedModel) -> None:
+        for stack in (module for module in model.modules() if isinstance(module, ZooStack)):
+            name = "decoder" if stack.config.is_decoder else "encoder"
+            for place, layer in enumerate(stack.layers):
+                self._hooks.append(layer.register_forward_hook(self._see_output(name, place), with_kwargs=True))
+                for parameter in layer.parameters():
+                    if parameter.requires_grad:
+                        see = self._see_gradient(name, place)
+                        self._hooks.append(parameter.register_post_accumulate_grad_hook(see))
+
+    def _see_output(self, stack: str, place: int) -> Callable[..., None]:
+        def see(layer: nn.Module, args: Any, kwargs: dict[str, Any], output: torch.Tensor) -> None:
+            if self._active and layer.training:
+                key = (stack, kwargs.get("step", place))  # a shared layer is applied more than once
+                self._activations[key] = output.detach().float().pow(2).mean().sqrt()
+
+        return see
+
+    def _see_gradient(self, stack: str, place: int) -> Callable[[torch.Tensor], None]:
+        def see(parameter: torch.Tensor) -> None:
+            if self._active and parameter.grad is not None:
+                square = parameter.grad.detach().float().pow(2).sum()
+                self._gradients.setdefault((stack, place), {})[id(parameter)] = square
+
+        return see
+
+
+def norms_figure(norms: Sequence[LayerNorms], stack: str | None = None) -> Figure:
+    """Draw what was recorded: a curve a layer, from the first one (dark) to the last one (light).
+
+    Args:
+        norms: What a [`NormRecorder`][] recorded.
+        stack: "encoder" or "decoder", by default the last one there is.
+
+    Returns:
+        The picture.
+    """
+    from matplotlib import colormaps
+
+    from .heatmaps import new_figure
+
+    stack = stack or norms[-1].stack
+    layers = sorted({one.layer for one in norms if one.stack == stack})
+    figure = new_figure(9.0, 3.6)
+    panels = figure.subplots(1, 2)
+    for panel, key, label in zip(
+        panels,
+        ("gradient", "activation"),
+        ("gradient, Euclidean norm", "residual stream, root mean square"),
+        strict=True,
+    ):
+        for layer in layers:
+            seen = [(one.step, getattr(one, key)) for one in norms if (one.stack, one.layer) == (stack, layer)]
+            curve = [(step, value) for step, value in seen if value is not None]
+            colour = colormaps["viridis"]((layer - 1) / max(len(layers) - 1, 1) * 0.9)
+            panel.plot(*zip(*curve, strict=True), color=colour, label=f"layer {layer}") if curve else None
+        panel.set_yscale("log")
+        panel.set_xlabel("Step")
+        panel.set_title(f"{stack}: {label}", fontsize=10)
+    panels[1].legend(fontsize=7, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    return figure

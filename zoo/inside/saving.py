@@ -1,0 +1,44 @@
+"""Pictures and page of a model's attention, in a folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from zoo.errors import OutputExistsError
+from zoo.folders import write_file
+
+from .attending import AttentionMaps
+from .heatmaps import attention_figure
+from .pages import attention_page
+
+PAGE = "attention.html"
+"""The interactive page's file."""
+
+
+def save_attention(maps: AttentionMaps, folder: str | Path, *, force: bool = False) -> list[Path]:
+    """Write a picture of each kind of attention, and the interactive page.
+
+    Args:
+        maps: The weights.
+        folder: Where to; it is made.
+        force: Whether files of the same names may be replaced.
+
+    Returns:
+        The files: encoder.png, decoder.png, cross.png, as far as the model has them, and attention.html.
+
+    Raises:
+        OutputExistsError: When there is one of them already.
+    """
+    place = Path(folder)
+    pictures = {place / f"{one.kind}.png": one for one in maps.maps}
+    page = place / PAGE
+    taken = [file for file in (*pictures, page) if file.exists()]
+    if taken and not force:
+        raise OutputExistsError(
+            f"{taken[0]} is there already; choose another folder, or force its replacement (--force)"
+        )
+    place.mkdir(parents=True, exist_ok=True)
+    for file, one in pictures.items():
+        attention_figure(one).savefig(file)
+    write_file(page, attention_page(maps))
+    return [*pictures, page]

@@ -1,0 +1,151 @@
+"""From texts to what a model reads, with tokens that people can read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.nn.utils.rnn import pad_sequence
+from transformers import PreTrainedModel, PreTrainedTokenizerFast
+
+from zoo.generation.generating import MAX_NEW_TOKENS, generation_config, position_limit
+from zoo.tasks import Tokenizers
+
+REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
+"""What bytes that are no letter by themselves decode to."""
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """Examples for a model.
+
+    Attributes:
+        arguments: What its forward takes.
+        masks: True for real tokens, by "encoder" or "decoder". *Shape:* (batch_size, seq_len)
+        tokens: The tokens of every example, padding left out, by "encoder" or "decoder".
+        labels: What follows each position of the decoder, or of the encoder-decoder's target; -100 where nothing does.
+            *Shape:* (batch_size, seq_len)
+        outputs: What the decoder of an encoder-decoder is made to write, as text; otherwise empty.
+    """
+
+    arguments: dict[str, Any]
+    masks: dict[str, torch.Tensor]
+    tokens: dict[str, tuple[tuple[str, ...], ...]]
+    labels: torch.Tensor
+    outputs: tuple[str, ...]
+
+
+def inputs_of(
+    model: PreTrainedModel, tokenizers: Tokenizers, sources: Sequence[str], targets: Sequence[str] | None = None
+) -> Inputs:
+    """Turn texts into what a model reads.
+
+    Args:
+        model: The model.
+        tokenizers: Its tokenizers.
+        sources: What it reads.
+        targets: What an encoder-decoder is made to write, by default what it writes by itself; or what follows the
+            sources of a language model.
+
+    Returns:
+        A batch, padded on the right.
+    """
+    source = tokenizers.source
+    encoded = [encode(source, text, end=not model.config.is_decoder) for text in sources]
+    if model.config.is_decoder and targets is not None:
+        encoded = [[*ids, *encode(source, text, end=False)] for ids, text in zip(encoded, targets, strict=True)]
+    input_ids, mask = padded(encoded, model.config.pad_token_id, model.device)
+    arguments = {"input_ids": input_ids, "attention_mask": mask.long()}
+    read = tuple(readable(source, ids) for ids in encoded)
+    if not model.config.is_encoder_decoder:
+        labels = torch.nn.functional.pad(input_ids.masked_fill(~mask, -100), (0, 1), value=-100)[:, 1:]
+        side = "decoder" if model.config.is_decoder else "encoder"
+        return Inputs(arguments, {side: mask}, {side: read}, labels, ("",) * len(sources))
+    target = tokenizers.target
+    if targets is None:
+        written = [greedy(model, target, ids) for ids in encoded]
+    else:
+        written = [encode(target, text) for text in targets]
+    target_ids, target_mask = padded(written, model.config.pad_token_id, model.device)
+    labels = target_ids.masked_fill(~target_mask, -100)
+    decoder_ids = model.decoder_inputs(input_ids, labels)
+    if decoder_ids.shape != labels.shape:  # a variant's own rule: nothing of the target is padding there
+        target_mask = torch.ones_like(decoder_ids, dtype=torch.bool)
+        labels = torch.full_like(decoder_ids, -100)
+    arguments |= {"decoder_input_ids": decoder_ids, "decoder_attention_mask": target_mask.long()}
+    shown = tuple(readable(target, ids[kept].tolist()) for ids, kept in zip(decoder_ids, target_mask, strict=True))
+    outputs = tuple(target.decode(ids, skip_special_tokens=True).strip() for ids in written)
+    return Inputs(
+        arguments, {"encoder": mask, "decoder": target_mask}, {"encoder": read, "decoder": shown}, labels, outputs
+    )
+
+
+def encode(tokenizer: PreTrainedTokenizerFast, text: str, *, end: bool = True) -> list[int]:
+    """Turn a text into ids.
+
+    Args:
+        tokenizer: The tokenizer.
+        text: The text.
+        end: Whether a token for the end, which the tokenizer may add, is kept.
+
+    Returns:
+        Its ids.
+    """
+    ids = list(tokenizer(text)["input_ids"])
+    return ids[:-1] if not end and ids and ids[-1] == tokenizer.eos_token_id else ids
+
+
+def padded(
+    sequences: Sequence[Sequence[int]], pad_token_id: int | None, device: torch.device
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Make a batch of sequences.
+
+    Args:
+        sequences: Ids.
+        pad_token_id: What to fill up with.
+        device: Where the batch goes.
+
+    Returns:
+        The ids, and True for real tokens. *Shape:* (batch_size, seq_len)
+    """
+    tensors = [torch.tensor(ids, dtype=torch.long, device=device) for ids in sequences]
+    ids = pad_sequence(tensors, batch_first=True, padding_value=pad_token_id or 0)
+    return ids, pad_sequence([torch.ones_like(one, dtype=torch.bool) for one in tensors], batch_first=True)
+
+
+@torch.no_grad()
+def greedy(model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, source: Sequence[int]) -> list[int]:
+    """Let an encoder-decoder write what it finds most probable, token by token.
+
+    Args:
+        model: The model.
+        tokenizer: What it writes with.
+        source: What it reads.
+
+    Returns:
+        What it wrote, with the end but without the start.
+    """
+    settings = generation_config(model, tokenizer, {"do_sample": False, "num_beams": 1})
+    limit = position_limit(model)
+    settings.max_new_tokens = MAX_NEW_TOKENS if limit is None else min(MAX_NEW_TOKENS, limit - 1)
+    settings.max_length = None
+    ids = torch.tensor([source], device=model.device)
+    written = model.generate(input_ids=ids, attention_mask=torch.ones_like(ids), generation_config=settings)
+    return list(written[0, 1:].tolist())
+
+
+def readable(tokenizer: PreTrainedTokenizerFast, ids: Sequence[int]) -> tuple[str, ...]:
+    """Write tokens as people read them.
+
+    Args:
+        tokenizer: The tokenizer.
+        ids: The tokens.
+
+    Returns:
+        The letters that each stands for; its own name where it stands for none, or for a part of one.
+    """
+    decoded = [tokenizer.decode([one]).strip() for one in ids]
+    names = tokenizer.convert_ids_to_tokens(list(ids))
+    return tuple(text if text and REPLACEMENT not in text else name for text, name in zip(decoded, names, strict=True))
