@@ -1,11 +1,12 @@
 """What models are trained on: data, tokenizers, scores."""
 
+from .finding import find_task, split_name
 from .predictions import Outputs, Predictions
 from .reading import read_columns
 from .scores import Score, translation_scores
 from .sources import SHIPPED, Splits, load_splits
 from .tables import DataError, Kind, UnknownColumnError
-from .task import TASKS, DataTask, find_task, split_name
+from .task import TASKS, DataTask
 from .tokenizers import TOKENIZERS, Tokenizers, load_tokenizers, train_tokenizers
 
 __all__ = [

@@ -67,12 +67,23 @@ def load_splits(
         return Splits(train.dataset(), found.dataset())
     if len(train) < 2:
         raise DataError(f"{train.source} has one example; at least two are needed, one of them to evaluate on")
-    whole = train.dataset()
-    aside = sorted(
-        random.Random(seed).sample(range(len(whole)), min(MOST_HELDOUT, max(1, round(HELDOUT_SHARE * len(whole)))))
-    )
-    kept = sorted(set(range(len(whole))).difference(aside))
-    return Splits(whole.select(kept), whole.select(aside))
+    return set_aside(train.dataset(), seed)
+
+
+def set_aside(examples: Dataset, seed: int) -> Splits:
+    """Take some examples away to evaluate on.
+
+    Args:
+        examples: All examples, at least two.
+        seed: Which.
+
+    Returns:
+        The others, and those.
+    """
+    number = min(MOST_HELDOUT, max(1, round(HELDOUT_SHARE * len(examples))))
+    aside = sorted(random.Random(seed).sample(range(len(examples)), number))
+    kept = sorted(set(range(len(examples))).difference(aside))
+    return Splits(examples.select(kept), examples.select(aside))
 
 
 def load_tables(

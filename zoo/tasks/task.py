@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from typing_extensions import Self
 
-from zoo.errors import ConfigError, NameSyntaxError, UnknownNameError, UnknownTaskError
-from zoo.registry import Registry, parse_name
+from zoo.errors import ConfigError, UnknownNameError, UnknownTaskError
+from zoo.registry import Registry
 
 from .predictions import Outputs, Predictions
 from .scores import Score
-from .sources import Splits, load_splits
+from .sources import Splits, load_splits, set_aside
 from .tables import DataError, Kind
 from .tokenizers import Tokenizers
 
@@ -135,6 +135,23 @@ class DataTask(ABC):
         return load_splits(
             source, heldout=heldout, columns=columns, kinds=self.kinds, seed=seed, mismatch=self.mismatch
         )
+
+    def set_aside(self, examples: Dataset, *, seed: int = 0) -> Splits:
+        """Take some of the training examples away, to choose by them what held-out examples must not decide.
+
+        Args:
+            examples: The examples to train on.
+            seed: Which.
+
+        Returns:
+            The others, and those.
+
+        Raises:
+            DataError: When there are too few.
+        """
+        if len(examples) < 2:
+            raise DataError(f"task {self.name!r} has one example to train on, of which none can be set aside")
+        return set_aside(examples, seed)
 
     def mismatch(self, train: Table, heldout: Table) -> str | None:
         """Compare examples to train on with held-out ones of another file.
@@ -260,40 +277,3 @@ class DataTask(ABC):
         Returns:
             Scores by their names, `main_score` among them.
         """
-
-
-def find_task(name: str, options: Mapping[str, Any] | None = None) -> DataTask:
-    """Look a task up.
-
-    Args:
-        name: Its name, possibly with options: "translation", "language-modeling:block_size=64".
-        options: Other options; those in the name take precedence.
-
-    Returns:
-        The task.
-
-    Raises:
-        UnknownTaskError: When there is no such task.
-        UnknownNameError: When it has no such option.
-        ConfigError: When an option's value is not valid.
-    """
-    bare, said = split_name(name)
-    return TASKS.get(bare).configured({**(options or {}), **said})
-
-
-def split_name(name: str) -> tuple[str, dict[str, Any]]:
-    """Separate a task's name from the options behind it.
-
-    Args:
-        name: For instance "language-modeling:block_size=64".
-
-    Returns:
-        The name, and the options.
-
-    Raises:
-        NameSyntaxError: When it cannot be read.
-    """
-    spec = parse_name(name)
-    if spec.preset or spec.quirks or spec.faithful:
-        raise NameSyntaxError(f"cannot read the task {name!r}; valid: NAME[:OPTION=VALUE[,OPTION=VALUE ...]]")
-    return spec.name, dict(spec.overrides)

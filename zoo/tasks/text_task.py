@@ -71,9 +71,30 @@ class RawTextTask(DataTask):
         text = read_text(train_file)
         if heldout is not None:
             return Splits(in_parts(text), in_parts(read_text(heldout)))
+        return self.divided(text, str(train_file))
+
+    def set_aside(self, examples: Dataset, *, seed: int = 0) -> Splits:
+        """Take the end of a text away, or some of several. Arguments as in the base class."""
+        if len(set(examples["document"])) > 1:
+            return super().set_aside(examples, seed=seed)
+        return self.divided("".join(examples["text"]), "the text to train on")
+
+    def divided(self, text: str, source: str) -> Splits:
+        """Divide a text.
+
+        Args:
+            text: The text.
+            source: What messages call it.
+
+        Returns:
+            Its beginning and its end, by `train_fraction`.
+
+        Raises:
+            DataError: When it is too short.
+        """
         border = int(len(text) * self.train_fraction)
         if border == 0 or border == len(text):
-            raise DataError(f"{train_file} has {len(text)} characters, too few to train on some and evaluate on others")
+            raise DataError(f"{source} has {len(text)} characters, too few to train on some and evaluate on others")
         return Splits(in_parts(text[:border]), in_parts(text[border:]))
 
     def train_tokenizers(self, examples: Dataset, **options: Any) -> Tokenizers:

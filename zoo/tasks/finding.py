@@ -1,0 +1,48 @@
+"""Tasks by their names, which may carry options."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from zoo.errors import NameSyntaxError
+from zoo.registry import parse_name
+
+from .task import TASKS, DataTask
+
+
+def find_task(name: str, options: Mapping[str, Any] | None = None) -> DataTask:
+    """Look a task up.
+
+    Args:
+        name: Its name, possibly with options: "translation", "language-modeling:block_size=64".
+        options: Other options; those in the name take precedence.
+
+    Returns:
+        The task.
+
+    Raises:
+        UnknownTaskError: When there is no such task.
+        UnknownNameError: When it has no such option.
+        ConfigError: When an option's value is not valid.
+    """
+    bare, said = split_name(name)
+    return TASKS.get(bare).configured({**(options or {}), **said})
+
+
+def split_name(name: str) -> tuple[str, dict[str, Any]]:
+    """Separate a task's name from the options behind it.
+
+    Args:
+        name: For instance "language-modeling:block_size=64".
+
+    Returns:
+        The name, and the options.
+
+    Raises:
+        NameSyntaxError: When it cannot be read.
+    """
+    spec = parse_name(name)
+    if spec.preset or spec.quirks or spec.faithful:
+        raise NameSyntaxError(f"cannot read the task {name!r}; valid: NAME[:OPTION=VALUE[,OPTION=VALUE ...]]")
+    return spec.name, dict(spec.overrides)
