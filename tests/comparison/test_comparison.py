@@ -8,20 +8,22 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import asdict, replace
+from dataclasses import asdict
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from rich.console import Console
+from comparison.in_process import launch_here, measure_nothing, quality
 from safetensors.torch import load_file, save_file
 
 from zoo.cli.compare import compare as verb
-from zoo.comparison import Comparison, ReloadCheck, Run, compare, comparing, render
-from zoo.comparison.comparing import folder_name
-from zoo.comparison.files import ANSWERS, CHECKPOINT
+from zoo.comparison import Comparison, ReloadCheck, compare, worker
+from zoo.comparison.files import ANSWERS, CHECKPOINT, RELOADED, RESULT, locked, write_json
 from zoo.comparison.job import Job
+from zoo.comparison.jobs import folder_name
+from zoo.comparison.launching import LAUNCHERS
 from zoo.comparison.reload import TARGET_FOLDER, check
-from zoo.comparison.running import reason
+from zoo.comparison.running import finished, read_run, reason
 from zoo.errors import ConfigError, UnknownNameError, UnknownOverrideError, UnknownVariantError
 from zoo.tasks import TASKS, read_columns
 from zoo.tasks.tokenizers import pairs
@@ -29,7 +31,7 @@ from zoo.tasks.tokenizers import pairs
 pytestmark = pytest.mark.xdist_group("comparison")  # one comparison serves most tests
 
 SIZE = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
-BUDGET = {"max_steps": 3, "warmup_steps": 1, "per_device_train_batch_size": 8}
+BUDGET = {"max_steps": 40, "warmup_steps": 1, "per_device_train_batch_size": 8}
 
 PLUGIN = """
 from zoo import register
@@ -44,7 +46,7 @@ def of_a_user(config):
 def killed(config):
     '''A variant whose process is killed.'''
     import os, signal, sys
-    if "zoo.comparison.worker" in getattr(sys.modules["__main__"].__spec__, "name", ""):
+    if "zoo.comparison.server" in getattr(sys.modules["__main__"].__spec__, "name", ""):
         os.kill(os.getpid(), signal.SIGKILL)
     return Transformer()
 """
@@ -67,27 +69,47 @@ def user_module(tmp_path_factory):
     sys.path.insert(0, str(folder))
     import of_a_user  # noqa: F401
 
-    yield
+    yield folder
     sys.path.remove(str(folder))
 
 
 @pytest.fixture(scope="module")
-def compared(data, user_module, tmp_path_factory):
+def asked(data, user_module, tmp_path_factory):
     """One that goes well, one of the user's, one that runs out of memory."""
-    folder = tmp_path_factory.mktemp("compared")
-    told = []
-    comparison = compare(
-        ["vanilla", "of-a-user:dropout=0.2", "killed"],
-        data=data,
-        tokenizer={"kind": "word", "min_frequency": 1},
-        settings=SIZE,
-        generation={"num_beams": 2, "max_length": 12},
-        output_dir=folder,
-        progress=False,
-        on_run=lambda *what: told.append(what),
+    return {
+        "names": ["vanilla", "of-a-user:dropout=0.2", "killed"],
+        "data": str(data),
+        "tokenizer": {"kind": "word", "min_frequency": 1},
+        "settings": SIZE,
+        "generation": {"num_beams": 2, "max_length": 12},
+        "output_dir": str(tmp_path_factory.mktemp("compared")),
+        "progress": False,
+        "save_steps": 4,
         **BUDGET,
-    )
-    assert told == [(1, 3, "vanilla"), (2, 3, "of-a-user:dropout=0.2"), (3, 3, "killed")]
+    }
+
+
+@pytest.fixture(scope="module")
+def left(asked, user_module):
+    """What a command leaves that is killed while its second run trains."""
+    folder = Path(asked["output_dir"])
+    script = f"import of_a_user, zoo; zoo.compare(**{asked!r})"
+    path = os.pathsep.join([str(user_module), *filter(None, sys.path)])
+    with subprocess.Popen([sys.executable, "-c", script], env={**os.environ, "PYTHONPATH": path}) as parent:
+        wait_until(lambda: list(folder.glob("of-a-user*/*/model-checkpoints/checkpoint-*/trainer_state.json")))
+        parent.kill()
+    (run,) = folder.glob("of-a-user*/*")
+    with locked(run):  # its process has ended, too
+        assert not (run / RESULT).exists()
+    return [json.loads(file.read_text())["global_step"] for file in run.glob("*/*/trainer_state.json")]
+
+
+@pytest.fixture(scope="module")
+def compared(asked, left):
+    """The same command again."""
+    told = []
+    comparison = compare(**asked, on_run=lambda *what: told.append(what))
+    assert told == [(1, 2, "of-a-user:dropout=0.2, seed 0"), (2, 2, "killed, seed 0")]
     return comparison
 
 
@@ -95,9 +117,23 @@ def compared(data, user_module, tmp_path_factory):
 def test_runs_are_trained_saved_and_loaded_again(compared):
     for run in compared.runs[:2]:
         assert run.error is None
-        assert run.report["steps"] == 3 and run.report["variant"] == run.name
+        assert run.report["steps"] == BUDGET["max_steps"] and run.report["variant"] == run.name
         assert len(run.outputs) == len(compared.references) == 24
         assert run.reload == ReloadCheck("AutoModelForSeq2SeqLM", pytest.approx(0, abs=1e-5), True, True)
+        assert run.costs["flops_per_token"] > 0 and run.costs["model_flops_utilization"] < 1
+        assert not Path(run.folder, "model-checkpoints").exists()
+
+
+@pytest.mark.slow
+def test_a_resumed_run_comes_to_the_same(asked, left, compared, tmp_path):
+    assert max(left) < BUDGET["max_steps"]
+    resumed = compared.runs[1]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(LAUNCHERS, "local", launch_here)
+        patch.setattr(worker, "measure", measure_nothing)
+        wanted = {**asked, "names": [resumed.name], "output_dir": tmp_path}
+        (whole,) = compare(**wanted).runs
+    assert quality(resumed) == quality(whole)
 
 
 @pytest.mark.slow
@@ -105,6 +141,8 @@ def test_all_had_the_same_data_and_budget(compared):
     first, second = (run.report for run in compared.runs[:2])
     assert first["train_tokens"] == second["train_tokens"]
     assert first["seed"] == second["seed"] == compared.seeds[0]
+    curves = [[(point["step"], point["tokens"]) for point in run.curve] for run in compared.runs[:2]]
+    assert curves[0] == curves[1] and len(curves[0]) == BUDGET["max_steps"] + 1
 
 
 @pytest.mark.slow
@@ -112,7 +150,7 @@ def test_a_killed_run_loses_nothing_but_itself(compared):
     killed = compared.runs[2]
     assert killed.failed and killed.report is None
     assert "killed by SIGKILL" in killed.error
-    assert compared.best in compared.runs[:2]
+    assert compared.best in compared.runs[:2] and compared.failed == [killed]
 
 
 @pytest.mark.slow
@@ -121,21 +159,36 @@ def test_results_are_written(compared):
     assert written["format"] == 2
     assert [run["name"] for run in written["runs"]] == [run.name for run in compared.runs]
     assert written["runs"] == json.loads(json.dumps([asdict(run) for run in compared.runs]))
-    assert written["recipe"]["arguments"]["max_steps"] == 3
+    assert written["recipe"]["arguments"]["max_steps"] == BUDGET["max_steps"]
     assert Comparison.read(compared.folder) == compared
 
 
 @pytest.mark.slow
 def test_a_changed_checkpoint_is_noticed(compared):
-    folder = compared.folder / "vanilla"
+    folder = Path(compared.runs[0].folder)
     answers = load_file(folder / ANSWERS)
     assert check(folder)["equal"]
-    answers["logits"] += 0.01
-    save_file(answers, folder / ANSWERS)
+    save_file({**answers, "logits": answers["logits"] + 0.01}, folder / ANSWERS)
     found = check(folder)
+    save_file(answers, folder / ANSWERS)
     assert not found["equal"] and found["outputs_equal"]
     assert found["largest_difference"] == pytest.approx(0.01, rel=1e-2)
     assert (folder / CHECKPOINT / "model.safetensors").is_file()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("launcher", ["ray", "submitit"])
+def test_engines_get_whole_runs(compared, launcher):
+    """A run of which all but the last part is done, so that the test is quick."""
+    run = compared.runs[0]
+    Path(run.folder, RELOADED).unlink()
+    options = {"cluster": "local"} if launcher == "submitit" else {}
+    told = []
+    job = Job.read(Path(run.folder, "job.json"))
+    assert not finished(job)
+    LAUNCHERS[launcher]([job], 2, options, told.append)
+    assert told == [job] and finished(job)
+    assert read_run(job) == run
 
 
 def test_bad_input_stops_before_anything_is_trained(tmp_path):
@@ -149,7 +202,7 @@ def test_bad_input_stops_before_anything_is_trained(tmp_path):
             compare(names, output_dir=tmp_path / "out")
     with pytest.raises(UnknownOverrideError, match="did you mean 'max_steps'"):
         compare(["vanilla"], output_dir=tmp_path / "out", max_step=3)
-    assert not (tmp_path / "out" / "vanilla").exists()
+    assert not (tmp_path / "out" / "vanilla").exists() and not (tmp_path / "out" / "comparison.json").exists()
 
 
 def test_folders_of_different_names_differ():
@@ -169,101 +222,65 @@ def test_reasons():
     assert "memory" in reason(-signal.SIGKILL)
 
 
-def fake_run(name: str, bleu: float, outputs: list[str], **changes) -> Run:
-    report = {
-        "num_parameters": 1234567,
-        "train_tokens_per_second": 4321.0,
-        "peak_memory": 512 * 2**20,
-        "train_loss": 1.5,
-        "heldout_loss": 0.5,
-        "train_examples": 10,
-        "heldout_examples": 3,
-        "epochs": 8.0,
-        "scores": {"bleu": {"name": "BLEU", "value": bleu, "signature": "nrefs:1|tok:13a"}},
-    }
-    reload = ReloadCheck("AutoModelForSeq2SeqLM", 0.0, True, True)
-    return replace(Run(name, name, report=report, outputs=outputs, reload=reload), **changes)
-
-
-def shown(runs: list[Run], width: int = 200) -> str:
-    sources, references = ["A.", "B.", "C."], ["1.", "2.", "3."]
-    comparison = Comparison(
-        task="translation",
-        names=[run.name for run in runs],
-        baseline=runs[0].name,
-        seeds=[0],
-        budget=None,
-        match="none",
-        sweep=None,
-        main_score="bleu",
-        recipe={},
-        environment={},
-        command=[],
-        sources=sources,
-        references=references,
-        runs=runs,
-        folder=None,
-        seconds=1.0,
-    )
-    console = Console(width=width)
-    with console.capture() as capture:
-        console.print(render(comparison))
-    return capture.get()
-
-
-def test_the_table_says_everything():
-    text = shown([fake_run("vanilla", 40.0, ["1.", "2.", "x."]), fake_run("pre-norm", 41.26, ["1.", "2.", "3."])])
-    for part in ("vanilla", "1,234,567", "4,321", "512 MiB", "1.500", "0.500", "40.00", "41.26", "identical"):
-        assert part in text
-    assert "BLEU: nrefs:1|tok:13a" in text
-    assert "8 epochs, seed 0" in text
-    assert "reference" in text and "x." in text
-
-
-def test_the_table_survives_failures():
-    assert "SIGKILL" in shown([Run("vanilla", "vanilla", error="killed by SIGKILL")])
-    text = shown([fake_run("a", 1.0, ["1.", "2.", "3."]), Run("b", "b", error="out of luck")])
-    assert "b failed: out of luck" in text and "identical" in text
-    text = shown([fake_run("a", 1.0, ["1.", "2.", "3."], reload=None, error="could not be loaded")])
-    assert "a failed: could not be loaded" in text
-
-
-def test_long_outputs_are_cut():
-    assert "x" * 161 not in shown([fake_run("a", 1.0, ["x" * 1000] * 3)], width=400)
+REPORT = {
+    "num_parameters": 1234567,
+    "train_tokens_per_second": 4321.0,
+    "peak_memory": 512 * 2**20,
+    "train_loss": 1.5,
+    "heldout_loss": 0.5,
+    "train_examples": 10,
+    "heldout_examples": 3,
+    "epochs": 8.0,
+    "steps": 2,
+    "scores": {"bleu": {"name": "BLEU", "value": 3.0, "signature": "nrefs:1|tok:13a", "higher_is_better": True}},
+}
 
 
 @pytest.mark.parametrize("error", [None, "out of luck"])
 def test_the_verb(data, tmp_path, monkeypatch, error):
     jobs = []
-    outputs = ["O cachorro."] * 24
-    monkeypatch.setattr(comparing, "run", lambda job: jobs.append(job) or fake_run(job.name, 3.0, outputs, error=error))
+    result = {"report": REPORT, "outputs": ["O cachorro."] * 24, "curve": [], "costs": None}
+
+    def launch(waiting, processes, options, announce):
+        for job in waiting:
+            jobs.append((job, processes, options))
+            result_file = Path(job.folder, RESULT)
+            write_json(result_file, {"hash": job.hash, **({"error": error} if error else result)})
+            write_json(result_file.parent / RELOADED, asdict(ReloadCheck("AutoModelForSeq2SeqLM", 0.0, True, True)))
+
+    monkeypatch.setitem(LAUNCHERS, "local", launch)
     arguments = ["vanilla@tiny", "--data", str(data), "--tokenizer", "word", "--quiet", "-o", str(tmp_path / "out")]
-    settings = ["--set", "max_steps=2", "--model", "num_hidden_layers=1", "--columns", "pt,en", "--seed", "7"]
-    result = CliRunner().invoke(verb, [*arguments, *settings, "--json"], standalone_mode=False)
-    assert result.exception is None
-    assert result.return_value == (0 if error is None else 1)
-    written = json.loads(result.stdout)
-    assert written["runs"][0]["name"] == "vanilla@tiny"
+    settings = ["--set", "learning_rate=0.1", "--model", "num_hidden_layers=1", "--columns", "pt,en", "--seed", "7"]
+    engine = ["--budget", "steps=2", "--jobs", "3", "--launch-with", "num_gpus=1"]
+    found = CliRunner().invoke(verb, [*arguments, *settings, *engine, "--json"], standalone_mode=False)
+    assert found.exception is None
+    assert found.return_value == (0 if error is None else 1)
+    written = json.loads(found.stdout)
+    assert written["runs"][0]["name"] == "vanilla@tiny" and written["runs"][0]["settings"] == {"max_steps": 2}
     assert written["sources"] == list(read_columns(data / "heldout.tsv")["pt"])
-    (job,) = jobs
+    ((job, processes, options),) = jobs
     assert job == Job.read(job.write())
-    assert (job.seed, job.columns, job.progress) == (7, ["pt", "en"], False)
-    assert job.recipe.arguments["max_steps"] == 2 and job.recipe.model["num_hidden_layers"] == 1
+    assert (job.seed, job.columns, job.progress, processes, options) == (7, ["pt", "en"], False, 3, {"num_gpus": 1})
+    assert job.recipe["arguments"]["max_steps"] == 2 and job.recipe["model"]["num_hidden_layers"] == 1
     assert (tmp_path / "out" / "tokenizer" / "tokenizer.json").is_file()
-    shown = CliRunner().invoke(verb, [*arguments, *settings], standalone_mode=False)
-    assert "BLEU: nrefs:1|tok:13a" in shown.stdout
+    assert set(written["command"]) >= {*arguments, *settings, "--budget"} - {"--quiet"}
+    shown = CliRunner().invoke(verb, ["--report-only", str(tmp_path / "out")], standalone_mode=False)
+    assert len(jobs) == 1 and shown.return_value == found.return_value
+    assert ("out of luck" if error else "BLEU: nrefs:1|tok:13a") in shown.stdout
 
 
 @pytest.mark.slow
 def test_a_terminated_comparison_leaves_no_process_behind(tmp_path):
     pid_file = tmp_path / "pid"
     (tmp_path / "sleeper.py").write_text(
-        "import os, pathlib, sys, time\n"
-        "pathlib.Path(sys.argv[1] + '.new').write_text(str(os.getpid()))\n"
-        "os.rename(sys.argv[1] + '.new', sys.argv[1])\n"
-        "time.sleep(600)\n"
+        "import os, pathlib, time\n"
+        "def main(arguments):\n"
+        "    pathlib.Path(arguments[0] + '.new').write_text(str(os.getpid()))\n"
+        "    os.rename(arguments[0] + '.new', arguments[0])\n"
+        "    time.sleep(600)\n"
     )
-    script = f"from zoo.comparison.running import call; call('sleeper', {str(pid_file)!r})"
+    script = "from zoo.comparison.server import Server; from zoo.comparison.running import sigterm_raised\n"
+    script += f"with sigterm_raised(): Server('sleeper').call({str(pid_file)!r})"
     path = os.pathsep.join([str(tmp_path), *filter(None, sys.path)])
     with subprocess.Popen([sys.executable, "-c", script], env={**os.environ, "PYTHONPATH": path}) as parent:
         wait_until(pid_file.is_file)

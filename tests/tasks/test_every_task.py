@@ -112,8 +112,12 @@ def test_a_comparison_loads_any_tasks_model_again(task, data, tmp_path):
     tokenizers = data_task.train_tokenizers(splits.train, kind="word", min_frequency=1)
     tokenizers.save(tmp_path / "tokenizer")
     name = "gpt2-style" if task == "language-modeling" else "pre-norm"
-    job = Job(name, str(tmp_path), str(tmp_path / "tokenizer"), recipe, 0, data.get(task) and str(data[task]))
-    work(dataclasses.replace(job, progress=False))
+    place = data.get(task) and str(data[task])
+    recipe = dataclasses.asdict(recipe)
+    job = Job(name, name, str(tmp_path), str(tmp_path / "tokenizer"), recipe, 0, data=place, progress=False)
+    written = work(job)
+    assert written["costs"]["flops_per_token"] > 0 and written["curve"][-1]["heldout_loss"] > 0
+    assert written["curve"][-1]["tokens"] == written["report"]["train_tokens"]
     answer = check(tmp_path)
     assert answer["equal"] and answer["outputs_equal"]
     assert (
@@ -138,7 +142,8 @@ def test_perplexity_is_better_when_lower():
         return Run(name, "", report={"scores": scores})
 
     runs = [run("a", 7.0), run("b", 5.0)]
-    comparison = Comparison("language-modeling", 0, "perplexity", {}, {}, [], [], runs, None, 1.0)
+    others = {field.name: None for field in dataclasses.fields(Comparison)}
+    comparison = Comparison(**{**others, "main_score": "perplexity", "runs": runs})
     assert comparison.best is runs[1]
 
 

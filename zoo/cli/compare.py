@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from .output import console, write_json
 from .parameters import Setting, VariantName, json_option
 
+if TYPE_CHECKING:
+    from zoo.comparison import Comparison
+
 
 @click.command("compare")
-@click.argument("names", nargs=-1, required=True, type=VariantName(), metavar="NAME...")
+@click.argument("names", nargs=-1, type=VariantName(), metavar="NAME...")
 @click.option(
     "--task",
     metavar="TASK[:OPTION=VALUE,...]",
@@ -44,12 +47,57 @@ from .parameters import Setting, VariantName, json_option
     type=Setting(),
     help="A configuration field that all variants get, e.g. hidden_size=256.",
 )
-@click.option("--seed", default=0, show_default=True, help="Seed of weights, dropout and data.")
+@click.option("--seeds", default="1", metavar="N|A,B,...", show_default=True, help="How many seeds, or which ones.")
+@click.option("--seed", default=0, show_default=True, help="The first seed, of weights, dropout and the order of data.")
+@click.option(
+    "--budget",
+    metavar="KIND=NUMBER",
+    help="How long every run is: steps=, tokens=, flops= or seconds=; by default what the recipe says.",
+)
+@click.option(
+    "--match",
+    type=click.Choice(["none", "params", "flops"]),
+    default="none",
+    show_default=True,
+    help="What is made equal to the baseline's within 1 %, by other sizes: parameters, or FLOPs per token.",
+)
+@click.option(
+    "--match-by",
+    type=click.Choice(["width", "intermediate", "depth"]),
+    help="Which size may change; by default whichever leads to it.",
+)
+@click.option(
+    "--sweep",
+    multiple=True,
+    metavar="ARGUMENT=A,B,...",
+    help="Choose a training argument for each variant among these values, e.g. lr=1e-3,5e-4, before it is compared.",
+)
+@click.option("--baseline", metavar="NAME", help="What the others are measured against.  [default: the first]")
+@click.option("--jobs", "-j", type=click.IntRange(min=1), default=1, show_default=True, help="Runs at a time.")
+@click.option(
+    "--launcher",
+    type=click.Choice(["local", "ray", "submitit"]),
+    default="local",
+    show_default=True,
+    help="Where runs happen: in processes of this machine, or where one of these engines puts them.",
+)
+@click.option(
+    "--launch-with",
+    multiple=True,
+    type=Setting(),
+    help="An option of the engine, e.g. num_gpus=1 for ray, slurm_partition=gpu for submitit.",
+)
 @click.option(
     "--output",
     "-o",
     type=click.Path(path_type=Path),
     help="Where checkpoints and results.json go.  [default: outputs/compare-TASK]",
+)
+@click.option(
+    "--report-only",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Print the comparison that is in this folder, and run nothing.",
 )
 @click.option("--quiet", is_flag=True, help="No progress bars.")
 @json_option
@@ -63,22 +111,44 @@ def compare(
     recipe: str | None,
     arguments: tuple[tuple[str, Any], ...],
     settings: tuple[tuple[str, Any], ...],
+    seeds: str,
     seed: int,
+    budget: str | None,
+    match: str,
+    match_by: str | None,
+    sweep: tuple[str, ...],
+    baseline: str | None,
+    jobs: int,
+    launcher: str,
+    launch_with: tuple[tuple[str, Any], ...],
     output: Path | None,
+    report_only: Path | None,
     quiet: bool,
     as_json: bool,
 ) -> int:
-    """Train variants under the same seed, data and budget, side by side.
+    """Train variants with the same seeds, data and budget, side by side.
 
-    Each NAME may carry settings: vanilla+faithful, pre-norm:position=rotary. Each variant is trained in a process of
-    its own, evaluated on held-out examples, saved, and loaded again in a fresh process.
+    Each NAME may carry settings: vanilla+faithful, pre-norm:position=rotary. Each variant is trained with each seed in
+    a process of its own, evaluated on held-out examples, saved, and loaded again in another process.
+
+    The same command again goes on where it was interrupted, and repeats nothing that is finished; with more names or
+    seeds, it extends the comparison.
     """
+    from zoo.comparison import Comparison
     from zoo.comparison import compare as run_comparison
-    from zoo.comparison import show
 
-    def announce(number: int, total: int, name: str) -> None:
+    if report_only is not None:
+        if names:
+            raise click.UsageError("--report-only takes a folder, and no names")
+        return report(Comparison.read(report_only), as_json=as_json)
+
+    def announce(number: int, total: int, label: str) -> None:
         if not quiet:
-            click.secho(f"[{number}/{total}] {name}", bold=True, err=True)
+            click.secho(f"[{number}/{total}] {label}", bold=True, err=True)
+
+    def tell(sentence: str) -> None:
+        if not quiet:
+            click.echo(sentence, err=True)
 
     comparison = run_comparison(
         names,
@@ -89,18 +159,43 @@ def compare(
         tokenizer=tokenizer,
         recipe=recipe,
         settings=dict(settings),
-        output_dir=output,
+        seeds=seeds,
         seed=seed,
+        budget=budget,
+        match=match,
+        match_by=match_by,
+        sweep=sweep,
+        baseline=baseline,
+        jobs=jobs,
+        launcher=launcher,
+        launcher_options=dict(launch_with),
+        output_dir=output,
         progress=not quiet,
         on_run=announce,
+        tell=tell,
         **dict(arguments),
     )
+    return report(comparison, as_json=as_json)
+
+
+def report(comparison: Comparison, *, as_json: bool) -> int:
+    """Print a comparison.
+
+    Args:
+        comparison: The comparison.
+        as_json: Whether to print JSON.
+
+    Returns:
+        The exit code: 1 where a run has failed.
+    """
+    from zoo.comparison import show
+
     if as_json:
         write_json(json.loads((comparison.folder / "results.json").read_text(encoding="utf-8")))
     else:
         show(comparison, console())
         click.echo(f"\nCheckpoints and results.json are in {comparison.folder}")
-    return 1 if any(run.failed for run in comparison.runs) else 0
+    return 1 if comparison.failed else 0
 
 
 def read_columns(text: str | None) -> list[str | int] | None:

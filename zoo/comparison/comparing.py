@@ -2,31 +2,28 @@
 
 from __future__ import annotations
 
-import re
 import time
-import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from zoo.building import config
 from zoo.environment import environment
 from zoo.errors import ConfigError
-from zoo.models import ZooConfig
-from zoo.models.parts import NAMED_FIELDS
 from zoo.tasks.tables import Column
 from zoo.training import Recipe
-from zoo.training.arguments import training_arguments
-from zoo.training.preflight import check_data
-from zoo.training.recipe import recipe_for
-from zoo.training.training import build_for, encode, tokenizers_for
 
+from .files import locked
 from .job import Job
-from .results import Comparison, Run
-from .running import run
-
-LONGEST_FOLDER_NAME = 100
+from .jobs import JobMaker
+from .launching import LAUNCHERS, check_launcher
+from .phases import Launch, OnRun, Phases
+from .plan import find_plan, make_plan
+from .preparing import Ground, tokenizers_in
+from .request import Request
+from .results import Comparison
+from .sweeping import told
+from .worker import DATA_SEED
 
 
 def compare(
@@ -40,16 +37,28 @@ def compare(
     tokenizer: str | Path | Mapping[str, Any] | None = None,
     settings: Mapping[str, Any] | None = None,
     generation: Mapping[str, Any] | None = None,
-    output_dir: str | Path | None = None,
+    seeds: int | str | Iterable[int] = 1,
     seed: int = 0,
+    budget: str | Mapping[str, float] | None = None,
+    match: str = "none",
+    match_by: str | None = None,
+    sweep: str | Iterable[str] | Mapping[str, Sequence[Any]] | None = None,
+    baseline: str | None = None,
+    jobs: int = 1,
+    launcher: str = "local",
+    launcher_options: Mapping[str, Any] | None = None,
+    output_dir: str | Path | None = None,
     progress: bool = True,
-    on_run: Callable[[int, int, str], None] | None = None,
+    on_run: OnRun | None = None,
+    tell: Callable[[str], None] | None = None,
     **arguments: Any,
 ) -> Comparison:
-    """Train variants under the same seed, data and budget, and put their results beside each other.
+    """Train variants with the same seeds, data and budget, and put their results beside each other.
 
-    Each variant is trained in a process of its own, saved, and loaded again through transformers' Auto class in another
-    fresh process. A run that fails does not stop the others.
+    Each run, a variant with a seed, happens in a process of its own; its model is saved, and loaded again through
+    transformers' Auto class in another process. A run that fails does not stop the others. Runs that are finished are
+    not repeated, an interrupted one goes on from its last checkpoint, and more variants or seeds extend what is in the
+    folder.
 
     Args:
         names: Variants' names, possibly with settings: "vanilla", "vanilla+faithful", "pre-norm:position=rotary".
@@ -62,145 +71,149 @@ def compare(
         tokenizer: As for [`zoo.training.train`][]; all variants share it.
         settings: As for [`zoo.training.train`][].
         generation: As for [`zoo.training.train`][].
-        output_dir: Where checkpoints and results.json go; by default "outputs/compare-TASK".
-        seed: The seed of every run.
-        progress: Whether to show progress bars.
-        on_run: Called before every run with its number from 1, the number of runs, and the variant's name.
+        seeds: How many seeds, from `seed` on; or which ones: [0, 1, 2] or "0,1,2".
+        seed: The first seed, of weights, dropout and the order of the data. Which examples are held out does not
+            depend on it.
+        budget: How long every run is: "steps=1000", "tokens=2e6", "flops=1e13" or "seconds=60"; by default the
+            recipe's.
+        match: What is made equal to the baseline's, by other sizes: "none", "params" or "flops", those per token.
+        match_by: Which size may change: "width", "intermediate" or "depth"; by default whichever leads to it.
+        sweep: Training arguments to be chosen for each variant among a few values: "lr=1e-3,5e-4". Training examples
+            that are set aside decide, with the first seed.
+        baseline: The variant that the others are measured against, by default the first one.
+        jobs: How many runs happen at a time.
+        launcher: "local", "ray" or "submitit".
+        launcher_options: As for `ray.remote`, or for submitit's `update_parameters`.
+        output_dir: Where everything goes; by default "outputs/compare-TASK".
+        progress: Whether to show progress bars; where several runs happen at a time, there are none.
+        on_run: Called before every run with its number from 1, the number of runs to do, and what it is called.
+        tell: Called with sentences about what was chosen.
         arguments: Fields of transformers' `Seq2SeqTrainingArguments`.
 
     Returns:
         The results, which are in results.json as well.
 
     Raises:
-        ZooError: When a name is unknown or data cannot be used, before anything is trained.
+        ZooError: When a name is unknown, data cannot be used, a match is impossible, or the folder holds another
+            comparison, before anything is trained.
     """
     began = time.perf_counter()
-    names = [names] if isinstance(names, str) else list(names)
-    chosen = recipe_for(task, recipe).changed(arguments=arguments, model=settings, generation=generation)
-    data_task = chosen.data_task()
-    folder = Path(output_dir if output_dir is not None else Path("outputs") / f"compare-{data_task.name}").absolute()
-    check_names(names)
-    training = training_arguments(chosen.arguments, output_dir=folder, seed=seed)
-    splits = data_task.load(data, heldout=heldout, columns=columns, seed=seed)
-    data_task = data_task.fitted(splits)
-    tokenizers = tokenizers_for(data_task, splits.train, tokenizer, chosen)
-    fitting = data_task.model_settings(tokenizers)
-    modules = {
-        name: modules_of(config(name, data_task.model_task, **{**chosen.model_settings(name), **fitting}))
-        for name in names
-    }
-    encoded = encode(data_task, splits, tokenizers, seed=seed)
-    for name in names:
-        model = build_for(data_task, name, tokenizers, chosen, seed=seed)
-        check_data(model, name, data_task, encoded, data_task.collator(tokenizers), training)
-    shared_tokenizer = folder / "tokenizer"
-    tokenizers.save(shared_tokenizer)
-    runs: list[Run] = []
-    for number, name in enumerate(names, start=1):
-        if on_run is not None:
-            on_run(number, len(names), name)
-        job = Job(
-            name=name,
-            folder=str(folder / folder_name(name)),
-            tokenizer=str(shared_tokenizer),
-            recipe=chosen,
-            seed=seed,
-            data=None if data is None else place_of(data),
-            heldout=None if heldout is None else place_of(heldout),
-            columns=None if columns is None else list(columns),
-            modules=modules[name],
-            progress=progress,
-        )
-        runs.append(run(job))
+    request = Request(
+        names=[names] if isinstance(names, str) else list(names),
+        task=task,
+        data=data,
+        heldout=heldout,
+        columns=columns,
+        recipe=recipe,
+        tokenizer=tokenizer,
+        settings=settings,
+        generation=generation,
+        seeds=seeds,
+        seed=seed,
+        budget=budget,
+        match=match,
+        match_by=match_by,
+        sweep=sweep,
+        baseline=baseline,
+        output_dir=output_dir,
+        arguments=arguments,
+    )
+    request.check()
+    check_launcher(launcher)
+    if jobs < 1:
+        raise ConfigError(f"jobs={jobs} was given; at least one run must happen at a time")
+
+    def launch(waiting: Sequence[Job], announce: Callable[[Job], None]) -> None:
+        LAUNCHERS[launcher](waiting, jobs, launcher_options or {}, announce)
+
+    shows = progress and jobs == 1 and launcher == "local"
+    with locked(request.folder, wait=False) as ours:
+        if not ours:
+            raise ConfigError(f"another command is busy with {request.folder}; wait for its end")
+        return carry_out(request, launch, began, shows, on_run, tell or (lambda sentence: None))
+
+
+def carry_out(
+    request: Request,
+    launch: Launch,
+    began: float,
+    progress: bool,
+    on_run: OnRun | None,
+    tell: Callable[[str], None],
+) -> Comparison:
+    """Do what is left to be done of a comparison.
+
+    Args:
+        request: What is asked for.
+        launch: Does runs.
+        began: When the command began.
+        progress: Whether runs show progress bars.
+        on_run: As for [`compare`][].
+        tell: As for [`compare`][].
+
+    Returns:
+        The results.
+    """
+    chosen, folder = request.chosen, request.folder
+    task = chosen.data_task()
+    splits = task.load(request.data, heldout=request.heldout, columns=request.columns, seed=DATA_SEED)
+    plan = make_plan(folder, request.common(splits), request.names, request.all_seeds, request.baseline)
+    task = task.fitted(splits)
+    begun = find_plan(folder) is not None
+    tokenizers = tokenizers_in(folder, task, splits, request.tokenizer, chosen, begun=begun)
+    ground = Ground(chosen, task, splits, tokenizers, folder)
+    maker = JobMaker(
+        ground=ground,
+        baseline=plan.baseline,
+        budget=request.spent,
+        matching=request.match,
+        match_by=request.match_by,
+        explicit=list(request.arguments),
+        tell=tell,
+        data={**request.places(), "progress": progress},
+    )
+    phases = Phases(plan, maker, request.tried, launch, on_run)
+    trials = phases.trials()
+    runs = phases.runs(trials)
+    if phases.launched:
+        plan = replace(plan, seconds=plan.seconds + time.perf_counter() - began)
     comparison = Comparison(
-        task=data_task.name,
-        names=names,
-        baseline=names[0],
-        seeds=[seed],
-        budget=None,
-        match="none",
-        sweep=None,
-        main_score=data_task.main_score,
+        task=task.name,
+        names=plan.names,
+        baseline=plan.baseline,
+        seeds=plan.seeds,
+        budget=None if request.spent is None else {request.spent.kind: request.spent.amount},
+        match=request.match,
+        sweep=told(trials, request.tried, plan.seeds[0]) if request.tried else None,
+        main_score=task.main_score,
         recipe=asdict(chosen),
         environment=environment(),
-        command=[],
-        sources=data_task.sources(splits.heldout),
-        references=data_task.references(splits.heldout),
+        command=request.command(plan),
+        sources=task.sources(splits.heldout),
+        references=task.references(splits.heldout),
         runs=runs,
         folder=folder,
-        seconds=time.perf_counter() - began,
+        seconds=plan.seconds,
     )
+    if not phases.launched and (written := already_written(comparison)) is not None:
+        return written
+    plan.write(folder)
     comparison.write()
-    return comparison
+    return Comparison.read(folder)
 
 
-def place_of(data: str | Path) -> str:
-    """Say where data are, for a process that may run elsewhere.
+def already_written(comparison: Comparison) -> Comparison | None:
+    """Find out whether there is nothing to be written.
 
     Args:
-        data: A file or folder, or a dataset's name on the Hub.
+        comparison: A comparison for which nothing was run.
 
     Returns:
-        A full path, or the name.
+        What its folder holds, where that says the same; else None.
     """
-    return str(Path(data).absolute()) if Path(data).exists() else str(data)
-
-
-def check_names(names: Sequence[str]) -> None:
-    """Require names to be there, and to differ.
-
-    Args:
-        names: What was given.
-
-    Raises:
-        ConfigError: When there are none, or one is given twice.
-    """
-    if not names:
-        raise ConfigError("no variant was given; give the names of those to compare")
-    for name in names:
-        if names.count(name) > 1:
-            raise ConfigError(f"{name!r} was given twice; give each variant once, or variants with different settings")
-
-
-def modules_of(model_config: ZooConfig) -> tuple[str, ...]:
-    """Find the user's own modules that a model needs, which another process must import by itself.
-
-    Args:
-        model_config: The model's configuration.
-
-    Returns:
-        Names of modules that are neither the zoo's nor loaded as plugins.
-
-    Raises:
-        ConfigError: When one of them is a script or a notebook, which cannot be imported.
-    """
-    modules = []
-    for field, registry in NAMED_FIELDS.items():
-        name = getattr(model_config, field)
-        origin = registry.origin(name)
-        if origin.built_in or origin.plugin is not None:
-            continue
-        if origin.module == "__main__":
-            raise ConfigError(
-                f"{registry.kind} {name!r} is registered in a script or notebook, which the processes of a comparison "
-                "cannot import; move it to a module"
-            )
-        modules.append(origin.module)
-    return tuple(dict.fromkeys(modules))
-
-
-def folder_name(name: str) -> str:
-    """Make a variant's name the name of a folder.
-
-    Args:
-        name: The variant's name, with its settings.
-
-    Returns:
-        The same where it can be; other names in which only the forbidden characters differ get other folders.
-    """
-    plain = re.sub(r"[^\w.+@=,-]", "_", name)
-    return (
-        plain
-        if plain == name and len(name) < LONGEST_FOLDER_NAME
-        else f"{plain[:LONGEST_FOLDER_NAME]}-{zlib.crc32(name.encode()):08x}"
-    )
+    try:
+        written = Comparison.read(comparison.folder)
+    except ConfigError:
+        return None
+    same = ("names", "baseline", "seeds", "runs", "command")
+    return written if all(getattr(written, name) == getattr(comparison, name) for name in same) else None

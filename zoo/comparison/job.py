@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-
-from zoo.training import Recipe
+from typing import Any
 
 from .files import JOB, write_json
 
 
 @dataclass(frozen=True)
 class Job:
-    """One variant to train.
+    """One variant to train with one seed.
 
     Attributes:
-        name: The variant's name, with its settings.
+        name: The variant's name, as it was given.
+        variant: The variant's name with the settings that were chosen for it.
         folder: Where its results go.
         tokenizer: The folder of the tokenizer that all variants share.
-        recipe: How to train.
+        recipe: How to train: the fields of [`zoo.training.Recipe`][].
         seed: The seed.
+        hash: Of everything that decides its results.
+        settings: What was chosen for it, to be told.
+        seconds: How long it may be trained, None where its number of updates is known.
+        trial: Whether it is one of a sweep: it is trained on a part of the training examples, and its loss is that of
+            the others.
         data: As for [`zoo.training.train`][].
         heldout: As for [`zoo.training.train`][].
         columns: As for [`zoo.training.train`][].
@@ -29,15 +34,31 @@ class Job:
     """
 
     name: str
+    variant: str
     folder: str
     tokenizer: str
-    recipe: Recipe
+    recipe: dict[str, Any]
     seed: int
+    hash: str = ""
+    settings: dict[str, Any] = field(default_factory=dict)
+    seconds: float | None = None
+    trial: bool = False
     data: str | None = None
     heldout: str | None = None
     columns: list[str | int] | None = None
     modules: tuple[str, ...] = ()
     progress: bool = True
+
+    @property
+    def label(self) -> str:
+        """What it is called while it runs."""
+        chosen = ", ".join(f"{key}={value}" for key, value in self.settings.items()) if self.trial else ""
+        return f"{self.name}, seed {self.seed}{chosen and f', {chosen}'}"
+
+    @property
+    def file(self) -> Path:
+        """Where `write` writes it."""
+        return Path(self.folder) / JOB
 
     def write(self) -> Path:
         """Write it into its folder.
@@ -45,7 +66,7 @@ class Job:
         Returns:
             The file.
         """
-        return write_json(Path(self.folder) / JOB, asdict(self))
+        return write_json(self.file, asdict(self))
 
     @classmethod
     def read(cls, file: str | Path) -> Job:
@@ -58,4 +79,4 @@ class Job:
             The job.
         """
         written = json.loads(Path(file).read_text(encoding="utf-8"))
-        return cls(**{**written, "recipe": Recipe(**written["recipe"]), "modules": tuple(written["modules"])})
+        return cls(**{**written, "modules": tuple(written["modules"])})

@@ -1,4 +1,4 @@
-"""Loads a saved model in a fresh process and asks it again: `python -m zoo.comparison.reload RUN`.
+"""Loads a saved model in another process and asks it again: `python -m zoo.comparison.reload RUN`.
 
 Nothing but `import zoo` and transformers' Auto classes, as anyone would load it.
 """
@@ -6,8 +6,8 @@ Nothing but `import zoo` and transformers' Auto classes, as anyone would load it
 from __future__ import annotations
 
 import importlib
-import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -17,7 +17,7 @@ from transformers.utils import logging
 
 import zoo  # noqa: F401
 
-from .files import CHECKPOINT
+from .files import CHECKPOINT, RELOADED, write_json
 from .probe import read_probe
 
 TARGET_FOLDER = "target"
@@ -66,7 +66,21 @@ def check(folder: Path) -> dict[str, object]:
     }
 
 
-if __name__ == "__main__":
+def main(arguments: Sequence[str]) -> int:
+    """Check a run's model, and write down what was found.
+
+    Args:
+        arguments: The run's folder.
+
+    Returns:
+        The exit code.
+    """
     logging.set_verbosity_error()
     logging.disable_progress_bar()
-    print(json.dumps(check(Path(sys.argv[1]))))
+    folder = Path(arguments[0])
+    write_json(folder / RELOADED, check(folder))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -6,50 +6,168 @@ A process of its own makes its peak memory its own, and keeps what goes wrong fr
 from __future__ import annotations
 
 import importlib
+import inspect
+import shutil
 import sys
 import traceback
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
+from transformers import TrainerCallback
 from transformers.utils import logging
 
 from zoo.errors import ZooError
-from zoo.training import train
+from zoo.measuring import measure
+from zoo.tasks import DataTask, Splits
+from zoo.training import Recipe, TrainingReport, TrainingResult, train
+from zoo.training.clocks import TimeBudget, TimedCheckpoints
+from zoo.training.guard import TrainingError
 
-from .files import CHECKPOINT, RESULT, write_json
+from .files import CHECKPOINT, RESULT, locked, write_json
 from .job import Job
 from .probe import MOST_EXAMPLES, Probe
+from .running import finished
+
+DATA_SEED = 0
+"""Which examples are set aside where no file says so: the same ones for every seed of a run."""
+
+SECONDS_BETWEEN_CHECKPOINTS = 60.0
+DEFAULT_BATCH_SIZE = 8
+"""transformers'."""
+
+BY_THE_CLOCK: dict[str, Any] = {"save_strategy": "steps", "save_steps": 10**9, "save_total_limit": 2}
+"""Training arguments with which nothing but a callback and the last step save a checkpoint."""
 
 
-def work(job: Job) -> None:
+def work(job: Job) -> dict[str, Any]:
     """Train, save, and write down what the model answers.
 
     Args:
         job: What to do.
+
+    Returns:
+        What the run's result.json holds.
     """
-    folder = Path(job.folder)
     for module in job.modules:
         importlib.import_module(module)
-    task = job.recipe.data_task()
-    splits = task.load(job.data, heldout=job.heldout, columns=job.columns, seed=job.seed)
+    recipe = Recipe(**job.recipe)
+    task = recipe.data_task()
+    splits = task.load(job.data, heldout=job.heldout, columns=job.columns, seed=DATA_SEED)
+    if job.trial:
+        splits = task.set_aside(splits.train, seed=DATA_SEED)
+    own, callbacks = saving(recipe.arguments)
+    if job.seconds is not None:
+        callbacks.append(TimeBudget(job.seconds))
     result = train(
-        job.name,
-        job.recipe.task,
+        job.variant,
+        recipe.task,
         data=splits,
-        recipe=job.recipe,
+        recipe=recipe.changed(arguments=own),
         tokenizer=Path(job.tokenizer),
-        output_dir=folder / CHECKPOINT,
+        output_dir=Path(job.folder) / CHECKPOINT,
         force=True,
+        resume=True,
         seed=job.seed,
+        scored=not job.trial,
+        callbacks=callbacks,
         progress=job.progress,
     )
+    report = result.report.to_dict()
+    curve = curve_of(result.report)
+    for told_by_the_curve in ("history", "evaluations"):
+        del report[told_by_the_curve]
+    written = {"report": report, "curve": curve, "outputs": result.outputs}
+    if not job.trial:
+        ask(job, task, splits, result)
+        written["costs"] = costs_of(task, recipe, splits, result)
+    return written
+
+
+def saving(arguments: Mapping[str, Any]) -> tuple[dict[str, Any], list[TrainerCallback]]:
+    """Decide when a run saves what it can be resumed from.
+
+    Args:
+        arguments: The recipe's training arguments.
+
+    Returns:
+        More arguments, and callbacks; neither where the recipe says it itself.
+    """
+    keeps_best = arguments.get("load_best_model_at_end") or arguments.get("early_stopping_patience") is not None
+    if keeps_best or "save_strategy" in arguments:
+        return {}, []
+    if "save_steps" in arguments:
+        return {"save_strategy": "steps"}, []
+    return BY_THE_CLOCK, [TimedCheckpoints(SECONDS_BETWEEN_CHECKPOINTS)]
+
+
+def ask(job: Job, task: DataTask, splits: Splits, result: TrainingResult) -> None:
+    """Write down what a model answers, for the process that loads it.
+
+    Args:
+        job: What was to be done.
+        task: The task.
+        splits: The examples.
+        result: The trained model.
+    """
     few = splits.heldout.select(range(min(MOST_EXAMPLES, len(splits.heldout))))
     sources = task.samples(few, MOST_EXAMPLES)
     probe = Probe(job.modules, tuple(sources), tuple(task.references(few)), task.model_task)
-    probe.write(folder, probe.ask(result.model, result.tokenizers.source, result.tokenizers.target))
-    write_json(folder / RESULT, {"report": result.report.to_dict(), "outputs": result.outputs})
+    answers = probe.ask(result.model, result.tokenizers.source, result.tokenizers.target)
+    probe.write(Path(job.folder), answers)
 
 
-def main(arguments: list[str]) -> int:
+def costs_of(task: DataTask, recipe: Recipe, splits: Splits, result: TrainingResult) -> dict[str, Any]:
+    """Measure what a trained model costs.
+
+    Args:
+        task: The task.
+        recipe: How it was trained.
+        splits: The examples.
+        result: The trained model.
+
+    Returns:
+        The fields of [`zoo.measuring.Costs`][].
+    """
+    task, report = task.fitted(splits), result.report
+    encoded: Any = task.encode(splits.train, result.tokenizers, training=True, seed=report.seed)
+    size = min(recipe.arguments.get("per_device_train_batch_size", DEFAULT_BATCH_SIZE), len(encoded))
+    known = inspect.signature(result.model.forward).parameters
+    examples = [encoded[(2 * i + 1) * len(encoded) // (2 * size)] for i in range(size)]
+    batch = task.collator(result.tokenizers)(
+        [{name: value for name, value in example.items() if name in known} for example in examples]
+    )
+    costs = measure(
+        result.model,
+        batch,
+        training_tokens_per_second=report.train_tokens_per_second,
+        training_seconds=report.train_seconds,
+        devices=report.num_devices,
+    )
+    return costs.to_dict()
+
+
+def curve_of(report: TrainingReport) -> list[dict[str, float]]:
+    """Put everything that was logged while training into one row.
+
+    Args:
+        report: The numbers of the run.
+
+    Returns:
+        What was logged at each step, in order, and at the end the held-out loss.
+    """
+    kept = ("step", "tokens", "seconds", "loss", "learning_rate", "grad_norm")
+    points = [{key: entry[key] for key in kept if key in entry} for entry in report.history]
+    points += [
+        {**{key: entry[key] for key in kept[:3] if key in entry}, "heldout_loss": entry["eval_loss"]}
+        for entry in report.evaluations
+    ]
+    end = {"step": report.steps, "tokens": report.train_tokens, "seconds": report.train_seconds}
+    points.append({**end, "heldout_loss": report.heldout_loss})
+    return sorted(points, key=lambda point: point["step"])
+
+
+def main(arguments: Sequence[str]) -> int:
     """Run a job's file.
 
     Args:
@@ -59,16 +177,23 @@ def main(arguments: list[str]) -> int:
         The exit code: 0 where there is a result, 1 where there is an error in its place.
     """
     job = Job.read(arguments[0])
+    folder = Path(job.folder)
     logging.set_verbosity_error()
     logging.disable_progress_bar()
-    try:
-        work(job)
-    except Exception as error:
-        if not isinstance(error, ZooError):
-            traceback.print_exc()
-        message = str(error) if isinstance(error, ZooError) else f"{type(error).__name__}: {error}"
-        write_json(Path(job.folder) / RESULT, {"error": message})
-        return 1
+    with locked(folder):
+        if finished(job):  # by a process that was left over from another command
+            return 0
+        try:
+            result = work(job)
+        except Exception as error:
+            if not isinstance(error, ZooError):
+                traceback.print_exc()
+            message = str(error) if isinstance(error, ZooError) else f"{type(error).__name__}: {error}"
+            final = isinstance(error, TrainingError)
+            write_json(folder / RESULT, {"hash": job.hash, "error": message, "final": final})
+            return 1
+        write_json(folder / RESULT, {"hash": job.hash, **result})
+        shutil.rmtree(f"{folder / CHECKPOINT}-checkpoints", ignore_errors=True)
     return 0
 
 

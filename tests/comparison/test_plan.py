@@ -1,0 +1,114 @@
+"""What is compared, as it is read from flags and from folders."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from datasets import Dataset
+
+from zoo.comparison.budgets import Budget, read_budget, share_of_warmup, spend, workload
+from zoo.comparison.files import PLAN, RESULTS, locked, write_json
+from zoo.comparison.plan import find_plan, first_difference, make_plan, read_seeds
+from zoo.comparison.sweeping import combinations, read_sweep, write_values
+from zoo.errors import ConfigError, InvalidChoiceError, OutputExistsError, UnknownNameError
+from zoo.training.arguments import training_arguments
+
+
+def test_seeds():
+    assert read_seeds(3) == [0, 1, 2] and read_seeds("2", 5) == [5, 6]
+    assert read_seeds("4,0") == [4, 0] and read_seeds([7]) == [7]
+    for wrong in ("x", "1,-1", 0, [], [1, 1]):
+        with pytest.raises(ConfigError, match="seeds"):
+            read_seeds(wrong)
+
+
+def test_budgets():
+    assert read_budget(None) is None
+    assert read_budget("tokens=2e6") == read_budget({"tokens": 2_000_000}) == Budget("tokens", 2e6)
+    assert read_budget(str(Budget("flops", 1.5e13))) == Budget("flops", 1.5e13)
+    with pytest.raises(InvalidChoiceError, match="did you mean 'tokens'"):
+        read_budget("token=3")
+    for wrong in ("steps=", "steps=many", "seconds=0", "seconds=nan", {"flops": -1}):
+        with pytest.raises(ConfigError, match="above 0"):
+            read_budget(wrong)
+
+
+def test_a_budget_becomes_steps(tmp_path):
+    rows = {"input_ids": [[5] * 3, [5] * 5, [5] * 4, [5] * 4, [5] * 4], "labels": [[1] * 2, [1], [1] * 3, [1], [1]]}
+    args = training_arguments(
+        {"per_device_train_batch_size": 2, "num_train_epochs": 4, "warmup_steps": 3}, output_dir=tmp_path, seed=0
+    )
+    work = workload(Dataset.from_dict(rows), args, writes=True)
+    assert (work.steps, work.source_len, work.target_len) == (12, 4, 2)
+    assert work.tokens_per_step == pytest.approx(28 / 3)
+    assert spend(None, work, 1) == {}
+    assert spend(Budget("steps", 7), work, 1) == {"max_steps": 7}
+    assert spend(Budget("tokens", 280), work, 1) == {"max_steps": 30}
+    assert spend(Budget("flops", 2800), work, 5) == {"max_steps": 60}
+    assert share_of_warmup(args, work) == {"warmup_steps": 0.25}
+    with pytest.raises(ConfigError, match="less than one update"):
+        spend(Budget("tokens", 3), work, 1)
+    text = workload(Blocks([8, 8, 4]), args, writes=False)
+    assert (text.tokens_per_step, text.target_len) == (10, None)
+
+
+class Blocks(list):
+    @property
+    def lengths(self):
+        return list(self)
+
+
+def test_sweeps():
+    assert read_sweep(None) == {}
+    assert read_sweep("lr=1e-3,5e-4") == read_sweep({"learning_rate": [1e-3, 5e-4]}) == {"learning_rate": [1e-3, 5e-4]}
+    values = read_sweep(["lr=1e-3,5e-4", "weight_decay=0"])
+    assert combinations(values) == [{"learning_rate": lr, "weight_decay": 0} for lr in (1e-3, 5e-4)]
+    assert read_sweep([write_values(*item) for item in values.items()]) == values
+    for wrong in ("1e-3", "lr=", "lr=1,1", ["lr=1", "learning_rate=2"]):
+        with pytest.raises(ConfigError, match="sweep"):
+            read_sweep(wrong)
+
+
+COMMON = {"task": "copy", "data": "0123", "arguments": {"learning_rate": 1e-3}, "budget": None}
+
+
+def test_a_folder_is_extended(tmp_path):
+    first = make_plan(tmp_path, COMMON, ["a", "b"], [0], None)
+    assert (first.names, first.seeds, first.baseline) == (["a", "b"], [0], "a")
+    first.write(tmp_path)
+    more = make_plan(tmp_path, COMMON, ["c", "a"], [1, 0], None)
+    assert (more.names, more.seeds, more.baseline) == (["a", "b", "c"], [0, 1], "a")
+    assert make_plan(tmp_path, COMMON, ["a"], [0], "b").baseline == "b"
+    with pytest.raises(UnknownNameError, match="unknown baseline 'x'; valid: a, b"):
+        make_plan(tmp_path, COMMON, ["a"], [0], "x")
+
+
+def test_a_folder_of_another_comparison_is_refused(tmp_path):
+    make_plan(tmp_path, COMMON, ["a"], [0], None).write(tmp_path)
+    for change, message in [
+        ({"data": "4567"}, "its data are others"),
+        ({"task": "sort"}, "its task is copy, not sort"),
+        ({"budget": "steps=3"}, "its budget is not given, not steps=3"),
+        ({"arguments": {"learning_rate": 2e-3}}, "its arguments.learning_rate is 0.001, not 0.002"),
+    ]:
+        with pytest.raises(OutputExistsError, match=message):
+            make_plan(tmp_path, {**COMMON, **change}, ["a"], [0], None)
+    assert first_difference(COMMON, COMMON) is None
+
+
+def test_what_another_version_has_written_is_refused(tmp_path):
+    assert find_plan(tmp_path) is None
+    write_json(tmp_path / RESULTS, {"format": 1})
+    with pytest.raises(OutputExistsError, match="another version"):
+        find_plan(tmp_path)
+    write_json(tmp_path / PLAN, {"format": math.pi})
+    with pytest.raises(OutputExistsError, match="another version"):
+        find_plan(tmp_path)
+
+
+def test_one_command_at_a_time(tmp_path):
+    with locked(tmp_path) as first, locked(tmp_path, wait=False) as second:
+        assert first and not second
+    with locked(tmp_path, wait=False) as again:
+        assert again

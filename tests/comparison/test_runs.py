@@ -1,0 +1,171 @@
+"""Which runs a comparison takes, and which it does not take again."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+
+import pytest
+from comparison.in_process import GENERATION, TASK, TINY, launch_here, measure_nothing, quality
+
+from zoo.comparison import Comparison, compare, worker
+from zoo.comparison.files import PLAN, RESULTS
+from zoo.comparison.launching import LAUNCHERS
+from zoo.comparison.sweeping import best_of
+from zoo.errors import ConfigError, OutputExistsError
+from zoo.training.guard import TrainingError
+
+pytestmark = pytest.mark.xdist_group("comparison")
+
+small = partial(compare, task=TASK, settings=TINY, generation=GENERATION, progress=False)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def here():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(LAUNCHERS, "local", launch_here)
+        patch.setattr(worker, "measure", measure_nothing)
+        yield
+
+
+@pytest.fixture(scope="module")
+def begun(tmp_path_factory):
+    return small(["vanilla", "pre-norm"], budget="steps=3", output_dir=tmp_path_factory.mktemp("begun"))
+
+
+@pytest.fixture
+def labels():
+    return []
+
+
+@pytest.fixture
+def again(begun, labels):
+    return partial(small, output_dir=begun.folder, on_run=lambda number, total, label: labels.append(label))
+
+
+def test_a_command_that_has_been_given_runs_nothing(begun, again, labels):
+    before = {name: (begun.folder / name).read_bytes() for name in (RESULTS, PLAN)}
+    assert again(["vanilla", "pre-norm"], budget="steps=3") == begun == Comparison.read(begun.folder)
+    assert labels == []
+    assert before == {name: (begun.folder / name).read_bytes() for name in (RESULTS, PLAN)}
+
+
+def test_the_same_command_gives_the_same_bits(begun, tmp_path):
+    fresh = small(["pre-norm"], budget="steps=3", output_dir=tmp_path)
+    (before,), (now,) = begun.runs_of("pre-norm"), fresh.runs
+    assert before.folder != now.folder and before.hash == now.hash
+    assert quality(before) == quality(now)
+
+
+def test_more_variants_and_seeds_extend_it(begun, again, labels):
+    extended = again(["pre-norm:dropout=0.5", "vanilla"], budget="steps=3", seeds=[0, 4], baseline="pre-norm")
+    new = [f"{name}, seed 4" for name in ("vanilla", "pre-norm")]
+    assert sorted(labels) == sorted([*new, *(f"pre-norm:dropout=0.5, seed {seed}" for seed in (0, 4))])
+    assert extended.names == ["vanilla", "pre-norm", "pre-norm:dropout=0.5"]
+    assert (extended.seeds, extended.baseline) == ([0, 4], "pre-norm")
+    assert [run.label for run in extended.runs_of("vanilla")] == ["vanilla, seed 0", "vanilla, seed 4"]
+    assert [extended.runs_of(name)[0] for name in begun.names] == begun.runs
+    assert len({run.hash for run in extended.runs}) == 6 and not extended.failed
+    first, second = extended.runs_of("vanilla")
+    assert first.report["heldout_loss"] != second.report["heldout_loss"]
+
+
+def test_a_comparison_can_be_reproduced(begun):
+    words = " ".join(begun.command)
+    assert words.startswith("zoo compare vanilla pre-norm --recipe ")
+    assert "--model hidden_size=16 --model num_hidden_layers=1 " in words
+    assert words.endswith(f"--seed 0 --budget steps=3 -o {begun.folder}")
+    kept = json.loads((begun.folder / "recipe.json").read_text())
+    assert kept["task_options"]["length"] == 4 and kept["generation"] == {**kept["generation"], **GENERATION}
+
+
+def test_another_comparison_is_refused(begun, again, labels):
+    for changes, message in [
+        ({"budget": "steps=4"}, "its budget is steps=3, not steps=4"),
+        ({"budget": "steps=3", "task": f"{TASK},data_seed=1"}, "its task_options.data_seed is not given, not 1"),
+        ({"budget": "steps=3", "learning_rate": 0.1}, "its arguments.learning_rate is 0.001, not 0.1"),
+    ]:
+        with pytest.raises(OutputExistsError, match=message):
+            again(["vanilla"], **changes)
+    assert labels == []
+
+
+def test_wrong_wishes(tmp_path):
+    for wishes, message in [
+        ({"budget": "steps=3", "max_steps": 4}, "both the budget steps=3 and max_steps"),
+        ({"match_by": "depth"}, "nothing is matched"),
+        ({"sweep": "lr=1,2", "learning_rate": 1}, "to be swept as well"),
+        ({"jobs": 0}, "at least one run"),
+        ({"launcher": "locall"}, "did you mean 'local'"),
+        ({"match": "parameters"}, "did you mean 'params'"),
+    ]:
+        with pytest.raises(ConfigError, match=message):
+            small(["vanilla"], output_dir=tmp_path, **wishes)
+
+
+def test_a_diverged_run_is_a_result_and_other_failures_are_tried_again(begun, tmp_path, monkeypatch):
+    """Each of two variants fails once; the one whose loss is no number would do so again."""
+    work, failed = worker.work, []
+
+    def failing(job):
+        if job.name not in failed:
+            failed.append(job.name)
+            raise TrainingError("no number") if job.name == "vanilla" else OSError("disk full")
+        return work(job)
+
+    monkeypatch.setattr(worker, "work", failing)
+    first = small(["vanilla", "pre-norm"], budget="steps=3", output_dir=tmp_path)
+    assert [run.error for run in first.runs] == ["no number", "OSError: disk full"]
+    second = small(["vanilla", "pre-norm"], budget="steps=3", output_dir=tmp_path)
+    assert [run.error for run in second.runs] == ["no number", None]
+    assert quality(second.runs[1]) == quality(begun.runs_of("pre-norm")[0])
+
+
+def test_a_sweep_never_sees_held_out_examples(tmp_path, monkeypatch):
+    seen, train = [], worker.train
+
+    def spying(*args, data, recipe, **kwargs):
+        seen.append((recipe.arguments["learning_rate"], [set(part["question"]) for part in data]))
+        return train(*args, data=data, recipe=recipe, **kwargs)
+
+    monkeypatch.setattr(worker, "train", spying)
+    told = []
+    swept = small(
+        ["pre-norm", "pre-norm:feed_forward=gated"],
+        match="params",
+        sweep="lr=1e-4,1e-2",
+        budget="tokens=2e3",
+        seeds=2,
+        output_dir=tmp_path,
+        tell=told.append,
+    )
+    train_part, heldout_part = seen[-1][1]
+    assert [rate for rate, _ in seen[:4]] == [1e-4, 1e-2] * 2 and len(seen) == 8
+    for _, (trained_on, judged_by) in seen[:4]:
+        assert judged_by < train_part and not judged_by & heldout_part
+        assert trained_on == train_part - judged_by
+    assert swept.sweep["values"] == {"learning_rate": [1e-4, 1e-2]} and swept.sweep["seed"] == 0
+    trials = swept.sweep["runs"]
+    assert len(trials) == 4 and swept.sweep["examples"] == len(seen[0][1][1])
+    for name in swept.names:
+        (best,) = [trial for trial in trials if trial["name"] == name and trial["chosen"]]
+        assert best["loss"] == min(trial["loss"] for trial in trials if trial["name"] == name)
+        assert {run.settings["learning_rate"] for run in swept.runs_of(name)} == set(best["values"].values())
+    baseline, gated = (swept.runs_of(name)[0] for name in swept.names)
+    assert gated.report["num_parameters"] == pytest.approx(baseline.report["num_parameters"], rel=0.01)
+    assert gated.settings["intermediate_size"] != TINY["intermediate_size"]
+    assert baseline.report["train_tokens"] == gated.report["train_tokens"] == pytest.approx(2e3, rel=0.3)
+    assert any("parameters" in sentence for sentence in told) and any("steps of" in sentence for sentence in told)
+
+
+def test_a_failed_trial_is_never_the_best(begun):
+    failed = type(begun.runs[0])("a", "a", error="lost")
+    assert best_of([failed, *begun.runs]) in begun.runs and best_of([failed]) is None
+
+
+def test_seconds_end_a_run_with_its_schedule(tmp_path):
+    timed = small(["pre-norm"], budget="seconds=0.5", output_dir=tmp_path, logging_steps=1, warmup_steps=0.1)
+    (run,) = timed.runs
+    assert 0.5 <= run.report["train_seconds"] < 1.5 and run.report["steps"] > 3
+    rates = [point["learning_rate"] for point in run.curve if "loss" in point]
+    assert max(rates) > 5e-4 and rates[-1] < max(rates) / 4

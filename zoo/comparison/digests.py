@@ -1,0 +1,72 @@
+"""Short names for what decides a run's results: the same content has the same one."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from zoo.tasks import Splits
+
+
+def content_hash(content: Any) -> str:
+    """Make a short name for plain data.
+
+    Args:
+        content: What JSON can hold.
+
+    Returns:
+        16 hexadecimal digits; other data have others.
+    """
+    text = json.dumps(content, sort_keys=True, ensure_ascii=False, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def digest_of_examples(splits: Splits) -> str:
+    """Make a short name for examples.
+
+    Args:
+        splits: The examples.
+
+    Returns:
+        16 hexadecimal digits.
+    """
+    digest = hashlib.sha256()
+    for part in splits:
+        digest.update(f"{part.column_names} {len(part)}\n".encode())
+        for rows in part.iter(1000):
+            digest.update(json.dumps(rows, ensure_ascii=False, default=str).encode())
+    return digest.hexdigest()[:16]
+
+
+def digest_of_files(folder: Path) -> str:
+    """Make a short name for the tokenizers of a folder.
+
+    Args:
+        folder: The folder.
+
+    Returns:
+        16 hexadecimal digits.
+    """
+    digest = hashlib.sha256()
+    for file in sorted(path for path in folder.rglob("*.json") if path.is_file()):  # and no weights beside them
+        digest.update(f"{file.relative_to(folder).as_posix()}\n".encode())
+        digest.update(file.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def digest_of_module(name: str) -> str:
+    """Make a short name for a module's source.
+
+    Args:
+        name: The module.
+
+    Returns:
+        16 hexadecimal digits, or the name where there is no source.
+    """
+    found = find_spec(name)
+    if found is None or found.origin is None or not Path(found.origin).is_file():
+        return name
+    return hashlib.sha256(Path(found.origin).read_bytes()).hexdigest()[:16]

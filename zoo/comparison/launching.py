@@ -1,0 +1,185 @@
+"""Where runs happen: in processes of this machine, or on those of a cluster that an existing engine manages."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from zoo.errors import ConfigError, InvalidChoiceError
+
+from .job import Job
+from .running import RELOAD, WORKER, note, run, run_file, sigterm_raised
+from .server import Server
+
+Announce = Callable[[Job], None]
+
+SECONDS_BETWEEN_LOOKS = 0.5
+
+
+def launch_locally(jobs: Sequence[Job], processes: int, options: Mapping[str, Any], announce: Announce) -> None:
+    """Do runs on this machine.
+
+    Args:
+        jobs: The runs.
+        processes: How many of them at a time.
+        options: None are known.
+        announce: Called before each.
+
+    Raises:
+        ConfigError: When options are given.
+    """
+    if options:
+        raise ConfigError(f"the local launcher has no options, but {next(iter(options))!r} was given")
+    threads = None if processes == 1 else max(1, (os.cpu_count() or 1) // processes)
+    reload = Server(RELOAD, threads)
+    workers = [Server(WORKER, threads) for _ in range(min(processes, len(jobs)))]
+    free = list(workers)
+
+    def do(job: Job) -> None:
+        worker = free.pop()
+        announce(job)
+        try:
+            run(job, lambda module, argument: (worker if module == WORKER else reload).call(argument))
+        finally:
+            free.append(worker)
+
+    pool = ThreadPoolExecutor(len(workers))
+    try:
+        with sigterm_raised():
+            for done in [pool.submit(do, job) for job in jobs]:
+                done.result()
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+        for server in (*workers, reload):
+            server.stop()
+
+
+def launch_with_ray(jobs: Sequence[Job], processes: int, options: Mapping[str, Any], announce: Announce) -> None:
+    """Hand runs to Ray: to the cluster that RAY_ADDRESS names, or to a local one.
+
+    Args:
+        jobs: The runs, whose folders all nodes can reach.
+        processes: How many of them at a time.
+        options: As for `ray.remote`: num_cpus, num_gpus, resources, ...
+        announce: Called before each.
+    """
+    ray = library("ray")
+    ours = not ray.is_initialized()
+    if ours:
+        ray.init(include_dashboard=False, log_to_driver=False, logging_level="ERROR", runtime_env=ray_environment())
+    try:
+        remote = ray.remote(**{"num_cpus": 1, "max_retries": 0, **options})(run_file)
+        waiting = list(jobs)
+        running: dict[Any, Job] = {}
+        while waiting or running:
+            while waiting and len(running) < processes:
+                job = waiting.pop(0)
+                announce(job)
+                running[remote.remote(str(job.write()))] = job
+            for reference in ray.wait(list(running))[0]:
+                job = running.pop(reference)
+                try:
+                    ray.get(reference)
+                except ray.exceptions.RayError as error:
+                    note(job, f"ray could not finish it: {first_line(error)}")
+    finally:
+        if ours:
+            ray.shutdown()
+
+
+def ray_environment() -> dict[str, Any]:
+    """What Ray's workers need to find the zoo, where it is not installed.
+
+    Returns:
+        A runtime environment.
+    """
+    return {"env_vars": {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}}
+
+
+def launch_with_submitit(jobs: Sequence[Job], processes: int, options: Mapping[str, Any], announce: Announce) -> None:
+    """Hand runs to submitit: to Slurm where there is one, or to processes of this machine.
+
+    Args:
+        jobs: The runs, whose folders all nodes can reach.
+        processes: How many of them at a time.
+        options: As for `submitit.AutoExecutor.update_parameters`: slurm_partition, gpus_per_node, timeout_min, ...;
+            and `cluster`, "slurm" or "local", by default what there is.
+        announce: Called before each.
+    """
+    submitit = library("submitit")
+    logs = Path(os.path.commonpath([Path(job.folder).parent for job in jobs])) / "submitit"
+    settings = dict(options)
+    executor = submitit.AutoExecutor(folder=logs, cluster=settings.pop("cluster", None))
+    executor.update_parameters(**{"name": "zoo-compare", "timeout_min": 24 * 60, **settings})
+    waiting = list(jobs)
+    running: dict[Any, Job] = {}
+    while waiting or running:
+        while waiting and len(running) < processes:
+            job = waiting.pop(0)
+            announce(job)
+            running[executor.submit(run_file, str(job.write()))] = job
+        for submitted in [submitted for submitted in running if submitted.done()]:
+            job = running.pop(submitted)
+            if (error := submitted.exception()) is not None:
+                note(job, f"submitit could not finish it: {first_line(error)}")
+        time.sleep(SECONDS_BETWEEN_LOOKS)
+
+
+LAUNCHERS: dict[str, Callable[[Sequence[Job], int, Mapping[str, Any], Announce], None]] = {
+    "local": launch_locally,
+    "ray": launch_with_ray,
+    "submitit": launch_with_submitit,
+}
+
+
+def check_launcher(name: str) -> None:
+    """Require a launcher to be there.
+
+    Args:
+        name: One of `LAUNCHERS`.
+
+    Raises:
+        ConfigError: When there is none of this name, or its library is not installed.
+    """
+    if name not in LAUNCHERS:
+        raise InvalidChoiceError(name, LAUNCHERS, kind="launcher")
+    if name != "local" and find_spec(name) is None:
+        raise ConfigError(
+            f"launcher {name!r} needs {name}, which is not installed: pip install 'transformer-zoo[{name}]'"
+        )
+
+
+def library(name: str) -> Any:
+    """Import a launcher's library.
+
+    Args:
+        name: Its name.
+
+    Returns:
+        The module.
+
+    Raises:
+        ConfigError: When it is not installed.
+    """
+    check_launcher(name)
+    return import_module(name)
+
+
+def first_line(error: BaseException) -> str:
+    """Shorten an error that holds a whole traceback.
+
+    Args:
+        error: The error.
+
+    Returns:
+        Its class, and the last line of its message that says something.
+    """
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return f"{type(error).__name__}: {lines[-1] if lines else 'no message'}"

@@ -1,0 +1,118 @@
+"""The two parts of a comparison: first what chooses, then what is compared."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from .job import Job
+from .jobs import JobMaker
+from .plan import Plan
+from .results import Run
+from .running import finished, read_run
+from .sweeping import Values, best_of, combinations
+
+OnRun = Callable[[int, int, str], None]
+Launch = Callable[[Sequence[Job], Callable[[Job], None]], None]
+"""Does runs; calls its second argument before each."""
+
+
+@dataclass
+class Phases:
+    """First what chooses, then what is compared.
+
+    Attributes:
+        plan: What is compared.
+        maker: Makes the runs.
+        tried: What is swept.
+        launch: Does runs.
+        on_run: As for [`zoo.compare`][].
+        launched: Whether there was anything to do.
+        checked: Variants that have been found to fit the examples.
+    """
+
+    plan: Plan
+    maker: JobMaker
+    tried: Values
+    launch: Launch
+    on_run: OnRun | None
+    launched: bool = False
+    checked: set[str] = field(default_factory=set)
+
+    def trials(self) -> dict[str, list[Run]]:
+        """Try values for every variant.
+
+        Returns:
+            Each variant's trials; none without a sweep.
+        """
+        if not self.tried:
+            return {}
+        seed, values = self.plan.seeds[0], combinations(self.tried)
+        jobs = [self.maker.job(name, seed, each, trial=True) for name in self.plan.names for each in values]
+        self.do(jobs)
+        return {name: [read_run(job) for job in jobs if job.name == name] for name in self.plan.names}
+
+    def runs(self, trials: Mapping[str, Sequence[Run]]) -> list[Run]:
+        """Run every variant with every seed.
+
+        Args:
+            trials: What has been tried.
+
+        Returns:
+            The runs, variant by variant.
+        """
+        found = {name: best_of(runs) for name, runs in trials.items()}
+        for name, best in found.items():
+            if best is not None:
+                self.maker.tell(f"{name}: {', '.join(f'{key}={value}' for key, value in best.settings.items())}")
+        names = [name for name in self.plan.names if not self.tried or found[name] is not None]
+        jobs = {
+            (name, seed): self.maker.job(name, seed, getattr(found.get(name), "settings", {}))
+            for seed in self.plan.seeds
+            for name in names
+        }
+        self.do(list(jobs.values()))
+        return [
+            read_run(jobs[name, seed]) if name in names else without_a_trial(name, seed, trials[name])
+            for name in self.plan.names
+            for seed in self.plan.seeds
+        ]
+
+    def do(self, jobs: Sequence[Job]) -> None:
+        """Do those runs that are not finished.
+
+        Args:
+            jobs: The runs.
+        """
+        waiting = [job for job in jobs if not finished(job)]
+        for variant in {job.variant: None for job in waiting if job.variant not in self.checked}:
+            self.maker.ground.check(variant)
+            self.checked.add(variant)
+        if not waiting:
+            return
+        if not self.launched:
+            self.plan.write(self.maker.ground.folder)
+        self.launched = True
+        number = 0
+
+        def announce(job: Job) -> None:
+            nonlocal number
+            number += 1
+            if self.on_run is not None:
+                self.on_run(number, len(waiting), job.label)
+
+        self.launch(waiting, announce)
+
+
+def without_a_trial(name: str, seed: int, trials: Sequence[Run]) -> Run:
+    """Make the result of a run that was never begun.
+
+    Args:
+        name: The variant's name.
+        seed: The seed.
+        trials: Its trials, which have all failed.
+
+    Returns:
+        A run that failed.
+    """
+    return Run(name, trials[0].folder, seed, error=f"none of the sweep's trials succeeded: {trials[0].error}")
