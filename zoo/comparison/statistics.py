@@ -141,6 +141,24 @@ def compare_all(differences: Sequence[Sequence[float]]) -> list[Difference]:
     return [one if one.p is None else replace(one, adjusted=next(adjusted)) for one in found]
 
 
+def noise_floor(differences: Sequence[Difference]) -> float | None:
+    """Say how large a mean difference must be to be told from noise.
+
+    Args:
+        differences: Those of all variants from one baseline.
+
+    Returns:
+        What Bonferroni's correction, which is Holm's first step, asks of differences that spread as these do on
+        average; None where none could be tested.
+    """
+    tested = [one for one in differences if one.deviation is not None]
+    if not tested:
+        return None
+    pairs = min(one.pairs for one in tested)
+    typical = math.sqrt(math.fsum((one.deviation or 0.0) ** 2 for one in tested) / len(tested))
+    return student_quantile(1 - (1 - LEVEL) / 2 / len(tested), pairs - 1) * typical / math.sqrt(pairs)
+
+
 def paired_p(differences: Sequence[float]) -> float:
     """The p-value of the two-sided paired t-test (Student 1908).
 

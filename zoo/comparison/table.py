@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.table import Table
 from rich.text import Text
 
-from .results import Comparison, Run
+from .cells import corrected, difference, number
+from .columns import Column
+from .examples import chosen_examples, shortened, shown_runs
+from .results import Comparison
+from .statistics import BETTER, WORSE
+from .summary import FAILED, Row, Summary, summarize
+from .wording import sentences
 
-EXAMPLES = 4
-LONGEST_TEXT = 160
-MEBIBYTE = 1024 * 1024
+GAP = 2
+"""Blanks between columns."""
+
+NARROWEST_NAME = 24
+SHARE_OF_NAMES = 3
+"""Names have at least a third of the width, and are folded beyond that."""
+
+STYLES = {BETTER: "green", WORSE: "red", FAILED: "red"}
 
 
 def show(comparison: Comparison, console: Console | None = None) -> None:
@@ -32,109 +44,161 @@ def render(comparison: Comparison) -> RenderableType:
         comparison: The comparison.
 
     Returns:
-        The numbers, with the scores' signatures; some examples side by side; what failed.
+        The numbers, what they mean in words, the scores' signatures, examples side by side, and what failed.
     """
-    return Group(numbers(comparison), *signatures(comparison), Text(""), examples(comparison), *failures(comparison))
-
-
-def numbers(comparison: Comparison) -> Table:
-    """Put the numbers into a table, a row a variant.
-
-    Args:
-        comparison: The comparison.
-
-    Returns:
-        The table; the best score stands out.
-    """
-    finished = [run for run in comparison.runs if run.report is not None]
-    scores = list(finished[0].report["scores"]) if finished and finished[0].report else []
-    titles = (
-        [finished[0].report["scores"][score]["name"] for score in scores] if finished and finished[0].report else []
+    summary = summarize(comparison)
+    return Group(
+        Numbers(summary),
+        Text(""),
+        *(Text(sentence) for sentence in sentences(summary)),
+        *signatures(summary),
+        Text(""),
+        examples(comparison),
+        *failures(comparison),
     )
-    made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    made.add_column("Variant", no_wrap=True, style="cyan")
-    for title in ("Parameters", "Tokens/s", "Peak memory", "Train loss", "Held-out loss", *titles):
-        made.add_column(title, justify="right")
-    made.add_column("Reloaded")
-    for run in comparison.runs:
-        report = run.report
-        if report is None:
-            made.add_row(run.name, *["-"] * (5 + len(scores)), Text("failed", style="red"))
-            continue
-        values = [f"{report['scores'][score]['value']:.2f}" for score in scores]
-        made.add_row(
-            run.name,
-            f"{report['num_parameters']:,}",
-            f"{report['train_tokens_per_second']:,.0f}",
-            memory(report["peak_memory"]),
-            f"{report['train_loss']:.3f}",
-            f"{report['heldout_loss']:.3f}",
-            *(Text(value, style="bold green" if run is comparison.best else "") for value in values),
-            reloaded(run),
-        )
-    return made
 
 
-def memory(peak: int | None) -> str:
-    """Write a number of bytes.
+class Numbers:
+    """The numbers, a row a variant, in as many tables below each other as the width needs.
 
     Args:
-        peak: The number, None where it is not known.
-
-    Returns:
-        For instance "640 MiB".
+        summary: The comparison.
     """
-    return "-" if peak is None else f"{peak / MEBIBYTE:,.0f} MiB"
+
+    def __init__(self, summary: Summary) -> None:
+        self.summary = summary
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Lay the columns out, none of them ever folded.
+
+        Yields:
+            Tables, with the variants' names in front of each.
+        """
+        widest_name = max(NARROWEST_NAME, options.max_width // SHARE_OF_NAMES)
+        names = [folded(row.name, widest_name) for row in self.summary.rows]
+        room = options.max_width - width(["Variant", *names])
+        columns = list(cells(self.summary))
+        widths = [GAP + width(column) for column in columns]
+        fewest = len(packed(widths, room))
+        # Of the ways to need as few tables, the one whose widest table is narrowest, so that the last is not a rest.
+        evenly = next((less for less in range(max(widths), room) if len(packed(widths, less)) == fewest), room)
+        for start, end in packed(widths, evenly):
+            if start:
+                yield Text("")
+            yield self.table(names, columns[start:end])
+
+    def table(self, names: Sequence[str], columns: Sequence[list[Text]]) -> Table:
+        """Make one of the tables.
+
+        Args:
+            names: The variants' names, folded.
+            columns: Heading and cells of each column.
+
+        Returns:
+            The table.
+        """
+        made = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="bold")
+        made.add_column("Variant", no_wrap=True, style="cyan", vertical="bottom")
+        for heading, *_ in columns:
+            made.add_column(heading, no_wrap=True, justify="right", vertical="bottom")
+        for name, *row in zip(names, *(column[1:] for column in columns), strict=True):
+            made.add_row(Text(name), *row)
+        return made
 
 
-def reloaded(run: Run) -> Text:
-    """Say what became of a model in a fresh process.
+def packed(widths: Sequence[int], room: int) -> list[tuple[int, int]]:
+    """Put columns into as few tables as have room for them.
 
     Args:
-        run: A run that was trained.
+        widths: Of the columns.
+        room: Of a table; a wider column is alone in it.
 
     Returns:
-        "identical", "equal" where only rounding differs, or "differs".
+        First and last column of each table, the last one excluded.
     """
-    if run.reload is None or not run.reload.equal:
-        return Text("failed" if run.reload is None else "differs", style="red")
-    return Text("identical" if run.reload.largest_difference == 0 else "equal", style="green")
+    starts, used = [0], 0
+    for place, needed in enumerate(widths):
+        if used and used + needed > room:
+            starts.append(place)
+            used = 0
+        used += needed
+    return list(zip(starts, [*starts[1:], len(widths)], strict=True))
 
 
-def signatures(comparison: Comparison) -> Iterator[Text]:
+def cells(summary: Summary) -> Iterator[list[Text]]:
+    """Write every column.
+
+    Args:
+        summary: The comparison.
+
+    Yields:
+        Heading and cells of each: what decides, the difference and its verdict, and then everything else.
+    """
+    for column in (column for column in summary.columns if column.in_brief):
+        yield [Text(column.title.replace(" ", "\n", 1)), *(cell(summary, column, row) for row in summary.rows)]
+        if column is summary.main:
+            yield [Text("vs\nbaseline"), *(Text(difference(summary, row)) for row in summary.rows)]
+            yield [Text("p"), *(Text(corrected(row)) for row in summary.rows)]
+            yield [Text("Verdict"), *(Text(row.verdict, style=STYLES.get(row.verdict, "")) for row in summary.rows)]
+    yield [Text("Reloaded"), *(reloaded(row) for row in summary.rows)]
+
+
+def cell(summary: Summary, column: Column, row: Row) -> Text:
+    """Write one number.
+
+    Args:
+        summary: The comparison.
+        column: Which number.
+        row: Of which variant.
+
+    Returns:
+        Mean and standard deviation; the best main score stands out.
+    """
+    stands_out = column is summary.main and row is summary.best
+    return Text(number(column, row), style="bold green" if stands_out else "")
+
+
+def reloaded(row: Row) -> Text:
+    """Say what became of a variant's models in fresh processes.
+
+    Args:
+        row: The variant.
+
+    Returns:
+        "identical", "equal" where only rounding differs, or "differs"; and of how many runs, where not of all.
+    """
+    checks = [run.reload for run in row.runs if run.reload is not None]
+    if not checks:
+        return Text("failed", style="red")
+    equal = [check for check in checks if check.equal]
+    word = "identical" if all(check.largest_difference == 0 for check in checks) else "equal" if equal else "differs"
+    text = word if len(equal) in (0, len(row.runs)) else f"{len(equal)} of {len(row.runs)} {word}"
+    return Text(text, style="green" if len(equal) == len(row.runs) else "red")
+
+
+def signatures(summary: Summary) -> Iterator[Text]:
     """Say how the scores were computed, and what they rest on.
 
     Args:
-        comparison: The comparison.
+        summary: The comparison.
 
     Yields:
         A line each.
     """
-    best = comparison.best
-    if best is None or best.report is None:
+    best = summary.best
+    if best is None or best.finished[0].report is None:
         return
-    report = best.report
+    report = best.finished[0].report
     yield Text("")
     for score in report["scores"].values():
         yield Text(f"{score['name']}: {score['signature']}", style="dim")
+    seeds = summary.comparison.seeds
+    named = f"seed {seeds[0]}" if len(seeds) == 1 else f"seeds {', '.join(map(str, seeds))}, mean ± standard deviation"
     yield Text(
         f"{report['train_examples']:,} training and {report['heldout_examples']:,} held-out examples, "
-        f"{report['epochs']:g} epochs, {seeds(comparison)}; tokens and losses without padding",
+        f"{report['epochs']:g} epochs, {named}; tokens and losses without padding",
         style="dim",
     )
-
-
-def seeds(comparison: Comparison) -> str:
-    """Say which seeds there were.
-
-    Args:
-        comparison: The comparison.
-
-    Returns:
-        For instance "seeds 0, 1, 2".
-    """
-    listed = ", ".join(map(str, comparison.seeds))
-    return f"seed {listed}" if len(comparison.seeds) == 1 else f"seeds {listed}"
 
 
 def examples(comparison: Comparison) -> Table:
@@ -146,63 +210,21 @@ def examples(comparison: Comparison) -> Table:
     Returns:
         A table, a block an example; the differing ones first, as they say more.
     """
-    made = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    made = Table(box=None, show_header=False, pad_edge=False, padding=(0, GAP, 0, 0))
     made.add_column(no_wrap=True, style="cyan")
     made.add_column(overflow="fold")
-    finished = [run for run in comparison.runs if run.outputs]
-    if not finished:
-        return made
+    finished = shown_runs(comparison)
     for place in chosen_examples(comparison, finished):
         reference = comparison.references[place]
         made.add_row("source", Text(shortened(comparison.sources[place]), style="bold"))
         made.add_row("reference", shortened(reference))
         for run in finished:
             right = run.outputs[place] == reference
-            made.add_row(run.name, Text(shortened(run.outputs[place]), style="green" if right else ""))
+            made.add_row(
+                folded(run.name, NARROWEST_NAME), Text(shortened(run.outputs[place]), style="green" if right else "")
+            )
         made.add_row("", "")
     return made
-
-
-def chosen_examples(comparison: Comparison, finished: list[Run]) -> list[int]:
-    """Choose examples to show: spread over the data, half of them such that the variants differ.
-
-    Args:
-        comparison: The comparison.
-        finished: The runs with outputs.
-
-    Returns:
-        Their places in the data, in its order.
-    """
-    everything = range(len(comparison.references))
-    differing = [i for i in everything if len({run.outputs[i] for run in finished}) > 1]
-    chosen = spread(differing, EXAMPLES // 2)
-    return sorted({*chosen, *spread([i for i in everything if i not in chosen], EXAMPLES - len(chosen))})
-
-
-def shortened(text: str) -> str:
-    """Cut a text that would fill the screen, as outputs of untrained models do.
-
-    Args:
-        text: The text.
-
-    Returns:
-        At most `LONGEST_TEXT` characters.
-    """
-    return text if len(text) <= LONGEST_TEXT else f"{text[: LONGEST_TEXT - 1]}…"
-
-
-def spread(places: list[int], count: int) -> list[int]:
-    """Choose some at equal distances.
-
-    Args:
-        places: What to choose from.
-        count: How many, at most.
-
-    Returns:
-        Those chosen.
-    """
-    count = min(count, len(places))
-    return [places[(2 * i + 1) * len(places) // (2 * count)] for i in range(count)]
 
 
 def failures(comparison: Comparison) -> Iterator[Text]:
@@ -214,6 +236,36 @@ def failures(comparison: Comparison) -> Iterator[Text]:
     Yields:
         A line a run.
     """
-    for run in comparison.runs:
-        if run.error is not None:
-            yield Text.assemble((f"{run.name} failed: ", "bold red"), run.error)
+    for run in comparison.failed:
+        name = run.name if len(comparison.seeds) == 1 else run.label
+        yield Text.assemble((f"{name} failed: ", "bold red"), run.error or "")
+
+
+def folded(name: str, widest: int) -> str:
+    """Break a variant's name where a setting ends.
+
+    Args:
+        name: The name.
+        widest: How long a line may be, where that can be.
+
+    Returns:
+        The name in one or several lines.
+    """
+    lines = [""]
+    for part in re.findall(r"[^:,+]+[:,]?|\+[^:,+]+", name):
+        if lines[-1] and len(lines[-1]) + len(part) > widest:
+            lines.append("")
+        lines[-1] += part
+    return "\n".join(lines)
+
+
+def width(texts: Sequence[Text | str]) -> int:
+    """Measure how wide texts are.
+
+    Args:
+        texts: The texts, of one or several lines.
+
+    Returns:
+        The length of the longest line.
+    """
+    return max(len(line) for text in texts for line in str(text).split("\n"))

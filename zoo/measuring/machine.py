@@ -57,7 +57,8 @@ def fastest(shape: tuple[int, int, int], device: str, dtype: torch.dtype, second
     right = torch.rand(inner, columns, generator=generator).to(device, dtype)
     product = left @ right
     synchronize(device)
-    began, times = time.perf_counter(), []
+    times: list[float] = []
+    began = time.perf_counter()
     while len(times) < 3 or time.perf_counter() - began < seconds:
         start = time.perf_counter()
         torch.mm(left, right, out=product)

@@ -58,7 +58,8 @@ def prefill_speed(model: PreTrainedModel, batch: Mapping[str, Any], seconds: flo
     generates = model.can_generate() and not model.config.is_encoder_decoder
     options = {"use_cache": True, "logits_to_keep": 1} if generates else {}
     reader(**prompts, **options)
-    began, times = time.perf_counter(), []
+    times: list[float] = []
+    began = time.perf_counter()
     while len(times) < 3 or time.perf_counter() - began < seconds:
         synchronize(model.device)
         start = time.perf_counter()

@@ -1,0 +1,157 @@
+"""What is said of a comparison: numbers with their spread, verdicts, sentences, records, files."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from dataclasses import replace
+
+import pytest
+from synthetic_comparison import made_up, made_up_run
+
+from zoo.comparison import Run
+from zoo.comparison.columns import columns_of
+from zoo.comparison.numbers import duration, large, mean_and_spread, memory, milliseconds, number, percent, signed
+from zoo.comparison.records import records, to_csv
+from zoo.comparison.report.curves import joined
+from zoo.comparison.report.scatter import Point, pareto
+from zoo.comparison.statistics import Sample
+from zoo.comparison.summary import summarize
+from zoo.comparison.wording import headline, sentences
+from zoo.comparison.writing import to_latex, to_markdown, write_files
+
+
+def test_numbers_are_written_for_people():
+    assert [large(value) for value in (0, 999, 1000, 9994, 1_904_616, 99_960, 1.5e12)] == [
+        *("0", "999", "1.00 k", "9.99 k", "1.90 M", "100 k", "1.50 T")
+    ]
+    assert [memory(value) for value in (2048, 1.5 * 2**20, 57 * 2**20, 20 * 2**30)] == [
+        *("2 KiB", "1.5 MiB", "57 MiB", "20.0 GiB")
+    ]
+    assert (milliseconds(0.00447), percent(0.175)) == ("4.47 ms", "17.5 %")
+    assert [duration(value) for value in (41.26, 125, 7260)] == ["41.3 s", "2 min 5 s", "2 h 1 min"]
+    assert (signed(number(2), -1.5), signed(number(2), 0.25)) == ("−1.50", "+0.25")
+    assert mean_and_spread(number(1), Sample.of([1.0, 3.0])) == "2.0 ± 1.4"
+    assert mean_and_spread(milliseconds, Sample.of([0.001, 0.003])) == "2.00 ± 1.41 ms"
+    assert mean_and_spread(large, Sample.of([1_900_000, 1_901_000])) == "1.90 M ± 707"
+    assert mean_and_spread(large, Sample.of([7, 7])) == mean_and_spread(large, Sample.of([7])) == "7"
+
+
+def test_variants_are_judged_seed_by_seed():
+    summary = summarize(made_up({"a": (30.0, 1.0), "b": (36.0, 1.0), "c": (30.0, 1.0), "d": (24.0, 1.0)}, seeds=5))
+    rows = {row.name: row for row in summary.rows}
+    assert {name: row.verdict for name, row in rows.items()} == {
+        **{"a": "baseline", "b": "better", "c": "within noise", "d": "worse"}
+    }
+    base = [run.report["scores"]["bleu"]["value"] for run in rows["a"].runs]
+    own = [run.report["scores"]["bleu"]["value"] for run in rows["b"].runs]
+    differences = [one - other for one, other in zip(own, base, strict=True)]
+    assert rows["b"].difference.mean == pytest.approx(sum(differences) / 5)
+    assert summary.best is rows["b"] and summary.main.key == "bleu"
+    # What is common to a seed is no noise: differences spread less than the scores do.
+    assert rows["b"].difference.deviation < rows["b"].samples["bleu"].deviation
+    words = " ".join(sentences(summary))
+    assert "b is better than a: +" in words and "c cannot be told from a, within noise" in words
+    assert "corrected for 3 variants after Holm" in words and "d is worse than a: −" in words
+    assert headline(summary) == "Of 3 variants beside a: 1 better, 1 worse, 1 within noise."
+
+
+def test_less_is_better_where_the_score_says_so():
+    comparison = made_up({"a": (30.0, 1.0), "b": (36.0, 1.0)}, seeds=5)
+    for run in comparison.runs:
+        run.report["scores"]["bleu"] |= {"name": "Perplexity", "higher_is_better": False}
+    summary = summarize(comparison)
+    assert [row.verdict for row in summary.rows] == ["baseline", "worse"] and summary.best.name == "a"
+
+
+def test_what_is_missing_is_not_made_up():
+    comparison = made_up({"a": (30.0, 1.0), "b": (36.0, 1.0), "c": (31.0, 1.0)}, seeds=3)
+    runs = comparison.runs
+    broken = Run("b", "b", seed=1, error="no number")
+    runs = [*runs[:4], broken, runs[5], *(Run("c", "c", seed=seed, error="gone") for seed in range(3))]
+    infinite = made_up_run("b", 2, 36.0)
+    infinite.report["scores"]["bleu"]["value"] = math.inf
+    summary = summarize(replace(comparison, runs=runs))
+    b, c = summary.rows[1:]
+    assert (b.difference.pairs, len(b.finished), len(b.failed), c.verdict) == (2, 2, 1, "failed")
+    words = " ".join(sentences(summary))
+    assert "1 run of 3 failed" in words and "c failed with every seed" in words
+    # A score that is no number pairs with nothing, and one pair has no noise floor.
+    left = summarize(replace(comparison, runs=[*runs[:5], infinite, *runs[6:]])).rows[1]
+    assert (left.difference.pairs, left.verdict) == (1, "one seed: no noise floor")
+    nothing = summarize(replace(comparison, runs=[Run(name, name, error="gone") for name in "abc"]))
+    assert nothing.main is nothing.best is None and list(sentences(nothing)) == [headline(nothing)]
+    unmeasured = replace(comparison, runs=[replace(run, costs=None) for run in comparison.runs])
+    assert "flops_per_token" not in [column.key for column in columns_of(unmeasured)]
+
+
+def test_one_seed_has_no_noise_floor():
+    summary = summarize(made_up(seeds=1))
+    assert {row.verdict for row in summary.rows} == {"baseline", "one seed: no noise floor"}
+    assert summary.floor is None and "no noise floor" in headline(summary)
+    alone = summarize(made_up({"vanilla": (30.0, 1.0)}, seeds=3))
+    assert "stands alone" in headline(alone) and list(sentences(alone)) == []
+
+
+def test_the_pareto_front_is_what_nothing_beats():
+    main, cost, speed = (column_named(key) for key in ("bleu", "parameters", "train_tokens_per_second"))
+    points = [
+        Point(place, name, *at, 0.0, "")
+        for place, (name, *at) in enumerate(
+            [
+                ("cheap", 1.0, 10.0),
+                ("good", 3.0, 30.0),
+                ("beaten", 3.0, 20.0),
+                ("alike", 1.0, 10.0),
+                ("dear", 9.0, 29.0),
+            ]
+        )
+    ]
+    assert [point.name for point in pareto(points, main, cost)] == ["cheap", "alike", "good"]
+    assert [point.name for point in pareto(points, main, speed)] == ["good", "dear"]
+
+
+def column_named(key):
+    return next(column for column in columns_of(made_up(seeds=1)) if column.key == key)
+
+
+def test_curves_are_joined_step_by_step():
+    runs = [
+        Run("a", "a", curve=[{"step": step, "seconds": step * speed, "loss": loss} for step, loss in entries])
+        for speed, entries in ((1.0, [(1, 5.0), (2, 3.0), (3, 2.0)]), (3.0, [(1, 7.0), (3, 1.0)]))
+    ]
+    assert list(joined(runs, "loss", "seconds")) == [(2.0, 5.0, 6.0, 7.0), (6.0, 1.0, 1.5, 2.0)]
+    assert list(joined(runs, "heldout_loss", "seconds")) == []
+
+
+def test_a_record_a_run():
+    comparison = made_up(seeds=2)
+    failed = Run("vanilla", "vanilla", seed=1, error='a "quoted", reason')
+    summary = summarize(replace(comparison, runs=[comparison.runs[0], failed, *comparison.runs[2:]]))
+    read = list(csv.DictReader(io.StringIO(to_csv(summary))))
+    assert len(read) == len(comparison.runs) == len(records(summary))
+    assert (read[1]["name"], read[1]["error"], read[1]["bleu"]) == ("vanilla", 'a "quoted", reason', "")
+    assert float(read[2]["bleu"]) == comparison.runs[2].report["scores"]["bleu"]["value"]
+    assert int(read[2]["peak_memory"]) == comparison.runs[2].report["peak_memory"]
+
+
+def test_files_for_documents(tmp_path):
+    comparison = made_up({"vanilla": (30.0, 1.0), "pre|norm:x=1_0&%": (36.0, 1.0)}, seeds=3)
+    summary = summarize(comparison)
+    markdown = to_markdown(summary).splitlines()
+    header, rule, *rows = [line for line in markdown if line.startswith("|")]
+    assert len(rows) == 2 and {line.count("|") - line.count("\\|") for line in (header, rule, *rows)} == {
+        header.count("|")
+    }
+    assert "| pre\\|norm:x=1_0&% |" in rows[1] and "better" in rows[1]
+    latex = to_latex(summary)
+    assert r"pre|norm:x=1\_0\&\% &" in latex and r"$\pm$" in latex and "±" not in latex
+    body = [line for line in latex.splitlines() if line.endswith(r"\\")]
+    columns = latex.split(r"\begin{tabular}{")[1].split("}")[0]
+    assert {line.replace(r"\&", "").count("&") for line in body} == {len(columns) - 1}
+    for rule in (r"\toprule", r"\midrule", r"\bottomrule"):
+        assert latex.count(rule) == 1
+    written = write_files(comparison, tmp_path)
+    assert [file.name for file in written] == ["results.csv", "results.md", "results.tex", "report.html"]
+    assert sorted(file.name for file in tmp_path.iterdir()) == sorted(file.name for file in written)

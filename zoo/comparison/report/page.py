@@ -1,0 +1,280 @@
+"""What the page holds, put together for its template."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jinja2
+from markupsafe import Markup
+
+from ..cells import corrected, difference
+from ..columns import Column
+from ..numbers import NOTHING, duration, large
+from ..records import to_csv
+from ..statistics import BETTER, WORSE, Sample, most_coverage
+from ..summary import Row, Summary
+from ..wording import basis, counted, findings, headline
+from .architecture import architectures_of
+from .curves import AXES, KINDS, curves_of, draw_curves
+from .forest import draw_forest
+from .outputs import examples_of
+from .scatter import draw_scatter, pareto, points_of
+from .svg import DASHES, MARKERS, SERIES
+
+WIDE, NARROW = 900, 330
+"""Widths in which every chart is drawn: on screens and paper, and on telephones."""
+
+SHAPES = {WIDE: 440, NARROW: 360}
+"""Height by width."""
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A chart in all its sizes.
+
+    Attributes:
+        key: Its name among those that it can be exchanged for.
+        label: What the reader chooses it by.
+        wide: For screens and paper.
+        narrow: For telephones.
+        note: A sentence on what it shows.
+    """
+
+    key: str
+    label: str
+    wide: Markup
+    narrow: Markup
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A number in the table.
+
+    Attributes:
+        mean: The mean, with its unit.
+        spread: The standard deviation, empty where there is none.
+        value: What the row is sorted by, None where there is nothing.
+        told: All that is known of it.
+        is_best: Whether no variant has a better one.
+    """
+
+    mean: str
+    spread: str
+    value: float | None
+    told: str
+    is_best: bool
+
+
+def to_html(summary: Summary) -> str:
+    """Write a comparison as a page that needs nothing but itself.
+
+    Args:
+        summary: The comparison.
+
+    Returns:
+        HTML, with its style, its script and its charts in it.
+    """
+    here = jinja2.FileSystemLoader(Path(__file__).parent)
+    environment = jinja2.Environment(
+        loader=here, autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
+    )
+    environment.filters["breakable"] = breakable
+    return environment.get_template("page.html.jinja").render(context(summary))
+
+
+def context(summary: Summary) -> dict[str, Any]:
+    """Find everything that the template shows.
+
+    Args:
+        summary: The comparison.
+
+    Returns:
+        The template's variables.
+    """
+    comparison = summary.comparison
+    return {
+        "comparison": comparison,
+        "summary": summary,
+        "title": f"{comparison.task}: {counted(len(comparison.names), 'variant')}",
+        "facts": list(facts(summary)),
+        "headline": headline(summary),
+        "findings": list(findings(summary)),
+        "basis": list(basis(summary)),
+        "forest": forest(summary),
+        "groups": groups(summary.columns),
+        "cells": {row.name: [cell(summary, column, row) for column in summary.columns] for row in summary.rows},
+        "judged": {row.name: (difference(summary, row), corrected(row)) for row in summary.rows},
+        "verdict_class": verdict_class,
+        "curves": list(curve_charts(summary)),
+        "scatters": list(scatter_charts(summary)),
+        "examples": examples_of(comparison),
+        "architectures": architectures_of(comparison),
+        "csv": base64.b64encode(to_csv(summary).encode()).decode(),
+        "command": shlex.join(comparison.command),
+        "recipe": json.dumps(comparison.recipe, indent=2, ensure_ascii=False, default=str),
+        "series": SERIES,
+        "markers": MARKERS,
+        "dashes": DASHES,
+        "nothing": NOTHING,
+        "coverage": most_coverage(len(comparison.seeds)),
+        "version": comparison.environment.get("versions", {}).get("transformer-zoo"),
+    }
+
+
+def breakable(text: str) -> Markup:
+    """Let a name be folded where a word of it ends.
+
+    Args:
+        text: The name.
+
+    Returns:
+        The name, with a place to break behind every sign.
+    """
+    return Markup("<wbr>").join(re.split(r"(?<=[:,_.=])|(?=\+)", text))
+
+
+def facts(summary: Summary) -> Iterator[tuple[str, str]]:
+    """Say in a few words what was compared.
+
+    Args:
+        summary: The comparison.
+
+    Yields:
+        Names and values.
+    """
+    comparison = summary.comparison
+    yield "Baseline", comparison.baseline
+    yield "Seeds", ", ".join(map(str, comparison.seeds))
+    if comparison.budget:
+        yield "Budget", ", ".join(f"{large(value)} {name}" for name, value in comparison.budget.items())
+    yield "Matched", {"none": "nothing", "params": "parameters", "flops": "FLOPs a token"}[comparison.match]
+    if comparison.sweep:
+        tried = ", ".join(f"{name} of {len(values)} values" for name, values in comparison.sweep["values"].items())
+        yield "Swept", tried
+    reports = [run.report for run in comparison.runs if run.report is not None]
+    if reports:
+        yield "Data", f"{reports[0]['train_examples']:,} training, {reports[0]['heldout_examples']:,} held-out examples"
+    yield "Took", duration(comparison.seconds)
+
+
+def forest(summary: Summary) -> Chart | None:
+    """Draw the differences from the baseline.
+
+    Args:
+        summary: The comparison.
+
+    Returns:
+        The chart, None where there is no difference.
+    """
+    wide, narrow = (draw_forest(summary, width) for width in (WIDE, NARROW))
+    return None if wide is None or narrow is None else Chart("forest", "Differences", wide, narrow)
+
+
+def curve_charts(summary: Summary) -> Iterator[Chart]:
+    """Draw everything that was logged, over everything that it can be drawn over.
+
+    Args:
+        summary: The comparison.
+
+    Yields:
+        The charts.
+    """
+    for kind, title in KINDS.items():
+        for over, (axis, _) in AXES.items():
+            curves = curves_of(summary, kind, over)
+            if curves:
+                drawn = (draw_curves(curves, kind, over, *shape) for shape in SHAPES.items())
+                yield Chart(f"{kind}-{over}", f"{title}, {axis.lower()}", *drawn)
+
+
+def scatter_charts(summary: Summary) -> Iterator[Chart]:
+    """Draw quality against every cost that at least two variants have.
+
+    Args:
+        summary: The comparison.
+
+    Yields:
+        The charts.
+    """
+    main = summary.main
+    if main is None:
+        return
+    for cost in summary.columns:
+        points = points_of(summary, main, cost) if cost.is_cost else []
+        if len(points) > 1:
+            front = ", ".join(point.name for point in pareto(points, main, cost))
+            wide, narrow = (draw_scatter(points, main, cost, *shape) for shape in SHAPES.items())
+            yield Chart(cost.key, cost.title, wide, narrow, f"On the Pareto front: {front}.")
+
+
+def groups(columns: Sequence[Column]) -> list[tuple[str, list[Column]]]:
+    """Put columns under common headings.
+
+    Args:
+        columns: The columns.
+
+    Returns:
+        Headings and their columns, in order.
+    """
+    found: dict[str, list[Column]] = {}
+    for column in columns:
+        found.setdefault(column.group, []).append(column)
+    return list(found.items())
+
+
+def cell(summary: Summary, column: Column, row: Row) -> Cell:
+    """Write one number of the table.
+
+    Args:
+        summary: The comparison.
+        column: Which number.
+        row: Of which variant.
+
+    Returns:
+        The cell.
+    """
+    sample = row.samples.get(column.key)
+    if sample is None:
+        return Cell(NOTHING, "", None, "not measured", False)
+    others = [other.samples[column.key].mean for other in summary.rows if column.key in other.samples]
+    best = (max if column.better > 0 else min)(others)
+    is_best = bool(column.better) and sample.mean == best and len(set(others)) > 1
+    spread = f"± {column.write(sample.deviation)}" if sample.deviation else ""
+    return Cell(column.write(sample.mean), spread, sample.mean, told(column, sample), is_best)
+
+
+def told(column: Column, sample: Sample) -> str:
+    """Write all that is known of a number.
+
+    Args:
+        column: Which number.
+        sample: Its measurements.
+
+    Returns:
+        A line.
+    """
+    values = ", ".join(map(column.write, sample.values))
+    if sample.interval is None:
+        return f"{column.title}: {values}"
+    low, high = map(column.write, sample.interval)
+    return f"{column.title}: {values}; bootstrap interval {low} to {high}"
+
+
+def verdict_class(verdict: str) -> str:
+    """Say how a verdict looks.
+
+    Args:
+        verdict: The verdict.
+
+    Returns:
+        A class of the style sheet.
+    """
+    return verdict if verdict in (BETTER, WORSE, "failed", "baseline") else "noise"

@@ -1,0 +1,224 @@
+"""Charts as SVG, made of elements, scales and axes. Colours, fonts and dark mode are the page's style sheet's."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from markupsafe import Markup, escape
+
+SERIES = 8
+"""Colours of the style sheet, `--s0` to `--s7`; there are as many markers and dashes, so that no colour has to be told
+from another."""
+
+DASHES = ("", "7 3", "2 3", "9 3 2 3", "12 4", "4 2", "9 3 2 3 2 3", "1 3")
+
+# Drawn around the origin, about ten units wide.
+MARKERS = (
+    "M-4.5,0A4.5,4.5 0 1 0 4.5,0A4.5,4.5 0 1 0 -4.5,0Z",
+    "M-4,-4H4V4H-4Z",
+    "M0,-5.6L5.6,0L0,5.6L-5.6,0Z",
+    "M0,-5L5,4H-5Z",
+    "M0,5L5,-4H-5Z",
+    "M-1.7,-5H1.7V-1.7H5V1.7H1.7V5H-1.7V1.7H-5V-1.7H-1.7Z",
+    "M-5,-1.5L0,-5.5L5,-1.5L3.2,4.5H-3.2Z",
+    "M-5,-4H5L0,0L5,4H-5L0,0Z",
+)
+
+Writer = Callable[[float], str]
+
+
+def element(tag: str, *children: Markup | str, **attributes: object) -> Markup:
+    """Make an element.
+
+    Args:
+        tag: Its name.
+        children: What is in it; text is escaped.
+        attributes: By name, with "_" for "-" and behind Python's words; those that are None are left out.
+
+    Returns:
+        Markup.
+    """
+    written = "".join(
+        f' {name.rstrip("_").replace("_", "-")}="{escape(rounded(value))}"'
+        for name, value in attributes.items()
+        if value is not None
+    )
+    return Markup(f"<{tag}{written}>{Markup('').join(children)}</{tag}>")
+
+
+def rounded(value: object) -> object:
+    """Write coordinates no finer than can be seen.
+
+    Args:
+        value: Any value.
+
+    Returns:
+        A number with two decimals at most, anything else as it is.
+    """
+    return f"{value:.2f}".rstrip("0").rstrip(".") if isinstance(value, float) else value
+
+
+@dataclass(frozen=True)
+class Axis:
+    """A linear scale.
+
+    Attributes:
+        title: What it measures.
+        low: Its first value.
+        high: Its last value.
+        start: Where the first value is drawn.
+        end: Where the last one is.
+        write: Writes values.
+        count: About how many ticks it has.
+    """
+
+    title: str
+    low: float
+    high: float
+    start: float
+    end: float
+    write: Writer
+    count: int = 5
+
+    def __call__(self, value: float) -> float:
+        """Say where a value is drawn."""
+        return self.start + (value - self.low) / (self.high - self.low) * (self.end - self.start)
+
+    @property
+    def ticks(self) -> list[float]:
+        """Round values that divide the scale."""
+        step = round_step((self.high - self.low) / self.count)
+        first, last = math.ceil(self.low / step - 1e-9), math.floor(self.high / step + 1e-9)
+        return [step * place for place in range(first, last + 1)]
+
+    def labels(self) -> list[tuple[float, str]]:
+        """Write the ticks.
+
+        Returns:
+            Value and text of each.
+        """
+        return [(tick, self.write(tick)) for tick in self.ticks]
+
+
+def round_step(step: float) -> float:
+    """Round a distance between ticks up.
+
+    Args:
+        step: The smallest one that will do.
+
+    Returns:
+        One, two or five times a power of ten.
+    """
+    power = 10.0 ** math.floor(math.log10(step))
+    return next(factor * power for factor in (1, 2, 5, 10) if factor * power >= step * (1 - 1e-9))
+
+
+def cut(text: str, longest: int) -> str:
+    """Cut a name for which there is no room.
+
+    Args:
+        text: The name.
+        longest: How many letters there may be.
+
+    Returns:
+        The name, or its beginning.
+    """
+    return text if len(text) <= longest else f"{text[: longest - 1]}…"
+
+
+def padded(values: Sequence[float], share: float = 0.08) -> tuple[float, float]:
+    """Find a range with some room around values.
+
+    Args:
+        values: At least one.
+        share: How much room, of the range.
+
+    Returns:
+        Low and high, never the same.
+    """
+    low, high = min(values), max(values)
+    room = share * (high - low) or abs(high) * 0.1 or 1.0
+    return low - room, high + room
+
+
+def frame(x: Axis, y: Axis) -> list[Markup]:
+    """Draw the grid, the ticks and the titles of a chart.
+
+    Args:
+        x: The horizontal scale.
+        y: The vertical scale.
+
+    Returns:
+        The elements.
+    """
+    drawn = []
+    for value, text in y.labels():
+        drawn.append(element("line", class_="grid", x1=x.start, x2=x.end, y1=y(value), y2=y(value)))
+        drawn.append(element("text", text, class_="tick", x=x.start - 8, y=y(value) + 4, text_anchor="end"))
+    for value, text in x.labels():
+        drawn.append(element("line", class_="grid", x1=x(value), x2=x(value), y1=y.start, y2=y.end))
+        drawn.append(element("text", text, class_="tick", x=x(value), y=y.start + 18, text_anchor="middle"))
+    middle = (x.start + x.end) / 2
+    drawn.append(element("line", class_="axis", x1=x.start, x2=x.end, y1=y.start, y2=y.start))
+    drawn.append(element("text", x.title, class_="title", x=middle, y=y.start + 40, text_anchor="middle"))
+    drawn.append(element("text", y.title, class_="title", x=x.start, y=y.end - 10, text_anchor="start"))
+    return drawn
+
+
+def marker(place: int, x: float, y: float, title: str = "", *, hollow: bool = False, small: bool = False) -> Markup:
+    """Draw a point of a series.
+
+    Args:
+        place: The series' number.
+        x: Where.
+        y: Where.
+        title: What is told of it.
+        hollow: Whether only its outline is drawn.
+        small: Whether it marks a line instead of standing alone.
+
+    Returns:
+        The element.
+    """
+    children = [element("title", title)] if title else []
+    kind = "mark hollow" if hollow else "mark"
+    size = " scale(0.7)" if small else " scale(1.25)"
+    position = f"translate({rounded(float(x))} {rounded(float(y))}){size}"
+    return element("path", *children, class_=f"{kind} c{place % SERIES}", d=MARKERS[place % SERIES], transform=position)
+
+
+def picture(width: int, height: int, title: str, about: str, *children: Markup) -> Markup:
+    """Put elements into a picture that says what it is.
+
+    Args:
+        width: In units, which are pixels unless there is less room.
+        height: Likewise.
+        title: Its name for those who do not see it.
+        about: What it shows, for them.
+        children: The elements.
+
+    Returns:
+        The picture.
+    """
+    return element(
+        "svg",
+        element("title", title),
+        element("desc", about),
+        *children,
+        class_="chart",
+        role="img",
+        viewBox=f"0 0 {width} {height}",
+    )
+
+
+def line(points: Sequence[tuple[float, float]]) -> str:
+    """Write a path through points.
+
+    Args:
+        points: Where they are.
+
+    Returns:
+        The path's data.
+    """
+    return "M" + "L".join(f"{x:.1f},{y:.1f}" for x, y in points)
