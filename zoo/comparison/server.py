@@ -20,7 +20,7 @@ from contextlib import suppress
 from pathlib import Path
 from types import FrameType, ModuleType
 
-from .running import child_environment, reason
+from .running import child_environment
 
 
 class Server:
@@ -88,6 +88,7 @@ def serve(name: str) -> None:
     Args:
         name: The module.
     """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever started this one decides what an interrupt ends
     replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # what runs print is no reply
     module = importlib.import_module(name)
@@ -180,7 +181,7 @@ def end_with_the_parent() -> None:
     """Wait until nobody holds the other end of stdin, and end this process."""
     while os.read(0, 1):
         pass
-    print(f"ended: {reason(-signal.SIGHUP)}, as whoever waited for it is gone", file=sys.stderr, flush=True)
+    print("a run has ended, because the command that waits for it has", file=sys.stderr, flush=True)
     os.kill(os.getpid(), signal.SIGKILL)
 
 
