@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 from functools import partial
+from pathlib import Path
 
 import pytest
 from comparison.in_process import GENERATION, TASK, TINY, launch_here, measure_nothing, quality
 
-from zoo.comparison import Comparison, compare, worker
-from zoo.comparison.files import PLAN, RESULTS
+from zoo.comparison import Comparison, compare, preparing, worker
+from zoo.comparison.files import JOB, PLAN, RESULTS
 from zoo.comparison.launching import LAUNCHERS
 from zoo.comparison.sweeping import best_of
 from zoo.errors import ConfigError, OutputExistsError
+from zoo.measuring import FlopsPerToken
 from zoo.training.guard import TrainingError
 
 pytestmark = pytest.mark.xdist_group("comparison")
@@ -25,6 +27,7 @@ def here():
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(LAUNCHERS, "local", launch_here)
         patch.setattr(worker, "measure", measure_nothing)
+        patch.setattr(preparing, "flops_per_token", lambda model, *lengths: FlopsPerToken(2.0, 6.0))
         yield
 
 
@@ -154,6 +157,7 @@ def test_a_sweep_never_sees_held_out_examples(tmp_path, monkeypatch):
     baseline, gated = (swept.runs_of(name)[0] for name in swept.names)
     assert gated.report["num_parameters"] == pytest.approx(baseline.report["num_parameters"], rel=0.01)
     assert gated.settings["intermediate_size"] != TINY["intermediate_size"]
+    assert json.loads((Path(gated.folder) / JOB).read_text())["flops"] == [2.0, 6.0]
     assert baseline.report["train_tokens"] == gated.report["train_tokens"] == pytest.approx(2e3, rel=0.3)
     assert any("parameters" in sentence for sentence in told) and any("steps of" in sentence for sentence in told)
 

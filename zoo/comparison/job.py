@@ -24,6 +24,7 @@ class Job:
         hash: Of everything that decides its results.
         settings: What was chosen for it, to be told.
         seconds: How long it may be trained, None where its number of updates is known.
+        flops: Operations a token of a forward pass and of training, where they have been counted; they decide nothing.
         trial: Whether it is one of a sweep: it is trained on a part of the training examples, and its loss is that of
             the others.
         data: As for [`zoo.training.train`][].
@@ -42,6 +43,7 @@ class Job:
     hash: str = ""
     settings: dict[str, Any] = field(default_factory=dict)
     seconds: float | None = None
+    flops: tuple[float, float] | None = None
     trial: bool = False
     data: str | None = None
     heldout: str | None = None
@@ -79,4 +81,5 @@ class Job:
             The job.
         """
         written = json.loads(Path(file).read_text(encoding="utf-8"))
-        return cls(**{**written, "modules": tuple(written["modules"])})
+        flops = written["flops"] and tuple(written["flops"])
+        return cls(**{**written, "modules": tuple(written["modules"]), "flops": flops})

@@ -8,6 +8,8 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from zoo.measuring import FlopsPerToken
+
 from .budgets import LENGTHS, Budget, share_of_warmup, spend
 from .job import Job
 from .matching import Match, Sizes, match
@@ -43,6 +45,31 @@ class JobMaker:
     data: Mapping[str, Any]
     matches: dict[str, Match] = field(default_factory=dict)
     lengths: dict[str, dict[str, Any]] = field(default_factory=dict)
+    counted: dict[str, FlopsPerToken] = field(default_factory=dict)
+
+    def flops(self, variant: str) -> FlopsPerToken:
+        """Count the operations that a variant needs for a token, once.
+
+        Args:
+            variant: Its name, with its sizes.
+
+        Returns:
+            Their numbers.
+        """
+        if variant not in self.counted:
+            self.counted[variant] = self.ground.count_flops(variant)
+        return self.counted[variant]
+
+    def training_flops(self, variant: str) -> float:
+        """Count the operations that training a variant needs for a token.
+
+        Args:
+            variant: Its name, with its sizes.
+
+        Returns:
+            Their number.
+        """
+        return self.flops(variant).training
 
     def matched(self, name: str) -> Match:
         """Make a variant equal to the baseline.
@@ -62,7 +89,7 @@ class JobMaker:
         if self.matching == "none" or name == self.baseline:
             return Match(name, 1.0, 1.0)
         ground, params = self.ground, self.matching == "params"
-        measure = ground.count_parameters if params else ground.count_flops
+        measure = ground.count_parameters if params else self.training_flops
         sizes = Sizes(name, ground.task.model_task, ground.settings(name))
         found = match(sizes, measure(self.baseline), measure, self.match_by)
         chosen = ", ".join(f"{key}={value}" for key, value in found.settings.items()) or "as it is"
@@ -82,7 +109,7 @@ class JobMaker:
         if self.budget is None:
             return {}
         if name not in self.lengths:
-            flops = self.ground.count_flops(self.matched(name).name) if self.budget.kind == "flops" else 1.0
+            flops = self.training_flops(self.matched(name).name) if self.budget.kind == "flops" else 1.0
             spent = spend(self.budget, self.ground.work, flops)
             self.lengths[name] = spent
             if self.budget.kind in ("tokens", "flops"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from .job import Job
 from .jobs import JobMaker
@@ -84,7 +84,7 @@ class Phases:
         Args:
             jobs: The runs.
         """
-        waiting = [job for job in jobs if not finished(job)]
+        waiting = [with_flops(job, self.maker) for job in jobs if not finished(job)]
         for variant in {job.variant: None for job in waiting if job.variant not in self.checked}:
             self.maker.ground.check(variant)
             self.checked.add(variant)
@@ -116,3 +116,19 @@ def without_a_trial(name: str, seed: int, trials: Sequence[Run]) -> Run:
         A run that failed.
     """
     return Run(name, trials[0].folder, seed, error=f"none of the sweep's trials succeeded: {trials[0].error}")
+
+
+def with_flops(job: Job, maker: JobMaker) -> Job:
+    """Spare the runs of a variant to count the same operations each.
+
+    Args:
+        job: A run.
+        maker: What counts.
+
+    Returns:
+        The run; a trial, which is not measured, as it is.
+    """
+    if job.trial:
+        return job
+    forward, training = maker.flops(job.variant)
+    return replace(job, flops=(forward, training))

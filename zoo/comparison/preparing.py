@@ -10,8 +10,8 @@ from typing import Any
 
 from zoo.building import config, skeleton
 from zoo.environment import version_of
-from zoo.errors import ConfigError
-from zoo.measuring import flops_per_token
+from zoo.errors import ConfigError, ZooError
+from zoo.measuring import FlopsPerToken, flops_per_token
 from zoo.models import ZooConfig
 from zoo.models.parts import NAMED_FIELDS
 from zoo.tasks import DataTask, Splits, Tokenizers, load_tokenizers
@@ -105,17 +105,22 @@ class Ground:
         """
         return skeleton(variant, self.task.model_task, **self.settings(variant)).num_parameters()
 
-    def count_flops(self, variant: str) -> float:
-        """Count the operations that training a variant needs for a token.
+    def count_flops(self, variant: str) -> FlopsPerToken:
+        """Count the operations that a variant needs for a token.
 
         Args:
             variant: Its name.
 
         Returns:
-            Their number, at the mean length of the examples.
+            Their numbers, at the mean length of the examples; at equal lengths of source and target where it wants so.
         """
         model = skeleton(variant, self.task.model_task, **self.settings(variant))
-        return flops_per_token(model, self.work.source_len, self.work.target_len).training
+        source, target = self.work.source_len, self.work.target_len
+        try:
+            return flops_per_token(model, source, target)
+        except ZooError:
+            longer = max(source, target or source)
+            return flops_per_token(model, longer, longer)
 
     def check(self, variant: str) -> None:
         """Refuse a variant that cannot be trained on the examples.

@@ -14,13 +14,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
+from datasets import Dataset
 from transformers import TrainerCallback
 from transformers.utils import logging
 
 from zoo.errors import ZooError
-from zoo.measuring import measure
-from zoo.tasks import DataTask, Splits
+from zoo.measuring import FlopsPerToken, measure
+from zoo.tasks import DataError, DataTask, Splits
 from zoo.training import Recipe, TrainingReport, TrainingResult, train
+from zoo.training.arguments import training_arguments
 from zoo.training.clocks import TimeBudget, TimedCheckpoints
 from zoo.training.guard import TrainingError
 
@@ -33,9 +36,6 @@ DATA_SEED = 0
 """Which examples are set aside where no file says so: the same ones for every seed of a run."""
 
 SECONDS_BETWEEN_CHECKPOINTS = 60.0
-DEFAULT_BATCH_SIZE = 8
-"""transformers'."""
-
 BY_THE_CLOCK: dict[str, Any] = {"save_strategy": "steps", "save_steps": 10**9, "save_total_limit": 2}
 """Training arguments with which nothing but a callback and the last step save a checkpoint."""
 
@@ -80,7 +80,7 @@ def work(job: Job) -> dict[str, Any]:
     written = {"report": report, "curve": curve, "outputs": result.outputs}
     if not job.trial:
         ask(job, task, splits, result)
-        written["costs"] = costs_of(task, recipe, splits, result)
+        written["costs"] = costs_of(job, task, recipe, splits, result)
     return written
 
 
@@ -117,10 +117,11 @@ def ask(job: Job, task: DataTask, splits: Splits, result: TrainingResult) -> Non
     probe.write(Path(job.folder), answers)
 
 
-def costs_of(task: DataTask, recipe: Recipe, splits: Splits, result: TrainingResult) -> dict[str, Any]:
+def costs_of(job: Job, task: DataTask, recipe: Recipe, splits: Splits, result: TrainingResult) -> dict[str, Any]:
     """Measure what a trained model costs.
 
     Args:
+        job: What was to be done.
         task: The task.
         recipe: How it was trained.
         splits: The examples.
@@ -129,22 +130,41 @@ def costs_of(task: DataTask, recipe: Recipe, splits: Splits, result: TrainingRes
     Returns:
         The fields of [`zoo.measuring.Costs`][].
     """
-    task, report = task.fitted(splits), result.report
-    encoded: Any = task.encode(splits.train, result.tokenizers, training=True, seed=report.seed)
-    size = min(recipe.arguments.get("per_device_train_batch_size", DEFAULT_BATCH_SIZE), len(encoded))
+    args = training_arguments(recipe.arguments, output_dir=job.folder, seed=job.seed)
+    encoded = some_encoded(task.fitted(splits), splits.train, result, args.per_device_train_batch_size)
     known = inspect.signature(result.model.forward).parameters
-    examples = [encoded[(2 * i + 1) * len(encoded) // (2 * size)] for i in range(size)]
-    batch = task.collator(result.tokenizers)(
-        [{name: value for name, value in example.items() if name in known} for example in examples]
-    )
+    size = min(args.per_device_train_batch_size, len(encoded))
+    examples = [{name: value for name, value in encoded[i].items() if name in known} for i in range(size)]
     costs = measure(
         result.model,
-        batch,
-        training_tokens_per_second=report.train_tokens_per_second,
-        training_seconds=report.train_seconds,
-        devices=report.num_devices,
+        task.collator(result.tokenizers)(examples),
+        training_tokens_per_second=result.report.train_tokens_per_second,
+        training_seconds=result.report.train_seconds,
+        flops=None if job.flops is None else FlopsPerToken(*job.flops),
+        dtype=torch.bfloat16 if args.bf16 else torch.float16 if args.fp16 else None,
+        devices=result.report.num_devices,
     )
     return costs.to_dict()
+
+
+def some_encoded(task: DataTask, examples: Dataset, result: TrainingResult, number: int) -> Any:
+    """Encode a few examples.
+
+    Args:
+        task: The task.
+        examples: What to choose from.
+        result: Whose tokenizers to use.
+        number: How many are wanted.
+
+    Returns:
+        Those at equal distances, as ids; or all of them, where a few are too short to be encoded.
+    """
+    number = min(number, len(examples))
+    few = examples.select([(2 * i + 1) * len(examples) // (2 * number) for i in range(number)])
+    try:
+        return task.encode(few, result.tokenizers, training=True, seed=result.report.seed)
+    except DataError:
+        return task.encode(examples, result.tokenizers, training=True, seed=result.report.seed)
 
 
 def curve_of(report: TrainingReport) -> list[dict[str, float]]:
