@@ -30,11 +30,12 @@ def test_numbers_are_written_for_people():
         *("2 KiB", "1.5 MiB", "57 MiB", "20.0 GiB")
     ]
     assert (milliseconds(0.00447), percent(0.175)) == ("4.47 ms", "17.5 %")
-    assert [duration(value) for value in (41.26, 125, 7260)] == ["41.3 s", "2 min 5 s", "2 h 1 min"]
+    assert [duration(value) for value in (41.26, 125, 7260)] == ["41.3 s", "2.1 min", "2.0 h"]
     assert (signed(number(2), -1.5), signed(number(2), 0.25)) == ("−1.50", "+0.25")
     assert mean_and_spread(number(1), Sample.of([1.0, 3.0])) == "2.0 ± 1.4"
     assert mean_and_spread(milliseconds, Sample.of([0.001, 0.003])) == "2.00 ± 1.41 ms"
-    assert mean_and_spread(large, Sample.of([1_900_000, 1_901_000])) == "1.90 M ± 707"
+    assert mean_and_spread(memory, Sample.of([455 * 2**20, 457 * 2**20])) == "456 ± 1 MiB"
+    assert mean_and_spread(large, Sample.of([1_900_000, 1_901_000])) == "1.90 M"
     assert mean_and_spread(large, Sample.of([7, 7])) == mean_and_spread(large, Sample.of([7])) == "7"
 
 

@@ -97,7 +97,7 @@ if TYPE_CHECKING:
     "--report-only",
     type=click.Path(path_type=Path),
     metavar="DIR",
-    help="Print the comparison that is in this folder, and run nothing.",
+    help="Print the comparison that is in this folder, write its report anew, and run nothing.",
 )
 @click.option("--quiet", is_flag=True, help="No progress bars.")
 @json_option
@@ -134,13 +134,15 @@ def compare(
     The same command again goes on where it was interrupted, and repeats nothing that is finished; with more names or
     seeds, it extends the comparison.
     """
-    from zoo.comparison import Comparison
+    from zoo.comparison import Comparison, write_files
     from zoo.comparison import compare as run_comparison
 
     if report_only is not None:
         if names:
             raise click.UsageError("--report-only takes a folder, and no names")
-        return report(Comparison.read(report_only), as_json=as_json)
+        found = Comparison.read(report_only)
+        write_files(found)
+        return report(found, as_json=as_json)
 
     def announce(number: int, total: int, label: str) -> None:
         if not quiet:
@@ -194,7 +196,7 @@ def report(comparison: Comparison, *, as_json: bool) -> int:
         write_json(json.loads((comparison.folder / "results.json").read_text(encoding="utf-8")))
     else:
         show(comparison, console())
-        click.echo(f"\nCheckpoints and results.json are in {comparison.folder}")
+        click.echo(f"\nreport.html, results.{{json,csv,md,tex}} and the checkpoints are in {comparison.folder}")
     return 1 if comparison.failed else 0
 
 

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .comparing import compare
     from .results import Comparison, ReloadCheck, Run
+    from .summary import Summary, summarize
     from .table import render, show
+    from .writing import write_files
 
 _HOMES = {
     "Comparison": "results",
@@ -20,9 +22,12 @@ _HOMES = {
     "compare": "comparing",
     "render": "table",
     "show": "table",
+    "Summary": "summary",
+    "summarize": "summary",
+    "write_files": "writing",
 }
 
-__all__ = ["Comparison", "ReloadCheck", "Run", "compare", "render", "show"]
+__all__ = ["Comparison", "ReloadCheck", "Run", "Summary", "compare", "render", "show", "summarize", "write_files"]
 
 
 def __getattr__(name: str) -> Any:

@@ -24,6 +24,7 @@ from .request import Request
 from .results import Comparison
 from .sweeping import told
 from .worker import DATA_SEED
+from .writing import write_files
 
 
 def compare(
@@ -199,6 +200,7 @@ def carry_out(
         return written
     plan.write(folder)
     comparison.write()
+    write_files(comparison)
     return Comparison.read(folder)
 
 

@@ -90,13 +90,11 @@ def duration(value: float) -> str:
         value: Seconds.
 
     Returns:
-        For instance "41.3 s" or "2 min 5 s".
+        For instance "41.3 s", "2.1 min" or "3.5 h".
     """
-    if value < 60:
+    if value < 100:
         return f"{value:.1f} s"
-    minutes, seconds = divmod(round(value), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes} min" if hours else f"{minutes} min {seconds} s"
+    return f"{value / 60:.1f} min" if value < 6000 else f"{value / 3600:.1f} h"
 
 
 def signed(write: Writer, value: float) -> str:
@@ -132,11 +130,26 @@ def mean_and_spread(write: Writer, sample: Sample) -> str:
         sample: Its measurements.
 
     Returns:
-        The mean, with the standard deviation where there is one: "41.20 ± 0.53".
+        The mean, with the standard deviation where there is one to be seen: "41.20 ± 0.53".
     """
-    mean = write(sample.mean)
-    if not sample.deviation:
-        return mean
-    text, _, unit = mean.partition(" ")
-    spread, _, its_unit = write(sample.deviation).partition(" ")
-    return f"{text} ± {spread} {unit}".rstrip() if unit == its_unit else f"{mean} ± {spread} {its_unit}".rstrip()
+    text, _, unit = write(sample.mean).partition(" ")
+    spread = spread_beside(write, sample)
+    return " ".join(filter(None, (text, spread and f"± {spread}", unit)))
+
+
+def spread_beside(write: Writer, sample: Sample) -> str:
+    """Write a standard deviation in the unit of its mean, and no finer.
+
+    Args:
+        write: How the mean is written.
+        sample: The measurements.
+
+    Returns:
+        The number alone; nothing where it rounds to zero, or there is none.
+    """
+    text = write(sample.mean).partition(" ")[0].replace(",", "")
+    if not sample.deviation or not sample.mean:
+        return ""
+    decimals = len(text.partition(".")[2])
+    spread = f"{sample.deviation * float(text) / sample.mean:,.{decimals}f}"
+    return spread if float(spread.replace(",", "")) else ""

@@ -196,7 +196,7 @@ def signatures(summary: Summary) -> Iterator[Text]:
     named = f"seed {seeds[0]}" if len(seeds) == 1 else f"seeds {', '.join(map(str, seeds))}, mean ± standard deviation"
     yield Text(
         f"{report['train_examples']:,} training and {report['heldout_examples']:,} held-out examples, "
-        f"{report['epochs']:g} epochs, {named}; tokens and losses without padding",
+        f"{report['epochs']:.3g} epochs, {named}; tokens and losses without padding",
         style="dim",
     )
 

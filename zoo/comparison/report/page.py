@@ -16,7 +16,7 @@ from markupsafe import Markup
 
 from ..cells import corrected, difference
 from ..columns import Column
-from ..numbers import NOTHING, duration, large
+from ..numbers import NOTHING, duration, large, spread_beside
 from ..records import to_csv
 from ..statistics import BETTER, WORSE, Sample, most_coverage
 from ..summary import Row, Summary
@@ -247,7 +247,7 @@ def cell(summary: Summary, column: Column, row: Row) -> Cell:
     others = [other.samples[column.key].mean for other in summary.rows if column.key in other.samples]
     best = (max if column.better > 0 else min)(others)
     is_best = bool(column.better) and sample.mean == best and len(set(others)) > 1
-    spread = f"± {column.write(sample.deviation)}" if sample.deviation else ""
+    spread = spread_beside(column.write, sample)
     return Cell(column.write(sample.mean), spread, sample.mean, told(column, sample), is_best)
 
 
