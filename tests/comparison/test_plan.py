@@ -8,10 +8,12 @@ import pytest
 from datasets import Dataset
 
 from zoo.comparison.budgets import Budget, read_budget, share_of_warmup, spend, workload
+from zoo.comparison.digests import content_hash, digest_of_examples
 from zoo.comparison.files import PLAN, RESULTS, locked, write_json
 from zoo.comparison.plan import find_plan, first_difference, make_plan, read_seeds
 from zoo.comparison.sweeping import combinations, read_sweep, write_values
 from zoo.errors import ConfigError, InvalidChoiceError, OutputExistsError, UnknownNameError
+from zoo.tasks import Splits
 from zoo.training.arguments import training_arguments
 
 
@@ -105,6 +107,15 @@ def test_what_another_version_has_written_is_refused(tmp_path):
     write_json(tmp_path / PLAN, {"format": math.pi})
     with pytest.raises(OutputExistsError, match="another version"):
         find_plan(tmp_path)
+
+
+def test_content_decides():
+    def splits(*texts):
+        return Splits(Dataset.from_dict({"text": list(texts)}), Dataset.from_dict({"text": ["z"]}))
+
+    digests = {digest_of_examples(found) for found in (splits("a", "b"), splits("b", "a"), splits("ab"), splits("a"))}
+    assert len(digests) == 4 and digest_of_examples(splits("a")) in digests
+    assert content_hash({"a": 1, "b": 2}) == content_hash({"b": 2, "a": 1}) != content_hash({"a": 1, "b": 3})
 
 
 def test_one_command_at_a_time(tmp_path):

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from comparison.in_process import GENERATION, TASK, TINY, launch_here, measure_nothing, quality
 
-from zoo.comparison import Comparison, compare, preparing, worker
+from zoo.comparison import Comparison, compare, comparing, preparing, worker
 from zoo.comparison.files import JOB, PLAN, RESULTS
 from zoo.comparison.launching import LAUNCHERS
 from zoo.comparison.sweeping import best_of
@@ -27,6 +27,7 @@ def here():
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(LAUNCHERS, "local", launch_here)
         patch.setattr(worker, "measure", measure_nothing)
+        patch.setattr(comparing, "write_files", lambda comparison: None, raising=False)
         patch.setattr(preparing, "flops_per_token", lambda model, *lengths: FlopsPerToken(2.0, 6.0))
         yield
 
