@@ -15,6 +15,7 @@ from zoo.comparison.launching import LAUNCHERS
 from zoo.comparison.sweeping import best_of
 from zoo.errors import ConfigError, OutputExistsError
 from zoo.measuring import FlopsPerToken
+from zoo.training.clocks import TimeBudget
 from zoo.training.guard import TrainingError
 
 pytestmark = pytest.mark.xdist_group("comparison")
@@ -62,7 +63,10 @@ def test_the_same_command_gives_the_same_bits(begun, tmp_path):
 
 
 def test_more_variants_and_seeds_extend_it(begun, again, labels):
-    extended = again(["pre-norm:dropout=0.5", "vanilla"], budget="steps=3", seeds=[0, 4], baseline="pre-norm")
+    told = []
+    wanted = {"budget": "steps=3", "seeds": [0, 4], "baseline": "pre-norm", "tell": told.append}
+    extended = again(["pre-norm:dropout=0.5", "vanilla"], **wanted)
+    assert told == [f"{begun.folder} is extended; it holds pre-norm as well"]
     new = [f"{name}, seed 4" for name in ("vanilla", "pre-norm")]
     assert sorted(labels) == sorted([*new, *(f"pre-norm:dropout=0.5, seed {seed}" for seed in (0, 4))])
     assert extended.names == ["vanilla", "pre-norm", "pre-norm:dropout=0.5"]
@@ -160,6 +164,7 @@ def test_a_sweep_never_sees_held_out_examples(tmp_path, monkeypatch):
     assert gated.settings["intermediate_size"] != TINY["intermediate_size"]
     assert json.loads((Path(gated.folder) / JOB).read_text())["flops"] == [2.0, 6.0]
     assert baseline.report["train_tokens"] == gated.report["train_tokens"] == pytest.approx(2e3, rel=0.3)
+    assert "learning_rate=0.01, at the edge" in " ".join(told) or "learning_rate=0.0001, at the edge" in " ".join(told)
     assert any("parameters" in sentence for sentence in told) and any("steps of" in sentence for sentence in told)
 
 
@@ -174,3 +179,5 @@ def test_seconds_end_a_run_with_its_schedule(tmp_path):
     assert 0.5 <= run.report["train_seconds"] < 1.5 and run.report["steps"] > 3
     rates = [point["learning_rate"] for point in run.curve if "loss" in point]
     assert max(rates) > 5e-4 and rates[-1] < max(rates) / 4
+    half_spent = TimeBudget(**TimeBudget(9.0, used=4.5).state()["args"])  # as a checkpoint keeps it
+    assert 4.5 <= half_spent.elapsed() < 9 and half_spent.seconds == 9.0

@@ -159,6 +159,10 @@ def carry_out(
     task = chosen.data_task()
     splits = task.load(request.data, heldout=request.heldout, columns=request.columns, seed=DATA_SEED)
     plan = make_plan(folder, request.common(splits), request.names, request.all_seeds, request.baseline)
+    more = [name for name in plan.names if name not in request.names]
+    more += [f"seed {seed}" for seed in plan.seeds if seed not in request.all_seeds]
+    if more:
+        tell(f"{folder} is extended; it holds {', '.join(more)} as well")
     task = task.fitted(splits)
     begun = find_plan(folder) is not None
     tokenizers = tokenizers_in(folder, task, splits, request.tokenizer, chosen, begun=begun)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from .job import Job
 from .jobs import JobMaker
@@ -64,7 +65,7 @@ class Phases:
         found = {name: best_of(runs) for name, runs in trials.items()}
         for name, best in found.items():
             if best is not None:
-                self.maker.tell(f"{name}: {', '.join(f'{key}={value}' for key, value in best.settings.items())}")
+                self.maker.tell(f"{name}: {', '.join(chosen_values(best.settings, self.tried))}")
         names = [name for name in self.plan.names if not self.tried or found[name] is not None]
         jobs = {
             (name, seed): self.maker.job(name, seed, getattr(found.get(name), "settings", {}))
@@ -116,6 +117,24 @@ def without_a_trial(name: str, seed: int, trials: Sequence[Run]) -> Run:
         A run that failed.
     """
     return Run(name, trials[0].folder, seed, error=f"none of the sweep's trials succeeded: {trials[0].error}")
+
+
+def chosen_values(chosen: Mapping[str, Any], tried: Values) -> list[str]:
+    """Say what a sweep has chosen.
+
+    Args:
+        chosen: The best values.
+        tried: All values.
+
+    Returns:
+        Each with its argument, and whether a better one may lie beyond those that were tried.
+    """
+    told = []
+    for name, value in chosen.items():
+        numbers = [other for other in tried[name] if isinstance(other, (int, float))]
+        at_the_edge = len(numbers) > 1 and value in (min(numbers), max(numbers))
+        told.append(f"{name}={value}{', at the edge of what was tried' if at_the_edge else ''}")
+    return told
 
 
 def with_flops(job: Job, maker: JobMaker) -> Job:
