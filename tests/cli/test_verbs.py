@@ -8,6 +8,7 @@ import pytest
 
 from zoo.cli.output import writable
 from zoo.cli.parameters import built_in_names
+from zoo.doctor import PAYS
 from zoo.registry import VARIANTS, describe
 
 
@@ -111,6 +112,20 @@ def test_env(zoo):
     assert "cpu" in found["devices"]
     text = zoo("env").stdout
     assert all(version in text for version in found["versions"].values() if version)
+
+
+def test_doctor_says_what_pays(zoo):
+    found = {finding["topic"]: finding for finding in json.loads(zoo("doctor", "--json").stdout)}
+    assert {"Processor", "Threads", "float32 products", "bfloat16 products", "Padding taken out"} <= set(found)
+    half = found["bfloat16 products"]
+    faster = float(half["found"].split(", ")[1].split()[0])
+    assert ("pays" in half["advice"]) is (faster > PAYS)
+
+
+def test_doctor_fits_the_terminal(zoo):
+    lines = zoo("doctor", columns=80).stdout.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert any("ZOO_PACKING" in line for line in lines)
 
 
 @pytest.mark.parametrize("shell", ["zsh", "fish"])

@@ -45,6 +45,7 @@ VERBS = {
     "compare": ("zoo.cli.compare:compare", "Train variants with the same seeds, data and budget, side by side."),
     "push": ("zoo.cli.push:push", "Push a checkpoint or an export to the Hugging Face Hub, in one commit."),
     "pull": ("zoo.cli.pull:pull", "Pull a model from the Hugging Face Hub, into the cache or into DIR."),
+    "doctor": ("zoo.cli.doctor:doctor", "Try what this machine does well, and say what the zoo makes of it."),
     "env": ("zoo.cli.env:env", "Show versions, plugins and devices, for bug reports."),
     "completion": ("zoo.cli.completion:completion", "Print a shell's completion script."),
 }

@@ -1,0 +1,144 @@
+"""What this machine does well, found out by trying, and what the zoo makes of it."""
+
+from __future__ import annotations
+
+import os
+import platform
+from dataclasses import asdict, dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+import torch
+
+from zoo.environment import version_of
+from zoo.measuring import gemm_limit
+from zoo.models import packing
+from zoo.models.fast_paths import current
+
+PAYS = 1.2
+"""How many times as fast something has to be to be worth a change of precision."""
+
+INSTRUCTIONS = ("avx2", "avx512f", "avx512_vnni", "avx512_bf16", "amx_bf16", "amx_int8", "asimd", "sve", "bf16")
+"""Of a processor's, those that decide how fast it multiplies matrices."""
+
+ENGINES = {"onnxruntime": "onnx", "ctranslate2": "ctranslate2"}
+"""Packages that run exports, and the extras that bring them."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was found.
+
+    Attributes:
+        topic: What about.
+        found: What was found.
+        advice: What follows: what the zoo does, or what its user may.
+    """
+
+    topic: str
+    found: str
+    advice: str
+
+    def to_dict(self) -> dict[str, str]:
+        """Convert to what JSON can hold.
+
+        Returns:
+            The fields by name.
+        """
+        return asdict(self)
+
+
+def examine() -> list[Finding]:
+    """Examine this machine; products of matrices are timed, which takes about a second.
+
+    Returns:
+        What was found, in the order in which it matters.
+    """
+    accelerators = [accelerator(index) for index in range(torch.cuda.device_count())]
+    return [processor(), threads(), float32(), bfloat16(), *accelerators, padding(), *engines()]
+
+
+def processor() -> Finding:
+    """What kind of processor there is."""
+    info = Path("/proc/cpuinfo")
+    facts: dict[str, str] = {}
+    for line in info.read_text(encoding="utf-8").splitlines() if info.exists() else []:
+        name, _, value = line.partition(":")
+        facts.setdefault(name.strip(), value.strip())
+    flags = facts.get("flags", facts.get("Features", "")).split()
+    known = [name for name in INSTRUCTIONS if name in flags]
+    name = facts.get("model name") or platform.processor() or platform.machine()
+    library = "MKL" if torch.backends.mkl.is_available() else "another library than MKL"
+    return Finding(
+        "Processor",
+        f"{name}; {', '.join(known) or 'instructions unknown'}",
+        f"torch uses its {torch.backends.cpu.get_cpu_capability()} code, and {library} for float32",
+    )
+
+
+def threads() -> Finding:
+    """How many threads torch computes with."""
+    used, cores = torch.get_num_threads(), os.cpu_count() or 1
+    advice = "one for every core" if used == cores else "OMP_NUM_THREADS changes that"
+    return Finding("Threads", f"{used} of {cores} cores", advice)
+
+
+def float32() -> Finding:
+    """How fast it multiplies at full precision."""
+    return Finding("float32 products", rate(gemm_limit()), "what utilisation is measured against")
+
+
+def bfloat16() -> Finding:
+    """Whether half the bits are faster."""
+    faster = gemm_limit(dtype=torch.bfloat16) / gemm_limit()
+    advice = "`--set bf16=true` pays in training" if faster > PAYS else "stay with float32"
+    return Finding("bfloat16 products", f"{rate(gemm_limit(dtype=torch.bfloat16))}, {faster:.2f} times float32", advice)
+
+
+def accelerator(index: int) -> Finding:
+    """What a GPU does.
+
+    Args:
+        index: Its number.
+    """
+    device = f"cuda:{index}"
+    faster = gemm_limit(device, torch.bfloat16) / gemm_limit(device)
+    advice = "training uses it, in bfloat16" if faster > PAYS else "training uses it, in float32"
+    name = torch.cuda.get_device_properties(index).name
+    return Finding(device, f"{name}: {rate(gemm_limit(device, torch.bfloat16))} in bfloat16, {faster:.1f} x", advice)
+
+
+def padding() -> Finding:
+    """When padding is taken out before the layers."""
+    mode = current().packing
+    when = (
+        f"on a CPU with sdpa: sequences of {packing.SHORT} tokens and more, {packing.SHARE:.1%} padding and more"
+        if mode == "auto"
+        else f"{mode}, as ZOO_PACKING or fast_paths says"
+    )
+    return Finding("Padding taken out", when, "changes results by rounding only; ZOO_PACKING=never switches it off")
+
+
+def engines() -> list[Finding]:
+    """Which other engines can run exports."""
+    findings = []
+    for package, extra in ENGINES.items():
+        if find_spec(package) is None:
+            findings.append(Finding(package, "not installed", f"pip install 'transformer-zoo[{extra}]'"))
+        else:
+            advice = f"`zoo generate MODEL --engine {extra}` runs in it"
+            findings.append(Finding(package, str(version_of(package)), advice))
+    return findings
+
+
+def rate(operations: float) -> str:
+    """Write a speed.
+
+    Args:
+        operations: A second.
+
+    Returns:
+        For instance "85 GFLOP/s".
+    """
+    tera = 1e12
+    return f"{operations / tera:.1f} TFLOP/s" if operations >= tera else f"{operations / 1e9:.0f} GFLOP/s"
