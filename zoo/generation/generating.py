@@ -115,6 +115,8 @@ def generation_config(
         if name not in valid:
             raise UnknownOverrideError(name, valid, owner="GenerationConfig")
         setattr(settings, name, value)
+    if "max_new_tokens" in options and "max_length" not in options:
+        settings.max_length = None  # of two lengths, generation would warn
     if settings.eos_token_id is None:
         settings.eos_token_id = tokenizer.eos_token_id
     if settings.pad_token_id is None:
