@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -24,6 +26,8 @@ from transformers import (
 )
 
 import zoo
+from zoo.converters.ctranslate2 import load_ctranslate2
+from zoo.converters.exporting import write_ctranslate2_export
 from zoo.models.fast_paths import fast_paths
 
 
@@ -201,8 +205,7 @@ class Work:
         """Greedy continuation with a cache."""
         theirs = GPT2LMHeadModel(self.gpt2_config()).eval()
         ids = self.ids(rows, max(2, self.scale.lengths[1] // 8))
-        models = {"GPT2LMHeadModel": theirs, "zoo": zoo.convert(theirs)}
-        return [self.generating(name, model, 1, input_ids=ids) for name, model in models.items()]
+        return self.generators("GPT2LMHeadModel", theirs, 1, input_ids=ids)
 
     def translation(self, num_beams: int) -> list[Peer]:
         """Greedy or beam search translation."""
@@ -211,18 +214,26 @@ class Work:
             "input_ids": self.ids(8, self.scale.lengths[2]),
             "attention_mask": self.mask(8, self.scale.lengths[2], 0.7),
         }
-        models = {"MarianMTModel": theirs, "zoo": zoo.convert(theirs)}
-        return [self.generating(name, model, num_beams, **inputs) for name, model in models.items()]
+        return self.generators("MarianMTModel", theirs, num_beams, **inputs)
 
-    def generating(self, name: str, native: nn.Module, num_beams: int, **inputs: torch.Tensor) -> Peer:
+    def generators(self, name: str, theirs: nn.Module, num_beams: int, **inputs: torch.Tensor) -> list[Peer]:
+        """A native model, ours, and ours in CTranslate2 where that is installed."""
+        ours = zoo.convert(theirs)
+        models = {name: self.ready(theirs), "zoo": self.ready(ours)}
+        if self.device.type == "cpu" and importlib.util.find_spec("ctranslate2"):
+            models |= {f"zoo in CTranslate2, {dtype}": in_ctranslate2(ours, dtype) for dtype in ("float32", "int8")}
+        return [self.generating(peer, model, num_beams, **inputs) for peer, model in models.items()]
+
+    def generating(self, name: str, model: Any, num_beams: int, **inputs: torch.Tensor) -> Peer:
         """A peer that generates."""
-        model = self.ready(native)
         inputs.setdefault("attention_mask", torch.ones_like(inputs["input_ids"]))
         tokens = self.scale.new_tokens
         run = partial(
             model.generate, **inputs, num_beams=num_beams, do_sample=False, max_new_tokens=tokens, min_new_tokens=tokens
         )
-        return Peer(name, run, OURS if name == "zoo" else "stock", run)
+        kind = {"zoo": OURS}.get(name, "other" if name.startswith("zoo") else "stock")
+        # Of int8 weights other tokens may come.
+        return Peer(name, run, kind, None if name.endswith("int8") else run)
 
     def without_fast_paths(self, peers: list[Peer]) -> list[Peer]:
         """Our own peer again, with everything switched off that makes it faster."""
@@ -307,3 +318,10 @@ class Work:
                 return self.model(input_ids, mask=mask, return_embeddings=True)
 
         return Adapter()
+
+
+def in_ctranslate2(model: Any, dtype: str) -> Any:
+    """A model as an export in CTranslate2, which holds it in memory."""
+    with tempfile.TemporaryDirectory() as folder:
+        write_ctranslate2_export(model, Path(folder), dtype, None)
+        return load_ctranslate2(folder)
