@@ -12,6 +12,7 @@ from synthetic_comparison import made_up
 
 from zoo.comparison import Run
 from zoo.comparison.report import to_html
+from zoo.comparison.report.charts import first_cost
 from zoo.comparison.report.outputs import pieces
 from zoo.comparison.report.svg import Axis
 from zoo.comparison.summary import summarize
@@ -250,3 +251,17 @@ def test_words_that_are_wrong_are_told():
     found = [(piece.text, piece.is_right) for piece in pieces("o gato dorme muito", "o cachorro dorme")]
     assert found == [("o", True), ("gato", False), ("dorme", True), ("muito", False)]
     assert list(pieces("", "a")) == []
+
+
+def test_logarithmic_scales_have_round_ticks():
+    losses = Axis("", 4.2, 17.0, 0, 1, str, 6, is_log=True)
+    assert losses.ticks == [5, 10, 15] and losses((4.2 * 17.0) ** 0.5) == pytest.approx(0.5)
+    assert Axis("", 0.02, 2.0, 0, 1, str, 4, is_log=True).ticks == pytest.approx([0.02, 0.05, 0.1, 0.2, 0.5, 1, 2])
+
+
+def test_the_first_cost_shown_tells_variants_apart():
+    assert first_cost(summarize(made_up(seeds=1))) == "training_flops"
+    alike = summarize(made_up({"a": (30.0, 1.0), "b": (31.0, 1.0)}, seeds=1))
+    assert first_cost(alike) == "train_seconds"
+    alike.comparison.runs[1].report["num_parameters"] *= 2
+    assert first_cost(summarize(alike.comparison)) == "parameters"

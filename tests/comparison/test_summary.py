@@ -13,11 +13,11 @@ from synthetic_comparison import made_up, made_up_run
 from zoo.comparison import Run
 from zoo.comparison.columns import columns_of
 from zoo.comparison.numbers import duration, large, mean_and_spread, memory, milliseconds, number, percent, signed
-from zoo.comparison.records import records, to_csv
 from zoo.comparison.report.curves import joined
 from zoo.comparison.report.scatter import Point, pareto
 from zoo.comparison.statistics import Sample
 from zoo.comparison.summary import summarize
+from zoo.comparison.tabular import records, to_csv
 from zoo.comparison.wording import headline, sentences
 from zoo.comparison.writing import to_latex, to_markdown, write_files
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from .results import Comparison, ReloadCheck, Run
     from .summary import Summary, summarize
     from .table import render, show
+    from .tabular import records
     from .writing import write_files
 
 _HOMES = {
@@ -20,6 +21,7 @@ _HOMES = {
     "ReloadCheck": "results",
     "Run": "results",
     "compare": "comparing",
+    "records": "tabular",
     "render": "table",
     "show": "table",
     "Summary": "summary",
@@ -27,7 +29,18 @@ _HOMES = {
     "write_files": "writing",
 }
 
-__all__ = ["Comparison", "ReloadCheck", "Run", "Summary", "compare", "render", "show", "summarize", "write_files"]
+__all__ = [
+    "Comparison",
+    "ReloadCheck",
+    "Run",
+    "Summary",
+    "compare",
+    "records",
+    "render",
+    "show",
+    "summarize",
+    "write_files",
+]
 
 
 def __getattr__(name: str) -> Any:

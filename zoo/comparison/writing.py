@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from .cells import table
-from .records import to_csv
 from .report import to_html
 from .results import Comparison
 from .summary import Summary, summarize
+from .tabular import to_csv
 from .wording import sentences
 
 CSV, MARKDOWN, LATEX, HTML = "results.csv", "results.md", "results.tex", "report.html"

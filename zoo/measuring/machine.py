@@ -13,7 +13,7 @@ SHAPES = {
 }
 """Rows, inner dimension and columns of the products that are tried, by kind of device."""
 
-SECONDS = 0.2
+SECONDS = 0.1
 """Spent on all of them together."""
 
 

@@ -21,10 +21,10 @@ from .speed import decode_speed, num_tokens, prefill_speed
 IGNORED = -100
 """The label of positions without a loss."""
 
-SHARE = 0.01
+SHARE = 0.007
 """Of a run's training time that is spent on each of reading and writing."""
 
-SHORTEST, LONGEST = 0.1, 2.0
+SHORTEST, LONGEST = 0.05, 2.0
 """Seconds within which that stays."""
 
 
@@ -44,7 +44,7 @@ def measure(
         model: The model, on the device on which it was trained.
         batch: A batch such as those it was trained on, labels included.
         training_tokens_per_second: How fast training was, padding excluded.
-        training_seconds: How long it took; speeds are measured for about a fiftieth of that.
+        training_seconds: How long it took; speeds are measured for a share of that.
         flops: The operations a token, where they have been counted before.
         dtype: The precision of products while training, by default the parameters'.
         devices: How many devices trained.

@@ -16,10 +16,10 @@ from zoo.errors import ZooError
 
 from .machine import synchronize
 
-MOST_STEPS = 64
+MOST_STEPS = 32
 """Tokens that one generation writes."""
 
-FEWEST_STEPS = 8
+FEWEST_STEPS = 4
 """Below this, no generation says anything."""
 
 PASSED = ("input_ids", "attention_mask")

@@ -48,7 +48,7 @@ class Architecture:
         place: The variant's number.
         name: Its name.
         axes: In what it differs from the baseline.
-        chosen: What matching, a sweep or the budget have chosen for it, by setting.
+        chosen: What matching, a sweep or the budget have chosen for it and not for all, by setting.
         unknown: Why the axes are not known, empty where they are.
         drawing: The baseline and the variant side by side, as SVG; empty where there is nothing to see.
     """
@@ -73,6 +73,8 @@ def architectures_of(comparison: Comparison) -> list[Architecture]:
     recipe = recipe_of(comparison)
     task = None if recipe is None else str(recipe.data_task().model_task)
     baseline = as_built(comparison, comparison.baseline, recipe)
+    settings = [flat(settings_of(comparison, name)) for name in comparison.names]
+    differing = {key for one in settings for key in one if any(other.get(key) != one[key] for other in settings)}
     found = []
     for place, name in enumerate(comparison.names):
         axes, unknown, drawing = [], "", Markup()
@@ -88,7 +90,9 @@ def architectures_of(comparison: Comparison) -> list[Architecture]:
                 drawing = Markup(to_svg_beside(draw(baseline, tasks[0]), draw(own, tasks[1])))
         except ZooError as error:  # a variant of the user's own that is not there any more
             unknown = str(error)
-        chosen = {key: in_words(value) for key, value in flat(settings_of(comparison, name)).items()}
+        chosen = {
+            key: in_words(value) for key, value in flat(settings_of(comparison, name)).items() if key in differing
+        }
         found.append(Architecture(place, name, axes, chosen, unknown, drawing))
     return found
 

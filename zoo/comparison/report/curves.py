@@ -11,7 +11,7 @@ from markupsafe import Markup
 from ..numbers import duration, large, number
 from ..results import Run
 from ..summary import Summary
-from .svg import DASHES, SERIES, Axis, element, frame, line, marker, padded, picture
+from .svg import DASHES, SERIES, Axis, element, frame, line, marker, picture
 
 KINDS = {"loss": "Training", "heldout_loss": "Held-out"}
 """Which losses are logged, and what they are called."""
@@ -28,6 +28,9 @@ MOST_POINTS = 120
 
 MARKS = 8
 """Markers on a line."""
+
+LOWEST = 1e-3
+"""Below which losses are drawn alike: on a logarithmic scale there is no zero."""
 
 BEGINNING = 0.08
 """The share of a training whose losses may lie above the picture: what comes after would be flat otherwise."""
@@ -125,7 +128,8 @@ def draw_curves(curves: list[Curve], kind: str, over: str, width: int, height: i
     values = [value for curve in curves for point in curve.points if point[0] >= begins for value in point[1:]]
     count = 6 if width > 500 else 3
     x = Axis(title, min(positions), max(positions), 48, width - 16, write, count)
-    y = Axis(f"{KINDS[kind]} loss, nats a token", *padded(values, 0.04), height - 52, 28, number(1), 6)
+    low, high = 0.98 * max(min(values), LOWEST), 1.02 * max(*values, 2 * LOWEST)
+    y = Axis(f"{KINDS[kind]} loss, nats a token", low, high, height - 52, 28, "{:.3g}".format, 8, is_log=True)
     seeds = max(curve.seeds for curve in curves)
     about = f"{len(curves)} lines" + (
         f", each the mean of {seeds} seeds in a band from lowest to highest" * (seeds > 1)

@@ -17,41 +17,14 @@ from markupsafe import Markup
 from ..cells import corrected, difference
 from ..columns import Column
 from ..numbers import NOTHING, duration, large, spread_beside
-from ..records import to_csv
 from ..statistics import BETTER, WORSE, Sample, most_coverage
 from ..summary import Row, Summary
+from ..tabular import to_csv
 from ..wording import basis, counted, findings, headline
 from .architecture import architectures_of
-from .curves import AXES, KINDS, curves_of, draw_curves
-from .forest import draw_forest
+from .charts import curve_charts, first_cost, forest, scatter_charts
 from .outputs import examples_of
-from .scatter import draw_scatter, pareto, points_of
 from .svg import DASHES, MARKERS, SERIES
-
-WIDE, NARROW = 900, 330
-"""Widths in which every chart is drawn: on screens and paper, and on telephones."""
-
-SHAPES = {WIDE: 440, NARROW: 360}
-"""Height by width."""
-
-
-@dataclass(frozen=True)
-class Chart:
-    """A chart in all its sizes.
-
-    Attributes:
-        key: Its name among those that it can be exchanged for.
-        label: What the reader chooses it by.
-        wide: For screens and paper.
-        narrow: For telephones.
-        note: A sentence on what it shows.
-    """
-
-    key: str
-    label: str
-    wide: Markup
-    narrow: Markup
-    note: str = ""
 
 
 @dataclass(frozen=True)
@@ -115,6 +88,7 @@ def context(summary: Summary) -> dict[str, Any]:
         "verdict_class": verdict_class,
         "curves": list(curve_charts(summary)),
         "scatters": list(scatter_charts(summary)),
+        "cost": first_cost(summary),
         "examples": examples_of(comparison),
         "architectures": architectures_of(comparison),
         "csv": base64.b64encode(to_csv(summary).encode()).decode(),
@@ -163,56 +137,6 @@ def facts(summary: Summary) -> Iterator[tuple[str, str]]:
     if reports:
         yield "Data", f"{reports[0]['train_examples']:,} training, {reports[0]['heldout_examples']:,} held-out examples"
     yield "Took", duration(comparison.seconds)
-
-
-def forest(summary: Summary) -> Chart | None:
-    """Draw the differences from the baseline.
-
-    Args:
-        summary: The comparison.
-
-    Returns:
-        The chart, None where there is no difference.
-    """
-    wide, narrow = (draw_forest(summary, width) for width in (WIDE, NARROW))
-    return None if wide is None or narrow is None else Chart("forest", "Differences", wide, narrow)
-
-
-def curve_charts(summary: Summary) -> Iterator[Chart]:
-    """Draw everything that was logged, over everything that it can be drawn over.
-
-    Args:
-        summary: The comparison.
-
-    Yields:
-        The charts.
-    """
-    for kind, title in KINDS.items():
-        for over, (axis, _) in AXES.items():
-            curves = curves_of(summary, kind, over)
-            if curves:
-                drawn = (draw_curves(curves, kind, over, *shape) for shape in SHAPES.items())
-                yield Chart(f"{kind}-{over}", f"{title}, {axis.lower()}", *drawn)
-
-
-def scatter_charts(summary: Summary) -> Iterator[Chart]:
-    """Draw quality against every cost that at least two variants have.
-
-    Args:
-        summary: The comparison.
-
-    Yields:
-        The charts.
-    """
-    main = summary.main
-    if main is None:
-        return
-    for cost in summary.columns:
-        points = points_of(summary, main, cost) if cost.is_cost else []
-        if len(points) > 1:
-            front = ", ".join(point.name for point in pareto(points, main, cost))
-            wide, narrow = (draw_scatter(points, main, cost, *shape) for shape in SHAPES.items())
-            yield Chart(cost.key, cost.title, wide, narrow, f"On the Pareto front: {front}.")
 
 
 def groups(columns: Sequence[Column]) -> list[tuple[str, list[Column]]]:

@@ -15,7 +15,10 @@ from .svg import SERIES, Axis, cut, element, frame, line, marker, padded, pictur
 LETTER = 7.2
 """Width of a letter of a label, about."""
 
-LONGEST_LABEL = 26
+GAP = 13
+"""From a point to its label."""
+
+LONGEST_LABEL = 30
 
 
 @dataclass(frozen=True)
@@ -82,6 +85,19 @@ def pareto(points: Sequence[Point], main: Column, cost: Column) -> list[Point]:
 
     front = [point for point in points if not any(beats(other, point) for other in points)]
     return sorted(front, key=lambda point: point.cost)
+
+
+def differs(points: Sequence[Point]) -> bool:
+    """Say whether a cost tells variants apart.
+
+    Args:
+        points: The points.
+
+    Returns:
+        Whether the dearest costs at least one in a hundred more than the cheapest.
+    """
+    costs = [point.cost for point in points]
+    return max(costs) > 1.01 * min(costs)
 
 
 def draw_scatter(points: Sequence[Point], main: Column, cost: Column, width: int, height: int) -> Markup:
@@ -184,19 +200,15 @@ def labelled(point: Point, at_x: float, at_y: float, taken: list[Box], x: Axis, 
     """
     name = cut(point.name, LONGEST_LABEL)
     wide = LETTER * len(name)
-    places = (
-        (at_x + 13 + wide / 2, at_y),
-        (at_x - 13 - wide / 2, at_y),
-        *((at_x + sign * (11 + wide / 2), at_y + step) for step in (-13, 13) for sign in (1, -1)),
-        (at_x, at_y - 16),
-        (at_x, at_y + 17),
-    )
-    for middle_x, middle_y in places:
-        own = box(middle_x, middle_y, wide, 13)
+    beside = [(sign, step) for step in (0, -13, 13) for sign in (1, -1)]
+    places = [(at_x + sign * GAP, at_y + step, "start" if sign > 0 else "end") for sign, step in beside]
+    for where, middle, anchor in [*places, (at_x, at_y - 16, "middle"), (at_x, at_y + 17, "middle")]:
+        center = where + {"start": wide / 2, "middle": 0, "end": -wide / 2}[anchor]
+        own = box(center, middle, wide, 13)
         is_inside = own[0] >= x.start and own[2] <= x.end and own[1] >= y.end and own[3] <= y.start
         if is_inside and not any(overlap(own, other) for other in taken):
             taken.append(own)
-            return [element("text", name, class_="label", x=middle_x, y=middle_y + 4, text_anchor="middle")]
+            return [element("text", name, class_="label", x=where, y=middle + 4, text_anchor=anchor)]
     return []
 
 

@@ -62,7 +62,7 @@ def rounded(value: object) -> object:
 
 @dataclass(frozen=True)
 class Axis:
-    """A linear scale.
+    """A scale.
 
     Attributes:
         title: What it measures.
@@ -72,6 +72,7 @@ class Axis:
         end: Where the last one is.
         write: Writes values.
         count: About how many ticks it has.
+        is_log: Whether equal ratios are equally far apart, instead of equal differences.
     """
 
     title: str
@@ -81,14 +82,23 @@ class Axis:
     end: float
     write: Writer
     count: int = 5
+    is_log: bool = False
 
     def __call__(self, value: float) -> float:
         """Say where a value is drawn."""
-        return self.start + (value - self.low) / (self.high - self.low) * (self.end - self.start)
+        if self.is_log:
+            share = math.log(max(value, self.low / 2) / self.low) / math.log(self.high / self.low)
+        else:
+            share = (value - self.low) / (self.high - self.low)
+        return self.start + share * (self.end - self.start)
 
     @property
     def ticks(self) -> list[float]:
         """Round values that divide the scale."""
+        if self.is_log and self.high > 10 * self.low:
+            powers = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)))
+            ticks = [digit * 10.0**power for power in powers for digit in (1, 2, 5)]
+            return [tick for tick in ticks if self.low <= tick <= self.high]
         step = round_step((self.high - self.low) / self.count)
         first, last = math.ceil(self.low / step - 1e-9), math.floor(self.high / step + 1e-9)
         return [step * place for place in range(first, last + 1)]
