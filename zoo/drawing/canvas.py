@@ -51,6 +51,11 @@ class Bounds:
     right: float = 0.0
     bottom: float = 0.0
 
+    @property
+    def width(self) -> float:
+        """How wide it is."""
+        return self.right - self.left
+
     def include(self, left: float, top: float, right: float, bottom: float) -> None:
         """Grow so as to hold a rectangle.
 

@@ -93,7 +93,7 @@ class Reader:
             remarks.append(f"in the order of definition, for the layer could not be run: {error}")
         if len(stack.layers) == 1 < config.num_hidden_layers:
             remarks.append("one layer, applied again and again")
-        kinds = [config.type_of_layer(index) for index in range(config.num_hidden_layers)]
+        kinds = config.types_of_layers()
         if len(set(kinds)) > 1:
             remarks.append("by layer: " + ", ".join(kind.removesuffix("_attention") for kind in kinds))
         before = ("embed_tokens", "position", "embedding_norm", "dropout")

@@ -6,7 +6,7 @@ import zlib
 from html import escape
 
 from .boxes import Marks, draw_badge
-from .canvas import Canvas, fitted
+from .canvas import CHARACTER, Canvas, fitted
 from .columns import GAP, WIDTH, Column
 from .comparing import compare
 from .look import style_sheet
@@ -42,7 +42,7 @@ def to_svg(drawing: Drawing) -> str:
         A whole SVG document.
     """
     canvas = picture(drawing, {})
-    caption(canvas, drawing, canvas.bounds.left, canvas.bounds.top)
+    caption(canvas, drawing, canvas.bounds.left, canvas.bounds.top, canvas.bounds.width)
     return document(canvas, drawing.name, to_text(drawing, None))
 
 
@@ -59,20 +59,20 @@ def to_svg_beside(a: Drawing, b: Drawing) -> str:
     comparison = compare(a, b)
     pictures = [picture(drawing, marks) for drawing, marks in zip((a, b), comparison.marks, strict=True)]
     canvas = Canvas()
-    lefts = (0.0, pictures[0].bounds.right - pictures[0].bounds.left + BETWEEN)
+    lefts = (0.0, pictures[0].bounds.width + BETWEEN)
     for one, left in zip(pictures, lefts, strict=True):
         canvas.paste(one, (left - one.bounds.left, 0))
     divider = lefts[1] - BETWEEN / 2
     canvas.line((divider, canvas.bounds.top), (divider, canvas.bounds.bottom), style="divider")
     top = canvas.bounds.top
-    for drawing, left in zip((a, b), lefts, strict=True):
-        caption(canvas, drawing, left, top)
+    for drawing, one, left in zip((a, b), pictures, lefts, strict=True):
+        caption(canvas, drawing, left, top, one.bounds.width)
     legend(canvas)
     words = "\n".join(comparison.words) or "They do not differ."
     return document(canvas, f"{a.name} beside {b.name}", words)
 
 
-def caption(canvas: Canvas, drawing: Drawing, left: float, top: float) -> None:
+def caption(canvas: Canvas, drawing: Drawing, left: float, top: float, width: float) -> None:
     """Write above a picture what it shows.
 
     Args:
@@ -80,8 +80,10 @@ def caption(canvas: Canvas, drawing: Drawing, left: float, top: float) -> None:
         drawing: What it shows.
         left: Where its left side is.
         top: Where its top is.
+        width: How wide it is.
     """
-    canvas.text((left, top - 26), drawing.name, "text bold", size=18, anchor="start")
+    size = min(18.0, width / (len(drawing.name) * CHARACTER))
+    canvas.text((left, top - 26), drawing.name, "text bold", size=size, anchor="start")
     canvas.text((left, top - 7), drawing.task, "soft", size=12, anchor="start")
 
 
@@ -241,7 +243,8 @@ def document(canvas: Canvas, title: str, description: str) -> str:
     return "\n".join(
         (
             f'<svg xmlns="http://www.w3.org/2000/svg" class="zoo-drawing" role="img" viewBox="{box}" '
-            f'width="{width:g}" height="{height:g}" aria-labelledby="{name}-title {name}-desc">',
+            f'width="{width:g}" height="{height:g}" style="max-width:100%;height:auto" '
+            f'aria-labelledby="{name}-title {name}-desc">',
             f'<title id="{name}-title">{escape(title)}</title>',
             f'<desc id="{name}-desc">{escape(description)}</desc>',
             f"<style>{style_sheet()}</style>",

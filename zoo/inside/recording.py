@@ -39,9 +39,9 @@ class LayerNorms:
 class NormRecorder(TrainerCallback):
     """Records what [`LayerNorms`][] holds, as `zoo.train(..., callbacks=[recorder])` trains.
 
-    That gradients of post-norm are largest in the last layers when training begins, and those of pre-norm alike in all,
-    is why the one needs a warm-up of the learning rate and the other does not (Xiong et al. 2020, On Layer
-    Normalization in the Transformer Architecture, section 3.3 and figure 3).
+    When training begins, the gradient of the last layers does not depend on the depth of a post-norm model, while it
+    shrinks with the root of the depth in a pre-norm one: why the first needs a warm-up of the learning rate and the
+    second does not (Xiong et al. 2020, On Layer Normalization in the Transformer Architecture, theorem 1 and figure 3).
 
     Args:
         every: From one recorded step to the next.
