@@ -114,8 +114,8 @@ def launch_with_submitit(jobs: Sequence[Job], processes: int, options: Mapping[s
         announce: Called before each.
     """
     submitit = library("submitit")
-    logs = Path(os.path.commonpath([Path(job.folder).parent for job in jobs])) / "submitit"
     settings = dict(options)
+    logs = Path(jobs[0].tokenizer).with_name("submitit")
     executor = submitit.AutoExecutor(folder=logs, cluster=settings.pop("cluster", None))
     executor.update_parameters(**{"name": "zoo-compare", "timeout_min": 24 * 60, **settings})
     waiting = list(jobs)
