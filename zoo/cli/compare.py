@@ -170,7 +170,7 @@ def compare(
         baseline=baseline,
         jobs=jobs,
         launcher=launcher,
-        launcher_options=dict(launch_with),
+        launch_with=dict(launch_with),
         output_dir=output,
         progress=not quiet,
         on_run=announce,

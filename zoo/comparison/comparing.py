@@ -47,7 +47,7 @@ def compare(
     baseline: str | None = None,
     jobs: int = 1,
     launcher: str = "local",
-    launcher_options: Mapping[str, Any] | None = None,
+    launch_with: Mapping[str, Any] | None = None,
     output_dir: str | Path | None = None,
     progress: bool = True,
     on_run: OnRun | None = None,
@@ -84,7 +84,7 @@ def compare(
         baseline: The variant that the others are measured against, by default the first one.
         jobs: How many runs happen at a time.
         launcher: "local", "ray" or "submitit".
-        launcher_options: As for `ray.remote`, or for submitit's `update_parameters`.
+        launch_with: As for `ray.remote`, or for submitit's `update_parameters`.
         output_dir: Where everything goes; by default "outputs/compare-TASK".
         progress: Whether to show progress bars; where several runs happen at a time, there are none.
         on_run: Called before every run with its number from 1, the number of runs to do, and what it is called.
@@ -125,7 +125,7 @@ def compare(
         raise ConfigError(f"jobs={jobs} was given; at least one run must happen at a time")
 
     def launch(waiting: Sequence[Job], announce: Callable[[Job], None]) -> None:
-        LAUNCHERS[launcher](waiting, jobs, launcher_options or {}, announce)
+        LAUNCHERS[launcher](waiting, jobs, launch_with or {}, announce)
 
     shows = progress and jobs == 1 and launcher == "local"
     with locked(request.folder, wait=False) as ours:
