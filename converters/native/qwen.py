@@ -20,7 +20,7 @@ class Qwen(NoFeedForwardBias):
 
     def write_windows(self, config: ZooConfig) -> dict[str, Any]:
         """The reverse of `read_windows`. Arguments as in the base class."""
-        types = [config.type_of_layer(layer) for layer in range(config.num_hidden_layers)]
+        types = config.types_of_layers()
         has_window = config.sliding_window is not None
         window = {"sliding_window": config.sliding_window} if has_window else {}
         return {"layer_types": types, "use_sliding_window": has_window, **window}

@@ -251,20 +251,18 @@ class ZooConfig(PreTrainedConfig):
         Returns:
             Number of positions back that the layer sees, None for all.
         """
-        return self.sliding_window if self.type_of_layer(layer_idx) == "sliding_attention" else None
+        return self.sliding_window if self.types_of_layers()[layer_idx] == "sliding_attention" else None
 
-    def type_of_layer(self, layer_idx: int) -> str:
-        """The kind of self-attention mask of one layer, in transformers' words.
-
-        Args:
-            layer_idx: The layer's place in the stack.
+    def types_of_layers(self) -> list[str]:
+        """The kind of self-attention mask of every layer, in transformers' words.
 
         Returns:
-            "full_attention" or "sliding_attention".
+            "full_attention" or "sliding_attention" for each.
         """
-        if hasattr(self, "layer_types"):
-            return self.layer_types[layer_idx]
-        return "full_attention" if self.sliding_window is None else "sliding_attention"
+        types: list[str] | None = getattr(self, "layer_types", None)
+        if types is not None:
+            return types
+        return ["full_attention" if self.sliding_window is None else "sliding_attention"] * self.num_hidden_layers
 
     def decoder_config(self) -> ZooConfig:
         """The configuration of the decoder stack of an encoder-decoder.

@@ -40,8 +40,8 @@ def layer_types(config: ZooConfig) -> dict[str, int]:
         For every layer type the first layer of it.
     """
     first: dict[str, int] = {}
-    for layer_idx in range(config.num_hidden_layers):
-        first.setdefault(config.type_of_layer(layer_idx), layer_idx)
+    for layer_idx, layer_type in enumerate(config.types_of_layers()):
+        first.setdefault(layer_type, layer_idx)
     return first
 
 

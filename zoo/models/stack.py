@@ -151,8 +151,7 @@ class ZooStack(ZooModel):
             hidden_states = packing.pack(hidden_states)
             position_ids = packing.pack(position_ids)
         position_embeddings = self.position.rotation(hidden_states, position_ids)
-        for step in range(self.config.num_hidden_layers):
-            layer_type = self.config.type_of_layer(step)
+        for step, layer_type in enumerate(self.config.types_of_layers()):
             hidden_states = self.layers[step % len(self.layers)](
                 hidden_states,
                 masks[layer_type],
