@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from itertools import combinations
+from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
@@ -158,3 +159,8 @@ def test_details_quirks_and_repetition_are_compared():
     )
     same = ElementTree.fromstring(to_svg_beside(draw("vanilla@tiny"), draw("vanilla@tiny"))).find(f"{SVG}desc").text
     assert same == "They do not differ."
+
+
+def test_the_picture_of_the_documentation_is_what_the_command_draws():
+    stored = Path(__file__).parents[1] / "docs/pictures/post-norm-pre-norm.svg"
+    assert stored.read_text(encoding="utf-8") == to_svg_beside(draw("post-norm"), draw("pre-norm"))

@@ -53,7 +53,7 @@ def test_checkpoints_and_the_command(tmp_path):
     model.save_pretrained(tmp_path)
     assert summary(tmp_path).total == summary(model).total == model.num_parameters()
     told = json.loads(CliRunner().invoke(cli, ["summary", str(tmp_path), "--json"]).stdout)
-    assert told["rows"][0]["output_shape"] is None and told["rows"][-1]["output_shape"] == [1, 20, 30]
+    assert told["rows"][0]["output_shape"] == [1, 20, 64] and told["rows"][-1]["output_shape"] == [1, 20, 30]
     for columns in ("80", "120"):
         printed = CliRunner().invoke(cli, ["summary", "marian-style"], env={"COLUMNS": columns}).stdout.splitlines()
         assert max(map(len, printed)) <= int(columns)

@@ -28,9 +28,9 @@ WIDE = 100
 def summary(
     name: str, task: str | None, depth: int | None, every_layer: bool, batch_size: int, seq_len: int, as_json: bool
 ) -> None:
-    """Show the layers of a variant or checkpoint, with the shapes that pass through them and their parameters.
+    """Show a model's layers, the shapes that pass through them, and parameters.
 
-    Nothing is allocated. What several modules share is counted once.
+    NAME is a variant, DIR a checkpoint's folder. Nothing is allocated. What several modules share is counted once.
     """
     from zoo.inside import summary as summarise
 

@@ -172,7 +172,11 @@ def shapes_of(model: PreTrainedModel, batch_size: int, seq_len: int) -> dict[str
     with FakeTensorMode(), fast_paths(packing="never"):
         hollow = without_values(model)
         ids = torch.zeros(batch_size, seq_len, dtype=torch.long)
-        inputs = {"input_ids": ids, **({"decoder_input_ids": ids} if model.config.is_encoder_decoder else {})}
+        inputs: dict[str, Any] = {"input_ids": ids}
+        if model.config.is_encoder_decoder:
+            inputs["decoder_input_ids"] = ids
+        if model.config.is_encoder_decoder or model.config.is_decoder:
+            inputs["use_cache"] = False  # it would be a part of the output, without a shape
         run = torchinfo.summary(hollow, input_data=inputs, depth=99, verbose=0, cache_forward_pass=False)
     paths = {id(module): path for path, module in hollow.named_modules()}
     return {
