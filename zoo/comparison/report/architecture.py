@@ -87,7 +87,11 @@ def architectures_of(comparison: Comparison) -> list[Architecture]:
                     if one.kind in KINDS and one.axis not in OF_THE_TOKENIZER
                 ]
                 tasks = tasks_of(baseline, own, task)
-                drawing = Markup(to_svg_beside(draw(baseline, tasks[0]), draw(own, tasks[1])))
+                sides = (
+                    replace(draw(baseline, tasks[0]), name=comparison.baseline),
+                    replace(draw(own, tasks[1]), name=name),
+                )
+                drawing = Markup(to_svg_beside(*sides))
         except ZooError as error:  # a variant of the user's own that is not there any more
             unknown = str(error)
         chosen = {
@@ -175,6 +179,8 @@ def in_words(value: Any) -> str:
         return "none"
     if isinstance(value, bool):
         return "yes" if value else "no"
+    if isinstance(value, dict):
+        return ", ".join(f"{name} = {in_words(one)}" for name, one in value.items())
     return ", ".join(map(in_words, value)) if isinstance(value, list | tuple) else str(value)
 
 
