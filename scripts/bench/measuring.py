@@ -35,7 +35,7 @@ def main() -> None:
     arguments = parser.parse_args()
     result = train(arguments.name, "translation", max_steps=arguments.steps, progress=False)
     report, model, task = result.report, result.model, TASKS.get("translation")
-    encoded = task.encode(task.load().train.select(range(64)), result.tokenizers)
+    encoded: Any = task.encode(task.load().train.select(range(64)), result.tokenizers)
     names = ("input_ids", "attention_mask", "labels")
     batch = dict(task.collator(result.tokenizers)([{name: row[name] for name in names} for row in encoded]))
     parts = {
