@@ -29,7 +29,6 @@ ARGUMENTS = {
     "warmup_steps": 1,
     "logging_steps": 1,
     "progress": False,
-    "use_cpu": True,
     "per_device_eval_batch_size": 4,
     "save_strategy": "steps",
     "save_steps": 3,

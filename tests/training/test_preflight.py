@@ -13,9 +13,10 @@ from zoo.errors import ConfigError, InvalidChoiceError, SequenceTooLongError, To
 from zoo.registry import describe
 from zoo.tasks import Splits
 from zoo.training import PreflightError, train
-from zoo.training.arguments import check_trackers, training_arguments
+from zoo.training.arguments import training_arguments
 from zoo.training.preflight import rehearse
 from zoo.training.room import check_disk, check_memory
+from zoo.training.tracking import check_trackers
 from zoo.training.trainer import ZooTrainer
 
 

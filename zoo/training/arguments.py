@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import torch
 from transformers import Seq2SeqTrainingArguments
-from transformers.integrations import get_available_reporting_integrations
 from transformers.training_args import OptimizerNames
 
 from zoo.errors import ConfigError, InvalidChoiceError, UnknownOverrideError
+
+from .tracking import check_trackers
 
 MUON = "muon"
 """The value of `optim` that transformers does not know."""
@@ -27,9 +27,6 @@ DEFAULTS: dict[str, Any] = {
     "restore_callback_states_from_checkpoint": True,
 }
 """Where the zoo differs from transformers."""
-
-TRACKERS = {"tensorboard": ("tensorboard", "tensorboardX"), "trackio": ("trackio",), "wandb": ("wandb",)}
-"""What can be reported to, and the packages of which one is needed."""
 
 
 @dataclass
@@ -102,6 +99,8 @@ def device_settings(*, use_cpu: bool) -> dict[str, Any]:
     """
     cuda = torch.cuda.is_available() and not use_cpu
     return {
+        # Without being told, transformers does not see that several processes on CPUs are one run.
+        "use_cpu": use_cpu or not torch.accelerator.is_available(),
         "bf16": cuda and torch.cuda.is_bf16_supported(including_emulation=False),
         "tf32": True if cuda and torch.cuda.get_device_capability() >= (8, 0) else None,
         "dataloader_pin_memory": cuda,
@@ -148,22 +147,3 @@ def check_choices(given: Mapping[str, Any]) -> None:
     optim = given.get("optim")
     if isinstance(optim, str) and optim not in valid:
         raise InvalidChoiceError(optim, valid, kind="optim")
-
-
-def check_trackers(report_to: Any, installed: Callable[[str], Any] = find_spec) -> None:
-    """Refuse to report to what is not installed.
-
-    Args:
-        report_to: One or more names, or None.
-        installed: Finds a package by its name; None where it is not there.
-
-    Raises:
-        ConfigError: With the package that is missing.
-    """
-    named = [report_to] if isinstance(report_to, str) else list(report_to or ())
-    for name in named:
-        packages = TRACKERS.get(name, ())
-        if packages and not any(installed(package) for package in packages):
-            raise ConfigError(f"report_to={name} was given, but {name} is not installed: pip install {packages[0]}")
-        if not packages and name not in ("none", "all", *get_available_reporting_integrations()):
-            raise InvalidChoiceError(name, TRACKERS, kind="report_to")

@@ -28,6 +28,7 @@ from .recipe import Recipe, recipe_for
 from .report import TrainingReport, TrainingResult, peak_memory
 from .room import check_room
 from .saving import KEEPING_CHECKPOINTS, check_same_model, clear_checkpoints, last_checkpoint, save_checkpoint
+from .tracking import keep_logs
 from .trainer import ZooTrainer
 
 
@@ -126,6 +127,8 @@ def train(
             trainer = make_trainer(
                 name, model, args, data_task, tokenizers, encoded, callbacks=callbacks, progress=progress
             )
+            if output_dir is not None:
+                keep_logs(trainer, output_dir)
             outcome = trainer.train(resume_from_checkpoint=checkpoint)
             train_seconds, memory = trainer.totals.elapsed(), peak_memory(args.device)
             trainer.check_trained()

@@ -1,0 +1,35 @@
+"""A training run that ends on the Hub, as a user types it, with a tracker's log beside the model."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from safetensors.torch import load
+
+from .conftest import WRITE, environment
+from .loopback import LoopbackHub
+
+COMMAND = (
+    "train pre-norm@tiny --task copy:train_examples=64,heldout_examples=16 --max_steps 2 --set logging_steps=1 --quiet "
+    "--report_to tensorboard --push org/copies"
+)
+
+
+def test_a_run_ends_on_the_hub(hub: LoopbackHub, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "zoo", *COMMAND.split(), "-o", str(tmp_path / "model")],
+        env=environment(hub, tmp_path / "home", HF_TOKEN=WRITE),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    pushed = hub.storage.contents("org/copies")
+    assert {"config.json", "tokenizer.json", "README.md"} <= set(pushed)
+    assert load(pushed["model.safetensors"]).keys() == load((tmp_path / "model/model.safetensors").read_bytes()).keys()
+    card = pushed["README.md"].decode()
+    assert "model-index" in card and "Exact match" in card
+    assert "org/copies" in done.stdout + done.stderr
+    assert list((tmp_path / "model-logs").glob("events.out.tfevents.*"))
