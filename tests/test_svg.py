@@ -25,7 +25,7 @@ PICTURES = (
     "odom-style@tiny+layers-share-weights+heads-share-weights+works-on-features",
     "t5-style@tiny",
     "universal@tiny",
-    "vanilla@tiny+dropout-on-the-skip+masks-from-token-ids",
+    "vanilla@tiny+dropout-on-the-skip+masks-from-token-ids+torch-initialization",
 )
 
 

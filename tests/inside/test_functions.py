@@ -10,6 +10,7 @@ import torch
 import zoo
 from zoo.errors import ConfigError
 from zoo.inside import NormRecorder, head_statistics, heads_figure, logit_lens, norms_figure, position_tables
+from zoo.inside.heads import distances, entropies
 
 TINY = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 32}
 TEXTS = ["My son is here.", "The dog doesn't like hot milk, but my son does."]
@@ -50,6 +51,12 @@ def test_padding_counts_for_nothing(translator, tokenizers):
     for place, counts in enumerate((source, target, target)):
         expected = np.average([one[place].entropy for one in alone], axis=0, weights=counts)
         np.testing.assert_allclose(together[place].entropy, expected, rtol=1e-4)
+
+
+def test_weight_that_falls_on_padding_is_left_out():
+    weights, keys = torch.full((1, 1, 1, 2, 4), 0.25), torch.tensor([[True, True, False, False]])
+    np.testing.assert_allclose(entropies(weights, keys).flatten(), 2 * 0.25 * np.log(4))
+    np.testing.assert_allclose(distances(weights, keys).flatten(), 0.25)
 
 
 @pytest.mark.parametrize("placement", ["pre", "post"])
@@ -124,7 +131,8 @@ def test_norms_while_training(name):
     assert step_one[step_one.layer == 2].gradient.isna().all() == (name == "universal")  # its only layer is the first
     if name == "d2l-style":  # behind a layer norm that has not learnt yet
         np.testing.assert_allclose(step_one.activation, 1, rtol=1e-3)
-    assert not any(module._forward_hooks for layer in trained.model.model.decoder.layers for module in [layer])
+    assert not any(layer._forward_hooks for layer in trained.model.model.decoder.layers)
+    assert not any(parameter._post_accumulate_grad_hooks for parameter in trained.model.parameters())
     assert len(norms_figure(first.norms).axes) == 2
 
 

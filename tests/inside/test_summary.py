@@ -19,7 +19,7 @@ NAMES = [
     ("gemma2-style@tiny:num_hidden_layers=4", "causal-lm"),
     ("universal@tiny", "seq2seq-lm"),
     ("bert-style@tiny", "sequence-classification"),
-    ("odom-style@tiny+heads-share-weights", None),
+    ("odom-style@tiny+faithful", None),
 ]
 
 

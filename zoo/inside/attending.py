@@ -150,7 +150,7 @@ def attention(
     name = type(model).__name__ if isinstance(model, PreTrainedModel) else str(model)
     if Path(name).is_dir():
         name = Path(name).resolve().name
-    loaded, tokenizers = load_checkpoint(model, tokenizer=tokenizer, device=device, engine=None)
+    loaded, tokenizers = load_checkpoint(model, tokenizer=tokenizer, device=device, engine="torch")
     if target is not None and not (loaded.config.is_encoder_decoder or loaded.config.is_decoder):
         raise ConfigError(f"a target was given, but a {type(loaded).__name__} only reads; leave it out")
     inputs = inputs_of(loaded, tokenizers, [source], None if target is None else [target])

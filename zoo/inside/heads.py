@@ -80,7 +80,7 @@ def head_statistics(
     Returns:
         The numbers of each kind of attention that the model has.
     """
-    loaded, tokenizers = load_checkpoint(model, tokenizer=tokenizer, device=device, engine=None)
+    loaded, tokenizers = load_checkpoint(model, tokenizer=tokenizer, device=device, engine="torch")
     inputs = inputs_of(loaded, tokenizers, sources, targets)
     found = []
     for kind, weights in attention_weights(loaded, inputs).items():

@@ -171,10 +171,13 @@ def shapes_of(model: PreTrainedModel, batch_size: int, seq_len: int) -> dict[str
     torchinfo = require("inside", "torchinfo")
     with FakeTensorMode(), fast_paths(packing="never"):
         hollow = without_values(model)
-        ids = torch.zeros(batch_size, seq_len, dtype=torch.long)
-        inputs: dict[str, Any] = {"input_ids": ids}
+        if isinstance(model.get_input_embeddings(), nn.Embedding):
+            read, tensor = "input_ids", torch.zeros(batch_size, seq_len, dtype=torch.long)
+        else:  # a model that works on features
+            read, tensor = "inputs_embeds", torch.zeros(batch_size, seq_len, model.config.hidden_size)
+        inputs: dict[str, Any] = {read: tensor}
         if model.config.is_encoder_decoder:
-            inputs["decoder_input_ids"] = ids
+            inputs[f"decoder_{read}"] = tensor
         if model.config.is_encoder_decoder or model.config.is_decoder:
             inputs["use_cache"] = False  # it would be a part of the output, without a shape
         run = torchinfo.summary(hollow, input_data=inputs, depth=99, verbose=0, cache_forward_pass=False)

@@ -113,7 +113,7 @@ def logit_lens(
     Raises:
         ConfigError: When the model does not predict the next token.
     """
-    loaded, tokenizers = load_checkpoint(model, tokenizer=tokenizer, device=device, engine=None)
+    loaded, tokenizers = load_checkpoint(model, tokenizer=tokenizer, device=device, engine="torch")
     if not loaded.can_generate():
         raise ConfigError(
             f"a {type(loaded).__name__} predicts no next token; valid are models for causal-lm and seq2seq-lm"
