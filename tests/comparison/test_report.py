@@ -265,3 +265,25 @@ def test_the_first_cost_shown_tells_variants_apart():
     assert first_cost(alike) == "train_seconds"
     alike.comparison.runs[1].report["num_parameters"] *= 2
     assert first_cost(summarize(alike.comparison)) == "parameters"
+
+
+def test_what_was_chosen_is_told():
+    tried = [
+        {"name": name, "values": {"learning_rate": rate}, "loss": loss, "chosen": loss == 2.5, "error": None}
+        for name in ("vanilla", "pre-norm")
+        for rate, loss in ((1e-3, 2.5), (3e-3, 2.75))
+    ]
+    failed = {"name": "pre-norm", "values": {"learning_rate": 1.0}, "loss": None, "chosen": False, "error": "no number"}
+    sweep = {"values": {"learning_rate": [1e-3, 3e-3]}, "seed": 0, "selected": "loss", "examples": 250}
+    comparison = made_up({"vanilla": (30.0, 1.0), "pre-norm": (36.0, 1.0)}, seeds=2, match="params")
+    runs = [replace(run, settings={"model": {"hidden_size": 96}}) for run in comparison.runs if run.name == "pre-norm"]
+    changed = replace(comparison, runs=[*comparison.runs[:2], *runs], sweep={**sweep, "runs": [*tried, failed]})
+    text = re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", to_html(summarize(changed)).replace("<wbr>", "")))
+    for told in (
+        "Matched parameters",
+        "Swept learning_rate of 2 values",
+        "Chosen for it: hidden_size = 96",
+        "2.7500 no",
+    ):
+        assert told in text
+    assert "hidden_size (setting) 128 96" in text and "learning_rate = 1.0 no number no" in text
