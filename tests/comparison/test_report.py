@@ -17,6 +17,8 @@ from zoo.comparison.report.outputs import pieces
 from zoo.comparison.report.svg import Axis
 from zoo.comparison.summary import summarize
 
+pytestmark = pytest.mark.xdist_group("report")  # one browser serves all tests
+
 VOID = {"meta", "link", "input", "br", "wbr", "hr", "img"}
 BLEU = "#table thead th:nth-child(2) button"
 
