@@ -5,11 +5,15 @@ from __future__ import annotations
 import base64
 import json
 import os
+import select
 import shutil
 import subprocess
 import tempfile
 from pathlib import Path
 from typing import Any
+
+PATIENCE = 120
+"""Seconds that an answer may take on a busy machine."""
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 FLAGS = (
@@ -89,6 +93,7 @@ class Page:
 
     def _read(self) -> dict[str, Any]:
         while b"\0" not in self._rest:
+            assert select.select([self._in], [], [], PATIENCE)[0], f"Chromium has said nothing for {PATIENCE} s"
             piece = os.read(self._in, 1 << 20)
             assert piece, "Chromium has ended"
             self._rest += piece
