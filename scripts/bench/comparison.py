@@ -39,7 +39,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("outputs/bench-comparison"))
     parser.add_argument("--task", default="translation")
-    parser.add_argument("--budget", default="tokens=1e5")
+    parser.add_argument("--budget", default="tokens=5e4")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--kill-after", type=float, nargs="*", default=[45.0, 90.0])
     parser.add_argument("--twice", action="store_true")

@@ -25,7 +25,7 @@ class Plan:
         names: The variants' names.
         seeds: The seeds.
         baseline: The variant that the others are measured against.
-        seconds: How long the commands that ran something have taken.
+        seconds: How long the commands that ran something, and came to their end, have taken.
     """
 
     common: dict[str, Any]

@@ -111,7 +111,7 @@ class Comparison:
         references: What they should have written.
         runs: The runs, variant by variant in the order of `names`, each in the order of `seeds`.
         folder: Where everything was written.
-        seconds: Wall-clock time of all commands that it took.
+        seconds: Wall-clock time of all commands that it took, except of those that were killed.
     """
 
     task: str
