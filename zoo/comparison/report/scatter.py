@@ -115,15 +115,18 @@ def draw_scatter(points: Sequence[Point], main: Column, cost: Column, width: int
     """
     front = pareto(points, main, cost)
     reaches = [point.quality + sign * point.spread for point in points for sign in (-1, 1)]
+    hints = {1: "more is better", -1: "less is better"}
     x = Axis(
-        f"{cost.title} ({'more' if cost.better > 0 else 'less'} is better)",
+        f"{cost.title} ({hints[cost.better]})",
         *padded([point.cost for point in points], 0.12),
         52,
         width - 16,
         cost.write,
         6 if width > 500 else 3,
     )
-    y = Axis(main.title, *padded(reaches, 0.08), height - 52, 28, lambda value: f"{value:g}", 6)
+    y = Axis(
+        f"{main.title} ({hints[main.better]})", *padded(reaches, 0.08), height - 52, 28, lambda value: f"{value:g}", 6
+    )
     drawn = frame(x, y)
     if len(front) > 1:
         drawn.append(element("path", class_="front", d=line([(x(one.cost), y(one.quality)) for one in front])))
