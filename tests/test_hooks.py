@@ -203,12 +203,9 @@ ORDERS = {
     "zoo-then-transformers": "import zoo; import transformers",
     "transformers-then-zoo": "import transformers; import zoo",
     "automodel-then-zoo": "from transformers import AutoModel; import zoo",
-    "zoo-then-automodel": "import zoo; from transformers import AutoModelForCausalLM",
-    "zoo-then-autoconfig": "import zoo; from transformers import AutoConfig",
     "zoo-then-a-model-of-theirs": "import zoo; from transformers import BertModel",
     "zoo-then-pipeline": "import zoo; from transformers import pipeline",
     "trainer-then-zoo": "from transformers import Trainer; import zoo",
-    "torch-first": "import torch; import zoo",
     "zoo-models-first": "from zoo.models import ZooConfig",
 }
 

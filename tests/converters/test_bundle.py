@@ -114,11 +114,8 @@ def test_the_registry_of_a_bundle_says_what_it_lacks():
     ("name", "task", "settings"),
     [
         ("vanilla", "seq2seq-lm", dict(faithful=True)),
-        ("d2l-style", "seq2seq-lm", dict(faithful=True)),
         ("gemma2-style", "causal-lm", {}),
-        ("universal", "feature-extraction", {}),
         ("nlpt-encoder", "sequence-classification", {}),
-        ("bert-style", "feature-extraction", {}),
     ],
 )
 def test_bundles_load_where_the_zoo_cannot_be_imported(name, task, settings, tmp_path):
