@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 from importlib.util import find_spec
@@ -19,6 +19,9 @@ from .running import RELOAD, WORKER, note, run, run_file, sigterm_raised
 from .server import Server
 
 Announce = Callable[[Job], None]
+
+Ended = tuple[Any, BaseException | None]
+"""What an engine knows a run by, and why it could not finish it, if so."""
 
 SECONDS_BETWEEN_LOOKS = 0.5
 
@@ -76,19 +79,17 @@ def launch_with_ray(jobs: Sequence[Job], processes: int, options: Mapping[str, A
         ray.init(include_dashboard=False, log_to_driver=False, logging_level="ERROR", runtime_env=ray_environment())
     try:
         remote = ray.remote(**{"num_cpus": 1, "max_retries": 0, **options})(run_file)
-        waiting = list(jobs)
-        running: dict[Any, Job] = {}
-        while waiting or running:
-            while waiting and len(running) < processes:
-                job = waiting.pop(0)
-                announce(job)
-                running[remote.remote(str(job.write()))] = job
-            for reference in ray.wait(list(running))[0]:
-                job = running.pop(reference)
+
+        def ended(running: list[Any]) -> Iterator[Ended]:
+            for reference in ray.wait(running)[0]:
                 try:
                     ray.get(reference)
                 except ray.exceptions.RayError as error:
-                    note(job, f"ray could not finish it: {first_line(error)}")
+                    yield reference, error
+                else:
+                    yield reference, None
+
+        hand_over(jobs, processes, announce, remote.remote, ended, "ray")
     finally:
         if ours:
             ray.shutdown()
@@ -118,18 +119,46 @@ def launch_with_submitit(jobs: Sequence[Job], processes: int, options: Mapping[s
     logs = Path(jobs[0].tokenizer).with_name("submitit")
     executor = submitit.AutoExecutor(folder=logs, cluster=settings.pop("cluster", None))
     executor.update_parameters(**{"name": "zoo-compare", "timeout_min": 24 * 60, **settings})
+
+    def submit(file: str) -> Any:
+        return executor.submit(run_file, file)
+
+    def ended(running: list[Any]) -> Iterator[Ended]:
+        time.sleep(SECONDS_BETWEEN_LOOKS)
+        return ((submitted, submitted.exception()) for submitted in running if submitted.done())
+
+    hand_over(jobs, processes, announce, submit, ended, "submitit")
+
+
+def hand_over(
+    jobs: Sequence[Job],
+    processes: int,
+    announce: Announce,
+    submit: Callable[[str], Any],
+    ended: Callable[[list[Any]], Iterator[Ended]],
+    engine: str,
+) -> None:
+    """Hand runs to an engine, and wait for all of them.
+
+    Args:
+        jobs: The runs.
+        processes: How many of them at a time.
+        announce: Called before each.
+        submit: Hands a job's file over, and returns what the engine knows it by.
+        ended: Waits, and tells of those that are under way which have ended.
+        engine: Its name.
+    """
     waiting = list(jobs)
     running: dict[Any, Job] = {}
     while waiting or running:
         while waiting and len(running) < processes:
             job = waiting.pop(0)
             announce(job)
-            running[executor.submit(run_file, str(job.write()))] = job
-        for submitted in [submitted for submitted in running if submitted.done()]:
-            job = running.pop(submitted)
-            if (error := submitted.exception()) is not None:
-                note(job, f"submitit could not finish it: {first_line(error)}")
-        time.sleep(SECONDS_BETWEEN_LOOKS)
+            running[submit(str(job.write()))] = job
+        for known, error in ended(list(running)):
+            job = running.pop(known)
+            if error is not None:
+                note(job, f"{engine} could not finish it: {first_line(error)}")
 
 
 LAUNCHERS: dict[str, Callable[[Sequence[Job], int, Mapping[str, Any], Announce], None]] = {

@@ -124,9 +124,8 @@ def in_a_copy(module: ModuleType, argument: str) -> int:
         The exit code, negative for a signal.
     """
     with warnings.catch_warnings():
-        warnings.simplefilter(
-            "ignore", DeprecationWarning
-        )  # about the threads of libraries, which none of ours wait for
+        # They are about the threads of libraries, for which none of ours wait.
+        warnings.simplefilter("ignore", DeprecationWarning)
         child = os.fork()
     if child == 0:
         status = 1
