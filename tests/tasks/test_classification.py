@@ -9,8 +9,8 @@ import pytest
 from datasets import ClassLabel, Dataset, DatasetDict, Features, Value
 
 from zoo.errors import ConfigError
+from zoo.models.chunked_loss import IGNORED
 from zoo.tasks import DataError, find_task
-from zoo.tasks.blocks import IGNORED
 
 REVIEWS = [("good", "pos"), ("bad", "neg"), ("very good", "pos"), ("not bad", "pos"), ("so bad", "neg")]
 CONLL = "-DOCSTART- -X- O\n\nAna NNP B-PER\nlives VBZ O\nin IN O\nNova NNP B-LOC\nIorque NNP I-LOC\n\nNo DT O\n"

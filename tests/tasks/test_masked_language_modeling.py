@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from zoo.errors import ConfigError
+from zoo.models.chunked_loss import IGNORED
 from zoo.tasks import find_task, train_tokenizers
-from zoo.tasks.blocks import IGNORED
 
 TEXT = "".join(f"Line {i}: to be, or not to be?\nThat is {i * i}.\n" for i in range(300))
 

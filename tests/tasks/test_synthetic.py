@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from zoo.errors import ConfigError, UnknownTaskError
+from zoo.models.chunked_loss import IGNORED
 from zoo.tasks import DataError, Predictions, find_task
-from zoo.tasks.blocks import IGNORED
 
 
 def recalled(question):

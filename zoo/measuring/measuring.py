@@ -10,6 +10,7 @@ import torch
 from transformers import PreTrainedModel
 
 from zoo.errors import ZooError
+from zoo.models.chunked_loss import IGNORED
 from zoo.parameters import ids_of_embeddings
 
 from .activations import activation_bytes
@@ -17,9 +18,6 @@ from .costs import Costs
 from .flops import FlopsPerToken, count_flops, flops_per_token
 from .machine import gemm_limit
 from .speed import decode_speed, num_tokens, prefill_speed
-
-IGNORED = -100
-"""The label of positions without a loss."""
 
 SHARE = 0.007
 """Of a run's training time that is spent on each of reading and writing."""

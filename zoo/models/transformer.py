@@ -13,6 +13,7 @@ from zoo.errors import ConfigError, InputError
 from zoo.registry import VARIANTS
 
 from .choices import Pooling
+from .chunked_loss import IGNORED
 from .embedding import TokenEmbedding
 from .layers import decoder_layer, encoder_layer
 from .parts import PART_FIELDS, POSITIONS
@@ -78,7 +79,7 @@ def shift_tokens_right(input_ids: torch.Tensor | None, labels: torch.Tensor | No
         raise ConfigError(f"{field} is None, but decoder inputs are made with it: set it, or pass them")
     shifted = targets.roll(1, dims=-1)
     shifted[..., 0] = start
-    return shifted.masked_fill(shifted == -100, padding)
+    return shifted.masked_fill(shifted == IGNORED, padding)
 
 
 def vocabulary_size(config: ZooConfig) -> int:

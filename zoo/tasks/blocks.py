@@ -12,8 +12,7 @@ from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import Dataset
 from transformers import DataCollatorForLanguageModeling
 
-IGNORED = -100
-"""The label of what does not count in the loss."""
+from zoo.models.chunked_loss import IGNORED
 
 Ids = npt.NDArray[Any]
 

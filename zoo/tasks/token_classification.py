@@ -10,7 +10,8 @@ from typing import Any
 from datasets import Dataset
 from transformers import DataCollatorForTokenClassification
 
-from .blocks import IGNORED
+from zoo.models.chunked_loss import IGNORED
+
 from .encoding import to_ids
 from .labels import LabelsTask
 from .metrics import accuracy_score, entity_f1_score, has_entities, macro_f1_score

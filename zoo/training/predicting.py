@@ -10,8 +10,8 @@ import torch
 from datasets import Dataset
 from torch.utils.data import Subset
 
+from zoo.models.chunked_loss import IGNORED
 from zoo.tasks import DataTask, Outputs, Predictions, Tokenizers
-from zoo.tasks.blocks import IGNORED
 
 if TYPE_CHECKING:
     from .trainer import ZooTrainer

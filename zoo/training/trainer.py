@@ -16,7 +16,7 @@ from transformers import PreTrainedModel, Seq2SeqTrainer
 from transformers.trainer_callback import ExportableState
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
-from zoo.tasks.blocks import IGNORED
+from zoo.models.chunked_loss import IGNORED
 
 from .arguments import ZooTrainingArguments
 from .guard import LossGuard, check_weights

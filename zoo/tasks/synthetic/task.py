@@ -13,8 +13,9 @@ import numpy as np
 from datasets import Dataset
 
 from zoo.errors import ConfigError
+from zoo.models.chunked_loss import IGNORED
 
-from ..blocks import IGNORED, BlockCollator
+from ..blocks import BlockCollator
 from ..encoding import short_enough, to_ids
 from ..metrics import ratio, resampled
 from ..pairs import PairsTask
