@@ -22,7 +22,8 @@ from pathlib import Path
 import torch
 import transformers
 from measuring import Row, measure
-from workloads import FULL, TINY, Work
+from shapes import FULL, TINY
+from workloads import Work
 
 
 def parse_arguments() -> argparse.Namespace:

@@ -1,63 +1,22 @@
-"""The work: shapes, batches, and everybody who does it with the same weights."""
+"""The work: batches, and everybody who does it with the same weights."""
 
 from __future__ import annotations
 
-import importlib
 import importlib.util
-import tempfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import torch
 from measuring import OURS, Peer
+from others import eager, in_ctranslate2, x_transformers
 from plain import PlainDecoder, PlainEncoder, TorchEncoder, TorchSeq2Seq
+from shapes import Scale, bert_config, gpt2_config, marian_config
 from torch import nn
-from transformers import (
-    BertConfig,
-    BertForSequenceClassification,
-    BertModel,
-    GPT2Config,
-    GPT2LMHeadModel,
-    MarianConfig,
-    MarianMTModel,
-)
+from transformers import BertForSequenceClassification, BertModel, GPT2LMHeadModel, MarianMTModel
 
 import zoo
-from zoo.converters.ctranslate2 import load_ctranslate2
-from zoo.converters.exporting import write_ctranslate2_export
 from zoo.models.fast_paths import fast_paths
-
-
-@dataclass(frozen=True)
-class Scale:
-    """How large the work is.
-
-    Args:
-        width: Hidden size; the feed-forward network is four times as wide.
-        heads: Number of attention heads.
-        layers: Number of layers of an encoder.
-        decoder_layers: Of a decoder that stands alone.
-        vocabulary: Number of token ids.
-        lengths: Positions of an encoder's, a decoder's and a translator's batch.
-        rows: Sequences of the same.
-        new_tokens: How many are generated.
-    """
-
-    width: int = 512
-    heads: int = 8
-    layers: int = 4
-    decoder_layers: int = 6
-    vocabulary: int = 16_000
-    lengths: tuple[int, int, int] = (128, 256, 64)
-    rows: tuple[int, int, int] = (16, 4, 24)
-    new_tokens: int = 128
-
-
-FULL = Scale()
-TINY = Scale(32, 2, 2, 2, 100, (16, 16, 8), (4, 2, 4), 8)
 
 
 class Work:
@@ -142,17 +101,17 @@ class Work:
         inputs = {"input_ids": self.ids(rows, length)}
         if padded:
             inputs["attention_mask"] = self.mask(rows, length, 0.55)
-        theirs = BertModel(self.bert_config(), add_pooling_layer=False).eval()
+        theirs = BertModel(bert_config(self.scale), add_pooling_layer=False).eval()
         ours = zoo.convert(theirs)
         peers = [
             self.inference("BertModel, sdpa", self.ready(theirs), "stock", **inputs),
-            self.inference("BertModel, eager", self.ready(self.eager(theirs)), "stock", **inputs),
+            self.inference("BertModel, eager", self.ready(eager(theirs)), "stock", **inputs),
             self.inference("nn.TransformerEncoder", self.ready(TorchEncoder(theirs)), "stock", **inputs),
             self.inference("a head at a time", self.ready(PlainEncoder(theirs)), "other", **inputs),
             self.inference("zoo", self.ready(ours), OURS, **inputs),
         ]
         if importlib.util.find_spec("x_transformers"):
-            peers.append(self.inference("x-transformers", self.ready(self.x_transformers()), "other", **inputs))
+            peers.append(self.inference("x-transformers", self.ready(x_transformers(self.scale)), "other", **inputs))
         return [*peers, *self.without_fast_paths(peers)]
 
     def classifier(self) -> list[Peer]:
@@ -163,7 +122,7 @@ class Work:
             "attention_mask": self.mask(rows, length, 0.55),
             "labels": torch.arange(rows, device=self.device) % 2,
         }
-        theirs = BertForSequenceClassification(self.bert_config())
+        theirs = BertForSequenceClassification(bert_config(self.scale))
         ours = zoo.convert(theirs)
         torch_encoder = TorchEncoder(theirs.bert, theirs)
         peers = [
@@ -176,7 +135,7 @@ class Work:
     def causal_lm(self) -> list[Peer]:
         """A step of a GPT-2."""
         ids = self.ids(self.scale.rows[1], self.scale.lengths[1])
-        theirs = GPT2LMHeadModel(self.gpt2_config())
+        theirs = GPT2LMHeadModel(gpt2_config(self.scale))
         ours = zoo.convert(theirs)
         inputs = {"input_ids": ids, "labels": ids}
         return [
@@ -192,7 +151,7 @@ class Work:
         labels = self.ids(rows, length, seed=2).masked_fill(target == 0, -100)
         inputs = {"input_ids": self.ids(rows, length), "attention_mask": source, "labels": labels}
         inputs["decoder_attention_mask"] = target
-        theirs = MarianMTModel(self.marian_config(self.scale.layers - 1))
+        theirs = MarianMTModel(marian_config(self.scale, self.scale.layers - 1))
         ours = zoo.convert(theirs)
         peers = [
             self.training("MarianMTModel", self.ready(theirs, train=True), "stock", **inputs),
@@ -203,13 +162,13 @@ class Work:
 
     def generation(self, rows: int) -> list[Peer]:
         """Greedy continuation with a cache."""
-        theirs = GPT2LMHeadModel(self.gpt2_config()).eval()
+        theirs = GPT2LMHeadModel(gpt2_config(self.scale)).eval()
         ids = self.ids(rows, max(2, self.scale.lengths[1] // 8))
         return self.generators("GPT2LMHeadModel", theirs, 1, input_ids=ids)
 
     def translation(self, num_beams: int) -> list[Peer]:
         """Greedy or beam search translation."""
-        theirs = MarianMTModel(self.marian_config(self.scale.decoder_layers)).eval()
+        theirs = MarianMTModel(marian_config(self.scale, self.scale.decoder_layers)).eval()
         inputs = {
             "input_ids": self.ids(8, self.scale.lengths[2]),
             "attention_mask": self.mask(8, self.scale.lengths[2], 0.7),
@@ -245,83 +204,3 @@ class Work:
 
         result = None if ours.result is None else partial(plainly, ours.result)
         return [Peer("zoo, padding kept", partial(plainly, ours.run), "other", result)]
-
-    def eager(self, model: Any) -> Any:
-        """A copy of a native model on eager attention."""
-        copy = type(model)._from_config(model.config, attn_implementation="eager")
-        copy.load_state_dict(model.state_dict(), strict=False)
-        return copy
-
-    def bert_config(self) -> BertConfig:
-        """An encoder without dropout, so that results can be compared."""
-        scale = self.scale
-        return BertConfig(
-            vocab_size=scale.vocabulary,
-            hidden_size=scale.width,
-            num_hidden_layers=scale.layers,
-            num_attention_heads=scale.heads,
-            intermediate_size=4 * scale.width,
-            hidden_dropout_prob=0.0,
-            attention_probs_dropout_prob=0.0,
-        )
-
-    def gpt2_config(self) -> GPT2Config:
-        """A decoder without dropout."""
-        scale = self.scale
-        return GPT2Config(
-            vocab_size=scale.vocabulary,
-            n_embd=scale.width,
-            n_layer=scale.decoder_layers,
-            n_head=scale.heads,
-            resid_pdrop=0.0,
-            embd_pdrop=0.0,
-            attn_pdrop=0.0,
-            bos_token_id=1,
-            eos_token_id=2,
-            pad_token_id=0,
-        )
-
-    def marian_config(self, layers: int) -> MarianConfig:
-        """A translator without dropout."""
-        scale = self.scale
-        return MarianConfig(
-            vocab_size=scale.vocabulary,
-            d_model=scale.width,
-            encoder_layers=layers,
-            decoder_layers=layers,
-            encoder_attention_heads=scale.heads,
-            decoder_attention_heads=scale.heads,
-            encoder_ffn_dim=4 * scale.width,
-            decoder_ffn_dim=4 * scale.width,
-            dropout=0.0,
-            pad_token_id=0,
-            eos_token_id=2,
-            forced_eos_token_id=None,
-            decoder_start_token_id=0,
-        )
-
-    def x_transformers(self) -> nn.Module:
-        """Lucidrains' encoder of the same shape; its arithmetic is its own."""
-        library, scale = importlib.import_module("x_transformers"), self.scale
-        layers = library.Encoder(dim=scale.width, depth=scale.layers, heads=scale.heads, attn_flash=True)
-        model = library.TransformerWrapper(
-            num_tokens=scale.vocabulary, max_seq_len=scale.lengths[0], attn_layers=layers
-        )
-
-        class Adapter(nn.Module):
-            def __init__(self) -> None:
-                super().__init__()
-                self.model = model
-
-            def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor | None = None) -> torch.Tensor:
-                mask = None if attention_mask is None else attention_mask.bool()
-                return self.model(input_ids, mask=mask, return_embeddings=True)
-
-        return Adapter()
-
-
-def in_ctranslate2(model: Any, dtype: str) -> Any:
-    """A model as an export in CTranslate2, which holds it in memory."""
-    with tempfile.TemporaryDirectory() as folder:
-        write_ctranslate2_export(model, Path(folder), dtype, None)
-        return load_ctranslate2(folder)

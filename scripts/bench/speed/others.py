@@ -1,0 +1,47 @@
+"""Peers made by other libraries, or by ours for another engine."""
+
+from __future__ import annotations
+
+import importlib
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import torch
+from shapes import Scale
+from torch import nn
+
+from zoo.converters.ctranslate2 import load_ctranslate2
+from zoo.converters.exporting import write_ctranslate2_export
+
+
+def eager(model: Any) -> Any:
+    """A copy of a native model on eager attention."""
+    copy = type(model)._from_config(model.config, attn_implementation="eager")
+    copy.load_state_dict(model.state_dict(), strict=False)
+    return copy
+
+
+def x_transformers(scale: Scale) -> nn.Module:
+    """Lucidrains' encoder of the same shape; its arithmetic is its own."""
+    library = importlib.import_module("x_transformers")
+    layers = library.Encoder(dim=scale.width, depth=scale.layers, heads=scale.heads, attn_flash=True)
+    model = library.TransformerWrapper(num_tokens=scale.vocabulary, max_seq_len=scale.lengths[0], attn_layers=layers)
+
+    class Adapter(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.model = model
+
+        def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor | None = None) -> torch.Tensor:
+            mask = None if attention_mask is None else attention_mask.bool()
+            return self.model(input_ids, mask=mask, return_embeddings=True)
+
+    return Adapter()
+
+
+def in_ctranslate2(model: Any, dtype: str) -> Any:
+    """A model as an export in CTranslate2, which holds it in memory."""
+    with tempfile.TemporaryDirectory() as folder:
+        write_ctranslate2_export(model, Path(folder), dtype, None)
+        return load_ctranslate2(folder)

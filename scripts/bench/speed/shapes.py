@@ -1,0 +1,84 @@
+"""How large the work is, and transformers' own configurations of that size."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from transformers import BertConfig, GPT2Config, MarianConfig
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How large the work is.
+
+    Args:
+        width: Hidden size; the feed-forward network is four times as wide.
+        heads: Number of attention heads.
+        layers: Number of layers of an encoder.
+        decoder_layers: Of a decoder that stands alone.
+        vocabulary: Number of token ids.
+        lengths: Positions of an encoder's, a decoder's and a translator's batch.
+        rows: Sequences of the same.
+        new_tokens: How many are generated.
+    """
+
+    width: int = 512
+    heads: int = 8
+    layers: int = 4
+    decoder_layers: int = 6
+    vocabulary: int = 16_000
+    lengths: tuple[int, int, int] = (128, 256, 64)
+    rows: tuple[int, int, int] = (16, 4, 24)
+    new_tokens: int = 128
+
+
+FULL = Scale()
+TINY = Scale(32, 2, 2, 2, 100, (16, 16, 8), (4, 2, 4), 8)
+
+
+def bert_config(scale: Scale) -> BertConfig:
+    """An encoder without dropout, so that results can be compared."""
+    return BertConfig(
+        vocab_size=scale.vocabulary,
+        hidden_size=scale.width,
+        num_hidden_layers=scale.layers,
+        num_attention_heads=scale.heads,
+        intermediate_size=4 * scale.width,
+        hidden_dropout_prob=0.0,
+        attention_probs_dropout_prob=0.0,
+    )
+
+
+def gpt2_config(scale: Scale) -> GPT2Config:
+    """A decoder without dropout."""
+    return GPT2Config(
+        vocab_size=scale.vocabulary,
+        n_embd=scale.width,
+        n_layer=scale.decoder_layers,
+        n_head=scale.heads,
+        resid_pdrop=0.0,
+        embd_pdrop=0.0,
+        attn_pdrop=0.0,
+        bos_token_id=1,
+        eos_token_id=2,
+        pad_token_id=0,
+    )
+
+
+def marian_config(scale: Scale, layers: int) -> MarianConfig:
+    """A translator without dropout."""
+    return MarianConfig(
+        vocab_size=scale.vocabulary,
+        d_model=scale.width,
+        encoder_layers=layers,
+        decoder_layers=layers,
+        encoder_attention_heads=scale.heads,
+        decoder_attention_heads=scale.heads,
+        encoder_ffn_dim=4 * scale.width,
+        decoder_ffn_dim=4 * scale.width,
+        dropout=0.0,
+        pad_token_id=0,
+        eos_token_id=2,
+        forced_eos_token_id=None,
+        decoder_start_token_id=0,
+    )
