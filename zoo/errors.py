@@ -157,19 +157,21 @@ class UnsupportedTaskError(ZooError, ValueError):
         task: The task that was asked for.
         variant: The variant's name.
         supported: The tasks that it can do.
+        instead: What to ask for to do the same with one of those.
     """
 
-    def __init__(self, task: str, variant: str, supported: Iterable[str]) -> None:
+    def __init__(self, task: str, variant: str, supported: Iterable[str], instead: str | None = None) -> None:
         self.task = task
         self.variant = variant
         self.supported = tuple(supported)
+        self.instead = instead
         super().__init__(
             f"variant {variant!r} does not support task {task!r}; valid: {enumerate_names(self.supported)}"
-            f"{suggest(task, self.supported)}"
+            f"{suggest(task, self.supported) if instead is None else f'; it can do {instead}'}"
         )
 
     def __reduce__(self) -> tuple[object, ...]:
-        return type(self), (self.task, self.variant, self.supported)
+        return type(self), (self.task, self.variant, self.supported, self.instead)
 
 
 class NameSyntaxError(ZooError, ValueError):

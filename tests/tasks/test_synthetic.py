@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from zoo.errors import ConfigError, UnknownTaskError
+from zoo.errors import ConfigError, UnknownTaskError, UnsupportedTaskError
 from zoo.models.chunked_loss import IGNORED
 from zoo.tasks import DataError, Predictions, find_task
 
@@ -102,3 +102,18 @@ def test_what_cannot_be_is_refused(tmp_path):
         find_task("copy:min_length=4,length=3")
     with pytest.raises(UnknownTaskError, match="did you mean 'associative-recall'"):
         find_task("asociative_recall")
+
+
+@pytest.mark.parametrize(
+    ("task", "variant", "instead"),
+    [
+        ("copy", "gpt2-style", "copy:decoder_only=true"),
+        ("copy:decoder_only=true", "vanilla@tiny:hidden_size=16", "copy:decoder_only=false"),
+        ("addition", "bert-style", None),
+    ],
+)
+def test_a_variant_of_another_kind_is_told_what_it_can_do(task, variant, instead):
+    with pytest.raises(UnsupportedTaskError) as caught:
+        find_task(task).check_variant(variant)
+    assert caught.value.instead == instead
+    assert instead is None or str(caught.value).endswith(f"; it can do {instead}")

@@ -102,6 +102,7 @@ class Request:
                 raise ConfigError(f"{swept} was given, and is to be swept as well; give one of both")
         task = self.chosen.data_task()
         for name in self.names:
+            task.check_variant(name)
             config(name, task.model_task, **self.chosen.model_settings(name))
         firsts = {name: values[0] for name, values in self.tried.items()}
         training_arguments({**self.chosen.arguments, **firsts}, output_dir=self.folder, seed=0)

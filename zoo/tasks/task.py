@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from typing_extensions import Self
 
-from zoo.errors import ConfigError, UnknownNameError, UnknownTaskError
-from zoo.registry import Registry
+from zoo.errors import ConfigError, UnknownNameError, UnknownTaskError, UnsupportedTaskError
+from zoo.registry import VARIANTS, Registry, parse_name
 
 from .predictions import Outputs, Predictions
 from .scores import Score
@@ -43,6 +43,7 @@ class DataTask(ABC):
         main_score: The score that decides which of two models is better.
         scored_by: How outputs come about, unless an option says otherwise.
         recipe: The recipe that is used when none is given, by default the one called like the task.
+        options_for: The option that makes the task one for another kind of model, by what that is built for.
     """
 
     name: ClassVar[str]
@@ -52,6 +53,7 @@ class DataTask(ABC):
     main_score: ClassVar[str]
     scored_by: ClassVar[Outputs] = Outputs.GENERATED
     recipe: ClassVar[str | None] = None
+    options_for: ClassVar[Mapping[str, str]] = {}
 
     @property
     def model_task(self) -> str:
@@ -62,6 +64,22 @@ class DataTask(ABC):
     def outputs(self) -> Outputs:
         """How outputs come about."""
         return self.scored_by
+
+    def check_variant(self, name: str) -> None:
+        """Refuse a variant that cannot be built for the task.
+
+        Args:
+            name: The variant's name, possibly with settings.
+
+        Raises:
+            UnknownVariantError: When there is no such variant.
+            UnsupportedTaskError: When it does something else; says with which option the task would suit it.
+        """
+        variant = VARIANTS.get(parse_name(name).name)
+        if self.model_task in variant.tasks:
+            return
+        suiting = [f"{self.name}:{option}" for task, option in self.options_for.items() if task in variant.tasks]
+        raise UnsupportedTaskError(self.model_task, variant.name, variant.tasks, next(iter(suiting), None))
 
     def configured(self, options: Mapping[str, Any]) -> Self:
         """Change options.

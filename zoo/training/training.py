@@ -99,6 +99,8 @@ def train(
     if resume:
         chosen = chosen.changed(arguments={**KEEPING_CHECKPOINTS, **chosen.arguments})
     data_task = chosen.data_task()
+    if isinstance(model, str):
+        data_task.check_variant(model)
     with tempfile.TemporaryDirectory() as scratch:
         checkpoints = f"{Path(output_dir).absolute()}-checkpoints" if output_dir is not None else scratch
         args = training_arguments(chosen.arguments, output_dir=scratch, seed=seed, progress=progress)

@@ -7,7 +7,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from datasets import Dataset
@@ -48,6 +48,7 @@ class Synthetic(PairsTask):
     model_tasks = ("seq2seq-lm", "causal-lm")
     main_score = "exact_match"
     recipe = "synthetic"
+    options_for: ClassVar[Mapping[str, str]] = {"seq2seq-lm": "decoder_only=false", "causal-lm": "decoder_only=true"}
 
     num_symbols: int = 10
     min_length: int = 1
