@@ -48,7 +48,7 @@ def test_labels_that_a_dataset_keeps_as_numbers_have_their_names(tmp_path):
     DatasetDict({"train": dataset, "test": dataset.select([1])}).save_to_disk(tmp_path / "split")
     splits = find_task("text-classification").load(tmp_path / "split")
     assert splits.train["label"][:] == [label for _, label in REVIEWS]
-    assert splits.heldout.to_dict() == {"text": ["bad"], "label": ["neg"]}
+    assert splits.heldout.to_dict() == {"text": ["bad"], "label": ["neg"], "row_number": [1]}
     dataset.save_to_disk(tmp_path / "whole")
     whole = find_task("text-classification").load(tmp_path / "whole")
     assert (len(whole.train), len(whole.heldout)) == (4, 1)

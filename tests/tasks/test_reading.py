@@ -30,20 +30,21 @@ def test_every_format_reads_alike(write, tmp_path, suffix):
         write(file.name, 'en,pt\nHello.,Olá.\n"Good night, Ana.","Boa noite, Ana."\n')
     else:
         write(file.name, as_tsv([("en", "pt"), *ROWS]))
-    assert read_columns(file).to_dict() == PAIRS
-    assert read_columns(file, ["pt", "en"]).column_names == ["pt", "en"]
-    assert read_columns(file, ["pt", "en"])[0] == {"pt": "Olá.", "en": "Hello."}
+    places = {"parquet": {"row_number": [1, 2]}, "jsonl": {"line_number": [1, 2]}}.get(suffix, {"line_number": [2, 3]})
+    assert read_columns(file).to_dict() == {**PAIRS, **places}
+    assert read_columns(file, ["pt", "en"]).column_names == ["pt", "en", *places]
+    assert read_columns(file, ["pt", "en"]).select_columns(["pt", "en"])[0] == {"pt": "Olá.", "en": "Hello."}
 
 
 def test_columns_by_number_need_no_header(write):
     file = write("pairs.tsv", as_tsv([(*row, "someone") for row in ROWS]))
     read = read_columns(file, [0, 1])
-    assert len(read) == 2 and read[0] == {"0": "Hello.", "1": "Olá."}
+    assert len(read) == 2 and read[0] == {"0": "Hello.", "1": "Olá.", "line_number": 1}
 
 
 def test_byte_order_mark_and_windows_lines_are_no_text(write):
     file = write("pairs.tsv", b"\xef\xbb\xbfen\tpt\r\nHello.\tOl\xc3\xa1.\r\n\r\n")
-    assert read_columns(file).to_dict() == {"en": ["Hello."], "pt": ["Olá."]}
+    assert read_columns(file).to_dict() == {"en": ["Hello."], "pt": ["Olá."], "line_number": [2]}
 
 
 def test_a_csv_field_may_hold_line_breaks(write):
@@ -94,7 +95,7 @@ def test_a_folder_brings_its_own_held_out_examples(write, tmp_path):
     write("validation.jsonl", json.dumps({"pt": "Tchau.", "en": "Bye."}) + "\n")
     splits = load_splits(tmp_path)
     assert len(splits.train) == 2
-    assert splits.heldout.to_dict() == {"en": ["Bye."], "pt": ["Tchau."]}
+    assert splits.heldout.to_dict() == {"en": ["Bye."], "pt": ["Tchau."], "line_number": [1]}
 
 
 def test_a_folder_without_held_out_examples(write, tmp_path):
@@ -114,7 +115,11 @@ def test_a_single_file_is_split_alike_every_time(write):
 def test_the_columns_of_translation_datasets_are_found(tmp_path):
     rows = [{"translation": {"en": f"word {i}", "pt": f"palavra {i}"}} for i in range(3)]
     Dataset.from_list(rows).to_parquet(tmp_path / "pairs.parquet")
-    assert read_columns(tmp_path / "pairs.parquet")[1] == {"translation.en": "word 1", "translation.pt": "palavra 1"}
+    assert read_columns(tmp_path / "pairs.parquet")[1] == {
+        "translation.en": "word 1",
+        "translation.pt": "palavra 1",
+        "row_number": 2,
+    }
 
 
 def test_pairs_that_are_too_long_are_left_out_or_cut(write):

@@ -40,7 +40,7 @@ def test_a_sequence_longer_than_the_table(few, tiny):
 
 def test_ids_beyond_the_vocabulary(few, tiny):
     model = zoo.build("pre-norm", "seq2seq-lm", vocab_size=20, decoder_vocab_size=20, hidden_size=16)
-    with pytest.raises(TokenIdError, match=r"training example \d+ has the source token id \d+.*has 20 ids"):
+    with pytest.raises(TokenIdError, match=r"line \d+ has the source token id \d+.*has 20 ids"):
         train(model, data=few, **tiny)
 
 
@@ -107,3 +107,11 @@ def test_trackers_that_are_not_installed(tmp_path):
         training_arguments({"report_to": "wandbb"}, output_dir=tmp_path, seed=0)
     with pytest.raises(InvalidChoiceError, match="did you mean 'muon'"):
         training_arguments({"optim": "moun"}, output_dir=tmp_path, seed=0)
+
+
+def test_what_a_file_holds_is_named_with_its_line(tmp_path, tiny):
+    file = tmp_path / "pairs.tsv"
+    rows = [("eu", "I"), *[("um gato", "a cat")] * 20, (" ".join(["gato"] * 20), "cats"), *[("dois", "two")] * 20]
+    file.write_text("pt\ten\n\n" + "".join(f"{pt}\t{en}\n" for pt, en in rows), encoding="utf-8")
+    with pytest.raises(SequenceTooLongError, match=r"pairs\.tsv, line 24 has 21 source tokens"):
+        train("vanilla:max_position_embeddings=16", data=file, **tiny)

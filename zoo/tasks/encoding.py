@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from datasets import Dataset
+from datasets import Dataset, DatasetInfo
 from transformers import PreTrainedTokenizerFast
 
 from zoo.errors import ConfigError
 
-from .tables import DataError
+from .tables import NUMBERS, DataError
 
 
 def to_ids(tokenizer: PreTrainedTokenizerFast, texts: Sequence[Any], **options: Any) -> list[list[int]]:
@@ -53,6 +53,25 @@ def check_length(max_length: int | None) -> None:
     """
     if max_length is not None and (not isinstance(max_length, int) or max_length < 1):
         raise ConfigError(f"max_length={max_length!r} is not valid; it is a number of tokens, at least 1")
+
+
+def encoded(columns: Mapping[str, Any], examples: Dataset, kept: Sequence[int] | None = None) -> Dataset:
+    """Make a dataset of encoded examples, which knows where they stand in their source.
+
+    Args:
+        columns: What models are trained on.
+        examples: The examples as texts.
+        kept: The numbers of those that are encoded, by default all.
+
+    Returns:
+        The dataset.
+    """
+    numbers = {
+        name: [examples[name][row] for row in (range(len(examples)) if kept is None else kept)]
+        for name in NUMBERS.values()
+        if name in examples.column_names
+    }
+    return Dataset.from_dict({**columns, **numbers}, info=DatasetInfo(description=examples.info.description))
 
 
 def short_enough(lengths: Sequence[int], max_length: int | None, examples: Dataset) -> list[int]:

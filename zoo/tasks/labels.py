@@ -13,7 +13,7 @@ from zoo.errors import ConfigError, enumerate_names, suggest
 
 from .encoding import check_length
 from .sources import Splits
-from .tables import DataError, Table
+from .tables import DataError, Table, place_of
 from .task import DataTask
 from .tokenizers import Tokenizers, train_tokenizers
 
@@ -87,12 +87,13 @@ class LabelsTask(DataTask):
             "label2id": {label: number for number, label in enumerate(self.labels)},
         }
 
-    def number(self, label: str, examples: Dataset) -> int:
+    def number(self, label: str, examples: Dataset, row: int) -> int:
         """Look a label up.
 
         Args:
             label: The label.
             examples: Where it occurs, for the message.
+            row: And at which of them.
 
         Returns:
             Its id.
@@ -101,10 +102,9 @@ class LabelsTask(DataTask):
             DataError: When there is no such label.
         """
         if label not in self.labels:
-            source = examples.info.description or "the data"
             raise DataError(
-                f"{source}: label {label!r} is unknown; valid: {enumerate_names(self.labels)}"
-                f"{suggest(label, self.labels)}"
+                f"{place_of(examples, row) or 'the data'}: label {label!r} is unknown; valid: "
+                f"{enumerate_names(self.labels)}{suggest(label, self.labels)}"
             )
         return self.labels.index(label)
 

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from datasets import Dataset
 from transformers import DataCollatorForSeq2Seq
 
-from .encoding import check_length, short_enough, to_ids
+from .encoding import check_length, encoded, short_enough, to_ids
 from .tables import Kind
 from .task import DataTask
 from .tokenizers import Tokenizers, train_tokenizers
@@ -49,7 +49,8 @@ class PairsTask(DataTask):
         source, labels = ([ids[i][: self.max_length] for i in kept] for ids in (source, labels))
         lengths = [len(ids) + len(target) for ids, target in zip(source, labels, strict=True)]
         masks = [[1] * len(ids) for ids in source]
-        return Dataset.from_dict({"input_ids": source, "attention_mask": masks, "labels": labels, "length": lengths})
+        columns = {"input_ids": source, "attention_mask": masks, "labels": labels, "length": lengths}
+        return encoded(columns, examples, kept)
 
     def collator(self, tokenizers: Tokenizers) -> Callable[[Any], dict[str, Any]]:
         """Make transformers' collator for pairs. Arguments as in the base class."""

@@ -26,7 +26,7 @@ def read_columns(path: str | Path, columns: Sequence[Column] | None = None, *, k
     """Read columns from one file. Arguments and errors as of `read_table`.
 
     Returns:
-        A dataset with these columns. Columns given by number are called by it.
+        A dataset with these columns, and one that says where each row stands. Columns given by number are called by it.
     """
     return read_table(path, columns, kinds=kinds).dataset()
 

@@ -14,6 +14,9 @@ from zoo.errors import UnknownNameError, ZooError
 
 Column = str | int
 
+NUMBERS = {"line": "line_number", "row": "row_number"}
+"""Columns of datasets that say where rows stand in their source, by what they count."""
+
 
 class Kind(Enum):
     """What a column holds. The values are names that such columns often have."""
@@ -85,9 +88,27 @@ class Table:
         """Make a dataset of the columns.
 
         Returns:
-            The dataset; its description is the source.
+            The dataset. Its description is the source, and its last column, "line_number" or "row_number", says where
+            in it each row stands, unless there is a column of this name.
         """
-        return Dataset.from_dict(self.columns, info=DatasetInfo(description=self.source))
+        numbers = {} if NUMBERS[self.unit] in self.columns else {NUMBERS[self.unit]: list(self.lines)}
+        return Dataset.from_dict({**self.columns, **numbers}, info=DatasetInfo(description=self.source))
+
+
+def place_of(examples: Any, row: int) -> str | None:
+    """Say where an example stands.
+
+    Args:
+        examples: Examples, as texts or as ids.
+        row: The example's number, from 0.
+
+    Returns:
+        For instance "pairs.tsv, line 17"; None for examples that come from no file.
+    """
+    if not isinstance(examples, Dataset) or not examples.info.description:
+        return None
+    counted = next((unit for unit, name in NUMBERS.items() if name in examples.column_names), None)
+    return counted and f"{examples.info.description}, {counted} {examples[NUMBERS[counted]][row]}"
 
 
 def make_table(

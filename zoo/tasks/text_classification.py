@@ -9,7 +9,7 @@ from typing import Any
 from datasets import Dataset
 from transformers import DataCollatorWithPadding
 
-from .encoding import to_ids
+from .encoding import encoded, to_ids
 from .labels import LabelsTask
 from .metrics import accuracy_score, macro_f1_score
 from .predictions import Outputs, Predictions
@@ -32,14 +32,13 @@ class TextClassification(LabelsTask):
     def encode(self, examples: Dataset, tokenizers: Tokenizers, *, training: bool = False, seed: int = 0) -> Dataset:
         """Turn texts into ids, and labels into numbers. Arguments as in the base class."""
         ids = [row[: self.max_length] for row in to_ids(tokenizers.source, self.sources(examples))]
-        return Dataset.from_dict(
-            {
-                "input_ids": ids,
-                "attention_mask": [[1] * len(row) for row in ids],
-                "labels": [self.number(label, examples) for label in self.references(examples)],
-                "length": [len(row) for row in ids],
-            }
-        )
+        columns = {
+            "input_ids": ids,
+            "attention_mask": [[1] * len(row) for row in ids],
+            "labels": [self.number(label, examples, row) for row, label in enumerate(self.references(examples))],
+            "length": [len(row) for row in ids],
+        }
+        return encoded(columns, examples)
 
     def collator(self, tokenizers: Tokenizers) -> Callable[[Any], dict[str, Any]]:
         """Make transformers' collator for texts. Arguments as in the base class."""

@@ -12,7 +12,7 @@ from transformers import DataCollatorForTokenClassification
 
 from zoo.models.chunked_loss import IGNORED
 
-from .encoding import to_ids
+from .encoding import encoded, to_ids
 from .labels import LabelsTask
 from .metrics import accuracy_score, entity_f1_score, has_entities, macro_f1_score
 from .predictions import Outputs, Predictions
@@ -45,23 +45,23 @@ class TokenClassification(LabelsTask):
         ending = [] if tokenizer.eos_token_id is None else [tokenizer.eos_token_id]
         rows: list[list[int]] = []
         labels: list[list[int]] = []
-        for tokens, tags in zip(*(examples[name] for name in examples.column_names[:2]), strict=True):
+        pairs = zip(*(examples[name] for name in examples.column_names[:2]), strict=True)
+        for place, (tokens, tags) in enumerate(pairs):
             # Each token by itself, with the blank before it that it has in running text.
             pieces = to_ids(tokenizer, [tokens[0], *(f" {token}" for token in tokens[1:])], add_special_tokens=False)
             filled = [ids or [tokenizer.unk_token_id or 0] for ids in pieces]
-            numbers = [self.number(tag, examples) for tag in tags]
+            numbers = [self.number(tag, examples, place) for tag in tags]
             row = [*chain.from_iterable(filled), *ending]
             marks = [[number] + [IGNORED] * (len(ids) - 1) for number, ids in zip(numbers, filled, strict=True)]
             rows.append(row[: self.max_length])
             labels.append([*chain.from_iterable(marks), *([IGNORED] * len(ending))][: self.max_length])
-        return Dataset.from_dict(
-            {
-                "input_ids": rows,
-                "attention_mask": [[1] * len(row) for row in rows],
-                "labels": labels,
-                "length": [len(row) for row in rows],
-            }
-        )
+        columns = {
+            "input_ids": rows,
+            "attention_mask": [[1] * len(row) for row in rows],
+            "labels": labels,
+            "length": [len(row) for row in rows],
+        }
+        return encoded(columns, examples)
 
     def collator(self, tokenizers: Tokenizers) -> Callable[[Any], dict[str, Any]]:
         """Make transformers' collator for labelled tokens. Arguments as in the base class."""

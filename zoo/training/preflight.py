@@ -17,6 +17,7 @@ from transformers import PreTrainedModel
 from zoo.errors import ConfigError, InputError, SequenceTooLongError, TokenIdError
 from zoo.models.positions import Position
 from zoo.tasks import DataTask, Splits
+from zoo.tasks.tables import place_of
 
 from .arguments import ZooTrainingArguments
 from .guard import HINT
@@ -84,7 +85,7 @@ def check_examples(model: PreTrainedModel, dataset: Any, split: str) -> None:
             continue
         if largest.max() >= side.vocabulary:
             raise TokenIdError(
-                f"{split} example {largest.argmax() + 1} has the {side.name}token id {largest.max()}, but the model's "
+                f"{described(dataset, largest, split)} has the {side.name}token id {largest.max()}, but the model's "
                 f"vocabulary has {side.vocabulary} ids; use the tokenizer that belongs to the model"
             )
         try:
@@ -92,10 +93,25 @@ def check_examples(model: PreTrainedModel, dataset: Any, split: str) -> None:
                 side.position.check_length(int(lengths.max()))
         except SequenceTooLongError as error:
             raise SequenceTooLongError(
-                f"{split} example {lengths.argmax() + 1} has {lengths.max()} {side.name}tokens, but the model has "
+                f"{described(dataset, lengths, split)} has {lengths.max()} {side.name}tokens, but the model has "
                 f"max_position_embeddings={side.position and side.position.max_length}; leave out what is so long, or "
                 f"build the model with max_position_embeddings={lengths.max()}"
             ) from error
+
+
+def described(dataset: Any, values: npt.NDArray[np.int64], split: str) -> str:
+    """Name the example that has the largest value.
+
+    Args:
+        dataset: The examples.
+        values: One of each. *Shape:* (num_examples,)
+        split: What they are for.
+
+    Returns:
+        Its place in its file, where it comes from one, or else its number.
+    """
+    worst = int(values.argmax())
+    return place_of(dataset, worst) or f"{split} example {worst + 1}"
 
 
 def measure(dataset: Any, column: str) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:

@@ -1,0 +1,179 @@
+"""nanoGPT's recipe for a CPU, trained by its own script and by the zoo, side by side.
+
+    git clone https://github.com/karpathy/nanoGPT
+    python scripts/bench/reproductions/nanogpt.py --data TEXT --package nanoGPT
+
+Both see the first nine tenths of TEXT, and are evaluated alike: on all windows of the rest, one behind the other, and
+as nanoGPT's script does it, on 240 random ones, here the same for both. Every run has a process of its own, in turns.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.nn import functional as F
+
+import zoo
+
+BLOCK, WINDOWS = 64, 240
+DRAWS = 100
+"""How often random windows are drawn, to see how much the estimate varies."""
+
+OPTIONS = {
+    "device": "cpu",
+    "compile": False,
+    "eval_iters": 20,
+    "log_interval": 500,
+    "block_size": BLOCK,
+    "batch_size": 12,
+    "n_layer": 4,
+    "n_head": 4,
+    "n_embd": 128,
+    "max_iters": 2000,
+    "lr_decay_iters": 2000,
+    "dropout": 0.0,
+    "eval_interval": 2000,
+    "out_dir": "out",
+}
+"""What nanoGPT's README says for a CPU; and to evaluate only at the end, as the zoo does."""
+
+Predict = Callable[[torch.Tensor], torch.Tensor]
+
+
+def run_original(package: Path, text: str, seed: int) -> tuple[Predict, list[int], float]:
+    """Train by nanoGPT's script in a copy of it, where the seed that it fixes is another."""
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch, "nanoGPT")
+        shutil.copytree(package, folder, ignore=shutil.ignore_patterns(".git", "out*"))
+        data = folder / "data" / "shakespeare_char"
+        (data / "input.txt").write_text(text, encoding="utf-8")
+        subprocess.run([sys.executable, "prepare.py"], cwd=data, check=True, stdout=subprocess.DEVNULL)
+        script = (folder / "train.py").read_text(encoding="utf-8")
+        fixed = "torch.manual_seed(1337 + seed_offset)"
+        if script.count(fixed) != 1:
+            raise SystemExit(f"{package}/train.py has no line {fixed}: this is written for another version of it")
+        (folder / "train.py").write_text(script.replace(fixed, f"torch.manual_seed({seed})"), encoding="utf-8")
+        options = [f"--{name}={value}" for name, value in OPTIONS.items()]
+        began = time.perf_counter()
+        command = [sys.executable, "train.py", "config/train_shakespeare_char.py", *options]
+        subprocess.run(command, cwd=folder, check=True, stdout=subprocess.DEVNULL)
+        seconds = time.perf_counter() - began
+        sys.path.insert(0, str(folder))
+        module: Any = importlib.import_module("model")
+        checkpoint = torch.load(folder / "out" / "ckpt.pt", weights_only=True)
+        model = module.GPT(module.GPTConfig(**checkpoint["model_args"]))
+        model.load_state_dict(checkpoint["model"])
+    model.eval()
+    letters = {letter: number for number, letter in enumerate(sorted(set(text)))}
+    # Without targets it would compute the last position alone.
+    return lambda ids: model(ids := ids.contiguous(), ids)[0], [letters[letter] for letter in text], seconds
+
+
+def run_zoo(name: str, data: Path, text: str, seed: int) -> tuple[Predict, list[int], float]:
+    """Train by the recipe that ships with the zoo."""
+    result = zoo.train(
+        name, recipe="nanogpt-cpu", data=data, seed=seed, progress=False, scored=False, use_cpu=True, report_to="none"
+    )
+    model = result.model
+    ids = result.tokenizers.source(text, add_special_tokens=False)["input_ids"]
+    return lambda rows: model(input_ids=rows).logits, ids, result.report.train_seconds
+
+
+@torch.inference_mode()
+def losses(predict: Predict, ids: torch.Tensor, starts: torch.Tensor) -> torch.Tensor:
+    """The mean loss in each window, in nats. *Shape:* (num_windows,)."""
+    windows = ids[starts[:, None] + torch.arange(BLOCK + 1)]
+    found = []
+    for rows in windows.split(128):
+        logits = predict(rows[:, :-1]).transpose(1, 2)
+        found.append(F.cross_entropy(logits, rows[:, 1:], reduction="none").mean(dim=1))
+    return torch.cat(found)
+
+
+def evaluate(predict: Predict, ids: list[int]) -> dict[str, float]:
+    """Evaluate on the last tenth: all of it, and as nanoGPT does."""
+    heldout = torch.tensor(ids[int(0.9 * len(ids)) :])
+    whole = losses(predict, heldout, torch.arange(0, len(heldout) - BLOCK, BLOCK)).mean().item()
+    generator = torch.Generator().manual_seed(0)
+    starts = torch.randint(len(heldout) - BLOCK, (DRAWS, WINDOWS), generator=generator)
+    estimates = losses(predict, heldout, starts.flatten()).view(DRAWS, WINDOWS).mean(dim=1)
+    return {
+        "whole": whole,
+        "estimate": estimates.mean().item(),
+        "deviation": estimates.std().item(),
+        "reached": (estimates < 1.885).float().mean().item(),  # what is written as 1.88
+    }
+
+
+def run(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Do one run, in this process."""
+    torch.set_num_threads(arguments.threads)
+    text = arguments.data.read_text(encoding="utf-8")
+    if arguments.one == "nanoGPT":
+        predict, ids, seconds = run_original(arguments.package.absolute(), text, arguments.seed)
+    else:
+        predict, ids, seconds = run_zoo(arguments.one, arguments.data, text, arguments.seed)
+    return {"run": arguments.one, "seed": arguments.seed, **evaluate(predict, ids), "seconds": seconds}
+
+
+def in_fresh_process(arguments: argparse.Namespace, name: str, seed: int) -> dict[str, Any]:
+    """Do one run in a process of its own."""
+    given = ["--data", arguments.data, "--package", arguments.package, "--threads", arguments.threads]
+    command = [sys.executable, __file__, *map(str, given), "--one", name, "--seed", str(seed)]
+    environment = {**os.environ, "OMP_NUM_THREADS": str(arguments.threads)}
+    written = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=environment).stdout
+    found: dict[str, Any] = json.loads(written.splitlines()[-1])
+    return found
+
+
+def show(rows: list[dict[str, Any]]) -> None:
+    """Print every run, and the means."""
+    print("| run | seed | whole held-out text | 240 random windows | of 100 draws, 1.88 or less | seconds |")
+    print("|---|---|---|---|---|---|")
+    for row in rows:
+        estimate = f"{row['estimate']:.3f} ± {row['deviation']:.3f}"
+        print(
+            f"| {row['run']} | {row['seed']} | {row['whole']:.3f} | {estimate} | {row['reached']:.0%} "
+            f"| {row['seconds']:.0f} |"
+        )
+    for name in dict.fromkeys(row["run"] for row in rows):
+        print(f"{name}: {statistics.fmean(row['whole'] for row in rows if row['run'] == name):.4f}")
+
+
+def main() -> None:
+    """Run from the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True, help="the text")
+    parser.add_argument("--package", type=Path, required=True, help="a checkout of nanoGPT")
+    parser.add_argument("--seeds", type=int, default=3, help="(default: %(default)s)")
+    parser.add_argument("--threads", type=int, default=2, help="(default: %(default)s)")
+    parser.add_argument("--runs", default="nanoGPT,gpt2-style", help="what to run (default: %(default)s)")
+    parser.add_argument("--one", help=argparse.SUPPRESS)
+    parser.add_argument("--seed", type=int, default=0, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.one:
+        print(json.dumps(run(arguments)))
+        return
+    rows: list[dict[str, Any]] = []
+    for seed in range(arguments.seeds):
+        for name in arguments.runs.split(","):
+            rows.append(in_fresh_process(arguments, name, seed))
+            print(json.dumps(rows[-1]), file=sys.stderr)
+    show(rows)
+
+
+if __name__ == "__main__":
+    main()
