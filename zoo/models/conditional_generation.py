@@ -5,17 +5,17 @@ from typing import Any
 import torch
 from torch import nn
 from transformers.cache_utils import Cache
-from transformers.generation import GenerationMixin
 from transformers.modeling_outputs import Seq2SeqLMOutput
 from transformers.utils.generic import can_return_tuple
 
 from .configuration import ZooConfig
 from .encoder_decoder import ZooEncoderDecoder
+from .growing_cache import CachedGenerationMixin
 from .language_modeling import LanguageModel
 from .options import CallOptions
 
 
-class ZooForConditionalGeneration(LanguageModel, GenerationMixin):
+class ZooForConditionalGeneration(LanguageModel, CachedGenerationMixin):
     """An encoder-decoder that predicts the next target token.
 
     Args:

@@ -18,12 +18,14 @@ class FastPaths:
 
     Args:
         packing: Padding is removed once at a stack's entry, so that all token-wise work runs on real tokens only.
+        cache_room: The cache that `generate` makes has room for keys and values to come, and writes them in place.
 
     Raises:
         InputError: When a value is none of the three.
     """
 
     packing: str = "auto"
+    cache_room: str = "auto"
 
     def __post_init__(self) -> None:
         """Refuse what is no mode."""

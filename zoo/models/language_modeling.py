@@ -6,12 +6,12 @@ import torch
 from torch import nn
 from transformers.activations import ACT2FN
 from transformers.cache_utils import Cache
-from transformers.generation import GenerationMixin
 from transformers.modeling_outputs import CausalLMOutputWithPast, MaskedLMOutput
 from transformers.utils.generic import can_return_tuple
 
 from .chunked_loss import IGNORED, chunked_loss
 from .configuration import ZooConfig
+from .growing_cache import CachedGenerationMixin
 from .norms import build_norm
 from .options import CallOptions
 from .pretrained import ZooPreTrainedModel
@@ -132,7 +132,7 @@ def keep_positions(hidden_states: torch.Tensor, logits_to_keep: int | torch.Tens
     return hidden_states.take_along_dim(logits_to_keep[..., None], dim=1)
 
 
-class ZooForCausalLM(LanguageModel, GenerationMixin):
+class ZooForCausalLM(LanguageModel, CachedGenerationMixin):
     """A decoder that predicts the next token.
 
     Args:

@@ -1,0 +1,99 @@
+"""The cache that `generate` makes: it grows in place, and holds what transformers' own would."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from transformers.cache_utils import DynamicCache, DynamicLayer, EncoderDecoderCache, StaticCache
+
+from zoo.models.fast_paths import fast_paths
+from zoo.models.growing_cache import ROOM, GrowingLayer, SourceLayer, let_grow
+from zoo.testing.generating import assert_same_text, generate
+from zoo.testing.subjects import new_subject
+
+OPERATIONS = {
+    "reorder": lambda layer: layer.reorder_cache(torch.tensor([1, 1, 0])),
+    "stay": lambda layer: layer.reorder_cache(torch.arange(len(layer.keys))),
+    "crop": lambda layer: layer.crop(-2),
+    "repeat": lambda layer: layer.batch_repeat_interleave(2),
+    "select": lambda layer: layer.batch_select_indices(torch.tensor([1, 0])),
+    "reset": lambda layer: layer.reset(),
+    "offload": lambda layer: (layer.offload(), layer.prefetch()),
+}
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+@torch.no_grad()
+def test_a_layer_holds_what_transformers_layer_does(operation):
+    torch.manual_seed(0)
+    ours, theirs = GrowingLayer(), DynamicLayer()
+    for round_, lengths in enumerate([(5, 1, 1), (1, ROOM + 3, 1, 2)]):
+        rows = len(theirs.keys) if round_ and theirs.keys is not None else 3
+        for length in lengths:
+            keys, values = torch.randn(rows, 2, length, 4), torch.randn(rows, 2, length, 6)
+            for one, other in zip(ours.update(keys, values), theirs.update(keys, values), strict=True):
+                assert torch.equal(one, other)
+            assert ours.get_seq_length() == theirs.get_seq_length()
+        OPERATIONS[operation](ours)
+        OPERATIONS[operation](theirs)
+        if theirs.keys is not None:
+            assert torch.equal(ours.keys, theirs.keys) and torch.equal(ours.values, theirs.values)
+
+
+@torch.no_grad()
+def test_a_step_copies_nothing_that_is_there():
+    layer, states = GrowingLayer(), torch.randn(1, 2, 1, 4)
+    layer.update(states, states)
+    before = layer.keys.data_ptr()
+    for _ in range(ROOM):
+        layer.update(states, states)
+    assert layer.keys.data_ptr() == before
+    layer.update(states, states)
+    assert layer.keys.data_ptr() != before and layer.get_seq_length() == ROOM + 2
+
+
+def test_gradients_flow_through_it():
+    layer, states = GrowingLayer(), torch.randn(1, 2, 1, 4, requires_grad=True)
+    for _ in range(3):
+        keys, _ = layer.update(states, states)
+    keys.square().sum().backward()
+    assert torch.allclose(states.grad, 6 * states)
+
+
+@torch.no_grad()
+def test_beams_of_one_source_are_not_copied():
+    layer = SourceLayer(2)
+    layer.update(*torch.randn(2, 4, 1, 3, 2))
+    before, keys = layer.keys, layer.keys.clone()
+    layer.reorder_cache(torch.tensor([1, 1, 3, 2]))
+    assert layer.keys is before
+    layer.reorder_cache(torch.tensor([2, 3, 0, 1]))
+    assert torch.equal(layer.keys, keys[[2, 3, 0, 1]])
+
+
+def test_only_what_would_copy_is_replaced():
+    cache = EncoderDecoderCache(DynamicCache(), DynamicCache())
+    let_grow(cache, 1)
+    kinds = [part.layer_class_to_replicate() for part in (cache.self_attention_cache, cache.cross_attention_cache)]
+    assert [type(kind) for kind in kinds] == [GrowingLayer, SourceLayer]
+    subject = new_subject("llama-style:sliding_window=4", "causal-lm")
+    sliding, static = DynamicCache(config=subject.config), StaticCache(subject.config, max_cache_len=8)
+    kinds = [[type(layer) for layer in part.layers] for part in (sliding, static)]
+    let_grow(sliding, 1)
+    let_grow(static, 1)
+    let_grow(None, 1)
+    assert [[type(layer) for layer in part.layers] for part in (sliding, static)] == kinds
+
+
+@pytest.mark.parametrize(("name", "task"), [("gpt2-style", "causal-lm"), ("d2l-style", "seq2seq-lm")])
+@pytest.mark.parametrize("settings", [{}, {"num_beams": 3, "num_return_sequences": 2}], ids=["greedy", "beams"])
+def test_generation_is_the_same_with_transformers_own(name, task, settings):
+    subject = new_subject(name, task)
+    ours = generate(subject, **settings)
+    with fast_paths(cache_room="never"):
+        theirs = generate(subject, **settings)
+    assert_same_text(ours, theirs, "a cache that grows in place = one that is copied")
+    caches = [
+        getattr(output.past_key_values, "self_attention_cache", output.past_key_values) for output in (ours, theirs)
+    ]
+    assert [type(cache.layers[0]) for cache in caches] == [GrowingLayer, DynamicLayer]
