@@ -10,6 +10,8 @@ from torch import Tensor
 
 from zoo.errors import enumerate_names
 from zoo.models import ZooPreTrainedModel
+from zoo.models.int8 import refuse
+from zoo.quantizing import Int8Model
 
 from .checkpoint import Checkpoint, Source
 from .converter import CONVERTERS, Plan
@@ -98,6 +100,8 @@ def convert_back(model: ZooPreTrainedModel, origin: str | None = None) -> dict[s
         origin = variants.get(model.config.variant)
         if origin is None:
             raise NotConvertibleError("any other implementation", [f"variant {model.config.variant!r} has no original"])
+    if isinstance(model, Int8Model):
+        refuse("be converted")
     key_map = CONVERTERS.get(origin).plan_back(type(model), model.config)
     parameters = {name: value.detach() for name, value in model.named_parameters()}
     return {key: value.clone() for key, value in key_map.backward(parameters).items()}

@@ -8,6 +8,8 @@ from pathlib import Path
 from zoo.folders import check_output, written_whole
 from zoo.loading import load
 from zoo.models import TASK_CLASSES, ZooPreTrainedModel
+from zoo.models.int8 import refuse
+from zoo.quantizing import Int8Model
 from zoo.registry import Task
 
 from .bundle import write_bundle
@@ -68,6 +70,8 @@ def export(
     if dtype is not None and target != CTRANSLATE2:
         raise ExportError(f"dtype={dtype!r} was given, which only ctranslate2 takes; other exports keep the model's")
     loaded = model if isinstance(model, ZooPreTrainedModel) else load(str(model))
+    if isinstance(loaded, Int8Model):
+        refuse("be exported")
     with written_whole(folder, force=force) as workshop:
         if target == BUNDLE:
             report = export_bundle(loaded, workshop, fresh_process=fresh_process)

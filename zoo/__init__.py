@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from zoo.generation import generate
     from zoo.hub import pull, push
     from zoo.loading import load
+    from zoo.quantizing import to_int8
     from zoo.registry import describe, list_variants, register
     from zoo.training import train
 
@@ -41,6 +42,7 @@ _HOMES = {
     "pull": "zoo.hub",
     "push": "zoo.hub",
     "register": "zoo.registry",
+    "to_int8": "zoo.quantizing",
     "train": "zoo.training",
 }
 
@@ -60,6 +62,7 @@ __all__ = [
     "pull",
     "push",
     "register",
+    "to_int8",
     "train",
 ]
 

@@ -11,9 +11,12 @@ from pathlib import Path
 import torch
 
 from zoo.environment import version_of
+from zoo.errors import UnsupportedBackendError
 from zoo.measuring import gemm_limit
+from zoo.measuring.machine import int8_gain
 from zoo.models import packing
 from zoo.models.fast_paths import current
+from zoo.models.int8 import int8_engine
 
 PAYS = 1.2
 """How many times as fast something has to be to be worth a change of precision."""
@@ -55,7 +58,7 @@ def examine() -> list[Finding]:
         What was found, in the order in which it matters.
     """
     accelerators = [accelerator(index) for index in range(torch.cuda.device_count())]
-    return [processor(), threads(), float32(), bfloat16(), *accelerators, padding(), *engines()]
+    return [processor(), threads(), float32(), bfloat16(), int8(), *accelerators, padding(), *engines()]
 
 
 def processor() -> Finding:
@@ -93,6 +96,17 @@ def bfloat16() -> Finding:
     faster = gemm_limit(dtype=torch.bfloat16) / gemm_limit()
     advice = "`--set bf16=true` pays in training" if faster > PAYS else "stay with float32"
     return Finding("bfloat16 products", f"{rate(gemm_limit(dtype=torch.bfloat16))}, {faster:.2f} times float32", advice)
+
+
+def int8() -> Finding:
+    """What int8 weights gain, for one token at a time and for many."""
+    try:
+        engine = int8_engine().name
+    except UnsupportedBackendError as error:
+        return Finding("int8 products", "none", str(error))
+    one, many = int8_gain(1), int8_gain(512)
+    advice = "`--engine torch-int8` pays, and changes results" if max(one, many) > PAYS else "stay with float32"
+    return Finding("int8 products", f"{one:.1f} times float32 for one token, {many:.1f} for many, in {engine}", advice)
 
 
 def accelerator(index: int) -> Finding:

@@ -83,6 +83,7 @@ def evaluate(
     generation: Mapping[str, Any] | None = None,
     n_bootstrap: int = 1000,
     progress: bool = False,
+    engine: str | None = None,
 ) -> Evaluation:
     """Compute a model's loss on examples, let it write, and score what it wrote.
 
@@ -100,6 +101,7 @@ def evaluate(
         generation: What `generate` is called with, besides what the task's recipe says.
         n_bootstrap: How often to resample the examples for confidence intervals; 1 for none.
         progress: Whether to show a progress bar.
+        engine: Where a checkpoint runs, as for [`zoo.generate`][].
 
     Returns:
         The numbers, and the outputs.
@@ -109,7 +111,7 @@ def evaluate(
         DataError: When the data cannot be used.
         CheckpointError: When there is no such checkpoint, or no tokenizer beside it.
     """
-    evaluated, tokenizers = load_checkpoint(model, tokenizer=tokenizer)
+    evaluated, tokenizers = load_checkpoint(model, tokenizer=tokenizer, engine=engine)
     recipe = evaluation_recipe(model, evaluated, task).changed(generation=generation)
     data_task = recipe.data_task()
     model_class = class_of_task(data_task.model_task)

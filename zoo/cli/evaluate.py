@@ -10,7 +10,7 @@ import click
 
 from .compare import read_columns
 from .output import table, write, write_json
-from .parameters import Setting, json_option
+from .parameters import Setting, engine_option, json_option
 
 if TYPE_CHECKING:
     from zoo.evaluating import Evaluation
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     type=click.IntRange(1),
     help="How often to resample the examples for 95 % confidence intervals; 1 for none.",
 )
+@engine_option
 @click.option("--outputs", type=click.Path(dir_okay=False, path_type=Path), help="A file for the outputs, one a line.")
 @click.option("--save", is_flag=True, help="Keep the numbers in the model's folder, for its model card (`zoo push`).")
 @click.option("--quiet", is_flag=True, help="No progress bars.")
@@ -57,6 +58,7 @@ def evaluate(
     batch_size: int,
     generation: tuple[tuple[str, Any], ...],
     n_bootstrap: int,
+    engine: str | None,
     outputs: Path | None,
     save: bool,
     quiet: bool,
@@ -83,6 +85,7 @@ def evaluate(
         generation=dict(generation),
         n_bootstrap=n_bootstrap,
         progress=not quiet and sys.stderr.isatty(),
+        engine=engine,
     )
     if outputs is not None:
         outputs.write_text("".join(f"{' '.join(text.split())}\n" for text in evaluation.outputs), encoding="utf-8")

@@ -12,7 +12,7 @@ import click
 from zoo.errors import ZooError
 
 from .output import write_json
-from .parameters import Setting, json_option
+from .parameters import Setting, engine_option, json_option
 
 if TYPE_CHECKING:
     from zoo.generation import Generation
@@ -48,11 +48,7 @@ if TYPE_CHECKING:
     "--batch-size", "--batch_size", default=32, show_default=True, type=click.IntRange(1), help="Texts at a time."
 )
 @click.option("--device", metavar="DEVICE", help="cpu, cuda, ...; by default the GPU if there is one.")
-@click.option(
-    "--engine",
-    type=click.Choice(["torch", "onnx", "ctranslate2"]),
-    help="Where the model runs; by default what the folder was exported for, else torch.",
-)
+@engine_option
 @json_option
 def generate(
     model: str,

@@ -10,10 +10,13 @@ from typing import Any, TypeVar
 import click
 from click.shell_completion import CompletionItem
 
-from zoo.errors import NameSyntaxError
+from zoo.errors import InvalidChoiceError, NameSyntaxError
 from zoo.registry import TASKS, parse_name, parse_value, require_task
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
+
+ENGINES = ("torch", "torch-int8", "onnx", "ctranslate2")
+"""As in `zoo.generation.engines`, which a completion cannot wait for."""
 
 VARIANTS_FOLDER = Path(__file__).parents[1] / "variants"
 REGISTRATION = re.compile(r'^@register\(\s*"([^"]+)"', re.MULTILINE)
@@ -59,6 +62,16 @@ class TaskName(click.ParamType):  # type: ignore[type-arg]
         return [CompletionItem(task) for task in TASKS if task.startswith(incomplete)]
 
 
+class EngineName(click.Choice[str]):
+    """Where a model runs."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Check that there is such an engine."""
+        if value not in self.choices:
+            raise InvalidChoiceError(str(value), self.choices, kind="engine")
+        return super().convert(value, param, ctx)
+
+
 class Setting(click.ParamType):  # type: ignore[type-arg]
     """A field of the configuration and its value."""
 
@@ -84,6 +97,23 @@ def task_option(
         A decorator.
     """
     return click.option("--task", type=TaskName(), metavar="TASK", help=f"{help} One of {', '.join(TASKS)}.")
+
+
+def engine_option(command: Decorated) -> Decorated:
+    """Add `--engine`: a decorator.
+
+    Args:
+        command: What gets the option, as the parameter `engine`.
+
+    Returns:
+        The same.
+    """
+    return click.option(
+        "--engine",
+        type=EngineName(ENGINES),
+        help="Where the model runs; by default what the folder was exported for, else torch. "
+        "torch-int8 rounds weights to int8, which is faster on a CPU and changes results.",
+    )(command)
 
 
 def svg_option(help: str) -> Callable[[Decorated], Decorated]:

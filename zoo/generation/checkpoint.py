@@ -14,7 +14,7 @@ from zoo.loading import is_repository
 from zoo.tasks import Tokenizers, load_tokenizers
 from zoo.tasks.tokenizers.pairs import TOKENIZER_FILE
 
-from .engines import load_for
+from .engines import TORCH_INT8, load_for
 
 TokenizerSource: TypeAlias = str | Path | Tokenizers | PreTrainedTokenizerFast
 
@@ -32,8 +32,9 @@ def load_checkpoint(
         model: A checkpoint's folder, a repository on the Hub ("org/name"), or a model.
         tokenizer: The tokenizer or the folder it is in, by default the one beside the checkpoint.
         device: Where the model goes; by default a given model stays where it is, and a loaded one goes to the GPU if
-            there is one.
-        engine: Where a loaded model runs: "torch", "onnx" or "ctranslate2"; by default what a folder was exported for.
+            there is one and the engine runs there.
+        engine: Where a loaded model runs: "torch", "torch-int8", "onnx" or "ctranslate2"; by default what a folder was
+            exported for.
 
     Returns:
         The model in evaluation mode, and its tokenizers.
@@ -45,7 +46,7 @@ def load_checkpoint(
     if isinstance(model, (str, Path)):
         loaded = load_for(model, engine)
         folder = tokenizer if tokenizer is not None else folder_of(model)
-        device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+        device = device or ("cuda" if torch.cuda.is_available() and engine != TORCH_INT8 else "cpu")
     elif tokenizer is None:
         raise ConfigError(f"a {type(model).__name__} was given without a tokenizer; give tokenizer=, or the checkpoint")
     else:

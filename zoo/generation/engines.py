@@ -10,8 +10,9 @@ from transformers import PreTrainedModel
 from zoo.errors import InvalidChoiceError
 from zoo.hub import pull
 from zoo.loading import is_repository, load
+from zoo.quantizing import to_int8
 
-TORCH, ONNX, CTRANSLATE2 = ENGINES = ("torch", "onnx", "ctranslate2")
+TORCH, TORCH_INT8, ONNX, CTRANSLATE2 = ENGINES = ("torch", "torch-int8", "onnx", "ctranslate2")
 """What models run in, the first one by default."""
 
 
@@ -21,7 +22,7 @@ def load_for(model: str | Path, engine: str | None = None) -> PreTrainedModel:
     Args:
         model: A folder, or a repository on the Hub.
         engine: One of [`ENGINES`][]; by default the one that a folder was exported for. A checkpoint is exported to the
-            engine first, in memory and unverified.
+            engine first, in memory and unverified; "torch-int8" is [`zoo.to_int8`][].
 
     Returns:
         The model, which may be an export behind the same interface.
@@ -40,13 +41,17 @@ def load_for(model: str | Path, engine: str | None = None) -> PreTrainedModel:
     folder = pull(str(model)) if is_repository(model) else Path(model)
     made_for = next((name for name, holds in ((ONNX, is_onnx), (CTRANSLATE2, is_ctranslate2)) if holds(folder)), None)
     if made_for is None:
-        return load(model) if engine in (None, TORCH) else _exported(load(model), str(engine), folder)
+        return _run_in(load(model), engine or TORCH, folder)
     if engine not in (None, made_for):
         raise InvalidChoiceError(str(engine), [made_for], kind=f"engine for the export {folder.name}")
     return _load_export(folder, made_for)
 
 
-def _exported(model: PreTrainedModel, engine: str, tokenizers: Path) -> PreTrainedModel:
+def _run_in(model: PreTrainedModel, engine: str, tokenizers: Path) -> PreTrainedModel:
+    if engine == TORCH:
+        return model
+    if engine == TORCH_INT8:
+        return to_int8(model, inplace=True)
     from zoo.converters.exporting import write_ctranslate2_export
     from zoo.converters.onnx import write_onnx
 

@@ -7,6 +7,8 @@ from functools import cache
 
 import torch
 
+from zoo.models.int8 import Int8Linear
+
 SHAPES = {
     "cpu": ((256, 512, 512), (512, 512, 512), (512, 1024, 1024), (1024, 1024, 1024)),
     "cuda": ((2048, 4096, 4096), (4096, 4096, 4096), (8192, 8192, 8192)),
@@ -65,6 +67,32 @@ def fastest(shape: tuple[int, int, int], device: str, dtype: torch.dtype, second
         synchronize(device)
         times.append(time.perf_counter() - start)
     return 2 * rows * inner * columns / min(times)
+
+
+def int8_gain(rows: int) -> float:
+    """Measure what a linear layer on int8 weights gains on this CPU, once in a process.
+
+    Args:
+        rows: For how many tokens at a time.
+
+    Returns:
+        How many times as fast as in float32 it is.
+    """
+    return _int8_gain(rows, torch.get_num_threads())
+
+
+@cache
+def _int8_gain(rows: int, threads: int) -> float:
+    layer, states = torch.nn.Linear(1024, 4096).requires_grad_(False), torch.rand(rows, 1024)
+    quantised = Int8Linear(layer)
+    times: dict[torch.nn.Module, list[float]] = {layer: [], quantised: []}
+    began = time.perf_counter()
+    while len(times[quantised]) < 3 or time.perf_counter() - began < SECONDS:
+        for module, measured in times.items():
+            start = time.perf_counter()
+            module(states)
+            measured.append(time.perf_counter() - start)
+    return min(times[layer]) / min(times[quantised])
 
 
 def synchronize(device: torch.device | str) -> None:

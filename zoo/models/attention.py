@@ -135,12 +135,11 @@ class Attention(nn.Module):
             *Shape:* (batch_size, num_attention_heads, query_len, key_len).
         """
         cache_idx = self.layer_idx if step is None else step
-        query = self.project_heads(self.q_proj, self.q_norm, hidden_states)
         if self.is_cross and key_value_states is not None:
+            query = self.project_heads(self.q_proj, self.q_norm, hidden_states)
             key, value = self.memory(key_value_states, past_key_values, cache_idx)
         else:
-            key = self.project_heads(self.k_proj, self.k_norm, hidden_states)
-            value = self.project_heads(self.v_proj, None, hidden_states)
+            query, key, value = self.project(hidden_states)
             if position_embeddings is not None:
                 query, key = self.rotate(query, key, position_embeddings)
             if past_key_values is not None:
@@ -148,8 +147,23 @@ class Attention(nn.Module):
         mixed, weights = self.attend(query, key, value, attention_mask, position_bias=position_bias, **kwargs)
         return self.o_proj(mixed.reshape(*hidden_states.shape[:-1], -1)), weights
 
+    def project(self, hidden_states: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Make the queries, keys and values of self-attention.
+
+        Args:
+            hidden_states: *Shape:* (batch_size, seq_len, hidden_size)
+
+        Returns:
+            Three tensors, split into heads. *Shape:* (batch_size, num_heads, seq_len, head_dim)
+        """
+        return (
+            self.project_heads(self.q_proj, self.q_norm, hidden_states),
+            self.project_heads(self.k_proj, self.k_norm, hidden_states),
+            self.project_heads(self.v_proj, None, hidden_states),
+        )
+
     def project_heads(self, proj: nn.Linear, norm: nn.Module | None, states: torch.Tensor) -> torch.Tensor:
-        """Project and split into heads, normalising a head or the whole projection if there is a norm.
+        """Project and split into heads.
 
         Args:
             proj: One of the query, key and value projections.
@@ -159,10 +173,21 @@ class Attention(nn.Module):
         Returns:
             *Shape:* (batch_size, num_heads, seq_len, head_dim)
         """
-        projected = proj(states)
+        return self.split_heads(proj(states), norm)
+
+    def split_heads(self, projected: torch.Tensor, norm: nn.Module | None) -> torch.Tensor:
+        """Split a projection into heads, normalising a head or the whole projection if there is a norm.
+
+        Args:
+            projected: *Shape:* (batch_size, seq_len, num_heads * head_dim)
+            norm: The norm on queries or keys, None for values.
+
+        Returns:
+            *Shape:* (batch_size, num_heads, seq_len, head_dim)
+        """
         if norm is not None and self.qk_norm == QKNorm.FULL:
             projected = norm(projected)
-        heads = projected.view(*states.shape[:-1], -1, self.head_dim)
+        heads = projected.view(*projected.shape[:-1], -1, self.head_dim)
         if norm is not None and self.qk_norm == QKNorm.HEAD:
             heads = norm(heads)
         return heads.transpose(1, 2)

@@ -1,0 +1,176 @@
+"""Models on int8 weights: nearly the same numbers, the same abilities, and what they refuse."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+import torch
+from click.testing import CliRunner
+from torch import nn
+
+import zoo
+from zoo import quantizing
+from zoo.cli.main import cli
+from zoo.cli.parameters import ENGINES
+from zoo.converters import convert_back
+from zoo.errors import InputError, UnsupportedBackendError, UnsupportedOperationError
+from zoo.generation import engines
+from zoo.models import int8
+from zoo.models.int8 import Int8Linear
+from zoo.tasks import TASKS, train_tokenizers
+from zoo.testing.subjects import new_subject
+from zoo.training import save_checkpoint
+
+SIZES = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
+
+
+def linears(model: nn.Module) -> Iterator[str]:
+    return (name for name, module in model.named_modules() if type(module) is nn.Linear)
+
+
+def test_a_layer_rounds_weights_by_output_and_inputs_together():
+    """Beside the definition: symmetric scales of every output, one asymmetric scale of all inputs."""
+    torch.manual_seed(0)
+    layer, states = nn.Linear(24, 7), torch.randn(2, 5, 24)
+    with torch.no_grad():
+        layer.weight[0] *= 100
+        layer.weight[1] = 0
+    scales = layer.weight.abs().amax(1, keepdim=True).clamp(min=1e-30) / 127
+    weight = (layer.weight / scales).round() * scales
+    step = (states.max() - states.min()) / (127 if int8.int8_engine().reduce_range else 255)
+    offset = (-states.min() / step).round()
+    rounded = ((states / step + offset).round() - offset) * step
+    expected = rounded @ weight.T + layer.bias
+    assert torch.allclose(Int8Linear(layer)(states), expected, atol=1e-4, rtol=1e-4)
+    assert not torch.allclose(layer(states), expected, atol=1e-4, rtol=1e-4)
+
+
+def test_layers_side_by_side_compute_what_each_does():
+    torch.manual_seed(0)
+    layers = (nn.Linear(16, 8), nn.Linear(16, 4, bias=False), nn.Linear(16, 6))
+    states = torch.randn(3, 16)
+    apart = torch.cat([Int8Linear(layer)(states) for layer in layers], dim=-1)
+    assert torch.equal(Int8Linear(*layers)(states), apart)
+
+
+@pytest.mark.parametrize("name", ["llama-style:num_key_value_heads=2,qk_norm=full", "gpt2-style:qk_norm=head"])
+def test_fused_layers_compute_what_separate_ones_do(name, monkeypatch):
+    model = zoo.build(name, "causal-lm", seed=0, vocab_size=50, **SIZES)
+    fused = zoo.to_int8(model)
+    monkeypatch.setattr(quantizing, "fuse", lambda model: None)
+    separate = zoo.to_int8(model)
+    ids = torch.randint(3, 50, (2, 7))
+    assert torch.equal(fused(ids).logits, separate(ids).logits)
+    assert len(list(fused.modules())) < len(list(separate.modules()))
+
+
+@pytest.mark.parametrize("inplace", [False, True])
+def test_every_linear_layer_is_replaced_and_the_source_is_not(inplace):
+    model = zoo.build("gpt2-style", "causal-lm", seed=0, vocab_size=50, **SIZES)
+    before = {name: parameter.clone() for name, parameter in model.state_dict().items()}
+    model.train()
+    quantised = zoo.to_int8(model, inplace=inplace)
+    assert (quantised is model) is inplace
+    assert not list(linears(quantised)) and not quantised.training
+    assert sum(parameter.numel() for parameter in quantised.parameters()) < 50 * 32 + 1024 * 32 + 64 * 20
+    assert quantised.get_input_embeddings().weight.dtype == torch.float32
+    if not inplace:
+        assert type(model) is not type(quantised) and model.training
+        assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
+        assert all(parameter.requires_grad for parameter in model.parameters())
+    assert isinstance(quantised, zoo.models.ZooForCausalLM)
+    assert zoo.to_int8(quantised) is quantised
+
+
+def test_shared_layers_stay_shared():
+    model = zoo.build("vanilla+cross-attention-reuses-self", "seq2seq-lm", seed=0, vocab_size=50, **SIZES)
+    layer = zoo.to_int8(model).model.decoder.layers[0]
+    assert isinstance(layer.self_attn.q_proj, Int8Linear) and layer.self_attn.q_proj is layer.cross_attn.q_proj
+
+
+@pytest.mark.parametrize(
+    "refused",
+    [
+        lambda model: model.train(),
+        lambda model: model.save_pretrained("nowhere"),
+        lambda model: model.push_to_hub("nobody/nothing"),
+        lambda model: model.state_dict(),
+        lambda model: model.to("meta"),
+        lambda model: model.half(),
+        lambda model: model.resize_token_embeddings(60),
+        lambda model: zoo.push(model, "nobody/nothing", dry_run=True),
+        lambda model: zoo.export(model, "nowhere"),
+        lambda model: convert_back(model, "vanilla"),
+    ],
+)
+def test_what_needs_float_weights_is_refused(refused, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    quantised = zoo.to_int8(zoo.build("gpt2-style", "causal-lm", vocab_size=50, **SIZES))
+    with pytest.raises(UnsupportedOperationError, match=r"cannot .*float model that zoo\.to_int8 was given"):
+        refused(quantised)
+    assert not list(tmp_path.iterdir()) and not quantised.training
+    assert quantised.to("cpu").eval().requires_grad_(False)(torch.ones(1, 2, dtype=torch.long)).logits.shape == (
+        1,
+        2,
+        50,
+    )
+
+
+def test_only_models_of_the_zoo_on_the_cpu():
+    with pytest.raises(InputError, match="Linear was given"):
+        zoo.to_int8(nn.Linear(2, 2))
+    with pytest.raises(InputError, match="on meta"):
+        zoo.to_int8(zoo.build("gpt2-style", "causal-lm", vocab_size=50, **SIZES).to("meta"))
+
+
+def test_a_machine_without_an_engine_says_so(monkeypatch):
+    int8.int8_engine.cache_clear()
+    monkeypatch.setattr(int8, "ENGINES", ("another",))
+    with pytest.raises(UnsupportedBackendError, match="multiplies no int8"):
+        zoo.to_int8(zoo.build("gpt2-style", "causal-lm", vocab_size=50, **SIZES))
+
+
+def test_padding_counts_for_rounding_only():
+    subject = new_subject("bert-style", "masked-lm")
+    quantised = zoo.to_int8(subject.model)
+    ids = subject.inputs()["input_ids"]
+    padded = torch.cat([ids, torch.zeros_like(ids)], dim=1)
+    mask = torch.cat([torch.ones_like(ids), torch.zeros_like(ids)], dim=1)
+    with torch.no_grad():
+        alone, beside = quantised(ids).logits, quantised(padded, attention_mask=mask).logits[:, : ids.shape[1]]
+    assert float((alone - beside).norm() / alone.norm()) < 0.05
+
+
+@pytest.fixture(scope="module")
+def translator(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("checkpoints") / "translator"
+    task = TASKS.get("translation")
+    examples = task.load().heldout
+    tokenizers = train_tokenizers(task.sources(examples), task.references(examples), kind="word", joint=False)
+    save_checkpoint(
+        zoo.build("pre-norm", "seq2seq-lm", seed=1, **SIZES, **task.model_settings(tokenizers)), tokenizers, folder
+    )
+    return folder
+
+
+def test_the_command_line_runs_it(translator, tmp_path):
+    def run(*arguments):
+        result = CliRunner().invoke(cli, [str(argument) for argument in arguments])
+        assert result.exit_code == 0, result.output
+        return result.stdout
+
+    options = ("--engine", "torch-int8", "--max-new-tokens", "5", "--json")
+    (written,) = json.loads(run("generate", translator, "The dog is here.", *options))
+    quantised = zoo.to_int8(zoo.load(translator))
+    (expected,) = zoo.generate(quantised, "The dog is here.", tokenizer=translator, scores=True, max_new_tokens=5)
+    assert written == json.loads(json.dumps(expected.to_dict()))
+    pairs = tmp_path / "pairs.tsv"
+    pairs.write_text("No.\tNão.\nThe dog is here.\tO cachorro está aqui.\n")
+    arguments = ("--data", pairs, "--n-bootstrap", 1, "--quiet", "--json", "--set", "max_new_tokens=4")
+    losses = [json.loads(run("evaluate", translator, *arguments, "--engine", name))["loss"] for name in ENGINES[:2]]
+    assert losses[0] != losses[1] and losses[1] == pytest.approx(losses[0], rel=0.05)
+    assert ENGINES == engines.ENGINES
+    wrong = CliRunner().invoke(cli, ["generate", str(translator), "--engine", "int8"])
+    assert wrong.exit_code == 2 and "did you mean 'torch-int8'" in wrong.stderr

@@ -1,0 +1,215 @@
+"""Linear layers on int8 weights: a quarter of the memory, a multiple of the speed on a CPU, and other results.
+
+A weight matrix is rounded to int8 once, with a scale of its own for every output; the input of a product is rounded to
+eight bits when it comes, with one scale for all of it (Jacob et al. 2018, "Quantization and Training of Neural Networks
+for Efficient Integer-Arithmetic-Only Inference", section 2). Products are exact in integers, sums too, and outputs are
+float32 again.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, NoReturn
+
+import torch
+from torch import nn
+
+from zoo.errors import UnsupportedBackendError, UnsupportedOperationError
+
+from .attention import Attention
+from .feed_forward import GatedFeedForward
+
+ENGINES = ("x86", "fbgemm", "onednn", "qnnpack")
+"""PyTorch's libraries for int8 products, the fastest first; a build of PyTorch has some of them."""
+
+
+@dataclass(frozen=True)
+class Int8Engine:
+    """What multiplies int8 matrices on this machine.
+
+    Attributes:
+        name: PyTorch's name of the library.
+        reduce_range: Whether inputs are rounded to seven bits instead of eight, because sums of two products overflow
+            16 bits on processors without instructions for int8 (VNNI).
+    """
+
+    name: str
+    reduce_range: bool
+
+
+@cache
+def int8_engine() -> Int8Engine:
+    """Choose the library, once in a process.
+
+    Returns:
+        The first of [`ENGINES`][] that this build of PyTorch has.
+
+    Raises:
+        UnsupportedBackendError: When it has none.
+    """
+    supported = torch.backends.quantized.supported_engines
+    name = next((name for name in ENGINES if name in supported), None)
+    if name is None:
+        raise UnsupportedBackendError(
+            f"this build of PyTorch multiplies no int8 matrices; those with {', '.join(ENGINES)} do"
+        )
+    return Int8Engine(name, overflows(name))
+
+
+def overflows(engine: str) -> bool:
+    """Try whether large products are summed exactly.
+
+    Args:
+        engine: One of PyTorch's quantized engines.
+
+    Returns:
+        False if they are, and inputs may have all eight bits.
+    """
+    largest = nn.Linear(64, 1, bias=False)
+    nn.init.ones_(largest.weight)
+    output = torch.ops.quantized.linear_dynamic(torch.ones(1, 64), pack(engine, largest.weight, None), False)
+    return abs(float(output) - 64) > 1
+
+
+def pack(engine: str, weight: torch.Tensor, bias: torch.Tensor | None) -> Any:
+    """Round a weight matrix and lay it out as the library wants it.
+
+    Args:
+        engine: One of PyTorch's quantized engines.
+        weight: *Shape:* (out_features, in_features)
+        bias: Stays float32. *Shape:* (out_features,)
+
+    Returns:
+        What PyTorch's quantized products take for a weight.
+    """
+    weight = weight.detach().float()
+    scales = weight.abs().amax(dim=1).double().clamp(min=torch.finfo(torch.float32).tiny * 127) / 127
+    zeros = torch.zeros(len(scales), dtype=torch.long)
+    with warnings.catch_warnings():  # of the dtype, which is to be removed some day, not of the products
+        warnings.filterwarnings("ignore", message=".*quantized tensor creation functions")
+        rounded = torch.quantize_per_channel(weight, scales, zeros, axis=0, dtype=torch.qint8)
+    before = torch.backends.quantized.engine
+    torch.backends.quantized.engine = engine
+    try:
+        return torch.ops.quantized.linear_prepack(rounded, None if bias is None else bias.detach().float())
+    finally:
+        torch.backends.quantized.engine = before
+
+
+class Int8Linear(nn.Module):
+    """A linear layer, or several that read the same input, on int8 weights. It has no parameters.
+
+    Args:
+        layers: The linear layers, which stay as they are; their outputs will stand side by side.
+    """
+
+    def __init__(self, *layers: nn.Linear) -> None:
+        super().__init__()
+        engine = int8_engine()
+        self.in_features = layers[0].in_features
+        self.out_features = sum(layer.out_features for layer in layers)
+        biases = [
+            layer.bias if layer.bias is not None else layer.weight.new_zeros(layer.out_features) for layer in layers
+        ]
+        has_bias = any(layer.bias is not None for layer in layers)
+        weight = torch.cat([layer.weight.detach() for layer in layers])
+        self.packed = pack(engine.name, weight, torch.cat(biases) if has_bias else None)
+        self.reduce_range = engine.reduce_range
+        self.training = False
+
+    def forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
+        """Multiply.
+
+        Args:
+            hidden_states: *Shape:* (..., in_features)
+
+        Returns:
+            *Shape:* (..., out_features)
+        """
+        return torch.ops.quantized.linear_dynamic(hidden_states, self.packed, self.reduce_range)
+
+    def _save_to_state_dict(self, *args: Any) -> NoReturn:
+        """Refuse: a checkpoint without these weights would look whole."""
+        refuse("give a state_dict")
+
+    def extra_repr(self) -> str:
+        """Show sizes and library when the module is printed."""
+        return f"{self.in_features}, {self.out_features}, engine={int8_engine().name}"
+
+
+class FusedProjections(Attention):
+    """Attention whose queries, keys and values come from one product, so that its input is rounded once."""
+
+    parts = ("q_proj", "k_proj", "v_proj")
+    qkv_proj: Int8Linear
+    widths: list[int]
+
+    @staticmethod
+    def fits(module: nn.Module) -> bool:
+        """Whether a module is self-attention that projects as the library's own does."""
+        methods = ("forward", "project", "project_heads")
+        return isinstance(module, Attention) and not module.is_cross and inherits(module, Attention, *methods)
+
+    def fuse(self) -> None:
+        """Put one int8 layer in the place of three float ones."""
+        layers = (self.q_proj, self.k_proj, self.v_proj)
+        self.qkv_proj, self.widths = Int8Linear(*layers), [layer.out_features for layer in layers]
+        del self.q_proj, self.k_proj, self.v_proj
+
+    def project(self, hidden_states: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Project and split into heads. Shapes as in the base class."""
+        query, key, value = self.qkv_proj(hidden_states).split(self.widths, dim=-1)
+        return self.split_heads(query, self.q_norm), self.split_heads(key, self.k_norm), self.split_heads(value, None)
+
+
+class FusedGate(GatedFeedForward):
+    """A gated network whose gate and value come from one product, so that its input is rounded once."""
+
+    parts = ("gate_proj", "up_proj")
+    gate_up_proj: Int8Linear
+
+    @staticmethod
+    def fits(module: nn.Module) -> bool:
+        """Whether a module is a gated network that computes as the library's own does."""
+        return isinstance(module, GatedFeedForward) and inherits(module, GatedFeedForward, "forward")
+
+    def fuse(self) -> None:
+        """Put one int8 layer in the place of two float ones."""
+        self.gate_up_proj = Int8Linear(self.gate_proj, self.up_proj)
+        del self.gate_proj, self.up_proj
+
+    def forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
+        """Transform every position by itself. Shapes as in the base class."""
+        gate, up = self.gate_up_proj(hidden_states).chunk(2, dim=-1)
+        return self.down_proj(self.norm(self.dropout(self.act_fn(gate) * up)))
+
+
+def inherits(module: nn.Module, base: type[nn.Module], *methods: str) -> bool:
+    """Whether a module's class has methods of a base class as they are.
+
+    Args:
+        module: The module.
+        base: One of its classes.
+        methods: Names of methods.
+
+    Returns:
+        False if a subclass replaces one of them.
+    """
+    return all(getattr(type(module), name) is getattr(base, name) for name in methods)
+
+
+def refuse(what: str) -> NoReturn:
+    """Raise the error of everything that needs float weights.
+
+    Args:
+        what: What was asked for, after "cannot".
+
+    Raises:
+        UnsupportedOperationError: Always.
+    """
+    raise UnsupportedOperationError(
+        f"a model on int8 weights cannot {what}: they are rounded, and packed for this processor; do that with the "
+        "float model that zoo.to_int8 was given"
+    )

@@ -1,0 +1,140 @@
+"""Models on int8 weights: smaller and faster on a CPU, with other results."""
+
+from __future__ import annotations
+
+import copy
+from collections import Counter
+from functools import cache
+from typing import Any, NoReturn, TypeVar
+
+import torch
+from torch import nn
+
+from zoo.errors import InputError
+from zoo.models import ZooPreTrainedModel
+from zoo.models.int8 import FusedGate, FusedProjections, Int8Linear, refuse
+
+Model = TypeVar("Model", bound=ZooPreTrainedModel)
+
+
+def to_int8(model: Model, *, inplace: bool = False) -> Model:
+    """Make a model for inference on a CPU whose linear layers hold int8 weights, the output projection included.
+
+    This is no fast path: **results change**, by about one per cent of the logits' size, and a generated text may go
+    another way. Weights are rounded once, with a scale for every output; inputs of linear layers whenever they come,
+    with one scale for a batch. Embeddings, norms and attention stay in float32; an embedding that the output projection
+    is tied to, too.
+
+    The new model runs, evaluates and generates as the float model does. It cannot be trained, saved, resized or moved,
+    as its weights are packed for this processor: each of these is an error that says so, and the float model is what
+    to do it with.
+
+    Args:
+        model: Any model of the zoo, on the CPU.
+        inplace: Whether to turn this very model into the new one, layer by layer, instead of a copy: for less memory.
+
+    Returns:
+        The model on int8 weights, in evaluation mode.
+
+    Raises:
+        InputError: When the model is not one of the zoo's, or not on the CPU.
+        UnsupportedBackendError: When this build of PyTorch has no library for int8 products.
+    """
+    if not isinstance(model, ZooPreTrainedModel):
+        raise InputError(
+            f"a {type(model).__name__} was given; models of the zoo can be quantised, zoo.convert makes one"
+        )
+    if isinstance(model, Int8Model):
+        return model
+    if model.device.type != "cpu":
+        raise InputError(f"the model is on {model.device}; int8 weights are for the CPU: quantise model.cpu()")
+    linears = {id(module): module for module in model.modules() if type(module) is nn.Linear}
+    target = model if inplace else copy.deepcopy(model, dict(linears))  # which shares them until they are replaced
+    fuse(target)
+    replace(target)
+    target.eval().float().requires_grad_(False)
+    target.__class__ = subclass(Int8Model, type(target))
+    return target
+
+
+def fuse(model: nn.Module) -> None:
+    """Let layers that read the same input become one, where a sublayer computes as the library's own does.
+
+    Args:
+        model: Changed in place.
+    """
+    owners = Counter(id(child) for module in model.modules() for child in module._modules.values())
+    for module in list(model.modules()):
+        for fused in (FusedProjections, FusedGate):
+            if fused.fits(module):
+                layers = [getattr(module, name) for name in fused.parts]
+                if all(type(layer) is nn.Linear and owners[id(layer)] == 1 for layer in layers):
+                    module.__class__ = subclass(fused, type(module))
+                    module.fuse()
+
+
+def replace(model: nn.Module) -> None:
+    """Put int8 layers in the place of the linear layers, one for all places of a shared one.
+
+    Args:
+        model: Changed in place.
+    """
+    replaced: dict[int, Int8Linear] = {}
+    for parent in list(model.modules()):
+        for name, child in parent._modules.items():
+            if type(child) is nn.Linear:
+                if id(child) not in replaced:
+                    replaced[id(child)] = Int8Linear(child)
+                parent._modules[name] = replaced[id(child)]
+
+
+@cache
+def subclass(first: type, second: type) -> type:
+    """A class with the methods of both, of two kinds of the same module.
+
+    Args:
+        first: Comes before the other.
+        second: What it is made for.
+
+    Returns:
+        The class, always the same one.
+    """
+    return type(f"Int8{second.__name__}", (first, second), {"__module__": second.__module__, "__doc__": second.__doc__})
+
+
+class Int8Model(ZooPreTrainedModel):
+    """What a model on int8 weights refuses."""
+
+    def train(self, mode: bool = True) -> Any:
+        """Stay in evaluation mode.
+
+        Args:
+            mode: Whether to train.
+
+        Raises:
+            UnsupportedOperationError: When it is True.
+        """
+        return refuse("be trained") if mode else super().train(False)
+
+    def save_pretrained(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Refuse: there are no float weights to save."""
+        refuse("be saved")
+
+    def push_to_hub(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Refuse: there are no float weights to push."""
+        refuse("be pushed")
+
+    def resize_token_embeddings(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Refuse: packed weights have their size."""
+        refuse("be resized")
+
+    def resize_decoder_token_embeddings(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Refuse: packed weights have their size."""
+        refuse("be resized")
+
+    def _apply(self, fn: Any, recurse: bool = True) -> Any:
+        """Refuse another device and another dtype: everything that moves or casts a module comes through here."""
+        moved = fn(torch.empty(0))
+        if moved.device.type != "cpu" or moved.dtype != torch.float32:
+            refuse(f"go to {moved.dtype} on {moved.device}")
+        return super()._apply(fn, recurse)
