@@ -184,8 +184,8 @@ def never_step(model: Any, patch: pytest.MonkeyPatch) -> None:
 def forget_the_last_label(model: Any, patch: pytest.MonkeyPatch) -> None:
     original = language_modeling.chunked_loss
 
-    def shorter(states: torch.Tensor, labels: torch.Tensor, *rest: Any) -> torch.Tensor:
-        return original(states[:, :-1], labels[:, :-1], *rest)
+    def shorter(states: torch.Tensor, labels: torch.Tensor, *rest: Any, **named: Any) -> torch.Tensor:
+        return original(states[:, :-1], labels[:, :-1], *rest, **named)
 
     patch.setattr(language_modeling, "chunked_loss", shorter)
 

@@ -8,6 +8,7 @@ from torch.nn import functional as F
 
 import zoo
 from zoo.models.chunked_loss import chunked_loss
+from zoo.models.fast_paths import fast_paths
 
 TOKENS, WIDTH, VOCABULARY = 23, 8, 50
 
@@ -19,24 +20,62 @@ def head():
 
 
 @pytest.mark.parametrize("chunk_size", [1, 7, 23, 100])
-@pytest.mark.parametrize("items", [None, 40])
-def test_chunks_add_up(head, chunk_size, items):
+@pytest.mark.parametrize("label_smoothing", [0.0, 0.3])
+def test_chunks_add_up(head, chunk_size, label_smoothing):
     hidden_states = torch.randn(1, TOKENS, WIDTH, requires_grad=True)
     labels = torch.randint(VOCABULARY, (1, TOKENS))
     labels[0, ::4] = -100
-    loss = chunked_loss(hidden_states, labels, head, list(head.parameters()), items, chunk_size)
-    found = torch.autograd.grad(3 * loss, (hidden_states, head.weight, head.bias))
-    logits = head(hidden_states)[0]
-    plain = F.cross_entropy(logits, labels[0], reduction="sum") / (items or labels.ne(-100).sum())
-    expected = torch.autograd.grad(3 * plain, (hidden_states, head.weight, head.bias))
+    parameters = list(head.parameters())
+    loss = chunked_loss(hidden_states, labels, head, parameters, chunk_size, label_smoothing)
+    found = torch.autograd.grad(3 * loss, (hidden_states, *parameters))
+    plain = F.cross_entropy(head(hidden_states)[0], labels[0], reduction="sum", label_smoothing=label_smoothing)
+    expected = torch.autograd.grad(3 * plain, (hidden_states, *parameters))
     torch.testing.assert_close(loss, plain)
     torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.parametrize("task", ["causal-lm", "masked-lm", "seq2seq-lm"])
+@pytest.mark.parametrize("items", [None, 40])
+def test_a_head_smooths_labels_with_logits_and_without(task, items):
+    model = zoo.build("pre-norm@tiny", task, vocab_size=20, seed=0).eval()
+    labels = torch.arange(3, 15)[None].masked_fill(torch.arange(12) % 5 == 4, -100)
+    options = {"loss_smoothing": 0.2, "num_items_in_batch": items}
+    plain = model(input_ids=torch.arange(3, 15)[None], labels=labels, **options)
+    logits, targets = plain.logits[0], labels[0]
+    if task == "causal-lm":
+        logits, targets = logits[:-1], targets[1:]
+    expected = F.cross_entropy(logits, targets, reduction="sum", label_smoothing=0.2)
+    torch.testing.assert_close(plain.loss, expected / (items or targets.ne(-100).sum()))
+    for mode in ("never", "always", "auto"):
+        with fast_paths(chunked_loss=mode):
+            lean = model(input_ids=torch.arange(3, 15)[None], labels=labels, skip_logits=True, **options)
+        assert lean.logits is None
+        torch.testing.assert_close(lean.loss, plain.loss)
+
+
+def test_chunks_are_made_where_they_pay(monkeypatch):
+    model = zoo.build("pre-norm@tiny", "causal-lm", vocab_size=20)
+    seen = []
+    project = model.project
+    monkeypatch.setattr(model, "project", lambda states: seen.append(states.shape) or project(states))
+    ids = torch.arange(3, 15)[None].repeat(2, 1)
+
+    def shapes(mode: str) -> list[torch.Size]:
+        seen.clear()
+        with fast_paths(chunked_loss=mode):
+            model(input_ids=ids, labels=ids, skip_logits=True)
+        return list(seen)
+
+    assert shapes("auto") == shapes("never") == [(2, 12, model.config.hidden_size)]
+    assert shapes("always") == [(22, model.config.hidden_size)]
+    monkeypatch.setattr("zoo.models.chunked_loss.FEW", 2 * 12 * 20 - 1)
+    assert shapes("auto") == shapes("always")
 
 
 def test_what_is_frozen_gets_no_gradient(head):
     hidden_states, labels = torch.randn(1, TOKENS, WIDTH), torch.randint(VOCABULARY, (1, TOKENS))
     head.weight.requires_grad_(False)
-    chunked_loss(hidden_states, labels, head, list(head.parameters())).backward()
+    chunked_loss(hidden_states, labels, head, list(head.parameters()), 10).backward()
     assert head.weight.grad is None
     assert head.bias.grad.abs().sum() > 0
 
@@ -54,14 +93,16 @@ def test_logits_of_all_tokens_never_exist(head):
     chunked_loss(hidden_states, labels, project, list(head.parameters()), chunk_size=5).backward()
     assert sizes == [5, 5, 5, 3]
     with torch.no_grad():
-        assert not chunked_loss(hidden_states, labels, project, list(head.parameters())).requires_grad
+        assert not chunked_loss(hidden_states, labels, project, list(head.parameters()), 5).requires_grad
 
 
 def test_labels_that_are_shifted_already_stay_where_they_are():
     model = zoo.build("pre-norm@tiny", "causal-lm", vocab_size=20, seed=0).eval()
     ids = torch.arange(3, 15)[None]
     inputs = {"input_ids": ids, "labels": ids, "shift_labels": ids.roll(-1)}
-    torch.testing.assert_close(model(**inputs, skip_logits=True).loss, model(**inputs).loss)
+    for mode in ("never", "always"):
+        with fast_paths(chunked_loss=mode):
+            torch.testing.assert_close(model(**inputs, skip_logits=True).loss, model(**inputs).loss)
 
 
 def test_a_step_holds_less_memory():

@@ -10,6 +10,9 @@ from zoo.errors import InputError
 from zoo.models import FEED_FORWARDS, packing
 from zoo.models.fast_paths import fast_paths, from_environment
 from zoo.models.packing import Packing
+from zoo.models.transformer import transformer_of
+from zoo.testing import CHECKS, new_subject
+from zoo.variants import d2l, vanilla
 
 IDS = torch.arange(12).view(2, 6) + 3
 RIGHT = torch.tensor([[1, 1, 1, 0, 0, 0], [1, 1, 1, 1, 1, 0]])
@@ -59,12 +62,21 @@ def test_a_small_model_keeps_its_padding():
     assert rows_seen("masked-lm", "never", wide, attention_mask=RIGHT) == {2}
 
 
-def test_every_defect_of_an_original_keeps_the_padding():
+def test_a_defect_that_looks_beyond_one_token_keeps_the_padding():
+    harmless = {"vanilla": vanilla.TOKEN_BY_TOKEN, "d2l-style": d2l.TOKEN_BY_TOKEN}
     for name in ("vanilla", "d2l-style", "nlpt-encoder", "odom-style", "explicando"):
         for quirk in zoo.describe(name).quirks:
-            model = zoo.build(f"{name}@tiny+{quirk}")
-            stack = getattr(model.model, "encoder", model.model)
-            assert not stack.can_pack, f"{name}+{quirk}"
+            config = zoo.config(f"{name}@tiny+{quirk}")
+            packs = transformer_of(config).can_pack(config)
+            assert packs == (quirk in harmless.get(name, ())), f"{name}+{quirk}"
+
+
+@pytest.mark.parametrize("variant", [vanilla, d2l], ids=["vanilla", "d2l-style"])
+def test_the_other_defects_are_packed_with_all_their_effects(variant):
+    name = "vanilla" if variant is vanilla else "d2l-style"
+    CHECKS.get("packing_changes_nothing").function(
+        new_subject("+".join([name, *sorted(variant.TOKEN_BY_TOKEN)]), "seq2seq-lm")
+    )
 
 
 def test_a_part_of_somebody_elses_keeps_the_padding(monkeypatch):

@@ -8,11 +8,19 @@ from typing import Any
 import torch
 from torch.nn import functional as F
 
+from .fast_paths import current
+
 IGNORED = -100
 """The label of positions without a loss, as everywhere in transformers."""
 
-CHUNK = 1024
-"""Tokens whose logits exist at one time."""
+LOGITS = 1 << 24
+"""As many exist at one time; more would be no faster."""
+
+SMALLEST_CHUNK = 128
+"""Tokens whose logits exist at one time however many they are, lest products get too thin."""
+
+FEW = 100_000
+"""Where there are no more logits than these, they are computed as if they were wanted, which is as fast."""
 
 Projection = Callable[[torch.Tensor], torch.Tensor]
 """Maps hidden states to logits. *Shape:* (num_tokens, hidden_size) to (num_tokens, vocab_size)"""
@@ -32,6 +40,7 @@ class ChunkedCrossEntropy(torch.autograd.Function):
         labels: torch.Tensor,
         project: Projection,
         chunk_size: int,
+        label_smoothing: float,
         *parameters: torch.Tensor,
     ) -> torch.Tensor:
         """Sum the losses.
@@ -42,26 +51,31 @@ class ChunkedCrossEntropy(torch.autograd.Function):
             labels: *Shape:* (num_tokens,)
             project: Maps hidden states to logits by the parameters.
             chunk_size: Tokens whose logits exist at one time.
+            label_smoothing: Share of the target that is spread over the whole vocabulary.
             parameters: What the projection learns.
 
         Returns:
             *Shape:* ()
         """
-        needed = [hidden_states, *parameters] if any(ctx.needs_input_grad) else []
-        wanted = [tensor.requires_grad for tensor in needed]
-        gradients = [torch.zeros_like(tensor) if wants else None for tensor, wants in zip(needed, wanted, strict=True)]
+        learns = [ctx.needs_input_grad[0], *ctx.needs_input_grad[5:]]
+        gradients: list[torch.Tensor | None] = [None] * len(learns)
+        if learns[0]:
+            gradients[0] = torch.empty_like(hidden_states)
         total = torch.zeros((), dtype=torch.float32, device=hidden_states.device)
         for start in range(0, len(labels), chunk_size):
             chunk = slice(start, start + chunk_size)
-            states = hidden_states[chunk].detach().requires_grad_(bool(wanted) and wanted[0])
-            with torch.set_grad_enabled(any(wanted)):
-                loss = F.cross_entropy(project(states).float(), labels[chunk], reduction="sum")
-            total += loss.detach()
-            sources = [source for source, wants in zip((states, *parameters), wanted, strict=False) if wants]
-            found = iter(torch.autograd.grad(loss, sources) if sources else ())
-            for index, gradient in enumerate(gradients):
-                if gradient is not None:
-                    (gradient[chunk] if index == 0 else gradient).add_(next(found))
+            states = hidden_states[chunk].detach().requires_grad_(learns[0])
+            with torch.set_grad_enabled(any(learns)):
+                logits = project(states)
+            loss, gradient = loss_and_gradient(logits.detach(), labels[chunk], label_smoothing)
+            total += loss
+            sources = [source for source, wants in zip((states, *parameters), learns, strict=True) if wants]
+            found = iter(torch.autograd.grad(logits, sources, gradient.to(logits.dtype)) if sources else ())
+            for place, (wants, sum_) in enumerate(zip(learns, gradients, strict=True)):
+                if wants and place == 0 and sum_ is not None:
+                    sum_[chunk] = next(found)
+                elif wants:
+                    gradients[place] = next(found) if sum_ is None else sum_.add_(next(found))
         ctx.gradients = gradients
         return total
 
@@ -73,7 +87,67 @@ class ChunkedCrossEntropy(torch.autograd.Function):
         states, *parameters = [
             None if gradient is None else gradient * scale.to(gradient.dtype) for gradient in ctx.gradients
         ]
-        return states, None, None, None, *parameters
+        return states, None, None, None, None, *parameters
+
+
+def loss_and_gradient(
+    logits: torch.Tensor, labels: torch.Tensor, label_smoothing: float
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Sum the losses of tokens, and find the gradient in the memory of the probabilities.
+
+    Args:
+        logits: *Shape:* (num_tokens, vocab_size)
+        labels: *Shape:* (num_tokens,)
+        label_smoothing: Share of the target that is spread over the whole vocabulary.
+
+    Returns:
+        The sum, *Shape:* (), and its gradient with respect to the logits in float32, *Shape:* (num_tokens, vocab_size)
+    """
+    log_probabilities = logits.float().log_softmax(dim=-1)
+    loss = -(1 - label_smoothing) * log_probabilities.gather(1, labels[:, None]).sum()
+    if label_smoothing:
+        loss -= label_smoothing * log_probabilities.mean(dim=-1).sum()
+    gradient = log_probabilities.exp_()
+    if label_smoothing:
+        gradient -= label_smoothing / logits.shape[-1]
+    target = torch.full_like(labels, label_smoothing - 1, dtype=gradient.dtype)
+    return loss, gradient.scatter_add_(1, labels[:, None], target[:, None])
+
+
+def summed_loss(logits: torch.Tensor, labels: torch.Tensor, label_smoothing: float = 0.0) -> torch.Tensor:
+    """Add up the losses of all tokens, in float32.
+
+    Args:
+        logits: *Shape:* (..., vocab_size)
+        labels: Token ids, -100 where there is no loss. *Shape:* (...)
+        label_smoothing: Share of the target that is spread over the whole vocabulary.
+
+    Returns:
+        *Shape:* ()
+    """
+    return F.cross_entropy(
+        logits.flatten(0, -2).float(),
+        labels.flatten(),
+        ignore_index=IGNORED,
+        reduction="sum",
+        label_smoothing=label_smoothing,
+    )
+
+
+def mean_loss(
+    total: torch.Tensor, labels: torch.Tensor, num_items_in_batch: torch.Tensor | int | None = None
+) -> torch.Tensor:
+    """The mean loss of a token, as transformers defines it.
+
+    Args:
+        total: The sum. *Shape:* ()
+        labels: Token ids, -100 where there is no loss.
+        num_items_in_batch: What the sum is divided by, the number of labels if not given.
+
+    Returns:
+        The mean, NaN if there are no labels. *Shape:* ()
+    """
+    return total / ((labels != IGNORED).sum() if num_items_in_batch is None else num_items_in_batch)
 
 
 def chunked_loss(
@@ -81,10 +155,10 @@ def chunked_loss(
     labels: torch.Tensor,
     project: Projection,
     parameters: Sequence[torch.Tensor],
-    num_items_in_batch: torch.Tensor | int | None = None,
-    chunk_size: int = CHUNK,
+    chunk_size: int,
+    label_smoothing: float = 0.0,
 ) -> torch.Tensor:
-    """The loss of a language model as transformers defines it, for positions and labels that are aligned.
+    """The sum of the losses of all tokens, for positions and labels that are aligned.
 
     Args:
         hidden_states: *Shape:* (batch_size, seq_len, hidden_size)
@@ -92,14 +166,42 @@ def chunked_loss(
             seq_len)
         project: Maps hidden states to logits by the parameters.
         parameters: What the projection learns.
-        num_items_in_batch: What the sum is divided by, the number of labels if not given.
         chunk_size: Tokens whose logits exist at one time.
+        label_smoothing: Share of the target that is spread over the whole vocabulary (Szegedy et al. 2016).
 
     Returns:
-        The mean loss of a token, NaN if there is none, as in transformers. *Shape:* ()
+        *Shape:* ()
     """
     has_label = labels != IGNORED
     total: torch.Tensor = ChunkedCrossEntropy.apply(
-        hidden_states[has_label], labels[has_label], project, chunk_size, *parameters
+        hidden_states[has_label], labels[has_label], project, chunk_size, label_smoothing, *parameters
     )
-    return total / (has_label.sum() if num_items_in_batch is None else num_items_in_batch)
+    return total
+
+
+def chunk_size_for(vocab_size: int) -> int:
+    """Say how many tokens' logits may exist at one time.
+
+    Args:
+        vocab_size: Number of token ids.
+
+    Returns:
+        A number of tokens.
+    """
+    return max(SMALLEST_CHUNK, LOGITS // vocab_size)
+
+
+def pays(labels: torch.Tensor, vocab_size: int) -> bool:
+    """Say whether a loss that is wanted without logits is to be computed a chunk at a time.
+
+    Args:
+        labels: *Shape:* (batch_size, seq_len)
+        vocab_size: Number of token ids.
+
+    Returns:
+        By the mode of [`zoo.models.fast_paths`][]; never while a graph is made, which knows no lengths.
+    """
+    mode = current().chunked_loss
+    if mode == "never" or torch.compiler.is_compiling():
+        return False
+    return mode == "always" or labels.numel() * vocab_size > FEW

@@ -102,6 +102,7 @@ class ZooForConditionalGeneration(LanguageModel, CachedGenerationMixin):
         labels: torch.Tensor | None = None,
         use_cache: bool | None = None,
         skip_logits: bool = False,
+        loss_smoothing: float = 0.0,
         **kwargs: CallOptions,
     ) -> Seq2SeqLMOutput:
         """Predict the next target token at every target position.
@@ -120,6 +121,7 @@ class ZooForConditionalGeneration(LanguageModel, CachedGenerationMixin):
             use_cache: Whether to return keys and values; never with labels.
             skip_logits: Whether to compute the loss without the logits, which are then None: they are the largest
                 tensor of a training step.
+            loss_smoothing: Label smoothing: the share of the target that the loss spreads over the whole vocabulary.
             kwargs: `output_attentions`, `output_hidden_states`, `return_dict`, `num_items_in_batch`, and what attention
                 backends take.
 
@@ -144,7 +146,7 @@ class ZooForConditionalGeneration(LanguageModel, CachedGenerationMixin):
             use_cache=use_cache,
             **kwargs,
         )
-        logits, loss = self.logits_and_loss(outputs.last_hidden_state, labels, skip_logits, **kwargs)
+        logits, loss = self.logits_and_loss(outputs.last_hidden_state, labels, skip_logits, loss_smoothing, **kwargs)
         return Seq2SeqLMOutput(
             loss=loss,
             logits=logits,

@@ -9,7 +9,7 @@ from transformers.cache_utils import Cache
 from transformers.modeling_outputs import CausalLMOutputWithPast, MaskedLMOutput
 from transformers.utils.generic import can_return_tuple
 
-from .chunked_loss import IGNORED, chunked_loss
+from .chunked_loss import IGNORED, chunk_size_for, chunked_loss, mean_loss, pays, summed_loss
 from .configuration import ZooConfig
 from .growing_cache import CachedGenerationMixin
 from .norms import build_norm
@@ -21,6 +21,8 @@ from .transformer import transformer_of
 
 class LanguageModel(ZooPreTrainedModel):
     """What the three heads have in common: a body, and a projection onto the vocabulary.
+
+    An argument of a forward whose name contains "label" is one that transformers' trainer expects in every batch.
 
     Args:
         config: A complete configuration.
@@ -84,6 +86,7 @@ class LanguageModel(ZooPreTrainedModel):
         hidden_states: torch.Tensor,
         labels: torch.Tensor | None,
         skip_logits: bool,
+        label_smoothing: float,
         logits_to_keep: int | torch.Tensor = 0,
         **kwargs: Any,
     ) -> tuple[torch.Tensor | None, torch.Tensor | None]:
@@ -93,6 +96,7 @@ class LanguageModel(ZooPreTrainedModel):
             hidden_states: *Shape:* (batch_size, seq_len, hidden_size)
             labels: As the forward was given them. *Shape:* (batch_size, seq_len)
             skip_logits: Whether the loss alone is wanted, which is then computed a chunk of tokens at a time.
+            label_smoothing: Share of the target that is spread over the whole vocabulary.
             logits_to_keep: Positions to predict at, see [`keep_positions`][].
             kwargs: What else the forward was given, `num_items_in_batch` for instance.
 
@@ -100,16 +104,23 @@ class LanguageModel(ZooPreTrainedModel):
             Logits, *Shape:* (batch_size, num_positions, vocab_size), None if they were skipped; and the loss, None
             without labels.
         """
-        if skip_logits and labels is not None:
+        skips = skip_logits and labels is not None
+        targets = self.targets(labels, **kwargs) if labels is not None and (skips or label_smoothing) else None
+        vocab_size = self.lm_head.out_features
+        if targets is not None and skips and pays(targets, vocab_size):
             parameters = [parameter for module in self.head_modules() for parameter in module.parameters()]
-            targets = self.targets(labels, **kwargs)
-            return None, chunked_loss(
-                hidden_states, targets, self.project, parameters, kwargs.get("num_items_in_batch")
-            )
-        logits = self.project(keep_positions(hidden_states, logits_to_keep))
+            chunk_size = chunk_size_for(vocab_size)
+            total = chunked_loss(hidden_states, targets, self.project, parameters, chunk_size, label_smoothing)
+            return None, mean_loss(total, targets, kwargs.get("num_items_in_batch"))
+        logits = self.project(keep_positions(hidden_states, 0 if skips else logits_to_keep))
         if labels is None:
             return logits, None
-        return logits, self.loss_function(logits=logits, labels=labels, vocab_size=logits.shape[-1], **kwargs)
+        if targets is not None:
+            total = summed_loss(logits, targets, label_smoothing)
+            loss = mean_loss(total, targets, kwargs.get("num_items_in_batch"))
+        else:
+            loss = self.loss_function(logits=logits, labels=labels, vocab_size=logits.shape[-1], **kwargs)
+        return None if skips else logits, loss
 
 
 def keep_positions(hidden_states: torch.Tensor, logits_to_keep: int | torch.Tensor) -> torch.Tensor:
@@ -160,6 +171,7 @@ class ZooForCausalLM(LanguageModel, CachedGenerationMixin):
         use_cache: bool | None = None,
         logits_to_keep: int | torch.Tensor = 0,
         skip_logits: bool = False,
+        loss_smoothing: float = 0.0,
         **kwargs: CallOptions,
     ) -> CausalLMOutputWithPast:
         """Predict the next token at every position.
@@ -175,6 +187,7 @@ class ZooForCausalLM(LanguageModel, CachedGenerationMixin):
             logits_to_keep: Positions to predict at, see [`keep_positions`][].
             skip_logits: Whether to compute the loss without the logits, which are then None: they are the largest
                 tensor of a training step.
+            loss_smoothing: Label smoothing: the share of the target that the loss spreads over the whole vocabulary.
             kwargs: `output_attentions`, `output_hidden_states`, `return_dict`, `num_items_in_batch`, and what attention
                 backends take.
 
@@ -193,7 +206,9 @@ class ZooForCausalLM(LanguageModel, CachedGenerationMixin):
             use_cache=use_cache,
             **kwargs,
         )
-        logits, loss = self.logits_and_loss(outputs.last_hidden_state, labels, skip_logits, logits_to_keep, **kwargs)
+        logits, loss = self.logits_and_loss(
+            outputs.last_hidden_state, labels, skip_logits, loss_smoothing, logits_to_keep, **kwargs
+        )
         return CausalLMOutputWithPast(
             loss=loss,
             logits=logits,
@@ -250,6 +265,7 @@ class ZooForMaskedLM(LanguageModel):
         inputs_embeds: torch.Tensor | None = None,
         labels: torch.Tensor | None = None,
         skip_logits: bool = False,
+        loss_smoothing: float = 0.0,
         **kwargs: CallOptions,
     ) -> MaskedLMOutput:
         """Predict the token at every position.
@@ -262,6 +278,7 @@ class ZooForMaskedLM(LanguageModel):
             labels: Token ids, -100 where there is no loss. *Shape:* (batch_size, seq_len)
             skip_logits: Whether to compute the loss without the logits, which are then None: they are the largest
                 tensor of a training step.
+            loss_smoothing: Label smoothing: the share of the target that the loss spreads over the whole vocabulary.
             kwargs: `output_attentions`, `output_hidden_states`, `return_dict`, `num_items_in_batch`, and what attention
                 backends take.
 
@@ -275,7 +292,7 @@ class ZooForMaskedLM(LanguageModel):
             inputs_embeds=inputs_embeds,
             **kwargs,
         )
-        logits, loss = self.logits_and_loss(outputs.last_hidden_state, labels, skip_logits, **kwargs)
+        logits, loss = self.logits_and_loss(outputs.last_hidden_state, labels, skip_logits, loss_smoothing, **kwargs)
         return MaskedLMOutput(
             loss=loss, logits=logits, hidden_states=outputs.hidden_states, attentions=outputs.attentions
         )

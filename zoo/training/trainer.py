@@ -17,6 +17,7 @@ from transformers.trainer_callback import ExportableState
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
 from zoo.models.chunked_loss import IGNORED
+from zoo.models.language_modeling import LanguageModel
 
 from .arguments import ZooTrainingArguments
 from .guard import LossGuard, check_weights
@@ -119,10 +120,29 @@ class ZooTrainer(Seq2SeqTrainer):
         num_items_in_batch: torch.Tensor | int | None = None,
     ) -> Any:
         """Compute the loss. Arguments as in the base class."""
+        if self._is_language_model(model):
+            smoother, self.label_smoother = self.label_smoother, None
+            options = {} if smoother is None else {"loss_smoothing": smoother.epsilon}
+            if not return_outputs:
+                options |= self._without_logits(model)
+            try:
+                return super().compute_loss(model, {**inputs, **options}, return_outputs, num_items_in_batch)
+            finally:
+                self.label_smoother = smoother
         if self.label_smoother is not None and "decoder_input_ids" not in inputs:
             # With smoothing the model does not see the labels, of which it makes its decoder's inputs by its own rule.
             inputs = {**inputs, **self._decoder_inputs(model, inputs)}
         return super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
+
+    def _is_language_model(self, model: nn.Module) -> bool:
+        """Whether a model is the zoo's, which smooths labels itself and can leave logits out."""
+        return isinstance(self.accelerator.unwrap_model(model, keep_torch_compile=False), LanguageModel)
+
+    def _without_logits(self, model: nn.Module) -> dict[str, Any]:
+        """What a model is called with where nobody looks at its logits."""
+        # Whoever shares the projection's weights out gives them to the modules that they belong to, and to no loss.
+        shared_out = self.is_fsdp_enabled or self.is_deepspeed_enabled or self.get_tp_size() > 1 or self.args.n_gpu > 1
+        return {"skip_logits": True} if self._is_language_model(model) and not shared_out else {}
 
     def _decoder_inputs(self, model: nn.Module, inputs: dict[str, Any]) -> dict[str, torch.Tensor]:
         plain = self.accelerator.unwrap_model(model)
@@ -142,6 +162,8 @@ class ZooTrainer(Seq2SeqTrainer):
     ) -> tuple[torch.Tensor | None, torch.Tensor | None, torch.Tensor | None]:
         """Evaluate a batch without label smoothing. Arguments as in the base class."""
         inputs = self._without_repetitions(inputs)
+        if prediction_loss_only:
+            inputs = {**inputs, **self._without_logits(model)}
         smoother, self.label_smoother = self.label_smoother, None
         # The base class writes every default of transformers into the model's own settings, as if they were wanted.
         generation = getattr(self.model, "generation_config", None)

@@ -20,6 +20,9 @@ from zoo.models import (
 from zoo.models.transformer import BACKENDS
 from zoo.registry import Quirk, register
 
+TOKEN_BY_TOKEN = {"table-ends-at-1000", "unscaled-initialization"}
+"""Quirks with which nothing but attention looks beyond one token, so that padding may be taken out."""
+
 
 class D2LEncoderLayer(EncoderLayer):
     """A post-norm layer whose attention may have biases; a decoder's never has."""
@@ -132,7 +135,7 @@ def d2l_style(config: ZooConfig) -> Transformer:
         encoder_layer=D2LEncoderLayer,
         decoder_layer=D2LDecoderLayer,
         position=D2LPosition if config.position == "sinusoidal" else None,
-        packs=not config.quirks,
+        packs=TOKEN_BY_TOKEN.issuperset(config.quirks),
         # Only the eager backend adds a finite number to masked scores, so that a row of them stays a softmax.
         backends=("eager",) if config.has_quirk("masked-rows-are-uniform") else backends,
     )

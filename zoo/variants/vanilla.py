@@ -11,6 +11,15 @@ from zoo.models import ATTENTIONS, Attention, DecoderLayer, EncoderLayer, Transf
 from zoo.models.transformer import BACKENDS, given_mask
 from zoo.registry import Quirk, register
 
+TOKEN_BY_TOKEN = {
+    "scores-scaled-by-model-width",
+    "cross-attention-reuses-self",
+    "feed-forward-reuses-cross-norm",
+    "dropout-on-the-skip",
+    "torch-initialization",
+}
+"""Quirks with which nothing but attention looks beyond one token, so that padding may be taken out."""
+
 
 @ATTENTIONS.register("masked-rows-uniform")
 class UniformMaskedRows(Attention):
@@ -124,7 +133,7 @@ def vanilla(config: ZooConfig) -> Transformer:
         decoder_layer=VanillaDecoderLayer,
         pooler=max_over_padding if config.has_quirk("max-pools-padding") else None,
         attention_mask=mask_from_ids if config.has_quirk("masks-from-token-ids") else given_mask,
-        packs=not config.quirks,
+        packs=TOKEN_BY_TOKEN.issuperset(config.quirks),
         # Only the eager backend adds a finite number to masked scores, so that a row of them stays a softmax.
         backends=("eager",) if config.has_quirk("masked-rows-are-uniform") else BACKENDS,
     )

@@ -1,0 +1,61 @@
+"""The trainer's loss: as transformers' own, smoothed labels included, with logits only where somebody looks."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from transformers import Trainer
+
+import zoo
+from zoo.models.fast_paths import fast_paths
+from zoo.training.arguments import training_arguments
+from zoo.training.trainer import ZooTrainer
+
+IDS = torch.arange(3, 15).view(2, 6)
+
+
+def batch(task: str) -> dict[str, torch.Tensor]:
+    if task == "sequence-classification":
+        return {"input_ids": IDS, "labels": torch.tensor([0, 1])}
+    labels = IDS.flip(1).masked_fill(IDS % 5 == 4, -100)
+    return {"input_ids": IDS, "attention_mask": (IDS < 14).long(), "labels": labels}
+
+
+def trainer_of(task: str, folder, **settings) -> ZooTrainer:
+    model = zoo.build("pre-norm@tiny", task, vocab_size=20, seed=0, dropout=0.0).train()
+    return ZooTrainer(model=model, args=training_arguments({"use_cpu": True, **settings}, output_dir=folder, seed=0))
+
+
+@pytest.mark.parametrize("task", ["causal-lm", "masked-lm", "seq2seq-lm", "sequence-classification"])
+@pytest.mark.parametrize("smoothing", [0.0, 0.2])
+@pytest.mark.parametrize("items", [None, torch.tensor(7)])
+def test_the_loss_is_that_of_transformers(task, smoothing, items, tmp_path):
+    trainer = trainer_of(task, tmp_path, label_smoothing_factor=smoothing)
+    inputs = batch(task)
+    theirs = dict(inputs)
+    if task == "seq2seq-lm":
+        theirs["decoder_input_ids"] = trainer.model.decoder_inputs(IDS, inputs["labels"])
+    expected = Trainer.compute_loss(trainer, trainer.model, theirs, num_items_in_batch=items)
+    for mode in ("auto", "always"):
+        with fast_paths(chunked_loss=mode):
+            found = trainer.compute_loss(trainer.model, dict(inputs), num_items_in_batch=items)
+        torch.testing.assert_close(found, expected)
+    assert (trainer.label_smoother is None) == (smoothing == 0.0), "the smoother was lost"
+
+
+def test_logits_are_made_where_somebody_looks(tmp_path, monkeypatch):
+    trainer = trainer_of("causal-lm", tmp_path, label_smoothing_factor=0.1)
+    made = []
+    forward = trainer.model.forward
+    monkeypatch.setattr(
+        trainer.model, "forward", lambda **given: (out := forward(**given), made.append(out.logits is not None))[0]
+    )
+    trainer.compute_loss(trainer.model, batch("causal-lm"))
+    loss, logits, _ = trainer.prediction_step(trainer.model, batch("causal-lm"), prediction_loss_only=True)
+    plain, seen, _ = trainer.prediction_step(trainer.model, batch("causal-lm"), prediction_loss_only=False)
+    assert made == [False, False, True]
+    assert logits is None and seen.shape == (2, 6, 20)
+    torch.testing.assert_close(loss, plain)
+    monkeypatch.setattr(trainer, "is_fsdp_enabled", True)
+    trainer.compute_loss(trainer.model, batch("causal-lm"))
+    assert made[-1], "a projection whose weights are elsewhere was called from outside of its module"
