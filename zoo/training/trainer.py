@@ -44,6 +44,8 @@ class ZooTrainer(Seq2SeqTrainer):
         self.train_tokens = torch.zeros((), dtype=torch.long, device=self.args.device)
         self.guard = LossGuard(self.args.device, lambda: last_checkpoint(self.args.output_dir))
         self._evaluated = torch.zeros(2, dtype=torch.float64)
+        # Which smooths labels itself, and can leave logits out.
+        self._is_language_model = isinstance(self.model, LanguageModel)
         self._writes = bool(self.model.config.is_encoder_decoder)
         self._flops_per_token = 6 * self.model.num_parameters(exclude_embeddings=True)
         self.add_callback(RunTotals())
@@ -120,11 +122,11 @@ class ZooTrainer(Seq2SeqTrainer):
         num_items_in_batch: torch.Tensor | int | None = None,
     ) -> Any:
         """Compute the loss. Arguments as in the base class."""
-        if self._is_language_model(model):
+        if self._is_language_model:
             smoother, self.label_smoother = self.label_smoother, None
             options = {} if smoother is None else {"loss_smoothing": smoother.epsilon}
             if not return_outputs:
-                options |= self._without_logits(model)
+                options |= self._without_logits()
             try:
                 return super().compute_loss(model, {**inputs, **options}, return_outputs, num_items_in_batch)
             finally:
@@ -134,15 +136,11 @@ class ZooTrainer(Seq2SeqTrainer):
             inputs = {**inputs, **self._decoder_inputs(model, inputs)}
         return super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
 
-    def _is_language_model(self, model: nn.Module) -> bool:
-        """Whether a model is the zoo's, which smooths labels itself and can leave logits out."""
-        return isinstance(self.accelerator.unwrap_model(model, keep_torch_compile=False), LanguageModel)
-
-    def _without_logits(self, model: nn.Module) -> dict[str, Any]:
+    def _without_logits(self) -> dict[str, Any]:
         """What a model is called with where nobody looks at its logits."""
         # Whoever shares the projection's weights out gives them to the modules that they belong to, and to no loss.
         shared_out = self.is_fsdp_enabled or self.is_deepspeed_enabled or self.get_tp_size() > 1 or self.args.n_gpu > 1
-        return {"skip_logits": True} if self._is_language_model(model) and not shared_out else {}
+        return {"skip_logits": True} if self._is_language_model and not shared_out else {}
 
     def _decoder_inputs(self, model: nn.Module, inputs: dict[str, Any]) -> dict[str, torch.Tensor]:
         plain = self.accelerator.unwrap_model(model)
@@ -163,7 +161,7 @@ class ZooTrainer(Seq2SeqTrainer):
         """Evaluate a batch without label smoothing. Arguments as in the base class."""
         inputs = self._without_repetitions(inputs)
         if prediction_loss_only:
-            inputs = {**inputs, **self._without_logits(model)}
+            inputs = {**inputs, **self._without_logits()}
         smoother, self.label_smoother = self.label_smoother, None
         # The base class writes every default of transformers into the model's own settings, as if they were wanted.
         generation = getattr(self.model, "generation_config", None)
