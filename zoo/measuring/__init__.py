@@ -2,21 +2,27 @@
 
 from .activations import activation_bytes
 from .costs import Costs
+from .executed import Executed, OperatorCounter, executed
 from .flops import Flops, FlopsPerToken, count_flops, flops_per_token
 from .machine import gemm_limit
 from .measuring import measure
+from .memory import peak_bytes
 from .speed import DecodeSpeed, decode_speed, prefill_speed
 
 __all__ = [
     "Costs",
     "DecodeSpeed",
+    "Executed",
     "Flops",
     "FlopsPerToken",
+    "OperatorCounter",
     "activation_bytes",
     "count_flops",
     "decode_speed",
+    "executed",
     "flops_per_token",
     "gemm_limit",
     "measure",
+    "peak_bytes",
     "prefill_speed",
 ]

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 
 import torch
 
+from zoo.measuring import executed, peak_bytes
+
 STOCK = "stock"
 OURS = "zoo"
 
@@ -22,12 +24,16 @@ class Peer:
         run: Does the work once.
         kind: "zoo" for ours, "stock" for what it is measured against, "other" for what is only shown.
         result: Gives what the work computes, to compare with the other peers; None where it cannot be compared.
+        flops: Operations of one run; by default they are counted, 0 where that would tell nothing.
+        weights: Bytes of weights that one run reads at least, where they rather than operations are the limit.
     """
 
     name: str
     run: Callable[[], object]
     kind: str = STOCK
     result: Callable[[], torch.Tensor] | None = None
+    flops: int | None = None
+    weights: int = 0
     seconds: list[float] = field(default_factory=list)
 
 
@@ -43,6 +49,10 @@ class Row:
         ratio: Median over the rounds of the fastest stock peer's time over this one's: above 1 is faster than it.
         spread: Half the distance between the quartiles of that ratio.
         deviation: Largest difference of its result from the first stock peer's, relative to the largest value.
+        gflop: Operations of one run in billions, attention to every position that it computes included; None unknown.
+        of_limit: Those operations a second, as a share of what matrix products reach at most on the device.
+        of_bandwidth: Weights read a second, as a share of what the memory gives.
+        megabytes: Memory that a run takes at its peak beside what is there before and after; None if not measured.
     """
 
     workload: str
@@ -52,9 +62,30 @@ class Row:
     ratio: float
     spread: float
     deviation: float | None
+    gflop: float | None = None
+    of_limit: float | None = None
+    of_bandwidth: float | None = None
+    megabytes: float | None = None
 
 
-def measure(workload: str, peers: list[Peer], rounds: int, seconds: float, device: torch.device) -> list[Row]:
+@dataclass(frozen=True)
+class Machine:
+    """What peers are measured on.
+
+    Args:
+        device: Where the work is done.
+        limit: Operations a second that matrix products reach at most.
+        bandwidth: Bytes a second that reading gives at most.
+        memory: Whether to measure memory as well.
+    """
+
+    device: torch.device
+    limit: float
+    bandwidth: float
+    memory: bool = False
+
+
+def measure(workload: str, peers: list[Peer], rounds: int, seconds: float, machine: Machine) -> list[Row]:
     """Run all peers in turns, so that what else happens on the machine hits all of them.
 
     Args:
@@ -62,7 +93,7 @@ def measure(workload: str, peers: list[Peer], rounds: int, seconds: float, devic
         peers: Who does it.
         rounds: How often each has its turn.
         seconds: How long a turn lasts at least.
-        device: Where the work is done.
+        machine: What they run on.
 
     Returns:
         A row for each peer.
@@ -70,24 +101,31 @@ def measure(workload: str, peers: list[Peer], rounds: int, seconds: float, devic
     deviations = {peer.name: deviation(peer, peers) for peer in peers}
     for peer in peers:
         peer.run()
+        if peer.flops is None:
+            peer.flops = executed(peer.run).flops
+    megabytes = {peer.name: peak_bytes(peer.run, machine.device) / 1e6 for peer in peers if machine.memory}
     for turn in range(rounds):
         for peer in peers if turn % 2 else reversed(peers):
-            peer.seconds.append(time_of(peer.run, seconds, device))
+            peer.seconds.append(time_of(peer.run, seconds, machine.device))
     best = min((peer for peer in peers if peer.kind == STOCK), key=lambda peer: statistics.median(peer.seconds))
     rows = []
     for peer in peers:
         ratios = sorted(theirs / ours for theirs, ours in zip(best.seconds, peer.seconds, strict=True))
         low, _, high = statistics.quantiles(ratios, n=4) if len(ratios) > 1 else (ratios[0],) * 3
-        median = statistics.median(peer.seconds) * 1000
+        median = statistics.median(peer.seconds)
         rows.append(
             Row(
                 workload,
                 peer.name,
                 peer.kind,
-                median,
+                median * 1000,
                 statistics.median(ratios),
                 (high - low) / 2,
                 deviations[peer.name],
+                peer.flops / 1e9 if peer.flops else None,
+                peer.flops / median / machine.limit if peer.flops else None,
+                peer.weights / median / machine.bandwidth if peer.weights else None,
+                megabytes.get(peer.name),
             )
         )
     return rows

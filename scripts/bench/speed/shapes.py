@@ -34,6 +34,8 @@ class Scale:
 
 FULL = Scale()
 TINY = Scale(32, 2, 2, 2, 100, (16, 16, 8), (4, 2, 4), 8)
+GPU = Scale(768, 12, 12, 12, 50_304, (512, 1024, 128), (64, 16, 64), 128)
+"""BERT-base, a GPT-2 of 124M parameters with its vocabulary padded, a translator of the same width."""
 
 
 def bert_config(scale: Scale) -> BertConfig:

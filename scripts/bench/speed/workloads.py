@@ -26,14 +26,14 @@ class Work:
         scale: How large the work is.
         device: Where it is done.
         dtype: float32, or what training runs in under autocast and inference in as a whole.
-        compiled: Whether everybody's model goes through torch.compile.
+        backend: What torch.compile makes of everybody's model; None for no compilation.
     """
 
-    def __init__(self, scale: Scale, device: torch.device, dtype: torch.dtype, compiled: bool) -> None:
+    def __init__(self, scale: Scale, device: torch.device, dtype: torch.dtype, backend: str | None) -> None:
         self.scale = scale
         self.device = device
         self.dtype = dtype
-        self.compiled = compiled
+        self.backend = backend
 
     def workloads(self) -> Iterator[tuple[str, Callable[[], list[Peer]]]]:
         """Every workload's name, and what builds its peers."""
@@ -52,7 +52,7 @@ class Work:
         model = model.to(self.device).train(train)
         if not train:
             model = model.to(self.dtype)
-        return torch.compile(model) if self.compiled else model
+        return torch.compile(model, backend=self.backend) if self.backend else model
 
     def ids(self, rows: int, length: int, seed: int = 0) -> torch.Tensor:
         """Random token ids. *Shape:* (rows, length)."""
@@ -138,11 +138,12 @@ class Work:
         theirs = GPT2LMHeadModel(gpt2_config(self.scale))
         ours = zoo.convert(theirs)
         inputs = {"input_ids": ids, "labels": ids}
-        return [
+        peers = [
             self.training("GPT2LMHeadModel", self.ready(theirs, train=True), "stock", **inputs),
             self.training("plain loop", self.ready(PlainDecoder(theirs), train=True), "stock", **inputs),
-            self.training("zoo", self.ready(ours, train=True), OURS, **inputs),
+            self.training("zoo", self.ready(ours, train=True), OURS, skip_logits=True, **inputs),
         ]
+        return [*peers, *self.without_fast_paths(peers)]
 
     def seq2seq(self) -> list[Peer]:
         """A step of a Marian translator."""
@@ -156,7 +157,7 @@ class Work:
         peers = [
             self.training("MarianMTModel", self.ready(theirs, train=True), "stock", **inputs),
             self.training("nn.Transformer", self.ready(TorchSeq2Seq(theirs), train=True), "stock", **inputs),
-            self.training("zoo", self.ready(ours, train=True), OURS, **inputs),
+            self.training("zoo", self.ready(ours, train=True), OURS, skip_logits=True, **inputs),
         ]
         return [*peers, *self.without_fast_paths(peers)]
 
@@ -199,8 +200,8 @@ class Work:
         ours = next(peer for peer in peers if peer.kind == OURS)
 
         def plainly(run: Callable[[], Any]) -> Any:
-            with fast_paths(packing="never"):
+            with fast_paths(packing="never", chunked_loss="never"):
                 return run()
 
         result = None if ours.result is None else partial(plainly, ours.result)
-        return [Peer("zoo, padding kept", partial(plainly, ours.run), "other", result)]
+        return [Peer("zoo, fast paths off", partial(plainly, ours.run), "other", result)]

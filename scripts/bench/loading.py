@@ -1,0 +1,129 @@
+"""How long building, loading and saving a model take, beside safetensors alone and transformers' own class.
+
+    python scripts/bench/loading.py                       # 400 MB, files in memory as after a first read
+
+Everybody has the same weights: transformers' GPT-2, and what the zoo converts it to. Times are medians over rounds in
+which all take turns; ratios are to `safetensors` alone in the same round.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from safetensors.torch import load_file, save_file
+from transformers import GPT2Config, GPT2LMHeadModel
+
+import zoo
+
+
+def config_of(megabytes: int) -> GPT2Config:
+    """A GPT-2 of this size, with layers of width 768."""
+    width, vocabulary, positions = 768, 32_000, 1024
+    layer = 12 * width * width + 13 * width
+    layers = max(1, round((megabytes * 1e6 / 4 - (vocabulary + positions) * width) / layer))
+    return GPT2Config(vocab_size=vocabulary, n_embd=width, n_layer=layers, n_head=12, n_positions=positions)
+
+
+def touched(state: dict[str, torch.Tensor]) -> None:
+    """Read one number of every page, as the first use of weights would."""
+    for tensor in state.values():
+        tensor.flatten()[::1024].sum()
+
+
+def measure(work: dict[str, dict[str, Callable[[], Any]]], rounds: int) -> dict[tuple[str, str], list[float]]:
+    """Run everything in turns.
+
+    Args:
+        work: What to run, by kind of work and by name.
+        rounds: How often.
+
+    Returns:
+        Seconds of every round, the first one left out, by kind and name.
+    """
+    seconds: dict[tuple[str, str], list[float]] = {(kind, name): [] for kind in work for name in work[kind]}
+    for turn in range(rounds + 1):
+        for (kind, name), times in seconds.items():
+            began = time.perf_counter()
+            work[kind][name]()
+            if turn:
+                times.append(time.perf_counter() - began)
+    return seconds
+
+
+def work_in(folder: Path, native: Any, ours: Any) -> dict[str, dict[str, Callable[[], Any]]]:
+    """What is measured.
+
+    Args:
+        folder: Gets files.
+        native: transformers' model.
+        ours: The zoo's, with the same weights.
+
+    Returns:
+        By kind of work, and by who does it; first the one that others are compared with.
+    """
+    theirs_at, ours_at, plain_at = folder / "native", folder / "zoo", folder / "plain.safetensors"
+    native.save_pretrained(theirs_at)
+    ours.save_pretrained(ours_at)
+    state = {name: tensor.clone() for name, tensor in load_file(ours_at / "model.safetensors").items()}
+    save_file(state, plain_at)
+    variant, settings = ours.config.variant, {"num_hidden_layers": ours.config.num_hidden_layers}
+    settings |= {"hidden_size": ours.config.hidden_size, "vocab_size": ours.config.vocab_size}
+    settings |= {"num_attention_heads": 12, "intermediate_size": 4 * ours.config.hidden_size}
+    return {
+        "build": {
+            "transformers": lambda: GPT2LMHeadModel(native.config),
+            "zoo": lambda: zoo.build(variant, "causal-lm", **settings),
+        },
+        "load": {
+            "safetensors": lambda: load_file(plain_at),
+            "transformers": lambda: GPT2LMHeadModel.from_pretrained(theirs_at),
+            "zoo": lambda: zoo.load(ours_at),
+        },
+        "load, and read all of it": {
+            "safetensors": lambda: touched(load_file(plain_at)),
+            "transformers": lambda: touched(GPT2LMHeadModel.from_pretrained(theirs_at).state_dict()),
+            "zoo": lambda: touched(zoo.load(ours_at).state_dict()),
+        },
+        "save": {
+            "safetensors": lambda: save_file(state, plain_at),
+            "transformers": lambda: native.save_pretrained(theirs_at),
+            "zoo": lambda: ours.save_pretrained(ours_at),
+        },
+    }
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--megabytes", type=int, default=400)
+    parser.add_argument("--rounds", type=int, default=7)
+    arguments = parser.parse_args()
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    native = GPT2LMHeadModel(config_of(arguments.megabytes))
+    ours = zoo.convert(native)
+    with tempfile.TemporaryDirectory(dir=os.environ.get("TMPDIR")) as scratch:
+        work = work_in(Path(scratch), native, ours)
+        seconds = measure(work, arguments.rounds)
+        size = (Path(scratch) / "plain.safetensors").stat().st_size
+    print(f"{size / 1e6:.0f} MB, {torch.get_num_threads()} threads")
+    print(f"{'':26} {'':14} {'ms':>8} {'ratio':>6}")
+    for kind, done in work.items():
+        first = seconds[kind, next(iter(done))]
+        for name in done:
+            times = seconds[kind, name]
+            ratio = statistics.median(mine / theirs for mine, theirs in zip(times, first, strict=True))
+            print(f"{kind:26} {name:14} {statistics.median(times) * 1000:8.1f} {ratio:6.2f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,51 @@
+"""What no program can exceed on a device."""
+
+from __future__ import annotations
+
+import time
+
+import torch
+
+from zoo.measuring.machine import synchronize
+
+PEAKS = {"H100 PCIe": 756e12, "H100": 989e12, "H200": 989e12, "A100": 312e12, "L40S": 362e12, "RTX 4090": 165e12}
+"""Operations a second that makers state for dense products in bfloat16 with float32 sums, by parts of names."""
+
+TABLE = 1 << 26
+"""Numbers that are summed to see how fast memory is read: more than caches hold."""
+
+
+def peak(device: torch.device, dtype: str) -> float | None:
+    """Look up what a device's maker states.
+
+    Args:
+        device: The device.
+        dtype: The precision's name.
+
+    Returns:
+        Operations a second, None where nothing is known.
+    """
+    if device.type != "cuda" or dtype != "bfloat16":
+        return None
+    name = torch.cuda.get_device_name(device)
+    return next((stated for part, stated in PEAKS.items() if part in name), None)
+
+
+def bandwidth(device: torch.device) -> float:
+    """Measure how fast memory is read, by summing a large table.
+
+    Args:
+        device: Where.
+
+    Returns:
+        Bytes a second, of the fastest of several times.
+    """
+    table = torch.ones(TABLE, device=device)
+    times = []
+    for _ in range(6):
+        synchronize(device)
+        start = time.perf_counter()
+        table.sum()
+        synchronize(device)
+        times.append(time.perf_counter() - start)
+    return table.nbytes / min(times)

@@ -1,0 +1,112 @@
+"""The arithmetic of the notebook after Frank Odom's "Transformers from Scratch in PyTorch"."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+
+def positions(length: int, width: int) -> torch.Tensor:
+    """The document's table, made anew in every call. *Shape:* (1, length, width)."""
+    place = torch.arange(length, dtype=torch.float).reshape(1, -1, 1)
+    column = torch.arange(width, dtype=torch.float).reshape(1, 1, -1)
+    phase = place / (1e4 ** (column / width))
+    return torch.where(column.long() % 2 == 0, torch.sin(phase), torch.cos(phase))
+
+
+class AttentionHead(nn.Module):
+    """One head, whose softmax runs over the batch."""
+
+    def __init__(self, width: int, head_dim: int) -> None:
+        super().__init__()
+        self.q_linear_layer, self.k_linear_layer = nn.Linear(width, head_dim), nn.Linear(width, head_dim)
+        self.v_linear_layer = nn.Linear(width, head_dim)
+
+    def forward(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        """Mix values. *Shape:* (batch_size, seq_len, width)."""
+        query, key, value = self.q_linear_layer(q), self.k_linear_layer(k), self.v_linear_layer(v)
+        scores = torch.bmm(query, key.transpose(1, 2)) / (key.size(-1) ** 0.5)
+        return torch.bmm(nn.functional.softmax(scores, dim=0), value)
+
+
+class MultiHeadAttention(nn.Module):
+    """The same head again and again."""
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.attention_heads = nn.ModuleList([AttentionHead(width, max(width // heads, 1))] * heads)
+        self.linear_layer = nn.Linear(heads * max(width // heads, 1), width)
+
+    def forward(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        """Mix values. *Shape:* (batch_size, seq_len, width)."""
+        return self.linear_layer(torch.cat([head(q, k, v) for head in self.attention_heads], dim=-1))
+
+
+class Residual(nn.Module):
+    """The norm of a sum."""
+
+    def __init__(self, sublayer: nn.Module, width: int) -> None:
+        super().__init__()
+        self.sublayer, self.norm, self.dropout = sublayer, nn.LayerNorm(width), nn.Dropout(0.0)
+
+    def forward(self, *tensors: torch.Tensor) -> torch.Tensor:
+        """Add and normalise. *Shape:* (batch_size, seq_len, width)."""
+        return self.norm(tensors[0] + self.dropout(self.sublayer(*tensors)))
+
+
+def feed_forward(width: int, inner: int) -> Residual:
+    """The network after attention."""
+    return Residual(nn.Sequential(nn.Linear(width, inner), nn.ReLU(), nn.Linear(inner, width)), width)
+
+
+class Encoder(nn.Module):
+    """Attention and feed-forward network."""
+
+    def __init__(self, width: int, heads: int, inner: int) -> None:
+        super().__init__()
+        self.attention_layer = Residual(MultiHeadAttention(width, heads), width)
+        self.ff_layer = feed_forward(width, inner)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Encode. *Shape:* (batch_size, seq_len, width)."""
+        return self.ff_layer(self.attention_layer(x, x, x))
+
+
+class Decoder(nn.Module):
+    """Two attentions, neither of which is masked."""
+
+    def __init__(self, width: int, heads: int, inner: int) -> None:
+        super().__init__()
+        self.attention_layer_1 = Residual(MultiHeadAttention(width, heads), width)
+        self.attention_layer_2 = Residual(MultiHeadAttention(width, heads), width)
+        self.ff_layer = feed_forward(width, inner)
+
+    def forward(self, x: torch.Tensor, memory: torch.Tensor) -> torch.Tensor:
+        """Decode. *Shape:* (batch_size, seq_len, width)."""
+        y = self.attention_layer_1(x, x, x)
+        return self.ff_layer(self.attention_layer_2(y, memory, memory))
+
+
+class Odom(nn.Module):
+    """The document's `Transformer` on features, without dropout, up to its final softmax; layers are one module.
+
+    Args:
+        sizes: Width, heads, inner width and depth of both stacks.
+    """
+
+    def __init__(self, sizes: tuple[int, int, int, int]) -> None:
+        super().__init__()
+        width, heads, inner, depth = sizes
+        self.encoders = nn.ModuleList([Encoder(width, heads, inner)] * depth)
+        self.decoders = nn.ModuleList([Decoder(width, heads, inner)] * depth)
+        self.external_ff = nn.Linear(width, width)
+
+    def forward(self, source: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        """Score features. *Shape:* (batch_size, source_len, width) and (batch_size, target_len, width)."""
+        memory = source + positions(source.size(1), source.size(2)).to(source.device)
+        states = target + positions(target.size(1), target.size(2)).to(target.device)
+        for encoder in self.encoders:
+            memory = encoder(memory)
+        for decoder in self.decoders:
+            states = decoder(states, memory)
+        return self.external_ff(states)

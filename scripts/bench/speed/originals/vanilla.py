@@ -1,0 +1,129 @@
+"""The arithmetic of the notebook "Passo a passo de Transformadores", which is arxyzan's vanilla-transformer."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+
+class Attention(nn.Module):
+    """Projections, scores, softmax and mixing, all heads at once."""
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.n_heads, self.scale = heads, width**0.5
+        self.keys, self.queries = nn.Linear(width, width), nn.Linear(width, width)
+        self.values, self.proj = nn.Linear(width, width), nn.Linear(width, width)
+
+    def forward(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        """Mix values. *Shape:* (batch_size, seq_len, width)."""
+        rows, _, width = q.shape
+
+        def split(states: torch.Tensor) -> torch.Tensor:
+            return states.view(rows, -1, self.n_heads, width // self.n_heads).permute(0, 2, 1, 3)
+
+        query, key, value = split(self.queries(q)), split(self.keys(k)), split(self.values(v))
+        energy = query.matmul(key.permute(0, 1, 3, 2)) / self.scale
+        attention = energy.masked_fill(mask == 0, -1e20).softmax(-1)
+        return self.proj(attention.matmul(value).permute(0, 2, 1, 3).contiguous().view(rows, -1, width))
+
+
+def feed_forward(width: int, inner: int) -> nn.Sequential:
+    """The network after attention; the third module is the document's dropout, of which there is none here."""
+    return nn.Sequential(nn.Linear(width, inner), nn.ReLU(), nn.Dropout(0.0), nn.Linear(inner, width))
+
+
+class EncoderLayer(nn.Module):
+    """Attention and feed-forward network, normalised after each sum."""
+
+    def __init__(self, width: int, heads: int, inner: int) -> None:
+        super().__init__()
+        self.attention = Attention(width, heads)
+        self.norm_1, self.norm_2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.mlp = feed_forward(width, inner)
+
+    def forward(self, src: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        """Encode. *Shape:* (batch_size, seq_len, width)."""
+        x = self.norm_1(self.attention(src, src, src, mask) + src)
+        return self.norm_2(self.mlp(x) + x)
+
+
+class DecoderLayer(nn.Module):
+    """Self-attention that serves as cross attention too, and the second norm twice; the other weights are unused."""
+
+    def __init__(self, width: int, heads: int, inner: int) -> None:
+        super().__init__()
+        self.attention, self.joint_attention = Attention(width, heads), Attention(width, heads)
+        self.norm_1, self.norm_2, self.norm_3 = nn.LayerNorm(width), nn.LayerNorm(width), nn.LayerNorm(width)
+        self.mlp = feed_forward(width, inner)
+
+    def forward(
+        self, trg: torch.Tensor, src: torch.Tensor, trg_mask: torch.Tensor, src_mask: torch.Tensor
+    ) -> torch.Tensor:
+        """Decode. *Shape:* (batch_size, seq_len, width)."""
+        trg = self.norm_1(trg + self.attention(trg, trg, trg, trg_mask))
+        trg = self.norm_2(trg + self.attention(trg, src, src, src_mask))
+        return self.norm_2(trg + self.mlp(trg))
+
+
+class Stack(nn.Module):
+    """Embeddings and layers."""
+
+    def __init__(self, layer: type[nn.Module], vocabulary: int, sizes: tuple[int, int, int, int], length: int) -> None:
+        super().__init__()
+        width, heads, inner, depth = sizes
+        self.scale = width**0.5
+        self.tok_emb, self.pos_emb = nn.Embedding(vocabulary, width), nn.Embedding(length, width)
+        self.blocks = nn.ModuleList(layer(width, heads, inner) for _ in range(depth))
+        self.dropout = nn.Dropout(0.0)
+
+    def forward(self, ids: torch.Tensor, *rest: torch.Tensor) -> torch.Tensor:
+        """Embed and apply every layer. *Shape:* (batch_size, seq_len)."""
+        positions = torch.arange(0, ids.shape[1]).expand(ids.shape).to(ids.device)
+        out = self.dropout(self.tok_emb(ids) * self.scale + self.pos_emb(positions))
+        for block in self.blocks:
+            out = block(out, *rest)
+        return out
+
+
+class Decoder(Stack):
+    """A stack with the output projection behind it."""
+
+    def __init__(self, layer: type[nn.Module], vocabulary: int, sizes: tuple[int, int, int, int], length: int) -> None:
+        super().__init__(layer, vocabulary, sizes, length)
+        self.fc = nn.Linear(sizes[0], vocabulary)
+
+    def forward(self, ids: torch.Tensor, *rest: torch.Tensor) -> torch.Tensor:
+        """Score every token. *Shape:* (batch_size, seq_len)."""
+        return self.fc(super().forward(ids, *rest))
+
+
+class Vanilla(nn.Module):
+    """The document's `Transformer`, without dropout.
+
+    Args:
+        vocabulary: Number of token ids on either side.
+        sizes: Width, heads, inner width and depth of both stacks.
+        length: Number of positions.
+        padding: The id of padding.
+    """
+
+    def __init__(self, vocabulary: int, sizes: tuple[int, int, int, int], length: int, padding: int = 0) -> None:
+        super().__init__()
+        self.encoder = Stack(EncoderLayer, vocabulary, sizes, length)
+        self.decoder = Decoder(DecoderLayer, vocabulary, sizes, length)
+        self.src_pad_idx = self.trg_pad_idx = padding
+
+    def forward(self, src: torch.Tensor, trg: torch.Tensor) -> torch.Tensor:
+        """Score every target token. *Shape:* (batch_size, source_len) and (batch_size, target_len)."""
+        src_mask = (src != self.src_pad_idx).unsqueeze(1).unsqueeze(2)
+        past = torch.tril(torch.ones(trg.shape[1], trg.shape[1])).bool().to(trg.device)
+        trg_mask = past & (trg != self.trg_pad_idx).unsqueeze(1).unsqueeze(2)
+        return self.decoder(trg, self.encoder(src, src_mask), trg_mask, src_mask)
+
+    def generate(self, src: torch.Tensor, start: int, steps: int) -> torch.Tensor:
+        """Write greedily, the whole prefix anew for every token, as there is nothing else. *Shape:* as src."""
+        trg = torch.full((src.shape[0], 1), start, device=src.device)
+        for _ in range(steps):
+            trg = torch.cat([trg, self(src, trg)[:, -1:].argmax(-1)], dim=1)
+        return trg

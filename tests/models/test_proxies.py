@@ -1,0 +1,213 @@
+"""What decides about speed and no busy machine can change: operations, operators, breaks in graphs.
+
+Numbers are compared with those of transformers' own classes. Operators are counted outside of the innermost modules:
+what a linear layer or a norm calls is PyTorch's business, what stands between them is ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+import transformers
+from native_models import BART, ENCODER, GPT2, LLAMA, NATIVE_CASES, T5, native_model
+from torch import nn
+from transformers import DynamicCache, EncoderDecoderCache
+
+import zoo
+from zoo.measuring import OperatorCounter, executed
+from zoo.models import packing
+from zoo.models.fast_paths import fast_paths
+from zoo.models.transformer import transformer_of
+from zoo.registry import VARIANTS
+
+IDS = torch.arange(3, 17).view(2, 7)
+
+
+class Native(NamedTuple):
+    """A class of transformers, and what its configuration calls the depths of its stacks."""
+
+    family: str
+    head: str
+    settings: dict[str, Any]
+    depths: tuple[str, ...] = ("num_hidden_layers",)
+
+    def build(self, *layers: int) -> Any:
+        settings = {**self.settings, **dict(zip(self.depths, layers, strict=True))}
+        config = getattr(transformers, f"{self.family}Config")(**settings)
+        return getattr(transformers, self.family + self.head)(config).eval()
+
+
+DEEP = ("n_layer",)
+BERT = Native("Bert", "ForMaskedLM", ENCODER)
+NATIVES = {
+    "bert-style": BERT,
+    "gpt2-style": Native("GPT2", "LMHeadModel", GPT2, DEEP),
+    "llama-style": Native("Llama", "ForCausalLM", LLAMA),
+    "gptj-style": Native(
+        "GPTJ", "ForCausalLM", {"vocab_size": 23, "n_embd": 16, "n_head": 4, "rotary_dim": 4, "n_positions": 20}, DEEP
+    ),
+    "gemma2-style": Native("Gemma2", "ForCausalLM", {**LLAMA, "head_dim": 4}),
+    "alibi-decoder": Native("Bloom", "ForCausalLM", {"vocab_size": 23, "hidden_size": 16, "n_head": 4}, DEEP),
+    "marian-style": Native("Marian", "MTModel", BART, ("encoder_layers", "decoder_layers")),
+    "t5-style": Native("T5", "ForConditionalGeneration", T5, ("num_layers", "num_decoder_layers")),
+}
+NATIVES |= dict.fromkeys(("qk-norm", "olmo2-style"), NATIVES["llama-style"])
+BY_STACK = {"encoder": BERT, "decoder": NATIVES["gpt2-style"], "encoder-decoder": NATIVES["marian-style"]}
+"""What variants without a published model are measured by."""
+
+
+def between_modules(model: nn.Module, run: Callable[[], object]) -> int:
+    """Operators that a run calls outside of the innermost modules."""
+    inside, began = 0, []
+
+    def enter(*_: Any) -> None:
+        began.append(counter.calls.total())
+
+    def leave(*_: Any) -> None:
+        nonlocal inside
+        inside += counter.calls.total() - began.pop()
+
+    innermost = [module for module in model.modules() if not any(module.children())]
+    hooks = [module.register_forward_pre_hook(enter) for module in innermost]
+    hooks += [module.register_forward_hook(leave) for module in innermost]
+    with torch.no_grad(), OperatorCounter() as counter:
+        run()
+    for hook in hooks:
+        hook.remove()
+    return counter.calls.total() - inside
+
+
+def reads(model: Any) -> int:
+    """Operators of reading a batch."""
+    inputs = {"input_ids": IDS}
+    if model.config.is_encoder_decoder:
+        inputs["decoder_input_ids"] = IDS[:, :5].contiguous()
+    if model.can_generate():
+        inputs["use_cache"] = False
+    return between_modules(model, lambda: model(**inputs))
+
+
+def writes(model: Any) -> int:
+    """Operators of one more token with a cache."""
+    options: dict[str, Any] = {"use_cache": True}
+    name, cache = "input_ids", DynamicCache(config=model.config)
+    with torch.no_grad():
+        if model.config.is_encoder_decoder:
+            options["encoder_outputs"] = model.get_encoder()(input_ids=IDS)
+            options["attention_mask"] = torch.ones_like(IDS)
+            name, cache = "decoder_input_ids", EncoderDecoderCache(DynamicCache(), DynamicCache())
+        model(**{name: IDS[:, :3]}, past_key_values=cache, **options)
+    return between_modules(model, lambda: model(**{name: IDS[:, 3:4]}, past_key_values=cache, **options))
+
+
+def a_layer_and_the_rest(count: Callable[[Any], int], build: Callable[..., Any], stacks: int) -> tuple[list[int], int]:
+    """Operators that each stack's next layers add, and those of a model without layers."""
+    depths = (2,) * stacks
+    few = count(build(*depths))
+    added = []
+    for stack in range(stacks):
+        deeper = (*depths[:stack], 4, *depths[stack + 1 :])  # two more, because layers may alternate
+        added.append(count(build(*deeper)) - few)
+    return added, few - sum(added)
+
+
+@cache
+def of_native(count: Callable[[Any], int], name: str, stack: str) -> tuple[list[int], int]:
+    native = NATIVES.get(name, BY_STACK[stack])
+    return a_layer_and_the_rest(count, native.build, len(native.depths))
+
+
+MORE_A_LAYER = {"t5-style": 1, "normformer": 1}
+"""Operators that variants need and their measure does not: a bias that is cut to its place, heads that are scaled."""
+
+MORE_A_MODEL = {
+    reads: {"encoder-decoder": 33, "t5-style": 23, "alibi-decoder": 5},
+    writes: {"encoder-decoder": 5, "t5-style": 3},
+}
+"""The same outside of layers: tables of sines are computed and not kept, source and target masked by one rule."""
+
+
+@pytest.mark.parametrize("count", [reads, writes])
+@pytest.mark.parametrize("name", zoo.list_variants())
+def test_a_layer_calls_no_more_operators_than_transformers_own(name, count):
+    task = VARIANTS.get(name).default_task
+    stacks = 2 if task == "seq2seq-lm" else 1
+    stack = zoo.config(f"{name}@tiny").stack
+    if count is writes and stack == "encoder":
+        return
+
+    def build(*layers: int) -> Any:
+        depths = dict(zip(("num_hidden_layers", "decoder_layers"), layers, strict=False))
+        return zoo.build(f"{name}@tiny", vocab_size=20, **depths)
+
+    layers, rest = a_layer_and_the_rest(count, build, stacks)
+    their_layers, their_rest = of_native(count, name, stack)
+    for ours, theirs in zip(layers, their_layers, strict=True):
+        assert ours <= theirs + 2 * MORE_A_LAYER.get(name, 0), (layers, their_layers)
+    more = MORE_A_MODEL[count]
+    assert rest <= their_rest + more.get(name, more.get(stack, 0)), (rest, their_rest)
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        *("Bert-0-ForMaskedLM", "RobertaPreLayerNorm-0-ForMaskedLM", "GPT2-0-LMHeadModel", "Llama-0-ForCausalLM"),
+        *("Qwen3-0-ForCausalLM", "OPT-0-ForCausalLM", "T5-0-ForConditionalGeneration", "Marian-0-MTModel"),
+        *("Bart-0-ForConditionalGeneration", "Bert-0-ForSequenceClassification"),
+    ],
+)
+def test_a_training_step_takes_the_operations_of_transformers_own(case):
+    native = native_model(*NATIVE_CASES[case], dtype=torch.float32)
+    ours = zoo.convert(native)
+
+    def step(model: Any) -> int:
+        labels = torch.tensor([0, 1]) if case.endswith("Classification") else IDS
+        model.train()
+        return executed(lambda: torch.autograd.backward(model(input_ids=IDS, labels=labels).loss)).flops
+
+    assert 0 < step(ours) <= step(native)
+
+
+@pytest.mark.parametrize("name", zoo.list_variants())
+def test_without_padding_tokens_alone_are_worked_on(name, monkeypatch):
+    monkeypatch.setattr(packing, "SHORT", 0)
+    body = zoo.build(f"{name}@tiny", vocab_size=20).base_model
+    mask = (torch.arange(7) < torch.tensor([[7], [2]])).long()
+    inputs: dict[str, Any] = {"input_ids": IDS, "attention_mask": mask}
+    if body.config.stack != "encoder":
+        inputs["use_cache"] = False
+    if body.config.is_encoder_decoder:
+        inputs |= {"decoder_input_ids": IDS, "decoder_attention_mask": mask}
+
+    def work(mode: str) -> int:
+        with fast_paths(packing=mode), torch.no_grad():
+            return executed(lambda: body(**inputs)).flops
+
+    packs = transformer_of(body.config).can_pack(body.config) and body.supported_backends()[0] == "sdpa"
+    share = mask.float().mean().item() if packs else 1.0
+    assert work("always") <= share * work("never")
+
+
+PAIRS = [(name, str(task)) for name in zoo.list_variants() for task in VARIANTS.get(name).tasks]
+QUICK = {
+    *(("pre-norm", task) for task in ("sequence-classification", "token-classification", "feature-extraction")),
+    ("llama-style", "causal-lm"),
+}
+"""Beside those that tests of training compile."""
+
+
+@pytest.mark.parametrize(
+    "name, task",
+    [pytest.param(*pair, id="-".join(pair), marks=() if pair in QUICK else pytest.mark.slow) for pair in PAIRS],
+)
+def test_one_graph_holds_the_whole_forward(name, task):
+    model = zoo.build(f"{name}@tiny:num_hidden_layers=2", task, vocab_size=20, num_labels=3)
+    inputs = {"input_ids": IDS}
+    if model.config.is_encoder_decoder:
+        inputs["decoder_input_ids"] = IDS[:, :5].contiguous()
+    torch.compiler.reset()
+    torch.compile(model, fullgraph=True, backend="eager")(**inputs)

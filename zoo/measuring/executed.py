@@ -1,0 +1,138 @@
+"""What a run executes, which is the same on every machine however busy it is."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import flop_registry
+
+aten = torch.ops.aten
+CPU_ATTENTION = aten._scaled_dot_product_flash_attention_for_cpu
+BACKWARDS = (
+    aten._scaled_dot_product_flash_attention_for_cpu_backward,
+    aten._scaled_dot_product_flash_attention_backward,
+    aten._scaled_dot_product_efficient_attention_backward,
+    aten._scaled_dot_product_cudnn_attention_backward,
+)
+FAST_LAYER = aten._transformer_encoder_layer_fwd
+
+
+class Executed(NamedTuple):
+    """What a run has executed.
+
+    Attributes:
+        flops: Operations of its matrix products, a multiplication and an addition being two. Attention counts every
+            pair of positions, and its backward pass twice as much as the forward one, as in the literature, although
+            it computes the scores anew.
+        operators: PyTorch operators called, views among them.
+    """
+
+    flops: int
+    operators: int
+
+
+class OperatorCounter(TorchDispatchMode):
+    """Counts operators and their operations.
+
+    Other than `FlopCounterMode`, it looks at no modules, and so leaves losses alone that find gradients by themselves.
+
+    Attributes:
+        calls: How often each operator was called.
+        flops: Their operations, as for [`Executed`][].
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: Counter[str] = Counter()
+        self.flops = 0
+
+    def __torch_dispatch__(
+        self, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        formula = FORMULAS.get(func._overloadpacket)
+        if formula is None and func is not torch.ops.prim.device.default:
+            with self:  # what is made of other operators, and comes here whole in inference mode
+                output = func.decompose(*args, **kwargs)
+            if output is not NotImplemented:
+                return output
+        output = func(*args, **kwargs)
+        self.calls[str(func)] += 1
+        if formula is not None:
+            self.flops += formula(*args, **kwargs, out_val=output)
+        return output
+
+
+def executed(run: Callable[[], object]) -> Executed:
+    """Count what a run executes. What a compiled model would, it executes operator by operator here.
+
+    Args:
+        run: Does something once.
+
+    Returns:
+        The counts.
+    """
+    with torch.compiler.set_stance("force_eager"), OperatorCounter() as counter:
+        run()
+    return Executed(counter.flops, counter.calls.total())
+
+
+def attention_flops(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *rest: Any, **named: Any) -> int:
+    """Operations of attention on a CPU.
+
+    Args:
+        query: *Shape:* (batch_size, num_heads, query_len, head_dim)
+        key: *Shape:* (batch_size, num_heads, key_len, head_dim)
+        value: *Shape:* as key
+        rest: What else the operator takes.
+        named: Likewise.
+
+    Returns:
+        Those of two products.
+    """
+    return 2 * query.shape[:3].numel() * key.shape[2] * (query.shape[3] + value.shape[3])
+
+
+def attention_backward_flops(gradient: torch.Tensor, *states: torch.Tensor, **named: Any) -> int:
+    """Operations of the backward pass of attention, on any device.
+
+    Args:
+        gradient: *Shape:* (batch_size, num_heads, query_len, head_dim)
+        states: Queries, keys and values as for [`attention_flops`][], and what else the operator takes.
+        named: Likewise.
+
+    Returns:
+        Those of four products.
+    """
+    return 2 * attention_flops(*states)
+
+
+def fast_layer_flops(states: torch.Tensor, width: int, *rest: Any, **named: Any) -> int:
+    """Operations of a whole layer of `nn.TransformerEncoder` on its fast path.
+
+    Args:
+        states: What it reads, possibly nested. *Shape:* (batch_size, seq_len, width)
+        width: Its width.
+        rest: What else the operator takes: weights of attention, and after those the feed-forward network's.
+        named: Likewise.
+
+    Returns:
+        Those of its six products.
+    """
+    matrices = [tensor for tensor in rest if isinstance(tensor, torch.Tensor) and tensor.ndim == 2]
+    lengths = [len(row) for row in states.unbind()]
+    weights = sum(matrix.numel() for matrix in matrices[:4])
+    return sum(2 * length * weights + 4 * length * length * width for length in lengths)
+
+
+FORMULAS: dict[Any, Callable[..., int]] = {
+    **flop_registry,
+    CPU_ATTENTION: attention_flops,
+    FAST_LAYER: fast_layer_flops,
+    **dict.fromkeys(BACKWARDS, attention_backward_flops),
+}
+"""Operations of operators, by PyTorch's own table where that knows them, and counts them as the literature does."""
