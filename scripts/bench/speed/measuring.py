@@ -26,6 +26,7 @@ class Peer:
         result: Gives what the work computes, to compare with the other peers; None where it cannot be compared.
         flops: Operations of one run; by default they are counted, 0 where that would tell nothing.
         weights: Bytes of weights that one run reads at least, where they rather than operations are the limit.
+        agreement: Tells how many of its next tokens are the exact model's, as a share, where results may be others.
     """
 
     name: str
@@ -34,6 +35,7 @@ class Peer:
     result: Callable[[], torch.Tensor] | None = None
     flops: int | None = None
     weights: int = 0
+    agreement: Callable[[], float] | None = None
     seconds: list[float] = field(default_factory=list)
 
 
@@ -53,6 +55,7 @@ class Row:
         of_limit: Those operations a second, as a share of what matrix products reach at most on the device.
         of_bandwidth: Weights read a second, as a share of what the memory gives.
         megabytes: Memory that a run takes at its peak beside what is there before and after; None if not measured.
+        agreement: The share of its next tokens that are the exact model's; None where they have to be.
     """
 
     workload: str
@@ -66,6 +69,7 @@ class Row:
     of_limit: float | None = None
     of_bandwidth: float | None = None
     megabytes: float | None = None
+    agreement: float | None = None
 
 
 @dataclass(frozen=True)
@@ -126,6 +130,7 @@ def measure(workload: str, peers: list[Peer], rounds: int, seconds: float, machi
                 peer.flops / median / machine.limit if peer.flops else None,
                 peer.weights / median / machine.bandwidth if peer.weights else None,
                 megabytes.get(peer.name),
+                peer.agreement() if peer.agreement else None,
             )
         )
     return rows

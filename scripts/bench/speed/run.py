@@ -8,7 +8,8 @@
 Ratios are medians over rounds in which all peers take turns; 1.00 is the fastest stock peer of the row, and above is
 faster. "deviation" is how far a peer's result is from the first stock peer's, relative to the largest value. "of limit"
 is the operations a second that it executes, as a share of what matrix products alone reach on the machine: what is
-missing from 100 % is all that any other program with the same operations could gain.
+missing from 100 % is all that any other program with the same operations could gain. "same tokens" is the share of next
+tokens that int8 weights leave as they are, of random weights, whose next tokens are nearly ties.
 """
 
 from __future__ import annotations
@@ -69,6 +70,7 @@ COLUMNS: dict[str, Callable[[Row], str]] = {
     "ratio": lambda row: f"{row.ratio:.2f}",
     "spread": lambda row: f"±{row.spread:.2f}",
     "deviation": lambda row: "" if row.deviation is None else f"{row.deviation:.0e}",
+    "same tokens": lambda row: "" if row.agreement is None else f"{row.agreement:.1%}",
     "GFLOP": lambda row: "" if row.gflop is None else f"{row.gflop:.3g}",
     "of limit": lambda row: "" if row.of_limit is None else f"{row.of_limit:.0%}",
     "of bandwidth": lambda row: "" if row.of_bandwidth is None else f"{row.of_bandwidth:.0%}",

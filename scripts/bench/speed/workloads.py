@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -34,6 +35,7 @@ class Work:
         self.device = device
         self.dtype = dtype
         self.backend = backend
+        self.quantises = device.type == "cpu" and dtype == torch.float32 and backend is None
 
     def workloads(self) -> Iterator[tuple[str, Callable[[], list[Peer]]]]:
         """Every workload's name, and what builds its peers."""
@@ -112,6 +114,8 @@ class Work:
         ]
         if importlib.util.find_spec("x_transformers"):
             peers.append(self.inference("x-transformers", self.ready(x_transformers(self.scale)), "other", **inputs))
+        if self.quantises:
+            peers.append(replace(self.inference("zoo, int8", zoo.to_int8(ours), "other", **inputs), flops=0))
         return [*peers, *self.without_fast_paths(peers)]
 
     def classifier(self) -> list[Peer]:
@@ -182,7 +186,12 @@ class Work:
         models = {name: self.ready(theirs), "zoo": self.ready(ours)}
         if self.device.type == "cpu" and importlib.util.find_spec("ctranslate2"):
             models |= {f"zoo in CTranslate2, {dtype}": in_ctranslate2(ours, dtype) for dtype in ("float32", "int8")}
-        return [self.generating(peer, model, num_beams, **inputs) for peer, model in models.items()]
+        peers = [self.generating(peer, model, num_beams, **inputs) for peer, model in models.items()]
+        if self.quantises:
+            quantised = zoo.to_int8(ours)
+            peer = self.generating("zoo, int8", quantised, num_beams, **inputs)
+            peers.append(replace(peer, flops=0, agreement=partial(agreement, ours, quantised, inputs["input_ids"])))
+        return peers
 
     def generating(self, name: str, model: Any, num_beams: int, **inputs: torch.Tensor) -> Peer:
         """A peer that generates."""
@@ -205,3 +214,13 @@ class Work:
 
         result = None if ours.result is None else partial(plainly, ours.result)
         return [Peer("zoo, fast paths off", partial(plainly, ours.run), "other", result)]
+
+
+@torch.inference_mode()
+def agreement(exact: Any, other: Any, input_ids: torch.Tensor) -> float:
+    """Share of the positions of a text, written by the exact model, where both models would write the same next."""
+    text = exact.generate(input_ids, attention_mask=torch.ones_like(input_ids), do_sample=False, max_new_tokens=64)
+    read = (
+        {"input_ids": input_ids, "decoder_input_ids": text} if exact.config.is_encoder_decoder else {"input_ids": text}
+    )
+    return float((exact(**read).logits.argmax(-1) == other(**read).logits.argmax(-1)).float().mean())
