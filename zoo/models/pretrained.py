@@ -1,9 +1,11 @@
 """The one PreTrainedModel that all variants share, and the door to their bodies."""
 
+import itertools
 from typing import Any
 
 import torch
 from torch import nn
+from transformers import initialization as init
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS, PreTrainedModel
 
 from zoo.errors import CheckpointError, UnsupportedBackendError, UnsupportedOperationError, suggest
@@ -150,6 +152,19 @@ class ZooPreTrainedModel(PreTrainedModel):
             {target: source}, empty unless a head overrides it.
         """
         return {}
+
+    @classmethod
+    def get_init_context(cls, *args: Any, **kwargs: Any) -> list[Any]:
+        """What a model is built in before its weights are read. On the meta device, drawing numbers only takes time."""
+        contexts: list[Any] = super().get_init_context(*args, **kwargs)
+        is_hollow = any(getattr(context, "type", None) == "meta" for context in contexts)
+        return [*contexts, init.no_init_weights()] if is_hollow else contexts
+
+    def _initialize_missing_keys(self, *args: Any, **kwargs: Any) -> None:
+        """Initialise what a checkpoint lacks, if anything. Arguments as in the base class."""
+        tensors = itertools.chain(self.parameters(), self.buffers())
+        if not all(getattr(tensor, "_is_hf_initialized", False) for tensor in tensors):
+            super()._initialize_missing_keys(*args, **kwargs)
 
     def _initialize_weights(self, module: nn.Module, *args: Any) -> None:
         """Initialise one module, also one that has no parameters of its own.
