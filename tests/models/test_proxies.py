@@ -50,7 +50,7 @@ NATIVES = {
     "gptj-style": Native(
         "GPTJ", "ForCausalLM", {"vocab_size": 23, "n_embd": 16, "n_head": 4, "rotary_dim": 4, "n_positions": 20}, DEEP
     ),
-    "gemma2-style": Native("Gemma2", "ForCausalLM", {**LLAMA, "head_dim": 4}),
+    "gemma2-style": Native("Gemma2", "ForCausalLM", {**LLAMA, "head_dim": 4, "attn_implementation": "eager"}),
     "alibi-decoder": Native("Bloom", "ForCausalLM", {"vocab_size": 23, "hidden_size": 16, "n_head": 4}, DEEP),
     "marian-style": Native("Marian", "MTModel", BART, ("encoder_layers", "decoder_layers")),
     "t5-style": Native("T5", "ForConditionalGeneration", T5, ("num_layers", "num_decoder_layers")),

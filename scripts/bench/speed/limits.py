@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import time
 
 import torch
+from torch import nn
 
 from zoo.measuring.machine import synchronize
 
@@ -49,3 +51,23 @@ def bandwidth(device: torch.device) -> float:
         synchronize(device)
         times.append(time.perf_counter() - start)
     return table.nbytes / min(times)
+
+
+NOT_READ = re.compile(r"(^|\.)encoder\.|position|wpe|(cross|encoder)_attn\.[kv]_proj")
+"""Names of weights that a written token does not need: the encoder's, tables, and what makes cached keys and values."""
+
+
+def bytes_a_token(model: nn.Module) -> int:
+    """Add up the weights that have to be read for every token that is written.
+
+    Args:
+        model: A decoder, or an encoder-decoder.
+
+    Returns:
+        Bytes; an embedding counts where it is the output projection as well.
+    """
+    embedding = getattr(model, "get_output_embeddings", lambda: None)()
+    tied = () if embedding is None else (id(embedding.weight),)
+    looked_up = {id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding)} - {*tied}
+    read = [(name, weight) for name, weight in model.named_parameters() if id(weight) not in looked_up]
+    return sum(weight.nbytes for name, weight in read if not NOT_READ.search(name) or id(weight) in tied)

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 import torch
+from limits import bytes_a_token
 from measuring import OURS, Peer
 from originals.d2l import D2L
 from originals.explicando import Explicando
@@ -245,5 +246,5 @@ class OriginalWork:
         without_gradients = torch.no_grad()(theirs)
         return [
             Peer("the document's", without_gradients, "stock", without_gradients),
-            Peer("zoo", writes, OURS, writes),
+            Peer("zoo", writes, OURS, writes, weights=self.steps * bytes_a_token(ours)),
         ]

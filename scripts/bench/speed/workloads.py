@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 import torch
+from limits import bytes_a_token
 from measuring import OURS, Peer
 from others import eager, in_ctranslate2, x_transformers
 from plain import PlainDecoder, PlainEncoder, TorchEncoder, TorchSeq2Seq
@@ -202,7 +203,9 @@ class Work:
         )
         kind = {"zoo": OURS}.get(name, "other" if name.startswith("zoo") else "stock")
         # Of int8 weights other tokens may come.
-        return Peer(name, run, kind, None if name.endswith("int8") else run)
+        is_exact = not name.endswith("int8")
+        weights = tokens * bytes_a_token(model) if isinstance(model, nn.Module) and is_exact else 0
+        return Peer(name, run, kind, run if is_exact else None, weights=weights)
 
     def without_fast_paths(self, peers: list[Peer]) -> list[Peer]:
         """Our own peer again, with everything switched off that makes it faster."""

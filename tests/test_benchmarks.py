@@ -1,0 +1,36 @@
+"""Benchmarks run where they cannot be measured, and compare what computes the same."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SPEED = Path(__file__).parents[1] / "scripts/bench/speed"
+
+
+def rows_of(folder: Path, *arguments: str) -> list[dict[str, object]]:
+    command = [sys.executable, str(SPEED / "run.py"), "--dry-run", "-o", str(folder / "found"), *arguments]
+    subprocess.run(command, check=True, capture_output=True)
+    report = json.loads((folder / "found.json").read_text())
+    assert (folder / "found.md").read_text().count("| ratio |") == len({row["workload"] for row in report["rows"]})
+    return report["rows"]
+
+
+@pytest.mark.slow
+def test_what_is_for_a_gpu_runs_without_one(tmp_path):
+    rows = rows_of(tmp_path, "--preset", "cuda", "--only", "causal LM*", "*static cache*batch 1")
+    assert len({row["workload"] for row in rows}) == 2
+    assert all(row["megabytes"] > 0 for row in rows)
+    assert all(0 < row["of_limit"] < 1 for row in rows if row["workload"].startswith("causal"))
+
+
+@pytest.mark.slow
+def test_the_documents_and_their_variants_compute_the_same(tmp_path):
+    rows = rows_of(tmp_path, "--preset", "originals")
+    assert {row["peer"] for row in rows} == {"the document's", "the document's, with fused Adam", "zoo"}
+    assert len(rows) == 6 * 3 + 4 * 2
+    assert max(row["deviation"] for row in rows) < 1e-5
