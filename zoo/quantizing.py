@@ -5,14 +5,15 @@ from __future__ import annotations
 import copy
 from collections import Counter
 from functools import cache
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar, cast
 
 import torch
 from torch import nn
 
 from zoo.errors import InputError
 from zoo.models import ZooPreTrainedModel
-from zoo.models.int8 import FusedGate, FusedProjections, Int8Linear, refuse
+from zoo.models.int8 import MANY, FusedGate, FusedProjections, Int8Linear, refuse
+from zoo.models.stacks import ZooEncoder
 
 Model = TypeVar("Model", bound=ZooPreTrainedModel)
 
@@ -50,18 +51,32 @@ def to_int8(model: Model, *, inplace: bool = False) -> Model:
         raise InputError(f"the model is on {model.device}; int8 weights are for the CPU: quantise model.cpu()")
     linears = {id(module): module for module in model.modules() if type(module) is nn.Linear}
     target = model if inplace else copy.deepcopy(model, dict(linears))  # which shares them until they are replaced
-    fuse(target)
-    replace(target)
+    for module in list(target.modules()):
+        if isinstance(module, ZooEncoder):
+            quantise(module, tokens=MANY)
+    quantise(target, tokens=MANY if target.config.stack == "encoder" else 1)  # decoders go on token by token
     target.eval().float().requires_grad_(False)
     target.__class__ = subclass(Int8Model, type(target))
     return target
 
 
-def fuse(model: nn.Module) -> None:
+def quantise(model: nn.Module, tokens: int) -> None:
+    """Put int8 layers in the place of all linear layers.
+
+    Args:
+        model: Changed in place.
+        tokens: About how many tokens it will see at a time.
+    """
+    fuse(model, tokens)
+    replace(model, tokens)
+
+
+def fuse(model: nn.Module, tokens: int) -> None:
     """Let layers that read the same input become one, where a sublayer computes as the library's own does.
 
     Args:
         model: Changed in place.
+        tokens: About how many tokens it will see at a time.
     """
     owners = Counter(id(child) for module in model.modules() for child in module._modules.values())
     for module in list(model.modules()):
@@ -70,26 +85,26 @@ def fuse(model: nn.Module) -> None:
                 layers = [getattr(module, name) for name in fused.parts]
                 if all(type(layer) is nn.Linear and owners[id(layer)] == 1 for layer in layers):
                     module.__class__ = subclass(fused, type(module))
-                    module.fuse()
+                    cast(FusedProjections | FusedGate, module).fuse(tokens)
 
 
-def replace(model: nn.Module) -> None:
+def replace(model: nn.Module, tokens: int) -> None:
     """Put int8 layers in the place of the linear layers, one for all places of a shared one.
 
     Args:
         model: Changed in place.
+        tokens: About how many tokens it will see at a time.
     """
     replaced: dict[int, Int8Linear] = {}
     for parent in list(model.modules()):
         for name, child in parent._modules.items():
             if type(child) is nn.Linear:
                 if id(child) not in replaced:
-                    replaced[id(child)] = Int8Linear(child)
+                    replaced[id(child)] = Int8Linear(child, tokens=tokens)
                 parent._modules[name] = replaced[id(child)]
 
 
-@cache
-def subclass(first: type, second: type) -> type:
+def subclass(first: type, second: type) -> Any:
     """A class with the methods of both, of two kinds of the same module.
 
     Args:
@@ -99,6 +114,11 @@ def subclass(first: type, second: type) -> type:
     Returns:
         The class, always the same one.
     """
+    return _subclass(first, second)
+
+
+@cache
+def _subclass(first: type, second: type) -> Any:
     return type(f"Int8{second.__name__}", (first, second), {"__module__": second.__module__, "__doc__": second.__doc__})
 
 

@@ -60,15 +60,22 @@ def test_gradients_flow_through_it():
     assert torch.allclose(states.grad, 6 * states)
 
 
-@torch.no_grad()
-def test_beams_of_one_source_are_not_copied():
-    layer = SourceLayer(2)
-    layer.update(*torch.randn(2, 4, 1, 3, 2))
-    before, keys = layer.keys, layer.keys.clone()
-    layer.reorder_cache(torch.tensor([1, 1, 3, 2]))
-    assert layer.keys is before
-    layer.reorder_cache(torch.tensor([2, 3, 0, 1]))
-    assert torch.equal(layer.keys, keys[[2, 3, 0, 1]])
+def test_beams_of_one_source_are_held_once():
+    states = torch.randn(2, 2, 1, 3, 2).repeat_interleave(2, dim=1)
+    states += torch.arange(2.0).view(1, 2, 1, 1, 1).repeat_interleave(2, dim=1)
+    for change, expected in {
+        "stay": (lambda layer: layer.reorder_cache(torch.tensor([1, 1, 3, 2])), [0, 2]),
+        "swap": (lambda layer: layer.reorder_cache(torch.tensor([2, 3, 0, 1])), [2, 3, 0, 1]),
+        "select": (lambda layer: layer.batch_select_indices(torch.tensor([3, 1])), [3, 1]),
+    }.values():
+        layer = SourceLayer(2)
+        layer.update(*states)
+        assert len(layer.keys) == 2
+        change(layer)
+        assert torch.equal(layer.keys, states[0, expected]) and torch.equal(layer.values, states[1, expected])
+    layer.batch_repeat_interleave(3)
+    layer.spread()
+    assert torch.equal(layer.keys, states[0, [3, 3, 3, 1, 1, 1]])
 
 
 def test_only_what_would_copy_is_replaced():
@@ -85,7 +92,10 @@ def test_only_what_would_copy_is_replaced():
     assert [[type(layer) for layer in part.layers] for part in (sliding, static)] == kinds
 
 
-@pytest.mark.parametrize(("name", "task"), [("gpt2-style", "causal-lm"), ("d2l-style", "seq2seq-lm")])
+@pytest.mark.parametrize(
+    ("name", "task"),
+    [("gpt2-style", "causal-lm"), ("d2l-style", "seq2seq-lm"), ("odom-style+softmax-over-the-batch", "seq2seq-lm")],
+)
 @pytest.mark.parametrize("settings", [{}, {"num_beams": 3, "num_return_sequences": 2}], ids=["greedy", "beams"])
 def test_generation_is_the_same_with_transformers_own(name, task, settings):
     subject = new_subject(name, task)

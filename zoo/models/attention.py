@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
-from torch.nn import functional as F
 from transformers.cache_utils import Cache, EncoderDecoderCache
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
+from .attention_backends import eager_attention, single_query_attention
 from .choices import AttentionScale, QKNorm
 from .norms import build_norm
 from .packing import PackedMask, packed_attention
@@ -17,53 +18,6 @@ from .parts import ATTENTIONS, POSITIONS
 
 if TYPE_CHECKING:
     from .configuration import ZooConfig
-
-
-def eager_attention(
-    module: nn.Module,
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    attention_mask: torch.Tensor | None,
-    scaling: float,
-    dropout: float = 0.0,
-    softcap: float | None = None,
-    position_bias: torch.Tensor | None = None,
-    **kwargs: Any,
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Attention written out, the reference of every other backend and the only one that returns its weights.
-
-    Args:
-        module: The attention module, for its training mode.
-        query: *Shape:* (batch_size, num_attention_heads, query_len, head_dim)
-        key: *Shape:* (batch_size, num_key_value_heads, key_len, head_dim)
-        value: *Shape:* as key.
-        attention_mask: Added to the scores, or True for what may be seen, as other backends have it. *Shape:*
-            (batch_size, 1 or num_attention_heads, query_len, key_len)
-        scaling: Multiplies the scores.
-        dropout: Probability of dropping an attention weight.
-        softcap: Scores are squashed to (-softcap, softcap) (Gemma 2, section 2).
-        position_bias: Added to the scores. *Shape:* (batch_size, num_attention_heads, query_len, key_len)
-        kwargs: What other backends take.
-
-    Returns:
-        The mixed values, *Shape:* (batch_size, query_len, num_attention_heads, head_dim), and the weights,
-        *Shape:* (batch_size, num_attention_heads, query_len, key_len).
-    """
-    groups = query.shape[1] // key.shape[1]
-    if groups > 1:
-        key, value = key.repeat_interleave(groups, dim=1), value.repeat_interleave(groups, dim=1)
-    scores = query @ key.transpose(-1, -2) * scaling
-    if softcap is not None:
-        scores = softcap * torch.tanh(scores / softcap)
-    if position_bias is not None:
-        scores = scores + position_bias
-    if attention_mask is not None and attention_mask.dtype == torch.bool:
-        scores = scores.masked_fill(~attention_mask, torch.finfo(scores.dtype).min)
-    elif attention_mask is not None:
-        scores = scores + attention_mask
-    weights = F.dropout(scores.softmax(dim=-1).to(value.dtype), p=dropout, training=module.training)
-    return (weights @ value).transpose(1, 2), weights
 
 
 @ATTENTIONS.register("multi-head")
@@ -144,7 +98,8 @@ class Attention(nn.Module):
                 query, key = self.rotate(query, key, position_embeddings)
             if past_key_values is not None:
                 key, value = self_attention_cache(past_key_values).update(key, value, cache_idx)
-        mixed, weights = self.attend(query, key, value, attention_mask, position_bias=position_bias, **kwargs)
+        attend = self.attend if query.shape[0] == key.shape[0] else self.attend_by_source
+        mixed, weights = attend(query, key, value, attention_mask, position_bias=position_bias, **kwargs)
         return self.o_proj(mixed.reshape(*hidden_states.shape[:-1], -1)), weights
 
     def project(self, hidden_states: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -216,6 +171,33 @@ class Attention(nn.Module):
             cache.is_updated[cache_idx] = True
         return key, value
 
+    def attend_by_source(
+        self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, attention_mask: Any, **kwargs: Any
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """Mix the values of sources that several rows share, as beams do: their queries stand in one row meanwhile.
+
+        Args:
+            query: *Shape:* (batch_size * num_beams, num_attention_heads, query_len, head_dim)
+            key: *Shape:* (batch_size, num_key_value_heads, key_len, head_dim)
+            value: *Shape:* as key.
+            attention_mask: The same for all beams of a sequence; in the form that the backend wants.
+            kwargs: As for `attend`.
+
+        Returns:
+            As `attend`, for every row.
+        """
+        beams, length = query.shape[0] // key.shape[0], query.shape[2]
+        has_rows = isinstance(attention_mask, torch.Tensor) and attention_mask.ndim == 4
+        if type(self).attend is not Attention.attend or not (attention_mask is None or has_rows) or length > 1:
+            key, value = key.repeat_interleave(beams, dim=0), value.repeat_interleave(beams, dim=0)
+            return self.attend(query, key, value, attention_mask, **kwargs)
+        query = query.unflatten(0, (-1, beams)).squeeze(3).transpose(1, 2)
+        mask = attention_mask[::beams] if has_rows and attention_mask.shape[0] > 1 else attention_mask
+        mixed, weights = self.attend(query, key, value, mask, **kwargs)
+        if weights is not None:
+            weights = weights.transpose(1, 2).flatten(0, 1).unsqueeze(2)
+        return mixed.flatten(0, 1).unsqueeze(1), weights
+
     def attend(
         self,
         query: torch.Tensor,
@@ -244,6 +226,8 @@ class Attention(nn.Module):
         backend = ALL_ATTENTION_FUNCTIONS.get_interface(name, eager_attention)
         if isinstance(attention_mask, PackedMask):
             backend = packed_attention
+        elif backend is sdpa_attention_forward and query.shape[1:3] == (key.shape[1], 1) and position_bias is None:
+            backend = single_query_attention
         return backend(
             self,
             query,

@@ -37,13 +37,16 @@ class TokenEmbedding(nn.Embedding):
         Raises:
             TokenIdError: When an id is not in the vocabulary (checked on the CPU, outside of compiled code).
         """
-        check_token_ids(input, self.num_embeddings)
-        embedded = super().forward(input)
+        try:
+            embedded = super().forward(input)
+        except IndexError:
+            check_token_ids(input, self.num_embeddings)
+            raise
         return embedded if self.embed_scale == 1.0 else embedded * self.embed_scale
 
 
 def check_token_ids(token_ids: torch.Tensor, num_embeddings: int) -> None:
-    """Refuse ids outside of the vocabulary, where the check is cheap and the lookup would fail without a word.
+    """Name an id outside of the vocabulary, which the lookup does not.
 
     Args:
         token_ids: *Shape:* any
@@ -52,8 +55,6 @@ def check_token_ids(token_ids: torch.Tensor, num_embeddings: int) -> None:
     Raises:
         TokenIdError: Naming the first wrong id and where it stands.
     """
-    if token_ids.device.type != "cpu" or type(token_ids) is not torch.Tensor or torch.compiler.is_compiling():
-        return
     wrong = (token_ids < 0) | (token_ids >= num_embeddings)
     if wrong.any():
         place = tuple(wrong.nonzero()[0].tolist())

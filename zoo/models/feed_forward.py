@@ -10,6 +10,7 @@ from transformers.activations import ACT2FN
 
 from .norms import build_norm
 from .parts import FEED_FORWARDS
+from .slots import through
 
 if TYPE_CHECKING:
     from .configuration import ZooConfig
@@ -28,7 +29,7 @@ class FeedForward(nn.Module):
         super().__init__()
         self.up_proj = nn.Linear(config.hidden_size, config.intermediate_size, bias=config.mlp_bias)
         self.down_proj = nn.Linear(config.intermediate_size, config.hidden_size, bias=config.mlp_bias)
-        self.act_fn = ACT2FN[config.hidden_act]
+        self.act_fn = build_activation(config.hidden_act)
         self.dropout = nn.Dropout(config.activation_dropout)
         self.norm = build_norm(config, config.intermediate_size) if config.mlp_inner_norm else nn.Identity()
 
@@ -41,7 +42,8 @@ class FeedForward(nn.Module):
         Returns:
             *Shape:* as hidden_states.
         """
-        return self.down_proj(self.norm(self.dropout(self.act_fn(self.up_proj(hidden_states)))))
+        inner = self.act_fn(self.up_proj(hidden_states))
+        return self.down_proj(through(self.norm, through(self.dropout, inner)))
 
 
 @FEED_FORWARDS.register("gated")
@@ -68,7 +70,20 @@ class GatedFeedForward(FeedForward):
             *Shape:* as hidden_states.
         """
         gated = self.act_fn(self.gate_proj(hidden_states)) * self.up_proj(hidden_states)
-        return self.down_proj(self.norm(self.dropout(gated)))
+        return self.down_proj(through(self.norm, through(self.dropout, gated)))
+
+
+def build_activation(name: str) -> nn.Module:
+    """Build an activation.
+
+    Args:
+        name: A name of transformers' `ACT2FN`.
+
+    Returns:
+        transformers' module; for gelu_new, which it writes out in eight operations, PyTorch's with the same formula.
+    """
+    activation: nn.Module = nn.GELU(approximate="tanh") if name == "gelu_new" else ACT2FN[name]
+    return activation
 
 
 def build_feed_forward(config: ZooConfig) -> nn.Module:

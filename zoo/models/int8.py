@@ -20,9 +20,20 @@ from zoo.errors import UnsupportedBackendError, UnsupportedOperationError
 
 from .attention import Attention
 from .feed_forward import GatedFeedForward
+from .slots import through
 
 ENGINES = ("x86", "fbgemm", "onednn", "qnnpack")
-"""PyTorch's libraries for int8 products, the fastest first; a build of PyTorch has some of them."""
+"""PyTorch's libraries for int8 products, the fastest for one token first; a build of PyTorch has some of them."""
+
+FASTEST_FOR_MANY = "onednn"
+"""The fastest for many tokens at a time, on processors on which it is exact."""
+
+MANY = 256
+"""How many tokens are many: where both take equally long, on two cores of a Xeon."""
+
+
+linear_dynamic = torch.ops.quantized.linear_dynamic.default._op
+"""Rounds its input and multiplies. Beneath `torch.ops`, whose look at arguments takes as long as a small product."""
 
 
 @dataclass(frozen=True)
@@ -39,22 +50,30 @@ class Int8Engine:
     reduce_range: bool
 
 
-@cache
-def int8_engine() -> Int8Engine:
+def int8_engine(tokens: int = 1) -> Int8Engine:
     """Choose the library, once in a process.
 
+    Args:
+        tokens: About how many tokens a layer will see at a time.
+
     Returns:
-        The first of [`ENGINES`][] that this build of PyTorch has.
+        The fastest that this build of PyTorch has.
 
     Raises:
         UnsupportedBackendError: When it has none.
     """
+    return _int8_engine(tokens >= MANY)
+
+
+@cache
+def _int8_engine(many: bool) -> Int8Engine:
     supported = torch.backends.quantized.supported_engines
-    name = next((name for name in ENGINES if name in supported), None)
-    if name is None:
+    names = [name for name in ENGINES if name in supported]
+    if not names:
         raise UnsupportedBackendError(
             f"this build of PyTorch multiplies no int8 matrices; those with {', '.join(ENGINES)} do"
         )
+    name = FASTEST_FOR_MANY if many and FASTEST_FOR_MANY in names and not overflows(FASTEST_FOR_MANY) else names[0]
     return Int8Engine(name, overflows(name))
 
 
@@ -67,13 +86,11 @@ def overflows(engine: str) -> bool:
     Returns:
         False if they are, and inputs may have all eight bits.
     """
-    largest = nn.Linear(64, 1, bias=False)
-    nn.init.ones_(largest.weight)
-    output = torch.ops.quantized.linear_dynamic(torch.ones(1, 64), pack(engine, largest.weight, None), False)
+    output = linear_dynamic(torch.ones(1, 64), pack(engine, torch.ones(1, 64), torch.zeros(1)), False)
     return abs(float(output) - 64) > 1
 
 
-def pack(engine: str, weight: torch.Tensor, bias: torch.Tensor | None) -> Any:
+def pack(engine: str, weight: torch.Tensor, bias: torch.Tensor) -> Any:
     """Round a weight matrix and lay it out as the library wants it.
 
     Args:
@@ -84,7 +101,7 @@ def pack(engine: str, weight: torch.Tensor, bias: torch.Tensor | None) -> Any:
     Returns:
         What PyTorch's quantized products take for a weight.
     """
-    weight = weight.detach().float()
+    weight = weight.float()
     scales = weight.abs().amax(dim=1).double().clamp(min=torch.finfo(torch.float32).tiny * 127) / 127
     zeros = torch.zeros(len(scales), dtype=torch.long)
     with warnings.catch_warnings():  # of the dtype, which is to be removed some day, not of the products
@@ -93,7 +110,7 @@ def pack(engine: str, weight: torch.Tensor, bias: torch.Tensor | None) -> Any:
     before = torch.backends.quantized.engine
     torch.backends.quantized.engine = engine
     try:
-        return torch.ops.quantized.linear_prepack(rounded, None if bias is None else bias.detach().float())
+        return torch.ops.quantized.linear_prepack(rounded, bias.float())
     finally:
         torch.backends.quantized.engine = before
 
@@ -103,19 +120,21 @@ class Int8Linear(nn.Module):
 
     Args:
         layers: The linear layers, which stay as they are; their outputs will stand side by side.
+        tokens: About how many tokens it will see at a time.
     """
 
-    def __init__(self, *layers: nn.Linear) -> None:
+    def __init__(self, *layers: nn.Linear, tokens: int = 1) -> None:
         super().__init__()
-        engine = int8_engine()
+        engine = int8_engine(tokens)
+        self.engine = engine.name
         self.in_features = layers[0].in_features
         self.out_features = sum(layer.out_features for layer in layers)
+        weights: list[torch.Tensor] = [layer.weight.detach() for layer in layers]
         biases = [
-            layer.bias if layer.bias is not None else layer.weight.new_zeros(layer.out_features) for layer in layers
+            layer.weight.new_zeros(layer.out_features) if layer.bias is None else layer.bias.detach()
+            for layer in layers
         ]
-        has_bias = any(layer.bias is not None for layer in layers)
-        weight = torch.cat([layer.weight.detach() for layer in layers])
-        self.packed = pack(engine.name, weight, torch.cat(biases) if has_bias else None)
+        self.packed = pack(engine.name, torch.cat(weights), torch.cat(biases))
         self.reduce_range = engine.reduce_range
         self.training = False
 
@@ -128,7 +147,7 @@ class Int8Linear(nn.Module):
         Returns:
             *Shape:* (..., out_features)
         """
-        return torch.ops.quantized.linear_dynamic(hidden_states, self.packed, self.reduce_range)
+        return linear_dynamic(hidden_states, self.packed, self.reduce_range)
 
     def _save_to_state_dict(self, *args: Any) -> NoReturn:
         """Refuse: a checkpoint without these weights would look whole."""
@@ -136,7 +155,7 @@ class Int8Linear(nn.Module):
 
     def extra_repr(self) -> str:
         """Show sizes and library when the module is printed."""
-        return f"{self.in_features}, {self.out_features}, engine={int8_engine().name}"
+        return f"{self.in_features}, {self.out_features}, engine={self.engine}"
 
 
 class FusedProjections(Attention):
@@ -152,15 +171,19 @@ class FusedProjections(Attention):
         methods = ("forward", "project", "project_heads")
         return isinstance(module, Attention) and not module.is_cross and inherits(module, Attention, *methods)
 
-    def fuse(self) -> None:
-        """Put one int8 layer in the place of three float ones."""
+    def fuse(self, tokens: int) -> None:
+        """Put one int8 layer, for about so many tokens at a time, in the place of three float ones."""
         layers = (self.q_proj, self.k_proj, self.v_proj)
-        self.qkv_proj, self.widths = Int8Linear(*layers), [layer.out_features for layer in layers]
+        self.qkv_proj, self.widths = Int8Linear(*layers, tokens=tokens), [layer.out_features for layer in layers]
         del self.q_proj, self.k_proj, self.v_proj
 
     def project(self, hidden_states: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Project and split into heads. Shapes as in the base class."""
-        query, key, value = self.qkv_proj(hidden_states).split(self.widths, dim=-1)
+        projected = self.qkv_proj(hidden_states)
+        if self.qk_norm is None and self.num_key_value_groups == 1:  # all at once: fewer operations a step
+            query, key, value = projected.unflatten(-1, (3, -1, self.head_dim)).permute(2, 0, 3, 1, 4).unbind()
+            return query, key, value
+        query, key, value = projected.split(self.widths, dim=-1)
         return self.split_heads(query, self.q_norm), self.split_heads(key, self.k_norm), self.split_heads(value, None)
 
 
@@ -175,15 +198,15 @@ class FusedGate(GatedFeedForward):
         """Whether a module is a gated network that computes as the library's own does."""
         return isinstance(module, GatedFeedForward) and inherits(module, GatedFeedForward, "forward")
 
-    def fuse(self) -> None:
-        """Put one int8 layer in the place of two float ones."""
-        self.gate_up_proj = Int8Linear(self.gate_proj, self.up_proj)
+    def fuse(self, tokens: int) -> None:
+        """Put one int8 layer, for about so many tokens at a time, in the place of two float ones."""
+        self.gate_up_proj = Int8Linear(self.gate_proj, self.up_proj, tokens=tokens)
         del self.gate_proj, self.up_proj
 
     def forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
         """Transform every position by itself. Shapes as in the base class."""
         gate, up = self.gate_up_proj(hidden_states).chunk(2, dim=-1)
-        return self.down_proj(self.norm(self.dropout(self.act_fn(gate) * up)))
+        return self.down_proj(through(self.norm, through(self.dropout, self.act_fn(gate) * up)))
 
 
 def inherits(module: nn.Module, base: type[nn.Module], *methods: str) -> bool:

@@ -4,13 +4,13 @@ from typing import Any
 
 import torch
 from torch import nn
-from transformers.activations import ACT2FN
 from transformers.cache_utils import Cache
 from transformers.modeling_outputs import CausalLMOutputWithPast, MaskedLMOutput
 from transformers.utils.generic import can_return_tuple
 
 from .chunked_loss import IGNORED, chunk_size_for, chunked_loss, mean_loss, pays, summed_loss
 from .configuration import ZooConfig
+from .feed_forward import build_activation
 from .growing_cache import CachedGenerationMixin
 from .norms import build_norm
 from .options import CallOptions
@@ -228,7 +228,7 @@ class PredictionTransform(nn.Module):
     def __init__(self, config: ZooConfig) -> None:
         super().__init__()
         self.dense = nn.Linear(config.hidden_size, config.hidden_size)
-        self.act_fn = ACT2FN[config.hidden_act]
+        self.act_fn = build_activation(config.hidden_act)
         self.norm = build_norm(config)
 
     def forward(self, hidden_states: torch.Tensor) -> torch.Tensor:

@@ -27,6 +27,18 @@ class LayerNorm(nn.LayerNorm):
     def __init__(self, width: int, config: ZooConfig) -> None:
         super().__init__(width, eps=config.layer_norm_eps)
 
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        """Normalise the last dimension.
+
+        Args:
+            input: *Shape:* (..., width)
+
+        Returns:
+            *Shape:* as input.
+        """
+        # torch.nn.functional.layer_norm takes twice as long for a single token.
+        return torch.layer_norm(input, self.normalized_shape, self.weight, self.bias, self.eps)
+
 
 @NORMS.register("rmsnorm")
 class RMSNorm(nn.Module):

@@ -11,6 +11,7 @@ from transformers import initialization as init
 
 from .choices import NormPlacement, ResidualScaling
 from .norms import build_norm
+from .slots import through
 
 if TYPE_CHECKING:
     from .configuration import ZooConfig
@@ -126,9 +127,10 @@ class Residual(nn.Module):
         Returns:
             The new residual stream. *Shape:* (batch_size, seq_len, hidden_size)
         """
-        output = sublayer(self.norm_in(hidden_states), *args, **kwargs)
+        output = sublayer(through(self.norm_in, hidden_states), *args, **kwargs)
         branch = output[0] if isinstance(output, tuple) else output
-        return self.norm_out(self.skip(hidden_states) + self.dropout(self.scale(self.norm_branch(branch))))
+        branch = through(self.dropout, through(self.scale, through(self.norm_branch, branch)))
+        return through(self.norm_out, through(self.skip, hidden_states) + branch)
 
 
 def build_residual(config: ZooConfig) -> Residual:

@@ -1,6 +1,7 @@
 """What encoder and decoder have in common."""
 
 import copy
+from itertools import cycle
 from typing import Any
 
 import torch
@@ -14,6 +15,7 @@ from .masks import position_biases
 from .norms import build_norm
 from .packing import Packing, find_packings
 from .pretrained import ZooModel
+from .slots import through
 from .transformer import BACKENDS, LayerBuilder, transformer_of
 
 logger = logging.get_logger(__name__)
@@ -146,13 +148,14 @@ class ZooStack(ZooModel):
         """
         cache = None if past_key_values is None else self_attention_cache(past_key_values)
         biases = position_biases(self.config, self.position, inputs_embeds, cache)
-        hidden_states = self.dropout(self.embedding_norm(self.position.embed(inputs_embeds, position_ids)))
+        hidden_states = self.position.embed(inputs_embeds, position_ids)
+        hidden_states = through(self.dropout, through(self.embedding_norm, hidden_states))
         if packing is not None:
             hidden_states = packing.pack(hidden_states)
             position_ids = packing.pack(position_ids)
         position_embeddings = self.position.rotation(hidden_states, position_ids)
-        for step, layer_type in enumerate(self.config.types_of_layers()):
-            hidden_states = self.layers[step % len(self.layers)](
+        for step, (layer, layer_type) in enumerate(zip(cycle(self.layers), self.config.types_of_layers())):
+            hidden_states = layer(
                 hidden_states,
                 masks[layer_type],
                 biases[layer_type],
@@ -163,7 +166,7 @@ class ZooStack(ZooModel):
                 step=step,
                 **kwargs,
             )
-        hidden_states = self.norm(hidden_states)
+        hidden_states = through(self.norm, hidden_states)
         return hidden_states if packing is None else packing.unpack(hidden_states)
 
     def packings(
