@@ -59,7 +59,7 @@ def test_layers_side_by_side_compute_what_each_does():
 def test_fused_layers_compute_what_separate_ones_do(name, monkeypatch):
     model = zoo.build(name, "causal-lm", seed=0, vocab_size=50, **SIZES)
     fused = zoo.to_int8(model)
-    monkeypatch.setattr(quantizing, "fuse", lambda model: None)
+    monkeypatch.setattr(quantizing, "fuse", lambda model, tokens: None)
     separate = zoo.to_int8(model)
     ids = torch.randint(3, 50, (2, 7))
     assert torch.equal(fused(ids).logits, separate(ids).logits)
@@ -126,7 +126,7 @@ def test_only_models_of_the_zoo_on_the_cpu():
 
 
 def test_a_machine_without_an_engine_says_so(monkeypatch):
-    int8.int8_engine.cache_clear()
+    int8._int8_engine.cache_clear()
     monkeypatch.setattr(int8, "ENGINES", ("another",))
     with pytest.raises(UnsupportedBackendError, match="multiplies no int8"):
         zoo.to_int8(zoo.build("gpt2-style", "causal-lm", vocab_size=50, **SIZES))

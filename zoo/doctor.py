@@ -16,7 +16,7 @@ from zoo.measuring import gemm_limit
 from zoo.measuring.machine import int8_gain
 from zoo.models import packing
 from zoo.models.fast_paths import current
-from zoo.models.int8 import int8_engine
+from zoo.models.int8 import MANY, int8_engine
 
 PAYS = 1.2
 """How many times as fast something has to be to be worth a change of precision."""
@@ -101,12 +101,13 @@ def bfloat16() -> Finding:
 def int8() -> Finding:
     """What int8 weights gain, for one token at a time and for many."""
     try:
-        engine = int8_engine().name
+        libraries = [int8_engine(tokens).name for tokens in (1, MANY)]
     except UnsupportedBackendError as error:
         return Finding("int8 products", "none", str(error))
-    one, many = int8_gain(1), int8_gain(512)
-    advice = "`--engine torch-int8` pays, and changes results" if max(one, many) > PAYS else "stay with float32"
-    return Finding("int8 products", f"{one:.1f} times float32 for one token, {many:.1f} for many, in {engine}", advice)
+    gains = [int8_gain(tokens) for tokens in (1, 2 * MANY)]
+    one, many = (f"{gain:.1f} ({library})" for gain, library in zip(gains, libraries, strict=True))
+    advice = "`--engine torch-int8` pays, and changes results" if max(gains) > PAYS else "stay with float32"
+    return Finding("int8 products", f"times float32: for one token {one}, for many {many}", advice)
 
 
 def accelerator(index: int) -> Finding:

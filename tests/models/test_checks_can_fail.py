@@ -25,6 +25,7 @@ from zoo.models import (
     stacks,
 )
 from zoo.models import attention as attention_module
+from zoo.models.int8 import FusedProjections
 from zoo.models.packing import PackedMask
 from zoo.testing import CHECKS, Case, Subject, basics, cases, check_variant, new_subject
 from zoo.testing.subjects import TARGET_LENGTH
@@ -190,6 +191,11 @@ def forget_the_last_label(model: Any, patch: pytest.MonkeyPatch) -> None:
     patch.setattr(language_modeling, "chunked_loss", shorter)
 
 
+def take_values_for_queries(model: Any, patch: pytest.MonkeyPatch) -> None:
+    project = FusedProjections.project
+    patch.setattr(FusedProjections, "project", lambda self, states: project(self, states)[::-1])
+
+
 def let_packed_sequences_see_everything(model: Any, patch: pytest.MonkeyPatch) -> None:
     patch.setattr(PackedMask, "visible", lambda self, is_causal: None)
 
@@ -230,6 +236,7 @@ DEFECTS: list[tuple[str, str, Break]] = [
     ("packing_changes_nothing", MASKED, let_packed_sequences_see_everything),
     ("skipping_logits_changes_no_gradient", MASKED, forget_the_last_label),
     ("packing_changes_nothing", CAUSAL, let_packed_sequences_see_everything),
+    ("int8_weights_give_nearly_the_same", CAUSAL, take_values_for_queries),
 ]
 
 

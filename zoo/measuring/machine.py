@@ -84,7 +84,7 @@ def int8_gain(rows: int) -> float:
 @cache
 def _int8_gain(rows: int, threads: int) -> float:
     layer, states = torch.nn.Linear(1024, 4096).requires_grad_(False), torch.rand(rows, 1024)
-    quantised = Int8Linear(layer)
+    quantised = Int8Linear(layer, tokens=rows)
     times: dict[torch.nn.Module, list[float]] = {layer: [], quantised: []}
     began = time.perf_counter()
     while len(times[quantised]) < 3 or time.perf_counter() - began < SECONDS:

@@ -14,7 +14,7 @@ with the property and the numbers where the model lacks it. `CHECKS.names()` lis
 `limits` exclude is left out by `cases("my-variant", skip=("check-name",))`.
 """
 
-from . import attending, basics, fast_paths, generating, training
+from . import attending, basics, fast_paths, generating, int8, training
 from .cases import CHECKS, Case, Check, cases, check, check_variant
 from .subjects import Subject, new_subject, randomize, subject_of, token_ids
 
@@ -30,6 +30,7 @@ __all__ = [
     "check_variant",
     "fast_paths",
     "generating",
+    "int8",
     "new_subject",
     "randomize",
     "subject_of",
