@@ -39,12 +39,13 @@ def parse_arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def longest(memory_of: Callable[[int], int], budget: float) -> int:
-    """Find the longest context: memory is nearly a straight line of it.
+def longest(memory_of: Callable[[int], int], budget: float, most: int) -> int:
+    """Find the longest context: beyond some length, memory is nearly a straight line of it.
 
     Args:
         memory_of: The bytes that a context of some length needs.
         budget: The bytes that there are.
+        most: Where the search ends.
 
     Returns:
         The length, a multiple of [`STEP`][]; 0 where even the first is too long.
@@ -52,8 +53,9 @@ def longest(memory_of: Callable[[int], int], budget: float) -> int:
     before, length = FIRST
     while length != before:
         slope = (memory_of(length) - memory_of(before)) / (length - before)
-        further = int((budget - memory_of(length)) / slope // STEP * STEP)
-        before, length = length, max(STEP, length + further)
+        # As long as gradients of weights need the most, there is no slope.
+        room = (budget - memory_of(length)) / slope if slope > 0 else length
+        before, length = length, min(max(STEP, int((length + room) // STEP) * STEP), most)
     while length > 0 and memory_of(length) > budget:
         length -= STEP
     return length
@@ -113,9 +115,9 @@ def main() -> None:
         if checkpointed:
             model.gradient_checkpointing_enable({"use_reentrant": False})
         memory_of = memory_of_training(model, device, **({"skip_logits": True} if is_ours else {}))
-        length = longest(memory_of, arguments.gib * 2**30)
+        length = longest(memory_of, arguments.gib * 2**30, arguments.positions)
         first = first or length
-        slope = (memory_of(FIRST[1]) - memory_of(FIRST[0])) // (FIRST[1] - FIRST[0])
+        slope = (memory_of(length) - memory_of(length // 2)) // (length - length // 2)
         print(f"{name:36} {length:8} {length / first:6.2f} {slope:14}", flush=True)
 
 
