@@ -15,6 +15,7 @@ from transformers.utils.logging import tqdm
 
 from zoo.errors import ConfigError, SequenceTooLongError, UnknownOverrideError
 from zoo.models.positions import Position
+from zoo.quantizing import Int8Model
 from zoo.tasks import Tokenizers
 
 from .checkpoint import TokenizerSource, load_checkpoint
@@ -81,7 +82,8 @@ def generate(
     order = sorted(range(len(texts)), key=lambda i: len(encoded[i]))
     written: list[tuple[Candidate, ...]] = [()] * len(texts)
     devices = [writer.device] if writer.device.type == "cuda" else []
-    with torch.random.fork_rng(devices=devices, enabled=seed is not None):
+    never_trains = isinstance(writer, Int8Model)  # whatever it keeps of this is of no use but here
+    with torch.inference_mode(never_trains), torch.random.fork_rng(devices=devices, enabled=seed is not None):
         if seed is not None:
             torch.manual_seed(seed)
         for start in tqdm(range(0, len(texts), batch_size), disable=not progress, unit="batch"):

@@ -198,9 +198,8 @@ class Work:
         """A peer that generates."""
         inputs.setdefault("attention_mask", torch.ones_like(inputs["input_ids"]))
         tokens = self.scale.new_tokens
-        run = partial(
-            model.generate, **inputs, num_beams=num_beams, do_sample=False, max_new_tokens=tokens, min_new_tokens=tokens
-        )
+        options = {"num_beams": num_beams, "do_sample": False, "max_new_tokens": tokens, "min_new_tokens": tokens}
+        run = torch.inference_mode()(lambda: model.generate(**inputs, **options))
         kind = {"zoo": OURS}.get(name, "other" if name.startswith("zoo") else "stock")
         # Of int8 weights other tokens may come.
         is_exact = not name.endswith("int8")
