@@ -8,10 +8,13 @@ import time
 import torch
 from torch import nn
 
-from zoo.measuring.machine import synchronize
+from zoo.measuring.machine import SHAPES, fastest, synchronize
 
 PEAKS = {"H100 PCIe": 756e12, "H100": 989e12, "H200": 989e12, "A100": 312e12, "L40S": 362e12, "RTX 4090": 165e12}
 """Operations a second that makers state for dense products in bfloat16 with float32 sums, by parts of names."""
+
+SECONDS = 0.4
+"""Spent on products before every workload."""
 
 TABLE = 1 << 26
 """Numbers that are summed to see how fast memory is read: more than caches hold."""
@@ -31,6 +34,20 @@ def peak(device: torch.device, dtype: str) -> float | None:
         return None
     name = torch.cuda.get_device_name(device)
     return next((stated for part, stated in PEAKS.items() if part in name), None)
+
+
+def products(device: torch.device, dtype: torch.dtype) -> float:
+    """Measure how fast matrices are multiplied, anew at every call: a busy machine makes it slower, never faster.
+
+    Args:
+        device: Where.
+        dtype: At which precision.
+
+    Returns:
+        Operations a second, of the fastest.
+    """
+    shapes = SHAPES.get(device.type, SHAPES["cpu"])
+    return max(fastest(shape, str(device), dtype, SECONDS / len(shapes)) for shape in shapes)
 
 
 def bandwidth(device: torch.device) -> float:
