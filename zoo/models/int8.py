@@ -31,9 +31,10 @@ FASTEST_FOR_MANY = "onednn"
 MANY = 256
 """How many tokens are many: where both take equally long, on two cores of a Xeon."""
 
-
-linear_dynamic = torch.ops.quantized.linear_dynamic.default._op
-"""Rounds its input and multiplies. Beneath `torch.ops`, whose look at arguments takes as long as a small product."""
+_operator: Any = getattr(torch.ops.quantized, "linear_dynamic", None)
+linear_dynamic: Any = _operator and _operator.default._op
+"""Rounds its input and multiplies; None where PyTorch cannot. Beneath `torch.ops`, whose look at arguments takes as
+long as a small product."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ def int8_engine(tokens: int = 1) -> Int8Engine:
 def _int8_engine(many: bool) -> Int8Engine:
     supported = torch.backends.quantized.supported_engines
     names = [name for name in ENGINES if name in supported]
-    if not names:
+    if linear_dynamic is None or not names:
         raise UnsupportedBackendError(
             f"this build of PyTorch multiplies no int8 matrices; those with {', '.join(ENGINES)} do"
         )
