@@ -17,6 +17,7 @@ from zoo.measuring.machine import int8_gain
 from zoo.models import packing
 from zoo.models.fast_paths import current
 from zoo.models.int8 import MANY, int8_engine
+from zoo.models.products import EXACT, LARGEST, try_products
 
 PAYS = 1.2
 """How many times as fast something has to be to be worth a change of precision."""
@@ -87,8 +88,18 @@ def threads() -> Finding:
 
 
 def float32() -> Finding:
-    """How fast it multiplies at full precision."""
-    return Finding("float32 products", rate(gemm_limit()), "what utilisation is measured against")
+    """How fast it multiplies at full precision, and by which of PyTorch's two libraries."""
+    trial = try_products(*LARGEST)
+    if current().products == "never":
+        advice = "ZOO_PRODUCTS=never: training multiplies by the default library"
+    elif trial.pays:
+        advice = "training multiplies by oneDNN where it pays; ZOO_PRODUCTS=never switches it off"
+    elif trial.deviation > EXACT:
+        advice = "training multiplies by the default library, as oneDNN's products are not exact"
+    else:
+        advice = "training multiplies by the default library"
+    found = f"{rate(gemm_limit())}; oneDNN {trial.gain:.2f} times as fast, to {trial.deviation:.0e}"
+    return Finding("float32 products", found, advice)
 
 
 def bfloat16() -> Finding:

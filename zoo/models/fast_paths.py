@@ -20,6 +20,7 @@ class FastPaths:
         packing: Padding is removed once at a stack's entry, so that all token-wise work runs on real tokens only.
         cache_room: The cache that `generate` makes has room for keys and values to come, and writes them in place.
         chunked_loss: A loss that is wanted without logits is computed a chunk of tokens at a time.
+        products: Training on a CPU multiplies float32 matrices by oneDNN.
 
     Raises:
         InputError: When a value is none of the three.
@@ -28,6 +29,7 @@ class FastPaths:
     packing: str = "auto"
     cache_room: str = "auto"
     chunked_loss: str = "auto"
+    products: str = "auto"
 
     def __post_init__(self) -> None:
         """Refuse what is no mode."""

@@ -7,21 +7,26 @@ from contextlib import contextmanager
 
 import torch
 
+from zoo.models.fast_paths import current, fast_paths
+
 
 @contextmanager
 def determinism(*, wanted: bool) -> Iterator[None]:
-    """Leave the process as it was, after transformers has made its operations deterministic for good.
+    """Let no clock decide how a run computes, and leave the process as it was when it ends.
 
     Args:
-        wanted: Whether it does; the trainer calls `transformers.enable_full_determinism` then.
+        wanted: Whether the run is to be deterministic; the trainer calls `transformers.enable_full_determinism` then,
+            for good.
 
     Yields:
         Nothing.
     """
     before = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
     flags = torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark
+    products = "never" if wanted and current().products == "auto" else current().products
     try:
-        yield
+        with fast_paths(products=products):
+            yield
     finally:
         if wanted:
             torch.use_deterministic_algorithms(before[0], warn_only=before[1])

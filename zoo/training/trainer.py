@@ -18,6 +18,7 @@ from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
 from zoo.models.chunked_loss import IGNORED
 from zoo.models.language_modeling import LanguageModel
+from zoo.models.products import fast_products
 
 from .arguments import ZooTrainingArguments
 from .guard import LossGuard, check_weights
@@ -95,7 +96,8 @@ class ZooTrainer(Seq2SeqTrainer):
     ) -> torch.Tensor:
         """Count the batch, and train on it. Arguments as in the base class."""
         self.train_tokens += self._tokens(inputs).to(self.train_tokens.device)
-        loss = super().training_step(model, inputs, num_items_in_batch)
+        with fast_products(inputs["input_ids"].numel(), self.model.config.hidden_size, self.args.device):
+            loss = super().training_step(model, inputs, num_items_in_batch)
         self.guard.see(loss, self.state.global_step + 1)
         return loss
 

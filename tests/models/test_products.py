@@ -1,0 +1,94 @@
+"""Float32 products by another library: the same results, where a trial says that it pays, and nowhere else."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import zoo
+from zoo.models import products
+from zoo.models.fast_paths import fast_paths
+from zoo.models.products import EXACT, Trial, fast_products, try_products
+from zoo.training.determinism import determinism
+
+
+def precision(*, device: str = "cpu") -> str:
+    with fast_products(512, 64, device):
+        return torch.get_float32_matmul_precision()
+
+
+@pytest.fixture
+def trial(monkeypatch):
+    def pretend(**found: float) -> None:
+        monkeypatch.setattr(products, "_try_products", lambda *sizes: Trial(**found))
+
+    return pretend
+
+
+@pytest.mark.parametrize(
+    ("gain", "deviation", "expected"),
+    [(2.0, 1e-7, "medium"), (1.3, 1e-7, "highest"), (2.0, 1e-3, "highest")],
+    ids=["faster", "as fast", "faster and less exact"],
+)
+def test_a_trial_decides(trial, gain, deviation, expected):
+    trial(gain=gain, deviation=deviation)
+    assert precision() == expected
+    assert torch.get_float32_matmul_precision() == "highest"
+
+
+def test_switches_and_devices_come_first(trial):
+    trial(gain=2.0, deviation=0.0)
+    assert precision(device="cuda") == "highest"
+    with fast_paths(products="never"):
+        assert precision() == "highest"
+    trial(gain=0.5, deviation=0.0)
+    with fast_paths(products="always"):
+        assert precision() == "medium"
+
+
+def test_no_clock_decides_about_a_deterministic_run(trial):
+    trial(gain=2.0, deviation=0.0)
+    with determinism(wanted=True):
+        assert precision() == "highest"
+    with determinism(wanted=False):
+        assert precision() == "medium"
+
+
+def test_the_precision_of_before_comes_back_after_an_error():
+    with pytest.raises(ZeroDivisionError), fast_paths(products="always"), fast_products(512, 64):
+        1 / 0  # noqa: B018
+    assert torch.get_float32_matmul_precision() == "highest"
+
+
+def test_a_choice_for_one_library_is_left_alone():
+    before = torch.backends.mkldnn.matmul.fp32_precision
+    torch.backends.mkldnn.matmul.fp32_precision = "bf16"
+    try:
+        with fast_paths(products="always"), fast_products(512, 64):
+            assert torch.backends.mkldnn.matmul.fp32_precision == "bf16"
+        assert torch.backends.mkldnn.matmul.fp32_precision == "bf16"
+    finally:
+        torch.backends.mkldnn.matmul.fp32_precision = before
+    assert torch.get_float32_matmul_precision() == "highest"
+
+
+def test_a_trial_is_made_once_for_about_one_size():
+    products._try_products.cache_clear()
+    found = try_products(70, 40)
+    assert found.gain > 0
+    assert try_products(100, 33) is found
+    assert try_products(700_000, 9000) is try_products(512, 1024)
+
+
+@pytest.mark.skipif(try_products(512, 1024).deviation > EXACT, reason="this processor's oneDNN products are no float32")
+@pytest.mark.parametrize("name", ["pre-norm", "llama-style", "bert-style"])
+def test_a_training_step_is_the_same_to_rounding(name):
+    gradients = []
+    ids = torch.arange(3, 43).view(4, 10)
+    for mode in ("never", "always"):
+        model = zoo.build(f"{name}@tiny", vocab_size=50, seed=0).eval()
+        with fast_paths(products=mode), fast_products(ids.numel(), model.config.hidden_size):
+            model(input_ids=ids, labels=ids).loss.backward()
+        gradients.append([parameter.grad for parameter in model.parameters()])
+    for plain, fast in zip(*gradients, strict=True):
+        torch.testing.assert_close(fast, plain, rtol=1e-4, atol=1e-6)

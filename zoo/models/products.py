@@ -1,0 +1,129 @@
+"""Products of float32 matrices on a CPU, by whichever of PyTorch's two libraries is the faster."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+
+import torch
+
+from .fast_paths import current
+
+PAYS = 1.4
+"""How many times as fast oneDNN has to be to be taken. There are processors on which both libraries are alike, and such
+on which it is twice as fast: between them, so that a busy machine does not decide."""
+
+EXACT = 1e-5
+"""The largest difference, relative to the largest value, that is rounding. With AMX instructions oneDNN multiplies in
+bfloat16 where it may, which is far above it."""
+
+LARGEST = (512, 1024)
+"""Tokens and width up to which products are tried; larger ones behave alike."""
+
+ROUNDS = 5
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What came of trying both libraries.
+
+    Attributes:
+        gain: How many times as fast as PyTorch's default oneDNN is.
+        deviation: How far its result is from the exact one, relative to the largest value.
+    """
+
+    gain: float
+    deviation: float
+
+    @property
+    def pays(self) -> bool:
+        """Whether oneDNN is much faster, and no less exact."""
+        return self.gain >= PAYS and self.deviation <= EXACT
+
+
+def try_products(tokens: int, width: int) -> Trial:
+    """Measure the product that widens hidden states to four times their size, once in a process for about one size.
+
+    Args:
+        tokens: How many there are at a time.
+        width: The hidden size.
+
+    Returns:
+        Speed and exactness.
+    """
+    sizes = (min(1 << size.bit_length() - 1, most) for size, most in zip((tokens, width), LARGEST, strict=True))
+    return _try_products(*sizes, torch.get_num_threads())
+
+
+@cache
+def _try_products(tokens: int, width: int, threads: int) -> Trial:
+    generator = torch.Generator().manual_seed(0)
+    left, right = (torch.randn(*shape, generator=generator) for shape in ((tokens, width), (width, 4 * width)))
+    exact = left.double() @ right.double()
+    times: dict[bool, list[float]] = {False: [], True: []}
+    deviation = 0.0
+    for _ in range(ROUNDS):
+        for is_onednn, measured in times.items():
+            with multiplied_by_onednn(wanted=is_onednn):
+                began = time.perf_counter()
+                product = left @ right
+                measured.append(time.perf_counter() - began)
+            if is_onednn:
+                deviation = float((product.double() - exact).abs().max() / exact.abs().max())
+    return Trial(min(times[False]) / min(times[True]), deviation)
+
+
+@contextmanager
+def multiplied_by_onednn(*, wanted: bool = True) -> Iterator[None]:
+    """Let oneDNN multiply float32 matrices for a while, in all threads.
+
+    PyTorch asks it to where precision may be "medium"; without AMX instructions it computes in float32 all the same.
+
+    Args:
+        wanted: Whether to, or to leave everything as it is.
+
+    Yields:
+        Nothing.
+    """
+    before = chosen_precision() if wanted else None
+    if before is not None:
+        torch.set_float32_matmul_precision("medium")
+    try:
+        yield
+    finally:
+        if before is not None:
+            torch.set_float32_matmul_precision(before)
+
+
+def chosen_precision() -> str | None:
+    """Read what precision float32 products have.
+
+    Returns:
+        PyTorch's word for it; None where somebody has chosen for each library by itself, which is left alone.
+    """
+    try:
+        return torch.get_float32_matmul_precision()
+    except RuntimeError:
+        return None
+
+
+@contextmanager
+def fast_products(tokens: int, width: int, device: torch.device | str = "cpu") -> Iterator[None]:
+    """Multiply float32 matrices by the faster library for a while, where it is no less exact.
+
+    Args:
+        tokens: About how many there are at a time.
+        width: The hidden size.
+        device: Where; elsewhere than on a CPU nothing changes.
+
+    Yields:
+        Nothing.
+    """
+    mode = current().products
+    on_cpu = torch.device(device).type == "cpu"
+    wanted = on_cpu and (mode == "always" or (mode == "auto" and try_products(tokens, width).pays))
+    with multiplied_by_onednn(wanted=wanted):
+        yield
