@@ -22,10 +22,9 @@ def rows_of(folder: Path, *arguments: str) -> list[dict[str, object]]:
 
 @pytest.mark.slow
 def test_what_is_for_a_gpu_runs_without_one(tmp_path):
-    rows = rows_of(tmp_path, "--preset", "cuda", "--only", "causal LM*", "*static cache*batch 1")
-    assert len({row["workload"] for row in rows}) == 2
+    rows = rows_of(tmp_path, "--preset", "cuda", "--only", "*static cache*batch 1")
+    assert len(rows) == 4
     assert all(row["megabytes"] > 0 for row in rows)
-    assert all(0 < row["of_limit"] < 1 for row in rows if row["workload"].startswith("causal"))
 
 
 @pytest.mark.slow
