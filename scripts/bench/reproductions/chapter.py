@@ -16,7 +16,6 @@ import math
 import os
 import platform
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -26,6 +25,7 @@ from typing import Any
 from unittest.mock import patch
 
 import torch
+from fresh_process import in_fresh_process
 from original_chapter import NUM_STEPS, run_original
 
 import zoo
@@ -112,17 +112,6 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
     return {**found, "run": arguments.one, "seed": arguments.seed, "bleu": statistics.fmean(scores)}
 
 
-def in_fresh_process(arguments: argparse.Namespace, name: str, seed: int) -> dict[str, Any]:
-    """Do one run in a process of its own."""
-    given = ["--data", arguments.data, "--package", arguments.package, "--chapter", arguments.chapter]
-    given += ["--rows", arguments.rows, "--epochs", arguments.epochs, "--threads", arguments.threads]
-    command = [sys.executable, __file__, *map(str, given), "--one", name, "--seed", str(seed)]
-    environment = {**os.environ, "OMP_NUM_THREADS": str(arguments.threads)}
-    written = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=environment).stdout
-    found: dict[str, Any] = json.loads(written.splitlines()[-1])
-    return found
-
-
 def show(rows: list[dict[str, Any]]) -> None:
     """Print means, and the smallest and largest value of the seeds."""
     columns = ("loss per token", "BLEU (k=2)", "seconds", "CPU seconds")
@@ -157,10 +146,12 @@ def main() -> None:
     if arguments.one:
         print(json.dumps(run(arguments)))
         return
+    given = ["--data", arguments.data, "--package", arguments.package, "--chapter", arguments.chapter]
+    given += ["--rows", arguments.rows, "--epochs", arguments.epochs]
     rows: list[dict[str, Any]] = []
     for seed in range(arguments.first_seed, arguments.first_seed + arguments.seeds):
         for name in arguments.runs.split(","):
-            rows.append(in_fresh_process(arguments, name, seed))
+            rows.append(in_fresh_process(__file__, given, name, seed, arguments.threads))
             print(json.dumps(rows[-1]), file=sys.stderr)
             if arguments.output is not None:
                 arguments.output.write_text(json.dumps(rows, indent=2) + "\n", encoding="utf-8")

@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
-import os
 import shutil
 import statistics
 import subprocess
@@ -24,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from fresh_process import in_fresh_process
 from torch.nn import functional as F
 
 import zoo
@@ -129,16 +129,6 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
     return {"run": arguments.one, "seed": arguments.seed, **evaluate(predict, ids), "seconds": seconds}
 
 
-def in_fresh_process(arguments: argparse.Namespace, name: str, seed: int) -> dict[str, Any]:
-    """Do one run in a process of its own."""
-    given = ["--data", arguments.data, "--package", arguments.package, "--threads", arguments.threads]
-    command = [sys.executable, __file__, *map(str, given), "--one", name, "--seed", str(seed)]
-    environment = {**os.environ, "OMP_NUM_THREADS": str(arguments.threads)}
-    written = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=environment).stdout
-    found: dict[str, Any] = json.loads(written.splitlines()[-1])
-    return found
-
-
 def show(rows: list[dict[str, Any]]) -> None:
     """Print every run, and the means."""
     print("| run | seed | whole held-out text | 240 random windows | of 100 draws, 1.88 or less | seconds |")
@@ -167,10 +157,11 @@ def main() -> None:
     if arguments.one:
         print(json.dumps(run(arguments)))
         return
+    given = ["--data", arguments.data, "--package", arguments.package]
     rows: list[dict[str, Any]] = []
     for seed in range(arguments.seeds):
         for name in arguments.runs.split(","):
-            rows.append(in_fresh_process(arguments, name, seed))
+            rows.append(in_fresh_process(__file__, given, name, seed, arguments.threads))
             print(json.dumps(rows[-1]), file=sys.stderr)
     show(rows)
 

@@ -1,0 +1,29 @@
+"""Runs of a reproduction, each in a process of its own, so that none warms anything up for another."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from typing import Any
+
+
+def in_fresh_process(script: str, given: list[object], name: str, seed: int, threads: int) -> dict[str, Any]:
+    """Call a script that does one run where it is told `--one`, and prints what it found as its last line.
+
+    Args:
+        script: The script's file.
+        given: Its other arguments.
+        name: The run.
+        seed: The run's seed.
+        threads: How many threads PyTorch computes with.
+
+    Returns:
+        What the run found.
+    """
+    command = [sys.executable, script, *map(str, given), "--threads", str(threads), "--one", name, "--seed", str(seed)]
+    environment = {**os.environ, "OMP_NUM_THREADS": str(threads)}
+    written = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=environment).stdout
+    found: dict[str, Any] = json.loads(written.splitlines()[-1])
+    return found
