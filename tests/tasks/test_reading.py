@@ -8,6 +8,7 @@ import pytest
 from datasets import Dataset
 
 from zoo.tasks import DataError, UnknownColumnError, find_task, load_splits, read_columns
+from zoo.tasks.tables import place_of
 
 PAIRS = {"en": ["Hello.", "Good night, Ana."], "pt": ["Olá.", "Boa noite, Ana."]}
 
@@ -142,3 +143,9 @@ def test_pairs_that_are_too_long_are_left_out_or_cut(write):
         DataError, match=r"pairs.tsv: all 3 examples have more than max_length=2 tokens; the shortest has 3"
     ):
         find_task("translation:max_length=2").encode(examples, tokenizers, training=True)
+
+
+def test_a_column_of_texts_may_be_called_like_the_one_of_lines(write):
+    rows = [("line_number", "pt"), *ROWS]
+    assert place_of(read_columns(write("a.tsv", as_tsv(rows))), 1) is None
+    assert place_of(read_columns(write("b.tsv", as_tsv([("en", "pt"), *ROWS]))), 1).endswith("b.tsv, line 3")

@@ -69,8 +69,19 @@ class GatedFeedForward(FeedForward):
         Returns:
             *Shape:* as hidden_states.
         """
-        gated = self.act_fn(self.gate_proj(hidden_states)) * self.up_proj(hidden_states)
-        return self.down_proj(through(self.norm, through(self.dropout, gated)))
+        gate, up = self.project(hidden_states)
+        return self.down_proj(through(self.norm, through(self.dropout, self.act_fn(gate) * up)))
+
+    def project(self, hidden_states: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Make what opens and closes the gate, and what goes through it.
+
+        Args:
+            hidden_states: *Shape:* (batch_size, seq_len, hidden_size)
+
+        Returns:
+            Both. *Shape:* (batch_size, seq_len, intermediate_size)
+        """
+        return self.gate_proj(hidden_states), self.up_proj(hidden_states)
 
 
 def build_activation(name: str) -> nn.Module:

@@ -20,7 +20,6 @@ from zoo.errors import UnsupportedBackendError, UnsupportedOperationError
 
 from .attention import Attention
 from .feed_forward import GatedFeedForward
-from .slots import through
 
 ENGINES = ("x86", "fbgemm", "onednn", "qnnpack")
 """PyTorch's libraries for int8 products, the fastest for one token first; a build of PyTorch has some of them."""
@@ -169,7 +168,7 @@ class FusedProjections(Attention):
     @staticmethod
     def fits(module: nn.Module) -> bool:
         """Whether a module is self-attention that projects as the library's own does."""
-        methods = ("forward", "project", "project_heads")
+        methods = ("forward", "project", "project_heads", "split_heads")
         return isinstance(module, Attention) and not module.is_cross and inherits(module, Attention, *methods)
 
     def fuse(self, tokens: int) -> None:
@@ -197,17 +196,17 @@ class FusedGate(GatedFeedForward):
     @staticmethod
     def fits(module: nn.Module) -> bool:
         """Whether a module is a gated network that computes as the library's own does."""
-        return isinstance(module, GatedFeedForward) and inherits(module, GatedFeedForward, "forward")
+        return isinstance(module, GatedFeedForward) and inherits(module, GatedFeedForward, "forward", "project")
 
     def fuse(self, tokens: int) -> None:
         """Put one int8 layer, for about so many tokens at a time, in the place of two float ones."""
         self.gate_up_proj = Int8Linear(self.gate_proj, self.up_proj, tokens=tokens)
         del self.gate_proj, self.up_proj
 
-    def forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
-        """Transform every position by itself. Shapes as in the base class."""
+    def project(self, hidden_states: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Make gate and value. Shapes as in the base class."""
         gate, up = self.gate_up_proj(hidden_states).chunk(2, dim=-1)
-        return self.down_proj(through(self.norm, through(self.dropout, self.act_fn(gate) * up)))
+        return gate, up
 
 
 def inherits(module: nn.Module, base: type[nn.Module], *methods: str) -> bool:

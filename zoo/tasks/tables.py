@@ -107,8 +107,11 @@ def place_of(examples: Any, row: int) -> str | None:
     """
     if not isinstance(examples, Dataset) or not examples.info.description:
         return None
-    counted = next((unit for unit, name in NUMBERS.items() if name in examples.column_names), None)
-    return counted and f"{examples.info.description}, {counted} {examples[NUMBERS[counted]][row]}"
+    for unit, name in NUMBERS.items():
+        # A column of texts may be called so as well.
+        if name in examples.column_names and isinstance(number := examples[name][row], int):
+            return f"{examples.info.description}, {unit} {number}"
+    return None
 
 
 def make_table(
