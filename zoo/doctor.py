@@ -98,7 +98,7 @@ def float32() -> Finding:
         advice = "training multiplies by the default library, as oneDNN's products are not exact"
     else:
         advice = "training multiplies by the default library"
-    found = f"{rate(gemm_limit())}; oneDNN {trial.gain:.2f} times as fast, to {trial.deviation:.0e}"
+    found = f"{rate(gemm_limit())}; oneDNN {trial.gain:.2f} times as fast, exact to {trial.deviation:.0e}"
     return Finding("float32 products", found, advice)
 
 
