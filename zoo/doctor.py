@@ -17,10 +17,15 @@ from zoo.measuring.machine import int8_gain
 from zoo.models import packing
 from zoo.models.fast_paths import current
 from zoo.models.int8 import MANY, int8_engine
+from zoo.models.packed_products import try_rows
 from zoo.models.products import EXACT, LARGEST, try_products
+from zoo.models.replaying import RECORD_AFTER
 
 PAYS = 1.2
 """How many times as fast something has to be to be worth a change of precision."""
+
+ROWS = (1, 8, 32)
+"""Texts at a time, or beams, for which products of a step are tried."""
 
 INSTRUCTIONS = ("avx2", "avx512f", "avx512_vnni", "avx512_bf16", "amx_bf16", "amx_int8", "asimd", "sve", "bf16")
 """Of a processor's, those that decide how fast it multiplies matrices."""
@@ -59,7 +64,7 @@ def examine() -> list[Finding]:
         What was found, in the order in which it matters.
     """
     accelerators = [accelerator(index) for index in range(torch.cuda.device_count())]
-    return [processor(), threads(), float32(), bfloat16(), int8(), *accelerators, padding(), *engines()]
+    return [processor(), threads(), float32(), bfloat16(), int8(), *accelerators, padding(), steps(), *engines()]
 
 
 def processor() -> Finding:
@@ -143,6 +148,20 @@ def padding() -> Finding:
         else f"{mode}, as ZOO_PACKING or fast_paths says"
     )
     return Finding("Padding taken out", when, "changes results by rounding only; ZOO_PACKING=never switches it off")
+
+
+def steps() -> Finding:
+    """What is done about the steps of generation."""
+    modes = current()
+    if modes.recorded_steps == "never":
+        return Finding("Steps of generation", "not recorded, as ZOO_RECORDED_STEPS or fast_paths says", "remove that")
+    switch = "ZOO_RECORDED_STEPS=never switches that off, ZOO_PACKED_WEIGHTS=never the laying out"
+    advice = f"on a CPU they are recorded after {RECORD_AFTER} of a kind, and replayed; {switch}"
+    gains = [try_rows(rows) for rows in ROWS]
+    if any(gain is None for gain in gains):
+        return Finding("Steps of generation", "no MKL: weights stay as they lie", advice)
+    found = ", ".join(f"{gain.gain:.1f} for {rows}" for rows, gain in zip(ROWS, gains, strict=True) if gain)
+    return Finding("Steps of generation", f"times as fast with weights laid out, by rows: {found}", advice)
 
 
 def engines() -> list[Finding]:

@@ -27,6 +27,7 @@ from zoo.models import (
 from zoo.models import attention as attention_module
 from zoo.models.int8 import FusedProjections
 from zoo.models.packing import PackedMask
+from zoo.models.steps import Step
 from zoo.testing import CHECKS, Case, Subject, basics, cases, check_variant, new_subject
 from zoo.testing.subjects import TARGET_LENGTH
 
@@ -200,6 +201,11 @@ def let_packed_sequences_see_everything(model: Any, patch: pytest.MonkeyPatch) -
     patch.setattr(PackedMask, "visible", lambda self, is_causal: None)
 
 
+def replay_in_place(model: Any, patch: pytest.MonkeyPatch) -> None:
+    """Replayed steps leave the cache where it was."""
+    patch.setattr(Step, "advance", lambda self, states: None)
+
+
 CAUSAL, MASKED, SEQ2SEQ = "causal-lm", "masked-lm", "seq2seq-lm"
 DEFECTS: list[tuple[str, str, Break]] = [
     ("output_has_its_documented_shape", CAUSAL, drop_a_logit),
@@ -224,6 +230,8 @@ DEFECTS: list[tuple[str, str, Break]] = [
     ("hidden_states_have_their_documented_shapes", CAUSAL, add_an_idle_layer),
     ("attention_weights_have_their_documented_shapes", CAUSAL, return_scores_for_weights),
     ("generation_with_a_cache_equals_without", CAUSAL, confuse_a_cache(DynamicCache)),
+    ("replayed_steps_change_nothing", CAUSAL, replay_in_place),
+    ("replayed_steps_change_nothing", SEQ2SEQ, replay_in_place),
     ("a_static_cache_equals_a_dynamic_one", CAUSAL, confuse_a_cache(StaticCache)),
     ("beam_search_equals_without_a_cache", CAUSAL, leave_beams_unordered),
     ("padded_prompts_generate_the_same", CAUSAL, ignore_padding),

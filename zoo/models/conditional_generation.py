@@ -10,9 +10,10 @@ from transformers.utils.generic import can_return_tuple
 
 from .configuration import ZooConfig
 from .encoder_decoder import ZooEncoderDecoder
-from .growing_cache import CachedGenerationMixin
+from .generation import CachedGenerationMixin
 from .language_modeling import LanguageModel
 from .options import CallOptions
+from .replaying import replayed
 
 
 class ZooForConditionalGeneration(LanguageModel, CachedGenerationMixin):
@@ -87,6 +88,7 @@ class ZooForConditionalGeneration(LanguageModel, CachedGenerationMixin):
         """
         return self.decoder_inputs(None, labels)
 
+    @replayed
     @can_return_tuple
     def forward(
         self,

@@ -21,6 +21,8 @@ class FastPaths:
         cache_room: The cache that `generate` makes has room for keys and values to come, and writes them in place.
         chunked_loss: A loss that is wanted without logits is computed a chunk of tokens at a time.
         products: Training on a CPU multiplies float32 matrices by oneDNN.
+        recorded_steps: Generation on a CPU records its steps and replays them.
+        packed_weights: Replayed steps multiply by weights that are laid out for them.
 
     Raises:
         InputError: When a value is none of the three.
@@ -30,6 +32,8 @@ class FastPaths:
     cache_room: str = "auto"
     chunked_loss: str = "auto"
     products: str = "auto"
+    recorded_steps: str = "auto"
+    packed_weights: str = "auto"
 
     def __post_init__(self) -> None:
         """Refuse what is no mode."""

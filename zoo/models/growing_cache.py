@@ -8,9 +8,6 @@ from typing import Any
 
 import torch
 from transformers.cache_utils import Cache, DynamicCache, DynamicLayer, EncoderDecoderCache
-from transformers.generation import GenerationMixin, LogitsProcessorList
-
-from .fast_paths import current
 
 ROOM = 64
 """For how many further positions there is room at least, when room is made."""
@@ -45,10 +42,12 @@ class GrowingLayer(DynamicLayer):
         """
         if torch.is_grad_enabled() or torch.compiler.is_compiling():  # where nothing may change in place
             return super().update(key_states, value_states, *args, **kwargs)
+        if not self.is_initialized:
+            self.lazy_initialization(key_states, value_states)
+            self.keys, self.values = key_states[:, :, :0], value_states[:, :, :0]
         seen = self.get_seq_length()
         added = key_states.shape[2]
-        if not self.has_room(seen + added):
-            self.make_room(key_states, value_states, seen, seen + added)
+        self.reserve(seen + added)
         keys, values = self.rooms
         keys.narrow(2, seen, added).copy_(key_states)
         values.narrow(2, seen, added).copy_(value_states)
@@ -67,25 +66,21 @@ class GrowingLayer(DynamicLayer):
             return False
         return length <= self.rooms[0].shape[2]
 
-    def make_room(self, key_states: torch.Tensor, value_states: torch.Tensor, seen: int, length: int) -> None:
-        """Move to where there is more room than needed.
+    def reserve(self, length: int) -> None:
+        """Move to where there is more room than needed, unless there is enough.
 
         Args:
-            key_states: Gives sizes, dtype and device. *Shape:* (batch_size, num_key_value_heads, seq_len, head_dim)
-            value_states: Likewise.
-            seen: Number of positions that are there.
             length: Number of positions that will be.
         """
-        if not self.is_initialized:
-            self.lazy_initialization(key_states, value_states)
+        if self.has_room(length):
+            return
         capacity = length + max(ROOM, length // 2)
-        rooms = [
-            states.new_empty(*states.shape[:2], capacity, states.shape[-1]) for states in (key_states, value_states)
-        ]
-        if seen:
-            for room, states in zip(rooms, (self.keys, self.values), strict=True):
-                room[:, :, :seen] = states
-        self.rooms, self.spare = tuple(rooms), ()
+        states = (self.keys, self.values)
+        self.rooms = tuple(one.new_empty(*one.shape[:2], capacity, one.shape[-1]) for one in states)
+        self.spare = ()
+        for room, one in zip(self.rooms, states, strict=True):
+            room[:, :, : one.shape[2]] = one
+        self.show(self.keys.shape[2])
 
     def show(self, length: int) -> tuple[torch.Tensor, torch.Tensor]:
         """Let `keys` and `values` be what has been written.
@@ -178,44 +173,6 @@ class SourceLayer(DynamicLayer):
         """Hold keys and values of every row from now on."""
         repeats, self.num_beams = self.num_beams, 1
         super().batch_repeat_interleave(repeats)
-
-
-class LogitsProcessors(LogitsProcessorList):
-    """transformers' list, which looks at every signature in every step, without doing so."""
-
-    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor, **kwargs: Any) -> torch.Tensor:
-        """Change the scores of the next token.
-
-        Args:
-            input_ids: What has been written. *Shape:* (batch_size, seq_len)
-            scores: *Shape:* (batch_size, vocab_size)
-            kwargs: What else processors need.
-
-        Returns:
-            *Shape:* as scores.
-        """
-        if kwargs:
-            return super().__call__(input_ids, scores, **kwargs)
-        for processor in self:
-            scores = processor(input_ids, scores)
-        return scores
-
-
-class CachedGenerationMixin(GenerationMixin):
-    """transformers' generation, with a cache that grows in place where it would make one that does not."""
-
-    def _get_logits_processor(self, *args: Any, **kwargs: Any) -> LogitsProcessorList:
-        return LogitsProcessors(super()._get_logits_processor(*args, **kwargs))
-
-    def _prepare_cache_for_generation(
-        self, generation_config: Any, model_kwargs: dict[str, Any], *args: Any, **kwargs: Any
-    ) -> Any:
-        given = model_kwargs.get("past_key_values")
-        result = super()._prepare_cache_for_generation(generation_config, model_kwargs, *args, **kwargs)
-        if given is None and current().cache_room != "never":
-            copies = max(generation_config.num_beams or 1, generation_config.num_return_sequences or 1)
-            let_grow(model_kwargs.get("past_key_values"), copies)
-        return result
 
 
 def let_grow(cache: Cache | None, num_beams: int) -> None:

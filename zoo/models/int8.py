@@ -36,6 +36,20 @@ linear_dynamic: Any = _operator and _operator.default._op
 long as a small product."""
 
 
+def multiply(hidden_states: torch.Tensor, packed: Any, reduce_range: bool = False) -> torch.Tensor:
+    """Multiply by an int8 matrix, with no look at the arguments before PyTorch's own.
+
+    Args:
+        hidden_states: *Shape:* (..., in_features)
+        packed: What [`pack`][] returned.
+        reduce_range: See [`Int8Engine`][].
+
+    Returns:
+        *Shape:* (..., out_features)
+    """
+    return linear_dynamic(hidden_states, packed, reduce_range)
+
+
 @dataclass(frozen=True)
 class Int8Engine:
     """What multiplies int8 matrices on this machine.
@@ -147,7 +161,7 @@ class Int8Linear(nn.Module):
         Returns:
             *Shape:* (..., out_features)
         """
-        return linear_dynamic(hidden_states, self.packed, self.reduce_range)
+        return multiply(hidden_states, self.packed, self.reduce_range)
 
     def _save_to_state_dict(self, *args: Any) -> NoReturn:
         """Refuse: a checkpoint without these weights would look whole."""

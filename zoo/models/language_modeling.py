@@ -11,10 +11,11 @@ from transformers.utils.generic import can_return_tuple
 from .chunked_loss import IGNORED, chunk_size_for, chunked_loss, mean_loss, pays, summed_loss
 from .configuration import ZooConfig
 from .feed_forward import build_activation
-from .growing_cache import CachedGenerationMixin
+from .generation import CachedGenerationMixin
 from .norms import build_norm
 from .options import CallOptions
 from .pretrained import ZooPreTrainedModel
+from .replaying import replayed
 from .stacks import ZooDecoder, ZooEncoder
 from .transformer import transformer_of
 
@@ -159,6 +160,7 @@ class ZooForCausalLM(LanguageModel, CachedGenerationMixin):
         shifted: torch.Tensor | None = kwargs.get("shift_labels")
         return nn.functional.pad(labels, (0, 1), value=IGNORED)[:, 1:] if shifted is None else shifted
 
+    @replayed
     @can_return_tuple
     def forward(
         self,

@@ -153,7 +153,7 @@ class ZooDecoder(ZooStack):
         cache = None if past_key_values is None else self_attention_cache(past_key_values)
 
         seen = 0 if cache is None else cache.get_seq_length()
-        if isinstance(seen, int):
+        if not isinstance(seen, torch.Tensor):
             self.check_length(seen + inputs_embeds.shape[1], position_ids)
             check_mask_length(attention_mask, seen + inputs_embeds.shape[1])
         if position_ids is None:

@@ -8,6 +8,10 @@ import torch
 from transformers.cache_utils import EncoderDecoderCache
 
 from zoo.models import ZooPreTrainedModel
+from zoo.models.attention import self_attention_cache
+from zoo.models.fast_paths import fast_paths
+from zoo.models.growing_cache import GrowingLayer
+from zoo.models.replaying import can_be_recorded, recordings_of
 
 from .cases import GENERATIVE, check
 from .comparing import assert_equal
@@ -49,6 +53,22 @@ def assert_same_text(one: Any, other: Any, what: str) -> None:
         f"{what}: the texts are {one.sequences.tolist()} and {other.sequences.tolist()}"
     )
     assert_equal(torch.stack(one.logits), torch.stack(other.logits), f"{what}: the logits")
+
+
+@check(tasks=GENERATIVE)
+def check_replayed_steps_change_nothing(subject: Subject) -> None:
+    """Greedy and beam search are the same where steps are recorded and replayed, on laid out weights too."""
+    for settings in ({}, {"num_beams": 2}):
+        model = subject.copy()
+        with fast_paths(recorded_steps="never"):
+            plain = generate(subject, model, **settings)
+        with fast_paths(recorded_steps="always", packed_weights="always"):
+            replayed = generate(subject, model, **settings)
+        assert_same_text(replayed, plain, "replayed steps = forwards")
+        layers = self_attention_cache(plain.past_key_values).layers
+        expected = can_be_recorded(model) and all(type(layer) is GrowingLayer for layer in layers)
+        replays = recordings_of(model).recorded.values()
+        assert any(replays) == expected, f"{len(replays)} kinds of steps were tried, {sum(map(bool, replays))} recorded"
 
 
 @check(tasks=GENERATIVE)

@@ -15,7 +15,13 @@ from others import eager, in_ctranslate2, x_transformers
 from plain import PlainDecoder, PlainEncoder, TorchEncoder, TorchSeq2Seq
 from shapes import Scale, bert_config, gpt2_config, marian_config
 from torch import nn
-from transformers import BertForSequenceClassification, BertModel, GPT2LMHeadModel, MarianMTModel
+from transformers import (
+    BertForSequenceClassification,
+    BertModel,
+    GPT2LMHeadModel,
+    MarianMTModel,
+    PreTrainedModel,
+)
 
 import zoo
 from zoo.models.fast_paths import fast_paths
@@ -198,7 +204,11 @@ class Work:
         """A peer that generates."""
         inputs.setdefault("attention_mask", torch.ones_like(inputs["input_ids"]))
         tokens = self.scale.new_tokens
-        options = {"num_beams": num_beams, "do_sample": False, "max_new_tokens": tokens, "min_new_tokens": tokens}
+        options = {"num_beams": num_beams, "do_sample": False, "max_new_tokens": tokens}
+        if isinstance(model, PreTrainedModel):
+            model.generation_config.eos_token_id = None  # nobody stops early
+        else:
+            options["min_new_tokens"] = tokens
         run = torch.inference_mode()(lambda: model.generate(**inputs, **options))
         kind = {"zoo": OURS}.get(name, "other" if name.startswith("zoo") else "stock")
         # Of int8 weights other tokens may come.

@@ -1,0 +1,83 @@
+"""Recordings: the same operations on other values and other lengths, or none where others would be chosen."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from zoo.models.recording import SHORTEST, Recording, record, written_down
+
+SCALE = torch.nn.Parameter(torch.tensor([2.0, -1.0, 0.5]))
+
+
+def write_and_sum(rooms: torch.Tensor, new: torch.Tensor, seen: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Write behind what is there, and sum all of it, weighted; long texts in another way."""
+    rooms.narrow(1, seen, 1).copy_(new)
+    states = rooms.narrow(1, 0, seen + 1)
+    total = (states * SCALE).sum(1) if seen < 20 else states.mean(1)
+    return total, states
+
+
+def recording_of(seen: int, room: int) -> Recording:
+    inputs = torch.randn(2, room, 3), torch.randn(2, 1, 3)
+    return record(
+        lambda rooms, new, seen, room: write_and_sum(rooms, new, seen),
+        inputs,
+        [(1, "room"), None],
+        {"seen": seen, "room": room},
+    )
+
+
+@given(
+    recorded=st.tuples(st.integers(2, 30), st.integers(1, 9)), replayed=st.tuples(st.integers(1, 30), st.integers(0, 9))
+)
+@settings(max_examples=25, deadline=None)
+def test_a_replay_equals_the_function_wherever_the_recording_fits(recorded, replayed):
+    (seen, more), (other_seen, other_more) = recorded, replayed
+    recording = recording_of(seen, seen + more)
+    length, room = other_seen, other_seen + other_more
+    same_way = (seen < 20) == (length < 20)
+    if recording.fits(length, room):
+        assert same_way and room > length
+        rooms, new = torch.randn(2, room, 3), torch.randn(2, 1, 3)
+        expected = write_and_sum(rooms.clone(), new, length)
+        found = written_down(recording.graph)(rooms, new, length, room, *recording.constants)
+        for one, other in zip(found, expected, strict=True):
+            assert torch.equal(one, other)
+    elif same_way and length >= SHORTEST:
+        assert room - length <= 1 or more == 1  # where the view of what is written is the whole room
+
+
+def test_parameters_are_looked_up_when_they_are_needed():
+    recording = recording_of(5, 9)
+    assert len(recording.constants) == 1 and recording.constants[0] is SCALE
+    run = written_down(recording.graph)
+    rooms, new = torch.randn(2, 9, 3), torch.randn(2, 1, 3)
+    before = SCALE.detach().clone()
+    try:
+        with torch.no_grad():
+            SCALE.mul_(3)
+            expected = write_and_sum(rooms.clone(), new, 5)[0]
+            assert torch.equal(run(rooms, new, 5, 9, *recording.constants)[0], expected)
+    finally:
+        SCALE.data.copy_(before)
+
+
+def test_what_looks_at_values_is_not_recorded():
+    def shift(states: torch.Tensor, length: int) -> tuple[torch.Tensor]:
+        return (states + 1 if bool((states > 0).all()) else states,)
+
+    with pytest.raises(Exception, match=r"(?i)data.dependent|values"):
+        record(shift, [torch.randn(3, 4)], [(1, "length")], {"length": 4})
+
+
+def test_recording_leaves_nothing_switched():
+    inference, gradients = torch.is_inference_mode_enabled(), torch.is_grad_enabled()
+    recording_of(5, 9)
+    assert (torch.is_inference_mode_enabled(), torch.is_grad_enabled()) == (inference, gradients)
+    assert type(torch.ones(1)) is torch.Tensor
+    with torch.inference_mode():
+        assert recording_of(5, 9).fits(6, 9)
+        assert torch.is_inference_mode_enabled()

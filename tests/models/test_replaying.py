@@ -1,0 +1,194 @@
+"""Recorded steps: when they are taken, and that nothing stale is replayed."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import pickle
+import threading
+import weakref
+
+import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+import zoo
+from zoo.errors import ZooError
+from zoo.models import replaying
+from zoo.models.fast_paths import fast_paths
+from zoo.models.growing_cache import ROOM
+from zoo.models.replaying import can_be_recorded, recordings_of
+from zoo.testing.subjects import randomize, token_ids
+
+
+def new_model(name: str = "gpt2-style", task: str = "causal-lm", **options):
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 32, "num_hidden_layers": 2}
+    model = zoo.build(name, task=task, vocab_size=50, **{**sizes, **options}).eval()
+    randomize(model)
+    model.generation_config.eos_token_id = None
+    return model
+
+
+def write(model, mode: str = "always", tokens: int = 12, **options):
+    ids = options.pop("input_ids", token_ids(2, 5, 50, 0))
+    options = {"attention_mask": torch.ones_like(ids), "do_sample": False, "max_new_tokens": tokens, **options}
+    with fast_paths(recorded_steps=mode, packed_weights=mode):
+        return model.generate(input_ids=ids, **options)
+
+
+def recorded(model) -> list[bool]:
+    return [replay is not None for replay in recordings_of(model).recorded.values()]
+
+
+@pytest.mark.parametrize(("name", "task"), [("llama-style", "causal-lm"), ("pre-norm", "seq2seq-lm")])
+@pytest.mark.parametrize("num_beams", [1, 3])
+def test_texts_longer_than_the_room_are_the_same(name, task, num_beams):
+    model = new_model(name, task, max_position_embeddings=3 * ROOM)
+    mask = torch.tensor([[0, 0, 1, 1, 1], [1, 1, 1, 1, 1]])
+    settings = {"tokens": 2 * ROOM, "attention_mask": mask, "num_beams": num_beams}
+    assert torch.equal(write(model, **settings), write(model, "never", **settings))
+    assert all(recorded(model)) and 1 <= len(recorded(model)) <= 2, "with and without beams that have parted"
+
+
+def test_changed_weights_count():
+    model = new_model()
+    before = write(model)
+    model.lm_head.weight.data.neg_()
+    after = write(model)
+    assert torch.equal(after, write(model, "never")) and not torch.equal(before, after)
+    model.resize_token_embeddings(53)
+    assert torch.equal(write(model), write(model, "never"))
+    model.model.layers[0].mlp = copy.deepcopy(model.model.layers[1].mlp)
+    assert torch.equal(write(model), write(model, "never"))
+    assert recorded(model) == [True]
+
+
+def test_a_changed_configuration_counts():
+    model = new_model()
+    write(model)
+    known = recordings_of(model)
+    model.set_attn_implementation("eager")
+    assert recordings_of(model) is not known
+    assert torch.equal(write(model), write(model, "never"))
+    model.config.final_logit_softcapping = 0.5
+    assert recordings_of(model).recorded == {}
+    model.double()
+    assert recordings_of(model).recorded == {}
+    assert torch.equal(write(model), write(model, "never"))
+
+
+def test_steps_are_recorded_when_there_were_many_and_laid_out_later(monkeypatch):
+    monkeypatch.setattr(replaying, "RECORD_AFTER", 10)
+    packings = []
+    monkeypatch.setattr(replaying, "packing_of", lambda recording, everywhere: packings.append(everywhere))
+    model = new_model()
+    write(model, "auto", 8)
+    assert recorded(model) == []
+    write(model, "auto", 8)
+    assert recorded(model) == [True] and packings == []
+    write(model, "auto", 8)
+    assert packings == []
+    write(model, "auto", 2 + replaying.PACK_AFTER)
+    assert packings == [False]
+    write(model, "auto", 2 + replaying.PACK_AFTER)
+    assert packings == [False], "it is found out once"
+
+
+def test_hooks_are_called_in_every_step():
+    model = new_model()
+    expected, calls = write(model), []
+    handle = model.model.layers[0].mlp.register_forward_hook(lambda *arguments: calls.append(1))
+    assert torch.equal(write(model), expected) and len(calls) == 12
+    handle.remove()
+    write(model)
+    assert len(calls) == 12 and can_be_recorded(model)
+
+
+def test_what_is_watched_is_not_replayed():
+    model = new_model()
+    write(model)
+    with FlopCounterMode(display=False) as plain:
+        write(model, "never")
+    with FlopCounterMode(display=False) as replayed:
+        write(model)
+    assert replayed.get_total_flops() == plain.get_total_flops() > 0
+
+
+def test_models_in_training_and_foreign_modules_are_left_alone():
+    model = new_model()
+    assert can_be_recorded(model) and not can_be_recorded(model.train())
+    model.eval()
+    model.model.layers[0].mlp = type("Foreign", (type(model.model.layers[0].mlp),), {"__module__": "elsewhere"})(
+        model.config
+    )
+    assert not can_be_recorded(model)
+    assert torch.equal(write(model), write(model, "never"))
+
+
+@pytest.mark.parametrize("mode", ["never", "always"])
+def test_too_long_a_text_is_the_same_error(mode):
+    model = new_model(max_position_embeddings=10)
+    with pytest.raises(ZooError, match="10 positions|10"):
+        write(model, mode, tokens=20)
+
+
+def test_a_step_that_is_wrong_is_the_forward_s_error():
+    model = new_model()
+    output = write(model, return_dict_in_generate=True)
+    cache, seen = output.past_key_values, output.past_key_values.get_seq_length()
+    with fast_paths(recorded_steps="always"), torch.no_grad(), replaying.generation_of(model):
+        for ids, message in (([[3], [77]], "77"), ([[3], [4], [5]], "")):
+            with pytest.raises((ZooError, RuntimeError), match=message):
+                model(input_ids=torch.tensor(ids), past_key_values=cache, use_cache=True)
+    assert cache.get_seq_length() == seen, "the cache holds what was not computed"
+
+
+def test_other_outputs_than_logits_are_given():
+    model = new_model()
+    write(model)
+    output = write(model, output_hidden_states=True, output_attentions=True, return_dict_in_generate=True)
+    assert len(output.hidden_states) == len(output.attentions) == 12
+    assert torch.equal(output.sequences, write(model, "never"))
+
+
+def test_a_cache_that_is_returned_can_be_continued():
+    model = new_model()
+    ids = token_ids(2, 5, 50, 0)
+    first = write(model, input_ids=ids, return_dict_in_generate=True)
+    again = pickle.loads(pickle.dumps(first.past_key_values))
+    for cache in (first.past_key_values, again):
+        text = write(model, input_ids=first.sequences, past_key_values=cache, tokens=6)
+        assert torch.equal(text, write(model, "never", input_ids=ids, tokens=18))
+
+
+def test_int8_weights_are_replayed_too():
+    model = zoo.to_int8(new_model("llama-style"))
+    assert torch.equal(write(model), write(model, "never")) and recorded(model) == [True]
+
+
+def test_models_can_be_copied_and_are_forgotten():
+    model = new_model()
+    text = write(model)
+    twin = copy.deepcopy(model)
+    assert recorded(twin) == [] and torch.equal(write(twin), text)
+    reference = weakref.ref(model)
+    del model
+    gc.collect()
+    assert reference() is None, "a recording keeps its model alive"
+
+
+def test_threads_do_not_disturb_each_other():
+    model, texts = new_model(), {}
+    inputs = {seed: token_ids(2, 5, 50, seed) for seed in range(4)}
+    expected = {seed: write(model, "never", input_ids=ids) for seed, ids in inputs.items()}
+    with fast_paths(recorded_steps="always", packed_weights="always"):
+        threads = [
+            threading.Thread(target=lambda seed=seed: texts.update({seed: write(model, input_ids=inputs[seed])}))
+            for seed in inputs
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert all(torch.equal(texts[seed], expected[seed]) for seed in inputs)

@@ -1,0 +1,57 @@
+"""What the zoo adds to transformers' generation: a cache that grows in place, and steps without the Python around."""
+
+from __future__ import annotations
+
+from functools import wraps
+from typing import Any
+
+import torch
+from transformers.generation import GenerationMixin, LogitsProcessorList
+
+from .fast_paths import current
+from .growing_cache import let_grow
+from .replaying import generation_of
+
+
+class LogitsProcessors(LogitsProcessorList):
+    """transformers' list, which looks at every signature in every step, without doing so."""
+
+    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor, **kwargs: Any) -> torch.Tensor:
+        """Change the scores of the next token.
+
+        Args:
+            input_ids: What has been written. *Shape:* (batch_size, seq_len)
+            scores: *Shape:* (batch_size, vocab_size)
+            kwargs: What else processors need.
+
+        Returns:
+            *Shape:* as scores.
+        """
+        if kwargs:
+            return super().__call__(input_ids, scores, **kwargs)
+        for processor in self:
+            scores = processor(input_ids, scores)
+        return scores
+
+
+class CachedGenerationMixin(GenerationMixin):
+    """transformers' generation, with a cache that grows in place, and steps that are recorded and replayed."""
+
+    @wraps(GenerationMixin.generate)
+    def generate(self, *args: Any, **kwargs: Any) -> Any:
+        """Write tokens. Arguments and result as for transformers' own."""
+        with generation_of(self):
+            return super().generate(*args, **kwargs)
+
+    def _get_logits_processor(self, *args: Any, **kwargs: Any) -> LogitsProcessorList:
+        return LogitsProcessors(super()._get_logits_processor(*args, **kwargs))
+
+    def _prepare_cache_for_generation(
+        self, generation_config: Any, model_kwargs: dict[str, Any], *args: Any, **kwargs: Any
+    ) -> Any:
+        given = model_kwargs.get("past_key_values")
+        result = super()._prepare_cache_for_generation(generation_config, model_kwargs, *args, **kwargs)
+        if given is None and current().cache_room != "never":
+            copies = max(generation_config.num_beams or 1, generation_config.num_return_sequences or 1)
+            let_grow(model_kwargs.get("past_key_values"), copies)
+        return result
