@@ -55,7 +55,7 @@ def from_environment() -> FastPaths:
     return FastPaths(**{name: mode for name, mode in variables.items() if mode is not None})
 
 
-_stack: list[FastPaths] = []
+_stack: list[FastPaths] = [from_environment()]  # at once, for compiled code reads no environment
 
 
 def current() -> FastPaths:
@@ -64,8 +64,6 @@ def current() -> FastPaths:
     Returns:
         Those of the innermost [`fast_paths`][], else those of the environment.
     """
-    if not _stack:
-        _stack.append(from_environment())
     return _stack[-1]
 
 

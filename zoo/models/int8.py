@@ -36,7 +36,7 @@ linear_dynamic: Any = _operator and _operator.default._op
 long as a small product."""
 
 
-def multiply(hidden_states: torch.Tensor, packed: Any, reduce_range: bool = False) -> torch.Tensor:
+def int8_product(hidden_states: torch.Tensor, packed: Any, reduce_range: bool = False) -> torch.Tensor:
     """Multiply by an int8 matrix, with no look at the arguments before PyTorch's own.
 
     Args:
@@ -161,7 +161,7 @@ class Int8Linear(nn.Module):
         Returns:
             *Shape:* (..., out_features)
         """
-        return multiply(hidden_states, self.packed, self.reduce_range)
+        return int8_product(hidden_states, self.packed, self.reduce_range)
 
     def _save_to_state_dict(self, *args: Any) -> NoReturn:
         """Refuse: a checkpoint without these weights would look whole."""

@@ -164,7 +164,7 @@ def replace(graph: fx.Graph, product: Product, constants: Sequence[torch.Tensor]
     packed, shape, bias = inputs[-3:] if product.biases else (*inputs[-2:], None)
     first = product.nodes[0]
     with graph.inserting_before(first):
-        joint = graph.call_function(multiply, (first.args[0], packed, shape, bias, product.rows))
+        joint = graph.call_function(packed_product, (first.args[0], packed, shape, bias, product.rows))
         widths = list(product.widths(constants))
         parts = [joint]
         if len(widths) > 1:
@@ -175,7 +175,7 @@ def replace(graph: fx.Graph, product: Product, constants: Sequence[torch.Tensor]
         graph.erase_node(node)
 
 
-def multiply(
+def packed_product(
     states: torch.Tensor, packed: torch.Tensor, shape: torch.Tensor, bias: torch.Tensor | None, rows: int
 ) -> torch.Tensor:
     """Multiply by laid out weights.
@@ -244,7 +244,7 @@ def _try_packed(rows: int, widths: tuple[int, ...], in_features: int, threads: i
     separate = weights.split(list(widths))
     return compare(
         lambda: [F.linear(states, weight) for weight in separate],
-        lambda: multiply(states, packed, weights, None, rows),
+        lambda: packed_product(states, packed, weights, None, rows),
         states.double() @ weights.double().T,
         PAYS,
     )

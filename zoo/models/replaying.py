@@ -240,7 +240,8 @@ def can_be_recorded(model: PreTrainedModel) -> bool:
         False on accelerators, in training, where hooks or other libraries have their hands in it, and of parts that
         come with plugins, of which nobody knows what else they do.
     """
-    known = ("torch.nn", "transformers.activations", __name__.removesuffix(".models.replaying"))
+    ours = __name__.removesuffix("replaying").removesuffix("models.")  # where code comes with a checkpoint, too
+    known = ("torch.nn.", "transformers.activations", ours)
     return model.device.type == "cpu" and not any(
         module.training
         or module._forward_hooks
@@ -256,7 +257,6 @@ def is_watched() -> bool:
     return (
         torch.is_grad_enabled()
         or torch.is_autocast_enabled("cpu")
-        or torch.compiler.is_compiling()
         or is_in_torch_dispatch_mode()
         or nn.modules.module._has_any_global_hook()
     )
@@ -294,7 +294,7 @@ def replayed(forward: Forward) -> Forward:
 
     @wraps(forward)
     def stepwise(self: PreTrainedModel, *args: Any, **kwargs: Any) -> Any:
-        generation = _generation.get()
+        generation = None if torch.compiler.is_compiling() else _generation.get()
         if generation is None or generation.model is not self or args or kwargs.get("past_key_values") is None:
             return forward(self, *args, **kwargs)
         return generation.forward(lambda **arguments: forward(self, **arguments), kwargs)
