@@ -87,10 +87,12 @@ TASKS = {name: task for task in ("seq2seq-lm", "masked-lm", "causal-lm") for nam
 @pytest.mark.skipif(try_products(512, 1024).deviation > EXACT, reason="this processor's oneDNN products are no float32")
 @pytest.mark.parametrize("name", TASKS)
 def test_a_training_step_is_the_same_to_rounding(name):
+    """In models that are wide enough for both libraries to round differently."""
     gradients = []
     ids = torch.arange(3, 43).view(4, 10)
     mask = (torch.arange(10) < torch.tensor([10, 7, 3, 9])[:, None]).long()
-    sizes = "hidden_size=512,intermediate_size=1024,num_attention_heads=4,num_hidden_layers=2"  # small sums are alike
+    layers = 2 if name == "gemma2-style" else 1  # which alternate
+    sizes = f"hidden_size=512,intermediate_size=1024,num_attention_heads=4,num_hidden_layers={layers}"
     for mode in ("never", "always"):
         model = zoo.build(f"{name}:{sizes}", task=TASKS[name], vocab_size=50, seed=0).eval()
         with fast_paths(products=mode), fast_products(ids.numel(), model.config.hidden_size):
