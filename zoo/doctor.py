@@ -154,7 +154,8 @@ def steps() -> Finding:
     """What is done about the steps of generation."""
     modes = current()
     if modes.recorded_steps == "never":
-        return Finding("Steps of generation", "not recorded, as ZOO_RECORDED_STEPS or fast_paths says", "remove that")
+        advice = "every step of generation takes the whole forward"
+        return Finding("Steps of generation", "not recorded, as ZOO_RECORDED_STEPS or fast_paths says", advice)
     switch = "ZOO_RECORDED_STEPS=never switches that off, ZOO_PACKED_WEIGHTS=never the laying out"
     advice = f"on a CPU they are recorded after {RECORD_AFTER} of a kind, and replayed; {switch}"
     gains = [try_rows(rows) for rows in ROWS]

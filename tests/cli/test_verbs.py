@@ -116,7 +116,14 @@ def test_env(zoo):
 
 def test_doctor_says_what_pays(zoo):
     found = {finding["topic"]: finding for finding in json.loads(zoo("doctor", "--json").stdout)}
-    assert {"Processor", "Threads", "float32 products", "bfloat16 products", "Padding taken out"} <= set(found)
+    assert {
+        "Processor",
+        "Threads",
+        "float32 products",
+        "bfloat16 products",
+        "Padding taken out",
+        "Steps of generation",
+    } <= set(found)
     half = found["bfloat16 products"]
     faster = float(half["found"].split(", ")[1].split()[0])
     assert ("pays" in half["advice"]) is (faster > PAYS)

@@ -20,6 +20,7 @@ from zoo.errors import UnsupportedBackendError, UnsupportedOperationError
 
 from .attention import Attention
 from .feed_forward import GatedFeedForward
+from .recording import QUICKER
 
 ENGINES = ("x86", "fbgemm", "onednn", "qnnpack")
 """PyTorch's libraries for int8 products, the fastest for one token first; a build of PyTorch has some of them."""
@@ -48,6 +49,10 @@ def int8_product(hidden_states: torch.Tensor, packed: Any, reduce_range: bool = 
         *Shape:* (..., out_features)
     """
     return linear_dynamic(hidden_states, packed, reduce_range)
+
+
+if _operator is not None:
+    QUICKER[_operator.default] = int8_product
 
 
 @dataclass(frozen=True)

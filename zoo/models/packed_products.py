@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import operator
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -18,6 +17,7 @@ import torch
 from torch import fx
 from torch.nn import functional as F
 
+from .machine import memory_of_machine
 from .products import Trial, compare
 from .recording import Program, Recording, copy_of, written_down
 
@@ -112,7 +112,8 @@ def packing_of(recording: Recording, *, everywhere: bool = False) -> Packing | N
         product for product in products_of(graph, constants) if everywhere or try_packed(product, constants).pays
     ]
     size = sum(constants[place].nbytes for product in products for place in product.weights)
-    if not products or size > SHARE * memory_of_machine():
+    memory = memory_of_machine()
+    if not products or (memory is not None and size > SHARE * memory):
         return None
     for product in products:
         replace(graph, product, constants)
@@ -191,14 +192,6 @@ def packed_product(
         *Shape:* (..., out_features)
     """
     return torch.ops.mkl._mkl_linear(states, packed, shape, bias, rows)
-
-
-def memory_of_machine() -> float:
-    """How many bytes of memory there are, infinitely many where the system does not tell."""
-    try:
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (AttributeError, ValueError, OSError):
-        return math.inf
 
 
 def can_pack() -> bool:

@@ -120,8 +120,7 @@ class Generation:
         """
         if self.recordings is None or is_watched():
             return forward(**arguments)
-        step = Step.of(arguments, drops_masks=self.drops_masks)
-        if step is None:
+        if (step := Step.of(arguments, drops_masks=self.drops_masks)) is None:
             return forward(**arguments)
         kind = step.kind
         self.steps[kind] += 1
@@ -193,8 +192,7 @@ def agree(output: Any, other: Any) -> bool:
     """
     if output is None or other is None or output.logits.shape != other.logits.shape:
         return False
-    deviation = (other.logits - output.logits).abs().max()
-    return bool(deviation <= CLOSE * output.logits.abs().max())
+    return bool((other.logits - output.logits).abs().max() <= CLOSE * output.logits.abs().max())
 
 
 _recordings: WeakKeyDictionary[nn.Module, Recordings] = WeakKeyDictionary()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import torch
 from transformers.training_args import OptimizerNames
 
 from zoo.errors import ZooError
+from zoo.models.machine import memory_of_machine
 
 from .arguments import ZooTrainingArguments
 
@@ -73,10 +73,7 @@ def memory_of(device: torch.device) -> int | None:
     """
     if device.type == "cuda":
         return int(torch.cuda.get_device_properties(device).total_memory)
-    try:
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (AttributeError, ValueError, OSError):  # not a POSIX system
-        return None
+    return memory_of_machine()
 
 
 def check_disk(num_parameters: int, args: ZooTrainingArguments, output_dir: Path | None, *, saves: bool) -> int:

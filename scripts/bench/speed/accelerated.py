@@ -61,13 +61,13 @@ class AcceleratedWork:
     def generating(self, name: str, kind: str, model: Any, ids: torch.Tensor, **options: Any) -> Peer:
         """A peer that generates."""
         tokens = self.scale.new_tokens
+        model.generation_config.eos_token_id = None  # nobody stops early
         run = partial(
             model.generate,
             ids,
             attention_mask=torch.ones_like(ids),
             do_sample=False,
             max_new_tokens=tokens,
-            min_new_tokens=tokens,
             **options,
         )
         # In bfloat16 one close decision may fall otherwise, and all that follows.
