@@ -30,7 +30,7 @@ Forward = TypeVar("Forward", bound=Callable[..., Any])
 Packed = tuple[Program, tuple[torch.Tensor, ...]]
 
 RECORD_AFTER = 128
-"""After how many steps of a kind it is recorded: about as many as it then takes to make up for it."""
+"""After how many steps of a kind it is recorded, which takes as long as some hundred replayed steps save."""
 
 PACK_AFTER = 8
 """After how many steps of a generation weights are laid out for the rest of them."""
