@@ -31,5 +31,6 @@ def test_what_is_for_a_gpu_runs_without_one(tmp_path):
 def test_the_documents_and_their_variants_compute_the_same(tmp_path):
     rows = rows_of(tmp_path, "--preset", "originals", "--only", "*training step*", "vanilla, generation*8")
     assert {row["peer"] for row in rows} == {"the document's", "the document's, with fused Adam", "zoo"}
-    assert len(rows) == 6 * 3 + 2
-    assert max(row["deviation"] for row in rows) < 1e-5
+    compared = [row for row in rows if "dropout" not in row["workload"]]
+    assert (len(compared), len(rows) - len(compared)) == (6 * 3 + 2, 5 * 3)
+    assert max(row["deviation"] for row in compared) < 1e-5

@@ -121,6 +121,7 @@ def test_doctor_says_what_pays(zoo):
         "Threads",
         "float32 products",
         "bfloat16 products",
+        "Dropout",
         "Padding taken out",
         "Steps of generation",
     } <= set(found)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 import torch
 
 import zoo
 from zoo.errors import InputError
 from zoo.models import FEED_FORWARDS, packing
+from zoo.models.attention_backends import dropping_attention, torch_attention
 from zoo.models.fast_paths import fast_paths, from_environment
 from zoo.models.packing import Packing
 from zoo.models.transformer import transformer_of
@@ -129,6 +132,9 @@ def test_sequences_by_themselves_attend_as_with_padding(queries, keys, causal, b
     bias = torch.randn(2, 4, 6, 6, dtype=torch.float64) if biased else None
     results = []
     for attend in (packing.attend_padded, packing.attend_by_sequence):
-        mixed = attend(query, key, value, mask, causal, bias, enable_gqa=key_heads != 4)
-        results.append((mixed, *torch.autograd.grad(mixed.square().sum(), (query, key, value))))
-    torch.testing.assert_close(*results)
+        for attention in (torch_attention, dropping_attention):
+            backend = partial(attention, torch.nn.Module(), scaling=0.3)
+            mixed = attend(query, key, value, mask, causal, bias, backend)
+            results.append((mixed, *torch.autograd.grad(mixed.square().sum(), (query, key, value))))
+    for found in results[1:]:
+        torch.testing.assert_close(found, results[0])

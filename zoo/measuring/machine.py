@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from functools import cache
 
 import torch
+from torch.nn import functional as F
 
+from zoo.models.dropout import noise_like
 from zoo.models.int8 import Int8Linear
 
 SHAPES = {
@@ -85,14 +88,38 @@ def int8_gain(rows: int) -> float:
 def _int8_gain(rows: int, threads: int) -> float:
     layer, states = torch.nn.Linear(1024, 4096).requires_grad_(False), torch.rand(rows, 1024)
     quantised = Int8Linear(layer, tokens=rows)
-    times: dict[torch.nn.Module, list[float]] = {layer: [], quantised: []}
+    return gain(lambda: layer(states), lambda: quantised(states))
+
+
+def dropout_gain() -> float:
+    """Measure what dropout of few random bits gains on this CPU.
+
+    Returns:
+        How many times as fast as PyTorch's it is.
+    """
+    states = torch.rand(2048, 512)
+    with torch.random.fork_rng(devices=()):
+        return gain(lambda: F.dropout(states, 0.1), lambda: states * noise_like(states, 0.1))
+
+
+def gain(usual: Callable[[], object], other: Callable[[], object]) -> float:
+    """Let two ways to do the same take turns.
+
+    Args:
+        usual: Does it.
+        other: Does it in another way.
+
+    Returns:
+        How many times as fast the other is.
+    """
+    times: dict[Callable[[], object], list[float]] = {usual: [], other: []}
     began = time.perf_counter()
-    while len(times[quantised]) < 3 or time.perf_counter() - began < SECONDS:
-        for module, measured in times.items():
+    while len(times[other]) < 3 or time.perf_counter() - began < SECONDS:
+        for run, measured in times.items():
             start = time.perf_counter()
-            module(states)
+            run()
             measured.append(time.perf_counter() - start)
-    return min(times[layer]) / min(times[quantised])
+    return min(times[usual]) / min(times[other])
 
 
 def synchronize(device: torch.device | str) -> None:

@@ -10,8 +10,9 @@ from transformers.cache_utils import Cache, EncoderDecoderCache
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-from .attention_backends import eager_attention, single_query_attention
+from .attention_backends import dropping_attention, eager_attention, torch_attention
 from .choices import AttentionScale, QKNorm
+from .dropout import draws_bits
 from .norms import build_norm
 from .packing import PackedMask, packed_attention
 from .parts import ATTENTIONS, POSITIONS
@@ -224,10 +225,13 @@ class Attention(nn.Module):
         """
         name = attn_implementation or self.config._attn_implementation
         backend = ALL_ATTENTION_FUNCTIONS.get_interface(name, eager_attention)
+        dropout = self.dropout if self.training else 0.0
         if isinstance(attention_mask, PackedMask):
             backend = packed_attention
+        elif backend is sdpa_attention_forward and draws_bits(query, dropout):
+            backend = dropping_attention
         elif backend is sdpa_attention_forward and query.shape[1:3] == (key.shape[1], 1) and position_bias is None:
-            backend = single_query_attention
+            backend = torch_attention
         return backend(
             self,
             query,
@@ -235,7 +239,7 @@ class Attention(nn.Module):
             value,
             attention_mask,
             scaling=self.scaling,
-            dropout=self.dropout if self.training else 0.0,
+            dropout=dropout,
             softcap=self.softcap,
             sliding_window=self.sliding_window,
             position_bias=position_bias,

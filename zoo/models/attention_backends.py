@@ -8,6 +8,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from .dropout import dropout as drop
+
 
 def eager_attention(
     module: nn.Module,
@@ -43,20 +45,21 @@ def eager_attention(
     groups = query.shape[1] // key.shape[1]
     if groups > 1:
         key, value = key.repeat_interleave(groups, dim=1), value.repeat_interleave(groups, dim=1)
-    scores = query @ key.transpose(-1, -2) * scaling
+    scores = (query * scaling) @ key.transpose(-1, -2)
     if softcap is not None:
         scores = softcap * torch.tanh(scores / softcap)
     if position_bias is not None:
         scores = scores + position_bias
     if attention_mask is not None and attention_mask.dtype == torch.bool:
-        scores = scores.masked_fill(~attention_mask, torch.finfo(scores.dtype).min)
-    elif attention_mask is not None:
+        hidden = torch.finfo(scores.dtype).min / 2  # far below every score, and no sum with one is infinite
+        attention_mask = torch.zeros_like(attention_mask, dtype=scores.dtype).masked_fill_(~attention_mask, hidden)
+    if attention_mask is not None:
         scores = scores + attention_mask
-    weights = F.dropout(scores.softmax(dim=-1).to(value.dtype), p=dropout, training=module.training)
+    weights = drop(scores.softmax(dim=-1).to(value.dtype), dropout, training=module.training)
     return (weights @ value).transpose(1, 2), weights
 
 
-def single_query_attention(
+def torch_attention(
     module: nn.Module,
     query: torch.Tensor,
     key: torch.Tensor,
@@ -64,11 +67,74 @@ def single_query_attention(
     attention_mask: torch.Tensor | None,
     scaling: float,
     dropout: float = 0.0,
+    *,
+    is_causal: bool = False,
     **kwargs: Any,
 ) -> tuple[torch.Tensor, None]:
-    """PyTorch's scaled dot-product attention for a step of generation, where nothing else needs preparing.
+    """PyTorch's scaled dot-product attention, where nothing else needs preparing.
 
-    Arguments and result as for [`eager_attention`][], with a query_len of 1 and no position bias.
+    Args:
+        module: The attention module.
+        query: *Shape:* (batch_size, num_attention_heads, query_len, head_dim)
+        key: *Shape:* (batch_size, num_key_value_heads, key_len, head_dim)
+        value: *Shape:* as key.
+        attention_mask: As for [`eager_attention`][].
+        scaling: Multiplies the scores.
+        dropout: Probability of dropping an attention weight.
+        is_causal: Whether a query sees only keys up to its own position, unless a mask says so.
+        kwargs: What other backends take.
+
+    Returns:
+        The mixed values, *Shape:* (batch_size, query_len, num_attention_heads, head_dim), and no weights.
     """
-    mixed = F.scaled_dot_product_attention(query, key, value, attention_mask, dropout, scale=scaling)
+    mixed = F.scaled_dot_product_attention(
+        query,
+        key,
+        value,
+        attention_mask,
+        dropout,
+        is_causal and attention_mask is None and query.shape[2] > 1,
+        scale=scaling,
+        enable_gqa=query.shape[1] != key.shape[1],
+    )
     return mixed.transpose(1, 2), None
+
+
+def dropping_attention(
+    module: nn.Module,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: torch.Tensor | None,
+    scaling: float,
+    dropout: float = 0.0,
+    *,
+    is_causal: bool | None = None,
+    position_bias: torch.Tensor | None = None,
+    **kwargs: Any,
+) -> tuple[torch.Tensor, None]:
+    """What transformers' `sdpa` computes, written out so that its dropout is quick.
+
+    On a CPU PyTorch's own function writes it out as well as soon as there are weights to drop.
+
+    Args:
+        module: The attention module, for its training mode and `is_causal`.
+        query: *Shape:* (batch_size, num_attention_heads, query_len, head_dim)
+        key: *Shape:* (batch_size, num_key_value_heads, key_len, head_dim)
+        value: *Shape:* as key.
+        attention_mask: As for [`eager_attention`][].
+        scaling: Multiplies the scores.
+        dropout: Probability of dropping an attention weight.
+        is_causal: Whether a query sees only keys up to its own position, unless a mask says so; as the module if not
+            given.
+        position_bias: Added to the scores. *Shape:* (batch_size, num_attention_heads, query_len, key_len)
+        kwargs: What other backends take.
+
+    Returns:
+        The mixed values, *Shape:* (batch_size, query_len, num_attention_heads, head_dim), and no weights.
+    """
+    sees_the_past = module.is_causal if is_causal is None else is_causal
+    if sees_the_past and attention_mask is None and query.shape[2] > 1:
+        attention_mask = query.new_ones(query.shape[2], key.shape[2], dtype=torch.bool).tril()
+    mixed, _ = eager_attention(module, query, key, value, attention_mask, scaling, dropout, position_bias=position_bias)
+    return mixed, None

@@ -11,6 +11,7 @@ from transformers.utils.generic import can_return_tuple
 from zoo.errors import ConfigError
 
 from .configuration import ZooConfig
+from .dropout import Dropout
 from .options import CallOptions
 from .pretrained import ZooModel, ZooPreTrainedModel
 
@@ -34,7 +35,7 @@ class Classifier(ZooPreTrainedModel):
         super().__init__(config)
         self.num_labels = config.num_labels
         self.model = ZooModel(config)
-        self.dropout = nn.Dropout(config.classifier_dropout)
+        self.dropout = Dropout(config.classifier_dropout)
         self.classifier = nn.Linear(config.hidden_size, config.num_labels, bias=config.classifier_bias)
 
 

@@ -8,6 +8,7 @@ import torch
 from torch import nn
 from transformers.activations import ACT2FN
 
+from .dropout import Dropout
 from .norms import build_norm
 from .parts import FEED_FORWARDS
 from .slots import through
@@ -30,7 +31,7 @@ class FeedForward(nn.Module):
         self.up_proj = nn.Linear(config.hidden_size, config.intermediate_size, bias=config.mlp_bias)
         self.down_proj = nn.Linear(config.intermediate_size, config.hidden_size, bias=config.mlp_bias)
         self.act_fn = build_activation(config.hidden_act)
-        self.dropout = nn.Dropout(config.activation_dropout)
+        self.dropout = Dropout(config.activation_dropout)
         self.norm = build_norm(config, config.intermediate_size) if config.mlp_inner_norm else nn.Identity()
 
     def forward(self, hidden_states: torch.Tensor) -> torch.Tensor:

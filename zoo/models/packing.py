@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
-from torch.nn import functional as F
 
+from .attention_backends import dropping_attention, torch_attention
+from .dropout import draws_bits
 from .fast_paths import current
 
 if TYPE_CHECKING:
@@ -174,10 +177,11 @@ def packed_attention(
         The mixed values, *Shape:* (1, num_tokens, num_attention_heads, head_dim), and no weights.
     """
     is_causal = getattr(module, "is_causal", False)
-    options = {"dropout_p": dropout, "scale": scaling, "enable_gqa": query.shape[1] != key.shape[1]}
+    backend = dropping_attention if draws_bits(query, dropout) else torch_attention
+    backend = partial(backend, module, scaling=scaling, dropout=dropout)
     is_short = len(attention_mask.keys.indices) < SHORT * attention_mask.keys.batch_size
     attend = attend_padded if is_short else attend_by_sequence
-    return attend(query, key, value, attention_mask, is_causal, position_bias, **options), None
+    return attend(query, key, value, attention_mask, is_causal, position_bias, backend), None
 
 
 def attend_padded(
@@ -187,7 +191,7 @@ def attend_padded(
     mask: PackedMask,
     is_causal: bool,
     position_bias: torch.Tensor | None,
-    **options: Any,
+    backend: Callable[..., Any],
 ) -> torch.Tensor:
     """Put the padding back for attention alone. Shapes as for `packed_attention`."""
     query, key, value = (
@@ -197,8 +201,8 @@ def attend_padded(
     visible = mask.visible(is_causal)
     if position_bias is not None:
         visible = position_bias if visible is None else position_bias.masked_fill(~visible, -torch.inf)
-    mixed = F.scaled_dot_product_attention(query, key, value, attn_mask=visible, **options)
-    return mask.queries.pack(mixed.transpose(1, 2))
+    mixed, _ = backend(query, key, value, visible, is_causal=False)
+    return mask.queries.pack(mixed)
 
 
 def attend_by_sequence(
@@ -208,7 +212,7 @@ def attend_by_sequence(
     mask: PackedMask,
     is_causal: bool,
     position_bias: torch.Tensor | None,
-    **options: Any,
+    backend: Callable[..., Any],
 ) -> torch.Tensor:
     """Call attention for each sequence, without any mask. Shapes as for `packed_attention`."""
     queries, keys = mask.queries, mask.keys
@@ -228,9 +232,8 @@ def attend_by_sequence(
             bias = position_bias[row, :, rows, columns][None]
             if is_causal:
                 bias = bias + torch.full_like(bias[0, 0], -torch.inf).triu(1)
-        causal = is_causal and bias is None
-        mixed.append(F.scaled_dot_product_attention(*states, attn_mask=bias, is_causal=causal, **options))
-    return torch.cat(mixed, dim=2).transpose(1, 2)
+        mixed.append(backend(*states, bias, is_causal=is_causal and bias is None)[0])
+    return torch.cat(mixed, dim=1)
 
 
 def find_packings(config: ZooConfig, *sequences: tuple[Any, torch.Tensor | None]) -> tuple[Packing | None, ...]:

@@ -10,6 +10,7 @@ from torch import nn
 from transformers import initialization as init
 
 from .choices import NormPlacement, ResidualScaling
+from .dropout import Dropout
 from .norms import build_norm
 from .slots import through
 
@@ -151,7 +152,7 @@ def build_residual(config: ZooConfig) -> Residual:
         slots["scale"] = LearnedScale(config.hidden_size, config.layer_scale_init)
     elif config.residual_scaling == ResidualScaling.REZERO:
         slots["scale"] = LearnedScale(1, 0.0)
-    return Residual(**slots, dropout=nn.Dropout(config.dropout))
+    return Residual(**slots, dropout=Dropout(config.dropout))
 
 
 def deepnorm_constants(config: ZooConfig) -> tuple[float, float]:

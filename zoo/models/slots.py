@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import nn
 
+from .dropout import Dropout
+
 
 def through(module: nn.Module, states: torch.Tensor) -> torch.Tensor:
     """Send states through a module, unless nothing would happen to them there.
@@ -20,5 +22,5 @@ def through(module: nn.Module, states: torch.Tensor) -> torch.Tensor:
         What the module returns. *Shape:* as states.
     """
     kind = type(module)
-    is_idle = kind is nn.Identity or (kind is nn.Dropout and not module.training)
+    is_idle = kind is nn.Identity or (kind in (nn.Dropout, Dropout) and not module.training)
     return states if is_idle and not module._forward_hooks and not module._forward_pre_hooks else module(states)

@@ -11,6 +11,7 @@ from transformers.utils import logging
 
 from .attention import self_attention_cache
 from .configuration import ZooConfig
+from .dropout import Dropout
 from .masks import position_biases
 from .norms import build_norm
 from .packing import Packing, find_packings
@@ -35,7 +36,7 @@ class ZooStack(ZooModel):
         self.embed_tokens = self.transformer.embedding(config.vocab_size, config)
         self.position = self.transformer.build_position(config)
         self.embedding_norm = build_embedding_norm(config)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
         distinct_layers = 1 if config.share_layers else config.num_hidden_layers
         self.layers = nn.ModuleList([build_layer(config, layer_idx) for layer_idx in range(distinct_layers)])
         self.norm = build_norm(config) if config.final_norm else nn.Identity()

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import torch
 
 from zoo.measuring import executed, peak_bytes
+from zoo.models.fast_paths import fast_paths
 
 STOCK = "stock"
 OURS = "zoo"
@@ -87,6 +88,16 @@ class Machine:
     limit: float
     bandwidth: float
     memory: bool = False
+
+
+def record_steps(generate: Callable[[], object]) -> None:
+    """Let the zoo record steps of generation at once, as it does by itself after some texts.
+
+    Args:
+        generate: Writes a text.
+    """
+    with fast_paths(recorded_steps="always"):
+        generate()
 
 
 def measure(workload: str, peers: list[Peer], rounds: int, seconds: float, machine: Machine) -> list[Row]:

@@ -13,13 +13,13 @@ from typing import Any
 
 import torch
 from limits import bytes_a_token
-from measuring import OURS, Peer
+from measuring import OURS, Peer, record_steps
 from originals.d2l import D2L
 from originals.explicando import Explicando
 from originals.nlpt import Nlpt
 from originals.odom import Odom
 from originals.vanilla import Vanilla
-from shapes import Scale
+from shapes import USUAL_DROPOUT, Scale
 from torch import nn
 from torch.nn import functional as F
 
@@ -28,8 +28,14 @@ import zoo
 START = 1
 """The id that a translation begins with."""
 
-HARMLESS = ("scores-scaled-by-model-width", "cross-attention-reuses-self", "feed-forward-reuses-cross-norm")
-"""Defects of vanilla that its weights need; the others change nothing for real tokens of batches with masks."""
+HARMLESS = (
+    "scores-scaled-by-model-width",
+    "cross-attention-reuses-self",
+    "feed-forward-reuses-cross-norm",
+    "dropout-on-the-skip",
+)
+"""Defects of vanilla that its weights and its training need; the others change nothing for real tokens of batches with
+masks."""
 
 
 @dataclass(frozen=True)
@@ -78,11 +84,13 @@ class OriginalWork:
 
     def workloads(self) -> Iterator[tuple[str, Callable[[], list[Peer]]]]:
         """Every workload's name, and what builds its peers."""
-        yield "vanilla, training step", partial(self.vanilla, self.sized(MODERATE))
-        yield "d2l, training step, the chapter's sizes", partial(self.d2l, self.sized(CHAPTER))
-        yield "d2l, training step, moderate sizes", partial(self.d2l, self.sized(MODERATE))
-        yield "nlpt, training step", partial(self.nlpt, self.sized(BERT_BASE))
-        yield "odom, training step", partial(self.odom, self.sized(ODOM))
+        # Results cannot be compared where elements are dropped.
+        for dropout, words in ((0.0, ""), (USUAL_DROPOUT, f", dropout {USUAL_DROPOUT}")):
+            yield f"vanilla, training step{words}", partial(self.vanilla, self.sized(MODERATE), dropout)
+            yield f"d2l, training step, the chapter's sizes{words}", partial(self.d2l, self.sized(CHAPTER), dropout)
+            yield f"d2l, training step, moderate sizes{words}", partial(self.d2l, self.sized(MODERATE), dropout)
+            yield f"nlpt, training step{words}", partial(self.nlpt, self.sized(BERT_BASE), dropout)
+            yield f"odom, training step{words}", partial(self.odom, self.sized(ODOM), dropout)
         yield "explicando, training step", partial(self.explicando, self.sized(PRINTABLE))
         for rows in (1, 8):
             yield f"vanilla, generation, batch {rows}", partial(self.vanilla_writes, self.sized(MODERATE), rows)
@@ -112,6 +120,7 @@ class OriginalWork:
         their_loss: Callable[[], torch.Tensor],
         ours: Any,
         our_loss: Callable[[], torch.Tensor],
+        dropout: float = 0.0,
     ) -> list[Peer]:
         """Peers that do a training step."""
 
@@ -124,7 +133,7 @@ class OriginalWork:
                 optimizer.step()
                 optimizer.zero_grad()
 
-            return Peer(name, step, kind, loss)
+            return Peer(name, step, kind, None if dropout else loss)
 
         return [
             peer("the document's", "stock", theirs, their_loss, fused=False),
@@ -132,9 +141,9 @@ class OriginalWork:
             peer("zoo", OURS, ours, our_loss, fused=True),
         ]
 
-    def vanilla(self, sizes: Sizes) -> list[Peer]:
+    def vanilla(self, sizes: Sizes, dropout: float) -> list[Peer]:
         """A step on padded pairs."""
-        theirs = Vanilla(sizes.vocabulary, sizes.model, sizes.length + 1).to(self.device)
+        theirs = Vanilla(sizes.vocabulary, sizes.model, sizes.length + 1, dropout).to(self.device)
         ours = zoo.convert(theirs, quirks=HARMLESS, decoder_start_token_id=START)
         source, target = self.ids(sizes, 0), self.ids(sizes, 1)
         places = torch.arange(sizes.length, device=self.device)
@@ -151,11 +160,11 @@ class OriginalWork:
 
         inputs = {"input_ids": source, "attention_mask": source_mask.long(), "labels": labels, "skip_logits": True}
         inputs |= {"decoder_input_ids": shifted, "decoder_attention_mask": target_mask.long()}
-        return self.training(theirs, their_loss, ours, lambda: ours(**inputs).loss)
+        return self.training(theirs, their_loss, ours, lambda: ours(**inputs).loss, dropout)
 
-    def d2l(self, sizes: Sizes) -> list[Peer]:
+    def d2l(self, sizes: Sizes, dropout: float) -> list[Peer]:
         """A step on padded pairs."""
-        theirs = D2L(sizes.vocabulary, sizes.model).to(self.device)
+        theirs = D2L(sizes.vocabulary, sizes.model, dropout).to(self.device)
         ours = zoo.convert(theirs, quirks=(), decoder_start_token_id=START, pad_token_id=0)
         source, target = self.ids(sizes, 0), self.ids(sizes, 1)
         lengths, target_lengths = self.lengths(sizes, 2), self.lengths(sizes, 3)
@@ -171,11 +180,11 @@ class OriginalWork:
 
         inputs = {"input_ids": source, "attention_mask": source_mask.long(), "labels": labels, "skip_logits": True}
         inputs |= {"decoder_input_ids": shifted, "decoder_attention_mask": target_mask.long()}
-        return self.training(theirs, their_loss, ours, lambda: ours(**inputs).loss)
+        return self.training(theirs, their_loss, ours, lambda: ours(**inputs).loss, dropout)
 
-    def nlpt(self, sizes: Sizes) -> list[Peer]:
+    def nlpt(self, sizes: Sizes, dropout: float) -> list[Peer]:
         """A step of the classifier; the document knows no padding."""
-        theirs = Nlpt(sizes.vocabulary, sizes.model, 512).to(self.device)
+        theirs = Nlpt(sizes.vocabulary, sizes.model, 512, dropout).to(self.device)
         ours = zoo.convert(theirs, num_attention_heads=sizes.model[1])
         ids, labels = self.ids(sizes, 0), torch.arange(sizes.rows, device=self.device) % 3
         return self.training(
@@ -183,11 +192,12 @@ class OriginalWork:
             lambda: F.cross_entropy(theirs(ids), labels),
             ours,
             lambda: ours(input_ids=ids, labels=labels).loss,
+            dropout,
         )
 
-    def odom(self, sizes: Sizes) -> list[Peer]:
+    def odom(self, sizes: Sizes, dropout: float) -> list[Peer]:
         """A step from features to features."""
-        theirs = Odom(sizes.model).to(self.device)
+        theirs = Odom(sizes.model, dropout).to(self.device)
         ours = zoo.convert(theirs)
         generator = torch.Generator().manual_seed(0)
         shape = (sizes.rows, sizes.length, sizes.model[0])
@@ -198,7 +208,7 @@ class OriginalWork:
             output = ours(inputs_embeds=source.clone(), decoder_inputs_embeds=target.clone())
             return F.mse_loss(output.logits, wanted)
 
-        return self.training(theirs, lambda: F.mse_loss(theirs(source, target), wanted), ours, our_loss)
+        return self.training(theirs, lambda: F.mse_loss(theirs(source, target), wanted), ours, our_loss, dropout)
 
     def explicando(self, sizes: Sizes) -> list[Peer]:
         """A step from characters to as many characters."""
@@ -244,6 +254,7 @@ class OriginalWork:
         options |= {"eos_token_id": None, "pad_token_id": 0}
         writes = partial(ours.generate, source, attention_mask=mask, **options)
         without_gradients = torch.no_grad()(theirs)
+        record_steps(writes)
         return [
             Peer("the document's", without_gradients, "stock", without_gradients),
             Peer("zoo", writes, OURS, writes, weights=self.steps * bytes_a_token(ours)),

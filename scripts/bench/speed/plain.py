@@ -33,7 +33,7 @@ class TorchEncoder(nn.Module):
             config.hidden_size,
             config.num_attention_heads,
             config.intermediate_size,
-            dropout=0.0,
+            dropout=config.hidden_dropout_prob,
             activation="gelu",
             layer_norm_eps=config.layer_norm_eps,
             batch_first=True,
@@ -50,7 +50,10 @@ class TorchEncoder(nn.Module):
             ours.linear2.load_state_dict(theirs.output.dense.state_dict())
             ours.norm1.load_state_dict(attention.output.LayerNorm.state_dict())
             ours.norm2.load_state_dict(theirs.output.LayerNorm.state_dict())
-        self.head = None if classifier is None else nn.Sequential(bert.pooler, classifier.classifier)
+            ours.dropout.p = 0.0  # inside of the feed-forward network, where BERT has none
+        self.head = (
+            None if classifier is None else nn.Sequential(bert.pooler, classifier.dropout, classifier.classifier)
+        )
 
     def forward(
         self,
@@ -107,17 +110,20 @@ class PlainDecoder(nn.Module):
         super().__init__()
         self.body = gpt2.transformer
         self.heads = gpt2.config.n_head
+        self.attention_dropout = gpt2.config.attn_pdrop
 
     def forward(self, input_ids: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         """The loss of predicting the next token."""
         body = self.body
+        dropout = self.attention_dropout if self.training else 0.0
         positions = torch.arange(input_ids.shape[1], device=input_ids.device)
-        hidden_states = body.wte(input_ids) + body.wpe(positions)
+        hidden_states = body.drop(body.wte(input_ids) + body.wpe(positions))
         for block in body.h:
             projected = block.attn.c_attn(block.ln_1(hidden_states)).chunk(3, dim=-1)
             query, key, value = (part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in projected)
-            mixed = F.scaled_dot_product_attention(query, key, value, is_causal=True).transpose(1, 2).flatten(2)
-            hidden_states = hidden_states + block.attn.c_proj(mixed)
+            mixed = F.scaled_dot_product_attention(query, key, value, dropout_p=dropout, is_causal=True)
+            branch = block.attn.c_proj(mixed.transpose(1, 2).flatten(2))
+            hidden_states = hidden_states + block.attn.resid_dropout(branch)
             hidden_states = hidden_states + block.mlp(block.ln_2(hidden_states))
         logits = F.linear(body.ln_f(hidden_states), body.wte.weight)
         return F.cross_entropy(logits[:, :-1].flatten(0, 1).float(), labels[:, 1:].flatten())
@@ -136,6 +142,7 @@ class TorchSeq2Seq(nn.Module):
         self.pad_token_id, self.start = config.pad_token_id, config.decoder_start_token_id
         self.embedding = body.shared
         self.positions = body.encoder.embed_positions
+        self.dropout = nn.Dropout(config.dropout)
         self.bias = nn.Parameter(marian.final_logits_bias.clone(), requires_grad=False)
         self.transformer = nn.Transformer(
             config.d_model,
@@ -143,7 +150,7 @@ class TorchSeq2Seq(nn.Module):
             config.encoder_layers,
             config.decoder_layers,
             config.encoder_ffn_dim,
-            dropout=0.0,
+            dropout=config.dropout,
             activation=ACT2FN[config.activation_function],
             batch_first=True,
         )
@@ -165,6 +172,7 @@ class TorchSeq2Seq(nn.Module):
     def copy_layer(self, ours: Any, theirs: Any) -> None:
         """Carry over what encoder and decoder layers have in common."""
         self.copy_attention(ours.self_attn, theirs.self_attn)
+        ours.dropout.p = 0.0  # inside of the feed-forward network, where Marian has none by default
         ours.linear1.load_state_dict(theirs.fc1.state_dict())
         ours.linear2.load_state_dict(theirs.fc2.state_dict())
         ours.norm1.load_state_dict(theirs.self_attn_layer_norm.state_dict())
@@ -172,7 +180,7 @@ class TorchSeq2Seq(nn.Module):
 
     def embed(self, ids: torch.Tensor) -> torch.Tensor:
         """Vectors of tokens and positions."""
-        return self.embedding(ids) + self.positions(ids.shape)
+        return self.dropout(self.embedding(ids) + self.positions(ids.shape))
 
     def forward(
         self,

@@ -32,43 +32,46 @@ class Scale:
     new_tokens: int = 128
 
 
+USUAL_DROPOUT = 0.1
+"""What BERT, GPT-2, the paper's models and those of the documents are trained with."""
+
 FULL = Scale()
 TINY = Scale(32, 2, 2, 2, 100, (16, 16, 8), (4, 2, 4), 8)
 GPU = Scale(768, 12, 12, 12, 50_304, (512, 1024, 128), (64, 16, 64), 128)
 """BERT-base, a GPT-2 of 124M parameters with its vocabulary padded, a translator of the same width."""
 
 
-def bert_config(scale: Scale) -> BertConfig:
-    """An encoder without dropout, so that results can be compared."""
+def bert_config(scale: Scale, dropout: float = 0.0) -> BertConfig:
+    """An encoder, by default without dropout, so that results can be compared."""
     return BertConfig(
         vocab_size=scale.vocabulary,
         hidden_size=scale.width,
         num_hidden_layers=scale.layers,
         num_attention_heads=scale.heads,
         intermediate_size=4 * scale.width,
-        hidden_dropout_prob=0.0,
-        attention_probs_dropout_prob=0.0,
+        hidden_dropout_prob=dropout,
+        attention_probs_dropout_prob=dropout,
     )
 
 
-def gpt2_config(scale: Scale) -> GPT2Config:
-    """A decoder without dropout."""
+def gpt2_config(scale: Scale, dropout: float = 0.0) -> GPT2Config:
+    """A decoder, by default without dropout."""
     return GPT2Config(
         vocab_size=scale.vocabulary,
         n_embd=scale.width,
         n_layer=scale.decoder_layers,
         n_head=scale.heads,
-        resid_pdrop=0.0,
-        embd_pdrop=0.0,
-        attn_pdrop=0.0,
+        resid_pdrop=dropout,
+        embd_pdrop=dropout,
+        attn_pdrop=dropout,
         bos_token_id=1,
         eos_token_id=2,
         pad_token_id=0,
     )
 
 
-def marian_config(scale: Scale, layers: int) -> MarianConfig:
-    """A translator without dropout."""
+def marian_config(scale: Scale, layers: int, dropout: float = 0.0) -> MarianConfig:
+    """A translator, by default without dropout."""
     return MarianConfig(
         vocab_size=scale.vocabulary,
         d_model=scale.width,
@@ -78,7 +81,8 @@ def marian_config(scale: Scale, layers: int) -> MarianConfig:
         decoder_attention_heads=scale.heads,
         encoder_ffn_dim=4 * scale.width,
         decoder_ffn_dim=4 * scale.width,
-        dropout=0.0,
+        dropout=dropout,
+        attention_dropout=dropout,
         pad_token_id=0,
         eos_token_id=2,
         forced_eos_token_id=None,

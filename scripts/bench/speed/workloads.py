@@ -10,10 +10,10 @@ from typing import Any
 
 import torch
 from limits import bytes_a_token
-from measuring import OURS, Peer
+from measuring import OURS, Peer, record_steps
 from others import eager, in_ctranslate2, x_transformers
 from plain import PlainDecoder, PlainEncoder, TorchEncoder, TorchSeq2Seq
-from shapes import Scale, bert_config, gpt2_config, marian_config
+from shapes import USUAL_DROPOUT, Scale, bert_config, gpt2_config, marian_config
 from torch import nn
 from transformers import (
     BertForSequenceClassification,
@@ -24,6 +24,7 @@ from transformers import (
 )
 
 import zoo
+from zoo.models import ZooPreTrainedModel
 from zoo.models.fast_paths import fast_paths
 
 
@@ -48,9 +49,11 @@ class Work:
         """Every workload's name, and what builds its peers."""
         yield "encoder inference, 45 % padding", partial(self.encoder, padded=True)
         yield "encoder inference, no padding", partial(self.encoder, padded=False)
-        yield "classifier training step, padded", self.classifier
-        yield "causal LM training step", self.causal_lm
-        yield "seq2seq training step, padded pairs", self.seq2seq
+        # Results cannot be compared where elements are dropped.
+        for dropout, words in ((0.0, ""), (USUAL_DROPOUT, f", dropout {USUAL_DROPOUT}")):
+            yield f"classifier training step, padded{words}", partial(self.classifier, dropout)
+            yield f"causal LM training step{words}", partial(self.causal_lm, dropout)
+            yield f"seq2seq training step, padded pairs{words}", partial(self.seq2seq, dropout)
         for rows in (1, 8):
             yield f"generation, batch {rows}", partial(self.generation, rows)
         yield "translation, greedy, batch 8", partial(self.translation, 1)
@@ -88,7 +91,7 @@ class Work:
 
         return Peer(name, torch.inference_mode()(lambda: model(**inputs)), kind, result)
 
-    def training(self, name: str, model: nn.Module, kind: str, **inputs: Any) -> Peer:
+    def training(self, name: str, model: nn.Module, kind: str, dropout: float, **inputs: Any) -> Peer:
         """A peer that does a training step: forward, backward, fused AdamW."""
         optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5, fused=True)
 
@@ -102,7 +105,7 @@ class Work:
             optimizer.step()
             optimizer.zero_grad()
 
-        return Peer(name, step, kind, loss)
+        return Peer(name, step, kind, None if dropout else loss)
 
     def encoder(self, padded: bool) -> list[Peer]:
         """Hidden states of a BERT."""
@@ -125,7 +128,7 @@ class Work:
             peers.append(replace(self.inference("zoo, int8", zoo.to_int8(ours), "other", **inputs), flops=0))
         return [*peers, *self.without_fast_paths(peers)]
 
-    def classifier(self) -> list[Peer]:
+    def classifier(self, dropout: float) -> list[Peer]:
         """A step of a BERT that classifies sequences."""
         rows, length = self.scale.rows[0], self.scale.lengths[0]
         inputs = {
@@ -133,42 +136,42 @@ class Work:
             "attention_mask": self.mask(rows, length, 0.55),
             "labels": torch.arange(rows, device=self.device) % 2,
         }
-        theirs = BertForSequenceClassification(bert_config(self.scale))
+        theirs = BertForSequenceClassification(bert_config(self.scale, dropout))
         ours = zoo.convert(theirs)
         torch_encoder = TorchEncoder(theirs.bert, theirs)
         peers = [
-            self.training("BertForSequenceClassification", self.ready(theirs, train=True), "stock", **inputs),
-            self.training("nn.TransformerEncoder", self.ready(torch_encoder, train=True), "stock", **inputs),
-            self.training("zoo", self.ready(ours, train=True), OURS, **inputs),
+            self.training("BertForSequenceClassification", self.ready(theirs, train=True), "stock", dropout, **inputs),
+            self.training("nn.TransformerEncoder", self.ready(torch_encoder, train=True), "stock", dropout, **inputs),
+            self.training("zoo", self.ready(ours, train=True), OURS, dropout, **inputs),
         ]
         return [*peers, *self.without_fast_paths(peers)]
 
-    def causal_lm(self) -> list[Peer]:
+    def causal_lm(self, dropout: float) -> list[Peer]:
         """A step of a GPT-2."""
         ids = self.ids(self.scale.rows[1], self.scale.lengths[1])
-        theirs = GPT2LMHeadModel(gpt2_config(self.scale))
+        theirs = GPT2LMHeadModel(gpt2_config(self.scale, dropout))
         ours = zoo.convert(theirs)
         inputs = {"input_ids": ids, "labels": ids}
         peers = [
-            self.training("GPT2LMHeadModel", self.ready(theirs, train=True), "stock", **inputs),
-            self.training("plain loop", self.ready(PlainDecoder(theirs), train=True), "stock", **inputs),
-            self.training("zoo", self.ready(ours, train=True), OURS, skip_logits=True, **inputs),
+            self.training("GPT2LMHeadModel", self.ready(theirs, train=True), "stock", dropout, **inputs),
+            self.training("plain loop", self.ready(PlainDecoder(theirs), train=True), "stock", dropout, **inputs),
+            self.training("zoo", self.ready(ours, train=True), OURS, dropout, skip_logits=True, **inputs),
         ]
         return [*peers, *self.without_fast_paths(peers)]
 
-    def seq2seq(self) -> list[Peer]:
+    def seq2seq(self, dropout: float) -> list[Peer]:
         """A step of a Marian translator."""
         rows, length = self.scale.rows[2], self.scale.lengths[2]
         source, target = self.mask(rows, length, 0.54), self.mask(rows, length, 0.54, seed=2)
         labels = self.ids(rows, length, seed=2).masked_fill(target == 0, -100)
         inputs = {"input_ids": self.ids(rows, length), "attention_mask": source, "labels": labels}
         inputs["decoder_attention_mask"] = target
-        theirs = MarianMTModel(marian_config(self.scale, self.scale.layers - 1))
+        theirs = MarianMTModel(marian_config(self.scale, self.scale.layers - 1, dropout))
         ours = zoo.convert(theirs)
         peers = [
-            self.training("MarianMTModel", self.ready(theirs, train=True), "stock", **inputs),
-            self.training("nn.Transformer", self.ready(TorchSeq2Seq(theirs), train=True), "stock", **inputs),
-            self.training("zoo", self.ready(ours, train=True), OURS, skip_logits=True, **inputs),
+            self.training("MarianMTModel", self.ready(theirs, train=True), "stock", dropout, **inputs),
+            self.training("nn.Transformer", self.ready(TorchSeq2Seq(theirs), train=True), "stock", dropout, **inputs),
+            self.training("zoo", self.ready(ours, train=True), OURS, dropout, skip_logits=True, **inputs),
         ]
         return [*peers, *self.without_fast_paths(peers)]
 
@@ -214,6 +217,8 @@ class Work:
         # Of int8 weights other tokens may come.
         is_exact = not name.endswith("int8")
         weights = tokens * bytes_a_token(model) if isinstance(model, nn.Module) and is_exact else 0
+        if isinstance(model, ZooPreTrainedModel):
+            record_steps(run)
         return Peer(name, run, kind, run if is_exact else None, weights=weights)
 
     def without_fast_paths(self, peers: list[Peer]) -> list[Peer]:
@@ -221,7 +226,7 @@ class Work:
         ours = next(peer for peer in peers if peer.kind == OURS)
 
         def plainly(run: Callable[[], Any]) -> Any:
-            with fast_paths(packing="never", chunked_loss="never"):
+            with fast_paths(packing="never", chunked_loss="never", quick_dropout="never"):
                 return run()
 
         result = None if ours.result is None else partial(plainly, ours.result)

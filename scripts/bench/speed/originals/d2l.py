@@ -13,11 +13,12 @@ from torch.nn import functional as F
 class Attention(nn.Module):
     """Heads folded into the batch, masks given as numbers of valid keys."""
 
-    def __init__(self, width: int, heads: int) -> None:
+    def __init__(self, width: int, heads: int, dropout: float) -> None:
         super().__init__()
         self.num_heads = heads
         self.W_q, self.W_k = nn.Linear(width, width, bias=False), nn.Linear(width, width, bias=False)
         self.W_v, self.W_o = nn.Linear(width, width, bias=False), nn.Linear(width, width, bias=False)
+        self.dropout = nn.Dropout(dropout)
 
     def split(self, states: torch.Tensor) -> torch.Tensor:
         """Fold the heads. *Shape:* (batch_size, seq_len, width) to (batch_size * heads, seq_len, head_dim)."""
@@ -32,7 +33,7 @@ class Attention(nn.Module):
         scores = torch.bmm(query, key.transpose(1, 2)) / math.sqrt(query.shape[-1])
         if valid_lens is not None:
             valid_lens = torch.repeat_interleave(valid_lens, repeats=self.num_heads, dim=0)
-        mixed = torch.bmm(masked_softmax(scores, valid_lens), value)
+        mixed = torch.bmm(self.dropout(masked_softmax(scores, valid_lens)), value)
         mixed = mixed.reshape(-1, self.num_heads, mixed.shape[1], mixed.shape[2]).permute(0, 2, 1, 3)
         return self.W_o(mixed.reshape(mixed.shape[0], mixed.shape[1], -1))
 
@@ -52,9 +53,9 @@ def masked_softmax(scores: torch.Tensor, valid_lens: torch.Tensor | None) -> tor
 class AddNorm(nn.Module):
     """The norm of a sum."""
 
-    def __init__(self, width: int) -> None:
+    def __init__(self, width: int, dropout: float) -> None:
         super().__init__()
-        self.dropout, self.ln = nn.Dropout(0.0), nn.LayerNorm(width)
+        self.dropout, self.ln = nn.Dropout(dropout), nn.LayerNorm(width)
 
     def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         """Add and normalise. *Shape:* any."""
@@ -76,10 +77,10 @@ class FeedForward(nn.Module):
 class EncoderBlock(nn.Module):
     """Attention and feed-forward network."""
 
-    def __init__(self, width: int, heads: int, inner: int) -> None:
+    def __init__(self, width: int, heads: int, inner: int, dropout: float) -> None:
         super().__init__()
-        self.attention, self.addnorm1 = Attention(width, heads), AddNorm(width)
-        self.ffn, self.addnorm2 = FeedForward(width, inner), AddNorm(width)
+        self.attention, self.addnorm1 = Attention(width, heads, dropout), AddNorm(width, dropout)
+        self.ffn, self.addnorm2 = FeedForward(width, inner), AddNorm(width, dropout)
 
     def forward(self, x: torch.Tensor, valid_lens: torch.Tensor | None) -> torch.Tensor:
         """Encode. *Shape:* (batch_size, seq_len, width)."""
@@ -90,11 +91,11 @@ class EncoderBlock(nn.Module):
 class DecoderBlock(nn.Module):
     """Causal in training; token by token it keeps its inputs, and projects all of them anew at every step."""
 
-    def __init__(self, width: int, heads: int, inner: int) -> None:
+    def __init__(self, width: int, heads: int, inner: int, dropout: float) -> None:
         super().__init__()
-        self.attention1, self.addnorm1 = Attention(width, heads), AddNorm(width)
-        self.attention2, self.addnorm2 = Attention(width, heads), AddNorm(width)
-        self.ffn, self.addnorm3 = FeedForward(width, inner), AddNorm(width)
+        self.attention1, self.addnorm1 = Attention(width, heads, dropout), AddNorm(width, dropout)
+        self.attention2, self.addnorm2 = Attention(width, heads, dropout), AddNorm(width, dropout)
+        self.ffn, self.addnorm3 = FeedForward(width, inner), AddNorm(width, dropout)
 
     def forward(self, x: torch.Tensor, state: list[Any], number: int) -> torch.Tensor:
         """Decode. *Shape:* (batch_size, seq_len, width)."""
@@ -112,41 +113,46 @@ class DecoderBlock(nn.Module):
 class Stack(nn.Module):
     """Embeddings, a table of 1000 positions, and blocks."""
 
-    def __init__(self, block: type[nn.Module], vocabulary: int, sizes: tuple[int, int, int, int]) -> None:
+    def __init__(
+        self, block: type[nn.Module], vocabulary: int, sizes: tuple[int, int, int, int], dropout: float
+    ) -> None:
         super().__init__()
         width, heads, inner, depth = sizes
         self.embedding = nn.Embedding(vocabulary, width)
         phases = torch.arange(1000.0)[:, None] / torch.pow(10000, torch.arange(0, width, 2.0) / width)
         self.table = torch.stack([phases.sin(), phases.cos()], dim=-1).flatten(1)
+        self.dropout = nn.Dropout(dropout)
         self.blks = nn.Sequential()
         for number in range(depth):
-            self.blks.add_module(f"block{number}", block(width, heads, inner))
+            self.blks.add_module(f"block{number}", block(width, heads, inner, dropout))
 
     def embed(self, ids: torch.Tensor) -> torch.Tensor:
         """Scale and add the first positions. *Shape:* (batch_size, seq_len)."""
         embedded = self.embedding(ids) * math.sqrt(self.embedding.embedding_dim)
-        return embedded + self.table[: ids.shape[1]].to(ids.device)
+        return self.dropout(embedded + self.table[: ids.shape[1]].to(ids.device))
 
 
 class Decoder(Stack):
     """A stack with the output projection beside it."""
 
-    def __init__(self, vocabulary: int, sizes: tuple[int, int, int, int]) -> None:
-        super().__init__(DecoderBlock, vocabulary, sizes)
+    def __init__(self, vocabulary: int, sizes: tuple[int, int, int, int], dropout: float) -> None:
+        super().__init__(DecoderBlock, vocabulary, sizes, dropout)
         self.dense = nn.Linear(sizes[0], vocabulary)
 
 
 class D2L(nn.Module):
-    """The chapter's encoder and decoder, without dropout.
+    """The chapter's encoder and decoder.
 
     Args:
         vocabulary: Number of token ids on either side.
         sizes: Width, heads, inner width and depth of both stacks.
+        dropout: Probability of dropping an element.
     """
 
-    def __init__(self, vocabulary: int, sizes: tuple[int, int, int, int]) -> None:
+    def __init__(self, vocabulary: int, sizes: tuple[int, int, int, int], dropout: float = 0.0) -> None:
         super().__init__()
-        self.encoder, self.decoder = Stack(EncoderBlock, vocabulary, sizes), Decoder(vocabulary, sizes)
+        self.encoder = Stack(EncoderBlock, vocabulary, sizes, dropout)
+        self.decoder = Decoder(vocabulary, sizes, dropout)
 
     def encode(self, src: torch.Tensor, valid_lens: torch.Tensor) -> list[Any]:
         """The decoder's first state. *Shape:* (batch_size, source_len) and (batch_size,)."""

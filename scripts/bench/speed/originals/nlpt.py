@@ -37,22 +37,23 @@ class MultiHeadAttention(nn.Module):
 class FeedForward(nn.Module):
     """The same network at every position."""
 
-    def __init__(self, width: int, inner: int) -> None:
+    def __init__(self, width: int, inner: int, dropout: float) -> None:
         super().__init__()
         self.linear_1, self.linear_2 = nn.Linear(width, inner), nn.Linear(inner, width)
+        self.dropout = nn.Dropout(dropout)
 
     def forward(self, states: torch.Tensor) -> torch.Tensor:
         """Transform. *Shape:* (batch_size, seq_len, width)."""
-        return self.linear_2(F.gelu(self.linear_1(states)))
+        return self.dropout(self.linear_2(F.gelu(self.linear_1(states))))
 
 
 class Layer(nn.Module):
     """Pre-norm: each branch normalises what it reads."""
 
-    def __init__(self, width: int, heads: int, inner: int) -> None:
+    def __init__(self, width: int, heads: int, inner: int, dropout: float) -> None:
         super().__init__()
         self.layer_norm_1, self.layer_norm_2 = nn.LayerNorm(width), nn.LayerNorm(width)
-        self.attention, self.feed_forward = MultiHeadAttention(width, heads), FeedForward(width, inner)
+        self.attention, self.feed_forward = MultiHeadAttention(width, heads), FeedForward(width, inner, dropout)
 
     def forward(self, states: torch.Tensor) -> torch.Tensor:
         """Encode. *Shape:* (batch_size, seq_len, width)."""
@@ -63,10 +64,10 @@ class Layer(nn.Module):
 class Embeddings(nn.Module):
     """Tokens and positions, normalised."""
 
-    def __init__(self, vocabulary: int, length: int, width: int) -> None:
+    def __init__(self, vocabulary: int, length: int, width: int, dropout: float) -> None:
         super().__init__()
         self.token_embeddings, self.position_embeddings = nn.Embedding(vocabulary, width), nn.Embedding(length, width)
-        self.layer_norm, self.dropout = nn.LayerNorm(width, eps=1e-12), nn.Dropout(0.0)
+        self.layer_norm, self.dropout = nn.LayerNorm(width, eps=1e-12), nn.Dropout(dropout)
 
     def forward(self, ids: torch.Tensor) -> torch.Tensor:
         """Embed. *Shape:* (batch_size, seq_len)."""
@@ -77,11 +78,11 @@ class Embeddings(nn.Module):
 class Encoder(nn.Module):
     """Embeddings and layers, without a final norm."""
 
-    def __init__(self, vocabulary: int, sizes: tuple[int, int, int, int], length: int) -> None:
+    def __init__(self, vocabulary: int, sizes: tuple[int, int, int, int], length: int, dropout: float) -> None:
         super().__init__()
         width, heads, inner, depth = sizes
-        self.embeddings = Embeddings(vocabulary, length, width)
-        self.layers = nn.ModuleList(Layer(width, heads, inner) for _ in range(depth))
+        self.embeddings = Embeddings(vocabulary, length, width, dropout)
+        self.layers = nn.ModuleList(Layer(width, heads, inner, dropout) for _ in range(depth))
 
     def forward(self, ids: torch.Tensor) -> torch.Tensor:
         """Encode. *Shape:* (batch_size, seq_len)."""
@@ -92,20 +93,24 @@ class Encoder(nn.Module):
 
 
 class Nlpt(nn.Module):
-    """The chapter's classifier, without dropout.
+    """The chapter's classifier.
 
     Args:
         vocabulary: Number of token ids.
         sizes: Width, heads, inner width and depth.
         length: Number of positions.
+        dropout: Probability of dropping an element.
         labels: Number of classes.
     """
 
-    def __init__(self, vocabulary: int, sizes: tuple[int, int, int, int], length: int, labels: int = 3) -> None:
+    def __init__(
+        self, vocabulary: int, sizes: tuple[int, int, int, int], length: int, dropout: float = 0.0, labels: int = 3
+    ) -> None:
         super().__init__()
-        self.encoder = Encoder(vocabulary, sizes, length)
+        self.encoder = Encoder(vocabulary, sizes, length, dropout)
+        self.dropout = nn.Dropout(dropout)
         self.classifier = nn.Linear(sizes[0], labels)
 
     def forward(self, ids: torch.Tensor) -> torch.Tensor:
         """Score every class by the first token. *Shape:* (batch_size, seq_len)."""
-        return self.classifier(self.encoder(ids)[:, 0, :])
+        return self.classifier(self.dropout(self.encoder(ids)[:, 0, :]))

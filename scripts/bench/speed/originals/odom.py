@@ -45,27 +45,27 @@ class MultiHeadAttention(nn.Module):
 class Residual(nn.Module):
     """The norm of a sum."""
 
-    def __init__(self, sublayer: nn.Module, width: int) -> None:
+    def __init__(self, sublayer: nn.Module, width: int, dropout: float) -> None:
         super().__init__()
-        self.sublayer, self.norm, self.dropout = sublayer, nn.LayerNorm(width), nn.Dropout(0.0)
+        self.sublayer, self.norm, self.dropout = sublayer, nn.LayerNorm(width), nn.Dropout(dropout)
 
     def forward(self, *tensors: torch.Tensor) -> torch.Tensor:
         """Add and normalise. *Shape:* (batch_size, seq_len, width)."""
         return self.norm(tensors[0] + self.dropout(self.sublayer(*tensors)))
 
 
-def feed_forward(width: int, inner: int) -> Residual:
+def feed_forward(width: int, inner: int, dropout: float) -> Residual:
     """The network after attention."""
-    return Residual(nn.Sequential(nn.Linear(width, inner), nn.ReLU(), nn.Linear(inner, width)), width)
+    return Residual(nn.Sequential(nn.Linear(width, inner), nn.ReLU(), nn.Linear(inner, width)), width, dropout)
 
 
 class Encoder(nn.Module):
     """Attention and feed-forward network."""
 
-    def __init__(self, width: int, heads: int, inner: int) -> None:
+    def __init__(self, width: int, heads: int, inner: int, dropout: float) -> None:
         super().__init__()
-        self.attention_layer = Residual(MultiHeadAttention(width, heads), width)
-        self.ff_layer = feed_forward(width, inner)
+        self.attention_layer = Residual(MultiHeadAttention(width, heads), width, dropout)
+        self.ff_layer = feed_forward(width, inner, dropout)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Encode. *Shape:* (batch_size, seq_len, width)."""
@@ -75,11 +75,11 @@ class Encoder(nn.Module):
 class Decoder(nn.Module):
     """Two attentions, neither of which is masked."""
 
-    def __init__(self, width: int, heads: int, inner: int) -> None:
+    def __init__(self, width: int, heads: int, inner: int, dropout: float) -> None:
         super().__init__()
-        self.attention_layer_1 = Residual(MultiHeadAttention(width, heads), width)
-        self.attention_layer_2 = Residual(MultiHeadAttention(width, heads), width)
-        self.ff_layer = feed_forward(width, inner)
+        self.attention_layer_1 = Residual(MultiHeadAttention(width, heads), width, dropout)
+        self.attention_layer_2 = Residual(MultiHeadAttention(width, heads), width, dropout)
+        self.ff_layer = feed_forward(width, inner, dropout)
 
     def forward(self, x: torch.Tensor, memory: torch.Tensor) -> torch.Tensor:
         """Decode. *Shape:* (batch_size, seq_len, width)."""
@@ -88,17 +88,18 @@ class Decoder(nn.Module):
 
 
 class Odom(nn.Module):
-    """The document's `Transformer` on features, without dropout, up to its final softmax; layers are one module.
+    """The document's `Transformer` on features, up to its final softmax; layers are one module.
 
     Args:
         sizes: Width, heads, inner width and depth of both stacks.
+        dropout: Probability of dropping an element of a branch.
     """
 
-    def __init__(self, sizes: tuple[int, int, int, int]) -> None:
+    def __init__(self, sizes: tuple[int, int, int, int], dropout: float = 0.0) -> None:
         super().__init__()
         width, heads, inner, depth = sizes
-        self.encoders = nn.ModuleList([Encoder(width, heads, inner)] * depth)
-        self.decoders = nn.ModuleList([Decoder(width, heads, inner)] * depth)
+        self.encoders = nn.ModuleList([Encoder(width, heads, inner, dropout)] * depth)
+        self.decoders = nn.ModuleList([Decoder(width, heads, inner, dropout)] * depth)
         self.external_ff = nn.Linear(width, width)
 
     def forward(self, source: torch.Tensor, target: torch.Tensor) -> torch.Tensor:

@@ -9,11 +9,12 @@ from torch import nn
 class Attention(nn.Module):
     """Projections, scores, softmax and mixing, all heads at once."""
 
-    def __init__(self, width: int, heads: int) -> None:
+    def __init__(self, width: int, heads: int, dropout: float) -> None:
         super().__init__()
         self.n_heads, self.scale = heads, width**0.5
         self.keys, self.queries = nn.Linear(width, width), nn.Linear(width, width)
         self.values, self.proj = nn.Linear(width, width), nn.Linear(width, width)
+        self.dropout = nn.Dropout(dropout)
 
     def forward(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
         """Mix values. *Shape:* (batch_size, seq_len, width)."""
@@ -24,58 +25,67 @@ class Attention(nn.Module):
 
         query, key, value = split(self.queries(q)), split(self.keys(k)), split(self.values(v))
         energy = query.matmul(key.permute(0, 1, 3, 2)) / self.scale
-        attention = energy.masked_fill(mask == 0, -1e20).softmax(-1)
+        attention = self.dropout(energy.masked_fill(mask == 0, -1e20).softmax(-1))
         return self.proj(attention.matmul(value).permute(0, 2, 1, 3).contiguous().view(rows, -1, width))
 
 
-def feed_forward(width: int, inner: int) -> nn.Sequential:
-    """The network after attention; the third module is the document's dropout, of which there is none here."""
-    return nn.Sequential(nn.Linear(width, inner), nn.ReLU(), nn.Dropout(0.0), nn.Linear(inner, width))
+def feed_forward(width: int, inner: int, dropout: float) -> nn.Sequential:
+    """The network after attention."""
+    return nn.Sequential(nn.Linear(width, inner), nn.ReLU(), nn.Dropout(dropout), nn.Linear(inner, width))
 
 
 class EncoderLayer(nn.Module):
-    """Attention and feed-forward network, normalised after each sum."""
+    """Attention and feed-forward network, normalised after each sum; dropout falls on the states, not on a branch."""
 
-    def __init__(self, width: int, heads: int, inner: int) -> None:
+    def __init__(self, width: int, heads: int, inner: int, dropout: float) -> None:
         super().__init__()
-        self.attention = Attention(width, heads)
+        self.attention = Attention(width, heads, dropout)
         self.norm_1, self.norm_2 = nn.LayerNorm(width), nn.LayerNorm(width)
-        self.mlp = feed_forward(width, inner)
+        self.mlp = feed_forward(width, inner, dropout)
+        self.dropout = nn.Dropout(dropout)
 
     def forward(self, src: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
         """Encode. *Shape:* (batch_size, seq_len, width)."""
-        x = self.norm_1(self.attention(src, src, src, mask) + src)
-        return self.norm_2(self.mlp(x) + x)
+        x = self.norm_1(self.attention(src, src, src, mask) + self.dropout(src))
+        return self.norm_2(self.mlp(x) + self.dropout(x))
 
 
 class DecoderLayer(nn.Module):
     """Self-attention that serves as cross attention too, and the second norm twice; the other weights are unused."""
 
-    def __init__(self, width: int, heads: int, inner: int) -> None:
+    def __init__(self, width: int, heads: int, inner: int, dropout: float) -> None:
         super().__init__()
-        self.attention, self.joint_attention = Attention(width, heads), Attention(width, heads)
+        self.attention, self.joint_attention = (Attention(width, heads, dropout) for _ in range(2))
         self.norm_1, self.norm_2, self.norm_3 = nn.LayerNorm(width), nn.LayerNorm(width), nn.LayerNorm(width)
-        self.mlp = feed_forward(width, inner)
+        self.mlp = feed_forward(width, inner, dropout)
+        self.dropout = nn.Dropout(dropout)
 
     def forward(
         self, trg: torch.Tensor, src: torch.Tensor, trg_mask: torch.Tensor, src_mask: torch.Tensor
     ) -> torch.Tensor:
         """Decode. *Shape:* (batch_size, seq_len, width)."""
-        trg = self.norm_1(trg + self.attention(trg, trg, trg, trg_mask))
-        trg = self.norm_2(trg + self.attention(trg, src, src, src_mask))
-        return self.norm_2(trg + self.mlp(trg))
+        trg = self.norm_1(trg + self.dropout(self.attention(trg, trg, trg, trg_mask)))
+        trg = self.norm_2(trg + self.dropout(self.attention(trg, src, src, src_mask)))
+        return self.norm_2(trg + self.dropout(self.mlp(trg)))
 
 
 class Stack(nn.Module):
     """Embeddings and layers."""
 
-    def __init__(self, layer: type[nn.Module], vocabulary: int, sizes: tuple[int, int, int, int], length: int) -> None:
+    def __init__(
+        self,
+        layer: type[nn.Module],
+        vocabulary: int,
+        sizes: tuple[int, int, int, int],
+        length: int,
+        dropout: float,
+    ) -> None:
         super().__init__()
         width, heads, inner, depth = sizes
         self.scale = width**0.5
         self.tok_emb, self.pos_emb = nn.Embedding(vocabulary, width), nn.Embedding(length, width)
-        self.blocks = nn.ModuleList(layer(width, heads, inner) for _ in range(depth))
-        self.dropout = nn.Dropout(0.0)
+        self.blocks = nn.ModuleList(layer(width, heads, inner, dropout) for _ in range(depth))
+        self.dropout = nn.Dropout(dropout)
 
     def forward(self, ids: torch.Tensor, *rest: torch.Tensor) -> torch.Tensor:
         """Embed and apply every layer. *Shape:* (batch_size, seq_len)."""
@@ -89,8 +99,15 @@ class Stack(nn.Module):
 class Decoder(Stack):
     """A stack with the output projection behind it."""
 
-    def __init__(self, layer: type[nn.Module], vocabulary: int, sizes: tuple[int, int, int, int], length: int) -> None:
-        super().__init__(layer, vocabulary, sizes, length)
+    def __init__(
+        self,
+        layer: type[nn.Module],
+        vocabulary: int,
+        sizes: tuple[int, int, int, int],
+        length: int,
+        dropout: float,
+    ) -> None:
+        super().__init__(layer, vocabulary, sizes, length, dropout)
         self.fc = nn.Linear(sizes[0], vocabulary)
 
     def forward(self, ids: torch.Tensor, *rest: torch.Tensor) -> torch.Tensor:
@@ -99,19 +116,22 @@ class Decoder(Stack):
 
 
 class Vanilla(nn.Module):
-    """The document's `Transformer`, without dropout.
+    """The document's `Transformer`.
 
     Args:
         vocabulary: Number of token ids on either side.
         sizes: Width, heads, inner width and depth of both stacks.
         length: Number of positions.
+        dropout: Probability of dropping an element.
         padding: The id of padding.
     """
 
-    def __init__(self, vocabulary: int, sizes: tuple[int, int, int, int], length: int, padding: int = 0) -> None:
+    def __init__(
+        self, vocabulary: int, sizes: tuple[int, int, int, int], length: int, dropout: float = 0.0, padding: int = 0
+    ) -> None:
         super().__init__()
-        self.encoder = Stack(EncoderLayer, vocabulary, sizes, length)
-        self.decoder = Decoder(DecoderLayer, vocabulary, sizes, length)
+        self.encoder = Stack(EncoderLayer, vocabulary, sizes, length, dropout)
+        self.decoder = Decoder(DecoderLayer, vocabulary, sizes, length, dropout)
         self.src_pad_idx = self.trg_pad_idx = padding
 
     def forward(self, src: torch.Tensor, trg: torch.Tensor) -> torch.Tensor:
