@@ -7,7 +7,7 @@ import torch
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from zoo.models.recording import SHORTEST, Recording, record, written_down
+from zoo.models.recording import SHORTEST, Recording, keeps_order, record, written_down
 
 SCALE = torch.nn.Parameter(torch.tensor([2.0, -1.0, 0.5]))
 
@@ -81,3 +81,26 @@ def test_recording_leaves_nothing_switched():
     with torch.inference_mode():
         assert recording_of(5, 9).fits(6, 9)
         assert torch.is_inference_mode_enabled()
+
+
+def heads_of(states: torch.Tensor) -> torch.Tensor:
+    """Split into heads, look at them and put them together again."""
+    heads = states.view(*states.shape[:2], 4, 3).transpose(1, 2)
+    return (heads * SCALE).transpose(1, 2).reshape(*states.shape)
+
+
+@pytest.mark.parametrize(("tokens", "swaps"), [(1, 0), (5, 2)], ids=["of one token", "of several"])
+def test_heads_move_only_where_their_order_changes(tokens, swaps):
+    states = torch.randn(2, tokens, 12)
+    recording = record(lambda states, length: (heads_of(states) + length,), [states], [None], {"length": 7})
+    assert len(recording.graph.find_nodes(op="call_function", target=torch.ops.aten.transpose.int)) == swaps
+    (found,) = written_down(recording.graph)(states, 7, *recording.constants)
+    assert torch.equal(found, heads_of(states) + 7)
+
+
+@given(shape=st.lists(st.integers(1, 3), min_size=2, max_size=5), places=st.data())
+def test_order_is_kept_where_nothing_moves_past_another(shape, places):
+    first, second = (places.draw(st.integers(-len(shape), len(shape) - 1)) for _ in range(2))
+    numbers = torch.arange(torch.Size(shape).numel())
+    moved = numbers.view(shape).transpose(first, second).flatten()
+    assert keeps_order(shape, first, second) == torch.equal(moved, numbers)

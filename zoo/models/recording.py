@@ -44,6 +44,8 @@ QUICKER: dict[Any, Callable[..., Any]] = {
 }
 """The same operations where Python reaches them sooner; whoever has another one may add it."""
 
+VIEWS = (aten.view.default, aten.reshape.default)
+
 
 @dataclass(frozen=True)
 class Recording:
@@ -133,7 +135,9 @@ def record(
     condition = sympy.And(*(guard.expr for guard in shapes.guards))
     if not condition.free_symbols <= set(symbols):
         raise NotImplementedError("what is computed depends on values")
-    return Recording(traced.graph, constants_as_inputs(traced), sympy.lambdify(symbols, condition, modules="math"))
+    constants = constants_as_inputs(traced)
+    fold_idle_moves(traced.graph)
+    return Recording(traced.graph, constants, sympy.lambdify(symbols, condition, modules="math"))
 
 
 def variable(mode: FakeTensorMode, name: str, length: int) -> torch.SymInt:
@@ -195,3 +199,43 @@ def constants_as_inputs(module: fx.GraphModule) -> tuple[torch.Tensor, ...]:
         graph.erase_node(node)
     graph.eliminate_dead_code()
     return tuple(constants)
+
+
+def fold_idle_moves(graph: fx.Graph) -> None:
+    """Fold transpositions that leave all elements in their order, as those of a single token, into views beside them.
+
+    Args:
+        graph: Changed in place.
+    """
+    for node in graph.find_nodes(op="call_function", target=aten.transpose.int):
+        source, shape = node.args[0], node.meta["val"].shape
+        if not all(type(size) is int for size in shape) or not keeps_order(source.meta["val"].shape, *node.args[1:]):
+            continue
+        if source.target in VIEWS:
+            with graph.inserting_before(node):
+                view = graph.call_function(aten.reshape.default, (source.args[0], list(shape)))
+            view.meta = node.meta
+            node.replace_all_uses_with(view)
+        else:
+            for user in list(node.users):
+                if user.target in VIEWS:
+                    user.target = aten.reshape.default
+                    user.replace_input_with(node, source)
+    graph.eliminate_dead_code()
+
+
+def keeps_order(shape: Sequence[int], first: int, second: int) -> bool:
+    """Whether elements stay in their order when two dimensions are swapped.
+
+    Args:
+        shape: Before.
+        first: One of the dimensions.
+        second: The other one.
+
+    Returns:
+        True where nothing but dimensions of size 1 moves past another.
+    """
+    dimensions = list(range(len(shape)))
+    moved = dimensions.copy()
+    moved[first], moved[second] = moved[second], moved[first]
+    return [place for place in dimensions if shape[place] != 1] == [place for place in moved if shape[place] != 1]
