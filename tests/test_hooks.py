@@ -202,7 +202,6 @@ assert config.variant == "pre-norm"
 ORDERS = {
     "zoo-then-transformers": "import zoo; import transformers",
     "transformers-then-zoo": "import transformers; import zoo",
-    "automodel-then-zoo": "from transformers import AutoModel; import zoo",
     "zoo-then-a-model-of-theirs": "import zoo; from transformers import BertModel",
     "zoo-then-pipeline": "import zoo; from transformers import pipeline",
     "trainer-then-zoo": "from transformers import Trainer; import zoo",

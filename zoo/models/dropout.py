@@ -17,7 +17,7 @@ LEVELS = 1 << BITS
 WORD = torch.int64
 NUMBERS_OF_WORD = 64 // BITS
 
-PAYS_FROM = 2048
+PAYS_FROM = 4096
 """Elements from which the cheaper numbers make up for their operations. Measured on two cores of a Xeon."""
 
 
