@@ -110,7 +110,6 @@ def dropping_attention(
     dropout: float = 0.0,
     *,
     is_causal: bool | None = None,
-    position_bias: torch.Tensor | None = None,
     **kwargs: Any,
 ) -> tuple[torch.Tensor, None]:
     """What transformers' `sdpa` computes, written out so that its dropout is quick.
@@ -127,8 +126,7 @@ def dropping_attention(
         dropout: Probability of dropping an attention weight.
         is_causal: Whether a query sees only keys up to its own position, unless a mask says so; as the module if not
             given.
-        position_bias: Added to the scores. *Shape:* (batch_size, num_attention_heads, query_len, key_len)
-        kwargs: What other backends take.
+        kwargs: Passed on to [`eager_attention`][].
 
     Returns:
         The mixed values, *Shape:* (batch_size, query_len, num_attention_heads, head_dim), and no weights.
@@ -136,5 +134,5 @@ def dropping_attention(
     sees_the_past = module.is_causal if is_causal is None else is_causal
     if sees_the_past and attention_mask is None and query.shape[2] > 1:
         attention_mask = query.new_ones(query.shape[2], key.shape[2], dtype=torch.bool).tril()
-    mixed, _ = eager_attention(module, query, key, value, attention_mask, scaling, dropout, position_bias=position_bias)
+    mixed, _ = eager_attention(module, query, key, value, attention_mask, scaling, dropout, **kwargs)
     return mixed, None
