@@ -177,8 +177,13 @@ def test_models_can_be_copied_and_are_forgotten():
     assert reference() is None, "a recording keeps its model alive"
 
 
-def test_threads_do_not_disturb_each_other():
+@pytest.mark.parametrize("before", [False, True], ids=["new", "recorded"])
+def test_threads_do_not_disturb_each_other(before):
+    """Tracing changes PyTorch for all threads, so nothing is recorded beside another text."""
     model, texts = new_model(), {}
+    if before:
+        write(model, input_ids=token_ids(2, 5, 50, 9))
+        assert recorded(model) == [True]
     inputs = {seed: token_ids(2, 5, 50, seed) for seed in range(4)}
     expected = {seed: write(model, "never", input_ids=ids) for seed, ids in inputs.items()}
     with fast_paths(recorded_steps="always", packed_weights="always"):

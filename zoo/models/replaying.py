@@ -20,6 +20,7 @@ from transformers.utils import logging
 from .fast_paths import current
 from .packed_products import Packing, packing_of
 from .recording import SHORTEST, Program, Recording, written_down
+from .running import Running
 from .steps import Step
 from .transformer import given_mask, transformer_of
 
@@ -132,7 +133,9 @@ class Generation:
         self.recordings.steps[kind] += 1
         wanted = self.modes.recorded_steps == "always" or self.recordings.steps[kind] >= RECORD_AFTER
         if wanted and kind not in self.recordings.recorded and min(step.lengths.values()) >= SHORTEST:
-            self.recordings.recorded[kind] = replay_of(forward, step, output)
+            with _running.alone() as is_alone:
+                if is_alone:
+                    self.recordings.recorded[kind] = replay_of(forward, step, output)
         return output
 
     def packed_for(self, kind: Any, replay: Replay, step: Step) -> Packed | None:
@@ -261,6 +264,7 @@ def is_watched() -> bool:
     )
 
 
+_running = Running()
 _generation: ContextVar[Generation | None] = ContextVar("generation", default=None)
 
 
@@ -276,7 +280,8 @@ def generation_of(model: PreTrainedModel) -> Iterator[None]:
     """
     token = _generation.set(Generation(model))
     try:
-        yield
+        with _running.one_more():
+            yield
     finally:
         _generation.reset(token)
 
