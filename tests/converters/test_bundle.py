@@ -158,5 +158,5 @@ def test_a_plugins_variant_brings_its_code(tmp_path):
     )
     done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-800:]
-    assert done.stdout.split()[-1] == "0.0"
+    assert float(done.stdout.split()[-1]) < 1e-5  # rounding, where threads share a product
     assert "FACTOR = 0.5" in (tmp_path / "out" / "outsider.py").read_text()
