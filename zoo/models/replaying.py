@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import wraps
+from threading import Lock
 from typing import Any, TypeVar, cast
 from weakref import WeakKeyDictionary
 
@@ -20,7 +21,6 @@ from transformers.utils import logging
 from .fast_paths import current
 from .packed_products import Packing, packing_of
 from .recording import SHORTEST, Program, Recording, written_down
-from .running import Running
 from .steps import Step
 from .transformer import given_mask, transformer_of
 
@@ -133,10 +133,23 @@ class Generation:
         self.recordings.steps[kind] += 1
         wanted = self.modes.recorded_steps == "always" or self.recordings.steps[kind] >= RECORD_AFTER
         if wanted and kind not in self.recordings.recorded and min(step.lengths.values()) >= SHORTEST:
-            with _running.alone() as is_alone:
-                if is_alone:
-                    self.recordings.recorded[kind] = replay_of(forward, step, output)
+            self.record(kind, forward, step, output)
         return output
+
+    def record(self, kind: Any, forward: Callable[..., Any], step: Step, output: Any) -> None:
+        """Record a step, unless another thread is recording one: it is tried again with the next step then.
+
+        Args:
+            kind: Of steps.
+            forward: The model's.
+            step: As it was before the forward.
+            output: The forward's.
+        """
+        if self.recordings is not None and _tracing.acquire(blocking=False):
+            try:
+                self.recordings.recorded[kind] = replay_of(forward, step, output)
+            finally:
+                _tracing.release()
 
     def packed_for(self, kind: Any, replay: Replay, step: Step) -> Packed | None:
         """Lay weights out for steps of a kind, once in a generation, as they may be other ones in the next.
@@ -264,7 +277,9 @@ def is_watched() -> bool:
     )
 
 
-_running = Running()
+_tracing = Lock()
+"""Two tracings at a time mix, and leave PyTorch believing for good that one goes on."""
+
 _generation: ContextVar[Generation | None] = ContextVar("generation", default=None)
 
 
@@ -280,8 +295,7 @@ def generation_of(model: PreTrainedModel) -> Iterator[None]:
     """
     token = _generation.set(Generation(model))
     try:
-        with _running.one_more():
-            yield
+        yield
     finally:
         _generation.reset(token)
 
