@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from functools import cache
 
 import torch
@@ -11,6 +10,7 @@ from torch.nn import functional as F
 
 from zoo.models.dropout import noise_like
 from zoo.models.int8 import Int8Linear
+from zoo.models.products import gain
 
 SHAPES = {
     "cpu": ((256, 512, 512), (512, 512, 512), (512, 1024, 1024), (1024, 1024, 1024)),
@@ -100,26 +100,6 @@ def dropout_gain() -> float:
     states = torch.rand(2048, 512)
     with torch.random.fork_rng(devices=()):
         return gain(lambda: F.dropout(states, 0.1), lambda: states * noise_like(states, 0.1))
-
-
-def gain(usual: Callable[[], object], other: Callable[[], object]) -> float:
-    """Let two ways to do the same take turns.
-
-    Args:
-        usual: Does it.
-        other: Does it in another way.
-
-    Returns:
-        How many times as fast the other is.
-    """
-    times: dict[Callable[[], object], list[float]] = {usual: [], other: []}
-    began = time.perf_counter()
-    while len(times[other]) < 3 or time.perf_counter() - began < SECONDS:
-        for run, measured in times.items():
-            start = time.perf_counter()
-            run()
-            measured.append(time.perf_counter() - start)
-    return min(times[usual]) / min(times[other])
 
 
 def synchronize(device: torch.device | str) -> None:

@@ -106,9 +106,6 @@ def dropping_attention(
     key: torch.Tensor,
     value: torch.Tensor,
     attention_mask: torch.Tensor | None,
-    scaling: float,
-    dropout: float = 0.0,
-    *,
     is_causal: bool | None = None,
     **kwargs: Any,
 ) -> tuple[torch.Tensor, None]:
@@ -118,15 +115,13 @@ def dropping_attention(
 
     Args:
         module: The attention module, for its training mode and `is_causal`.
-        query: *Shape:* (batch_size, num_attention_heads, query_len, head_dim)
+        query: As all that follows for [`eager_attention`][].
         key: *Shape:* (batch_size, num_key_value_heads, key_len, head_dim)
         value: *Shape:* as key.
-        attention_mask: As for [`eager_attention`][].
-        scaling: Multiplies the scores.
-        dropout: Probability of dropping an attention weight.
+        attention_mask: Added to the scores, or True for what may be seen.
         is_causal: Whether a query sees only keys up to its own position, unless a mask says so; as the module if not
             given.
-        kwargs: Passed on to [`eager_attention`][].
+        kwargs: Passed on.
 
     Returns:
         The mixed values, *Shape:* (batch_size, query_len, num_attention_heads, head_dim), and no weights.
@@ -134,5 +129,4 @@ def dropping_attention(
     sees_the_past = module.is_causal if is_causal is None else is_causal
     if sees_the_past and attention_mask is None and query.shape[2] > 1:
         attention_mask = query.new_ones(query.shape[2], key.shape[2], dtype=torch.bool).tril()
-    mixed, _ = eager_attention(module, query, key, value, attention_mask, scaling, dropout, **kwargs)
-    return mixed, None
+    return eager_attention(module, query, key, value, attention_mask, **kwargs)[0], None

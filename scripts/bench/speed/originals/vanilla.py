@@ -99,15 +99,8 @@ class Stack(nn.Module):
 class Decoder(Stack):
     """A stack with the output projection behind it."""
 
-    def __init__(
-        self,
-        layer: type[nn.Module],
-        vocabulary: int,
-        sizes: tuple[int, int, int, int],
-        length: int,
-        dropout: float,
-    ) -> None:
-        super().__init__(layer, vocabulary, sizes, length, dropout)
+    def __init__(self, vocabulary: int, sizes: tuple[int, int, int, int], length: int, dropout: float) -> None:
+        super().__init__(DecoderLayer, vocabulary, sizes, length, dropout)
         self.fc = nn.Linear(sizes[0], vocabulary)
 
     def forward(self, ids: torch.Tensor, *rest: torch.Tensor) -> torch.Tensor:
@@ -131,7 +124,7 @@ class Vanilla(nn.Module):
     ) -> None:
         super().__init__()
         self.encoder = Stack(EncoderLayer, vocabulary, sizes, length, dropout)
-        self.decoder = Decoder(DecoderLayer, vocabulary, sizes, length, dropout)
+        self.decoder = Decoder(vocabulary, sizes, length, dropout)
         self.src_pad_idx = self.trg_pad_idx = padding
 
     def forward(self, src: torch.Tensor, trg: torch.Tensor) -> torch.Tensor:
