@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+import zoo
 import zoo.hooks
 from zoo.errors import ZooWarning
 from zoo.hooks import AutoRegistration, is_watched
@@ -200,13 +201,11 @@ assert config.variant == "pre-norm"
 """
 
 ORDERS = {
-    "zoo-then-transformers": "import zoo; import transformers",
-    "transformers-then-zoo": "import transformers; import zoo",
-    "zoo-then-a-model-of-theirs": "import zoo; from transformers import BertModel",
     "zoo-then-pipeline": "import zoo; from transformers import pipeline",
     "trainer-then-zoo": "from transformers import Trainer; import zoo",
     "zoo-models-first": "from zoo.models import ZooConfig",
 }
+"""Where the real library starts, each in a process; the fake one above stands for every other order."""
 
 
 def run(code: str, folder: Path) -> None:
@@ -218,7 +217,7 @@ def run(code: str, folder: Path) -> None:
 @pytest.fixture(scope="module")
 def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder: Path = tmp_path_factory.mktemp("checkpoint")
-    run("import zoo; zoo.build('pre-norm@tiny', 'causal-lm', vocab_size=16).save_pretrained(FOLDER)", folder)
+    zoo.build("pre-norm@tiny", "causal-lm", vocab_size=16).save_pretrained(folder)
     return folder
 
 

@@ -85,10 +85,15 @@ def compare(
 
 
 def check_zoo(folder: Path, name: str, task: str) -> None:
+    import transformers
+
     import zoo
+    from zoo.models import TASK_CLASSES
 
     compare(zoo.load(f"hf-hub:{repo_of(name, task)}"), folder, name, task)
     compare(zoo.build(f"hf-hub:{repo_of(name, task)}"), folder, name, task)
+    auto_class = getattr(transformers, TASK_CLASSES[task][0])
+    compare(auto_class.from_pretrained(repo_of(name, task)), folder, name, task)
 
 
 def check_load(folder: Path, name: str, task: str, weights: str = "") -> None:
@@ -97,16 +102,6 @@ def check_load(folder: Path, name: str, task: str, weights: str = "") -> None:
     compare(zoo.load(repo_of(name, task)), folder, name, task)
     if weights == "as-is":
         compare(zoo.load(f"{repo_of(name, task)}@native"), folder, name, task)
-
-
-def check_auto(folder: Path, name: str, task: str) -> None:
-    import transformers
-
-    import zoo  # noqa: F401
-    from zoo.models import TASK_CLASSES
-
-    auto_class = getattr(transformers, TASK_CLASSES[task][0])
-    compare(auto_class.from_pretrained(repo_of(name, task)), folder, name, task)
 
 
 def check_code(folder: Path, name: str, task: str) -> None:
@@ -144,7 +139,6 @@ VERBS = {
     "push-three-ways": push_three_ways,
     "check-zoo": check_zoo,
     "check-load": check_load,
-    "check-auto": check_auto,
     "check-code": check_code,
 }
 

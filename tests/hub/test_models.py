@@ -40,7 +40,6 @@ def test_what_is_pulled_is_what_was_pushed(hub: LoopbackHub, tmp_path: Path) -> 
     hub.log.clear()
     run(hub, tmp_path / "home-b", "check-zoo", tmp_path / "kept", FEW, HF_HUB_OFFLINE="1")
     assert hub.log == []
-    run(hub, tmp_path / "home-c", "check-auto", tmp_path / "kept", FEW)
     for model in FEW[:-1]:
         card = hub.storage.contents(f"org/{model.replace('=', '-')}")["README.md"].decode()
         variant = model.split("=")[0]

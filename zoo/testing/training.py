@@ -38,7 +38,7 @@ def gradients(subject: Subject, model: ZooPreTrainedModel) -> tuple[dict[str, to
     return found, len(calls)
 
 
-@check()
+@check(once_per_stack=True)
 def check_gradient_checkpointing_gives_the_same_gradients(subject: Subject) -> None:
     """Recomputing layers in the backward pass, reentrant or not, changes no gradient, dropout included."""
     plain, calls = gradients(subject, subject.copy().train())

@@ -4,7 +4,8 @@
     python scripts/bench/reproductions/nanogpt.py --data TEXT --package nanoGPT
 
 Both see the first nine tenths of TEXT, and are evaluated alike: on all windows of the rest, one behind the other, and
-as nanoGPT's script does it, on 240 random ones, here the same for both. Every run has a process of its own, in turns.
+as nanoGPT's script does it, on 240 random ones: on many draws, and on the one that its script makes at the end of the
+run of its README, which is the first here. Every run has a process of its own, in turns.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from fresh_process import in_fresh_process
 from torch.nn import functional as F
@@ -31,6 +33,9 @@ import zoo
 BLOCK, WINDOWS = 64, 240
 DRAWS = 100
 """How often random windows are drawn, to see how much the estimate varies."""
+
+SEED = 1337
+"""The one that nanoGPT's script fixes."""
 
 OPTIONS = {
     "device": "cpu",
@@ -45,16 +50,20 @@ OPTIONS = {
     "max_iters": 2000,
     "lr_decay_iters": 2000,
     "dropout": 0.0,
-    "eval_interval": 2000,
     "out_dir": "out",
 }
-"""What nanoGPT's README says for a CPU; and to evaluate only at the end, as the zoo does."""
+"""What nanoGPT's README says for a CPU."""
+
+ONLY_AT_THE_END = {"eval_interval": OPTIONS["max_iters"]}
+"""To evaluate as often as the zoo does."""
 
 Predict = Callable[[torch.Tensor], torch.Tensor]
 
 
-def run_original(package: Path, text: str, seed: int) -> tuple[Predict, list[int], float]:
-    """Train by nanoGPT's script in a copy of it, where the seed that it fixes is another."""
+def run_original(
+    package: Path, text: str, seed: int, options: dict[str, Any]
+) -> tuple[Predict, list[int], float, list[int]]:
+    """Train by nanoGPT's script in a copy of it, where the seed is another, and what it evaluates last is kept."""
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch, "nanoGPT")
         shutil.copytree(package, folder, ignore=shutil.ignore_patterns(".git", "out*"))
@@ -62,15 +71,17 @@ def run_original(package: Path, text: str, seed: int) -> tuple[Predict, list[int
         (data / "input.txt").write_text(text, encoding="utf-8")
         subprocess.run([sys.executable, "prepare.py"], cwd=data, check=True, stdout=subprocess.DEVNULL)
         script = (folder / "train.py").read_text(encoding="utf-8")
-        fixed = "torch.manual_seed(1337 + seed_offset)"
-        if script.count(fixed) != 1:
-            raise SystemExit(f"{package}/train.py has no line {fixed}: this is written for another version of it")
-        (folder / "train.py").write_text(script.replace(fixed, f"torch.manual_seed({seed})"), encoding="utf-8")
-        options = [f"--{name}={value}" for name, value in OPTIONS.items()]
+        script = after(script, "torch.manual_seed(1337 + seed_offset)", f"; torch.manual_seed({seed}); heldout = []")
+        drawn = "ix = torch.randint(len(data) - block_size, (batch_size,))"
+        script = after(script, drawn, "; heldout += ix.tolist() if split == 'val' else []")
+        script += f"\nnp.save('windows.npy', heldout[-{WINDOWS}:])\n"
+        (folder / "train.py").write_text(script, encoding="utf-8")
+        given = [f"--{name}={value}" for name, value in (OPTIONS | options).items()]
         began = time.perf_counter()
-        command = [sys.executable, "train.py", "config/train_shakespeare_char.py", *options]
+        command = [sys.executable, "train.py", "config/train_shakespeare_char.py", *given]
         subprocess.run(command, cwd=folder, check=True, stdout=subprocess.DEVNULL)
         seconds = time.perf_counter() - began
+        windows = np.load(folder / "windows.npy").tolist()
         sys.path.insert(0, str(folder))
         module: Any = importlib.import_module("model")
         checkpoint = torch.load(folder / "out" / "ckpt.pt", weights_only=True)
@@ -79,7 +90,14 @@ def run_original(package: Path, text: str, seed: int) -> tuple[Predict, list[int
     model.eval()
     letters = {letter: number for number, letter in enumerate(sorted(set(text)))}
     # Without targets it would compute the last position alone.
-    return lambda ids: model(ids := ids.contiguous(), ids)[0], [letters[letter] for letter in text], seconds
+    return lambda ids: model(ids := ids.contiguous(), ids)[0], [letters[letter] for letter in text], seconds, windows
+
+
+def after(script: str, line: str, more: str) -> str:
+    """Let a line of the script, of which there is one, go on."""
+    if script.count(line) != 1:
+        raise SystemExit(f"nanoGPT's train.py has no line {line}: this is written for another version of it")
+    return script.replace(line, line + more)
 
 
 def run_zoo(name: str, data: Path, text: str, seed: int) -> tuple[Predict, list[int], float]:
@@ -103,8 +121,8 @@ def losses(predict: Predict, ids: torch.Tensor, starts: torch.Tensor) -> torch.T
     return torch.cat(found)
 
 
-def evaluate(predict: Predict, ids: list[int]) -> dict[str, float]:
-    """Evaluate on the last tenth: all of it, and as nanoGPT does."""
+def evaluate(predict: Predict, ids: list[int], windows: list[int]) -> dict[str, float]:
+    """Evaluate on the last tenth: all of it, as nanoGPT does, and on given windows."""
     heldout = torch.tensor(ids[int(0.9 * len(ids)) :])
     whole = losses(predict, heldout, torch.arange(0, len(heldout) - BLOCK, BLOCK)).mean().item()
     generator = torch.Generator().manual_seed(0)
@@ -115,6 +133,7 @@ def evaluate(predict: Predict, ids: list[int]) -> dict[str, float]:
         "estimate": estimates.mean().item(),
         "deviation": estimates.std().item(),
         "reached": (estimates < 1.885).float().mean().item(),  # what is written as 1.88
+        "given": losses(predict, heldout, torch.tensor(windows)).mean().item(),
     }
 
 
@@ -123,21 +142,25 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
     torch.set_num_threads(arguments.threads)
     text = arguments.data.read_text(encoding="utf-8")
     if arguments.one == "nanoGPT":
-        predict, ids, seconds = run_original(arguments.package.absolute(), text, arguments.seed)
+        options = ONLY_AT_THE_END if arguments.windows else {}
+        predict, ids, seconds, windows = run_original(arguments.package.absolute(), text, arguments.seed, options)
     else:
         predict, ids, seconds = run_zoo(arguments.one, arguments.data, text, arguments.seed)
-    return {"run": arguments.one, "seed": arguments.seed, **evaluate(predict, ids), "seconds": seconds}
+    if arguments.windows:
+        windows = json.loads(arguments.windows)
+    found = evaluate(predict, ids, windows)
+    return {"run": arguments.one, "seed": arguments.seed, **found, "seconds": seconds, "windows": windows}
 
 
 def show(rows: list[dict[str, Any]]) -> None:
     """Print every run, and the means."""
-    print("| run | seed | whole held-out text | 240 random windows | of 100 draws, 1.88 or less | seconds |")
-    print("|---|---|---|---|---|---|")
+    columns = ("run", "seed", "whole held-out text", "240 random windows", "of 100 draws, 1.88 or less", "its README's")
+    print(f"| {' | '.join(columns)} | seconds |\n{'|---' * (len(columns) + 1)}|")
     for row in rows:
         estimate = f"{row['estimate']:.3f} ± {row['deviation']:.3f}"
         print(
             f"| {row['run']} | {row['seed']} | {row['whole']:.3f} | {estimate} | {row['reached']:.0%} "
-            f"| {row['seconds']:.0f} |"
+            f"| {row['given']:.3f} | {row['seconds']:.0f} |"
         )
     for name in dict.fromkeys(row["run"] for row in rows):
         print(f"{name}: {statistics.fmean(row['whole'] for row in rows if row['run'] == name):.4f}")
@@ -153,12 +176,15 @@ def main() -> None:
     parser.add_argument("--runs", default="nanoGPT,gpt2-style", help="what to run (default: %(default)s)")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     parser.add_argument("--seed", type=int, default=0, help=argparse.SUPPRESS)
+    parser.add_argument("--windows", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.one:
         print(json.dumps(run(arguments)))
         return
     given = ["--data", arguments.data, "--package", arguments.package]
-    rows: list[dict[str, Any]] = []
+    first = in_fresh_process(__file__, given, "nanoGPT", SEED, arguments.threads)
+    given += ["--windows", json.dumps(first["windows"])]
+    rows = [first]
     for seed in range(arguments.seeds):
         for name in arguments.runs.split(","):
             rows.append(in_fresh_process(__file__, given, name, seed, arguments.threads))
