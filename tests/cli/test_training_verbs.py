@@ -109,6 +109,9 @@ def test_several_outputs_come_with_scores(zoo, trained):
         (("evaluate", "MODEL", "--data", "nowhere.tsv"), "nowhere.tsv does not exist"),
         (("train", "pre-nrm", "--quiet", "-o", "elsewhere"), "did you mean 'pre-norm'?"),
         (("train", "pre-norm", "--quiet", "-o", "MODEL"), "--force"),
+        (("train", "pre-norm", "--set", "seed=3"), "say --seed 3"),
+        (("train", "pre-norm", "--set", "progress=False"), "see zoo train --help"),
+        (("compare", "pre-norm", "--set", "output_dir=elsewhere"), "say --output_dir elsewhere"),
     ],
 )
 def test_mistakes_are_one_line(zoo, trained, arguments, useful):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .output import console, write_json
-from .parameters import Setting, VariantName, json_option
+from .parameters import Setting, VariantName, json_option, training_arguments
 
 if TYPE_CHECKING:
     from zoo.comparison import Comparison
@@ -89,7 +89,9 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--output",
+    "--output_dir",
     "-o",
+    "output",
     type=click.Path(path_type=Path),
     help="Where checkpoints and results.json go.  [default: outputs/compare-TASK]",
 )
@@ -175,7 +177,7 @@ def compare(
         progress=not quiet,
         on_run=announce,
         tell=tell,
-        **dict(arguments),
+        **training_arguments(arguments, run_comparison),
     )
     return report(comparison, as_json=as_json)
 

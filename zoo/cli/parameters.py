@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from inspect import signature
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
 
-from zoo.errors import InvalidChoiceError, NameSyntaxError
+from zoo.errors import ConfigError, InvalidChoiceError, NameSyntaxError
 from zoo.registry import TASKS, parse_name, parse_value, require_task
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
@@ -83,6 +84,29 @@ class Setting(click.ParamType):  # type: ignore[type-arg]
         if not (equals and text and key.strip().isidentifier()):
             raise NameSyntaxError(f"cannot read the setting {value!r}; valid: KEY=VALUE, e.g. hidden_size=256")
         return key.strip(), parse_value(text)
+
+
+def training_arguments(given: Iterable[tuple[str, Any]], function: Callable[..., Any]) -> dict[str, Any]:
+    """Collect transformers' training arguments that a command was given.
+
+    Args:
+        given: Names and values.
+        function: What they are for; it takes others of its own.
+
+    Returns:
+        {name: value}
+
+    Raises:
+        ConfigError: When one of them is the function's own.
+    """
+    arguments = dict(given)
+    if own := next((name for name in signature(function).parameters if name in arguments), None):
+        command = click.get_current_context().command
+        spellings = (spelling for parameter in command.params for spelling in parameter.opts)
+        option = next((spelling for spelling in spellings if spelling == f"--{own}"), None)
+        better = f"say {option} {arguments[own]}" if option else f"see zoo {command.name} --help"
+        raise ConfigError(f"{own!r} is not one of transformers' training arguments, which --set takes; {better}")
+    return arguments
 
 
 def task_option(

@@ -10,7 +10,7 @@ import click
 
 from .compare import read_columns
 from .output import table, write, write_json
-from .parameters import Setting, VariantName, json_option
+from .parameters import Setting, VariantName, json_option, training_arguments
 
 if TYPE_CHECKING:
     from zoo.training import TrainingReport, TrainingResult
@@ -148,7 +148,8 @@ def train(
 
     logging.disable_progress_bar()
     folder = output if output is not None else Path("outputs") / f"train-{folder_name(name)}"
-    arguments = {**{flag: value for flag, value in flags.items() if value is not None}, **dict(settings)}
+    flagged = [(flag, value) for flag, value in flags.items() if value is not None]
+    arguments = training_arguments([*flagged, *settings], run_training)
     if isinstance(arguments.get("report_to"), str):
         arguments["report_to"] = [tracker.strip() for tracker in arguments["report_to"].split(",")]
     result = run_training(
