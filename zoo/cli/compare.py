@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .output import console, write_json
-from .parameters import Setting, VariantName, json_option, training_arguments
+from .parameters import Setting, VariantName, data_options, json_option, training_arguments
 
 if TYPE_CHECKING:
     from zoo.comparison import Comparison
@@ -22,17 +22,7 @@ if TYPE_CHECKING:
     metavar="TASK[:OPTION=VALUE,...]",
     help="What to train them on; by default what the recipe says, and without one, translation.",
 )
-@click.option(
-    "--data", type=click.Path(path_type=Path), help="A file or folder of examples; by default what ships with the zoo."
-)
-@click.option(
-    "--heldout", type=click.Path(path_type=Path), help="The file to evaluate on; by default what --data says."
-)
-@click.option("--columns", metavar="A,B", help="Names or numbers of the columns; by default the first ones.")
-@click.option("--tokenizer", metavar="KIND|DIR", help="bpe, word or character, or a folder with a tokenizer.json.")
-@click.option(
-    "--recipe", metavar="NAME|FILE", help="What is not said here; by default the recipe called like the task."
-)
+@data_options
 @click.option(
     "--set",
     "arguments",
@@ -108,7 +98,7 @@ def compare(
     task: str | None,
     data: Path | None,
     heldout: Path | None,
-    columns: str | None,
+    columns: list[str | int] | None,
     tokenizer: str | None,
     recipe: str | None,
     arguments: tuple[tuple[str, Any], ...],
@@ -159,7 +149,7 @@ def compare(
         task,
         data=data,
         heldout=heldout,
-        columns=read_columns(columns),
+        columns=columns,
         tokenizer=tokenizer,
         recipe=recipe,
         settings=dict(settings),
@@ -200,18 +190,3 @@ def report(comparison: Comparison, *, as_json: bool) -> int:
         show(comparison, console())
         click.echo(f"\nreport.html, results.{{json,csv,md,tex}} and the checkpoints are in {comparison.folder}")
     return 1 if comparison.failed else 0
-
-
-def read_columns(text: str | None) -> list[str | int] | None:
-    """Read the value of `--columns`.
-
-    Args:
-        text: For instance "en,pt" or "0,1".
-
-    Returns:
-        Names or numbers, None where nothing was given.
-    """
-    if text is None:
-        return None
-    names = [name.strip() for name in text.split(",")]
-    return [int(name) for name in names] if all(name.isdigit() for name in names) else list(names)

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .compare import read_columns
 from .output import table, write, write_json
-from .parameters import Setting, engine_option, json_option
+from .parameters import Setting, columns_option, engine_option, json_option
 
 if TYPE_CHECKING:
     from zoo.evaluating import Evaluation
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     type=click.Path(path_type=Path),
     help="A file, all of which is used, or a folder with a held-out file; by default what ships with the zoo.",
 )
-@click.option("--columns", metavar="A,B", help="Names or numbers of the columns; by default the first ones.")
+@columns_option
 @click.option(
     "--batch-size", "--batch_size", default=128, show_default=True, type=click.IntRange(1), help="Examples at a time."
 )
@@ -54,7 +53,7 @@ def evaluate(
     model: str,
     task: str | None,
     data: Path | None,
-    columns: str | None,
+    columns: list[str | int] | None,
     batch_size: int,
     generation: tuple[tuple[str, Any], ...],
     n_bootstrap: int,
@@ -80,7 +79,7 @@ def evaluate(
         model,
         task,
         data=data,
-        columns=read_columns(columns),
+        columns=columns,
         batch_size=batch_size,
         generation=dict(generation),
         n_bootstrap=n_bootstrap,

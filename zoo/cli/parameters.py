@@ -86,6 +86,56 @@ class Setting(click.ParamType):  # type: ignore[type-arg]
         return key.strip(), parse_value(text)
 
 
+class Columns(click.ParamType):  # type: ignore[type-arg]
+    """Names of columns, or their numbers."""
+
+    name = "columns"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> list[str | int]:
+        """Split at commas."""
+        names = [name.strip() for name in str(value).split(",")]
+        return [int(name) for name in names] if all(name.isdigit() for name in names) else list(names)
+
+
+def columns_option(command: Decorated) -> Decorated:
+    """Add `--columns`: a decorator.
+
+    Args:
+        command: What gets the option.
+
+    Returns:
+        The same.
+    """
+    help = "Names or numbers of the columns; by default the first ones."
+    return click.option("--columns", type=Columns(), metavar="A,B", help=help)(command)
+
+
+def data_options(command: Decorated) -> Decorated:
+    """Add what says which examples there are and how to train on them, `--data` to `--recipe`: a decorator.
+
+    Args:
+        command: What gets the options.
+
+    Returns:
+        The same.
+    """
+    path = click.Path(path_type=Path)
+    options = (
+        click.option("--data", type=path, help="A file or folder of examples; by default what ships with the zoo."),
+        click.option("--heldout", type=path, help="The file to evaluate on; by default what --data says."),
+        columns_option,
+        click.option(
+            "--tokenizer", metavar="KIND|DIR", help="bpe, word or character, or a folder with a tokenizer.json."
+        ),
+        click.option(
+            "--recipe", metavar="NAME|FILE", help="What is not said here; by default the recipe called like the task."
+        ),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
 def training_arguments(given: Iterable[tuple[str, Any]], function: Callable[..., Any]) -> dict[str, Any]:
     """Collect transformers' training arguments that a command was given.
 

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .compare import read_columns
 from .output import table, write, write_json
-from .parameters import Setting, VariantName, json_option, training_arguments
+from .parameters import Setting, VariantName, data_options, json_option, training_arguments
 
 if TYPE_CHECKING:
     from zoo.training import TrainingReport, TrainingResult
@@ -77,17 +76,7 @@ def spellings(name: str) -> list[str]:
     metavar="TASK[:OPTION=VALUE,...]",
     help="What to train it on; by default what the recipe says, or else translation.",
 )
-@click.option(
-    "--data", type=click.Path(path_type=Path), help="A file or folder of examples; by default what ships with the zoo."
-)
-@click.option(
-    "--heldout", type=click.Path(path_type=Path), help="The file to evaluate on; by default what --data says."
-)
-@click.option("--columns", metavar="A,B", help="Names or numbers of the columns; by default the first ones.")
-@click.option("--tokenizer", metavar="KIND|DIR", help="bpe, word or character, or a folder with a tokenizer.json.")
-@click.option(
-    "--recipe", metavar="NAME|FILE", help="What is not said here; by default the recipe called like the task."
-)
+@data_options
 @training_flags
 @click.option(
     "--set",
@@ -123,7 +112,7 @@ def train(
     task: str | None,
     data: Path | None,
     heldout: Path | None,
-    columns: str | None,
+    columns: list[str | int] | None,
     tokenizer: str | None,
     recipe: str | None,
     settings: tuple[tuple[str, Any], ...],
@@ -157,7 +146,7 @@ def train(
         task,
         data=data,
         heldout=heldout,
-        columns=read_columns(columns),
+        columns=columns,
         recipe=recipe,
         tokenizer=tokenizer,
         settings=dict(model_settings),

@@ -73,7 +73,7 @@ def run_original(
         script = (folder / "train.py").read_text(encoding="utf-8")
         script = after(script, "torch.manual_seed(1337 + seed_offset)", f"; torch.manual_seed({seed}); heldout = []")
         drawn = "ix = torch.randint(len(data) - block_size, (batch_size,))"
-        script = after(script, drawn, "; heldout += ix.tolist() if split == 'val' else []")
+        script = after(script, drawn, "; heldout.extend(ix.tolist() if split == 'val' else ())")
         script += f"\nnp.save('windows.npy', heldout[-{WINDOWS}:])\n"
         (folder / "train.py").write_text(script, encoding="utf-8")
         given = [f"--{name}={value}" for name, value in (OPTIONS | options).items()]
