@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from zoo.errors import enumerate_names
+from zoo.errors import UnknownOverrideError, enumerate_names
 from zoo.models import ZooPreTrainedModel
 from zoo.models.int8 import refuse
 from zoo.quantizing import Int8Model
@@ -46,8 +46,11 @@ def convert(source: Source, origin: str | None = None, **hints: Any) -> ZooPreTr
     Raises:
         ConversionError: When the format is unknown, hints are missing, or keys or shapes do not fit; the message lists
             all of them.
+        UnknownOverrideError: When transformers' own class is given a hint other than `task`.
     """
     if is_native(source, origin):
+        if unknown := next((name for name in hints if name != "task"), None):
+            raise UnknownOverrideError(unknown, ["task"], owner="a conversion of transformers' own classes")
         return convert_native(source, origin=origin, **hints)
     if origin is not None and origin not in CONVERTERS:
         raise UnknownConverterError(origin, [*CONVERTERS, *NATIVE])

@@ -21,7 +21,7 @@ from zoo.models import ZooPreTrainedModel
 from zoo.tasks import DataTask, Score, split_name
 from zoo.tasks.tables import Column
 from zoo.training.arguments import training_arguments
-from zoo.training.predicting import predict
+from zoo.training.predicting import check_generation, predict
 from zoo.training.progress import LossProgress
 from zoo.training.recipe import Recipe, recipe_for, saved_recipe
 from zoo.training.trainer import ZooTrainer
@@ -120,6 +120,7 @@ def evaluate(
             f"task {data_task.name!r} needs a model for {data_task.model_task} ({model_class.__name__}), and this is a "
             f"{type(evaluated).__name__}"
         )
+    check_generation(evaluated, data_task, tokenizers, recipe.generation)
     data_task = data_task.fitted_to(evaluated.config)
     examples = data if isinstance(data, Dataset) else heldout_examples(data_task, data, columns)
     encoded: Any = data_task.encode(examples, tokenizers)

@@ -30,6 +30,7 @@ from zoo.converters.errors import (
 )
 from zoo.converters.native.base import UnknownNativeError
 from zoo.converters.native.tokenizer import carry_tokenizer
+from zoo.errors import UnknownOverrideError
 
 
 @pytest.mark.parametrize("case", NATIVE_CASES)
@@ -155,6 +156,13 @@ def test_unknown_classes_are_refused_with_the_nearest():
         zoo.convert(transformers.GemmaForCausalLM(transformers.GemmaConfig(**LLAMA, head_dim=4)))
     with pytest.raises(UnknownConverterError, match="did you mean 'marian'"):
         zoo.convert({"x": torch.zeros(1)}, "marain")
+
+
+def test_hints_are_for_other_checkpoints():
+    with pytest.raises(
+        UnknownOverrideError, match="'quirks' of a conversion of transformers' own classes; valid: task"
+    ):
+        zoo.convert(native_model("Bert", "Model", ENCODER), quirks=())
 
 
 def test_wrong_origin_is_refused(tmp_path):

@@ -9,7 +9,7 @@ import torch
 from datasets import Dataset
 
 import zoo
-from zoo.errors import ConfigError, InvalidChoiceError, SequenceTooLongError, TokenIdError
+from zoo.errors import ConfigError, InvalidChoiceError, SequenceTooLongError, TokenIdError, UnknownOverrideError
 from zoo.registry import describe
 from zoo.tasks import Splits
 from zoo.training import PreflightError, train
@@ -107,6 +107,21 @@ def test_trackers_that_are_not_installed(tmp_path):
         training_arguments({"report_to": "wandbb"}, output_dir=tmp_path, seed=0)
     with pytest.raises(InvalidChoiceError, match="did you mean 'muon'"):
         training_arguments({"optim": "moun"}, output_dir=tmp_path, seed=0)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"generation": {"num_beam": 2}}, "did you mean 'num_beams'"),
+        ({"generation": {"num_beams": 0}}, "num_beams=0 is not valid"),
+        ({"learning_rate": float("inf")}, "learning_rate=inf is not valid; valid: 0 and more"),
+        ({"per_device_train_batch_size": 0}, "valid: 1 and more"),
+        ({"seed": 2**32}, "valid: 0 to 4294967295"),
+    ],
+)
+def test_options_that_would_be_used_late(few, tiny, given, message):
+    with pytest.raises((ConfigError, UnknownOverrideError), match=message):
+        train("pre-norm", data=few, **{**tiny, **given})
 
 
 def test_what_a_file_holds_is_named_with_its_line(tmp_path, tiny):

@@ -13,7 +13,7 @@ from zoo.errors import ConfigError, InvalidChoiceError
 from zoo.tasks import Splits
 from zoo.tasks.tables import Column
 from zoo.training import Recipe
-from zoo.training.arguments import training_arguments
+from zoo.training.arguments import check_numbers, training_arguments
 from zoo.training.recipe import recipe_for
 
 from .budgets import LENGTHS, Budget, read_budget
@@ -104,6 +104,9 @@ class Request:
         for name in self.names:
             task.check_variant(name)
             config(name, task.model_task, **self.chosen.model_settings(name))
+        for name, values in [("seed", self.all_seeds), *self.tried.items()]:
+            for value in values:
+                check_numbers({name: value})
         firsts = {name: values[0] for name, values in self.tried.items()}
         training_arguments({**self.chosen.arguments, **firsts}, output_dir=self.folder, seed=0)
 

@@ -8,7 +8,7 @@ from typing import TypeAlias
 import torch
 from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerFast
 
-from zoo.errors import ConfigError
+from zoo.errors import ConfigError, InvalidChoiceError
 from zoo.hub import pull
 from zoo.loading import is_repository
 from zoo.tasks import Tokenizers, load_tokenizers
@@ -41,8 +41,9 @@ def load_checkpoint(
 
     Raises:
         CheckpointError: When there is no model, or no tokenizer beside it.
-        ConfigError: When a model is given without a tokenizer.
+        ConfigError: When a model is given without a tokenizer, or there is no such device.
     """
+    check_device(device)
     if isinstance(model, (str, Path)):
         loaded = load_for(model, engine)
         folder = tokenizer if tokenizer is not None else folder_of(model)
@@ -53,6 +54,22 @@ def load_checkpoint(
         loaded, folder = model, tokenizer
     tokenizers = read_tokenizers(folder, causal=not loaded.config.is_encoder_decoder)
     return (loaded.to(device) if device is not None else loaded).eval(), tokenizers
+
+
+def check_device(device: str | torch.device | None) -> None:
+    """Refuse a device that is not here, before anything is loaded.
+
+    Args:
+        device: The device, None for any.
+
+    Raises:
+        InvalidChoiceError: With those that are here.
+    """
+    accelerator = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+    kinds = ["cpu"] if accelerator is None else ["cpu", accelerator.type]
+    here = [*kinds, *(f"{kinds[-1]}:{index}" for index in range(torch.accelerator.device_count()))]
+    if device is not None and str(device) not in here:
+        raise InvalidChoiceError(str(device), here, kind="device")
 
 
 def folder_of(model: str | Path) -> Path:

@@ -13,7 +13,7 @@ from transformers import GenerationConfig, PreTrainedModel, PreTrainedTokenizerF
 from transformers.generation import BaseStreamer
 from transformers.utils.logging import tqdm
 
-from zoo.errors import ConfigError, SequenceTooLongError, UnknownOverrideError
+from zoo.errors import ConfigError, SequenceTooLongError, UnknownOverrideError, ZooError
 from zoo.models.positions import Position
 from zoo.quantizing import Int8Model
 from zoo.tasks import Tokenizers
@@ -25,6 +25,9 @@ MAX_NEW_TOKENS = 128
 """How long an output may be when nothing is said, where the model's positions allow it."""
 
 LENGTHS = ("max_new_tokens", "max_length")
+
+COUNTS = (*LENGTHS, "num_beams", "num_return_sequences")
+"""Options that transformers takes for whole numbers without looking."""
 
 
 @torch.no_grad()
@@ -117,6 +120,8 @@ def generation_config(
     for name, value in options.items():
         if name not in valid:
             raise UnknownOverrideError(name, valid, owner="GenerationConfig")
+        if name in COUNTS and value is not None and not (isinstance(value, int) and value >= 1):
+            raise ConfigError(f"{name}={value!r} is not valid; valid: 1 and more")
         setattr(settings, name, value)
     if "max_new_tokens" in options and "max_length" not in options:
         settings.max_length = None  # of two lengths, generation would warn
@@ -127,7 +132,7 @@ def generation_config(
         settings.pad_token_id = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else ends
     try:
         settings.validate(strict=True, user_set_attributes=set(options))
-    except ValueError as error:
+    except (ValueError, TypeError, ArithmeticError) as error:  # as it computes with them, whatever they are
         raise ConfigError(f"generation options are not valid: {' '.join(str(error).split())}") from error
     return settings
 
@@ -212,12 +217,17 @@ def write(
     beams = (settings.num_beams or 1) > 1
     settings.return_dict_in_generate = True
     settings.output_scores, settings.output_logits = scores and beams, scores and not beams
-    output = model.generate(
-        input_ids=ids.to(model.device),
-        attention_mask=mask.to(model.device),
-        generation_config=settings,
-        streamer=streamer,
-    )
+    try:
+        output = model.generate(
+            input_ids=ids.to(model.device),
+            attention_mask=mask.to(model.device),
+            generation_config=settings,
+            streamer=streamer,
+        )
+    except ZooError:
+        raise
+    except ValueError as error:  # of numbers that transformers looks at only here
+        raise ConfigError(f"generation options are not valid: {error}") from error
     begin = ids.shape[1] if causal else 1
     sequences = output.sequences[:, begin:]
     texts = tokenizer.batch_decode(sequences, skip_special_tokens=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -27,6 +28,18 @@ DEFAULTS: dict[str, Any] = {
     "restore_callback_states_from_checkpoint": True,
 }
 """Where the zoo differs from transformers."""
+
+RANGES: dict[str, tuple[float, float]] = {
+    "learning_rate": (0, math.inf),
+    "weight_decay": (0, math.inf),
+    "warmup_steps": (0, math.inf),
+    "max_grad_norm": (0, math.inf),
+    "per_device_train_batch_size": (1, math.inf),
+    "per_device_eval_batch_size": (1, math.inf),
+    "gradient_accumulation_steps": (1, math.inf),
+    "seed": (0, 2**32 - 1),
+}
+"""The smallest and the largest valid value of numbers that transformers does not look at before it uses them."""
 
 
 @dataclass
@@ -73,6 +86,7 @@ def training_arguments(
         if name not in valid:
             raise UnknownOverrideError(name, valid, owner="Seq2SeqTrainingArguments")
     check_choices(given)
+    check_numbers({"seed": seed, **given})
     check_trackers(given.get("report_to"))
     settings = {
         "output_dir": str(output_dir),
@@ -132,6 +146,24 @@ def completed(given: Mapping[str, Any]) -> dict[str, Any]:
         "eval_strategy": strategy,
         "save_strategy": strategy,
     }
+
+
+def check_numbers(given: Mapping[str, Any]) -> None:
+    """Refuse numbers with which a run would end in an error of its own after a while, or not learn.
+
+    Args:
+        given: Training arguments.
+
+    Raises:
+        ConfigError: With what is valid.
+    """
+    for name, (least, most) in RANGES.items():
+        value = given.get(name)
+        if value is not None and not (
+            isinstance(value, (int, float)) and math.isfinite(value) and least <= value <= most
+        ):
+            valid = f"{least} and more" if most == math.inf else f"{least} to {most}"
+            raise ConfigError(f"{name}={value!r} is not valid; valid: {valid}")
 
 
 def check_choices(given: Mapping[str, Any]) -> None:

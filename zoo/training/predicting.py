@@ -9,7 +9,9 @@ import numpy as np
 import torch
 from datasets import Dataset
 from torch.utils.data import Subset
+from transformers import PreTrainedModel
 
+from zoo.generation.generating import generation_config
 from zoo.models.chunked_loss import IGNORED
 from zoo.tasks import DataTask, Outputs, Predictions, Tokenizers
 
@@ -17,6 +19,24 @@ if TYPE_CHECKING:
     from .trainer import ZooTrainer
 
 PREFIX = "heldout"
+
+
+def check_generation(
+    model: PreTrainedModel, task: DataTask, tokenizers: Tokenizers, generation: Mapping[str, Any]
+) -> None:
+    """Refuse options of generation while nothing is lost by it.
+
+    Args:
+        model: The model that will write, if the task has it write.
+        task: The task.
+        tokenizers: What turns ids into text.
+        generation: What `generate` will be called with.
+
+    Raises:
+        ConfigError: When there is no such option, or options are not valid.
+    """
+    if task.outputs == Outputs.GENERATED:
+        generation_config(model, tokenizers.target, generation)
 
 
 def predict(

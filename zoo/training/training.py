@@ -20,7 +20,7 @@ from zoo.tasks.tables import Column
 
 from .arguments import ZooTrainingArguments, training_arguments
 from .determinism import determinism
-from .predicting import predict
+from .predicting import check_generation, predict
 from .preflight import check_data
 from .progress import LossProgress
 from .publishing import check_push, push_result
@@ -122,6 +122,7 @@ def train(
         idle = check_data(model, name, data_task, encoded, data_task.collator(tokenizers), args)
         if args.ddp_find_unused_parameters is None:
             args.ddp_find_unused_parameters = bool(idle)
+        check_generation(model, data_task, tokenizers, chosen.generation)
         checkpoint = last_checkpoint(checkpoints) if resume else None
         if checkpoint is not None:
             check_same_model(checkpoint, model)
