@@ -49,6 +49,17 @@ def test_bad_recipes(tmp_path):
             load_recipe(file)
 
 
+def test_numbers_are_written_as_people_write_them(tmp_path):
+    file = tmp_path / "recipe.yaml"
+    written = ("5e-4", "5E-4", "+0.5e-3", ".5e-3", "5.e-4", "0.0005", "5.0e-04")
+    for text in written:
+        file.write_text(f"task: translation\narguments: {{learning_rate: {text}}}")
+        assert load_recipe(file).arguments == {"learning_rate": 0.0005}
+    for text in ("e-4", "5e", "5e-4x", "1e2e3"):
+        file.write_text(f"task: translation\nmodel: {{hidden_act: {text}}}")
+        assert load_recipe(file).model == {"hidden_act": text}
+
+
 def test_bad_training_arguments(tmp_path):
     with pytest.raises(UnknownOverrideError, match="did you mean 'learning_rate'"):
         training_arguments({"learningrate": 1}, output_dir=tmp_path, seed=0)

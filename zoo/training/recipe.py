@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -19,6 +20,15 @@ from .saving import RESULT_FILE
 FOLDER = Path(__file__).parent / "recipes"
 DEFAULT_TASK = "translation"
 SUFFIXES = (".yaml", ".yml", ".json")
+
+
+class RecipeLoader(yaml.SafeLoader):
+    """PyYAML's safe loader, to which 5e-4 is a number as to YAML 1.2."""
+
+
+RecipeLoader.add_implicit_resolver(
+    "tag:yaml.org,2002:float", re.compile(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+$"), list("-+.0123456789")
+)
 
 
 @dataclass(frozen=True)
@@ -118,7 +128,7 @@ def load_recipe(recipe: str | Path) -> Recipe:
         if not file.is_file():
             raise UnknownNameError(str(recipe), shipped_recipes(), kind="recipe")
     try:
-        read = yaml.safe_load(file.read_text(encoding="utf-8"))
+        read = yaml.load(file.read_text(encoding="utf-8"), Loader=RecipeLoader)
     except OSError as error:
         raise ConfigError(f"{file} cannot be read: {error.strerror}") from error
     except (UnicodeDecodeError, yaml.YAMLError) as error:
