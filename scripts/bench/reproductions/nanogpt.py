@@ -146,10 +146,10 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
         predict, ids, seconds, windows = run_original(arguments.package.absolute(), text, arguments.seed, options)
     else:
         predict, ids, seconds = run_zoo(arguments.one, arguments.data, text, arguments.seed)
-    if arguments.windows:
-        windows = json.loads(arguments.windows)
-    found = evaluate(predict, ids, windows)
-    return {"run": arguments.one, "seed": arguments.seed, **found, "seconds": seconds, "windows": windows}
+    found = {"run": arguments.one, "seed": arguments.seed, "seconds": seconds}
+    if not arguments.windows:  # the first run, which tells the others
+        return {**found, **evaluate(predict, ids, windows), "windows": windows}
+    return {**found, **evaluate(predict, ids, json.loads(arguments.windows))}
 
 
 def show(rows: list[dict[str, Any]]) -> None:
@@ -183,7 +183,7 @@ def main() -> None:
         return
     given = ["--data", arguments.data, "--package", arguments.package]
     first = in_fresh_process(__file__, given, "nanoGPT", SEED, arguments.threads)
-    given += ["--windows", json.dumps(first["windows"])]
+    given += ["--windows", json.dumps(first.pop("windows"))]
     rows = [first]
     for seed in range(arguments.seeds):
         for name in arguments.runs.split(","):

@@ -1,0 +1,87 @@
+"""The chapter's code and the zoo's, trained from the same weights with the same random numbers, step beside step.
+
+    python scripts/bench/reproductions/chapter_together.py --data PAIRS --package originals --chapter CLASSES.py
+
+The arguments are those of chapter.py. Dropout is PyTorch's own in both. What differs is what the recipe `d2l` does in
+another way than the chapter: the loss is a mean over tokens, the limit of the gradients' norm follows it, and the fused
+AdamW stands for Adam.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import torch
+from chapter import read_pairs
+from original_chapter import BATCH_SIZE, NUM_STEPS, load_original
+
+import zoo
+from zoo.models.fast_paths import fast_paths
+
+LEARNING_RATE, LIMIT, MEAN_LIMIT = 0.005, 1.0, 0.0386
+
+
+def main() -> None:
+    """Run from the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True, help="tab-separated sentence pairs")
+    parser.add_argument("--package", type=Path, required=True, help="the folder that holds d2l 0.17.6")
+    parser.add_argument("--chapter", type=Path, required=True, help="a file with the chapter's own classes")
+    parser.add_argument("--rows", type=int, default=1000, help="rows to train on (default: %(default)s)")
+    parser.add_argument("--epochs", type=int, default=20, help="(default: %(default)s)")
+    parser.add_argument("--threads", type=int, default=1, help="(default: %(default)s)")
+    arguments = parser.parse_args()
+    torch.set_num_threads(arguments.threads)
+    torch.manual_seed(0)
+    zoo.build("d2l-style@tiny")  # imports what looks for packages that the chapter's stand-ins hide
+    pairs = read_pairs(arguments.data, arguments.rows)
+    d2l, classes = load_original(arguments.package, arguments.chapter)
+    d2l.__dict__["read_data_nmt"] = lambda: "\n".join("\t".join(pair) for pair in pairs)
+    batches, source_vocab, target_vocab = d2l.load_data_nmt(BATCH_SIZE, NUM_STEPS, num_examples=None)
+    sizes = (32, 32, 32, 32, [32], 32, 64, 4, 2, 0.1)
+    theirs: Any = d2l.EncoderDecoder(
+        classes["TransformerEncoder"](len(source_vocab), *sizes),
+        classes["TransformerDecoder"](len(target_vocab), *sizes),
+    ).train()
+    begin, padding = target_vocab["<bos>"], target_vocab["<pad>"]
+    ours = zoo.convert(
+        theirs.state_dict(), "d2l", num_attention_heads=4, dropout=0.1, attention_dropout=0.1, pad_token_id=padding
+    ).train()
+    criterion, adam = d2l.MaskedSoftmaxCELoss(), torch.optim.Adam(theirs.parameters(), lr=LEARNING_RATE)
+    fused = torch.optim.AdamW(ours.parameters(), lr=LEARNING_RATE, weight_decay=0.0, fused=True)
+    step = 0
+    print("| epoch | the chapter's code | zoo | the losses of its first step differ by |\n|---:|---:|---:|---:|")
+    for epoch in range(arguments.epochs):
+        sums, tokens, first = [0.0, 0.0], 0, None
+        for sources, source_lengths, targets, lengths in batches:
+            number, step = int(lengths.sum()), step + 1
+            inputs = torch.cat((torch.full((len(targets), 1), begin), targets[:, :-1]), dim=1)
+
+            torch.manual_seed(step)
+            loss = criterion(theirs(sources, inputs, source_lengths)[0], targets, lengths).sum()
+            adam.zero_grad()
+            loss.backward()
+            d2l.grad_clipping(theirs, LIMIT)
+            adam.step()
+
+            mask = torch.arange(NUM_STEPS) < source_lengths[:, None]
+            labels = targets.masked_fill(torch.arange(NUM_STEPS) >= lengths[:, None], -100)
+            torch.manual_seed(step)
+            with fast_paths(quick_dropout="never"):
+                mean = ours(input_ids=sources, attention_mask=mask.long(), decoder_input_ids=inputs, labels=labels).loss
+            fused.zero_grad()
+            mean.backward()
+            torch.nn.utils.clip_grad_norm_(ours.parameters(), MEAN_LIMIT)
+            fused.step()
+
+            per_token = loss.item() * NUM_STEPS / number
+            first = abs(per_token - mean.item()) if first is None else first
+            sums = [sums[0] + per_token * number, sums[1] + mean.item() * number]
+            tokens += number
+        print(f"| {epoch + 1} | {sums[0] / tokens:.4f} | {sums[1] / tokens:.4f} | {first:.0e} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
