@@ -188,8 +188,9 @@ def test_a_changed_checkpoint_is_noticed(compared):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("launcher", ["ray", "submitit"])
-def test_engines_get_whole_runs(compared, launcher):
+def test_engines_get_whole_runs(compared, launcher, monkeypatch):
     """A run of which all but the last part is done, so that the test is quick."""
+    monkeypatch.setenv("RAY_worker_niceness", "0")  # or its workers wait until the other tests are done
     run = compared.runs[0]
     Path(run.folder, RELOADED).unlink()
     options = {"cluster": "local"} if launcher == "submitit" else {}
