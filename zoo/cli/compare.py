@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .output import console, write_json
-from .parameters import Setting, VariantName, data_options, json_option, training_arguments
+from .parameters import Setting, VariantName, arguments_for, data_options, json_option
 
 if TYPE_CHECKING:
     from zoo.comparison import Comparison
@@ -167,7 +167,7 @@ def compare(
         progress=not quiet,
         on_run=announce,
         tell=tell,
-        **training_arguments(arguments, run_comparison),
+        **arguments_for(arguments, run_comparison),
     )
     return report(comparison, as_json=as_json)
 

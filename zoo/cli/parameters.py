@@ -136,7 +136,7 @@ def data_options(command: Decorated) -> Decorated:
     return command
 
 
-def training_arguments(given: Iterable[tuple[str, Any]], function: Callable[..., Any]) -> dict[str, Any]:
+def arguments_for(given: Iterable[tuple[str, Any]], function: Callable[..., Any]) -> dict[str, Any]:
     """Collect transformers' training arguments that a command was given.
 
     Args:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .output import table, write, write_json
-from .parameters import Setting, VariantName, data_options, json_option, training_arguments
+from .parameters import Setting, VariantName, arguments_for, data_options, json_option
 
 if TYPE_CHECKING:
     from zoo.training import TrainingReport, TrainingResult
@@ -138,7 +138,7 @@ def train(
     logging.disable_progress_bar()
     folder = output if output is not None else Path("outputs") / f"train-{folder_name(name)}"
     flagged = [(flag, value) for flag, value in flags.items() if value is not None]
-    arguments = training_arguments([*flagged, *settings], run_training)
+    arguments = arguments_for([*flagged, *settings], run_training)
     if isinstance(arguments.get("report_to"), str):
         arguments["report_to"] = [tracker.strip() for tracker in arguments["report_to"].split(",")]
     result = run_training(

@@ -65,11 +65,13 @@ def check_device(device: str | torch.device | None) -> None:
     Raises:
         InvalidChoiceError: With those that are here.
     """
-    accelerator = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
-    kinds = ["cpu"] if accelerator is None else ["cpu", accelerator.type]
-    here = [*kinds, *(f"{kinds[-1]}:{index}" for index in range(torch.accelerator.device_count()))]
-    if device is not None and str(device) not in here:
-        raise InvalidChoiceError(str(device), here, kind="device")
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:  # the latter from builds of PyTorch for other devices
+        accelerator = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+        kind = "cpu" if accelerator is None else accelerator.type
+        here = {"cpu", kind, *(f"{kind}:{index}" for index in range(torch.accelerator.device_count()))}
+        raise InvalidChoiceError(str(device), sorted(here), kind="device") from error
 
 
 def folder_of(model: str | Path) -> Path:

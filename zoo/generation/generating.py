@@ -132,7 +132,7 @@ def generation_config(
         settings.pad_token_id = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else ends
     try:
         settings.validate(strict=True, user_set_attributes=set(options))
-    except (ValueError, TypeError, ArithmeticError) as error:  # as it computes with them, whatever they are
+    except (ValueError, TypeError, AttributeError) as error:  # as it computes with them, whatever they are
         raise ConfigError(f"generation options are not valid: {' '.join(str(error).split())}") from error
     return settings
 

@@ -127,17 +127,23 @@ def show(rows: list[dict[str, Any]]) -> None:
         print(f"{name:20} {line} {mine[0]['parameters']:>11,}  {mine[0]['vocabularies']}")
 
 
-def main() -> None:
-    """Run from the command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def parser_of(description: str | None, *, epochs: int, threads: int) -> argparse.ArgumentParser:
+    """Make a parser of what names the data and the chapter's code, and says how long to train."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True, help="tab-separated sentence pairs")
     parser.add_argument("--package", type=Path, required=True, help="the folder that holds d2l 0.17.6")
     parser.add_argument("--chapter", type=Path, required=True, help="a file with the chapter's own classes")
     parser.add_argument("--rows", type=int, default=1000, help="rows to train on (default: %(default)s)")
-    parser.add_argument("--epochs", type=int, default=200, help="(default: %(default)s)")
+    parser.add_argument("--epochs", type=int, default=epochs, help="(default: %(default)s)")
+    parser.add_argument("--threads", type=int, default=threads, help="(default: %(default)s)")
+    return parser
+
+
+def main() -> None:
+    """Run from the command line."""
+    parser = parser_of(__doc__, epochs=200, threads=2)
     parser.add_argument("--seeds", type=int, default=3, help="(default: %(default)s)")
     parser.add_argument("--first-seed", type=int, default=0, help="(default: %(default)s)")
-    parser.add_argument("--threads", type=int, default=2, help="(default: %(default)s)")
     parser.add_argument("--runs", default=",".join(RUNS), help="what to run (default: %(default)s)")
     parser.add_argument("--output", type=Path, help="where to write every run as JSON")
     parser.add_argument("--one", help=argparse.SUPPRESS)

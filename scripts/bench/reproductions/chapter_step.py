@@ -13,10 +13,9 @@ import statistics
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import torch
-from original_chapter import BATCH_SIZE, NUM_STEPS, load_original
+from original_chapter import BATCH_SIZE, NUM_STEPS, load_original, new_net
 
 import zoo
 
@@ -31,10 +30,7 @@ Step = Callable[[Batch], Iterator[None]]
 def original_step(package: Path, chapter: Path) -> Step:
     """The chapter's step, as `train_seq2seq` of its package does it; every part ends in a `yield`."""
     d2l, classes = load_original(package, chapter)
-    sizes = (32, 32, 32, 32, [32], 32, 64, 4, 2, 0.1)
-    net: Any = d2l.EncoderDecoder(
-        classes["TransformerEncoder"](SOURCES, *sizes), classes["TransformerDecoder"](TARGETS, *sizes)
-    )
+    net = new_net(d2l, classes, SOURCES, TARGETS)
     net.train()
     optimizer, criterion = torch.optim.Adam(net.parameters(), lr=0.005), d2l.MaskedSoftmaxCELoss()
 

@@ -9,13 +9,9 @@ AdamW stands for Adam.
 
 from __future__ import annotations
 
-import argparse
-from pathlib import Path
-from typing import Any
-
 import torch
-from chapter import read_pairs
-from original_chapter import BATCH_SIZE, NUM_STEPS, load_original
+from chapter import parser_of, read_pairs
+from original_chapter import BATCH_SIZE, NUM_STEPS, load_original, new_net
 
 import zoo
 from zoo.models.fast_paths import fast_paths
@@ -25,26 +21,14 @@ LEARNING_RATE, LIMIT, MEAN_LIMIT = 0.005, 1.0, 0.0386
 
 def main() -> None:
     """Run from the command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True, help="tab-separated sentence pairs")
-    parser.add_argument("--package", type=Path, required=True, help="the folder that holds d2l 0.17.6")
-    parser.add_argument("--chapter", type=Path, required=True, help="a file with the chapter's own classes")
-    parser.add_argument("--rows", type=int, default=1000, help="rows to train on (default: %(default)s)")
-    parser.add_argument("--epochs", type=int, default=20, help="(default: %(default)s)")
-    parser.add_argument("--threads", type=int, default=1, help="(default: %(default)s)")
-    arguments = parser.parse_args()
+    arguments = parser_of(__doc__, epochs=20, threads=1).parse_args()
     torch.set_num_threads(arguments.threads)
     torch.manual_seed(0)
-    zoo.build("d2l-style@tiny")  # imports what looks for packages that the chapter's stand-ins hide
     pairs = read_pairs(arguments.data, arguments.rows)
     d2l, classes = load_original(arguments.package, arguments.chapter)
     d2l.__dict__["read_data_nmt"] = lambda: "\n".join("\t".join(pair) for pair in pairs)
     batches, source_vocab, target_vocab = d2l.load_data_nmt(BATCH_SIZE, NUM_STEPS, num_examples=None)
-    sizes = (32, 32, 32, 32, [32], 32, 64, 4, 2, 0.1)
-    theirs: Any = d2l.EncoderDecoder(
-        classes["TransformerEncoder"](len(source_vocab), *sizes),
-        classes["TransformerDecoder"](len(target_vocab), *sizes),
-    ).train()
+    theirs = new_net(d2l, classes, len(source_vocab), len(target_vocab)).train()
     begin, padding = target_vocab["<bos>"], target_vocab["<pad>"]
     ours = zoo.convert(
         theirs.state_dict(), "d2l", num_attention_heads=4, dropout=0.1, attention_dropout=0.1, pad_token_id=padding

@@ -43,17 +43,35 @@ def load_original(package: Path, chapter: Path) -> tuple[ModuleType, dict[str, A
     Returns:
         The package's module, and the classes by name.
     """
-    for name in UNUSED:
-        if importlib.util.find_spec(name) is None:
-            for module in (name, f"{name}.pyplot", f"{name}.transforms"):
-                sys.modules[module] = MagicMock()
+    missing = [name for name in UNUSED if importlib.util.find_spec(name) is None]
+    parts = [part for name in missing for part in (name, f"{name}.pyplot", f"{name}.transforms")]
+    sys.modules.update({part: MagicMock() for part in parts})
     sys.path.insert(0, str(package))
     d2l = importlib.import_module("d2l.torch")
+    for part in parts:  # or whoever looks for these packages later finds them
+        del sys.modules[part]
     d2l.__dict__["Animator"] = Losses
     sys.modules["d2l"].torch = d2l  # type: ignore[attr-defined]
     classes: dict[str, Any] = {"d2l": d2l}
     exec(compile(chapter.read_text(encoding="utf-8"), str(chapter), "exec"), classes)
     return d2l, classes
+
+
+def new_net(d2l: ModuleType, classes: dict[str, Any], sources: int, targets: int) -> Any:
+    """Build the chapter's model.
+
+    Args:
+        d2l: The package's module.
+        classes: The chapter's own.
+        sources: Words of the source's vocabulary.
+        targets: Words of the target's.
+
+    Returns:
+        The model, in training mode.
+    """
+    sizes = (32, 32, 32, 32, [32], 32, 64, 4, 2, 0.1)
+    encoder, decoder = classes["TransformerEncoder"](sources, *sizes), classes["TransformerDecoder"](targets, *sizes)
+    return d2l.EncoderDecoder(encoder, decoder)
 
 
 def run_original(package: Path, chapter: Path, pairs: list[tuple[str, str]], seed: int, epochs: int) -> dict[str, Any]:
@@ -76,11 +94,7 @@ def run_original(package: Path, chapter: Path, pairs: list[tuple[str, str]], see
     random.seed(seed)
     torch.manual_seed(seed)
     batches, source_vocab, target_vocab = d2l.load_data_nmt(BATCH_SIZE, NUM_STEPS, num_examples=None)
-    sizes = (32, 32, 32, 32, [32], 32, 64, 4, 2, 0.1)
-    net = d2l.EncoderDecoder(
-        classes["TransformerEncoder"](len(source_vocab), *sizes),
-        classes["TransformerDecoder"](len(target_vocab), *sizes),
-    )
+    net = new_net(d2l, classes, len(source_vocab), len(target_vocab))
     device = torch.device("cpu")
     began, cpu_began = time.perf_counter(), time.process_time()
     d2l.train_seq2seq(net, batches, 0.005, epochs, target_vocab, device)
