@@ -175,7 +175,7 @@ def read_conll(file: Path, columns: Sequence[Column] | None, kinds: Sequence[Kin
     """Read a token a line, by default with its label in the last column. Arguments as of `read_table`."""
     if kinds[-1] is not Kind.TAGS:
         raise DataError(f"{file}: CoNLL files hold labels of tokens, as for token-classification")
-    names = [kind.value[0] for kind in kinds]
+    names = [kind.usual_names[0] for kind in kinds]
     places = [0, -1]
     if columns is not None and list(columns) != names:
         check_number(kinds, columns, file)

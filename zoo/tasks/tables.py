@@ -19,18 +19,32 @@ NUMBERS = {"line": "line_number", "row": "row_number"}
 
 
 class Kind(Enum):
-    """What a column holds. The values are names that such columns often have."""
+    """What a column holds."""
 
-    TEXT = ("text", "sentence", "content", "document")
+    TEXT = "text"
     """Text that is not empty."""
-    SOURCE = ()
+    SOURCE = "source"
     """Text that is not empty, and may be called anything."""
-    LABEL = ("label", "labels", "class", "category")
+    LABEL = "label"
     """A label: a word, or a number."""
-    TOKENS = ("tokens", "words")
+    TOKENS = "tokens"
     """Tokens: a list, or text with blanks between them."""
-    TAGS = ("tags", "labels", "ner_tags", "pos_tags")
+    TAGS = "tags"
     """A label a token: a list, or text with blanks between them."""
+
+    @property
+    def usual_names(self) -> tuple[str, ...]:
+        """Names that such columns often have, the most common one first."""
+        return USUAL_NAMES[self]
+
+
+USUAL_NAMES = {
+    Kind.TEXT: ("text", "sentence", "content", "document"),
+    Kind.SOURCE: (),
+    Kind.LABEL: ("label", "labels", "class", "category"),
+    Kind.TOKENS: ("tokens", "words"),
+    Kind.TAGS: ("tags", "labels", "ner_tags", "pos_tags"),
+}
 
 
 class DataError(ZooError, ValueError):
@@ -202,7 +216,7 @@ def chosen_columns(
         DataError: When there are too few.
     """
     if columns is None:
-        usual = [next((name for name in kind.value if name in available), None) for kind in kinds]
+        usual = [next((name for name in kind.usual_names if name in available), None) for kind in kinds]
         named = [name for name in usual if name is not None]
         if len(named) == len(kinds) == len(set(named)):
             return named
