@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from zoo.errors import UnknownOverrideError, enumerate_names
+from zoo.fast.int8 import refuse
 from zoo.models import ZooPreTrainedModel
-from zoo.models.int8 import refuse
 from zoo.quantizing import Int8Model
 
 from .checkpoint import Checkpoint, Source

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from zoo.fast.int8 import refuse
 from zoo.folders import check_output, written_whole
 from zoo.loading import load
 from zoo.models import TASK_CLASSES, ZooPreTrainedModel
-from zoo.models.int8 import refuse
 from zoo.quantizing import Int8Model
 from zoo.registry import Task
 

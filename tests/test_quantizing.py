@@ -16,9 +16,9 @@ from zoo.cli.main import cli
 from zoo.cli.parameters import ENGINES
 from zoo.converters import convert_back
 from zoo.errors import InputError, UnsupportedBackendError, UnsupportedOperationError
+from zoo.fast import int8
+from zoo.fast.int8 import Int8Linear
 from zoo.generation import engines
-from zoo.models import int8
-from zoo.models.int8 import Int8Linear
 from zoo.tasks import TASKS, train_tokenizers
 from zoo.testing.subjects import new_subject
 from zoo.training import save_checkpoint

@@ -12,14 +12,14 @@ import torch
 
 from zoo.environment import version_of
 from zoo.errors import UnsupportedBackendError
+from zoo.fast import unpadding
+from zoo.fast.captured_steps import RECORD_AFTER
+from zoo.fast.int8 import MANY, int8_engine
+from zoo.fast.matmul import EXACT, LARGEST, try_products
+from zoo.fast.prepacked_linear import try_rows
+from zoo.fast.switches import current
 from zoo.measuring import gemm_limit
 from zoo.measuring.machine import dropout_gain, int8_gain
-from zoo.models import packing
-from zoo.models.fast_paths import current
-from zoo.models.int8 import MANY, int8_engine
-from zoo.models.packed_products import try_rows
-from zoo.models.products import EXACT, LARGEST, try_products
-from zoo.models.replaying import RECORD_AFTER
 
 PAYS = 1.2
 """How many times as fast something has to be to be worth a change of precision."""
@@ -159,13 +159,13 @@ def dropout() -> Finding:
 
 def padding() -> Finding:
     """When padding is taken out before the layers."""
-    mode = current().packing
+    mode = current().unpadding
     when = (
-        f"on a CPU with sdpa: sequences of {packing.SHORT} tokens and more, {packing.SHARE:.1%} padding and more"
+        f"on a CPU with sdpa: sequences of {unpadding.SHORT} tokens and more, {unpadding.SHARE:.1%} padding and more"
         if mode == "auto"
-        else f"{mode}, as ZOO_PACKING or fast_paths says"
+        else f"{mode}, as ZOO_UNPADDING or fast_paths says"
     )
-    return Finding("Padding taken out", when, "changes results by rounding only; ZOO_PACKING=never switches it off")
+    return Finding("Padding taken out", when, "changes results by rounding only; ZOO_UNPADDING=never switches it off")
 
 
 def steps() -> Finding:

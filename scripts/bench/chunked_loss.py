@@ -1,4 +1,4 @@
-"""Where a loss without all logits pays: the measurement behind LOGITS and FEW in zoo/models/chunked_loss.py.
+"""Where a loss without all logits pays: the measurement behind LOGITS and FEW in zoo/fast/chunked_loss.py.
 
 Every line is one size of the output projection, forward and backward: the milliseconds of one thread with all logits at
 once, and with as many at one time as there are below each number.
@@ -13,7 +13,7 @@ from collections.abc import Callable
 import torch
 from torch.nn import functional as F
 
-from zoo.models.chunked_loss import chunked_loss
+from zoo.fast.chunked_loss import chunked_loss
 
 SIZES = ((500, 64, 100), (500, 64, 1000), (1280, 128, 2000), (1020, 512, 16_000), (4096, 512, 16_000))
 """Tokens, hidden size, vocabulary."""

@@ -133,7 +133,7 @@ def test_doctor_says_what_pays(zoo):
 def test_doctor_fits_the_terminal(zoo):
     lines = zoo("doctor", columns=80).stdout.splitlines()
     assert max(map(len, lines)) <= 80
-    assert any("ZOO_PACKING" in line for line in lines)
+    assert any("ZOO_UNPADDING" in line for line in lines)
 
 
 @pytest.mark.parametrize("shell", ["zsh", "fish"])

@@ -9,9 +9,9 @@ from torch.nn import functional as F
 from transformers import GPT2Config, GPT2LMHeadModel
 
 import zoo
+from zoo.fast import chunked_loss
+from zoo.fast.switches import fast_paths
 from zoo.measuring import executed, peak_bytes
-from zoo.models import chunked_loss
-from zoo.models.fast_paths import fast_paths
 
 ROWS, HEADS, QUERIES, KEYS, DIM = 2, 3, 5, 7, 8
 

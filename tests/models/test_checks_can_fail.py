@@ -14,6 +14,8 @@ from transformers.loss.loss_utils import ForMaskedLMLoss
 
 import zoo
 import zoo.errors
+from zoo.fast.decode_step import Step
+from zoo.fast.unpadding import UnpaddedMask
 from zoo.models import (
     Attention,
     Residual,
@@ -25,9 +27,7 @@ from zoo.models import (
     stacks,
 )
 from zoo.models import attention as attention_module
-from zoo.models.int8 import FusedProjections
-from zoo.models.packing import PackedMask
-from zoo.models.steps import Step
+from zoo.quantizing import FusedProjections
 from zoo.testing import CHECKS, Case, Subject, basics, cases, check_variant, new_subject
 from zoo.testing.subjects import TARGET_LENGTH
 
@@ -78,7 +78,7 @@ def refuse_to_grow(model: Any, patch: pytest.MonkeyPatch) -> None:
 def ignore_padding(model: Any, patch: pytest.MonkeyPatch) -> None:
     original = stacks.self_attention_masks
 
-    def unpadded(config: Any, embeds: Any, mask: Any, *rest: Any, packing: Any = None) -> dict[str, Any]:
+    def unpadded(config: Any, embeds: Any, mask: Any, *rest: Any, unpadding: Any = None) -> dict[str, Any]:
         return original(config, embeds, None, *rest)
 
     patch.setattr(stacks, "self_attention_masks", unpadded)
@@ -94,7 +94,7 @@ def swap_causality(model: Any, patch: pytest.MonkeyPatch) -> None:
 def mask_by_infinity(model: Any, patch: pytest.MonkeyPatch) -> None:
     original = stacks.self_attention_masks
 
-    def infinite(config: Any, embeds: torch.Tensor, mask: Any, *rest: Any, packing: Any = None) -> dict[str, Any]:
+    def infinite(config: Any, embeds: torch.Tensor, mask: Any, *rest: Any, unpadding: Any = None) -> dict[str, Any]:
         if mask is None:
             return original(config, embeds, mask, *rest)
         hidden = (mask == 0)[:, None, None, :]
@@ -197,8 +197,8 @@ def take_values_for_queries(model: Any, patch: pytest.MonkeyPatch) -> None:
     patch.setattr(FusedProjections, "project", lambda self, states: project(self, states)[::-1])
 
 
-def let_packed_sequences_see_everything(model: Any, patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(PackedMask, "visible", lambda self, is_causal: None)
+def let_unpadded_sequences_see_everything(model: Any, patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(UnpaddedMask, "visible", lambda self, is_causal: None)
 
 
 def replay_in_place(model: Any, patch: pytest.MonkeyPatch) -> None:
@@ -241,9 +241,9 @@ DEFECTS: list[tuple[str, str, Break]] = [
     ("gradient_checkpointing_gives_the_same_gradients", MASKED, checkpoint_nothing),
     ("low_precision_is_finite", MASKED, overflow_in_low_precision),
     ("learns_a_batch", MASKED, never_step),
-    ("packing_changes_nothing", MASKED, let_packed_sequences_see_everything),
+    ("unpadding_changes_nothing", MASKED, let_unpadded_sequences_see_everything),
     ("skipping_logits_changes_no_gradient", MASKED, forget_the_last_label),
-    ("packing_changes_nothing", CAUSAL, let_packed_sequences_see_everything),
+    ("unpadding_changes_nothing", CAUSAL, let_unpadded_sequences_see_everything),
     ("int8_weights_give_nearly_the_same", CAUSAL, take_values_for_queries),
 ]
 

@@ -18,9 +18,9 @@ from torch import nn
 from transformers import DynamicCache, EncoderDecoderCache
 
 import zoo
+from zoo.fast import unpadding
+from zoo.fast.switches import fast_paths
 from zoo.measuring import OperatorCounter, executed
-from zoo.models import packing
-from zoo.models.fast_paths import fast_paths
 from zoo.models.transformer import transformer_of
 from zoo.registry import VARIANTS
 
@@ -174,7 +174,7 @@ def test_a_training_step_takes_the_operations_of_transformers_own(case):
 
 @pytest.mark.parametrize("name", zoo.list_variants())
 def test_without_padding_tokens_alone_are_worked_on(name, monkeypatch):
-    monkeypatch.setattr(packing, "SHORT", 0)
+    monkeypatch.setattr(unpadding, "SHORT", 0)
     body = zoo.build(f"{name}@tiny", vocab_size=20).base_model
     mask = (torch.arange(7) < torch.tensor([[7], [2]])).long()
     inputs: dict[str, Any] = {"input_ids": IDS, "attention_mask": mask}
@@ -184,11 +184,11 @@ def test_without_padding_tokens_alone_are_worked_on(name, monkeypatch):
         inputs |= {"decoder_input_ids": IDS, "decoder_attention_mask": mask}
 
     def work(mode: str) -> int:
-        with fast_paths(packing=mode), torch.no_grad():
+        with fast_paths(unpadding=mode), torch.no_grad():
             return executed(lambda: body(**inputs)).flops
 
-    packs = transformer_of(body.config).can_pack(body.config) and body.supported_backends()[0] == "sdpa"
-    share = mask.float().mean().item() if packs else 1.0
+    supports_unpadding = transformer_of(body.config).can_unpad(body.config) and body.supported_backends()[0] == "sdpa"
+    share = mask.float().mean().item() if supports_unpadding else 1.0
     assert work("always") <= share * work("never")
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import zoo
 from zoo.errors import ConfigError, UnknownNameError
-from zoo.models.chunked_loss import IGNORED
+from zoo.fast.chunked_loss import IGNORED
 from zoo.tasks import DataError, find_task, raw_text, train_tokenizers
 from zoo.tasks.blocks import BlockCollator, TokenBlocks
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from zoo.errors import ConfigError
-from zoo.models.chunked_loss import IGNORED
+from zoo.fast.chunked_loss import IGNORED
 from zoo.tasks import find_task, train_tokenizers
 
 TEXT = "".join(f"Line {i}: to be, or not to be?\nThat is {i * i}.\n" for i in range(300))

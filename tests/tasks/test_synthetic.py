@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from zoo.errors import ConfigError, UnknownTaskError, UnsupportedTaskError
-from zoo.models.chunked_loss import IGNORED
+from zoo.fast.chunked_loss import IGNORED
 from zoo.tasks import DataError, Predictions, find_task
 
 

@@ -7,7 +7,7 @@ import torch
 from transformers import Trainer
 
 import zoo
-from zoo.models.fast_paths import fast_paths
+from zoo.fast.switches import fast_paths
 from zoo.training.arguments import training_arguments
 from zoo.training.trainer import ZooTrainer
 

@@ -16,11 +16,11 @@ from transformers import PreTrainedModel
 
 from zoo.building import skeleton
 from zoo.converters.extras import require
+from zoo.fast.switches import fast_paths
 from zoo.generation.generating import position_limit
 from zoo.loading import read_config, saved_class
 from zoo.measuring.flops import without_values
 from zoo.models import ZooConfig
-from zoo.models.fast_paths import fast_paths
 
 Shape = tuple[int, ...]
 
@@ -169,7 +169,7 @@ def shapes_of(model: PreTrainedModel, batch_size: int, seq_len: int) -> dict[str
         The input's and the output's shape by the module's path.
     """
     torchinfo = require("inside", "torchinfo")
-    with FakeTensorMode(), fast_paths(packing="never"):
+    with FakeTensorMode(), fast_paths(unpadding="never"):
         hollow = without_values(model)
         if isinstance(model.get_input_embeddings(), nn.Embedding):
             read, tensor = "input_ids", torch.zeros(batch_size, seq_len, dtype=torch.long)

@@ -13,8 +13,8 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import PreTrainedModel
 
+from zoo.fast.switches import fast_paths
 from zoo.models import TASK_CLASSES, ZooConfig
-from zoo.models.fast_paths import fast_paths
 from zoo.registry import Task
 
 LANGUAGE_MODELS = {
@@ -81,7 +81,7 @@ def count_flops(model: PreTrainedModel, batch: Mapping[str, Any]) -> Flops:
     if model.config.is_encoder_decoder and not has_target and batch.get("labels") is not None:
         inputs["decoder_input_ids"] = batch["labels"]
     tokens = sum(value.shape[:2].numel() for name, value in inputs.items() if name != "attention_mask")
-    with FakeTensorMode(), fast_paths(packing="never"):
+    with FakeTensorMode(), fast_paths(unpadding="never"):
         hollow = without_values(model)
         hollow.set_attn_implementation("eager")  # whose products are all to be seen
         shapes = {name: torch.empty(value.shape, dtype=value.dtype) for name, value in inputs.items()}

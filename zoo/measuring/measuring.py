@@ -10,7 +10,7 @@ import torch
 from transformers import PreTrainedModel
 
 from zoo.errors import ZooError
-from zoo.models.chunked_loss import IGNORED
+from zoo.fast.chunked_loss import IGNORED
 from zoo.parameters import ids_of_embeddings
 
 from .activations import activation_bytes

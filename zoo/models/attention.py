@@ -10,11 +10,13 @@ from transformers.cache_utils import Cache, EncoderDecoderCache
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-from .attention_backends import dropping_attention, eager_attention, torch_attention
+from zoo.fast.attention_backends import dropping_attention, eager_attention, torch_attention
+from zoo.fast.dropout import draws_bits
+from zoo.fast.growing_cache import self_attention_cache
+from zoo.fast.unpadding import UnpaddedMask, unpadded_attention
+
 from .choices import AttentionScale, QKNorm
-from .dropout import draws_bits
 from .norms import build_norm
-from .packing import PackedMask, packed_attention
 from .parts import ATTENTIONS, POSITIONS
 
 if TYPE_CHECKING:
@@ -226,8 +228,8 @@ class Attention(nn.Module):
         name = attn_implementation or self.config._attn_implementation
         backend = ALL_ATTENTION_FUNCTIONS.get_interface(name, eager_attention)
         dropout = self.dropout if self.training else 0.0
-        if isinstance(attention_mask, PackedMask):
-            backend = packed_attention
+        if isinstance(attention_mask, UnpaddedMask):
+            backend = unpadded_attention
         elif backend is sdpa_attention_forward and draws_bits(query, dropout):
             backend = dropping_attention
         elif backend is sdpa_attention_forward and query.shape[1:3] == (key.shape[1], 1) and position_bias is None:
@@ -263,20 +265,6 @@ def attention_scaling(config: ZooConfig) -> float:
     }
     scale = config.attention_scale
     return 1.0 / (divisors[AttentionScale(scale)] if isinstance(scale, str) else scale)
-
-
-def self_attention_cache(past_key_values: Cache) -> Cache:
-    """The self-attention part of any cache.
-
-    Args:
-        past_key_values: A cache of one sequence or of an encoder-decoder.
-
-    Returns:
-        The cache that self-attention extends.
-    """
-    if isinstance(past_key_values, EncoderDecoderCache):
-        return past_key_values.self_attention_cache
-    return past_key_values
 
 
 def build_attention(config: ZooConfig, layer_idx: int, *, is_causal: bool = False, is_cross: bool = False) -> Attention:

@@ -9,9 +9,9 @@ from transformers.modeling_outputs import SequenceClassifierOutput, TokenClassif
 from transformers.utils.generic import can_return_tuple
 
 from zoo.errors import ConfigError
+from zoo.fast.dropout import Dropout
 
 from .configuration import ZooConfig
-from .dropout import Dropout
 from .options import CallOptions
 from .pretrained import ZooModel, ZooPreTrainedModel
 

@@ -8,12 +8,13 @@ from transformers.cache_utils import Cache
 from transformers.modeling_outputs import Seq2SeqLMOutput
 from transformers.utils.generic import can_return_tuple
 
+from zoo.fast.captured_steps import replayed
+from zoo.fast.generation import CachedGenerationMixin
+
 from .configuration import ZooConfig
 from .encoder_decoder import ZooEncoderDecoder
-from .generation import CachedGenerationMixin
 from .language_modeling import LanguageModel
 from .options import CallOptions
-from .replaying import replayed
 
 
 class ZooForConditionalGeneration(LanguageModel, CachedGenerationMixin):

@@ -8,10 +8,11 @@ import torch
 from torch import nn
 from transformers.activations import ACT2FN
 
-from .dropout import Dropout
+from zoo.fast.dropout import Dropout
+from zoo.fast.idle import through
+
 from .norms import build_norm
 from .parts import FEED_FORWARDS
-from .slots import through
 
 if TYPE_CHECKING:
     from .configuration import ZooConfig

@@ -8,14 +8,15 @@ from transformers.cache_utils import Cache
 from transformers.modeling_outputs import CausalLMOutputWithPast, MaskedLMOutput
 from transformers.utils.generic import can_return_tuple
 
-from .chunked_loss import IGNORED, chunk_size_for, chunked_loss, mean_loss, pays, summed_loss
+from zoo.fast.captured_steps import replayed
+from zoo.fast.chunked_loss import IGNORED, chunk_size_for, chunked_loss, mean_loss, pays, summed_loss
+from zoo.fast.generation import CachedGenerationMixin
+
 from .configuration import ZooConfig
 from .feed_forward import build_activation
-from .generation import CachedGenerationMixin
 from .norms import build_norm
 from .options import CallOptions
 from .pretrained import ZooPreTrainedModel
-from .replaying import replayed
 from .stacks import ZooDecoder, ZooEncoder
 from .transformer import transformer_of
 

@@ -14,8 +14,7 @@ from transformers.masking_utils import (
 )
 
 from zoo.errors import InputError
-
-from .packing import PackedMask, Packing
+from zoo.fast.unpadding import UnpaddedMask, Unpadding
 
 if TYPE_CHECKING:
     from .configuration import ZooConfig
@@ -69,7 +68,7 @@ def self_attention_masks(
     attention_mask: Any,
     cache: Cache | None = None,
     position_ids: torch.Tensor | None = None,
-    packing: Packing | None = None,
+    unpadding: Unpadding | None = None,
 ) -> dict[str, Any]:
     """Make the mask of every layer type, in the form that the attention backend wants.
 
@@ -80,13 +79,13 @@ def self_attention_masks(
             are ready, one or a dict by layer type.
         cache: Keys and values of earlier positions.
         position_ids: Tell packed sequences apart. *Shape:* (batch_size, seq_len)
-        packing: Where the tokens are, if the layers run without padding.
+        unpadding: Where the tokens are, if the layers run without padding.
 
     Returns:
         A mask (None where nothing needs masking beyond causality) for every layer type.
     """
-    if packing is not None:
-        return dict.fromkeys(layer_types(config), PackedMask(packing, packing))
+    if unpadding is not None:
+        return dict.fromkeys(layer_types(config), UnpaddedMask(unpadding, unpadding))
     if isinstance(attention_mask, dict):
         return attention_mask
     causal = {"past_key_values": cache, "position_ids": position_ids} if config.is_decoder else {}
@@ -103,8 +102,8 @@ def cross_attention_mask(
     inputs_embeds: torch.Tensor,
     attention_mask: Any,
     encoder_hidden_states: torch.Tensor,
-    packing: Packing | None = None,
-    encoder_packing: Packing | None = None,
+    unpadding: Unpadding | None = None,
+    encoder_unpadding: Unpadding | None = None,
 ) -> Any:
     """Make the mask of cross attention, in the form that the attention backend wants.
 
@@ -113,14 +112,14 @@ def cross_attention_mask(
         inputs_embeds: The decoder's input. *Shape:* (batch_size, target_len, hidden_size)
         attention_mask: 1 for real source tokens. *Shape:* (batch_size, source_len)
         encoder_hidden_states: *Shape:* (batch_size, source_len, hidden_size)
-        packing: Where the target's tokens are, if the layers run without padding.
-        encoder_packing: Where the source's tokens are, likewise.
+        unpadding: Where the target's tokens are, if the layers run without padding.
+        encoder_unpadding: Where the source's tokens are, likewise.
 
     Returns:
         A mask, None where nothing needs masking.
     """
-    if packing is not None and encoder_packing is not None:
-        return PackedMask(packing, encoder_packing)
+    if unpadding is not None and encoder_unpadding is not None:
+        return UnpaddedMask(unpadding, encoder_unpadding)
     return create_bidirectional_mask(
         config=config,
         inputs_embeds=inputs_embeds,

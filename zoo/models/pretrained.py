@@ -14,7 +14,7 @@ from .configuration import ZooConfig
 from .limits import backends_of
 from .parallel import fully_sharded_plan, tensor_parallel_plan
 from .parts import INITIALIZERS
-from .transformer import BACKENDS
+from .transformer import BACKENDS, given_mask, transformer_of
 
 
 class ZooPreTrainedModel(PreTrainedModel):
@@ -48,6 +48,11 @@ class ZooPreTrainedModel(PreTrainedModel):
             Names as for `attn_implementation`.
         """
         return backends_of(self.config)
+
+    @property
+    def drops_masks(self) -> bool:
+        """Whether an attention mask that masks nothing is as good as none."""
+        return transformer_of(self.config).attention_mask is given_mask
 
     @classmethod
     def from_pretrained(cls, *args: Any, use_safetensors: bool | None = True, **kwargs: Any) -> Any:

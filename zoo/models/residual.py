@@ -9,10 +9,11 @@ import torch
 from torch import nn
 from transformers import initialization as init
 
+from zoo.fast.dropout import Dropout
+from zoo.fast.idle import through
+
 from .choices import NormPlacement, ResidualScaling
-from .dropout import Dropout
 from .norms import build_norm
-from .slots import through
 
 if TYPE_CHECKING:
     from .configuration import ZooConfig

@@ -9,14 +9,15 @@ from torch import nn
 from transformers.cache_utils import Cache
 from transformers.utils import logging
 
-from .attention import self_attention_cache
+from zoo.fast.dropout import Dropout
+from zoo.fast.growing_cache import self_attention_cache
+from zoo.fast.idle import through
+from zoo.fast.unpadding import Unpadding, find_unpaddings
+
 from .configuration import ZooConfig
-from .dropout import Dropout
 from .masks import position_biases
 from .norms import build_norm
-from .packing import Packing, find_packings
 from .pretrained import ZooModel
-from .slots import through
 from .transformer import BACKENDS, LayerBuilder, transformer_of
 
 logger = logging.get_logger(__name__)
@@ -41,7 +42,7 @@ class ZooStack(ZooModel):
         self.layers = nn.ModuleList([build_layer(config, layer_idx) for layer_idx in range(distinct_layers)])
         self.norm = build_norm(config) if config.final_norm else nn.Identity()
         self._no_split_modules = {type(layer).__name__ for layer in self.layers}
-        self.can_pack = self.transformer.can_pack(config)
+        self.can_unpad = self.transformer.can_unpad(config)
         self.gradient_checkpointing = False
 
     def padding_mask(self, attention_mask: Any, input_ids: torch.Tensor | None) -> Any:
@@ -129,7 +130,7 @@ class ZooStack(ZooModel):
         encoder_hidden_states: torch.Tensor | None = None,
         encoder_attention_mask: Any = None,
         past_key_values: Cache | None = None,
-        packing: Packing | None = None,
+        unpadding: Unpadding | None = None,
         **kwargs: Any,
     ) -> torch.Tensor:
         """Embed positions, apply every layer, normalise.
@@ -141,7 +142,7 @@ class ZooStack(ZooModel):
             encoder_hidden_states: What cross attention reads. *Shape:* (batch_size, source_len, hidden_size)
             encoder_attention_mask: Mask of cross attention.
             past_key_values: Keys and values of earlier positions.
-            packing: Where the tokens are, if the layers are to run without padding.
+            unpadding: Where the tokens are, if the layers are to run without padding.
             kwargs: Passed on to the layers.
 
         Returns:
@@ -151,9 +152,9 @@ class ZooStack(ZooModel):
         biases = position_biases(self.config, self.position, inputs_embeds, cache)
         hidden_states = self.position.embed(inputs_embeds, position_ids)
         hidden_states = through(self.dropout, through(self.embedding_norm, hidden_states))
-        if packing is not None:
-            hidden_states = packing.pack(hidden_states)
-            position_ids = packing.pack(position_ids)
+        if unpadding is not None:
+            hidden_states = unpadding.unpad(hidden_states)
+            position_ids = unpadding.unpad(position_ids)
         position_embeddings = self.position.rotation(hidden_states, position_ids)
         for step, (layer, layer_type) in enumerate(zip(cycle(self.layers), self.config.types_of_layers())):
             hidden_states = layer(
@@ -168,30 +169,30 @@ class ZooStack(ZooModel):
                 **kwargs,
             )
         hidden_states = through(self.norm, hidden_states)
-        return hidden_states if packing is None else packing.unpack(hidden_states)
+        return hidden_states if unpadding is None else unpadding.pad(hidden_states)
 
-    def packings(
+    def unpaddings(
         self,
         config: ZooConfig,
         *sequences: tuple[Any, torch.Tensor | None],
         output_hidden_states: bool | None = None,
         **kwargs: Any,
-    ) -> tuple[Packing | None, ...]:
+    ) -> tuple[Unpadding | None, ...]:
         """Find out where tokens are, if the layers are to run without padding in this call.
 
         Args:
             config: The configuration of this call.
-            sequences: As for [`zoo.models.packing.find_packings`][].
+            sequences: As for [`zoo.fast.unpadding.find_unpaddings`][].
             output_hidden_states: Whether the caller wants to see what passes between the layers, with its padding.
             kwargs: What else the call was given.
 
         Returns:
-            A packing for each of the sequences, or None for all.
+            A unpadding for each of the sequences, or None for all.
         """
         records = self.config.output_hidden_states if output_hidden_states is None else output_hidden_states
-        if records or not self.can_pack:
+        if records or not self.can_unpad:
             return (None,) * len(sequences)
-        return find_packings(config, *sequences)
+        return find_unpaddings(config, *sequences)
 
 
 def build_embedding_norm(config: ZooConfig) -> nn.Module:

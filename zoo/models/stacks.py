@@ -9,8 +9,9 @@ from transformers.utils.generic import merge_with_config_defaults
 from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 
 from zoo.errors import ConfigError
+from zoo.fast.growing_cache import self_attention_cache
 
-from .attention import Attention, self_attention_cache
+from .attention import Attention
 from .configuration import ZooConfig
 from .layers import TransformerLayer
 from .masks import check_mask_length, cross_attention_mask, self_attention_masks
@@ -72,13 +73,13 @@ class ZooEncoder(ZooStack):
         if position_ids is None:
             position_ids = torch.arange(inputs_embeds.shape[1], device=inputs_embeds.device)[None]
         config = self.config_of_call(kwargs.get("output_attentions"))
-        (packing,) = self.packings(config, (attention_mask, inputs_embeds), **kwargs)
-        masks = self_attention_masks(config, inputs_embeds, attention_mask, packing=packing)
+        (unpadding,) = self.unpaddings(config, (attention_mask, inputs_embeds), **kwargs)
+        masks = self_attention_masks(config, inputs_embeds, attention_mask, unpadding=unpadding)
         hidden_states = self.run_layers(
             inputs_embeds,
             position_ids,
             masks,
-            packing=packing,
+            unpadding=unpadding,
             attn_implementation=config._attn_implementation,
             **kwargs,
         )
@@ -159,17 +160,17 @@ class ZooDecoder(ZooStack):
         if position_ids is None:
             position_ids = (torch.arange(inputs_embeds.shape[1], device=inputs_embeds.device) + seen)[None]
         config = self.config_of_call(kwargs.get("output_attentions"))
-        packing = encoder_packing = None
+        unpadding = encoder_unpadding = None
         if cache is None:
             source = (encoder_attention_mask, encoder_hidden_states)
-            packing, encoder_packing = self.packings(config, (attention_mask, inputs_embeds), source, **kwargs)
-        masks = self_attention_masks(config, inputs_embeds, attention_mask, cache, position_ids, packing)
+            unpadding, encoder_unpadding = self.unpaddings(config, (attention_mask, inputs_embeds), source, **kwargs)
+        masks = self_attention_masks(config, inputs_embeds, attention_mask, cache, position_ids, unpadding)
         if encoder_hidden_states is not None:
             encoder_attention_mask = cross_attention_mask(
-                config, inputs_embeds, encoder_attention_mask, encoder_hidden_states, packing, encoder_packing
+                config, inputs_embeds, encoder_attention_mask, encoder_hidden_states, unpadding, encoder_unpadding
             )
-            if encoder_packing is not None:
-                encoder_hidden_states = encoder_packing.pack(encoder_hidden_states)
+            if encoder_unpadding is not None:
+                encoder_hidden_states = encoder_unpadding.unpad(encoder_hidden_states)
 
         hidden_states = self.run_layers(
             inputs_embeds,
@@ -178,7 +179,7 @@ class ZooDecoder(ZooStack):
             encoder_hidden_states,
             encoder_attention_mask,
             past_key_values,
-            packing,
+            unpadding,
             attn_implementation=config._attn_implementation,
             **kwargs,
         )

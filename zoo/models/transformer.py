@@ -10,10 +10,10 @@ import torch
 from torch import nn
 
 from zoo.errors import ConfigError, InputError
+from zoo.fast.chunked_loss import IGNORED
 from zoo.registry import VARIANTS
 
 from .choices import Pooling
-from .chunked_loss import IGNORED
 from .embedding import TokenEmbedding
 from .layers import decoder_layer, encoder_layer
 from .parts import PART_FIELDS, POSITIONS
@@ -112,8 +112,8 @@ class Transformer:
             (or else the source) shifted to the right.
         attention_mask: Makes the padding mask from the given one and the token ids; by default it is the given one.
         backends: Attention backends that all replaced parts run on.
-        packs: Whether nothing but attention looks beyond one token or at a token's place in the batch, so that padding
-            may be taken out before the layers; by default if neither layers nor masks are replaced.
+        supports_unpadding: Whether nothing but attention looks beyond one token or at a token's place in the batch, so
+            that padding may be taken out before the layers; by default if neither layers nor masks are replaced.
     """
 
     encoder_layer: LayerBuilder = encoder_layer
@@ -125,9 +125,9 @@ class Transformer:
     decoder_inputs: DecoderInputs = shift_tokens_right
     attention_mask: MaskRule = given_mask
     backends: tuple[str, ...] = BACKENDS
-    packs: bool | None = field(default=None, compare=False)  # says how, not what, is computed
+    supports_unpadding: bool | None = field(default=None, compare=False)  # says how, not what, is computed
 
-    def can_pack(self, config: ZooConfig) -> bool:
+    def can_unpad(self, config: ZooConfig) -> bool:
         """Whether padding may be taken out before the layers.
 
         Args:
@@ -135,12 +135,12 @@ class Transformer:
                 what they look at.
 
         Returns:
-            `packs`, or what can be told without it.
+            `supports_unpadding`, or what can be told without it.
         """
         if not all(registry.origin(getattr(config, name)).built_in for name, registry in PART_FIELDS.items()):
             return False
-        if self.packs is not None:
-            return self.packs
+        if self.supports_unpadding is not None:
+            return self.supports_unpadding
         replaceable = (self.encoder_layer, self.decoder_layer, self.attention_mask)
         return replaceable == (encoder_layer, decoder_layer, given_mask)
 

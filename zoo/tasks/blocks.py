@@ -12,7 +12,7 @@ from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import Dataset
 from transformers import DataCollatorForLanguageModeling
 
-from zoo.models.chunked_loss import IGNORED
+from zoo.fast.chunked_loss import IGNORED
 
 Ids = npt.NDArray[Any]
 

@@ -10,7 +10,7 @@ from typing import Any
 from datasets import Dataset
 from transformers import DataCollatorForTokenClassification
 
-from zoo.models.chunked_loss import IGNORED
+from zoo.fast.chunked_loss import IGNORED
 
 from .encoding import encoded, to_ids
 from .labels import LabelsTask

@@ -6,8 +6,8 @@ from typing import Any
 
 import torch
 
+from zoo.fast.switches import fast_paths
 from zoo.models import ZooPreTrainedModel
-from zoo.models.fast_paths import fast_paths
 from zoo.models.transformer import transformer_of
 
 from .cases import check
@@ -22,23 +22,24 @@ LENGTHS = (2, 4, 3)
 
 
 @check()
-def check_packing_changes_nothing(subject: Subject) -> None:
+def check_unpadding_changes_nothing(subject: Subject) -> None:
     """Taking padding out before the layers gives the outputs and gradients of leaving it in."""
     inputs, real = padded_inputs(subject)
-    plain_model, packed_model = subject.copy(), subject.copy()
-    with fast_paths(packing="never"):
+    plain_model, unpadded_model = subject.copy(), subject.copy()
+    with fast_paths(unpadding="never"):
         plain, _ = outputs_and_rows(plain_model, inputs, real)
-    with fast_paths(packing="always"):
-        packed, rows = outputs_and_rows(packed_model, inputs, real)
-    packs = transformer_of(subject.config).can_pack(subject.config) and subject.model.supported_backends()[0] == "sdpa"
-    assert rows == {1} if packs else 1 not in rows, f"layers ran on batches of {sorted(rows)}; packs is {packs}"
-    assert_equal(packed, plain, "packed = padded")
-    gradients = dict(packed_model.named_parameters())
+    with fast_paths(unpadding="always"):
+        unpadded, rows = outputs_and_rows(unpadded_model, inputs, real)
+    can_unpad = transformer_of(subject.config).can_unpad(subject.config)
+    expected = can_unpad and subject.model.supported_backends()[0] == "sdpa"
+    assert rows == {1} if expected else 1 not in rows, f"layers ran on batches of {sorted(rows)}"
+    assert_equal(unpadded, plain, "unpadded = padded")
+    gradients = dict(unpadded_model.named_parameters())
     for name, parameter in plain_model.named_parameters():
         if parameter.grad is not None:
             gradient = gradients[name].grad
-            assert gradient is not None, f"packed, {name} gets no gradient"
-            assert_equal(gradient, parameter.grad, f"gradient of {name}, packed = padded")
+            assert gradient is not None, f"unpadded, {name} gets no gradient"
+            assert_equal(gradient, parameter.grad, f"gradient of {name}, unpadded = padded")
 
 
 @check(tasks=("causal-lm", "masked-lm", "seq2seq-lm"))

@@ -7,11 +7,10 @@ from typing import Any
 import torch
 from transformers.cache_utils import EncoderDecoderCache
 
+from zoo.fast.captured_steps import can_be_recorded, recordings_of
+from zoo.fast.growing_cache import GrowingLayer, self_attention_cache
+from zoo.fast.switches import fast_paths
 from zoo.models import ZooPreTrainedModel
-from zoo.models.attention import self_attention_cache
-from zoo.models.fast_paths import fast_paths
-from zoo.models.growing_cache import GrowingLayer
-from zoo.models.replaying import can_be_recorded, recordings_of
 
 from .cases import GENERATIVE, check
 from .comparing import assert_equal

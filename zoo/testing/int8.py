@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from zoo.models.int8 import Int8Linear
+from zoo.fast.int8 import Int8Linear
 from zoo.quantizing import to_int8
 
 from .cases import check

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import torch
 
-from zoo.models.fast_paths import current, fast_paths
+from zoo.fast.switches import current, fast_paths
 
 
 @contextmanager

@@ -11,8 +11,8 @@ from datasets import Dataset
 from torch.utils.data import Subset
 from transformers import PreTrainedModel
 
+from zoo.fast.chunked_loss import IGNORED
 from zoo.generation.generating import generation_config
-from zoo.models.chunked_loss import IGNORED
 from zoo.tasks import DataTask, Outputs, Predictions, Tokenizers
 
 if TYPE_CHECKING:

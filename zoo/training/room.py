@@ -5,11 +5,11 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+import psutil
 import torch
 from transformers.training_args import OptimizerNames
 
 from zoo.errors import ZooError
-from zoo.models.machine import memory_of_machine
 
 from .arguments import ZooTrainingArguments
 
@@ -69,11 +69,11 @@ def memory_of(device: torch.device) -> int | None:
         device: The device.
 
     Returns:
-        Bytes, or None where the system does not say.
+        Bytes.
     """
     if device.type == "cuda":
         return int(torch.cuda.get_device_properties(device).total_memory)
-    return memory_of_machine()
+    return int(psutil.virtual_memory().total)
 
 
 def check_disk(num_parameters: int, args: ZooTrainingArguments, output_dir: Path | None, *, saves: bool) -> int:

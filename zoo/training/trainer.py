@@ -16,9 +16,9 @@ from transformers import PreTrainedModel, Seq2SeqTrainer
 from transformers.trainer_callback import ExportableState
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
-from zoo.models.chunked_loss import IGNORED
+from zoo.fast.chunked_loss import IGNORED
+from zoo.fast.matmul import fast_products
 from zoo.models.language_modeling import LanguageModel
-from zoo.models.products import fast_products
 
 from .arguments import ZooTrainingArguments
 from .guard import LossGuard, check_weights

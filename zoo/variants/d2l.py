@@ -135,7 +135,7 @@ def d2l_style(config: ZooConfig) -> Transformer:
         encoder_layer=D2LEncoderLayer,
         decoder_layer=D2LDecoderLayer,
         position=D2LPosition if config.position == "sinusoidal" else None,
-        packs=TOKEN_BY_TOKEN.issuperset(config.quirks),
+        supports_unpadding=TOKEN_BY_TOKEN.issuperset(config.quirks),
         # Only the eager backend adds a finite number to masked scores, so that a row of them stays a softmax.
         backends=("eager",) if config.has_quirk("masked-rows-are-uniform") else backends,
     )

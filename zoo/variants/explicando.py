@@ -128,6 +128,6 @@ def explicando(config: ZooConfig) -> Transformer:
         decoder_layer=ExplicandoDecoderLayer,
         embedding=FrozenEmbedding if config.has_quirk("embedding-never-learns") else TokenEmbedding,
         decoder_inputs=source_ids if config.has_quirk("decoder-reads-the-source") else shift_tokens_right,
-        packs=not config.quirks,
+        supports_unpadding=not config.quirks,
         attention_mask=no_mask if config.has_quirk("padding-is-attended") else given_mask,
     )

@@ -76,6 +76,6 @@ def nlpt_encoder(config: ZooConfig) -> Transformer:
     return Transformer(
         encoder_layer=NlptEncoderLayer,
         attention_mask=no_mask if config.has_quirk("padding-is-attended") else given_mask,
-        packs=not config.quirks,
+        supports_unpadding=not config.quirks,
         backends=("eager",) if config.has_quirk("masked-rows-are-nan") else BACKENDS,
     )

@@ -64,7 +64,9 @@ class NormFormerDecoderLayer(DecoderLayer):
 )
 def normformer(config: ZooConfig) -> Transformer:
     """Pre-norm Transformer with scaled heads and extra norms after attention and inside the feed-forward network."""
-    return Transformer(encoder_layer=NormFormerEncoderLayer, decoder_layer=NormFormerDecoderLayer, packs=True)
+    return Transformer(
+        encoder_layer=NormFormerEncoderLayer, decoder_layer=NormFormerDecoderLayer, supports_unpadding=True
+    )
 
 
 @register(

@@ -173,6 +173,6 @@ def odom_style(config: ZooConfig) -> Transformer:
         position=OdomPosition if config.position == "sinusoidal" else None,
         output_size=hidden_size if works_on_features else vocabulary_size,
         attention_mask=no_mask if config.has_quirk("padding-is-attended") else given_mask,
-        packs=not config.quirks,
+        supports_unpadding=not config.quirks,
         backends=("eager",) if config.has_quirk("softmax-over-the-batch") else backends,
     )

@@ -82,4 +82,6 @@ class UniversalDecoderLayer(DecoderLayer):
 )
 def universal(config: ZooConfig) -> Transformer:
     """One post-norm layer applied over and over, with an embedding for every step."""
-    return Transformer(encoder_layer=UniversalEncoderLayer, decoder_layer=UniversalDecoderLayer, packs=True)
+    return Transformer(
+        encoder_layer=UniversalEncoderLayer, decoder_layer=UniversalDecoderLayer, supports_unpadding=True
+    )

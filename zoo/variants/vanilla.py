@@ -133,7 +133,7 @@ def vanilla(config: ZooConfig) -> Transformer:
         decoder_layer=VanillaDecoderLayer,
         pooler=max_over_padding if config.has_quirk("max-pools-padding") else None,
         attention_mask=mask_from_ids if config.has_quirk("masks-from-token-ids") else given_mask,
-        packs=TOKEN_BY_TOKEN.issuperset(config.quirks),
+        supports_unpadding=TOKEN_BY_TOKEN.issuperset(config.quirks),
         # Only the eager backend adds a finite number to masked scores, so that a row of them stays a softmax.
         backends=("eager",) if config.has_quirk("masked-rows-are-uniform") else BACKENDS,
     )

@@ -14,7 +14,7 @@ from chapter import parser_of, read_pairs
 from original_chapter import BATCH_SIZE, NUM_STEPS, load_original, new_net
 
 import zoo
-from zoo.models.fast_paths import fast_paths
+from zoo.fast.switches import fast_paths
 
 LEARNING_RATE, LIMIT, MEAN_LIMIT = 0.005, 1.0, 0.0386
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 
 import torch
 
+from zoo.fast.switches import fast_paths
 from zoo.measuring import executed, peak_bytes
-from zoo.models.fast_paths import fast_paths
 
 STOCK = "stock"
 OURS = "zoo"

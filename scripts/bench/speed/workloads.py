@@ -24,8 +24,8 @@ from transformers import (
 )
 
 import zoo
+from zoo.fast.switches import fast_paths
 from zoo.models import ZooPreTrainedModel
-from zoo.models.fast_paths import fast_paths
 
 
 class Work:
@@ -226,7 +226,7 @@ class Work:
         ours = next(peer for peer in peers if peer.kind == OURS)
 
         def plainly(run: Callable[[], Any]) -> Any:
-            with fast_paths(packing="never", chunked_loss="never", quick_dropout="never"):
+            with fast_paths(unpadding="never", chunked_loss="never", quick_dropout="never"):
                 return run()
 
         result = None if ours.result is None else partial(plainly, ours.result)

@@ -13,7 +13,7 @@ import numpy as np
 from datasets import Dataset
 
 from zoo.errors import ConfigError
-from zoo.models.chunked_loss import IGNORED
+from zoo.fast.chunked_loss import IGNORED
 
 from ..blocks import BlockCollator
 from ..encoding import short_enough, to_ids

@@ -11,9 +11,8 @@ import torch
 from transformers.cache_utils import Cache, EncoderDecoderCache
 from transformers.modeling_outputs import BaseModelOutput
 
-from .attention import self_attention_cache
-from .growing_cache import GrowingLayer, SourceLayer
-from .recording import Recording, record
+from .graph_capture import Recording, record
+from .growing_cache import GrowingLayer, SourceLayer, self_attention_cache
 
 DIMENSIONS: dict[str, tuple[int, str] | None] = {
     "input_ids": None,

@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch import nn
 
-from zoo.models import packed_products
-from zoo.models.packed_products import Packing, packing_of, try_packed
-from zoo.models.products import EXACT
-from zoo.models.recording import Recording, record, written_down
+from zoo.fast import prepacked_linear
+from zoo.fast.graph_capture import Recording, record, written_down
+from zoo.fast.matmul import EXACT
+from zoo.fast.prepacked_linear import Packing, packing_of, try_packed
 
 pytestmark = pytest.mark.skipif(not torch.backends.mkl.is_available(), reason="this build of PyTorch has no MKL")
 
@@ -62,7 +62,7 @@ def test_nothing_is_laid_out_without_mkl_or_memory(monkeypatch):
     recording, packing = recorded(Sublayer(bias=True), torch.randn(2, 1, 16))
     assert packing is not None
     with monkeypatch.context() as patch:
-        patch.setattr(packed_products, "memory_of_machine", lambda: 1000)
+        patch.setattr(prepacked_linear, "memory_of_machine", lambda: 1000)
         assert packing_of(recording, everywhere=True) is None
     monkeypatch.setattr(torch.backends.mkl, "is_available", lambda: False)
     assert packing_of(recording, everywhere=True) is None
@@ -74,4 +74,4 @@ def test_a_trial_tells_speed_and_exactness():
     trial = try_packed(packing.products[0], recording.constants)
     assert trial.gain > 0 and 0 <= trial.deviation < EXACT
     assert trial is try_packed(packing.products[0], recording.constants), "the trial was made twice"
-    assert trial.pays == (trial.gain >= packed_products.PAYS)
+    assert trial.pays == (trial.gain >= prepacked_linear.PAYS)

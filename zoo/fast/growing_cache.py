@@ -175,6 +175,20 @@ class SourceLayer(DynamicLayer):
         super().batch_repeat_interleave(repeats)
 
 
+def self_attention_cache(past_key_values: Cache) -> Cache:
+    """The self-attention part of any cache.
+
+    Args:
+        past_key_values: A cache of one sequence or of an encoder-decoder.
+
+    Returns:
+        The cache that self-attention extends.
+    """
+    if isinstance(past_key_values, EncoderDecoderCache):
+        return past_key_values.self_attention_cache
+    return past_key_values
+
+
 def let_grow(cache: Cache | None, num_beams: int) -> None:
     """Change the layers of a new cache that would copy into such that do not.
 

@@ -17,7 +17,7 @@ class FastPaths:
     """When fast paths are taken: "auto" where they pay, "always" where they can be, or "never".
 
     Args:
-        packing: Padding is removed once at a stack's entry, so that all token-wise work runs on real tokens only.
+        unpadding: Padding is removed once at a stack's entry, so that all token-wise work runs on real tokens only.
         cache_room: The cache that `generate` makes has room for keys and values to come, and writes them in place.
         chunked_loss: A loss that is wanted without logits is computed a chunk of tokens at a time.
         products: Training on a CPU multiplies float32 matrices by oneDNN.
@@ -29,7 +29,7 @@ class FastPaths:
         InputError: When a value is none of the three.
     """
 
-    packing: str = "auto"
+    unpadding: str = "auto"
     cache_room: str = "auto"
     chunked_loss: str = "auto"
     products: str = "auto"
@@ -45,7 +45,7 @@ class FastPaths:
 
 
 def from_environment() -> FastPaths:
-    """Read the modes off environment variables, ZOO_PACKING for `packing`.
+    """Read the modes off environment variables, ZOO_UNPADDING for `unpadding`.
 
     Returns:
         "auto" for what is not set.
@@ -73,7 +73,7 @@ def current() -> FastPaths:
 def fast_paths(**modes: str) -> Iterator[FastPaths]:
     """Change modes for a while, in all threads.
 
-        with fast_paths(packing="never"):
+        with fast_paths(unpadding="never"):
             ...
 
     Args:

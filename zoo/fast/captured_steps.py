@@ -18,11 +18,10 @@ from torch.utils._python_dispatch import is_in_torch_dispatch_mode
 from transformers import PreTrainedModel
 from transformers.utils import logging
 
-from .fast_paths import current
-from .packed_products import Packing, packing_of
-from .recording import SHORTEST, Program, Recording, written_down
-from .steps import Step
-from .transformer import given_mask, transformer_of
+from .decode_step import Step
+from .graph_capture import SHORTEST, Program, Recording, written_down
+from .prepacked_linear import Packing, packing_of
+from .switches import current
 
 logger = logging.get_logger(__name__)
 
@@ -105,7 +104,7 @@ class Generation:
         self.model = model
         self.modes = current()
         records = self.modes.recorded_steps != "never" and can_be_recorded(model)
-        self.drops_masks = transformer_of(model.config).attention_mask is given_mask
+        self.drops_masks = model.drops_masks
         self.recordings = recordings_of(model) if records else None
         self.steps: Counter[Any] = Counter()
         self.packed: dict[Any, Packed | None] = {}
@@ -255,7 +254,7 @@ def can_be_recorded(model: PreTrainedModel) -> bool:
         False on accelerators, in training, where hooks or other libraries have their hands in it, and of parts that
         come with plugins, of which nobody knows what else they do.
     """
-    ours = __name__.removesuffix("replaying").removesuffix("models.")  # where code comes with a checkpoint, too
+    ours = __name__.removesuffix("captured_steps").removesuffix("fast.")  # where code comes with a checkpoint, too
     known = ("torch.nn.", "transformers.activations", ours)
     return model.device.type == "cpu" and not any(
         module.training

@@ -18,9 +18,7 @@ from torch import nn
 
 from zoo.errors import UnsupportedBackendError, UnsupportedOperationError
 
-from .attention import Attention
-from .feed_forward import GatedFeedForward
-from .recording import QUICKER
+from .graph_capture import QUICKER
 
 ENGINES = ("x86", "fbgemm", "onednn", "qnnpack")
 """PyTorch's libraries for int8 products, the fastest for one token first; a build of PyTorch has some of them."""
@@ -175,71 +173,6 @@ class Int8Linear(nn.Module):
     def extra_repr(self) -> str:
         """Show sizes and library when the module is printed."""
         return f"{self.in_features}, {self.out_features}, engine={self.engine}"
-
-
-class FusedProjections(Attention):
-    """Attention whose queries, keys and values come from one product, so that its input is rounded once."""
-
-    parts = ("q_proj", "k_proj", "v_proj")
-    qkv_proj: Int8Linear
-    widths: list[int]
-
-    @staticmethod
-    def fits(module: nn.Module) -> bool:
-        """Whether a module is self-attention that projects as the library's own does."""
-        methods = ("forward", "project", "project_heads", "split_heads")
-        return isinstance(module, Attention) and not module.is_cross and inherits(module, Attention, *methods)
-
-    def fuse(self, tokens: int) -> None:
-        """Put one int8 layer, for about so many tokens at a time, in the place of three float ones."""
-        layers = (self.q_proj, self.k_proj, self.v_proj)
-        self.qkv_proj, self.widths = Int8Linear(*layers, tokens=tokens), [layer.out_features for layer in layers]
-        del self.q_proj, self.k_proj, self.v_proj
-
-    def project(self, hidden_states: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Project and split into heads. Shapes as in the base class."""
-        projected = self.qkv_proj(hidden_states)
-        if self.qk_norm is None and self.num_key_value_groups == 1:  # all at once: fewer operations a step
-            query, key, value = projected.unflatten(-1, (3, -1, self.head_dim)).permute(2, 0, 3, 1, 4).unbind()
-            return query, key, value
-        query, key, value = projected.split(self.widths, dim=-1)
-        return self.split_heads(query, self.q_norm), self.split_heads(key, self.k_norm), self.split_heads(value, None)
-
-
-class FusedGate(GatedFeedForward):
-    """A gated network whose gate and value come from one product, so that its input is rounded once."""
-
-    parts = ("gate_proj", "up_proj")
-    gate_up_proj: Int8Linear
-
-    @staticmethod
-    def fits(module: nn.Module) -> bool:
-        """Whether a module is a gated network that computes as the library's own does."""
-        return isinstance(module, GatedFeedForward) and inherits(module, GatedFeedForward, "forward", "project")
-
-    def fuse(self, tokens: int) -> None:
-        """Put one int8 layer, for about so many tokens at a time, in the place of two float ones."""
-        self.gate_up_proj = Int8Linear(self.gate_proj, self.up_proj, tokens=tokens)
-        del self.gate_proj, self.up_proj
-
-    def project(self, hidden_states: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Make gate and value. Shapes as in the base class."""
-        gate, up = self.gate_up_proj(hidden_states).chunk(2, dim=-1)
-        return gate, up
-
-
-def inherits(module: nn.Module, base: type[nn.Module], *methods: str) -> bool:
-    """Whether a module's class has methods of a base class as they are.
-
-    Args:
-        module: The module.
-        base: One of its classes.
-        methods: Names of methods.
-
-    Returns:
-        False if a subclass replaces one of them.
-    """
-    return all(getattr(type(module), name) is getattr(base, name) for name in methods)
 
 
 def refuse(what: str) -> NoReturn:

@@ -14,11 +14,11 @@ import torch
 
 import zoo
 from zoo.errors import ZooError
+from zoo.fast import captured_steps
+from zoo.fast.captured_steps import can_be_recorded, recordings_of
+from zoo.fast.growing_cache import ROOM
+from zoo.fast.switches import fast_paths
 from zoo.measuring.executed import executed
-from zoo.models import replaying
-from zoo.models.fast_paths import fast_paths
-from zoo.models.growing_cache import ROOM
-from zoo.models.replaying import can_be_recorded, recordings_of
 from zoo.testing.subjects import randomize, token_ids
 
 
@@ -80,9 +80,9 @@ def test_a_changed_configuration_counts():
 
 
 def test_steps_are_recorded_when_there_were_many_and_laid_out_later(monkeypatch):
-    monkeypatch.setattr(replaying, "RECORD_AFTER", 10)
+    monkeypatch.setattr(captured_steps, "RECORD_AFTER", 10)
     packings = []
-    monkeypatch.setattr(replaying, "packing_of", lambda recording, everywhere: packings.append(everywhere))
+    monkeypatch.setattr(captured_steps, "packing_of", lambda recording, everywhere: packings.append(everywhere))
     model = new_model()
     write(model, "auto", 8)
     assert recorded(model) == []
@@ -90,9 +90,9 @@ def test_steps_are_recorded_when_there_were_many_and_laid_out_later(monkeypatch)
     assert recorded(model) == [True] and packings == []
     write(model, "auto", 8)
     assert packings == []
-    write(model, "auto", 2 + replaying.PACK_AFTER)
+    write(model, "auto", 2 + captured_steps.PACK_AFTER)
     assert packings == [False]
-    write(model, "auto", 2 + replaying.PACK_AFTER)
+    write(model, "auto", 2 + captured_steps.PACK_AFTER)
     assert packings == [False], "it is found out once"
 
 
@@ -135,7 +135,7 @@ def test_too_long_a_text_is_the_same_error(mode):
 def test_a_step_that_is_wrong_is_the_forward_s_error(ids, message):
     model = new_model()
     cache = write(model, return_dict_in_generate=True).past_key_values
-    with fast_paths(recorded_steps="always"), torch.no_grad(), replaying.generation_of(model):
+    with fast_paths(recorded_steps="always"), torch.no_grad(), captured_steps.generation_of(model):
         model(input_ids=torch.tensor([[3], [4]]), past_key_values=cache, use_cache=True)
         seen = cache.get_seq_length()
         assert recorded(model) == [True, True], "of generate's steps, and of this one, which has no positions"

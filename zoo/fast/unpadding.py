@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import nn
+from transformers import PreTrainedConfig
 
 from .attention_backends import dropping_attention, torch_attention
 from .dropout import draws_bits
-from .fast_paths import current
-
-if TYPE_CHECKING:
-    from .configuration import ZooConfig
+from .switches import current
 
 SHORT = 48
 """Mean number of tokens of a sequence below which one call of attention with padding is cheaper than many without."""
@@ -29,7 +27,7 @@ SHARE = 0.125
 
 
 @dataclass(frozen=True)
-class Packing:
+class Unpadding:
     """Where the tokens of a padded batch are.
 
     Args:
@@ -52,7 +50,7 @@ class Packing:
         return self.batch_size * self.seq_len - len(self.indices)
 
     @classmethod
-    def of(cls, attention_mask: torch.Tensor) -> Packing | None:
+    def of(cls, attention_mask: torch.Tensor) -> Unpadding | None:
         """Find the tokens.
 
         Args:
@@ -78,7 +76,7 @@ class Packing:
         )
 
     @classmethod
-    def full(cls, batch_size: int, seq_len: int, device: torch.device) -> Packing:
+    def full(cls, batch_size: int, seq_len: int, device: torch.device) -> Unpadding:
         """Every position holds a token.
 
         Args:
@@ -87,12 +85,12 @@ class Packing:
             device: Where the batch is.
 
         Returns:
-            A packing that only lays sequences end to end.
+            A unpadding that only lays sequences end to end.
         """
         indices = torch.arange(batch_size * seq_len, device=device)
         return cls(indices, (0,) * batch_size, (seq_len,) * batch_size, batch_size, seq_len)
 
-    def pack(self, states: torch.Tensor) -> torch.Tensor:
+    def unpad(self, states: torch.Tensor) -> torch.Tensor:
         """Lay the tokens of all sequences end to end.
 
         Args:
@@ -104,7 +102,7 @@ class Packing:
         states = states.expand(self.batch_size, *states.shape[1:])
         return states.flatten(0, 1).index_select(0, self.indices)[None]
 
-    def unpack(self, states: torch.Tensor) -> torch.Tensor:
+    def pad(self, states: torch.Tensor) -> torch.Tensor:
         """Put every token back where it was, and zeros where there was padding.
 
         Args:
@@ -118,16 +116,16 @@ class Packing:
 
 
 @dataclass(frozen=True)
-class PackedMask:
-    """What packed attention takes for a mask: which queries may see which keys.
+class UnpaddedMask:
+    """What attention on unpadded sequences takes for a mask: which queries may see which keys.
 
     Args:
         queries: Where the queries are.
         keys: Where the keys are.
     """
 
-    queries: Packing
-    keys: Packing
+    queries: Unpadding
+    keys: Unpadding
 
     def visible(self, is_causal: bool) -> torch.Tensor | None:
         """The same as a tensor, for sequences that are padded again.
@@ -145,22 +143,22 @@ class PackedMask:
             causal = torch.ones(self.queries.seq_len, self.keys.seq_len, dtype=torch.bool, device=device).tril()
         if self.keys.saved == 0:
             return None if causal is None else causal[None, None]
-        is_token = self.keys.unpack(torch.ones_like(self.keys.indices, dtype=torch.bool)[None])[:, None, None]
+        is_token = self.keys.pad(torch.ones_like(self.keys.indices, dtype=torch.bool)[None])[:, None, None]
         return is_token if causal is None else is_token & causal
 
 
-def packed_attention(
+def unpadded_attention(
     module: nn.Module,
     query: torch.Tensor,
     key: torch.Tensor,
     value: torch.Tensor,
-    attention_mask: PackedMask,
+    attention_mask: UnpaddedMask,
     scaling: float,
     dropout: float = 0.0,
     position_bias: torch.Tensor | None = None,
     **kwargs: Any,
 ) -> tuple[torch.Tensor, None]:
-    """PyTorch's scaled dot-product attention on packed sequences: each by itself, or short ones padded again.
+    """PyTorch's scaled dot-product attention on unpadded sequences: each by itself, or short ones padded again.
 
     Args:
         module: The attention module, for `is_causal`.
@@ -188,33 +186,33 @@ def attend_padded(
     query: torch.Tensor,
     key: torch.Tensor,
     value: torch.Tensor,
-    mask: PackedMask,
+    mask: UnpaddedMask,
     is_causal: bool,
     position_bias: torch.Tensor | None,
     backend: Callable[..., Any],
 ) -> torch.Tensor:
-    """Put the padding back for attention alone. Shapes as for `packed_attention`."""
+    """Put the padding back for attention alone. Shapes as for `unpadded_attention`."""
     query, key, value = (
-        packing.unpack(states.transpose(1, 2)).transpose(1, 2)
-        for packing, states in ((mask.queries, query), (mask.keys, key), (mask.keys, value))
+        unpadding.pad(states.transpose(1, 2)).transpose(1, 2)
+        for unpadding, states in ((mask.queries, query), (mask.keys, key), (mask.keys, value))
     )
     visible = mask.visible(is_causal)
     if position_bias is not None:
         visible = position_bias if visible is None else position_bias.masked_fill(~visible, -torch.inf)
     mixed, _ = backend(query, key, value, visible, is_causal=False)
-    return mask.queries.pack(mixed)
+    return mask.queries.unpad(mixed)
 
 
 def attend_by_sequence(
     query: torch.Tensor,
     key: torch.Tensor,
     value: torch.Tensor,
-    mask: PackedMask,
+    mask: UnpaddedMask,
     is_causal: bool,
     position_bias: torch.Tensor | None,
     backend: Callable[..., Any],
 ) -> torch.Tensor:
-    """Call attention for each sequence, without any mask. Shapes as for `packed_attention`."""
+    """Call attention for each sequence, without any mask. Shapes as for `unpadded_attention`."""
     queries, keys = mask.queries, mask.keys
     sequences = zip(
         query.split(queries.lengths, dim=2),
@@ -236,7 +234,9 @@ def attend_by_sequence(
     return torch.cat(mixed, dim=1)
 
 
-def find_packings(config: ZooConfig, *sequences: tuple[Any, torch.Tensor | None]) -> tuple[Packing | None, ...]:
+def find_unpaddings(
+    config: PreTrainedConfig, *sequences: tuple[Any, torch.Tensor | None]
+) -> tuple[Unpadding | None, ...]:
     """Find the tokens of everything that a stack reads, if it can do without padding and gains by it.
 
     Args:
@@ -245,34 +245,34 @@ def find_packings(config: ZooConfig, *sequences: tuple[Any, torch.Tensor | None]
             reads. *Shape:* (batch_size, seq_len) or None, and (batch_size, seq_len, hidden_size) or None
 
     Returns:
-        A packing for each that has states, or None for all.
+        A unpadding for each that has states, or None for all.
     """
     nothing = (None,) * len(sequences)
-    mode = current().packing
+    mode = current().unpadding
     if mode == "never" or config._attn_implementation != "sdpa" or config.attention != "multi-head":
         return nothing
     is_traced = torch.compiler.is_compiling() or torch._C._get_tracing_state() is not None
     if is_traced:  # lengths are data, which a graph does not know
         return nothing
-    packings = []
+    unpaddings = []
     for mask, states in sequences:
-        packing = None
+        unpadding = None
         if states is not None:
-            packing = pack_sequence(mask, states)
-            if packing is None or (config.sliding_window or packing.seq_len) < packing.seq_len:
+            unpadding = find_tokens(mask, states)
+            if unpadding is None or (config.sliding_window or unpadding.seq_len) < unpadding.seq_len:
                 return nothing
-            if config.is_decoder and any(packing.starts):  # padding before a sequence predicts its first token
+            if config.is_decoder and any(unpadding.starts):  # padding before a sequence predicts its first token
                 return nothing
-        packings.append(packing)
-    found = [packing for packing in packings if packing is not None]
-    saved = sum(packing.saved for packing in found)
-    sequences_in_all = sum(packing.batch_size for packing in found)
-    positions = sum(packing.batch_size * packing.seq_len for packing in found)
+        unpaddings.append(unpadding)
+    found = [unpadding for unpadding in unpaddings if unpadding is not None]
+    saved = sum(unpadding.saved for unpadding in found)
+    sequences_in_all = sum(unpadding.batch_size for unpadding in found)
+    positions = sum(unpadding.batch_size * unpadding.seq_len for unpadding in found)
     pays = saved * config.hidden_size**2 > GAIN * sequences_in_all and saved >= SHARE * positions
-    return tuple(packings) if pays or mode == "always" else nothing
+    return tuple(unpaddings) if pays or mode == "always" else nothing
 
 
-def pack_sequence(attention_mask: Any, states: torch.Tensor) -> Packing | None:
+def find_tokens(attention_mask: Any, states: torch.Tensor) -> Unpadding | None:
     """Find the tokens of one batch of sequences.
 
     Args:
@@ -286,6 +286,6 @@ def pack_sequence(attention_mask: Any, states: torch.Tensor) -> Packing | None:
         return None
     if attention_mask is None:
         batch_size, seq_len = states.shape[:2]
-        return Packing.full(batch_size, seq_len, states.device)
+        return Unpadding.full(batch_size, seq_len, states.device)
     is_padding_mask = isinstance(attention_mask, torch.Tensor) and attention_mask.shape == states.shape[:2]
-    return Packing.of(attention_mask) if is_padding_mask else None
+    return Unpadding.of(attention_mask) if is_padding_mask else None

@@ -8,10 +8,10 @@ from every_variant import ONE_TASK
 from torch.nn import functional as F
 
 import zoo
-from zoo.models import dropout as dropping
-from zoo.models.attention_backends import dropping_attention
-from zoo.models.dropout import Dropout, dropout, noise_like
-from zoo.models.fast_paths import fast_paths
+from zoo.fast import dropout as dropping
+from zoo.fast.attention_backends import dropping_attention
+from zoo.fast.dropout import Dropout, dropout, noise_like
+from zoo.fast.switches import fast_paths
 
 SIZE = 1 << 18
 
@@ -105,9 +105,9 @@ def test_attention_written_out_is_pytorchs(kind, key_heads):
     torch.testing.assert_close(mixed, expected.transpose(1, 2))
 
 
-@pytest.mark.parametrize("packing", ["always", "never"])
+@pytest.mark.parametrize("unpadding", ["always", "never"])
 @pytest.mark.parametrize("name", ONE_TASK)
-def test_a_training_step_differs_by_the_numbers_alone(monkeypatch, name, packing):
+def test_a_training_step_differs_by_the_numbers_alone(monkeypatch, name, unpadding):
     """Given PyTorch's numbers, loss and gradients are PyTorch's to rounding, with attention's weights among all."""
     rates = dict.fromkeys(("dropout", "attention_dropout", "activation_dropout"), 0.3)
     layers = 2 if name == "gemma2-style" else 1  # which alternate
@@ -128,7 +128,7 @@ def test_a_training_step_differs_by_the_numbers_alone(monkeypatch, name, packing
     for mode in ("never", "always"):
         if mode == "always":  # PyTorch's attention would draw by itself
             monkeypatch.setattr(F, "scaled_dot_product_attention", None)
-        with fast_paths(quick_dropout=mode, packing=packing):
+        with fast_paths(quick_dropout=mode, unpadding=unpadding):
             torch.manual_seed(0)
             model.zero_grad()
             loss = model(**inputs).loss

@@ -10,7 +10,7 @@ from functools import cache
 
 import torch
 
-from .fast_paths import current
+from .switches import current
 
 PAYS = 1.4
 """How many times as fast oneDNN has to be to be taken. There are processors on which both libraries are alike, and such

@@ -1,6 +1,6 @@
-"""Where taking padding out pays: the measurement behind SHORT, GAIN and SHARE in zoo/models/packing.py.
+"""Where taking padding out pays: the measurement behind SHORT, GAIN and SHARE in zoo/fast/unpadding.py.
 
-Every line is one shape of batch: how long a step takes with its padding, and how many times faster it is packed, with
+Every line is one shape of batch: how long a step takes with its padding, and how many times faster it is unpadded, with
 the padding put back for attention, and with a call of attention a sequence.
 """
 
@@ -13,15 +13,15 @@ from unittest.mock import patch
 import torch
 
 import zoo
+from zoo.fast.switches import fast_paths
 from zoo.models import ZooPreTrainedModel
-from zoo.models.fast_paths import fast_paths
 
 WIDTHS = (64, 128, 256, 512)
 BATCHES = ((64, 2, 8), (64, 6, 16), (64, 20, 48), (16, 14, 128), (16, 100, 128), (8, 20, 256))
 """Numbers of sequences, with the shortest and the longest length."""
 
 WAYS = {"with padding": ("never", 0), "padded for attention": ("always", 1 << 30), "by sequence": ("always", 0)}
-"""A mode of packing, and the length below which sequences count as short."""
+"""A mode of unpadding, and the length below which sequences count as short."""
 
 
 def best(run: Callable[[], object], times: int = 6) -> float:
@@ -46,7 +46,7 @@ def measure(model: ZooPreTrainedModel, ids: torch.Tensor, mask: torch.Tensor, tr
 
     found = []
     for mode, short in WAYS.values():
-        with fast_paths(packing=mode), patch("zoo.models.packing.SHORT", short):
+        with fast_paths(unpadding=mode), patch("zoo.fast.unpadding.SHORT", short):
             found.append(best(step))
     return found
 

@@ -7,8 +7,8 @@ import torch
 from torch.nn import functional as F
 
 import zoo
-from zoo.models.chunked_loss import chunked_loss
-from zoo.models.fast_paths import fast_paths
+from zoo.fast.chunked_loss import chunked_loss
+from zoo.fast.switches import fast_paths
 
 TOKENS, WIDTH, VOCABULARY = 23, 8, 50
 
@@ -68,7 +68,7 @@ def test_chunks_are_made_where_they_pay(monkeypatch):
 
     assert shapes("auto") == shapes("never") == [(2, 12, model.config.hidden_size)]
     assert shapes("always") == [(22, model.config.hidden_size)]
-    monkeypatch.setattr("zoo.models.chunked_loss.FEW", 2 * 12 * 20 - 1)
+    monkeypatch.setattr("zoo.fast.chunked_loss.FEW", 2 * 12 * 20 - 1)
     assert shapes("auto") == shapes("always")
 
 

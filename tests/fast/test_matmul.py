@@ -7,9 +7,9 @@ import torch
 from every_variant import ONE_TASK
 
 import zoo
-from zoo.models import products
-from zoo.models.fast_paths import fast_paths
-from zoo.models.products import EXACT, Trial, fast_products, try_products
+from zoo.fast import matmul
+from zoo.fast.matmul import EXACT, Trial, fast_products, try_products
+from zoo.fast.switches import fast_paths
 from zoo.training.determinism import determinism
 
 
@@ -21,7 +21,7 @@ def precision(*, device: str = "cpu") -> str:
 @pytest.fixture
 def trial(monkeypatch):
     def pretend(**found: float) -> None:
-        monkeypatch.setattr(products, "_try_products", lambda *sizes: Trial(**found))
+        monkeypatch.setattr(matmul, "_try_products", lambda *sizes: Trial(**found))
 
     return pretend
 
@@ -74,7 +74,7 @@ def test_a_choice_for_one_library_is_left_alone():
 
 
 def test_a_trial_is_made_once_for_about_one_size():
-    products._try_products.cache_clear()
+    matmul._try_products.cache_clear()
     found = try_products(70, 40)
     assert found.gain > 0
     assert try_products(100, 33) is found

@@ -9,10 +9,11 @@ import torch
 
 import zoo
 from zoo.errors import InputError
-from zoo.models import FEED_FORWARDS, packing
-from zoo.models.attention_backends import dropping_attention, torch_attention
-from zoo.models.fast_paths import fast_paths, from_environment
-from zoo.models.packing import Packing
+from zoo.fast import unpadding
+from zoo.fast.attention_backends import dropping_attention, torch_attention
+from zoo.fast.switches import fast_paths, from_environment
+from zoo.fast.unpadding import Unpadding
+from zoo.models import FEED_FORWARDS
 from zoo.models.transformer import transformer_of
 from zoo.testing import CHECKS, new_subject
 from zoo.variants import d2l, vanilla
@@ -32,13 +33,13 @@ def rows_seen(task: str, mode: str = "always", name: str = "pre-norm@tiny", **in
     for module in model.modules():
         if isinstance(module, zoo.models.Attention):
             module.register_forward_pre_hook(lambda module, args: seen.add(args[0].shape[0]))
-    with fast_paths(packing=mode), torch.no_grad():
+    with fast_paths(unpadding=mode), torch.no_grad():
         model(input_ids=IDS, **inputs)
     return seen
 
 
 @pytest.mark.parametrize(
-    ("task", "inputs", "packs"),
+    ("task", "inputs", "supports_unpadding"),
     [
         ("masked-lm", {"attention_mask": RIGHT}, True),
         ("masked-lm", {"attention_mask": LEFT}, True),
@@ -54,8 +55,8 @@ def rows_seen(task: str, mode: str = "always", name: str = "pre-norm@tiny", **in
         ("sequence-classification", {"attention_mask": RIGHT}, True),
     ],
 )
-def test_padding_is_taken_out_where_nobody_can_tell(task, inputs, packs):
-    assert rows_seen(task, **inputs) == ({1} if packs else {2})
+def test_padding_is_taken_out_where_nobody_can_tell(task, inputs, supports_unpadding):
+    assert rows_seen(task, **inputs) == ({1} if supports_unpadding else {2})
 
 
 def test_a_small_model_keeps_its_padding():
@@ -70,14 +71,14 @@ def test_a_defect_that_looks_beyond_one_token_keeps_the_padding():
     for name in ("vanilla", "d2l-style", "nlpt-encoder", "odom-style", "explicando"):
         for quirk in zoo.describe(name).quirks:
             config = zoo.config(f"{name}@tiny+{quirk}")
-            packs = transformer_of(config).can_pack(config)
-            assert packs == (quirk in harmless.get(name, ())), f"{name}+{quirk}"
+            supports_unpadding = transformer_of(config).can_unpad(config)
+            assert supports_unpadding == (quirk in harmless.get(name, ())), f"{name}+{quirk}"
 
 
 @pytest.mark.parametrize("variant", [vanilla, d2l], ids=["vanilla", "d2l-style"])
-def test_the_other_defects_are_packed_with_all_their_effects(variant):
+def test_the_other_defects_are_unpadded_with_all_their_effects(variant):
     name = "vanilla" if variant is vanilla else "d2l-style"
-    CHECKS.get("packing_changes_nothing").function(
+    CHECKS.get("unpadding_changes_nothing").function(
         new_subject("+".join([name, *sorted(variant.TOKEN_BY_TOKEN)]), "seq2seq-lm")
     )
 
@@ -93,19 +94,19 @@ def test_a_window_that_binds_keeps_the_padding():
     assert rows_seen("masked-lm", name="pre-norm@tiny:sliding_window=6", attention_mask=RIGHT) == {1}
 
 
-def test_what_is_packed_is_unpacked():
+def test_what_is_unpadded_is_padded_again():
     states = torch.randn(2, 6, 4)
     for mask in (RIGHT, LEFT):
-        packed = Packing.of(mask)
-        assert packed is not None
-        assert packed.pack(states).shape == (1, 8, 4)
-        assert torch.equal(packed.unpack(packed.pack(states)), states * mask[..., None])
-    assert torch.equal(Packing.full(2, 6, states.device).pack(states), states.view(1, 12, 4))
-    assert Packing.of(BETWEEN) is None
+        unpadded = Unpadding.of(mask)
+        assert unpadded is not None
+        assert unpadded.unpad(states).shape == (1, 8, 4)
+        assert torch.equal(unpadded.pad(unpadded.unpad(states)), states * mask[..., None])
+    assert torch.equal(Unpadding.full(2, 6, states.device).unpad(states), states.view(1, 12, 4))
+    assert Unpadding.of(BETWEEN) is None
 
 
 def test_a_traced_model_keeps_its_padding(monkeypatch):
-    monkeypatch.setattr(packing, "pack_sequence", lambda *_: pytest.fail("lengths were read"))
+    monkeypatch.setattr(unpadding, "find_tokens", lambda *_: pytest.fail("lengths were read"))
     model = zoo.build("pre-norm@tiny", "masked-lm", vocab_size=20).eval()
     exported = torch.export.export(model, (), {"input_ids": IDS, "attention_mask": RIGHT})
     assert exported is not None
@@ -113,9 +114,9 @@ def test_a_traced_model_keeps_its_padding(monkeypatch):
 
 def test_modes_are_checked(monkeypatch):
     with pytest.raises(InputError, match="'allways'; valid: auto, always, never; did you mean 'always'"):
-        fast_paths(packing="allways").__enter__()
-    monkeypatch.setenv("ZOO_PACKING", "never")
-    assert from_environment().packing == "never"
+        fast_paths(unpadding="allways").__enter__()
+    monkeypatch.setenv("ZOO_UNPADDING", "never")
+    assert from_environment().unpadding == "never"
 
 
 @pytest.mark.parametrize("biased", [False, True], ids=["plain", "biased"])
@@ -124,14 +125,16 @@ def test_modes_are_checked(monkeypatch):
 )
 @pytest.mark.parametrize("key_heads", [4, 2])
 def test_sequences_by_themselves_attend_as_with_padding(queries, keys, causal, biased, key_heads):
-    mask = packing.PackedMask(*(found for found in (Packing.of(queries), Packing.of(keys)) if found is not None))
+    mask = unpadding.UnpaddedMask(
+        *(found for found in (Unpadding.of(queries), Unpadding.of(keys)) if found is not None)
+    )
     torch.manual_seed(0)
     tokens = int(queries.sum()), int(keys.sum())
     query = torch.randn(1, 4, tokens[0], 8, dtype=torch.float64, requires_grad=True)
     key, value = (torch.randn(1, key_heads, tokens[1], 8, dtype=torch.float64, requires_grad=True) for _ in range(2))
     bias = torch.randn(2, 4, 6, 6, dtype=torch.float64) if biased else None
     results = []
-    for attend in (packing.attend_padded, packing.attend_by_sequence):
+    for attend in (unpadding.attend_padded, unpadding.attend_by_sequence):
         for attention in (torch_attention, dropping_attention):
             backend = partial(attention, torch.nn.Module(), scaling=0.3)
             mixed = attend(query, key, value, mask, causal, bias, backend)

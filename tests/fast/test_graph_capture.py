@@ -7,7 +7,7 @@ import torch
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from zoo.models.recording import SHORTEST, Recording, keeps_order, record, written_down
+from zoo.fast.graph_capture import SHORTEST, Recording, keeps_order, record, written_down
 
 SCALE = torch.nn.Parameter(torch.tensor([2.0, -1.0, 0.5]))
 

@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from transformers.generation import GenerationMixin, LogitsProcessorList
 
-from .fast_paths import current
+from .captured_steps import generation_of
 from .growing_cache import let_grow
-from .replaying import generation_of
+from .switches import current
 
 
 class LogitsProcessors(LogitsProcessorList):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import operator
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -17,9 +18,8 @@ import torch
 from torch import fx
 from torch.nn import functional as F
 
-from .machine import memory_of_machine
-from .products import Trial, compare
-from .recording import Program, Recording, copy_of, written_down
+from .graph_capture import Program, Recording, copy_of, written_down
+from .matmul import Trial, compare
 
 PAYS = 1.25
 """How many times as fast a product has to be for its weights to be laid out. That takes as long as ten to twenty times
@@ -241,3 +241,15 @@ def _try_packed(rows: int, widths: tuple[int, ...], in_features: int, threads: i
         states.double() @ weights.double().T,
         PAYS,
     )
+
+
+def memory_of_machine() -> int | None:
+    """Ask how much memory the machine has.
+
+    Returns:
+        Bytes, or None where the system does not say.
+    """
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):  # not a POSIX system
+        return None

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from .fast_paths import current
+from .switches import current
 
 BITS = 16
 LEVELS = 1 << BITS

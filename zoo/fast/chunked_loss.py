@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch.nn import functional as F
 
-from .fast_paths import current
+from .switches import current
 
 IGNORED = -100
 """The label of positions without a loss, as everywhere in transformers."""
@@ -199,7 +199,7 @@ def pays(labels: torch.Tensor, vocab_size: int) -> bool:
         vocab_size: Number of token ids.
 
     Returns:
-        By the mode of [`zoo.models.fast_paths`][]; never while a graph is made, which knows no lengths.
+        By the mode of [`zoo.fast.switches`][]; never while a graph is made, which knows no lengths.
     """
     mode = current().chunked_loss
     if mode == "never" or torch.compiler.is_compiling():

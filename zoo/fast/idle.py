@@ -1,4 +1,4 @@
-"""Places for modules that are often empty."""
+"""Skips modules that would do nothing: identities, and dropout in evaluation."""
 
 from __future__ import annotations
 
