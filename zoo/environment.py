@@ -26,6 +26,20 @@ PACKAGES = (
 """Distributions whose versions matter."""
 
 
+REPORTED = ("transformer-zoo", "torch", "transformers", "huggingface-hub")
+"""Those of them that a bug report cannot do without."""
+
+
+def version_line() -> str:
+    """Say in one line what the zoo runs on, without importing any of it.
+
+    Returns:
+        Versions of what is in `REPORTED`, of Python and of the system.
+    """
+    versions = [f"{package} {version_of(package) or 'not installed'}" for package in REPORTED]
+    return ", ".join([*versions, f"Python {platform.python_version()}", platform.platform()])
+
+
 def environment() -> dict[str, dict[str, str | None]]:
     """Find out what the zoo runs on. Nothing that is broken makes it fail: what went wrong is told instead.
 

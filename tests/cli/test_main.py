@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+import errno
 import importlib
 import json
 import os
+import subprocess
 import sys
 import warnings
+from pathlib import Path
 
 import pytest
 
@@ -122,10 +125,53 @@ def broken(monkeypatch):
     monkeypatch.setattr("zoo.parameters.count_by_parameter", fail)
 
 
-def test_a_failure_is_one_line_and_exit_code_1(zoo, broken):
+def test_a_bug_is_called_one_in_one_line_with_what_a_report_needs(zoo, broken):
     run = zoo("params", "vanilla")
     assert run.exit_code == 1
-    assert run.stderr == "zoo: error: RuntimeError: the disk is full (--traceback shows where)\n"
+    assert run.stderr.count("\n") == 1
+    assert run.stderr.startswith(
+        "zoo: error: this is a bug of the zoo: RuntimeError: the disk is full; please report it"
+    )
+    versions = zoo("env").stdout.splitlines()[0]
+    assert f"transformer-zoo {library.__version__}, torch " in versions
+    assert run.stderr.rstrip().endswith(f"{versions} (--traceback shows where)")
+    assert "## Report a bug" in Path("CONTRIBUTING.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (PermissionError(errno.EACCES, "Permission denied", "out/config.json"), "out/config.json: Permission denied"),
+        (OSError(errno.ENOSPC, "No space left on device"), "No space left on device"),
+        (MemoryError(), "there is not enough memory"),
+        (RuntimeError("can't allocate memory: you tried to allocate 9 bytes"), "can't allocate memory: you tried"),
+        (ModuleNotFoundError("No module named 'matplotlib'"), "No module named 'matplotlib'"),
+    ],
+)
+def test_what_the_machine_refuses_is_no_bug(zoo, monkeypatch, error, told):
+    def fail(*args, **kwargs):
+        raise error
+
+    monkeypatch.setattr("zoo.parameters.count_by_parameter", fail)
+    run = zoo("params", "vanilla")
+    assert run.exit_code == 1
+    assert run.stderr.startswith(f"zoo: error: {told}")
+    assert "bug" not in run.stderr
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="pipes of a POSIX shell")
+def test_a_reader_that_goes_away_ends_the_command_silently(tmp_path):
+    script = f"{sys.executable} -m zoo list --json 2>{tmp_path}/stderr | true"
+    subprocess.run(["sh", "-c", script], check=True, timeout=120)
+    assert (tmp_path / "stderr").read_text() == ""
+
+
+def test_names_that_the_terminal_cannot_show_are_escaped(command, tmp_path):
+    code = "import click, zoo.cli.main as m; m.cli.callback = lambda: click.echo('\\u4e2d \\udcff'); m.main()"
+    run = command("list", "--task", "\u4e2d", code=code, PYTHONIOENCODING="latin-1")
+    assert "UnicodeEncodeError" not in run.stderr
+    assert r"\u4e2d \udcff" in run.stdout
+    assert r"'\u4e2d'" in run.stderr
 
 
 @pytest.mark.parametrize("arguments", [["--traceback", "params", "vanilla"], ["params", "vanilla", "--traceback"]])
@@ -133,7 +179,9 @@ def test_a_traceback_can_be_had_by_option(zoo, broken, arguments):
     run = zoo(*arguments)
     assert run.exit_code == 1
     assert "Traceback (most recent call last)" in run.stderr
-    assert run.stderr.splitlines()[-1] == "zoo: error: RuntimeError: the disk is full"
+    last = run.stderr.splitlines()[-1]
+    assert last.startswith("zoo: error: this is a bug of the zoo: RuntimeError: the disk is full; please report it")
+    assert "--traceback" not in last
 
 
 def test_a_traceback_can_be_had_by_environment(command):

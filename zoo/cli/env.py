@@ -12,12 +12,13 @@ from .parameters import json_option
 @json_option
 def env(as_json: bool) -> None:
     """Show versions, plugins and devices, for bug reports."""
-    from zoo.environment import environment
+    from zoo.environment import environment, version_line
 
     found = environment()
     if as_json:
         write_json(found)
         return
+    click.echo(version_line())
     for section, rows in found.items():
         lines = [(key, value or "not installed") for key, value in rows.items()] or [("none", "")]
         write(heading(section.capitalize()), indented(table(("", ""), lines)))

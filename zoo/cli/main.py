@@ -11,6 +11,7 @@ import sys
 import traceback
 import warnings
 from collections.abc import Sequence
+from io import TextIOWrapper
 from typing import Any, TextIO
 
 import click
@@ -104,6 +105,10 @@ class VerbGroup(click.Group):
             with warnings.catch_warnings():
                 warnings.showwarning = _show_warning
                 status = super().main(arguments, prog_name or "zoo", complete_var, standalone_mode=False, **extra)
+        except BrokenPipeError:
+            # Whoever read the output has had enough. What is still to be flushed has nowhere to go.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            sys.exit(FAILURE)
         except (Exception, KeyboardInterrupt) as error:
             sys.exit(report(error, with_traceback="--traceback" in arguments or _wants_traceback()))
         sys.exit(status if isinstance(status, int) else 0)
@@ -134,9 +139,41 @@ def report(error: BaseException, *, with_traceback: bool = False) -> int:
     if isinstance(error, ZooError):
         _write("error", str(error))
         return error.exit_code
-    hint = "" if with_traceback else " (--traceback shows where)"
-    _write("error", f"{type(error).__name__}: {error}{hint}")
+    _write("error", describe(error) + ("" if with_traceback else " (--traceback shows where)"))
     return FAILURE
+
+
+def describe(error: BaseException) -> str:
+    """Say what an exception means that is not the zoo's own.
+
+    Args:
+        error: What ended the command.
+
+    Returns:
+        What the system refused, in its own words; of everything else that it is a bug, and how to report it.
+    """
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}" if error.filename is not None else error.strerror
+    if isinstance(error, (OSError, MemoryError, ModuleNotFoundError)) or is_out_of_memory(error):
+        return str(error) or "there is not enough memory"
+    from zoo.environment import version_line
+
+    return (
+        f"this is a bug of the zoo: {type(error).__name__}: {error}; please report it, as CONTRIBUTING.md says, with "
+        f"the command and this: {version_line()}"
+    )
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether PyTorch could not have the memory that it asked for.
+
+    Args:
+        error: Any exception.
+
+    Returns:
+        True for its error on accelerators, and for the CPU's, which has no class of its own.
+    """
+    return type(error).__name__ == "OutOfMemoryError" or "can't allocate memory" in str(error)
 
 
 def _write(kind: str, message: str) -> None:
@@ -213,6 +250,10 @@ def main() -> None:
     # step takes several times as long; threads that sleep cost little on an idle machine. OpenMP reads this when torch
     # is imported.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            # Names of files may hold what the terminal's encoding, or any, lacks.
+            stream.reconfigure(errors="backslashreplace")
     if not sys.stderr.isatty():
         os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     cli()
