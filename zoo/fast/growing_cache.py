@@ -7,7 +7,13 @@ from functools import partial
 from typing import Any
 
 import torch
-from transformers.cache_utils import Cache, DynamicCache, DynamicLayer, EncoderDecoderCache
+from transformers.cache_utils import (
+    Cache,
+    DynamicCache,
+    DynamicLayer,
+    DynamicSlidingWindowLayer,
+    EncoderDecoderCache,
+)
 
 ROOM = 64
 """For how many further positions there is room at least, when room is made."""
@@ -198,19 +204,24 @@ def let_grow(cache: Cache | None, num_beams: int) -> None:
     """
     if isinstance(cache, EncoderDecoderCache):
         replace_layers(cache.self_attention_cache, GrowingLayer)
-        replace_layers(cache.cross_attention_cache, partial(SourceLayer, num_beams))
+        # No window bounds what cross attention sees; transformers makes its layers as those of self-attention.
+        kinds = (DynamicLayer, DynamicSlidingWindowLayer)
+        replace_layers(cache.cross_attention_cache, partial(SourceLayer, num_beams), kinds)
     else:
         replace_layers(cache, GrowingLayer)
 
 
-def replace_layers(cache: Cache | None, layer: Callable[[], DynamicLayer]) -> None:
-    """Put layers of another kind where a cache has, or would make, transformers' plain ones.
+def replace_layers(
+    cache: Cache | None, layer: Callable[[], DynamicLayer], kinds: tuple[type[DynamicLayer], ...] = (DynamicLayer,)
+) -> None:
+    """Put layers of another kind where a cache has, or would make, transformers' own.
 
     Args:
         cache: A cache that holds nothing yet.
         layer: Makes a layer.
+        kinds: Which of transformers' layers it takes the place of.
     """
     if isinstance(cache, DynamicCache) and type(cache) is DynamicCache and not cache.offloading:
-        cache.layers = [layer() if type(one) is DynamicLayer else one for one in cache.layers]
+        cache.layers = [layer() if type(one) in kinds else one for one in cache.layers]
         if cache.layer_class_to_replicate is DynamicLayer:
             cache.layer_class_to_replicate = layer

@@ -3,7 +3,7 @@
 from typing import Any
 
 import torch
-from transformers.cache_utils import Cache, DynamicCache, EncoderDecoderCache
+from transformers.cache_utils import Cache
 from transformers.modeling_outputs import BaseModelOutput, BaseModelOutputWithPastAndCrossAttentions
 from transformers.utils.generic import merge_with_config_defaults
 from transformers.utils.output_capturing import OutputRecorder, capture_outputs
@@ -12,6 +12,7 @@ from zoo.errors import ConfigError
 from zoo.fast.growing_cache import self_attention_cache
 
 from .attention import Attention
+from .caches import hold_what_is_seen, new_cache
 from .configuration import ZooConfig
 from .layers import TransformerLayer
 from .masks import check_mask_length, cross_attention_mask, self_attention_masks
@@ -148,9 +149,9 @@ class ZooDecoder(ZooStack):
         attention_mask = self.padding_mask(attention_mask, input_ids)
         inputs_embeds = self.token_embeddings(input_ids, inputs_embeds)
         if use_cache and past_key_values is None:
-            past_key_values = DynamicCache(config=self.config)
-            if encoder_hidden_states is not None:
-                past_key_values = EncoderDecoderCache(past_key_values, DynamicCache())
+            past_key_values = new_cache(self.config, has_source=encoder_hidden_states is not None)
+        if past_key_values is not None:
+            hold_what_is_seen(past_key_values, 0 if encoder_hidden_states is None else encoder_hidden_states.shape[1])
         cache = None if past_key_values is None else self_attention_cache(past_key_values)
 
         seen = 0 if cache is None else cache.get_seq_length()

@@ -1,0 +1,69 @@
+"""Caches of models with sliding windows: what attention sees is kept, whoever made the cache."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from transformers.cache_utils import Cache, DynamicCache, EncoderDecoderCache, StaticCache
+
+from zoo.fast import fast_paths
+from zoo.testing.generating import assert_same_text, generate
+from zoo.testing.subjects import SOURCE_LENGTH, new_subject
+
+TYPES = "['sliding_attention', 'full_attention']"
+SETTINGS = ("sliding_window=1", "sliding_window=3", f"sliding_window=3,layer_types={TYPES}")
+
+
+def dynamic(config) -> Cache:
+    """As transformers' documentation makes a cache for an encoder-decoder."""
+    return EncoderDecoderCache(DynamicCache(config=config), DynamicCache(config=config))
+
+
+def static(config) -> Cache:
+    """The same with a fixed size."""
+    sizes = (16, SOURCE_LENGTH)
+    return EncoderDecoderCache(*(StaticCache(config, max_cache_len=size) for size in sizes))
+
+
+@pytest.mark.parametrize("make", [None, dynamic, static, lambda config: dynamic(None)])
+@pytest.mark.parametrize("settings", SETTINGS)
+def test_a_given_cache_is_continued_rightly(settings, make):
+    subject = new_subject(f"pre-norm:{settings}", "seq2seq-lm")
+    expected = generate(subject, use_cache=False)
+    given = {} if make is None else {"past_key_values": make(subject.config)}
+    assert_same_text(generate(subject, **given), expected, "with this cache = without")
+    with fast_paths(cache_room="never"):
+        assert_same_text(generate(subject), expected, "with transformers' own cache = without")
+
+
+@pytest.mark.parametrize("settings", SETTINGS)
+def test_a_decoder_steps_through_a_given_cache(settings):
+    subject = new_subject(f"llama-style:{settings}", "causal-lm")
+    ids = subject.inputs()["input_ids"]
+    for cache in (None, DynamicCache(config=subject.config), DynamicCache()):
+        pieces = []
+        for token in ids.split(1, dim=1):
+            with torch.no_grad():
+                outputs = subject.model(token, past_key_values=cache, use_cache=True)
+            cache = outputs.past_key_values
+            pieces.append(outputs.logits)
+        torch.testing.assert_close(torch.cat(pieces, dim=1), subject.run())
+
+
+def test_a_window_bounds_self_attention_alone():
+    subject = new_subject(f"pre-norm:sliding_window=3,layer_types={TYPES}", "seq2seq-lm")
+    cache = generate(subject).past_key_values
+    kept = [[layer.keys.shape[2] for layer in part.layers] for part in vars(cache).values() if isinstance(part, Cache)]
+    written = cache.get_seq_length()
+    assert kept == [[2, written, 2], [SOURCE_LENGTH] * 3]
+
+
+def test_assisted_decoding_takes_back_what_a_window_has_passed():
+    subject = new_subject(f"pre-norm:sliding_window=3,layer_types={TYPES}", "seq2seq-lm")
+    inputs = {name: ids[:1] for name, ids in subject.inputs().items() if name == "input_ids"}
+    settings = {"max_new_tokens": 8, "min_new_tokens": 8, "do_sample": False}
+    assistant = subject.copy()
+    with torch.no_grad():  # mostly right, and sometimes wrong
+        assistant.lm_head.weight.add_(0.05 * torch.randn(assistant.lm_head.weight.shape))
+    greedy = subject.model.generate(**inputs, **settings)
+    assert subject.model.generate(**inputs, **settings, assistant_model=assistant).tolist() == greedy.tolist()

@@ -1,0 +1,103 @@
+"""Variants with settings that nobody has chosen for them: generation, padding, saving, on seeded random mixes."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+import zoo
+from zoo.errors import ZooError
+from zoo.models import FEED_FORWARDS, NORMS, POSITIONS
+from zoo.models.choices import NormPlacement, QKNorm, ResidualScaling
+from zoo.registry import VARIANTS, Task, VariantSpec
+from zoo.testing import CHECKS, new_subject
+
+QUICK, ALL = 16, 48
+"""How many mixes are drawn, without and with the slow ones."""
+
+CHECKED = (
+    "generation_with_a_cache_equals_without",
+    "a_static_cache_equals_a_dynamic_one",
+    "beam_search_equals_without_a_cache",
+    "padded_prompts_generate_the_same",
+    "a_text_can_be_read_in_pieces",
+    "padding_on_the_right_changes_nothing",
+    "padding_on_the_left_changes_nothing",
+    "rows_do_not_depend_on_the_batch",
+    "decoder_is_causal",
+    "saves_and_reloads_bit_equal",
+)
+
+BUILT_IN = {
+    field: [name for name in registry.names() if registry.origin(name).built_in]
+    for field, registry in {"position": POSITIONS, "norm": NORMS, "feed_forward": FEED_FORWARDS}.items()
+}
+
+SETTINGS: dict[str, list[Any]] = {
+    **BUILT_IN,
+    "norm_placement": [str(word) for word in NormPlacement],
+    "qk_norm": [None, *map(str, QKNorm)],
+    "residual_scaling": [None, *map(str, ResidualScaling)],
+    "num_hidden_layers": [1, 2, 3],
+    "decoder_layers": [1, 2, 4],
+    "num_key_value_heads": [1, 2],
+    "head_dim": [None, 6],
+    "share_layers": [True, False],
+    "parallel_residual": [True, False],
+    "embedding_norm": [True, False],
+    "attention_bias": [True, False],
+    "attn_logit_softcapping": [None, 5.0],
+    "final_logit_softcapping": [None, 5.0],
+    "tie_word_embeddings": [True, False],
+    "share_encoder_decoder_embeddings": [True, False],
+}
+"""What is drawn from, beside windows."""
+
+WINDOWS: list[dict[str, Any]] = [
+    {"sliding_window": 1},
+    {"sliding_window": 2},
+    {"sliding_window": 4},
+    {"sliding_window": 64},
+    {"sliding_window": 3, "layer_types": ["sliding_attention", "full_attention"]},
+    {"sliding_window": 3, "layer_types": ["full_attention", "sliding_attention"]},
+    {"sliding_window": 3, "layer_types": ["full_attention"]},
+]
+"""A window of one position, some that bind, one that does not, and layers of both kinds."""
+
+
+def draw(seed: int) -> tuple[str, str]:
+    """A name with settings that some model can have, and a task: half of them have a window."""
+    generator = random.Random(seed)
+    while True:
+        variant = generator.choice(zoo.list_variants())
+        tasks = [task for task in VARIANTS.get(variant).tasks if task in (Task.CAUSAL_LM, Task.SEQ2SEQ_LM)]
+        task = str(generator.choice(tasks or VARIANTS.get(variant).tasks))
+        fields = generator.sample(sorted(SETTINGS), generator.randint(0, 4))
+        chosen = {field: generator.choice(SETTINGS[field]) for field in fields}
+        if generator.random() < 0.5:
+            chosen |= generator.choice(WINDOWS)
+        name = str(VariantSpec(variant, overrides=chosen))
+        try:
+            zoo.config(name, task)
+        except ZooError:  # settings that contradict each other
+            continue
+        return name, task
+
+
+MIXES = [draw(seed) for seed in range(ALL)]
+
+
+@pytest.mark.parametrize(
+    ("name", "task"),
+    [
+        pytest.param(*mix, id="-".join(mix), marks=() if number < QUICK else pytest.mark.slow)
+        for number, mix in enumerate(MIXES)
+    ],
+)
+def test_a_random_mix_is_a_model_like_any_other(name, task):
+    subject = new_subject(name, task)
+    for check in map(CHECKS.get, CHECKED):
+        if subject.stack in check.stacks and task in check.tasks:
+            check.function(subject)
