@@ -25,6 +25,9 @@ WHOLE = (SAFE_WEIGHTS_NAME, WEIGHTS_NAME)
 INDEXES = {SAFE_WEIGHTS_NAME: SAFE_WEIGHTS_INDEX_NAME, WEIGHTS_NAME: WEIGHTS_INDEX_NAME}
 """Names of weights in one file, and of the index where there are several."""
 
+SHARED = ".huggingface-shared-blobs"
+"""By which the Hub's cache marks the folder of blobs that its repositories share."""
+
 FILE_ENDINGS = (".pt", ".pth", ".bin", ".safetensors")
 """By which the name of a file that is missing differs from a repository's."""
 
@@ -154,7 +157,7 @@ def member(folder: Path, name: str, index: Path) -> Path:
 
 
 def require_inside(path: Path, folder: Path) -> Path:
-    """Refuse links that lead out of a folder, but for those of the Hub's cache, whose snapshots link to its blobs.
+    """Refuse links that lead out of a folder, but for those of the Hub's cache, whose snapshots link to blobs.
 
     Args:
         path: A file in the folder.
@@ -167,8 +170,13 @@ def require_inside(path: Path, folder: Path) -> Path:
         UnsafeFileError: When it leads elsewhere.
     """
     real, home = path.resolve(), folder.resolve()
-    blobs = home.parent.parent / "blobs" if home.parent.name == "snapshots" else home
-    if not (real.is_relative_to(home) or real.is_relative_to(blobs)):
+    allowed = [home]
+    if home.parent.name == "snapshots":
+        repository, cache = home.parents[1], home.parents[2]
+        allowed.append(repository / "blobs")
+        if (cache / "blobs" / SHARED).is_file():
+            allowed.append(cache / "blobs")
+    if not any(real.is_relative_to(place) for place in allowed):
         raise UnsafeFileError(f"{str(path)!r} is a link out of its folder; copy the file there if it is yours")
     return path
 

@@ -31,7 +31,6 @@ def environment(hub: LoopbackHub, home: Path, **more: str) -> dict[str, str]:
     own = {
         "HF_ENDPOINT": hub.endpoint,
         "HF_HOME": str(home),
-        "HF_HUB_DISABLE_XET": "1",
         "HF_HUB_DISABLE_PROGRESS_BARS": "1",
         "HF_HUB_DISABLE_TELEMETRY": "1",
         "OMP_NUM_THREADS": "1",
@@ -88,6 +87,7 @@ class Worker:
 
     def finish(self) -> dict[str, Any]:
         answer: dict[str, Any] = json.loads(self.process.read())
+        assert not answer.pop("waited_too_long"), answer
         return answer
 
     def __call__(self, verb: str, *arguments: Any, **options: Any) -> dict[str, Any]:

@@ -6,12 +6,22 @@ import re
 import threading
 from dataclasses import dataclass, field
 
-KINDS = ("lost", "500", "429", "disconnect", "reset", "truncated", "flipped", "stall")
-"""lost: done, but no answer. 500, 429: refused. disconnect: closed unread. reset: TCP reset in the middle of the body.
-truncated: closed in the middle of the body. flipped: one byte differs. stall: nothing happens for a long time."""
+KINDS = ("lost", "500", "429", "hour", "403", "disconnect", "reset", "truncated", "flipped", "stall")
+"""lost: done, but no answer. 500, 429, hour, 403: refused, the middle two with the wish to come back after a second and
+after an hour. disconnect: closed unread. reset: TCP reset in the middle of the body. truncated: closed in the middle of
+the body. flipped: one byte differs. stall: nothing happens for a long time."""
 
-AFTERWARDS = frozenset({"lost", "reset", "truncated", "flipped"})
+ETAG = "etag"
+"""A file is called by another name than its own: by the fault's `value`."""
+
+AFTERWARDS = frozenset({"lost", "reset", "truncated", "flipped", ETAG})
 """Faults of the answer: the request itself has been carried out."""
+
+REFUSALS = {"500": 500, "429": 429, "hour": 429, "403": 403}
+"""With which status a request is refused."""
+
+WAITS = {"429": "1", "hour": "3600"}
+"""Seconds after which a refused client is asked to come back."""
 
 
 @dataclass
@@ -19,16 +29,18 @@ class Fault:
     """A fault at certain requests.
 
     Args:
-        kind: One of `KINDS`.
+        kind: One of `KINDS`, or `ETAG`.
         at: The number of the request at which it happens, counted from 1 since the fault was set; 0 for every one.
         where: What "METHOD /path" must match to be counted.
         times: How often it happens.
+        value: The wrong name of a file.
     """
 
     kind: str
     at: int = 0
     where: str = ""
     times: int = 1_000_000
+    value: str = ""
     seen: int = 0
     happened: int = 0
     released: threading.Event = field(default_factory=threading.Event)

@@ -108,4 +108,6 @@ def resolve(request: Request) -> Answer:
     large = entry["lfs"]
     location = f"{request.hub.content}/large/{large['oid']}?signature=secret"
     linked = {"X-Linked-Etag": f'"{large["oid"]}"', "X-Linked-Size": str(large["size"]), "Location": location}
-    return Answer(302, b"", {**headers, **linked})
+    token = f"{request.hub.endpoint}/api/models/{repo['id']}/xet-read-token/{oid}"
+    xet = {"X-Xet-Hash": entry["xetHash"], "Link": f'<{token}>; rel="xet-auth"'}
+    return Answer(302, b"", {**headers, **linked, **xet})

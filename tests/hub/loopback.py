@@ -9,12 +9,13 @@ import struct
 import sys
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from .faults import AFTERWARDS, Fault
+from .faults import AFTERWARDS, ETAG, REFUSALS, WAITS, Fault
 from .messages import Answer, Request, User, json_answer
 from .routes import CONTENT_ROUTES, ROUTES
 from .storage import Refusal, Storage
@@ -34,6 +35,9 @@ class LoopbackHub:
 
     def __init__(self, root: Path) -> None:
         self.storage = Storage(root)
+        # Clients remember what they have uploaded to a Hub, whichever repositories it has today.
+        self.blocks = root / "blocks"
+        self.blocks.mkdir()
         self.users: dict[str, User] = {}
         self.faults: list[Fault] = []
         self.log: list[str] = []
@@ -157,15 +161,19 @@ class Handler(BaseHTTPRequestHandler):
     def fail_before(self, fault: Fault) -> None:
         if fault.kind == "stall":
             fault.released.wait(30)
-        elif fault.kind in ("500", "429"):
+        elif fault.kind in REFUSALS:
             self.read_body()
-            headers = {"Retry-After": "1"} if fault.kind == "429" else {}
-            self.send(json_answer({"error": "on demand"}, int(fault.kind), headers))
+            headers = {"Retry-After": WAITS[fault.kind]} if fault.kind in WAITS else {}
+            self.send(json_answer({"error": "on demand"}, REFUSALS[fault.kind], headers))
             return
         self.hang_up()
 
     def fail_after(self, fault: Fault, answer: Answer) -> None:
         body = answer.body
+        if fault.kind == ETAG:
+            named = {key: fault.value for key in answer.headers if key in ("ETag", "X-Linked-Etag")}
+            self.send(replace(answer, headers={**answer.headers, **named}))
+            return
         if fault.kind == "flipped":
             if body:
                 middle = len(body) // 2

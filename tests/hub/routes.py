@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import changing, large_files, looking
+from . import changing, large_files, looking, xet
 
 MODELS = r"/api/models/(?P<repo>[^/]+/[^/]+?)"
 REVISION = r"(?P<revision>[^/]+)"
@@ -19,6 +19,7 @@ ROUTES = (
     ("POST", f"{MODELS}/branch/{REVISION}", changing.branch),
     ("POST", f"{MODELS}/preupload/{REVISION}", changing.preupload),
     ("POST", f"{MODELS}/commit/{REVISION}", changing.commit),
+    ("GET", f"{MODELS}/xet-(?P<kind>read|write)-token/{REVISION}", xet.token),
     ("POST", r"/(?P<repo>[^/]+/[^/]+)\.git/info/lfs/objects/batch", large_files.batch),
     ("POST", r"/(?P<repo>[^/]+/[^/]+)\.git/info/lfs/verify", large_files.verify),
     ("GET HEAD", rf"/(?P<repo>[^/]+/[^/]+)/resolve/{REVISION}/(?P<path>.+)", looking.resolve),
@@ -26,4 +27,8 @@ ROUTES = (
 CONTENT_ROUTES = (
     ("GET HEAD", "/large/(?P<oid>[0-9a-f]{64})", large_files.download),
     ("PUT", "/upload/(?P<oid>[0-9a-f]{64})", large_files.upload),
+    ("GET", "/v1/reconstructions/(?P<file>[0-9a-f]{64})", xet.reconstruction),
+    ("GET", "/xorb/(?P<file>[0-9a-f]{64})", xet.block),
+    ("POST", "/v1/xorbs/default/(?P<block>[0-9a-f]{64})", xet.upload_block),
+    ("POST", "/v1/shards", xet.upload_shard),
 )

@@ -10,6 +10,8 @@ import uuid
 from pathlib import Path
 from typing import Any
 
+import hf_xet
+
 LARGE = (".safetensors", ".bin", ".onnx")
 
 
@@ -31,7 +33,7 @@ class Storage:
     def __init__(self, root: Path) -> None:
         self.root = root
         self.lock = threading.RLock()
-        for folder in ("repos", "blobs", "large"):
+        for folder in ("repos", "blobs", "large", "xet"):
             (root / folder).mkdir(parents=True, exist_ok=True)
 
     # Repositories
@@ -89,7 +91,10 @@ class Storage:
 
     def large_entry(self, oid: str, size: int) -> dict[str, Any]:
         pointer = f"version https://git-lfs.github.com/spec/v1\noid sha256:{oid}\nsize {size}\n".encode()
-        return {"oid": git_id(pointer), "size": size, "lfs": {"oid": oid, "size": size, "pointerSize": len(pointer)}}
+        large = {"oid": oid, "size": size, "pointerSize": len(pointer)}
+        name = str(hf_xet.hash_files([str(self.root / "large" / oid)])[0].hash)
+        (self.root / "xet" / name).write_text(oid)
+        return {"oid": git_id(pointer), "size": size, "lfs": large, "xetHash": name}
 
     def read(self, entry: dict[str, Any]) -> bytes:
         large = entry.get("lfs")

@@ -14,8 +14,8 @@ from .conftest import WRITE, checkpoint, environment, without_attributes, write
 from .faults import Fault
 from .loopback import LoopbackHub
 
-WHERE_A_PUSH_STALLS = ["POST .*/create$", "PUT .*/upload/", "POST .*/validate-yaml$"]
-WHERE_A_PULL_STALLS = ["GET .*/revision/", "GET /large/"]
+WHERE_A_PUSH_STALLS = ["POST .*/create$", "POST /v1/xorbs/", "POST .*/validate-yaml$"]
+WHERE_A_PULL_STALLS = ["GET .*/revision/", "GET /xorb/"]
 
 
 def interrupt(hub: LoopbackHub, home: Path, where: str, how: signal.Signals, *arguments: object) -> tuple[int, str]:
@@ -50,7 +50,7 @@ def test_an_interrupted_push_changes_nothing(hub: LoopbackHub, tmp_path: Path, w
 
 
 @pytest.mark.parametrize(
-    ("where", "how"), [(where, signal.SIGINT) for where in WHERE_A_PULL_STALLS] + [("GET /large/", signal.SIGKILL)]
+    ("where", "how"), [(where, signal.SIGINT) for where in WHERE_A_PULL_STALLS] + [("GET /xorb/", signal.SIGKILL)]
 )
 def test_an_interrupted_pull_leaves_what_was_there(
     hub: LoopbackHub, tmp_path: Path, where: str, how: signal.Signals

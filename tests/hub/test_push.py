@@ -51,13 +51,13 @@ def test_pickles_and_a_trainers_state_stay_behind(hub: LoopbackHub, worker: Star
 def test_what_was_uploaded_before_a_push_failed_is_not_uploaded_again(
     hub: LoopbackHub, worker: Start, tmp_path: Path
 ) -> None:
-    folder, process = write(tmp_path / "model", checkpoint()), worker()
+    folder, process = write(tmp_path / "model", checkpoint(b"uploaded once")), worker()
     hub.add(Fault("500", where="POST .*/commit/"))
     assert process("push", folder, "org/model")["error"] == "HubUnreachableError"
-    assert sum("/upload/" in request for request in hub.log) == 1
+    assert sum("/v1/xorbs/" in request for request in hub.log) == 1
     hub.clear()
     assert process("push", folder, "org/model")["error"] is None
-    assert not any("/upload/" in request for request in hub.log)
+    assert not any("/v1/xorbs/" in request for request in hub.log)
 
 
 def test_weights_of_an_earlier_push_do_not_outlive_it(hub: LoopbackHub, worker: Start, tmp_path: Path) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import re
 from pathlib import Path
 
 from huggingface_hub.hf_api import RepoFile
 
 BLOCK = 1 << 20
-SHA256_LENGTH = 64
+SHA1, SHA256 = re.compile(r"[0-9a-f]{40}"), re.compile(r"[0-9a-f]{64}")
 
 
 def sha256_of(content: Path | bytes) -> str:
@@ -46,6 +48,24 @@ def _digest(digest: hashlib._Hash, content: Path | bytes) -> str:
     return digest.hexdigest()
 
 
+def checksum_of(entry: RepoFile) -> str:
+    """The checksum that the Hub lists for a file.
+
+    Args:
+        entry: The Hub's metadata of a file.
+
+    Returns:
+        Its sha256 for large files, git's own for the others.
+
+    Raises:
+        ValueError: When it is no checksum.
+    """
+    kind, checksum = (SHA1, entry.blob_id) if entry.lfs is None else (SHA256, entry.lfs.sha256)
+    if not kind.fullmatch(checksum):
+        raise ValueError(f"{checksum!r}, which {entry.path} is listed with, is no checksum")
+    return checksum
+
+
 def is_intact(entry: RepoFile, content: Path | bytes) -> bool:
     """Whether a content is the one that the Hub lists.
 
@@ -59,9 +79,8 @@ def is_intact(entry: RepoFile, content: Path | bytes) -> bool:
     if isinstance(content, Path) and not content.is_file():
         return False
     size = len(content) if isinstance(content, bytes) else content.stat().st_size
-    if entry.lfs is not None:
-        return size == entry.lfs.size and sha256_of(content) == entry.lfs.sha256
-    return size == entry.size and git_id_of(content) == entry.blob_id
+    listed, digest = (entry.size, git_id_of) if entry.lfs is None else (entry.lfs.size, sha256_of)
+    return size == listed and digest(content) == checksum_of(entry)
 
 
 def is_intact_blob(file: Path) -> bool:
@@ -75,8 +94,8 @@ def is_intact_blob(file: Path) -> bool:
     """
     if not file.is_symlink():
         return file.is_file()
-    blob = file.resolve()
-    if not blob.is_file():
+    # The link's own target: the blob may be a link again, to a file that repositories share and that Xet has named.
+    name = Path(os.readlink(file)).name
+    if not file.is_file():
         return False
-    checksum = sha256_of if len(blob.name) == SHA256_LENGTH else git_id_of
-    return checksum(blob) == blob.name
+    return (sha256_of if SHA256.fullmatch(name) else git_id_of)(file) == name

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import os
-import threading
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable
+from typing import TypeVar
 
-import huggingface_hub.utils._http as http
-from huggingface_hub import HfApi, set_client_factory
+from huggingface_hub import HfApi
 from huggingface_hub.errors import (
     GatedRepoError,
     HfHubHTTPError,
@@ -21,8 +19,10 @@ from huggingface_hub.hf_api import RepoFile
 from zoo.errors import suggest
 
 from .addresses import COMMIT, Address
+from .checksums import checksum_of
 from .errors import HubAccessError, HubError, HubUnreachableError, RevisionMissingError, without_secrets
 from .retries import Patience, origin, passes, persist, retry_after, status
+from .session import SESSION
 
 T = TypeVar("T")
 
@@ -30,41 +30,6 @@ LIBRARY = "transformer-zoo"
 """The name under which the Hub lists the zoo's models."""
 
 UNAUTHORIZED, FORBIDDEN = 401, 403
-
-
-class _TimeOuts:
-    """Gives every request of the client a time-out: most have none, and a Hub that stalls is waited for without end.
-
-    It has to be done request by request, since listings ask for no time-out; and by the factory of sessions, since the
-    client closes its session after some failures and makes another. The factory is replaced once and stays, because
-    replacing it closes the session under the feet of whoever is using it.
-    """
-
-    def __init__(self) -> None:
-        self.seconds = Patience.timeout
-        self._installed = False
-        self._lock = threading.Lock()
-
-    def install(self, seconds: float) -> None:
-        with self._lock:
-            self.seconds = seconds
-            if not self._installed:
-                make = http._GLOBAL_CLIENT_FACTORY
-                set_client_factory(lambda: self._bounded(make()))
-                self._installed = True
-
-    def _bounded(self, session: Any) -> Any:
-        hooks = session.event_hooks
-        session.event_hooks = {**hooks, "request": [*hooks.get("request", ()), self._limit]}
-        return session
-
-    def _limit(self, request: Any) -> None:
-        asked = request.extensions.get("timeout") or {}
-        limits = {phase: asked.get(phase) or self.seconds for phase in ("connect", "read", "write", "pool")}
-        request.extensions = {**request.extensions, "timeout": limits}
-
-
-_TIME_OUTS = _TimeOuts()
 
 
 class Hub:
@@ -81,7 +46,7 @@ class Hub:
         self.token = token
         self.patience = patience or Patience()
         self.api = HfApi(token=token, library_name=LIBRARY, library_version=__version__)
-        _TIME_OUTS.install(self.patience.timeout)
+        SESSION.install(self.patience)
 
     def ask(self, purpose: str, address: Address | None, call: Callable[[], T], *, client_retries: bool = False) -> T:
         """Make a request, again if need be.
@@ -207,11 +172,14 @@ class Hub:
             HubError: When they cannot be listed.
         """
 
-        def tree() -> Sequence[Any]:
-            return list(self.api.list_repo_tree(address.repo_id, recursive=True, revision=commit))
+        def tree() -> dict[str, RepoFile]:
+            entries = self.api.list_repo_tree(address.repo_id, recursive=True, revision=commit)
+            files = {entry.path: entry for entry in entries if isinstance(entry, RepoFile)}
+            for entry in files.values():
+                checksum_of(entry)
+            return files
 
-        entries = self.ask("listing the files", address, tree, client_retries=True)
-        return {entry.path: entry for entry in entries if isinstance(entry, RepoFile)}
+        return self.ask("listing the files", address, tree, client_retries=True)
 
 
 def _id(address: Address | None) -> str:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -15,13 +14,15 @@ from huggingface_hub.hf_api import RepoFile
 from zoo.errors import enumerate_names
 
 from .acceptance import files_to_pull, refuse_code, require_weights, warn_of_missing_plugin
-from .addresses import COMMIT, Address, parse_address
-from .checksums import is_intact, is_intact_blob
+from .addresses import Address, parse_address
+from .cache import discard_damaged, is_unfinished, mark_finished, mark_unfinished, snapshot_folder
+from .checksums import checksum_of, is_intact, is_intact_blob
 from .client import LIBRARY, Hub
 from .delivery import deliver
 from .errors import HubAccessError, HubError, IntegrityError
 from .folders import CONFIG, check_shards, read_json
 from .retries import Patience
+from .session import expecting
 
 ATTEMPTS_TO_GET_INTACT = 3
 
@@ -122,7 +123,10 @@ def from_cache(
             f"{address} is not in the cache, or not completely; pull it once without offline"
         ) from error
     folder = Path(found)
-    files = tuple(sorted(file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file()))
+    if is_unfinished(folder):
+        raise HubAccessError(f"{address} is not completely in the cache: a pull was interrupted; pull it again")
+    present = sorted(file for file in folder.rglob("*") if file.is_symlink() or file.is_file())
+    files = tuple(file.relative_to(folder).as_posix() for file in present)
     damaged = [path for path in files if not is_intact_blob(folder / path)]
     if damaged:
         raise IntegrityError(f"{address} has been damaged in the cache: {enumerate_names(damaged)}; pull it again")
@@ -171,37 +175,47 @@ class Download:
             raise HubError(
                 f"{self.address} has no {CONFIG}, so it is no checkpoint; it holds: {enumerate_names(listed)}"
             )
-        folder = self._fetch(listed[CONFIG], commit).parent
+        folder = snapshot_folder(self.address, commit, self.cache_dir)
+        self._bring({CONFIG: listed[CONFIG]}, folder)
         needs_code = refuse_code(self.address, read_json(folder / CONFIG), trust_remote_code=self.trust_remote_code)
         wanted = files_to_pull(listed, with_code=needs_code, with_pickles=self.with_pickles)
-        for path in wanted:
-            if path != CONFIG:
-                self._fetch(listed[path], commit)
+        self._bring({path: listed[path] for path in wanted}, folder)
         check_shards(folder)
-        remember_revision(folder, self.address.revision, commit)
+        mark_finished(folder, self.address.revision)
         return Snapshot(self.address, commit, folder, tuple(wanted))
 
-    def _fetch(self, entry: RepoFile, commit: str) -> Path:
-        """Have one file in the cache, as the Hub lists it."""
-        path, forced = entry.path, self.force_download
-        for _ in range(ATTEMPTS_TO_GET_INTACT):
-            pointer = self.hub.ask(f"downloading {path}", self.address, partial(self._download, path, commit, forced))
-            if is_intact(entry, pointer):
-                return pointer
-            # Either the file or the list was damaged on its way.
-            forced, entry = True, self.hub.files(self.address, commit).get(path, entry)
-        pointer.resolve().unlink(missing_ok=True)
-        pointer.unlink(missing_ok=True)
-        raise IntegrityError(
-            f"{path} of {self.address} is not what the Hub says it is, after {ATTEMPTS_TO_GET_INTACT} downloads; it "
-            "was removed from the cache"
-        )
+    def _bring(self, entries: Mapping[str, RepoFile], folder: Path) -> None:
+        """Have files in the cache as the Hub lists them: all are compared after the last one was downloaded."""
+        commit = folder.name
+        for attempt in range(1, ATTEMPTS_TO_GET_INTACT + 1):
+            if not all((folder / path).is_file() for path in entries):
+                mark_unfinished(folder)
+            try:
+                for path, entry in entries.items():
+                    forced = self.force_download and attempt == 1
+                    download = partial(self._download, entry, commit, forced)
+                    self.hub.ask(f"downloading {path}", self.address, download)
+                damaged = [path for path, entry in entries.items() if not is_intact(entry, folder / path)]
+                if not damaged:
+                    return
+                problem = IntegrityError(
+                    f"{enumerate_names(damaged)} of {self.address} is not what the Hub says it is, after {attempt} "
+                    "downloads; it was removed from the cache"
+                )
+            except IntegrityError as error:
+                problem = error
+            # Either the files or the list were damaged on their way.
+            listed = self.hub.files(self.address, commit)
+            entries = {path: listed.get(path, entry) for path, entry in entries.items()}
+            for entry in entries.values():
+                discard_damaged(folder, entry)
+        raise problem
 
-    def _download(self, path: str, commit: str, forced: bool) -> Path:
-        return Path(
+    def _download(self, entry: RepoFile, commit: str, forced: bool) -> None:
+        with expecting(commit, checksum_of(entry)):
             hf_hub_download(
                 self.address.repo_id,
-                path,
+                entry.path,
                 revision=commit,
                 cache_dir=self.cache_dir,
                 force_download=forced,
@@ -211,21 +225,3 @@ class Download:
                 library_name=LIBRARY,
                 library_version=self.hub.api.library_version,
             )
-        )
-
-
-def remember_revision(snapshot: Path, revision: str, commit: str) -> None:
-    """Let the cache's revision point to a commit, as the client does: in refs/, beside snapshots/.
-
-    Args:
-        snapshot: The commit's folder in the cache.
-        revision: The branch or tag.
-        commit: The commit's hash.
-    """
-    if COMMIT.fullmatch(revision):
-        return
-    reference = snapshot.parents[1] / "refs" / revision
-    reference.parent.mkdir(parents=True, exist_ok=True)
-    temporary = reference.with_name(f".{reference.name}.{uuid.uuid4().hex}")
-    temporary.write_text(commit)
-    os.replace(temporary, reference)

@@ -6,9 +6,10 @@ import random
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OfflineModeIsEnabled
+from huggingface_hub.utils._http import parse_ratelimit_headers
 
 from .errors import HubError
 
@@ -19,6 +20,9 @@ TRANSPORT_ERROR: type[Exception] = HfHubHTTPError.__bases__[0]
 
 PASSING_STATUS = frozenset({408, 425, 429})
 """Refusals that pass by themselves; so do all from 500 on."""
+
+BAD_REQUEST = 400
+"""The first status that is a refusal."""
 
 UNREADABLE = (ValueError, LookupError, TypeError, AttributeError, NameError, AssertionError)
 """What the client raises when an answer is not what it expects."""
@@ -92,11 +96,28 @@ def retry_after(error: BaseException) -> float:
         error: What was raised.
 
     Returns:
-        The value of its Retry-After header, 0 where it sent none.
+        What its answer says, 0 where there was none.
     """
     found = origin(error)
-    value = found.response.headers.get("retry-after", "") if isinstance(found, HfHubHTTPError) else ""
-    return float(value) if value.strip().isdigit() else 0.0
+    return asked_wait(found.response) if isinstance(found, HfHubHTTPError) else 0.0
+
+
+def asked_wait(response: Any) -> float:
+    """Seconds that an answer asks to wait.
+
+    Args:
+        response: An answer of the Hub.
+
+    Returns:
+        The value of its header Retry-After, or of the one in which the Hub says when the next requests are free; 0 for
+        an answer that is no refusal, or says nothing.
+    """
+    if response.status_code < BAD_REQUEST:
+        return 0.0
+    limits = parse_ratelimit_headers(response.headers)
+    exhausted = float(limits.reset_in_seconds) if limits is not None and limits.remaining == 0 else 0.0
+    value = response.headers.get("retry-after", "").strip()
+    return max(float(value) if value.isdigit() else 0.0, exhausted)
 
 
 def passes(error: BaseException) -> bool:

@@ -1,0 +1,107 @@
+"""The Hub's cache, beside what the client does there: which snapshots are whole, and what is damaged."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from pathlib import Path
+
+from huggingface_hub import constants
+from huggingface_hub.file_download import repo_folder_name
+from huggingface_hub.hf_api import RepoFile
+
+from .addresses import COMMIT, Address
+from .checksums import checksum_of, is_intact
+
+UNFINISHED = ".zoo-unfinished-"
+"""How the name of a file begins, beside snapshots/, that marks a commit whose pull has not ended."""
+
+
+def snapshot_folder(address: Address, commit: str, cache_dir: str | Path | None) -> Path:
+    """Find where the client puts the files of a commit.
+
+    Args:
+        address: The repository.
+        commit: The commit's hash.
+        cache_dir: The cache, by default huggingface_hub's.
+
+    Returns:
+        The folder.
+    """
+    cache = Path(cache_dir or constants.HF_HUB_CACHE).expanduser().resolve()
+    return cache / repo_folder_name(repo_id=address.repo_id, repo_type="model") / "snapshots" / commit
+
+
+def is_unfinished(snapshot: Path) -> bool:
+    """Whether a pull of this commit has begun and not ended.
+
+    Args:
+        snapshot: The commit's folder.
+
+    Returns:
+        True if files of it may be missing.
+    """
+    return _mark(snapshot).exists()
+
+
+def mark_unfinished(snapshot: Path) -> None:
+    """Note that files of a commit are missing.
+
+    Args:
+        snapshot: The commit's folder.
+    """
+    mark = _mark(snapshot)
+    mark.parent.mkdir(parents=True, exist_ok=True)
+    mark.touch()
+
+
+def mark_finished(snapshot: Path, revision: str) -> None:
+    """Note that a commit is there, and let the cache's revision point to it, as the client does: in refs/.
+
+    Nothing is written where nothing changes, since a cache may be one that can only be read.
+
+    Args:
+        snapshot: The commit's folder.
+        revision: The branch or tag.
+    """
+    if is_unfinished(snapshot):
+        _mark(snapshot).unlink(missing_ok=True)
+    reference, commit = snapshot.parents[1] / "refs" / revision, snapshot.name
+    if COMMIT.fullmatch(revision) or (reference.is_file() and reference.read_text() == commit):
+        return
+    reference.parent.mkdir(parents=True, exist_ok=True)
+    temporary = reference.with_name(f".{reference.name}.{uuid.uuid4().hex}")
+    temporary.write_text(commit)
+    os.replace(temporary, reference)
+
+
+def discard_damaged(snapshot: Path, entry: RepoFile) -> None:
+    """Remove a file that is not what the Hub lists, so that the client downloads it anew.
+
+    Args:
+        snapshot: The commit's folder.
+        entry: The Hub's metadata of the file.
+    """
+    file = snapshot / entry.path
+    if is_intact(entry, file):
+        return
+    # What the file links to may be another file's, and right: only what is called by this checksum is removed.
+    file.unlink(missing_ok=True)
+    blob = snapshot.parents[1] / "blobs" / checksum_of(entry)
+    if is_intact(entry, blob):
+        return
+    shared = blob.resolve() if blob.is_symlink() else None
+    blob.unlink(missing_ok=True)
+    if shared is not None and shared.is_file() and not _has_its_name(shared):
+        shared.unlink()
+
+
+def _mark(snapshot: Path) -> Path:
+    return snapshot.parents[1] / f"{UNFINISHED}{snapshot.name}"
+
+
+def _has_its_name(shared: Path) -> bool:
+    """Whether a blob that repositories share is what Xet calls by its name."""
+    from hf_xet import hash_files
+
+    return bool(hash_files([str(shared)])[0].hash == shared.name)

@@ -1,0 +1,112 @@
+"""What every request to the Hub is held to: a time-out, the longest wait, and the checksum that the Hub listed."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+import huggingface_hub.utils._http as http
+from huggingface_hub import set_client_factory
+
+from .errors import IntegrityError
+from .retries import Patience, asked_wait
+
+LINKED_ETAG, ETAG, COMMIT = "X-Linked-Etag", "ETag", "X-Repo-Commit"
+
+_EXPECTED: ContextVar[tuple[str, str] | None] = ContextVar("expected", default=None)
+
+
+@contextmanager
+def expecting(commit: str, checksum: str) -> Iterator[None]:
+    """Refuse a file that the Hub calls by another name than it listed.
+
+    The client makes paths of its cache of what the Hub answers: of a commit's hash and of an ETag, which may be
+    absolute paths, or the names of other files. It has to be stopped at the answer.
+
+    Args:
+        commit: The commit that the file is downloaded from.
+        checksum: The checksum that the Hub has listed, which is the file's ETag.
+
+    Raises:
+        IntegrityError: In the block, when the Hub answers otherwise.
+    """
+    token = _EXPECTED.set((commit, checksum))
+    try:
+        yield
+    finally:
+        _EXPECTED.reset(token)
+
+
+class _Session:
+    """Holds the client's requests to a patience.
+
+    It has to be done request by request, since most ask for no time-out and the client waits as long as a Hub says; and
+    by the factory of sessions, since the client closes its session after some failures and makes another. The factory
+    is replaced once and stays, because replacing it closes the session under the feet of whoever is using it.
+    """
+
+    def __init__(self) -> None:
+        self.patience = Patience()
+        self._installed = False
+        self._lock = threading.Lock()
+
+    def install(self, patience: Patience) -> None:
+        with self._lock:
+            self.patience = patience
+            if not self._installed:
+                limit_xet(patience)
+                make = http._GLOBAL_CLIENT_FACTORY
+                set_client_factory(lambda: self._bounded(make()))
+                self._installed = True
+
+    def _bounded(self, session: Any) -> Any:
+        hooks = session.event_hooks
+        session.event_hooks = {
+            "request": [*hooks.get("request", ()), self._limit],
+            "response": [*hooks.get("response", ()), self._check],
+        }
+        return session
+
+    def _limit(self, request: Any) -> None:
+        asked = request.extensions.get("timeout") or {}
+        limits = {phase: asked.get(phase) or self.patience.timeout for phase in ("connect", "read", "write", "pool")}
+        request.extensions = {**request.extensions, "timeout": limits}
+
+    def _check(self, response: Any) -> None:
+        if asked_wait(response) > self.patience.longest_wait:
+            response.read()
+            http.hf_raise_for_status(response)
+        expected, headers = _EXPECTED.get(), response.headers
+        etag = headers.get(LINKED_ETAG) or headers.get(ETAG)
+        if expected is None or response.request.method != "HEAD" or etag is None or COMMIT not in headers:
+            return
+        answered = (headers[COMMIT], etag.removeprefix("W/").strip('"'))
+        if answered != expected:
+            raise IntegrityError(
+                f"the Hub calls a file {answered[1]!r} of commit {answered[0]!r} that it lists as {expected[1]!r} of "
+                f"{expected[0]!r}; nothing of it was downloaded"
+            )
+
+
+def limit_xet(patience: Patience) -> None:
+    """Hold the client for Xet storage to a patience too, as far as the user has not set its variables.
+
+    Args:
+        patience: Time-outs and retries.
+    """
+    settings = {
+        "CONNECT_TIMEOUT": f"{patience.timeout * 1000:.0f}ms",
+        "READ_TIMEOUT": f"{patience.timeout * 1000:.0f}ms",
+        "RETRY_MAX_ATTEMPTS": str(patience.attempts - 1),
+        "RETRY_BASE_DELAY": f"{patience.first_wait * 1000:.0f}ms",
+        "RETRY_MAX_DURATION": f"{patience.longest_wait * 1000:.0f}ms",
+    }
+    for name, value in settings.items():
+        os.environ.setdefault(f"HF_XET_CLIENT_{name}", value)
+
+
+SESSION = _Session()
