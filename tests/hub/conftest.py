@@ -1,11 +1,11 @@
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,6 @@ TOKENS = {
     "hf_strangerFromAfar0": User("stranger"),
 }
 WRITE, READ, STRANGER = TOKENS
-LANES = 6
 
 
 def environment(hub: LoopbackHub, home: Path, **more: str) -> dict[str, str]:
@@ -145,30 +144,6 @@ def worker(hub: LoopbackHub, processes: Callable[[int], Process], tmp_path: Path
         process.close()
 
 
-@dataclass
-class Lane:
-    """A Hub, a process that knows no other, and a folder, so that several tests' work can go on beside each other."""
-
-    hub: LoopbackHub
-    worker: Worker
-    folder: Path
-
-
-@pytest.fixture
-def lanes(tmp_path: Path) -> Iterator[list[Lane]]:
-    """Several of them: most of a fault's time is spent waiting."""
-    with ExitStack() as stack:
-        made = []
-        for number in range(LANES):
-            folder = tmp_path / f"lane-{number}"
-            hub = stack.enter_context(loopback_hub(folder / "hub"))
-            hub.users.update(TOKENS)
-            process = Process(hub, folder / "home")
-            stack.callback(process.close)
-            made.append(Lane(hub, Worker(process, folder / "cache", WRITE), folder))
-        yield made
-
-
 def safetensors(**tensors: bytes) -> bytes:
     """A valid safetensors file of byte tensors."""
     header, start = {}, 0
@@ -199,3 +174,7 @@ def write(folder: Path, files: dict[str, bytes]) -> Path:
 
 def without_attributes(files: dict[str, bytes]) -> dict[str, bytes]:
     return {path: content for path, content in files.items() if path != ".gitattributes"}
+
+
+def digests(files: dict[str, bytes]) -> dict[str, str]:
+    return {path: hashlib.sha256(content).hexdigest() for path, content in files.items()}

@@ -14,10 +14,13 @@ the body. flipped: one byte differs. stall: nothing happens for a long time."""
 ETAG = "etag"
 """A file is called by another name than its own: by the fault's `value`."""
 
+ECHO, MISSING = "echo", "missing"
+"""Refusals: one that says the fault's `value`, and one of a revision that is there."""
+
 AFTERWARDS = frozenset({"lost", "reset", "truncated", "flipped", ETAG})
 """Faults of the answer: the request itself has been carried out."""
 
-REFUSALS = {"500": 500, "429": 429, "hour": 429, "403": 403}
+REFUSALS = {"500": 500, "429": 429, "hour": 429, "403": 403, ECHO: 403, MISSING: 404}
 """With which status a request is refused."""
 
 WAITS = {"429": "1", "hour": "3600"}
@@ -29,11 +32,11 @@ class Fault:
     """A fault at certain requests.
 
     Args:
-        kind: One of `KINDS`, or `ETAG`.
+        kind: One of `KINDS`, or `ETAG`, `ECHO`, `MISSING`.
         at: The number of the request at which it happens, counted from 1 since the fault was set; 0 for every one.
         where: What "METHOD /path" must match to be counted.
         times: How often it happens.
-        value: The wrong name of a file.
+        value: The wrong name of a file, or what is said.
     """
 
     kind: str

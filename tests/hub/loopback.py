@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from .faults import AFTERWARDS, ETAG, REFUSALS, WAITS, Fault
+from .faults import AFTERWARDS, ETAG, MISSING, REFUSALS, WAITS, Fault
 from .messages import Answer, Request, User, json_answer
 from .routes import CONTENT_ROUTES, ROUTES
 from .storage import Refusal, Storage
@@ -164,7 +164,10 @@ class Handler(BaseHTTPRequestHandler):
         elif fault.kind in REFUSALS:
             self.read_body()
             headers = {"Retry-After": WAITS[fault.kind]} if fault.kind in WAITS else {}
-            self.send(json_answer({"error": "on demand"}, REFUSALS[fault.kind], headers))
+            if fault.kind == MISSING:
+                headers["X-Error-Code"] = "RevisionNotFound"
+            said = fault.value or "on demand"
+            self.send(json_answer({"error": said}, REFUSALS[fault.kind], {"X-Error-Message": said, **headers}))
             return
         self.hang_up()
 

@@ -7,16 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import READ, STRANGER, Worker, checkpoint, safetensors, write
+from .conftest import READ, STRANGER, Worker, checkpoint, digests, safetensors, write
 from .faults import ETAG, Fault
 from .loopback import LoopbackHub
 from .storage import git_id
 
 Start = Callable[..., Worker]
-
-
-def digests(files: dict[str, bytes]) -> dict[str, str]:
-    return {path: hashlib.sha256(content).hexdigest() for path, content in files.items()}
 
 
 def test_a_pull_brings_the_model_and_no_other_format_of_it(hub: LoopbackHub, worker: Start) -> None:

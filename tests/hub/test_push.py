@@ -11,6 +11,7 @@ from zoo.hub.records import EVALUATIONS, keep_evaluation
 from .conftest import READ, STRANGER, WRITE, Worker, checkpoint, safetensors, without_attributes, write
 from .faults import Fault
 from .loopback import LoopbackHub
+from .messages import User
 
 Start = Callable[..., Worker]
 
@@ -33,19 +34,50 @@ def test_pushing_the_same_again_changes_nothing(hub: LoopbackHub, worker: Start,
     assert process("push", folder, "org/model")["ok"]["commit"] == first
 
 
-def test_pickles_and_a_trainers_state_stay_behind(hub: LoopbackHub, worker: Start, tmp_path: Path) -> None:
-    litter = {
-        "pytorch_model.bin": b"pickle",
-        "optimizer.pt": b"pickle",
-        "training_args.bin": b"pickle",
-        "checkpoint-10/model.safetensors": safetensors(a=b"1"),
-        ".env": b"SECRET=1",
-        ".cache/x": b"1",
-        "__pycache__/x.pyc": b"1",
-    }
-    folder = write(tmp_path / "model", {**checkpoint(), **litter})
-    assert worker()("push", folder, "org/model")["error"] is None
-    assert without_attributes(hub.storage.contents("org/model")) == checkpoint()
+LITTER = (
+    "pytorch_model.bin",
+    "MODEL.PT",
+    "adapter_model.bin",
+    "deep/down/pytorch_model.bin",
+    "deep/down/model.bin",
+    "optimizer.pt",
+    "optimizer.bin",
+    "scheduler.bin",
+    "training_args.bin",
+    "trainer_state.json",
+    "x.PKL",
+    "x.joblib",
+    "x.dill",
+    "x.pt2",
+    "x.pyc",
+    "credentials.json",
+    "secret-token",
+    "checkpoint-10/model.safetensors",
+    "runs/config.json",
+    ".env",
+    ".cache/tokenizer.json",
+    "__pycache__/x.py",
+)
+
+
+def test_what_belongs_to_no_model_stays_behind(hub: LoopbackHub, worker: Start, tmp_path: Path) -> None:
+    more = {"target_tokenizer/tokenizer.json": b"{}", "chat_template.jinja": b"x", "LICENSE": b"x", "vocab.txt": b"x"}
+    pickle = {"model.bin": b"PK and a pickle"}
+    folder = write(tmp_path / "model", {**checkpoint(), **more, **pickle, **dict.fromkeys(LITTER, b"1")})
+    (folder / "notes.txt").symlink_to("secret-token")
+    answer = worker()("push", folder, "org/model")
+    assert answer["error"] is None, answer
+    assert without_attributes(hub.storage.contents("org/model")) == {**checkpoint(), **more}
+    assert sorted(answer["ok"]["left_out"]) == sorted((*LITTER, *pickle, "notes.txt"))
+
+
+@pytest.mark.parametrize("link", ["vocab.txt", "model.safetensors"])
+def test_links_are_not_followed(hub: LoopbackHub, worker: Start, tmp_path: Path, link: str) -> None:
+    folder = write(tmp_path / "model", {path: content for path, content in checkpoint().items() if path != link})
+    (folder / link).symlink_to(write(tmp_path, {"elsewhere": safetensors(secret=b"1")}) / "elsewhere")
+    answer = worker()("push", folder, "org/model")
+    assert answer["error"] == "CheckpointError" and link in answer["message"] and "link" in answer["message"]
+    assert hub.log == []
 
 
 def test_what_was_uploaded_before_a_push_failed_is_not_uploaded_again(
@@ -91,10 +123,57 @@ def test_a_pull_request_leaves_the_branch_alone(hub: LoopbackHub, worker: Start,
     assert set(checkpoint()) <= set(hub.storage.contents("org/model", "refs/pr/1"))
 
 
-def test_private_is_for_new_repositories(hub: LoopbackHub, worker: Start, tmp_path: Path) -> None:
-    folder = write(tmp_path / "model", checkpoint())
-    assert worker()("push", folder, "org/model", private=True)["error"] is None
+def test_nothing_is_pushed_where_others_see_it_who_should_not(hub: LoopbackHub, worker: Start, tmp_path: Path) -> None:
+    folder, process = write(tmp_path / "model", checkpoint()), worker()
+    assert process("push", folder, "org/model", private=True)["error"] is None
     assert hub.storage.repo("org/model")["private"]
+    assert process("push", folder, "org/model", private=True)["error"] is None
+    before = hub.storage.put("org/seen", checkpoint(b"seen"))
+    for repo_id, private, says in (("org/seen", True, "is public"), ("org/model", False, "is private")):
+        answer = process("push", folder, repo_id, private=private)
+        assert answer["error"] == "VisibilityError" and says in answer["message"], answer
+    assert hub.storage.repo("org/seen")["refs"]["main"] == before
+
+
+@pytest.mark.parametrize("kind", ["403", "hour", "500"])
+def test_a_commit_that_cannot_be_confirmed_is_no_failure(
+    hub: LoopbackHub, worker: Start, tmp_path: Path, kind: str
+) -> None:
+    before = hub.storage.put("org/model", checkpoint(b"old"))
+    hub.add(Fault(kind, where=f"GET .*/tree/(?!{before})"))
+    process = worker()
+    answer = process("push", write(tmp_path / "model", checkpoint(b"new")), "org/model")
+    head = hub.storage.repo("org/model")["refs"]["main"]
+    assert answer["error"] is None and answer["ok"]["commit"] == head != before, answer
+    assert f"commit {head} was made" in process.process.log.read_text()
+
+
+def test_a_commit_of_which_nothing_is_known_is_called_so(hub: LoopbackHub, worker: Start, tmp_path: Path) -> None:
+    hub.storage.put("org/model", checkpoint(b"old"))
+    hub.add(Fault("lost", where="POST .*/commit/"))
+    hub.add(Fault("403", where="GET .*/commits/"))
+    answer = worker()("push", write(tmp_path / "model", checkpoint(b"new")), "org/model")
+    assert answer["error"] == "UnconfirmedCommitError", answer
+    assert "may have been made or not" in answer["message"] and "/commits/main" in answer["message"]
+
+
+def test_tokens_of_all_forms_that_a_hub_repeats_are_hidden(hub: LoopbackHub, worker: Start, tmp_path: Path) -> None:
+    for token in ("api_org_AbCdEfGhIjKl", "hf_oauth_eyJhbGci.OiJFZERT-Ql_x", "a-mirrors-own-token"):
+        hub.users[token] = User("nobody", role="read")
+        hub.add(
+            Fault("echo", where="POST .*/create", times=1, value=f"no rights for {token} at http://x/y?Signature=z1")
+        )
+        answer = worker(token)("push", write(tmp_path / "model", checkpoint()), "org/model")
+        assert answer["error"] == "HubAccessError" and "no rights for ***" in answer["message"], answer
+        assert token not in answer["message"] + answer["traceback"] and "z1" not in answer["message"]
+
+
+def test_a_revision_that_the_hub_lists_and_does_not_give_is_not_suggested(hub: LoopbackHub, worker: Start) -> None:
+    hub.storage.put("org/model", checkpoint())
+    hub.add(Fault("missing", where="GET .*/tree/"))
+    answer = worker()("pull", "org/model")
+    assert answer["error"] == "RevisionMissingError"
+    assert "although the Hub lists it" in answer["message"] and "did you mean" not in answer["message"]
 
 
 def test_a_name_without_an_owner_is_ones_own(hub: LoopbackHub, worker: Start, tmp_path: Path) -> None:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from zoo.errors import enumerate_names
+
 from .output import table, write, write_json
 from .parameters import json_option
 
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
 @click.option(
     "--revision", metavar="BRANCH", help="The branch to push to; created where it is missing. [default: main]"
 )
-@click.option("--private/--public", default=None, help="Who sees a new repository; by default as its owner has set.")
+@click.option("--private/--public", default=None, help="Who is to see the repository; by default as its owner has set.")
 @click.option("--create_pr", "--create-pr", is_flag=True, help="Open a pull request instead of moving the branch.")
 @click.option("--commit_message", "--commit-message", "-m", metavar="TEXT", help="What the commit says.")
 @click.option("--tags", metavar="TAG[,TAG]...", default="", help="Words to find the repository by.")
@@ -51,8 +53,8 @@ def push(
 ) -> None:
     """Push a checkpoint or an export to the Hugging Face Hub, in one commit.
 
-    Only safe formats are pushed: pickles, hidden files and a trainer's state stay behind. A model card is written
-    unless there is one.
+    What belongs to a model is pushed: safe weights, configurations, tokenizers, code, cards. Everything else stays
+    behind, and links are refused. A model card is written unless there is one.
     """
     from zoo.hub import push as push_model
 
@@ -73,10 +75,13 @@ def push(
     )
     if as_json:
         write_json(vars(report))
-    elif dry_run:
+        return
+    if dry_run:
         write_files(report)
     else:
         click.echo(f"{report.pull_request or report.url} (commit {report.commit})")
+    if report.left_out:
+        click.echo(f"Stayed behind, for they belong to no model: {enumerate_names(report.left_out)}", err=True)
 
 
 def write_files(report: PushReport) -> None:

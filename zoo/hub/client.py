@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 from typing import TypeVar
 
-from huggingface_hub import HfApi
+from huggingface_hub import HfApi, get_token
 from huggingface_hub.errors import (
     GatedRepoError,
     HfHubHTTPError,
@@ -44,6 +44,7 @@ class Hub:
         from zoo import __version__
 
         self.token = token
+        self._secret = token if isinstance(token, str) else (get_token() if token is not False else None)
         self.patience = patience or Patience()
         self.api = HfApi(token=token, library_name=LIBRARY, library_version=__version__)
         SESSION.install(self.patience)
@@ -104,10 +105,10 @@ class Hub:
             said = f"{answer} " if answer is not None else ""
             wait = retry_after(error)
             asks = f"; it asks to wait {wait:.0f} s" if wait else ""
-            detail = without_secrets(f"{said}{type(cause).__name__}: {cause}", self.token)
+            detail = without_secrets(f"{said}{type(cause).__name__}: {cause}", self._secret)
             return HubUnreachableError(f"the Hub gave no usable answer while {purpose} ({where}){asks}: {detail[:300]}")
         if isinstance(cause, HfHubHTTPError):
-            detail = without_secrets(cause.server_message or cause, self.token)
+            detail = without_secrets(cause.server_message or cause, self._secret)
             return HubError(f"the Hub refused while {purpose} ({where}): {detail[:300]}")
         if isinstance(error, OSError) and error.errno is not None:
             file = f" {error.filename}" if error.filename else ""
@@ -115,7 +116,7 @@ class Hub:
         return None
 
     def _refused(self, cause: HfHubHTTPError, answer: int | None, where: str, purpose: str) -> HubAccessError:
-        said = f" ({without_secrets(cause.server_message, self.token)})" if cause.server_message else ""
+        said = f" ({without_secrets(cause.server_message, self._secret)})" if cause.server_message else ""
         if answer == FORBIDDEN:
             return HubAccessError(f"the token in use is not allowed what is needed while {purpose} at {where}{said}")
         if isinstance(cause, RepositoryNotFoundError):
@@ -135,6 +136,8 @@ class Hub:
                 return ""
             raise
         names = [ref.name for ref in (*refs.branches, *refs.tags)]
+        if address.revision in names:
+            return " by the Hub's answer, although the Hub lists it; try again"
         return f"; valid: {', '.join(names)}{suggest(address.revision, names)}"
 
     def resolve(self, address: Address) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,9 +12,16 @@ from huggingface_hub import CommitOperationAdd, CommitOperationDelete
 from .addresses import Address
 from .checksums import is_intact
 from .client import Hub
-from .errors import HubConflictError, IntegrityError, RevisionMissingError
+from .errors import (
+    HubConflictError,
+    HubError,
+    IntegrityError,
+    RevisionMissingError,
+    UnconfirmedCommitError,
+    UnconfirmedCommitWarning,
+)
 from .folders import PushedFile
-from .retries import passes, status
+from .retries import origin, passes, status
 
 STALE_PARENT = 412
 """How the Hub refuses a commit whose parent is no longer the newest."""
@@ -61,11 +69,13 @@ class Change:
         safe with the parent named: the Hub refuses it the second time, and then the commit is found where it landed.
 
         Returns:
-            The commit, after its files have been compared with the Hub's list.
+            The commit, after its files have been compared with the Hub's list. A warning says it where the Hub has
+            confirmed the commit and gives no list.
 
         Raises:
             HubConflictError: When somebody else has changed the branch since `parent`; nothing was changed then.
             IntegrityError: When the Hub holds something else than what was sent.
+            UnconfirmedCommitError: When the Hub cannot be asked whether it has made the commit.
             HubError: When it did not work; nothing was changed then.
         """
         api, repo_id = self.hub.api, self.address.repo_id
@@ -90,9 +100,9 @@ class Change:
                 )
             except Exception as error:
                 stale = status(error) == STALE_PARENT
-                if not (stale or passes(error)):
+                if not (stale or passes(error)) or _was_never_sent(error):
                     raise
-                if landed := self._find(known_requests):
+                if landed := self._find_if_asked(known_requests):
                     return landed
                 if stale:
                     raise HubConflictError(
@@ -119,6 +129,17 @@ class Change:
 
         return self.hub.ask("listing pull requests", self.address, refs)
 
+    def _find_if_asked(self, known_requests: dict[str, str]) -> Landed | None:
+        """Look whether the commit landed, or say that nobody knows."""
+        try:
+            return self._find(known_requests)
+        except HubError as error:
+            place = f"{self.hub.api.endpoint}/{self.address.repo_id}/commits/{self.address.revision}"
+            raise UnconfirmedCommitError(
+                f"the Hub did not answer the commit to {self.address}, which may have been made or not; look at "
+                f"{place}, then push again: {error}"
+            ) from None
+
     def _find(self, known_requests: dict[str, str]) -> Landed | None:
         """Look whether the commit landed although its answer did not."""
         if self.create_pr:
@@ -143,19 +164,38 @@ class Change:
             file.path in listed and is_intact(listed[file.path], file.content) for file in self.files
         )
 
+    def _exists_and_holds(self, commit: str) -> bool:
+        try:
+            return self._holds(commit)
+        except RevisionMissingError:
+            return False
+
     def _confirm(self, landed: Landed, known_requests: dict[str, str]) -> Landed:
         """Compare what was committed with what was sent; the answer itself may have been damaged on its way."""
         for _ in range(self.hub.patience.attempts):
             try:
-                if self._holds(landed.commit):
+                if self._exists_and_holds(landed.commit):
                     return landed
-            except RevisionMissingError:
-                pass
-            landed = self._find(known_requests) or landed
+                landed = self._find(known_requests) or landed
+            except HubError as error:
+                warnings.warn(
+                    f"commit {landed.commit} was made, but its files could not be compared with what was sent: {error}",
+                    UnconfirmedCommitWarning,
+                    stacklevel=4,
+                )
+                return landed
         raise IntegrityError(
             f"commit {landed.commit} was made, but by the Hub's list {self.address} does not hold what was sent; the "
             f"commit before it is {self.parent}"
         )
+
+
+def _was_never_sent(error: Exception) -> bool:
+    """Whether it was another request than the commit that failed: the client checks a card and asks for modes first."""
+    try:
+        return "/commit/" not in str(origin(error).request.url)  # type: ignore[attr-defined]
+    except (AttributeError, RuntimeError):  # an answer that could not be read does not say which one it was
+        return False
 
 
 def _source(file: PushedFile) -> str | bytes:

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import re
 
-from zoo.errors import ZooError
+from zoo.errors import ZooError, ZooWarning
 
-SECRET = re.compile(r"hf_[A-Za-z0-9]{8,}|(?<=Bearer )\S+")
-"""Access tokens, wherever they appear in a text."""
+SECRET = re.compile(
+    r"""\b(?:hf|api)_[\w.-]{8,}  # tokens of users, organisations and applications
+    | (?<=Bearer\ )\S+
+    | (?<=://)[^\s/@]+(?=@)  # a name and a password
+    | (?<=\?)[^\s'"]*(?:[Ss]ignature|[Tt]oken)=[^\s'"]*  # what an address is signed with
+    """,
+    re.VERBOSE,
+)
+"""Access tokens and signatures of addresses, wherever they appear in a text."""
 
 
 class HubError(ZooError, OSError):
@@ -40,6 +47,20 @@ class HubConflictError(HubError):
 
 class IntegrityError(HubError):
     """A file is not what the Hub says it is."""
+
+
+class UnconfirmedCommitError(HubError):
+    """A commit may have been made, but the Hub cannot be asked."""
+
+
+class UnconfirmedCommitWarning(ZooWarning):
+    """A commit was made, but the Hub does not list its files."""
+
+
+class VisibilityError(HubError):
+    """A repository is public that should be private, or the other way round."""
+
+    exit_code = 2
 
 
 class UnsafeWeightsError(HubError):

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import struct
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from huggingface_hub.utils import DEFAULT_IGNORE_PATTERNS, filter_repo_objects  # type: ignore[attr-defined]
+from huggingface_hub.utils import filter_repo_objects  # type: ignore[attr-defined]
 
 from zoo.errors import CheckpointError, enumerate_names
 
@@ -32,18 +33,51 @@ PICKLES = (
 )
 """Weights and more in formats that can run code when they are read."""
 
-LEFT_OUT = (
-    *DEFAULT_IGNORE_PATTERNS,
-    *PICKLES,
-    "checkpoint-*",
-    "checkpoint-*/**",
-    "runs/**",
-    "**/__pycache__/**",
-    "__pycache__/**",
-    "*.tmp",
-    "*.incomplete",
+PUSHED = (
+    # weights
+    "*.safetensors",
+    "*.safetensors.index.json",
+    "*.onnx",
+    "*.onnx_data",
+    "*.onnx.data",
+    # configurations
+    "config.json",
+    "*_config.json",
+    "bundle.json",
+    # tokenizers
+    "tokenizer.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "*vocab*.json",
+    "*vocab*.txt",
+    "merges.txt",
+    "bpe.codes",
+    "dict.txt",
+    "byte_maps.json",
+    "normalizer.json",
+    "*.model",
+    "*.spm",
+    "*.jinja",
+    # code, and what is known about the model
+    "*.py",
+    "result.json",
+    "evaluations.json",
+    "README.md",
+    "LICENSE*",
+    "NOTICE*",
+    "*.png",
+    "*.svg",
 )
-"""What is never pushed: pickles, a trainer's own state, version control, caches, unfinished files."""
+"""Names of what is pushed, from any subfolder that is not one of `LEFT_OUT`; everything else stays behind."""
+
+PUSHED_FROM_THE_TOP = "model.bin"
+"""CTranslate2's weights, by a name that elsewhere is a pickle's."""
+
+LEFT_OUT = (".*", "checkpoint-*", "runs", "__pycache__")
+"""Folders that are never pushed: hidden ones, a trainer's, caches."""
+
+PICKLED = (b"PK", b"\x80")
+"""How files begin that torch.save wrote."""
 
 HEADER_SIZE = struct.Struct("<Q")
 LONGEST_HEADER = 100_000_000
@@ -64,24 +98,27 @@ class PushedFile:
     content: Path | bytes
 
 
-def files_to_push(folder: Path) -> list[PushedFile]:
+def files_to_push(folder: Path) -> tuple[list[PushedFile], list[str]]:
     """List what goes to the Hub of a folder.
 
     Args:
         folder: A checkpoint or an export.
 
     Returns:
-        Its files without pickles, hidden files, a trainer's state and leftovers, sorted.
+        Its files that belong to a model, and the paths of all others, which stay behind; both sorted.
 
     Raises:
-        CheckpointError: When it is no checkpoint.
+        CheckpointError: When it is no checkpoint, or a file to push is a link.
         UnsafeWeightsError: When it has no weights in a safe format.
     """
     if not folder.is_dir():
         raise CheckpointError(f"{folder} is not a folder; push takes a model, a checkpoint's folder or an export")
-    found = {file.relative_to(folder).as_posix(): file for file in sorted(folder.rglob("*")) if file.is_file()}
-    shown = [path for path in found if not any(part.startswith(".") for part in Path(path).parts)]
-    kept = list(filter_repo_objects(shown, ignore_patterns=list(LEFT_OUT)))
+    found = {
+        file.relative_to(folder).as_posix(): file
+        for file in sorted(folder.rglob("*"))
+        if file.is_symlink() or file.is_file()
+    }
+    kept = [path for path, file in found.items() if _belongs_to_a_model(path, file)]
     if CONFIG not in kept:
         raise CheckpointError(f"{folder} has no {CONFIG}, so it is no checkpoint; it holds: {enumerate_names(found)}")
     if not list(filter_repo_objects(kept, allow_patterns=list(EXPORTED_WEIGHTS))):
@@ -89,8 +126,24 @@ def files_to_push(folder: Path) -> list[PushedFile]:
             f"{folder} has no weights that can be pushed, which are {', '.join(EXPORTED_WEIGHTS)}; it holds: "
             f"{enumerate_names(found)}"
         )
+    if links := [path for path in kept if found[path].is_symlink()]:
+        raise CheckpointError(
+            f"{enumerate_names(links)} in {folder} would be pushed and is a link, which may lead to what is not meant "
+            "to be; copy the file there instead"
+        )
     check_shards(folder)
-    return [PushedFile(path, found[path].stat().st_size, found[path]) for path in kept]
+    files = [PushedFile(path, found[path].stat().st_size, found[path]) for path in kept]
+    return files, sorted(found.keys() - set(kept))
+
+
+def _belongs_to_a_model(path: str, file: Path) -> bool:
+    *parents, name = path.split("/")
+    if any(fnmatchcase(parent, pattern) for parent in parents for pattern in LEFT_OUT):
+        return False
+    if path == PUSHED_FROM_THE_TOP and not file.is_symlink():
+        with file.open("rb") as stream:
+            return not stream.read(len(PICKLED[0])).startswith(PICKLED)
+    return not name.startswith(".") and any(fnmatchcase(name, pattern) for pattern in PUSHED)
 
 
 def read_json(file: Path) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ from .addresses import MAIN, Address, parse_address
 from .cards import CardFacts, write_card
 from .client import Hub
 from .commits import Change
-from .errors import HubError, RepoIdError, RevisionMissingError
+from .errors import HubError, RepoIdError, RevisionMissingError, VisibilityError
 from .exports import BUNDLE, NATIVE_REVISION, Exported, export_checkpoint
 from .folders import CARD, INDEX, WEIGHTS, PushedFile, files_to_push
 from .records import find_report, find_results, recipe_of
@@ -39,6 +40,7 @@ class PushReport:
         revision: Its branch.
         files: Path and size in bytes of every file.
         native_files: The same of the native export, which goes to a branch of its own.
+        left_out: Paths of files in the folder that do not belong to a model and stay behind.
         dry_run: Whether nothing was done.
         commit: The commit's hash.
         url: Where to look at it.
@@ -49,6 +51,7 @@ class PushReport:
     revision: str
     files: Mapping[str, int]
     native_files: Mapping[str, int]
+    left_out: tuple[str, ...] = ()
     dry_run: bool = False
     commit: str | None = None
     url: str | None = None
@@ -82,11 +85,13 @@ def push(
     weights that are not part of this one. Where something goes wrong the repository is as it was before.
 
     Args:
-        model: A model, a checkpoint's folder, or an export. Pickles, hidden files and a trainer's state stay behind.
+        model: A model, a checkpoint's folder, or an export. Of a folder goes what belongs to a model: safe weights,
+            configurations, tokenizers, code, cards. Everything else stays behind.
         repo_id: "org/name" or "name", possibly with "@branch".
         tokenizer: Saved beside a model.
         revision: The branch to push to, by default "main".
-        private: Whether a new repository is private, by default as the owner's settings say.
+        private: Whether the repository is private: a new one is made so, another one has to be; by default as the
+            owner's settings say.
         create_pr: Whether to open a pull request instead.
         commit_message: What the commit says.
         tags: Words to find the repository by, besides the variant's name.
@@ -112,12 +117,15 @@ def push(
     address = parse_address(repo_id, revision)
     if create_pr and address.revision != MAIN:
         raise RepoIdError(f"a pull request is opened against {MAIN!r}, but revision={address.revision!r} was given")
+    if create_pr and native:
+        raise RepoIdError(f"a pull request cannot hold a native export, which goes to the branch {NATIVE_REVISION!r}")
     with as_folder(model, tokenizer, max_shard_size) as (folder, workshop):
         files_to_push(folder)  # refuses what is no checkpoint before anything is exported
         code = export_checkpoint(folder, workshop / "bundle", BUNDLE) if with_code else None
         target = native if isinstance(native, str) else None
         foreign = export_checkpoint(folder, workshop / "native", target) if native else None
-        files = {file.path: file for file in files_to_push(code.folder if code else folder)}
+        of_model, left_out = files_to_push(code.folder if code else folder)
+        files = {file.path: file for file in of_model}
         own_card = (folder / CARD).is_file() and not overwrite_card
         if own_card:
             content = (folder / CARD).read_bytes()
@@ -132,41 +140,45 @@ def push(
             )
             content = write_card(code.folder if code else folder, address, facts).encode()
         files[CARD] = PushedFile(CARD, len(content), content)
-        foreign_files = {file.path: file for file in files_to_push(foreign.folder)} if foreign else {}
+        foreign_files = {file.path: file for file in files_to_push(foreign.folder)[0]} if foreign else {}
+        report = partial(_report, native=foreign_files, left_out=left_out)
         if dry_run:
-            return _report(address, files, foreign_files, dry_run=True)
+            return report(address, files, dry_run=True)
         hub = Hub(token, patience)
         address = require_repository(hub, address, private)
         message = commit_message or f"Push {'a model' if isinstance(model, (str, Path)) else type(model).__name__}"
-        if foreign_files:
-            push_native(hub, address, foreign_files, message)
         parent = require_branch(hub, address)
         there = hub.files(address, parent)
         if CARD in there and not own_card and not overwrite_card:
             del files[CARD]
         stale = stale_weights(files, there)
         landed = Change(hub, address, parent, list(files.values()), stale, message, create_pr).commit()
+        if foreign_files:
+            push_native(hub, address, foreign_files, message, landed.commit)
     url = f"{hub.api.endpoint}/{address.repo_id}/tree/{address.revision}"
-    made = _report(address, files, foreign_files)
-    return replace(made, commit=landed.commit, url=url, pull_request=landed.pull_request)
+    return replace(report(address, files), commit=landed.commit, url=url, pull_request=landed.pull_request)
 
 
-def push_native(hub: Hub, address: Address, files: Mapping[str, PushedFile], message: str) -> None:
-    """Let the native export's branch hold the export and nothing else.
+def push_native(hub: Hub, address: Address, files: Mapping[str, PushedFile], message: str, pushed: str) -> None:
+    """Let the native export's branch hold the export and nothing else, after the model itself has been pushed.
 
     Args:
         hub: The connection.
         address: The repository.
         files: The export's files, by path.
         message: The commit's message.
+        pushed: The commit that holds the model.
 
     Raises:
         HubError: When that does not work.
     """
     branch = replace(address, revision=NATIVE_REVISION)
-    parent = require_branch(hub, branch)
-    others = [path for path in hub.files(branch, parent) if path not in (*files, ATTRIBUTES)]
-    Change(hub, branch, parent, list(files.values()), others, message).commit()
+    try:
+        parent = require_branch(hub, branch)
+        others = [path for path in hub.files(branch, parent) if path not in (*files, ATTRIBUTES)]
+        Change(hub, branch, parent, list(files.values()), others, message).commit()
+    except HubError as error:
+        raise type(error)(f"{address} was pushed (commit {pushed}), its native export was not: {error}") from None
 
 
 def _native_facts(export: Exported | None) -> dict[str, str] | None:
@@ -176,10 +188,15 @@ def _native_facts(export: Exported | None) -> dict[str, str] | None:
 
 
 def _report(
-    address: Address, files: Mapping[str, PushedFile], native: Mapping[str, PushedFile], *, dry_run: bool = False
+    address: Address,
+    files: Mapping[str, PushedFile],
+    native: Mapping[str, PushedFile],
+    left_out: Iterable[str],
+    *,
+    dry_run: bool = False,
 ) -> PushReport:
     sizes, native_sizes = ({path: some[path].size for path in sorted(some)} for some in (files, native))
-    return PushReport(address.repo_id, address.revision, sizes, native_sizes, dry_run)
+    return PushReport(address.repo_id, address.revision, sizes, native_sizes, tuple(left_out), dry_run)
 
 
 @contextmanager
@@ -216,13 +233,14 @@ def require_repository(hub: Hub, address: Address, private: bool | None) -> Addr
     Args:
         hub: The connection.
         address: Where to push.
-        private: Whether a new one is private.
+        private: Whether it has to be private, or public; None for either.
 
     Returns:
         The address with the owner's name.
 
     Raises:
         HubError: When it can be neither found nor created, or is something else than a model's.
+        VisibilityError: When others see it who should not, or the other way round.
     """
     url = hub.ask(
         "creating the repository",
@@ -231,7 +249,16 @@ def require_repository(hub: Hub, address: Address, private: bool | None) -> Addr
     )
     if url.repo_type not in (None, "model"):
         raise HubError(f"{address.repo_id} is the name of a {url.repo_type}, so no model can have it")
-    return replace(address, repo_id=url.repo_id)
+    address = replace(address, repo_id=url.repo_id)
+    if private is not None:
+        info = hub.ask("looking up who sees the repository", address, lambda: hub.api.model_info(address.repo_id))
+        if bool(info.private) != private:
+            is_now, wanted = ("public", "private") if private else ("private", "public")
+            raise VisibilityError(
+                f"{address.repo_id} is there already and is {is_now}, but {wanted} was asked for; nothing was pushed: "
+                f"change it at {hub.api.endpoint}/{address.repo_id}/settings, or push to another repository"
+            )
+    return address
 
 
 def require_branch(hub: Hub, address: Address) -> str:
