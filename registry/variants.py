@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 
 from zoo.errors import (
+    ConfigError,
     RegistrationError,
     UnknownPresetError,
     UnknownQuirkError,
@@ -129,7 +130,12 @@ class Variant:
 
         Raises:
             UnknownQuirkError: When it has no such quirk.
+            ConfigError: When all are meant and it has none.
         """
+        if faithful and not self.quirks:
+            raise ConfigError(
+                f"variant {self.name!r} has no quirks, so {FAITHFUL!r} has nothing to switch on; leave it out"
+            )
         wanted = {_hyphenated(quirk): quirk for quirk in _tuple(quirks)}
         for name, given in wanted.items():
             if name not in self.quirks:

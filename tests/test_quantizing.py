@@ -169,7 +169,7 @@ def test_the_command_line_runs_it(translator, tmp_path):
     assert written == json.loads(json.dumps(expected.to_dict()))
     pairs = tmp_path / "pairs.tsv"
     pairs.write_text("No.\tNão.\nThe dog is here.\tO cachorro está aqui.\n")
-    arguments = ("--data", pairs, "--n-bootstrap", 1, "--quiet", "--json", "--set", "max_new_tokens=4")
+    arguments = ("--data", pairs, "--n-bootstrap", 1, "--quiet", "--json", "--generation", "max_new_tokens=4")
     losses = [json.loads(run("evaluate", translator, *arguments, "--engine", name))["loss"] for name in ENGINES[:2]]
     assert losses[0] != losses[1] and losses[1] == pytest.approx(losses[0], rel=0.05)
     assert ENGINES == engines.ENGINES

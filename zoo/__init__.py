@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from zoo.evaluating import evaluate
     from zoo.generation import generate
     from zoo.hub import pull, push
+    from zoo.labelling import predict
     from zoo.loading import load
     from zoo.quantizing import to_int8
     from zoo.registry import describe, list_variants, register
@@ -39,6 +40,7 @@ _HOMES = {
     "generate": "zoo.generation",
     "list_variants": "zoo.registry",
     "load": "zoo.loading",
+    "predict": "zoo.labelling",
     "pull": "zoo.hub",
     "push": "zoo.hub",
     "register": "zoo.registry",
@@ -59,6 +61,7 @@ __all__ = [
     "generate",
     "list_variants",
     "load",
+    "predict",
     "pull",
     "push",
     "register",

@@ -96,6 +96,8 @@ def check_settings(variant: Variant, settings: dict[str, Any]) -> None:
         if isinstance(part, str) and part in registry:
             known |= set(getattr(registry.get(part), "options", ()))
     for key, value in settings.items():
+        if key == "pretrained":
+            raise ConfigError(f"{key}={value} was given; zoo.build makes new weights, zoo.load loads trained ones")
         if key not in known:
             raise UnknownOverrideError(key, sorted(known), owner=f"variant {variant.name!r}")
         if key.endswith(("_size", "_layers")) and type(value) is int and value < 1:
@@ -111,7 +113,9 @@ def build(
     seed: int | None = None,
     **overrides: Any,
 ) -> ZooPreTrainedModel:
-    """Build a new model of a variant.
+    """Build a new model of a variant, in evaluation mode: call `model.train()` before a training loop of your own.
+
+    transformers' `from_pretrained` does the same, and its Trainer switches modes by itself.
 
     Args:
         name: A variant's name, possibly with settings: "vanilla", "vanilla@small+faithful", "pre-norm:position=rotary";

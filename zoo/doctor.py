@@ -121,7 +121,7 @@ def float32() -> Finding:
 def bfloat16() -> Finding:
     """Whether half the bits are faster."""
     faster = gemm_limit(dtype=torch.bfloat16) / gemm_limit()
-    advice = "`--set bf16=true` pays in training" if faster > PAYS else "stay with float32"
+    advice = "`--training bf16=true` pays in training" if faster > PAYS else "stay with float32"
     return Finding("bfloat16 products", f"{rate(gemm_limit(dtype=torch.bfloat16))}, {faster:.2f} times float32", advice)
 
 

@@ -13,8 +13,17 @@ from zoo.cli.main import cli
 from zoo.tasks import TASKS
 
 SETTINGS = ("hidden_size=16", "num_hidden_layers=1", "num_attention_heads=2", "intermediate_size=32")
-MODEL = [part for setting in SETTINGS for part in ("--model", setting)]
-FLAGS = ["--max_steps", "3", "--per-device-train-batch-size", "8", "--set", "use_cpu=True", "--set", "warmup_steps=1"]
+MODEL = [part for setting in SETTINGS for part in ("--set", setting)]
+FLAGS = [
+    "--max_steps",
+    "3",
+    "--per-device-train-batch-size",
+    "8",
+    "--training",
+    "use_cpu=True",
+    "--training",
+    "warmup_steps=1",
+]
 TRAIN = ["pre-norm", "--tokenizer", "word", *MODEL, *FLAGS, "--quiet", "--json"]
 
 
@@ -103,23 +112,23 @@ def test_several_outputs_come_with_scores(zoo, trained):
     ("arguments", "useful"),
     [
         (("generate", "MODEL", "Hi.", "--temperature", "0.5"), "do_sample"),
-        (("generate", "MODEL", "Hi.", "--set", "num_beam=2"), "did you mean 'num_beams'?"),
-        (("generate", "MODEL", "Hi.", "--set", "num_beams=0"), "num_beams=0 is not valid; valid: 1 and more"),
+        (("generate", "MODEL", "Hi.", "--generation", "num_beam=2"), "did you mean 'num_beams'?"),
+        (("generate", "MODEL", "Hi.", "--generation", "num_beams=0"), "num_beams=0 is not valid; valid: 1 and more"),
         (("generate", "MODEL", "Hi.", "--do_sample", "--temperature", "-1"), "`temperature` (=-1.0) has to be"),
         (("generate", "MODEL", "Hi.", "--device", "cpuu"), "did you mean 'cpu'?"),
         (("generate", "nowhere", "Hi."), "nowhere is not a folder"),
         (("evaluate", "MODEL", "--task", "translatoin"), "did you mean 'translation'?"),
         (("evaluate", "MODEL", "--data", "nowhere.tsv"), "nowhere.tsv does not exist"),
-        (("evaluate", "MODEL", "--set", "num_beam=2"), "did you mean 'num_beams'?"),
+        (("evaluate", "MODEL", "--generation", "num_beam=2"), "did you mean 'num_beams'?"),
         (("train", "pre-nrm", "--quiet", "-o", "elsewhere"), "did you mean 'pre-norm'?"),
         (("train", "pre-norm", "--quiet", "-o", "MODEL"), "--force"),
-        (("train", "pre-norm", "--set", "seed=3"), "say --seed 3"),
+        (("train", "pre-norm", "--training", "seed=3"), "say --seed 3"),
         (("train", "pre-norm", "--learning_rate", "nan"), "learning_rate=nan is not valid; valid: 0 and more"),
         (("train", "pre-norm", "--gradient_accumulation_steps", "0"), "valid: 1 and more"),
         (("compare", "pre-norm", "--seed", "-1"), "seed=-1 is not valid; valid: 0 to 4294967295"),
         (("compare", "pre-norm", "--sweep", "learning_rate=0.1,nan"), "learning_rate='nan' is not valid"),
-        (("train", "pre-norm", "--set", "progress=False"), "see zoo train --help"),
-        (("compare", "pre-norm", "--set", "output_dir=elsewhere"), "say --output_dir elsewhere"),
+        (("train", "pre-norm", "--training", "progress=False"), "see zoo train --help"),
+        (("compare", "pre-norm", "--training", "output_dir=elsewhere"), "say --output elsewhere"),
     ],
 )
 def test_mistakes_are_one_line(zoo, trained, arguments, useful):

@@ -261,7 +261,7 @@ def test_the_verb(data, tmp_path, monkeypatch, error):
 
     monkeypatch.setitem(LAUNCHERS, "local", launch)
     arguments = ["vanilla@tiny", "--data", str(data), "--tokenizer", "word", "--quiet", "-o", str(tmp_path / "out")]
-    settings = ["--set", "learning_rate=0.1", "--model", "num_hidden_layers=1", "--columns", "pt,en", "--seed", "7"]
+    settings = ["--training", "learning_rate=0.1", "--set", "num_hidden_layers=1", "--columns", "pt,en", "--seed", "7"]
     engine = ["--budget", "steps=2", "--jobs", "3", "--launch-with", "num_gpus=1"]
     found = CliRunner().invoke(verb, [*arguments, *settings, *engine, "--json"], standalone_mode=False)
     assert found.exception is None

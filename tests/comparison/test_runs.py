@@ -81,7 +81,7 @@ def test_more_variants_and_seeds_extend_it(begun, again, labels):
 def test_a_comparison_can_be_reproduced(begun):
     words = " ".join(begun.command)
     assert words.startswith("zoo compare vanilla pre-norm --recipe ")
-    assert "--model hidden_size=16 --model num_hidden_layers=1 " in words
+    assert "--set hidden_size=16 --set num_hidden_layers=1 " in words
     assert words.endswith(f"--seed 0 --budget steps=3 -o {begun.folder}")
     kept = json.loads((begun.folder / "recipe.json").read_text())
     assert kept["task_options"]["length"] == 4 and kept["generation"] == {**kept["generation"], **GENERATION}

@@ -12,8 +12,8 @@ from .conftest import WRITE, environment
 from .loopback import LoopbackHub
 
 COMMAND = (
-    "train pre-norm@tiny --task copy:train_examples=64,heldout_examples=16 --max_steps 2 --set logging_steps=1 --quiet "
-    "--report_to tensorboard --push org/copies"
+    "train pre-norm@tiny --task copy:train_examples=64,heldout_examples=16 --max_steps 2 --quiet "
+    "--training logging_steps=1 --report_to tensorboard --push org/copies"
 )
 
 

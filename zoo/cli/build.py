@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from .output import write_json
-from .parameters import Setting, VariantName, json_option, task_option
+from .parameters import VariantName, json_option, settings_option, task_option
 
 
 @click.command("build")
@@ -18,14 +18,7 @@ from .parameters import Setting, VariantName, json_option, task_option
 )
 @task_option()
 @click.option("--seed", type=int, metavar="N", help="Makes the weights reproducible.")
-@click.option(
-    "--set",
-    "settings",
-    type=Setting(),
-    multiple=True,
-    metavar="KEY=VALUE",
-    help="A field of the configuration, e.g. hidden_size=256; may be given several times.",
-)
+@settings_option
 @click.option("--force", is_flag=True, help="Replace the saved model that is in the folder.")
 @json_option
 def build(

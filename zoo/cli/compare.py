@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .output import console, write_json
-from .parameters import Setting, VariantName, arguments_for, data_options, json_option
+from .parameters import (
+    Setting,
+    VariantName,
+    arguments_for,
+    data_options,
+    json_option,
+    model_settings,
+    settings_option,
+    training_option,
+)
+from .spelling import RenamedOption
 
 if TYPE_CHECKING:
     from zoo.comparison import Comparison
@@ -20,23 +30,11 @@ if TYPE_CHECKING:
 @click.option(
     "--task",
     metavar="TASK[:OPTION=VALUE,...]",
-    help="What to train them on; by default what the recipe says, and without one, translation.",
+    help="What to train them on (zoo tasks); by default what the recipe says, and without one, translation.",
 )
 @data_options
-@click.option(
-    "--set",
-    "arguments",
-    multiple=True,
-    type=Setting(),
-    help="A training argument of transformers, e.g. num_train_epochs=4.",
-)
-@click.option(
-    "--model",
-    "settings",
-    multiple=True,
-    type=Setting(),
-    help="A configuration field that all variants get, e.g. hidden_size=256.",
-)
+@training_option
+@settings_option
 @click.option("--seeds", default="1", metavar="N|A,B,...", show_default=True, help="How many seeds, or which ones.")
 @click.option("--seed", default=0, show_default=True, help="The first seed, of weights, dropout and the order of data.")
 @click.option(
@@ -79,9 +77,9 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--output",
-    "--output_dir",
     "-o",
-    "output",
+    cls=RenamedOption,
+    former="--output-dir",
     type=click.Path(path_type=Path),
     help="Where checkpoints and results.json go.  [default: outputs/compare-TASK]",
 )
@@ -101,7 +99,7 @@ def compare(
     columns: list[str | int] | None,
     tokenizer: str | None,
     recipe: str | None,
-    arguments: tuple[tuple[str, Any], ...],
+    training: tuple[tuple[str, Any], ...],
     settings: tuple[tuple[str, Any], ...],
     seeds: str,
     seed: int,
@@ -152,7 +150,7 @@ def compare(
         columns=columns,
         tokenizer=tokenizer,
         recipe=recipe,
-        settings=dict(settings),
+        settings=model_settings(settings),
         seeds=seeds,
         seed=seed,
         budget=budget,
@@ -167,7 +165,7 @@ def compare(
         progress=not quiet,
         on_run=announce,
         tell=tell,
-        **arguments_for(arguments, run_comparison),
+        **arguments_for(training, run_comparison),
     )
     return report(comparison, as_json=as_json)
 

@@ -29,7 +29,7 @@ from .parameters import Setting, json_option
     type=Setting(),
     multiple=True,
     metavar="KEY=VALUE",
-    help="What the file does not say, e.g. num_attention_heads=8; may be given several times.",
+    help="A field of the configuration that the file does not say, e.g. num_attention_heads=8; any number of times.",
 )
 @click.option("--force", is_flag=True, help="Replace the saved model that is in the folder.")
 @json_option

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .output import table, write, write_json
-from .parameters import Setting, columns_option, engine_option, json_option
+from .parameters import columns_option, engine_option, generation_option, json_option
 
 if TYPE_CHECKING:
     from zoo.evaluating import Evaluation
@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 @click.command("evaluate")
 @click.argument("model", metavar="MODEL")
 @click.option(
-    "--task", metavar="TASK[:OPTION=VALUE,...]", help="What to evaluate it on; by default what it was trained on."
+    "--task",
+    metavar="TASK[:OPTION=VALUE,...]",
+    help="What to evaluate it on (zoo tasks); by default what it was trained on.",
 )
 @click.option(
     "--data",
@@ -26,19 +28,10 @@ if TYPE_CHECKING:
     help="A file, all of which is used, or a folder with a held-out file; by default what ships with the zoo.",
 )
 @columns_option
-@click.option(
-    "--batch-size", "--batch_size", default=128, show_default=True, type=click.IntRange(1), help="Examples at a time."
-)
-@click.option(
-    "--set",
-    "generation",
-    multiple=True,
-    type=Setting(),
-    help="A field of transformers' GenerationConfig, e.g. num_beams=1; by default what the task's recipe says.",
-)
+@click.option("--batch-size", default=128, show_default=True, type=click.IntRange(1), help="Examples at a time.")
+@generation_option
 @click.option(
     "--n-bootstrap",
-    "--n_bootstrap",
     default=1000,
     show_default=True,
     type=click.IntRange(1),
@@ -63,7 +56,9 @@ def evaluate(
     quiet: bool,
     as_json: bool,
 ) -> None:
-    """Score a trained model on held-out examples: loss, perplexity, and the task's scores with their signatures.
+    """Score a trained model on held-out examples.
+
+    Loss, perplexity, and the task's scores with their signatures.
 
     MODEL is a checkpoint's folder with its tokenizer, or a repository on the Hub.
     """

@@ -12,7 +12,7 @@ import click
 from zoo.errors import ZooError
 
 from .output import write_json
-from .parameters import Setting, engine_option, json_option
+from .parameters import engine_option, generation_option, json_option
 
 if TYPE_CHECKING:
     from zoo.generation import Generation
@@ -24,29 +24,20 @@ if TYPE_CHECKING:
 @click.option(
     "--file", "-f", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="A file with a text a line."
 )
-@click.option("--num-beams", "--num_beams", type=click.IntRange(1), help="Beam search of this width.")
-@click.option("--max-new-tokens", "--max_new_tokens", type=click.IntRange(1), help="How long an output may be.")
-@click.option("--do-sample", "--do_sample", is_flag=True, default=None, help="Draw tokens instead of taking the best.")
+@click.option("--num-beams", type=click.IntRange(1), help="Beam search of this width.")
+@click.option("--max-new-tokens", type=click.IntRange(1), help="How long an output may be.")
+@click.option("--do-sample", is_flag=True, default=None, help="Draw tokens instead of taking the best.")
 @click.option("--temperature", type=float, help="Of sampling: below 1 safer, above 1 bolder.")
-@click.option("--top-k", "--top_k", type=int, help="Of sampling: draw among the K best tokens only.")
-@click.option("--top-p", "--top_p", type=float, help="Of sampling: draw among the best tokens of this share only.")
+@click.option("--top-k", type=int, help="Of sampling: draw among the K best tokens only.")
+@click.option("--top-p", type=float, help="Of sampling: draw among the best tokens of this share only.")
 @click.option(
     "--num-return-sequences",
-    "--num_return_sequences",
     type=click.IntRange(1),
     help="How many outputs a text, each with its score: its mean log-probability a token.",
 )
-@click.option(
-    "--set",
-    "settings",
-    multiple=True,
-    type=Setting(),
-    help="Another field of transformers' GenerationConfig, e.g. no_repeat_ngram_size=3.",
-)
+@generation_option
 @click.option("--seed", type=int, help="Makes sampling reproducible.")
-@click.option(
-    "--batch-size", "--batch_size", default=32, show_default=True, type=click.IntRange(1), help="Texts at a time."
-)
+@click.option("--batch-size", default=32, show_default=True, type=click.IntRange(1), help="Texts at a time.")
 @click.option("--device", metavar="DEVICE", help="cpu, cuda, ...; by default the GPU if there is one.")
 @engine_option
 @json_option
@@ -54,7 +45,7 @@ def generate(
     model: str,
     texts: tuple[str, ...],
     file: Path | None,
-    settings: tuple[tuple[str, Any], ...],
+    generation: tuple[tuple[str, Any], ...],
     seed: int | None,
     batch_size: int,
     device: str | None,
@@ -69,7 +60,7 @@ def generate(
     the same order, and an empty line for an empty line.
     """
     lines = list(texts) if texts else read_lines(file)
-    options = {**{name: value for name, value in flags.items() if value is not None}, **dict(settings)}
+    options = {**{name: value for name, value in flags.items() if value is not None}, **dict(generation)}
     several = options.get("num_return_sequences", 1) > 1
 
     from transformers import TextStreamer

@@ -16,41 +16,62 @@ from typing import Any, TextIO
 
 import click
 
+from zoo.cli.spelling import hyphenated
 from zoo.errors import UnknownNameError, ZooError, ZooWarning
 
-VERBS = {
-    "list": ("zoo.cli.list:list_verb", "List the variants."),
-    "show": ("zoo.cli.show:show", "Show what a variant is, with a drawing of its block."),
-    "diff": ("zoo.cli.diff:diff", "Show in what two variants differ, and nothing else."),
-    "params": ("zoo.cli.params:params", "Count a variant's parameters, module by module."),
-    "summary": ("zoo.cli.summary:summary", "Show a model's layers, the shapes that pass through them, and parameters."),
-    "build": ("zoo.cli.build:build", "Build a new model and save it."),
-    "convert": (
-        "zoo.cli.convert:convert",
-        "Make a model of the zoo from another implementation's weights, and save it.",
-    ),
-    "export": ("zoo.cli.export:export", "Write a saved model in a form that needs no zoo."),
-    "train": (
-        "zoo.cli.train:train",
-        "Train a variant from random weights, score it on held-out examples, and save it with its tokenizer.",
-    ),
-    "generate": (
-        "zoo.cli.generate:generate",
-        "Let a trained model write: translations by an encoder-decoder, continuations by a language model.",
-    ),
-    "evaluate": (
-        "zoo.cli.evaluate:evaluate",
-        "Score a trained model on held-out examples: loss, perplexity, and the task's scores with their signatures.",
-    ),
-    "attention": ("zoo.cli.attention:attention", "Draw what every layer and head of a model attends to."),
-    "compare": ("zoo.cli.compare:compare", "Train variants with the same seeds, data and budget, side by side."),
-    "push": ("zoo.cli.push:push", "Push a checkpoint or an export to the Hugging Face Hub, in one commit."),
-    "pull": ("zoo.cli.pull:pull", "Pull a model from the Hugging Face Hub, into the cache or into DIR."),
-    "doctor": ("zoo.cli.doctor:doctor", "Try what this machine does well, and say what the zoo makes of it."),
-    "env": ("zoo.cli.env:env", "Show versions, plugins and devices, for bug reports."),
-    "completion": ("zoo.cli.completion:completion", "Print a shell's completion script."),
+GROUPS = {
+    "Look": {
+        "list": ("zoo.cli.list:list_verb", "List the variants."),
+        "show": ("zoo.cli.show:show", "Show what a variant is, with a drawing of its block."),
+        "diff": ("zoo.cli.diff:diff", "Show in what two variants differ, and nothing else."),
+        "params": ("zoo.cli.params:params", "Count a variant's parameters, module by module."),
+        "summary": (
+            "zoo.cli.summary:summary",
+            "Show a model's layers, the shapes that pass through them, and parameters.",
+        ),
+        "attention": ("zoo.cli.attention:attention", "Draw what every layer and head of a model attends to."),
+        "settings": (
+            "zoo.cli.settings:settings",
+            "List the settings of every variant, or the values that SETTING takes.",
+        ),
+        "tasks": ("zoo.cli.tasks:tasks", "List what models are built for, and what they can be trained on."),
+        "recipes": ("zoo.cli.recipes:recipes", "List the recipes that ship with the zoo, or show what RECIPE says."),
+        "tokenizers": ("zoo.cli.tokenizers:tokenizers", "List the kinds of tokenizers that can be trained."),
+    },
+    "Build and train": {
+        "build": ("zoo.cli.build:build", "Build a new model and save it."),
+        "train": (
+            "zoo.cli.train:train",
+            "Train a variant, save it with its tokenizer, and score it on held-out examples.",
+        ),
+        "generate": (
+            "zoo.cli.generate:generate",
+            "Let a trained model write: translations by an encoder-decoder, continuations by a language model.",
+        ),
+        "predict": ("zoo.cli.predict:predict", "Let a trained model label texts, or every word of them."),
+        "evaluate": ("zoo.cli.evaluate:evaluate", "Score a trained model on held-out examples."),
+    },
+    "Compare": {
+        "compare": ("zoo.cli.compare:compare", "Train variants with the same seeds, data and budget, side by side."),
+    },
+    "Convert and share": {
+        "convert": (
+            "zoo.cli.convert:convert",
+            "Make a model of the zoo from another implementation's weights, and save it.",
+        ),
+        "export": ("zoo.cli.export:export", "Write a saved model in a form that needs no zoo."),
+        "push": ("zoo.cli.push:push", "Push a checkpoint or an export to the Hugging Face Hub, in one commit."),
+        "pull": ("zoo.cli.pull:pull", "Pull a model from the Hugging Face Hub, into the cache or into DIR."),
+    },
+    "This machine": {
+        "doctor": ("zoo.cli.doctor:doctor", "Try what this machine does well, and say what the zoo makes of it."),
+        "env": ("zoo.cli.env:env", "Show versions, plugins and devices, for bug reports."),
+        "completion": ("zoo.cli.completion:completion", "Print a shell's completion script."),
+    },
 }
-"""Every verb: where its click command is, and its line in `zoo --help`."""
+"""Every verb by what it is for: where its click command is, and its line in `zoo --help`."""
+
+VERBS = {verb: entry for group in GROUPS.values() for verb, entry in group.items()}
 
 TRACEBACK = "ZOO_TRACEBACK"
 """The environment variable that asks for tracebacks."""
@@ -86,8 +107,9 @@ class VerbGroup(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the verbs without importing them."""
-        with formatter.section("Verbs"):
-            formatter.write_dl([(verb, summary) for verb, (_, summary) in VERBS.items()])
+        for title, verbs in GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl([(verb, summary) for verb, (_, summary) in verbs.items()])
 
     def main(
         self,
@@ -220,7 +242,8 @@ TRACEBACK_OPTION = click.Option(
     cls=VerbGroup,
     invoke_without_command=True,
     subcommand_metavar="VERB ...",
-    context_settings={"help_option_names": ["-h", "--help"]},
+    # transformers spells arguments with underscores, a command line with hyphens: both are understood everywhere.
+    context_settings={"help_option_names": ["-h", "--help"], "token_normalize_func": hyphenated},
 )
 @click.option(
     "--version", is_flag=True, is_eager=True, expose_value=False, callback=_show_version, help="Show the version."

@@ -14,6 +14,8 @@ from click.shell_completion import CompletionItem
 from zoo.errors import ConfigError, InvalidChoiceError, NameSyntaxError
 from zoo.registry import TASKS, parse_name, parse_value, require_task
 
+from .spelling import RenamedOption, hyphenated
+
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
 ENGINES = ("torch", "torch-int8", "onnx", "ctranslate2")
@@ -125,15 +127,110 @@ def data_options(command: Decorated) -> Decorated:
         click.option("--heldout", type=path, help="The file to evaluate on; by default what --data says."),
         columns_option,
         click.option(
-            "--tokenizer", metavar="KIND|DIR", help="bpe, word or character, or a folder with a tokenizer.json."
+            "--tokenizer",
+            metavar="KIND|DIR",
+            help="bpe, unigram, word, character, d2l-word or explicando-character (zoo tokenizers), or a folder.",
         ),
         click.option(
-            "--recipe", metavar="NAME|FILE", help="What is not said here; by default the recipe called like the task."
+            "--recipe",
+            metavar="NAME|FILE",
+            help="What is not said here (zoo recipes); by default the recipe called like the task.",
         ),
     )
     for option in reversed(options):
         command = option(command)
     return command
+
+
+def settings_option(command: Decorated) -> Decorated:
+    """Add `--set`, as the parameter `settings`: a decorator.
+
+    Args:
+        command: What gets the option.
+
+    Returns:
+        The same.
+    """
+    return click.option(
+        "--set",
+        "settings",
+        cls=RenamedOption,
+        former="--model",
+        multiple=True,
+        type=Setting(),
+        metavar="KEY=VALUE",
+        help="A field of the model's configuration (zoo settings), e.g. hidden_size=256; any number of times.",
+    )(command)
+
+
+def training_option(command: Decorated) -> Decorated:
+    """Add `--training`, as the parameter `training`: a decorator.
+
+    Args:
+        command: What gets the option.
+
+    Returns:
+        The same.
+    """
+    return click.option(
+        "--training",
+        multiple=True,
+        type=Setting(),
+        metavar="KEY=VALUE",
+        help="One of transformers' training arguments, e.g. num_train_epochs=4; any number of times.",
+    )(command)
+
+
+def generation_option(command: Decorated) -> Decorated:
+    """Add `--generation`, as the parameter `generation`: a decorator.
+
+    Args:
+        command: What gets the option.
+
+    Returns:
+        The same.
+    """
+    return click.option(
+        "--generation",
+        cls=RenamedOption,
+        former="--set",
+        multiple=True,
+        type=Setting(),
+        metavar="KEY=VALUE",
+        help="A field of transformers' GenerationConfig, e.g. no_repeat_ngram_size=3; any number of times.",
+    )(command)
+
+
+def model_settings(given: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    """Collect fields of a configuration that a command which trains was given.
+
+    Args:
+        given: Names and values.
+
+    Returns:
+        {name: value}
+
+    Raises:
+        ConfigError: When one of them is a training argument.
+    """
+    from transformers import Seq2SeqTrainingArguments
+
+    from zoo.models import ZooConfig
+
+    settings = dict(given)
+    for name, value in settings.items():
+        if name in Seq2SeqTrainingArguments.__dataclass_fields__ and name not in ZooConfig.__dataclass_fields__:
+            raise ConfigError(
+                f"--set {name}={value} was given, which takes fields of the configuration; {name!r} is one of "
+                f"transformers' training arguments: say --training {name}={value}"
+            )
+    return settings
+
+
+def is_called(parameter: click.Parameter, name: str) -> bool:
+    """Whether a command's option goes, or went, by a name."""
+    spelling = f"--{hyphenated(name)}"
+    return spelling in parameter.opts or getattr(parameter, "former", None) == spelling
 
 
 def arguments_for(given: Iterable[tuple[str, Any]], function: Callable[..., Any]) -> dict[str, Any]:
@@ -152,10 +249,9 @@ def arguments_for(given: Iterable[tuple[str, Any]], function: Callable[..., Any]
     arguments = dict(given)
     if own := next((name for name in signature(function).parameters if name in arguments), None):
         command = click.get_current_context().command
-        spellings = (spelling for parameter in command.params for spelling in parameter.opts)
-        option = next((spelling for spelling in spellings if spelling == f"--{own}"), None)
+        option = next((parameter.opts[0] for parameter in command.params if is_called(parameter, own)), None)
         better = f"say {option} {arguments[own]}" if option else f"see zoo {command.name} --help"
-        raise ConfigError(f"{own!r} is not one of transformers' training arguments, which --set takes; {better}")
+        raise ConfigError(f"{own!r} is not one of transformers' training arguments, which --training takes; {better}")
     return arguments
 
 

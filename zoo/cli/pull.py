@@ -14,12 +14,10 @@ from .parameters import json_option
 @click.argument("repo_id", metavar="REPO[@REVISION]")
 @click.argument("local_dir", type=click.Path(path_type=Path), metavar="[DIR]", required=False)
 @click.option("--revision", metavar="REVISION", help="A branch, tag or commit. [default: main]")
-@click.option("--cache_dir", "--cache-dir", type=click.Path(path_type=Path), metavar="DIR", help="The cache to use.")
+@click.option("--cache-dir", type=click.Path(path_type=Path), metavar="DIR", help="The cache to use.")
 @click.option("--offline", is_flag=True, help="Look into the cache only.")
-@click.option("--force_download", "--force-download", is_flag=True, help="Download what is there already.")
-@click.option(
-    "--trust_remote_code", "--trust-remote-code", is_flag=True, help="Allow code from the repository; read it first."
-)
+@click.option("--force-download", is_flag=True, help="Download what is there already.")
+@click.option("--trust-remote-code", is_flag=True, help="Allow code from the repository; read it first.")
 @click.option("--token", metavar="TOKEN", help="An access token; better in HF_TOKEN or by `hf auth login`.")
 @json_option
 def pull(

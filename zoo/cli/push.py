@@ -23,16 +23,16 @@ if TYPE_CHECKING:
     "--revision", metavar="BRANCH", help="The branch to push to; created where it is missing. [default: main]"
 )
 @click.option("--private/--public", default=None, help="Who is to see the repository; by default as its owner has set.")
-@click.option("--create_pr", "--create-pr", is_flag=True, help="Open a pull request instead of moving the branch.")
-@click.option("--commit_message", "--commit-message", "-m", metavar="TEXT", help="What the commit says.")
+@click.option("--create-pr", is_flag=True, help="Open a pull request instead of moving the branch.")
+@click.option("--commit-message", "-m", metavar="TEXT", help="What the commit says.")
 @click.option("--tags", metavar="TAG[,TAG]...", default="", help="Words to find the repository by.")
 @click.option("--license", metavar="ID", help="The licence on the model card. None is made up.")
-@click.option("--overwrite_card", "--overwrite-card", is_flag=True, help="Replace the README that is there.")
-@click.option("--with_code", "--with-code", is_flag=True, help="Push the code too, for use without the zoo.")
+@click.option("--overwrite-card", is_flag=True, help="Replace the README that is there.")
+@click.option("--with-code", is_flag=True, help="Push the code too, for use without the zoo.")
 @click.option(
     "--native", is_flag=False, flag_value="", metavar="[CLASS]", help="Push a native export to the branch 'native' too."
 )
-@click.option("--dry_run", "--dry-run", is_flag=True, help="List the files and connect to nothing.")
+@click.option("--dry-run", is_flag=True, help="List the files and connect to nothing.")
 @click.option("--token", metavar="TOKEN", help="An access token; better in HF_TOKEN or by `hf auth login`.")
 @json_option
 def push(

@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .output import table, write, write_json
-from .parameters import Setting, VariantName, arguments_for, data_options, json_option
+from .parameters import (
+    VariantName,
+    arguments_for,
+    data_options,
+    json_option,
+    model_settings,
+    settings_option,
+    training_option,
+)
+from .spelling import RenamedOption, hyphenated
 
 if TYPE_CHECKING:
     from zoo.training import TrainingReport, TrainingResult
@@ -32,7 +41,7 @@ TRAINING_FLAGS: dict[str, tuple[Any, str]] = {
     "early_stopping_patience": (int, "Stop after so many evaluations without a better one, and keep the best."),
     "report_to": (str, "tensorboard, trackio or wandb, where installed; several with commas."),
 }
-"""transformers' training arguments that have a flag of their own; all others go through `--set`."""
+"""transformers' training arguments that have a flag of their own; all others go through `--training`."""
 
 TRAINING_SWITCHES = {
     "load_best_model_at_end": "Keep the checkpoint with the lowest held-out loss instead of the last one.",
@@ -45,28 +54,16 @@ def training_flags(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the flags of training: a decorator.
 
     Args:
-        command: What gets them, each with underscores and with hyphens.
+        command: What gets them.
 
     Returns:
         The same.
     """
     for name, help in reversed(TRAINING_SWITCHES.items()):
-        command = click.option(*spellings(name), name, is_flag=True, default=None, help=help)(command)
+        command = click.option(f"--{hyphenated(name)}", name, is_flag=True, default=None, help=help)(command)
     for name, (kind, help) in reversed(TRAINING_FLAGS.items()):
-        command = click.option(*spellings(name), name, type=kind, help=help)(command)
+        command = click.option(f"--{hyphenated(name)}", name, type=kind, help=help)(command)
     return command
-
-
-def spellings(name: str) -> list[str]:
-    """Spell a flag.
-
-    Args:
-        name: The argument's name.
-
-    Returns:
-        transformers' way, and the usual one.
-    """
-    return list(dict.fromkeys((f"--{name}", f"--{name.replace('_', '-')}")))
 
 
 @click.command("train")
@@ -74,26 +71,18 @@ def spellings(name: str) -> list[str]:
 @click.option(
     "--task",
     metavar="TASK[:OPTION=VALUE,...]",
-    help="What to train it on; by default what the recipe says, or else translation.",
+    help="What to train it on (zoo tasks); by default what the recipe says, or else translation.",
 )
 @data_options
 @training_flags
-@click.option(
-    "--set",
-    "settings",
-    multiple=True,
-    type=Setting(),
-    help="Another of transformers' training arguments, e.g. lr_scheduler_type=cosine.",
-)
-@click.option(
-    "--model", "model_settings", multiple=True, type=Setting(), help="A configuration field, e.g. hidden_size=256."
-)
+@training_option
+@settings_option
 @click.option("--seed", default=0, show_default=True, help="Seed of weights, dropout and data.")
 @click.option(
     "--output",
-    "--output_dir",
     "-o",
-    "output",
+    cls=RenamedOption,
+    former="--output-dir",
     type=click.Path(path_type=Path),
     metavar="DIR",
     help="Where the model and its tokenizer go.  [default: outputs/train-NAME]",
@@ -115,8 +104,8 @@ def train(
     columns: list[str | int] | None,
     tokenizer: str | None,
     recipe: str | None,
+    training: tuple[tuple[str, Any], ...],
     settings: tuple[tuple[str, Any], ...],
-    model_settings: tuple[tuple[str, Any], ...],
     seed: int,
     output: Path | None,
     force: bool,
@@ -126,7 +115,7 @@ def train(
     as_json: bool,
     **flags: Any,
 ) -> None:
-    """Train a variant from random weights, score it on held-out examples, and save it with its tokenizer.
+    """Train a variant, save it with its tokenizer, and score it on held-out examples.
 
     NAME may carry settings: vanilla+faithful, pre-norm:position=rotary.
     """
@@ -138,7 +127,7 @@ def train(
     logging.disable_progress_bar()
     folder = output if output is not None else Path("outputs") / f"train-{folder_name(name)}"
     flagged = [(flag, value) for flag, value in flags.items() if value is not None]
-    arguments = arguments_for([*flagged, *settings], run_training)
+    arguments = arguments_for([*flagged, *training], run_training)
     if isinstance(arguments.get("report_to"), str):
         arguments["report_to"] = [tracker.strip() for tracker in arguments["report_to"].split(",")]
     result = run_training(
@@ -149,7 +138,7 @@ def train(
         columns=columns,
         recipe=recipe,
         tokenizer=tokenizer,
-        settings=dict(model_settings),
+        settings=model_settings(settings),
         output_dir=folder,
         force=force,
         resume=resume,

@@ -67,14 +67,14 @@ class ZooConfig(PreTrainedConfig):
         qk_norm: Norm on queries and keys: "head", "full" or None.
         sliding_window: How many positions back a key may be, None for all.
         norm: Norm part: "layernorm", "rmsnorm", "dyt".
-        norm_placement: A word of `NormPlacement`.
+        norm_placement: Where norms stand around a sublayer, a word of `NormPlacement`.
         layer_norm_eps: Epsilon of every norm.
         embedding_norm_eps: Epsilon of the norm on the embeddings, `layer_norm_eps` if not given.
         dyt_alpha: Initial steepness of dynamic tanh.
         final_norm: Whether a norm follows the last layer; if not given, only where the layers end without one (pre and
             sandwich).
         embedding_norm: Whether a norm follows the embeddings.
-        residual_scaling: Learned weights in residual connections: a word of `ResidualScaling`, or None.
+        residual_scaling: Learned weights in residual connections, a word of `ResidualScaling`, or None.
         layer_scale_init: Initial value of LayerScale's weights.
         parallel_residual: Whether attention and feed-forward read the same input and are summed.
         share_layers: Whether one layer's weights serve every layer.
@@ -91,7 +91,7 @@ class ZooConfig(PreTrainedConfig):
         lm_head_transform: Whether masked language modelling transforms its input first (BERT: dense, act, norm).
         logit_scale: Factor on the logits.
         final_logit_softcapping: Bound on the logits, None for none.
-        classifier_pooling: A word of `Pooling`.
+        classifier_pooling: How token vectors become one vector for a classifier, a word of `Pooling`.
         classifier_pooler_act: Activation of a dense layer between pooling and classifier, None for no such layer.
         classifier_bias: Whether the classifier has a bias.
         dropout: Probability of dropping an element of the embeddings and of each residual branch.

@@ -8,7 +8,7 @@ from itertools import chain
 from typing import Any
 
 from datasets import Dataset
-from transformers import DataCollatorForTokenClassification
+from transformers import DataCollatorForTokenClassification, PreTrainedTokenizerFast
 
 from zoo.fast.chunked_loss import IGNORED
 
@@ -47,9 +47,7 @@ class TokenClassification(LabelsTask):
         labels: list[list[int]] = []
         pairs = zip(*(examples[name] for name in examples.column_names[:2]), strict=True)
         for place, (tokens, tags) in enumerate(pairs):
-            # Each token by itself, with the blank before it that it has in running text.
-            pieces = to_ids(tokenizer, [tokens[0], *(f" {token}" for token in tokens[1:])], add_special_tokens=False)
-            filled = [ids or [tokenizer.unk_token_id or 0] for ids in pieces]
+            filled = pieces_of(tokenizer, tokens)
             numbers = [self.number(tag, examples, place) for tag in tags]
             row = [*chain.from_iterable(filled), *ending]
             marks = [[number] + [IGNORED] * (len(ids) - 1) for number, ids in zip(numbers, filled, strict=True)]
@@ -99,6 +97,21 @@ class TokenClassification(LabelsTask):
         else:
             found = macro_f1_score(answers, labels, len(self.labels), n_bootstrap=n_bootstrap)
         return {"f1": found, "accuracy": accuracy_score(answers, labels, n_bootstrap=n_bootstrap)}
+
+
+def pieces_of(tokenizer: PreTrainedTokenizerFast, tokens: Sequence[str]) -> list[list[int]]:
+    """Cut every token by itself, with the blank before it that it has in running text.
+
+    Args:
+        tokenizer: What cuts.
+        tokens: The tokens of one text.
+
+    Returns:
+        The ids of each, at least one.
+    """
+    spaced = [" " * (place > 0) + token for place, token in enumerate(tokens)]
+    pieces = to_ids(tokenizer, spaced, add_special_tokens=False)
+    return [ids or [tokenizer.unk_token_id or 0] for ids in pieces]
 
 
 TASKS.register(TokenClassification.name, TokenClassification())

@@ -1,0 +1,72 @@
+"""`zoo predict` and `zoo.predict`: the labels that evaluation counts, from Python and the command line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+import zoo
+from zoo.cli.main import cli
+from zoo.errors import ConfigError
+
+TINY = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 64}
+OPTIONS = {"max_steps": 60, "learning_rate": 5e-3, "per_device_train_batch_size": 16, "use_cpu": True}
+
+
+@pytest.fixture(scope="module")
+def texts(tmp_path_factory) -> Path:
+    """A model that knows good from bad, and what it was trained on."""
+    folder = tmp_path_factory.mktemp("texts")
+    rows = [
+        f"{'good' if place % 2 else 'bad'} thing {place % 7}\t{'yes' if place % 2 else 'no'}" for place in range(64)
+    ]
+    (folder / "data.tsv").write_text("text\tlabel\n" + "\n".join(rows), encoding="utf-8")
+    data = folder / "data.tsv"
+    zoo.train(
+        "pre-norm", "text-classification", data=data, tokenizer="word", settings=TINY,
+        output_dir=folder / "model", progress=False, **OPTIONS,
+    )  # fmt: skip
+    return folder
+
+
+@pytest.fixture(scope="module")
+def words(tmp_path_factory) -> Path:
+    """A model that tells animals from other words."""
+    folder = tmp_path_factory.mktemp("words")
+    rows = [{"tokens": ["the", animal, "runs"], "tags": ["O", "ANIMAL", "O"]} for animal in ("cat", "dog") * 32]
+    (folder / "data.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    zoo.train(
+        "pre-norm", "token-classification", data=folder / "data.jsonl", tokenizer="word", settings=TINY,
+        output_dir=folder / "model", progress=False, **OPTIONS,
+    )  # fmt: skip
+    return folder
+
+
+def test_texts_get_their_labels_whatever_stands_around_them(texts):
+    found = zoo.predict(texts / "model", ["good thing 3", "  bad thing 2 \n"], batch_size=1)
+    assert [one.label for one in found] == ["yes", "no"] and all(one.score > 0.5 for one in found)
+    run = CliRunner().invoke(cli, ["predict", str(texts / "model"), "good thing 3", "bad thing 2"])
+    assert [line.split("\t")[0] for line in run.stdout.splitlines()] == ["yes", "no"], run.output
+
+
+def test_words_get_theirs(words):
+    run = CliRunner().invoke(cli, ["predict", str(words / "model"), "the dog runs", "the cat"])
+    assert run.stdout.splitlines() == ["the/O dog/ANIMAL runs/O", "the/O cat/ANIMAL"], run.output
+    assert zoo.predict(words / "model", ["", "the"])[0].words == ()
+
+
+def test_a_model_that_writes_labels_nothing():
+    model = zoo.build("pre-norm@tiny", "causal-lm", vocab_size=50)
+    with pytest.raises(ConfigError, match=r"zoo.generate lets this one write"):
+        zoo.predict(model, ["a"], tokenizer=_word_tokenizer())
+    with pytest.raises(ConfigError, match="give a list"):
+        zoo.predict(model, "a")
+
+
+def _word_tokenizer():
+    from zoo.tasks import TOKENIZERS
+
+    return TOKENIZERS.get("word")(["a b", "a b"])

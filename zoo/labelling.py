@@ -1,0 +1,165 @@
+"""Labels by a trained model: one a text, or one a word."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import PreTrainedModel
+
+from zoo.errors import ConfigError
+from zoo.generation import load_checkpoint
+from zoo.generation.checkpoint import TokenizerSource
+from zoo.models import ZooForSequenceClassification, ZooForTokenClassification
+from zoo.tasks.encoding import to_ids
+from zoo.tasks.token_classification import pieces_of
+from zoo.tasks.tokenizers import Tokenizers
+
+
+@dataclass(frozen=True)
+class Label:
+    """What a model says of a text or a word.
+
+    Attributes:
+        text: The text or the word.
+        label: The most probable label; of a model with a single output, the number that it gives; None for a text whose
+            words are labelled.
+        score: The label's probability; None where there is none.
+        words: The labels of a text's words, of a model for token classification.
+    """
+
+    text: str
+    label: str | None = None
+    score: float | None = None
+    words: tuple[Label, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Write it as plain data.
+
+        Returns:
+            The fields by name.
+        """
+        return asdict(self)
+
+
+def predict(
+    model: str | Path | PreTrainedModel,
+    texts: Sequence[str],
+    *,
+    tokenizer: TokenizerSource | None = None,
+    batch_size: int = 32,
+    device: str | torch.device | None = None,
+    engine: str | None = None,
+) -> list[Label]:
+    """Label texts, or their words, as the model was trained to.
+
+    Args:
+        model: A checkpoint's folder, a repository on the Hub ("org/name"), or a model: for sequence or token
+            classification.
+        texts: The texts. For token classification, words are what stands between blanks.
+        tokenizer: The tokenizer or the folder it is in, by default the one beside the checkpoint.
+        batch_size: Number of texts at a time.
+        device: Where the model runs; by default the GPU if there is one.
+        engine: What it runs on, as for [`zoo.generate`][].
+
+    Returns:
+        A label for each text; with token classification, one that holds a label for each word.
+
+    Raises:
+        ConfigError: When the model labels nothing.
+        CheckpointError: When there is no such checkpoint, or no tokenizer beside it.
+    """
+    if isinstance(texts, str):
+        raise ConfigError("a single text was given; give a list of texts")
+    loaded, tokenizers = load_checkpoint(model, tokenizer=tokenizer, device=device, engine=engine)
+    if isinstance(loaded, ZooForSequenceClassification):
+        label = label_texts
+    elif isinstance(loaded, ZooForTokenClassification):
+        label = label_words
+    else:
+        raise ConfigError(
+            f"a {type(loaded).__name__} labels nothing; sequence-classification and token-classification models do"
+            + ("; zoo.generate lets this one write" if loaded.can_generate() else "")
+        )
+    batches = (list(texts[start : start + batch_size]) for start in range(0, len(texts), batch_size))
+    return [found for batch in batches for found in label(loaded, tokenizers, batch)]
+
+
+def label_texts(model: PreTrainedModel, tokenizers: Tokenizers, texts: Sequence[str]) -> list[Label]:
+    """Label texts.
+
+    Args:
+        model: For sequence classification.
+        tokenizers: What it reads with.
+        texts: One batch.
+
+    Returns:
+        One label for each.
+    """
+    rows = to_ids(tokenizers.source, [text.strip() for text in texts])
+    logits = logits_of(model, tokenizers, rows)
+    return [label_of(model, text, row) for text, row in zip(texts, logits, strict=True)]
+
+
+def label_words(model: PreTrainedModel, tokenizers: Tokenizers, texts: Sequence[str]) -> list[Label]:
+    """Label the words of texts, each by its first piece.
+
+    Args:
+        model: For token classification.
+        tokenizers: What it reads with.
+        texts: One batch.
+
+    Returns:
+        For each text one that holds a label for each word.
+    """
+    end = tokenizers.source.eos_token_id
+    words = [text.split() for text in texts]
+    pieces = [pieces_of(tokenizers.source, row) for row in words]
+    rows = [[*(piece for word in row for piece in word), *([] if end is None else [end])] for row in pieces]
+    labels = [Label(text) for text in texts]
+    filled = [place for place, row in enumerate(words) if row]
+    for place, logits in zip(filled, logits_of(model, tokenizers, [rows[place] for place in filled]), strict=True):
+        firsts = accumulate((len(piece) for piece in pieces[place][:-1]), initial=0)
+        found = (label_of(model, word, logits[first]) for word, first in zip(words[place], firsts, strict=True))
+        labels[place] = Label(texts[place], words=tuple(found))
+    return labels
+
+
+@torch.inference_mode()
+def logits_of(model: PreTrainedModel, tokenizers: Tokenizers, rows: Sequence[Sequence[int]]) -> torch.Tensor:
+    """Run a model on one batch.
+
+    Args:
+        model: A classifier.
+        tokenizers: What pads.
+        rows: Ids of each text.
+
+    Returns:
+        *Shape:* (batch_size, num_labels), or (batch_size, seq_len, num_labels) of token classification.
+    """
+    if not rows:
+        return torch.empty(0)
+    batch = tokenizers.source.pad({"input_ids": [list(row) for row in rows]}, return_tensors="pt").to(model.device)
+    logits: torch.Tensor = model(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"]).logits
+    return logits.float().cpu()
+
+
+def label_of(model: PreTrainedModel, text: str, logits: torch.Tensor) -> Label:
+    """Take the best label.
+
+    Args:
+        model: Supplies the labels' names.
+        text: What is labelled.
+        logits: *Shape:* (num_labels,)
+
+    Returns:
+        The label, with its probability.
+    """
+    if len(logits) == 1:
+        return Label(text, f"{float(logits[0]):.4g}", None)
+    probability, best = logits.softmax(-1).max(-1)
+    return Label(text, str(model.config.id2label[int(best)]), float(probability))
