@@ -23,7 +23,8 @@ from zoo.tasks.tables import Column
 from zoo.training.arguments import training_arguments
 from zoo.training.predicting import check_generation, predict
 from zoo.training.progress import LossProgress
-from zoo.training.recipe import Recipe, recipe_for, saved_recipe
+from zoo.training.recipe import Recipe, recipe_for
+from zoo.training.record import saved_run
 from zoo.training.trainer import ZooTrainer
 
 USUAL_TASKS = {
@@ -162,7 +163,8 @@ def evaluation_recipe(model: str | Path | PreTrainedModel, loaded: PreTrainedMod
     Returns:
         The recipe.
     """
-    saved = None if isinstance(model, PreTrainedModel) else saved_recipe(folder_of(model))
+    run = None if isinstance(model, PreTrainedModel) else saved_run(folder_of(model))
+    saved = None if run is None else run.recipe
     if task is None:
         fallback = "translation" if loaded.config.is_encoder_decoder else "language-modeling"
         usual = (name for head, name in USUAL_TASKS.items() if isinstance(loaded, class_of_task(head)))

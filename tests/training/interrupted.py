@@ -20,7 +20,7 @@ from transformers.utils import logging
 
 from zoo.tasks import TASKS, Splits
 from zoo.training import UnwritableError, train
-from zoo.training.saving import last_checkpoint
+from zoo.training.checkpoints import last_checkpoint
 from zoo.training.trainer import ZooTrainer
 
 ARGUMENTS = {

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from zoo.errors import ConfigError, OutputExistsError
-from zoo.training import TrainingError, train
-from zoo.training.saving import last_checkpoint
+from zoo.tasks import Splits
+from zoo.training import ScoringError, TrainingError, train
+from zoo.training.checkpoints import CheckpointWarning, last_checkpoint
+from zoo.training.record import read_result
 from zoo.training.trainer import ZooTrainer
+
+SAVING = {"resume": True, "save_strategy": "steps", "save_steps": 3, "max_steps": 8, "logging_steps": 2}
+"""Eight steps of five an epoch, the last checkpoint in the middle of one."""
 
 
 @pytest.mark.slow
@@ -24,6 +32,136 @@ def test_killed_runs_end_with_the_weights_of_a_whole_one(tmp_path):
     command = [sys.executable, str(script), str(tmp_path)]
     outcome = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=600, check=False)
     assert outcome.returncode == 0 and "all equal" in outcome.stdout, outcome.stdout + outcome.stderr
+
+
+@pytest.mark.slow
+def test_runs_killed_at_random_moments_cannot_be_told_from_whole_ones(tmp_path):
+    """A few kills; `python tests/training/kills.py FOLDER --kills 50` are more."""
+    script = Path(__file__).with_name("kills.py")
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    command = [sys.executable, str(script), str(tmp_path), "--kills", "3", "--seed", str(os.getpid())]
+    outcome = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=600, check=False)
+    assert outcome.returncode == 0, outcome.stdout + outcome.stderr
+
+
+@pytest.fixture(scope="module")
+def finished(few, tiny, tmp_path_factory):
+    """A run that came to its end, with its checkpoints at steps 6 and 8 beside it."""
+    folder = tmp_path_factory.mktemp("finished") / "model"
+    train("pre-norm:dropout=0.2", data=few, output_dir=folder, save_total_limit=2, **{**tiny, **SAVING})
+    return folder
+
+
+@pytest.fixture
+def interrupted(finished, tmp_path):
+    """The same run as it is when it was killed before its model was saved."""
+    shutil.copytree(f"{finished}-checkpoints", tmp_path / "model-checkpoints")
+    return tmp_path / "model"
+
+
+def outcome(folder):
+    """What two runs that are the same have in common."""
+    report = read_result(folder)["report"]
+    history = [[entry[key] for key in ("step", "loss", "learning_rate", "tokens")] for entry in report["history"]]
+    return {name: report[name] for name in ("steps", "train_tokens", "heldout_loss", "train_loss")} | {
+        "history": history
+    }
+
+
+def assert_same(folder, other):
+    assert outcome(folder) == outcome(other)
+    weights, wanted = (load_file(place / "model.safetensors") for place in (folder, other))
+    assert all(torch.equal(weights[name], wanted[name]) for name in wanted)
+
+
+def test_a_run_killed_after_its_last_step_trains_no_other(finished, interrupted, few, tiny, monkeypatch):
+    monkeypatch.setattr(ZooTrainer, "training_step", lambda *args: pytest.fail("there was a step left"))
+    train("pre-norm:dropout=0.2", data=few, output_dir=interrupted, **{**tiny, **SAVING})
+    assert_same(interrupted, finished)
+
+
+def test_a_run_that_had_stopped_early_goes_no_further(few, tiny, tmp_path, monkeypatch):
+    stopping = {**tiny, **SAVING, "max_steps": 40, "early_stopping_patience": 1, "learning_rate": 0.5}
+    report = train("pre-norm", data=few, output_dir=tmp_path / "model", **stopping).report
+    assert report.steps < 40 and report.steps % 5
+    shutil.rmtree(tmp_path / "model")
+    monkeypatch.setattr(ZooTrainer, "training_step", lambda *args: pytest.fail("there was a step left"))
+    again = train("pre-norm", data=few, output_dir=tmp_path / "model", **stopping).report
+    assert (again.steps, again.best_step, again.heldout_loss) == (report.steps, report.best_step, report.heldout_loss)
+
+
+@pytest.mark.parametrize(
+    ("file", "spoil", "told"),
+    [
+        ("model.safetensors", lambda file: os.truncate(file, 1000), "model.safetensors is not what was written"),
+        ("optimizer.pt", lambda file: os.truncate(file, 0), "optimizer.pt is not what was written"),
+        ("optimizer.pt", Path.unlink, "optimizer.pt is missing"),
+        ("rng_state.pth", Path.unlink, "rng_state.pth is missing"),
+        ("trainer_state.json", lambda file: file.write_text(file.read_text()[:100]), "not what was written"),
+        ("run.json", Path.unlink, "never finished"),
+        ("run.json", lambda file: file.write_text("[]"), "run.json cannot be read"),
+    ],
+)
+def test_a_checkpoint_is_whole_only_if_every_file_is(finished, interrupted, few, tiny, file, spoil, told):
+    spoil(Path(f"{interrupted}-checkpoints", "checkpoint-8", file))
+    with pytest.warns(CheckpointWarning, match=rf"checkpoint-8 is passed over: .*{told}"):
+        train("pre-norm:dropout=0.2", data=few, output_dir=interrupted, **{**tiny, **SAVING})
+    assert_same(interrupted, finished)
+
+
+def test_without_a_whole_checkpoint_a_run_begins_anew_and_says_so(finished, interrupted, few, tiny):
+    for seal in Path(f"{interrupted}-checkpoints").glob("*/run.json"):
+        seal.unlink()
+    with pytest.warns(CheckpointWarning, match="the run begins anew"):
+        train("pre-norm:dropout=0.2", data=few, output_dir=interrupted, **{**tiny, **SAVING})
+    assert_same(interrupted, finished)
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"seed": 1}, "its seed is 0, not 1"),
+        ({"learning_rate": 0.5}, r"its arguments.learning_rate is 0.003, not 0.5"),
+        ({"max_steps": 9}, "its arguments.max_steps is 8, not 9"),
+        ({"tokenizer": {"kind": "word", "min_frequency": 1, "lower_case": True}}, "its tokenizer.lower_case"),
+    ],
+)
+def test_another_run_does_not_go_on_from_the_checkpoints(interrupted, few, tiny, change, told):
+    before = sorted(Path(f"{interrupted}-checkpoints").rglob("*"))
+    with pytest.raises(ConfigError, match=f"{told}.*; give the settings of the interrupted run|another model"):
+        train("pre-norm:dropout=0.2", data=few, output_dir=interrupted, **{**tiny, **SAVING, **change})
+    assert sorted(Path(f"{interrupted}-checkpoints").rglob("*")) == before
+
+
+def test_other_data_do_not_go_on_from_the_checkpoints(interrupted, few, tiny):
+    other = Splits(few.train.select(range(39, -1, -1)), few.heldout)
+    with pytest.raises(ConfigError, match="its data are others"):
+        train("pre-norm:dropout=0.2", data=other, output_dir=interrupted, **{**tiny, **SAVING})
+
+
+def test_what_decides_nothing_may_change(finished, interrupted, few, tiny):
+    changed = {
+        **tiny,
+        **SAVING,
+        "save_steps": 2,
+        "save_total_limit": 1,
+        "generation": {"num_beams": 1, "max_length": 3},
+    }
+    train("pre-norm:dropout=0.2", data=few, output_dir=interrupted, **changed)
+    assert outcome(interrupted)["steps"] == outcome(finished)["steps"]
+
+
+def test_a_model_that_cannot_be_scored_is_kept(few, tiny, tmp_path, monkeypatch):
+    folder = tmp_path / "model"
+    with monkeypatch.context() as patched:
+        patched.setattr("zoo.training.training.predict", lambda *args, **kwargs: 1 / 0)
+        with pytest.raises(ScoringError, match=r"model holds the trained model, but .*ZeroDivisionError.*zoo evaluate"):
+            train("pre-norm", data=few, output_dir=folder, resume=True, **tiny)
+    assert (folder / "model.safetensors").is_file() and "report" not in json.loads((folder / "result.json").read_text())
+    with pytest.raises(OutputExistsError):
+        train("pre-norm", data=few, output_dir=folder, **tiny)
+    report = train("pre-norm", data=few, output_dir=folder, resume=True, **tiny).report
+    assert report.steps == 4 and read_result(folder)["report"]["heldout_loss"] == report.heldout_loss
 
 
 def test_what_cannot_be_resumed(few, tiny, tmp_path):

@@ -23,7 +23,6 @@ from .preparing import Ground, tokenizers_in
 from .request import Request
 from .results import Comparison
 from .sweeping import told
-from .worker import DATA_SEED
 from .writing import write_files
 
 
@@ -157,7 +156,8 @@ def carry_out(
     """
     chosen, folder = request.chosen, request.folder
     task = chosen.data_task()
-    splits = task.load(request.data, heldout=request.heldout, columns=request.columns, seed=DATA_SEED)
+    source = request.source
+    splits = task.load_from(source)
     plan = make_plan(folder, request.common(splits), request.names, request.all_seeds, request.baseline)
     more = [name for name in plan.names if name not in request.names]
     more += [f"seed {seed}" for seed in plan.seeds if seed not in request.all_seeds]
@@ -165,7 +165,7 @@ def carry_out(
         tell(f"{folder} is extended; it holds {', '.join(more)} as well")
     task = task.fitted(splits)
     begun = find_plan(folder) is not None
-    tokenizers = tokenizers_in(folder, task, splits, request.tokenizer, chosen, begun=begun)
+    tokenizers = tokenizers_in(folder, task, splits, chosen, begun=begun)
     ground = Ground(chosen, task, splits, tokenizers, folder)
     maker = JobMaker(
         ground=ground,
@@ -175,7 +175,7 @@ def carry_out(
         match_by=request.match_by,
         explicit=list(request.arguments),
         tell=tell,
-        data={**request.places(), "progress": progress},
+        data={"data": source.data, "heldout": source.heldout, "columns": source.columns, "progress": progress},
     )
     phases = Phases(plan, maker, request.tried, launch, on_run)
     trials = phases.trials()

@@ -8,9 +8,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from zoo.tasks import Splits
-from zoo.tasks.tables import NUMBERS
-
 
 def content_hash(content: Any) -> str:
     """Make a short name for plain data.
@@ -23,24 +20,6 @@ def content_hash(content: Any) -> str:
     """
     text = json.dumps(content, sort_keys=True, ensure_ascii=False, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-def digest_of_examples(splits: Splits) -> str:
-    """Make a short name for examples.
-
-    Args:
-        splits: The examples.
-
-    Returns:
-        16 hexadecimal digits.
-    """
-    digest = hashlib.sha256()
-    for part in splits:
-        part = part.remove_columns([name for name in NUMBERS.values() if name in part.column_names])
-        digest.update(f"{part.column_names} {len(part)}\n".encode())
-        for rows in part.iter(1000):
-            digest.update(json.dumps(rows, ensure_ascii=False, default=str).encode())
-    return digest.hexdigest()[:16]
 
 
 def digest_of_files(folder: Path) -> str:

@@ -7,7 +7,12 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from zoo.tasks import DataSource
+
 from .files import JOB, write_json
+
+DATA_SEED = 0
+"""Which examples are set aside where no file says so: the same ones for every seed of a run."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +55,11 @@ class Job:
     columns: list[str | int] | None = None
     modules: tuple[str, ...] = ()
     progress: bool = True
+
+    @property
+    def source(self) -> DataSource:
+        """Where the examples are."""
+        return DataSource(self.data, self.heldout, self.columns, DATA_SEED)
 
     @property
     def label(self) -> str:

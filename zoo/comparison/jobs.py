@@ -139,7 +139,7 @@ class JobMaker:
         timed = self.budget is not None and self.budget.kind == "seconds"
         steps = None if timed else length.get("max_steps", ground.work.steps)
         arguments = {**logging(kept, steps), **kept, **length, **values}
-        recipe = {**asdict(ground.recipe), "arguments": arguments}
+        recipe = {**asdict(ground.recipe), "arguments": arguments, "model": ground.recipe.model_settings(found.name)}
         seconds = self.budget.amount if timed and self.budget is not None else None
         modules = modules_of(ground.config(found.name))
         hashed = ground.hash_of(found.name, recipe, modules, seed=seed, seconds=seconds, trial=trial)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from zoo.errors import ConfigError, OutputExistsError, UnknownNameError
+from zoo.training.record import first_difference
 
 from .files import PLAN, RESULTS, read_json, write_json
 
@@ -120,30 +121,6 @@ def plain(value: Any) -> Any:
         Plain data.
     """
     return json.loads(json.dumps(value, default=str))
-
-
-def first_difference(there: Mapping[str, Any], here: Mapping[str, Any], whose: str = "") -> str | None:
-    """Find out in what two comparisons differ.
-
-    Args:
-        there: What the runs of one have in common.
-        here: What the runs of the other have in common.
-        whose: What both are a part of.
-
-    Returns:
-        For instance "its arguments.learning_rate is 0.001, not 0.003"; None where they are the same.
-    """
-    for name in united(list(there), list(here)):
-        before, now = there.get(name), here.get(name)
-        if before == now:
-            continue
-        if isinstance(before, Mapping) and isinstance(now, Mapping):
-            return first_difference(before, now, f"{whose}{name}.")
-        if name == "data":
-            return "its data are others"
-        told = ["not given" if value is None else value for value in (before, now)]
-        return f"its {whose}{name} is {told[0]}, not {told[1]}"
-    return None
 
 
 def read_seeds(seeds: int | str | Iterable[int], first: int = 0) -> list[int]:

@@ -17,11 +17,12 @@ from zoo.models.parts import NAMED_FIELDS
 from zoo.tasks import DataTask, Splits, Tokenizers, load_tokenizers
 from zoo.training import Recipe
 from zoo.training.arguments import ZooTrainingArguments, training_arguments
+from zoo.training.inputs import build_for, encode, tokenizers_for
 from zoo.training.preflight import check_data
-from zoo.training.training import build_for, encode, tokenizers_for
+from zoo.training.record import digest_of_examples
 
 from .budgets import Workload, workload
-from .digests import content_hash, digest_of_examples, digest_of_files, digest_of_module
+from .digests import content_hash, digest_of_files, digest_of_module
 from .files import TOKENIZER
 
 INCIDENTAL = ("transformers_version", "_name_or_path")
@@ -68,9 +69,9 @@ class Ground:
         return digest_of_files(self.folder / TOKENIZER)
 
     @cached_property
-    def data_digest(self) -> str:
-        """A short name for the examples."""
-        return digest_of_examples(self.splits)
+    def data_digest(self) -> list[str]:
+        """Hashes of the examples."""
+        return [digest_of_examples(part) for part in self.splits]
 
     def settings(self, variant: str) -> dict[str, Any]:
         """What the recipe and the tokenizer say about a variant.
@@ -148,7 +149,7 @@ class Ground:
             Another run has another one.
         """
         made = {name: value for name, value in self.config(variant).to_dict().items() if name not in INCIDENTAL}
-        trained = {name: value for name, value in recipe.items() if name not in ("model", "tokenizer")}
+        trained = {name: value for name, value in recipe.items() if name not in ("model", "explicit", "tokenizer")}
         return content_hash(
             {
                 "versions": {name: version_of(name) for name in ("transformer-zoo", "torch", "transformers")},
@@ -162,23 +163,14 @@ class Ground:
         )
 
 
-def tokenizers_in(
-    folder: Path,
-    task: DataTask,
-    splits: Splits,
-    tokenizer: str | Path | Mapping[str, Any] | None,
-    recipe: Recipe,
-    *,
-    begun: bool,
-) -> Tokenizers:
+def tokenizers_in(folder: Path, task: DataTask, splits: Splits, recipe: Recipe, *, begun: bool) -> Tokenizers:
     """Find the tokenizers that a comparison has begun with, or begin with some.
 
     Args:
         folder: The comparison's folder.
         task: The task.
         splits: The examples.
-        tokenizer: As for [`zoo.training.train`][].
-        recipe: What else is known about them.
+        recipe: Says which.
         begun: Whether the comparison has begun.
 
     Returns:
@@ -186,26 +178,22 @@ def tokenizers_in(
     """
     if begun and (folder / TOKENIZER).is_dir():
         return load_tokenizers(folder / TOKENIZER)
-    tokenizers = tokenizers_for(task, splits.train, tokenizer, recipe)
+    tokenizers = tokenizers_for(task, splits.train, recipe)
     tokenizers.save(folder / TOKENIZER)
     return tokenizers
 
 
-def said_of_tokenizer(tokenizer: str | Path | Mapping[str, Any] | None, recipe: Recipe) -> Any:
-    """Say which tokenizer is meant.
+def told_of_tokenizer(recipe: Recipe) -> Any:
+    """Say which tokenizer is meant, wherever it is.
 
     Args:
-        tokenizer: As for [`zoo.training.train`][].
-        recipe: What else is known about it.
+        recipe: The recipe.
 
     Returns:
         Its kind and options, or a short name for its files.
     """
-    if tokenizer is not None and not isinstance(tokenizer, Mapping):
-        if Path(tokenizer).is_dir():
-            return f"files {digest_of_files(Path(tokenizer))}"
-        tokenizer = {"kind": str(tokenizer)}
-    return dict(recipe.changed(tokenizer=tokenizer).tokenizer)
+    folder = recipe.tokenizer.get("folder")
+    return f"files {digest_of_files(Path(folder))}" if folder is not None else dict(recipe.tokenizer)
 
 
 def modules_of(model_config: ZooConfig) -> tuple[str, ...]:
@@ -233,17 +221,3 @@ def modules_of(model_config: ZooConfig) -> tuple[str, ...]:
             )
         modules.append(origin.module)
     return tuple(dict.fromkeys(modules))
-
-
-def place_of(data: str | Path | None) -> str | None:
-    """Say where data are, for a process that may run elsewhere.
-
-    Args:
-        data: A file or folder, or a dataset's name on the Hub.
-
-    Returns:
-        A full path, or the name; None for what ships with the task.
-    """
-    if data is None:
-        return None
-    return str(Path(data).absolute()) if Path(data).exists() else str(data)

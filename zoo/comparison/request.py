@@ -10,18 +10,20 @@ from typing import Any
 
 from zoo.building import config
 from zoo.errors import ConfigError, InvalidChoiceError
-from zoo.tasks import Splits
+from zoo.tasks import DataSource, Splits
 from zoo.tasks.tables import Column
 from zoo.training import Recipe
 from zoo.training.arguments import check_numbers, training_arguments
+from zoo.training.inputs import full_recipe
 from zoo.training.recipe import recipe_for
+from zoo.training.record import digest_of_examples
 
 from .budgets import LENGTHS, Budget, read_budget
-from .digests import digest_of_examples
 from .files import write_json
+from .job import DATA_SEED
 from .matching import MATCHES, WAYS
 from .plan import Plan, check_names, plain, read_seeds
-from .preparing import place_of, said_of_tokenizer
+from .preparing import told_of_tokenizer
 from .sweeping import Values, read_sweep, write_values
 
 RECIPE = "recipe.json"
@@ -54,8 +56,13 @@ class Request:
     @cached_property
     def chosen(self) -> Recipe:
         """How every variant is trained, before anything is matched, budgeted or swept."""
-        found = recipe_for(self.task, self.recipe)
-        return found.changed(arguments=self.arguments, model=self.settings, generation=self.generation)
+        said: dict[str, Any] = {"arguments": self.arguments, "settings": self.settings, "generation": self.generation}
+        return full_recipe(self.task, self.recipe, **said, tokenizer=self.tokenizer)
+
+    @cached_property
+    def source(self) -> DataSource:
+        """Where the examples are, for processes that may run elsewhere; which are held out depends on no seed."""
+        return DataSource.of(self.data, self.heldout, self.columns, DATA_SEED)
 
     @cached_property
     def folder(self) -> Path:
@@ -124,8 +131,8 @@ class Request:
             {
                 "task": chosen.task,
                 "task_options": chosen.task_options,
-                "data": digest_of_examples(splits),
-                "tokenizer": said_of_tokenizer(self.tokenizer, chosen),
+                "data": [digest_of_examples(part) for part in splits],
+                "tokenizer": told_of_tokenizer(chosen),
                 "model": chosen.model,
                 "arguments": {name: value for name, value in chosen.arguments.items() if name != "seed"},
                 "generation": chosen.generation,
@@ -136,18 +143,6 @@ class Request:
             }
         )
         return common
-
-    def places(self) -> dict[str, Any]:
-        """Say where the data are, for processes that may run elsewhere.
-
-        Returns:
-            Fields of a job.
-        """
-        return {
-            "data": place_of(self.data),
-            "heldout": place_of(self.heldout),
-            "columns": None if self.columns is None else list(self.columns),
-        }
 
     def command(self, plan: Plan) -> list[str]:
         """Write the command that reproduces a comparison.
@@ -172,7 +167,8 @@ class Request:
         flags: list[tuple[str, Any]] = [
             ("--task", task),
             ("--recipe", recipe),
-            *((f"--{name}", place) for name, place in self.places().items() if name != "columns"),
+            ("--data", self.source.data),
+            ("--heldout", self.source.heldout),
             ("--columns", columns),
             ("--tokenizer", tokenizer),
             *(("--training", f"{name}={value}") for name, value in self.arguments.items()),

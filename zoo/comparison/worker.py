@@ -11,6 +11,7 @@ import shutil
 import sys
 import traceback
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,19 +22,16 @@ from transformers.utils import logging
 
 from zoo.errors import ZooError
 from zoo.measuring import FlopsPerToken, measure
-from zoo.tasks import DataError, DataTask, Splits
+from zoo.tasks import DataError, DataTask, Splits, load_tokenizers
 from zoo.training import Recipe, TrainingReport, TrainingResult, train
 from zoo.training.arguments import training_arguments
 from zoo.training.clocks import TimeBudget, TimedCheckpoints
 from zoo.training.guard import TrainingError
 
 from .files import CHECKPOINT, RESULT, locked, write_json
-from .job import Job
+from .job import DATA_SEED, Job
 from .probe import MOST_EXAMPLES, Probe
 from .running import finished
-
-DATA_SEED = 0
-"""Which examples are set aside where no file says so: the same ones for every seed of a run."""
 
 SECONDS_BETWEEN_CHECKPOINTS = 60.0
 BY_THE_CLOCK: dict[str, Any] = {"save_strategy": "steps", "save_steps": 10**9, "save_total_limit": 2}
@@ -53,7 +51,7 @@ def work(job: Job) -> dict[str, Any]:
         importlib.import_module(module)
     recipe = Recipe(**job.recipe)
     task = recipe.data_task()
-    splits = task.load(job.data, heldout=job.heldout, columns=job.columns, seed=DATA_SEED)
+    splits = task.load_from(job.source)
     if job.trial:
         splits = task.set_aside(splits.train, seed=DATA_SEED)
     own, callbacks = saving(recipe.arguments)
@@ -64,7 +62,7 @@ def work(job: Job) -> dict[str, Any]:
         recipe.task,
         data=splits,
         recipe=recipe.changed(arguments=own),
-        tokenizer=Path(job.tokenizer),
+        tokenizer=replace(load_tokenizers(job.tokenizer), made_by=recipe.tokenizer),
         output_dir=Path(job.folder) / CHECKPOINT,
         force=True,
         resume=True,

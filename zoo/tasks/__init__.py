@@ -4,7 +4,7 @@ from .finding import find_task, split_name
 from .predictions import Outputs, Predictions
 from .reading import read_columns
 from .scores import Score, translation_scores
-from .sources import SHIPPED, Splits, load_splits
+from .sources import SHIPPED, DataSource, Splits, load_splits
 from .tables import DataError, Kind, UnknownColumnError
 from .task import TASKS, DataTask
 from .tokenizers import TOKENIZERS, Tokenizers, load_tokenizers, train_tokenizers
@@ -14,6 +14,7 @@ __all__ = [
     "TASKS",
     "TOKENIZERS",
     "DataError",
+    "DataSource",
     "DataTask",
     "Kind",
     "Outputs",

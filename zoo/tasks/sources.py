@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 from datasets import Dataset
 
@@ -24,11 +24,70 @@ HELDOUT_SHARE = 0.05
 MOST_HELDOUT = 1000
 
 
-class Splits(NamedTuple):
-    """Examples to train on, and examples to evaluate on."""
+@dataclass(frozen=True)
+class DataSource:
+    """Where examples come from, so that they can be found again.
+
+    Attributes:
+        data: A file's or folder's full path, or a dataset's name on the Hub; None for what the task has itself.
+        heldout: The full path of the file to evaluate on, None for what `data` says.
+        columns: Names or numbers of the columns to read, None for the usual ones.
+        seed: Which examples are set aside where no file says so.
+    """
+
+    data: str | None = None
+    heldout: str | None = None
+    columns: Sequence[Column] | None = None
+    seed: int = 0
+
+    @classmethod
+    def of(
+        cls, data: str | Path | None, heldout: str | Path | None, columns: Sequence[Column] | None, seed: int
+    ) -> DataSource:
+        """Say where data are, for a process that may run elsewhere.
+
+        Args:
+            data: A file or folder, a dataset's name on the Hub, or None.
+            heldout: A file, or None.
+            columns: Names or numbers of columns, or None.
+            seed: Which examples are set aside.
+
+        Returns:
+            The source, with full paths.
+        """
+        return cls(full_path(data), full_path(heldout), None if columns is None else list(columns), seed)
+
+
+@dataclass(frozen=True)
+class Splits:
+    """Examples to train on, and examples to evaluate on.
+
+    Attributes:
+        train: Those to train on.
+        heldout: Those to evaluate on.
+        source: Where they come from, None where nobody knows.
+    """
 
     train: Dataset
     heldout: Dataset
+    source: DataSource | None = None
+
+    def __iter__(self) -> Iterator[Dataset]:
+        return iter((self.train, self.heldout))
+
+
+def full_path(data: str | Path | None) -> str | None:
+    """Write where data are.
+
+    Args:
+        data: A file or folder, or a dataset's name on the Hub.
+
+    Returns:
+        A full path, or the name; None for none.
+    """
+    if data is None:
+        return None
+    return str(Path(data).absolute()) if Path(data).exists() else str(data)
 
 
 def load_splits(

@@ -15,7 +15,7 @@ from zoo.registry import VARIANTS, Registry, parse_name
 
 from .predictions import Outputs, Predictions
 from .scores import Score
-from .sources import Splits, load_splits, set_aside
+from .sources import DataSource, Splits, load_splits, set_aside
 from .tables import DataError, Kind
 from .tokenizers import Tokenizers
 
@@ -153,6 +153,21 @@ class DataTask(ABC):
         return load_splits(
             source, heldout=heldout, columns=columns, kinds=self.kinds, seed=seed, mismatch=self.mismatch
         )
+
+    def load_from(self, source: DataSource) -> Splits:
+        """Load the examples of a source.
+
+        Args:
+            source: The source.
+
+        Returns:
+            As `load` does, and where they come from.
+
+        Raises:
+            DataError: When they cannot be read.
+        """
+        found = self.load(source.data, heldout=source.heldout, columns=source.columns, seed=source.seed)
+        return replace(found, source=source)
 
     def set_aside(self, examples: Dataset, *, seed: int = 0) -> Splits:
         """Take some of the training examples away, to choose by them what held-out examples must not decide.

@@ -5,11 +5,12 @@ from .recipe import Recipe, load_recipe, shipped_recipes
 from .report import TrainingReport, TrainingResult
 from .room import PreflightError
 from .saving import UnwritableError, save_checkpoint
-from .training import train
+from .training import ScoringError, train
 
 __all__ = [
     "PreflightError",
     "Recipe",
+    "ScoringError",
     "TrainingError",
     "TrainingReport",
     "TrainingResult",

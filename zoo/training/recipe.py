@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
@@ -14,8 +13,6 @@ import yaml  # type: ignore[import-untyped]
 from zoo.errors import ConfigError, UnknownNameError
 from zoo.registry import VARIANTS, parse_name
 from zoo.tasks import TASKS, DataTask, find_task, split_name
-
-from .saving import RESULT_FILE
 
 FOLDER = Path(__file__).parent / "recipes"
 DEFAULT_TASK = "translation"
@@ -38,10 +35,12 @@ class Recipe:
     Attributes:
         task: A name in [`zoo.tasks.TASKS`][].
         task_options: The task's options, such as the `block_size` of language modelling.
-        tokenizer: `kind`, `joint` and the options of the kind, as for [`zoo.tasks.train_tokenizers`][].
+        tokenizer: `kind`, `joint` and the options of the kind, as for [`zoo.tasks.train_tokenizers`][]; or the `folder`
+            of trained ones.
         model: Fields of [`zoo.models.ZooConfig`][] that every variant gets, unless its name says otherwise.
         arguments: Fields of transformers' `Seq2SeqTrainingArguments`.
         generation: What `generate` is called with when outputs are scored.
+        explicit: Fields of `model` that were said beside the recipe: they also win over a name's preset and quirks.
     """
 
     task: str
@@ -50,12 +49,13 @@ class Recipe:
     model: Mapping[str, Any] = field(default_factory=dict)
     arguments: Mapping[str, Any] = field(default_factory=dict)
     generation: Mapping[str, Any] = field(default_factory=dict)
+    explicit: Sequence[str] = ()
 
     def changed(
         self,
         *,
         task_options: Mapping[str, Any] | None = None,
-        tokenizer: Mapping[str, Any] | None = None,
+        tokenizer: str | Path | Mapping[str, Any] | None = None,
         model: Mapping[str, Any] | None = None,
         arguments: Mapping[str, Any] | None = None,
         generation: Mapping[str, Any] | None = None,
@@ -64,24 +64,22 @@ class Recipe:
 
         Args:
             task_options: Values to change in `task_options`.
-            tokenizer: Values to change in `tokenizer`. Another kind starts from its own options.
-            model: Values to change in `model`.
+            tokenizer: Values to change in `tokenizer`, a kind, or a folder. Another kind starts from its own options.
+            model: Values to change in `model`; they are `explicit` from then on.
             arguments: Values to change in `arguments`.
             generation: Values to change in `generation`.
 
         Returns:
             Another recipe.
         """
-        tokenizer = tokenizer or {}
-        same_kind = tokenizer.get("kind", self.tokenizer.get("kind")) == self.tokenizer.get("kind")
-        kept = self.tokenizer if same_kind else {"joint": self.tokenizer.get("joint", True)}
         return Recipe(
             task=self.task,
             task_options={**self.task_options, **(task_options or {})},
-            tokenizer={**kept, **tokenizer},
+            tokenizer=changed_tokenizer(self.tokenizer, tokenizer),
             model={**self.model, **(model or {})},
             arguments={**self.arguments, **(arguments or {})},
             generation={**self.generation, **(generation or {})},
+            explicit=tuple(dict.fromkeys((*self.explicit, *(model or {})))),
         )
 
     def data_task(self) -> DataTask:
@@ -96,17 +94,41 @@ class Recipe:
         """What the recipe says about a variant that its name does not.
 
         Args:
-            name: A variant's name, possibly with settings; its preset, quirks and settings take precedence.
+            name: A variant's name, possibly with settings, which take precedence; so do its preset and quirks, except
+                over what is explicit.
 
         Returns:
             Fields of the configuration.
         """
         spec = parse_name(name)
         variant = VARIANTS.get(spec.name)
-        said = {*spec.overrides, *variant.presets.get(spec.preset or "", {})}
+        implied = set(variant.presets.get(spec.preset or "", {}))
         for quirk in variant.check_quirks(spec.quirks, faithful=spec.faithful):
-            said.update(variant.quirks[quirk].overrides)
+            implied.update(variant.quirks[quirk].overrides)
+        said = {*spec.overrides, *implied.difference(self.explicit)}
         return {key: value for key, value in self.model.items() if key not in said}
+
+
+def changed_tokenizer(tokenizer: Mapping[str, Any], change: str | Path | Mapping[str, Any] | None) -> Mapping[str, Any]:
+    """Change what a recipe says of the tokenizer.
+
+    Args:
+        tokenizer: What it says.
+        change: A kind, options, a folder, or nothing.
+
+    Returns:
+        What it says then. Another kind starts from its own options.
+    """
+    if change is None:
+        return tokenizer
+    if isinstance(change, Path) or (isinstance(change, str) and Path(change).is_dir()):
+        return {"folder": str(Path(change).absolute())}
+    change = {"kind": change} if isinstance(change, str) else change
+    if "folder" in change:
+        return dict(change)
+    if change.get("kind", tokenizer.get("kind")) == tokenizer.get("kind"):
+        return {**tokenizer, **change}
+    return {"joint": tokenizer.get("joint", True), **change}
 
 
 def load_recipe(recipe: str | Path) -> Recipe:
@@ -139,7 +161,7 @@ def load_recipe(recipe: str | Path) -> Recipe:
     for section, value in read.items():
         if section not in sections:
             raise UnknownNameError(str(section), sections, kind="section", owner=str(file))
-        if section != "task" and not isinstance(value, dict):
+        if section not in ("task", "explicit") and not isinstance(value, dict):
             raise ConfigError(f"{file}: section {section!r} must hold names and values, not {type(value).__name__}")
     return Recipe(**read)
 
@@ -172,21 +194,6 @@ def recipe_for(task: str | None, recipe: str | Path | Recipe | None = None) -> R
     chosen = replace(recipe, task=name, task_options={**said, **options})
     chosen.data_task()
     return chosen
-
-
-def saved_recipe(folder: str | Path) -> Recipe | None:
-    """Find the recipe that a checkpoint was trained by.
-
-    Args:
-        folder: The checkpoint's folder.
-
-    Returns:
-        The recipe, None where it is not known.
-    """
-    try:
-        return Recipe(**json.loads((Path(folder) / RESULT_FILE).read_text(encoding="utf-8"))["recipe"])
-    except (OSError, ValueError, LookupError, TypeError):
-        return None
 
 
 def shipped_recipes() -> list[str]:

@@ -1,4 +1,4 @@
-"""What a run has come to, all its interruptions taken together."""
+"""What a run has come to, all its interruptions taken together, and when that is saved."""
 
 from __future__ import annotations
 
@@ -10,23 +10,44 @@ from transformers.trainer_callback import ExportableState
 
 
 class RunTotals(TrainerCallback, ExportableState):
-    """Tokens and seconds of a run, kept in its checkpoints.
+    """Tokens, seconds and losses of a run, kept in its checkpoints.
+
+    A checkpoint that would be written at the last step of an epoch is written at the epoch's end: an evaluation may
+    come in between, which a run that goes on from the checkpoint would leave out.
 
     Args:
         tokens: Those of the run up to the checkpoint that it goes on from.
         seconds: Likewise.
+        logged_step: The last step whose loss was logged.
+        loss: The sum of the losses of the steps since.
     """
 
-    def __init__(self, tokens: int = 0, seconds: float = 0.0) -> None:
+    def __init__(self, tokens: int = 0, seconds: float = 0.0, logged_step: int = 0, loss: float = 0.0) -> None:
         self.tokens = tokens
         self.seconds = seconds
+        self.logged_step = logged_step
+        self.loss = loss
         self.began = time.perf_counter()
+        self.saves_at_epoch_end = False
 
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
         """Start the clock."""
         self.began = time.perf_counter()
+
+    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        """Put off a checkpoint that the end of the epoch follows."""
+        last = control.should_training_stop or float(state.epoch or 0).is_integer()
+        if control.should_save and last:
+            control.should_save, self.saves_at_epoch_end = False, True
+
+    def on_epoch_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        """Write the checkpoint that was put off."""
+        if self.saves_at_epoch_end:
+            control.should_save, self.saves_at_epoch_end = True, False
 
     def elapsed(self) -> float:
         """Seconds of the run so far.
@@ -50,4 +71,5 @@ class RunTotals(TrainerCallback, ExportableState):
         Returns:
             As transformers expects it.
         """
-        return {"args": {"tokens": self.tokens, "seconds": self.elapsed()}, "attributes": {}}
+        losses = {"logged_step": self.logged_step, "loss": self.loss}
+        return {"args": {"tokens": self.tokens, "seconds": self.elapsed(), **losses}, "attributes": {}}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,15 +21,20 @@ from zoo.fast.matmul import fast_products
 from zoo.models.language_modeling import LanguageModel
 
 from .arguments import ZooTrainingArguments
+from .checkpoints import rotate, seal
 from .guard import LossGuard, check_weights
 from .optimizers import build_muon
 from .sampling import LengthGroupedSampler
-from .saving import UnwritableError, explained, last_checkpoint
+from .saving import UnwritableError, explained
 from .totals import RunTotals
 
 
 class ZooTrainer(Seq2SeqTrainer):
     """A `Seq2SeqTrainer` that counts tokens, evaluates the plain loss per token, and orders data by the seed alone.
+
+    Args:
+        run: What decides the weights that the run ends with, for its checkpoints.
+        kwargs: As for the base class.
 
     Attributes:
         train_tokens: Tokens that have been trained on since it was made, padding excluded, on this process: those that
@@ -39,11 +44,14 @@ class ZooTrainer(Seq2SeqTrainer):
     args: ZooTrainingArguments
     optimizer: Any
 
-    def __init__(self, **kwargs: Any) -> None:
+    def __init__(self, *, run: Mapping[str, Any] | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
+        self.run = run or {}
+        self.kept: str | None = None
+        self._goes_on = False
         self.label_smoother: Any = self.label_smoother
         self.train_tokens = torch.zeros((), dtype=torch.long, device=self.args.device)
-        self.guard = LossGuard(self.args.device, lambda: last_checkpoint(self.args.output_dir))
+        self.guard = LossGuard(self.args.device, lambda: self.kept)
         self._evaluated = torch.zeros(2, dtype=torch.float64)
         # Which smooths labels itself, and can leave logits out.
         self._is_language_model = isinstance(self.model, LanguageModel)
@@ -205,22 +213,67 @@ class ZooTrainer(Seq2SeqTrainer):
             output.metrics[f"{prefix}_labels"] = int(labels)
         return output
 
+    def train(self, resume_from_checkpoint: Any = None, **kwargs: Any) -> Any:
+        """Train, possibly from a checkpoint on. Arguments as in the base class."""
+        self.kept = resume_from_checkpoint
+        self._goes_on = resume_from_checkpoint is not None
+        return super().train(resume_from_checkpoint=resume_from_checkpoint, **kwargs)
+
+    def _run_epoch(self, **kwargs: Any) -> None:
+        """Train for an epoch, unless the checkpoint that the run goes on from is its last one. Arguments as there."""
+        if self._goes_on:
+            self._goes_on = False
+            self._globalstep_last_logged = self.totals.logged_step
+            self._tr_loss.fill_(self.totals.loss)
+            control = self.state.stateful_callbacks["TrainerControl"]["args"]
+            if control["should_training_stop"] or self.state.global_step >= self.state.max_steps:
+                self.control.should_training_stop = True
+                return
+        # Of a loader that skips batches, accelerate tells neither the data nor, in several processes, the sampler.
+        part = kwargs["train_dataloader"].batch_sampler
+        while part is not None:
+            if hasattr(part, "set_epoch"):
+                part.set_epoch(kwargs["epoch"])
+            part = getattr(part, "batch_sampler", None) or getattr(part, "sampler", None)
+        if hasattr(self.train_dataset, "set_epoch"):
+            self.train_dataset.set_epoch(kwargs["epoch"])
+        super()._run_epoch(**kwargs)
+
+    def mean_loss(self) -> float:
+        """Compute the mean training loss of a run that has logged none.
+
+        Returns:
+            The mean over all steps, before interruptions too.
+        """
+        whole = self.totals.loss if self._goes_on else self._tr_loss.item()
+        return whole / max(self.state.global_step, 1)
+
     def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:
-        """Save, and leave nothing unfinished behind. Arguments as in the base class."""
+        """Save, seal what is whole, and leave nothing unfinished behind. Arguments as in the base class."""
         began = time.perf_counter()
-        kept = last_checkpoint(self.args.output_dir)
         self.check_trained()
         self.totals.tokens, self.train_tokens = self.total_tokens(), self.train_tokens.zero_()
+        self.totals.logged_step = self._globalstep_last_logged
+        self.totals.loss = self.accelerator.reduce(self._tr_loss, "mean").item()
         for callback in [*self.callback_handler.callbacks, self.control]:
             if isinstance(callback, ExportableState):  # one that the run was not begun with
                 self.state.stateful_callbacks.setdefault(type(callback).__name__, {})
         folder = Path(self.args.output_dir, f"{PREFIX_CHECKPOINT_DIR}-{self.state.global_step}")
+        # The base class would remove an earlier checkpoint before this one is sealed.
+        limit, self.args.save_total_limit = self.args.save_total_limit, None
         try:
-            with explained(folder, kept):
+            with explained(folder, self.kept):
                 super()._save_checkpoint(model, trial)
+                self.accelerator.wait_for_everyone()
+                if self.args.should_save:
+                    seal(folder, self.run)
+                    rotate(self.args.output_dir, limit, self.state.best_model_checkpoint)
         except UnwritableError:
             shutil.rmtree(folder, ignore_errors=True)
             raise
+        finally:
+            self.args.save_total_limit = limit
+        self.kept = str(folder)
         self.totals.pause(began)
 
     def _issue_warnings_after_load(self, load_result: Any) -> None:
@@ -236,7 +289,7 @@ class ZooTrainer(Seq2SeqTrainer):
             TrainingError: When a loss, or a weight, is no number.
         """
         self.guard.check()
-        check_weights(self.model, self.state.global_step, last_checkpoint(self.args.output_dir))
+        check_weights(self.model, self.state.global_step, self.kept)
 
     def trained_model(self) -> PreTrainedModel:
         """Unwrap the model.

@@ -2,34 +2,46 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from datasets import Dataset
 from transformers import EarlyStoppingCallback, PreTrainedModel, PrinterCallback, ProgressCallback, TrainerCallback
 
-from zoo.building import build, skeleton
-from zoo.errors import ConfigError
+from zoo.errors import ConfigError, ZooError
 from zoo.folders import check_output
-from zoo.tasks import DataTask, Outputs, Splits, Tokenizers, load_tokenizers
+from zoo.tasks import DataSource, DataTask, Outputs, Splits, Tokenizers
 from zoo.tasks.tables import Column
 
 from .arguments import ZooTrainingArguments, training_arguments
+from .checkpoints import clear_checkpoints, going_on_from, remove_except
 from .determinism import determinism
+from .inputs import build_for, encode, full_recipe, num_parameters, tokenizers_for
 from .predicting import check_generation, predict
 from .preflight import check_data
 from .progress import LossProgress
 from .publishing import check_push, push_result
-from .recipe import Recipe, recipe_for
+from .recipe import Recipe
+from .record import RunRecord, record_run
 from .report import TrainingReport, TrainingResult, peak_memory
 from .room import check_room
-from .saving import KEEPING_CHECKPOINTS, check_same_model, clear_checkpoints, last_checkpoint, save_checkpoint
+from .saving import is_unscored, keep_report, save_checkpoint
 from .tracking import keep_logs
 from .trainer import ZooTrainer
+
+KEEPING_CHECKPOINTS: dict[str, Any] = {"save_strategy": "epoch", "save_total_limit": 2}
+"""Training arguments of a run that can be resumed, unless it says otherwise."""
+
+
+class ScoringError(ZooError, RuntimeError):
+    """A model that was trained and saved, and could not be scored."""
+
+    exit_code = 1
 
 
 def train(
@@ -69,7 +81,8 @@ def train(
         recipe: What is not said here: a recipe's name or file, by default the one called like the task.
         tokenizer: A kind ("bpe", "word", "character"), a kind with options (`{"kind": "bpe", "vocab_size": 4000}`), a
             folder with a tokenizer.json, or loaded ones.
-        settings: Fields of [`zoo.models.ZooConfig`][] to build the variant with.
+        settings: Fields of [`zoo.models.ZooConfig`][] to build the variant with; they win over its preset and quirks,
+            and settings in its name over them.
         generation: What `generate` is called with when outputs are scored.
         output_dir: Where to save the model and its tokenizer; by default nothing is kept.
         force: Whether a saved model there may be replaced, and checkpoints of an earlier run removed.
@@ -92,58 +105,62 @@ def train(
             or when the loss is no longer a number, or the disk is full.
     """
     if output_dir is not None:
-        check_output(Path(output_dir), force=force)
+        check_output(Path(output_dir), force=force or (resume and is_unscored(output_dir)))
     elif resume or push:
         raise ConfigError(f"{'resume' if resume else 'push'} is given without output_dir, where the model is kept")
-    chosen = recipe_for(task, recipe).changed(arguments=arguments, model=settings, generation=generation)
+    said: dict[str, Any] = {"arguments": arguments, "settings": settings, "generation": generation}
+    chosen = full_recipe(task, recipe, **said, tokenizer=tokenizer)
     if resume:
-        chosen = chosen.changed(arguments={**KEEPING_CHECKPOINTS, **chosen.arguments})
+        chosen = replace(chosen, arguments={**KEEPING_CHECKPOINTS, **chosen.arguments})
     data_task = chosen.data_task()
     if isinstance(model, str):
         data_task.check_variant(model)
-    with tempfile.TemporaryDirectory() as scratch:
-        checkpoints = f"{Path(output_dir).absolute()}-checkpoints" if output_dir is not None else scratch
-        args = training_arguments(chosen.arguments, output_dir=scratch, seed=seed, progress=progress)
-        saves = args.save_strategy != "no"
-        if saves:
-            args.output_dir = checkpoints
+    checkpoints = f"{Path(output_dir).absolute()}-checkpoints" if output_dir is not None else os.curdir
+    args = training_arguments(chosen.arguments, output_dir=checkpoints, seed=seed, progress=progress)
+    saves = args.save_strategy != "no"
+    kept = nullcontext(checkpoints) if saves and output_dir is not None else tempfile.TemporaryDirectory()
+    with kept as args.output_dir:
         if args.process_index == 0:
             check_push(push)
             if saves and not resume:
-                clear_checkpoints(checkpoints, force=force)
-        splits = data if isinstance(data, Splits) else data_task.load(data, heldout=heldout, columns=columns, seed=seed)
+                clear_checkpoints(args.output_dir, force=force)
+        source = DataSource.of(None if isinstance(data, Splits) else data, heldout, columns, seed)
+        splits = data if isinstance(data, Splits) else data_task.load_from(source)
         data_task = data_task.fitted(splits)
-        tokenizers = tokenizers_for(data_task, splits.train, tokenizer, chosen)
-        name = model if isinstance(model, str) else type(model).__name__
+        tokenizers = tokenizer if isinstance(tokenizer, Tokenizers) else tokenizers_for(data_task, splits.train, chosen)
+        run = record_run(model, chosen, tokenizers, splits, seed=args.seed)
         check_room(num_parameters(model, data_task, tokenizers, chosen), args, output_dir, saves=saves)
         encoded = encode(data_task, splits, tokenizers, seed=seed)
         if isinstance(model, str):
             model = build_for(data_task, model, tokenizers, chosen, seed=args.seed)
-        idle = check_data(model, name, data_task, encoded, data_task.collator(tokenizers), args)
+        idle = check_data(model, run.variant, data_task, encoded, data_task.collator(tokenizers), args)
         if args.ddp_find_unused_parameters is None:
             args.ddp_find_unused_parameters = bool(idle)
         check_generation(model, data_task, tokenizers, chosen.generation)
-        checkpoint = last_checkpoint(checkpoints) if resume else None
-        if checkpoint is not None:
-            check_same_model(checkpoint, model)
+        checkpoint = going_on_from(checkpoints, model, run.identity()) if resume else None
+        if resume and args.process_index == 0:
+            remove_except(checkpoints, checkpoint)
         with determinism(wanted=args.full_determinism):
-            trainer = make_trainer(
-                name, model, args, data_task, tokenizers, encoded, callbacks=callbacks, progress=progress
-            )
+            trainer = make_trainer(run, model, args, data_task, tokenizers, encoded, callbacks, progress=progress)
             if output_dir is not None:
                 keep_logs(trainer, output_dir)
-            outcome = trainer.train(resume_from_checkpoint=checkpoint)
+            trainer.train(resume_from_checkpoint=checkpoint)
             train_seconds, memory = trainer.totals.elapsed(), peak_memory(args.device)
             trainer.check_trained()
+            if output_dir is not None:
+                force = force or (resume and is_unscored(output_dir))
+                save_trained(trainer, tokenizers, output_dir, run, force=force)
             began = time.perf_counter()
-            predictions = predict(
-                trainer, data_task, tokenizers, chosen.generation, outputs=None if scored else Outputs.NONE
-            )
+            with kept_in(output_dir):
+                predictions = predict(
+                    trainer, data_task, tokenizers, chosen.generation, outputs=None if scored else Outputs.NONE
+                )
+                scores = dict(data_task.score(predictions, splits.heldout)) if scored else {}
             evaluation_seconds = time.perf_counter() - began
     history = [entry for entry in trainer.state.log_history if "loss" in entry]
     trained = trainer.trained_model()
     report = TrainingReport(
-        variant=name,
+        variant=run.variant,
         task=data_task.name,
         seed=args.seed,
         device=args.device.type,
@@ -156,42 +173,79 @@ def train(
         epochs=float(trainer.state.epoch or 0),
         train_tokens=trainer.total_tokens(),
         train_seconds=train_seconds,
-        train_loss=history[-1]["loss"] if history else outcome.training_loss,
+        train_loss=history[-1]["loss"] if history else trainer.mean_loss(),
         heldout_loss=predictions.loss,
-        scores=dict(data_task.score(predictions, splits.heldout)) if scored else {},
+        scores=scores,
         evaluation_seconds=evaluation_seconds,
         peak_memory=memory,
         history=history,
         evaluations=[entry for entry in trainer.state.log_history if "eval_loss" in entry],
     )
     pushed = None
-    if output_dir is not None:
-        state_dict = trainer.accelerator.get_state_dict(trainer.model) if trainer.is_fsdp_enabled else None
-        if trainer.is_world_process_zero():
-            numbers, how = report.to_dict(), asdict(chosen)
-            save_checkpoint(
-                trained, tokenizers, output_dir, force=force, state_dict=state_dict, report=numbers, recipe=how
-            )
-            pushed = push_result(output_dir, push, report)
+    if output_dir is not None and trainer.is_world_process_zero():
+        keep_report(output_dir, report.to_dict())
+        pushed = push_result(output_dir, push, report)
     trainer.accelerator.wait_for_everyone()
     return TrainingResult(trained, tokenizers, list(predictions.outputs), report, pushed)
 
 
+def save_trained(
+    trainer: ZooTrainer, tokenizers: Tokenizers, output_dir: str | Path, run: RunRecord, *, force: bool
+) -> None:
+    """Save a trained model, before anything that may fail is done with it.
+
+    Args:
+        trainer: The trainer that trained it.
+        tokenizers: What goes with it.
+        output_dir: Where to.
+        run: The run's record.
+        force: Whether a saved model there may be replaced.
+    """
+    state_dict = trainer.accelerator.get_state_dict(trainer.model) if trainer.is_fsdp_enabled else None
+    if trainer.is_world_process_zero():
+        save_checkpoint(trainer.trained_model(), tokenizers, output_dir, force=force, state_dict=state_dict, run=run)
+
+
+@contextmanager
+def kept_in(output_dir: str | Path | None) -> Iterator[None]:
+    """Say where a trained model is, when it cannot be scored.
+
+    Args:
+        output_dir: Where it was saved, None where it was not.
+
+    Yields:
+        Nothing.
+
+    Raises:
+        ScoringError: When anything goes wrong.
+    """
+    try:
+        yield
+    except Exception as error:
+        if output_dir is None:
+            raise
+        reason = str(error) if isinstance(error, ZooError) else f"{type(error).__name__}: {error}"
+        raise ScoringError(
+            f"{output_dir} holds the trained model, but it could not be scored: {reason}; to try that again: "
+            f"zoo evaluate {output_dir}"
+        ) from error
+
+
 def make_trainer(
-    name: str,
+    run: RunRecord,
     model: PreTrainedModel,
     args: ZooTrainingArguments,
     task: DataTask,
     tokenizers: Tokenizers,
     encoded: Splits,
+    callbacks: Sequence[TrainerCallback],
     *,
-    callbacks: Sequence[TrainerCallback] = (),
     progress: bool,
 ) -> ZooTrainer:
     """Make the trainer of a run.
 
     Args:
-        name: What is trained.
+        run: The run.
         model: The model.
         args: How.
         task: The task.
@@ -207,6 +261,7 @@ def make_trainer(
     if args.early_stopping_patience is not None:
         callbacks.append(EarlyStoppingCallback(args.early_stopping_patience, args.early_stopping_threshold))
     trainer = ZooTrainer(
+        run=run.identity(),
         model=model,
         args=args,
         data_collator=task.collator(tokenizers),
@@ -218,83 +273,5 @@ def make_trainer(
     trainer.remove_callback(PrinterCallback)
     if progress:
         trainer.remove_callback(ProgressCallback)
-        trainer.add_callback(LossProgress(name))
+        trainer.add_callback(LossProgress(run.variant))
     return trainer
-
-
-def tokenizers_for(
-    task: DataTask,
-    examples: Dataset,
-    tokenizer: str | Path | Mapping[str, Any] | Tokenizers | None,
-    recipe: Recipe,
-) -> Tokenizers:
-    """Load or train the tokenizers of a run.
-
-    Args:
-        task: The task.
-        examples: What to train them on.
-        tokenizer: As for [`train`][].
-        recipe: What else is known about them.
-
-    Returns:
-        The tokenizers.
-    """
-    if isinstance(tokenizer, Tokenizers):
-        return tokenizer
-    if isinstance(tokenizer, Path) or (isinstance(tokenizer, str) and Path(tokenizer).is_dir()):
-        return load_tokenizers(tokenizer)
-    if isinstance(tokenizer, str):
-        tokenizer = {"kind": tokenizer}
-    return task.train_tokenizers(examples, **recipe.changed(tokenizer=tokenizer).tokenizer)
-
-
-def encode(task: DataTask, splits: Splits, tokenizers: Tokenizers, *, seed: int) -> Splits:
-    """Turn the examples of a run into ids.
-
-    Args:
-        task: The task.
-        splits: The examples.
-        tokenizers: The tokenizers.
-        seed: Of what is drawn.
-
-    Returns:
-        The same examples, as [`zoo.tasks.DataTask.encode`][] returns them.
-    """
-    return Splits(
-        task.encode(splits.train, tokenizers, training=True, seed=seed), task.encode(splits.heldout, tokenizers)
-    )
-
-
-def build_for(task: DataTask, name: str, tokenizers: Tokenizers, recipe: Recipe, *, seed: int) -> PreTrainedModel:
-    """Build a variant as a recipe wants it.
-
-    Args:
-        task: The task, which decides the model's head.
-        name: The variant's name; what it says itself takes precedence over the recipe.
-        tokenizers: Whose vocabularies the model gets.
-        recipe: The recipe.
-        seed: The seed of the weights.
-
-    Returns:
-        The model, with random weights.
-    """
-    settings = {**recipe.model_settings(name), **task.model_settings(tokenizers)}
-    return build(name, task.model_task, seed=seed, **settings)
-
-
-def num_parameters(model: str | PreTrainedModel, task: DataTask, tokenizers: Tokenizers, recipe: Recipe) -> int:
-    """Count parameters before there are any.
-
-    Args:
-        model: A variant's name, or a model.
-        task: As for [`build_for`][].
-        tokenizers: As for [`build_for`][].
-        recipe: As for [`build_for`][].
-
-    Returns:
-        Their number, each shared one counted once.
-    """
-    if not isinstance(model, str):
-        return model.num_parameters()
-    settings = {**recipe.model_settings(model), **task.model_settings(tokenizers)}
-    return skeleton(model, task.model_task, **settings).num_parameters()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import inspect
 import shutil
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -28,10 +28,12 @@ class Tokenizers:
     Attributes:
         source: For what the model reads.
         target: For what it writes; the same object where the vocabulary is joint.
+        made_by: What made them, as a recipe says it: the `kind` and its options, or the `folder` they are from.
     """
 
     source: PreTrainedTokenizerFast
     target: PreTrainedTokenizerFast
+    made_by: Mapping[str, Any] = field(default_factory=lambda: {"kind": "given"}, compare=False)
 
     @property
     def joint(self) -> bool:
@@ -72,7 +74,7 @@ def load_tokenizers(folder: str | Path) -> Tokenizers:
     for tokenizer in (source, target):
         if tokenizer.pad_token_id is None or tokenizer.eos_token_id is None:
             raise ConfigError(f"the tokenizer in {place} has no pad_token or no eos_token; both are needed")
-    return Tokenizers(source, target)
+    return Tokenizers(source, target, {"folder": str(place.absolute())})
 
 
 def train_tokenizers(
@@ -98,11 +100,11 @@ def train_tokenizers(
     for option in options:
         if option not in valid:
             raise UnknownNameError(option, valid, kind="option", owner=f"tokenizer {kind!r}")
-    source = list(source)
+    source, made_by = list(source), {"kind": kind, "joint": joint, **options}
     if target is None:
         only = train(source, **options)
-        return Tokenizers(only, only)
+        return Tokenizers(only, only, made_by)
     if joint:
         both = train([*source, *target], **options)
-        return Tokenizers(both, both)
-    return Tokenizers(train(source, **options), train(list(target), **options))
+        return Tokenizers(both, both, made_by)
+    return Tokenizers(train(source, **options), train(list(target), **options), made_by)

@@ -1,0 +1,255 @@
+"""Checkpoints of a run that may be interrupted: sealed when they are whole, and found again."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import shutil
+import warnings
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from transformers import PreTrainedModel
+from transformers.trainer import TRAINER_STATE_NAME
+from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
+
+from zoo.errors import ConfigError, OutputExistsError, ZooWarning
+from zoo.folders import MODEL_FILE, write_file
+
+from .record import first_difference
+
+SEAL = "run.json"
+"""The file of a checkpoint that is written last: which run it is of, and the hashes of all other files."""
+
+INCIDENTAL = re.compile(r"_.*|.*token_id|transformers_version|dtype|use_cache|architectures")
+"""Fields of a configuration that may differ between a run and its continuation."""
+
+
+class CheckpointWarning(ZooWarning):
+    """A checkpoint that cannot be gone on from."""
+
+
+def seal(checkpoint: str | Path, run: Mapping[str, Any]) -> None:
+    """Declare a checkpoint whole.
+
+    Args:
+        checkpoint: The checkpoint, all of whose files are written.
+        run: Which run it is of.
+    """
+    folder = Path(checkpoint)
+    files = {file.relative_to(folder).as_posix(): digest(file) for file in files_of(folder)}
+    write_file(folder / SEAL, json.dumps({"run": run, "files": files}, indent=2, ensure_ascii=False) + "\n")
+
+
+def files_of(folder: Path) -> Iterator[Path]:
+    """List what a seal vouches for.
+
+    Args:
+        folder: The checkpoint.
+
+    Yields:
+        Every file but the seal.
+    """
+    yield from (file for file in sorted(folder.rglob("*")) if file.is_file() and file != folder / SEAL)
+
+
+def digest(file: Path) -> str:
+    """Hash a file.
+
+    Args:
+        file: The file.
+
+    Returns:
+        Its SHA-256, in hexadecimal digits.
+    """
+    read = hashlib.sha256()
+    with file.open("rb") as stream:
+        while block := stream.read(1 << 20):
+            read.update(block)
+    return read.hexdigest()
+
+
+def damage(checkpoint: Path) -> str | None:
+    """Find out why a checkpoint cannot be gone on from.
+
+    Args:
+        checkpoint: The checkpoint.
+
+    Returns:
+        What is wrong, None where it is whole.
+    """
+    try:
+        sealed = json.loads((checkpoint / SEAL).read_text(encoding="utf-8"))["files"].items()
+    except OSError:
+        return "it was never finished"
+    except (ValueError, LookupError, TypeError, AttributeError):
+        return f"its {SEAL} cannot be read"
+    for name, expected in sealed:
+        try:
+            if digest(checkpoint / name) != expected:
+                return f"its {name} is not what was written"
+        except OSError:
+            return f"its {name} is missing"
+    return None
+
+
+def best_of(checkpoint: Path) -> Path:
+    """Find the checkpoint that was the best one when another was written.
+
+    Args:
+        checkpoint: A whole checkpoint.
+
+    Returns:
+        The best one; this one where nothing was evaluated.
+    """
+    best = json.loads((checkpoint / TRAINER_STATE_NAME).read_text(encoding="utf-8")).get("best_global_step")
+    return checkpoint.with_name(f"{PREFIX_CHECKPOINT_DIR}-{best}") if best else checkpoint
+
+
+def checkpoints_in(folder: str | Path) -> list[Path]:
+    """List a run's checkpoints.
+
+    Args:
+        folder: Where the trainer keeps them.
+
+    Returns:
+        The checkpoints, whole or not, the latest one first.
+    """
+    numbered = [
+        (int(number), path)
+        for path in Path(folder).glob(f"{PREFIX_CHECKPOINT_DIR}-*")
+        if (number := path.name.rpartition("-")[2]).isdecimal()
+    ]
+    return [path for _, path in sorted(numbered, reverse=True)]
+
+
+def last_checkpoint(folder: str | Path) -> str | None:
+    """Find where a run that was interrupted can go on.
+
+    Args:
+        folder: Where the trainer keeps checkpoints.
+
+    Returns:
+        The last whole checkpoint whose best one is whole too, None where there is none. Warns of those that it passes
+        over.
+    """
+    for checkpoint in checkpoints_in(folder):
+        problem = damage(checkpoint)
+        if problem is None and (best := best_of(checkpoint)) != checkpoint:
+            problem = (found := damage(best)) and f"the best one before it, {best.name}, cannot be used: {found}"
+        if problem is None:
+            return str(checkpoint)
+        warnings.warn(f"{checkpoint} is passed over: {problem}", CheckpointWarning, stacklevel=2)
+    return None
+
+
+def check_same_model(checkpoint: str | Path, model: PreTrainedModel) -> None:
+    """Refuse to go on with another model than the one that a checkpoint is of.
+
+    Args:
+        checkpoint: The checkpoint.
+        model: The model.
+
+    Raises:
+        ConfigError: With the first field that differs.
+    """
+    saved = json.loads((Path(checkpoint) / MODEL_FILE).read_text(encoding="utf-8"))
+    wanted = json.loads(model.config.to_json_string(use_diff=False))
+    for field, value in saved.items():
+        if field in wanted and wanted[field] != value and not INCIDENTAL.fullmatch(field):
+            raise ConfigError(
+                f"{checkpoint} is of another model: its {field} is {value!r}, where this one's is {wanted[field]!r}; "
+                "give the settings of the interrupted run, or another output folder"
+            )
+
+
+def check_same_run(checkpoint: str | Path, run: Mapping[str, Any]) -> None:
+    """Refuse to go on with another run than the one that a checkpoint is of.
+
+    Args:
+        checkpoint: A whole checkpoint.
+        run: The run, as it would be sealed.
+
+    Raises:
+        ConfigError: With the first thing that differs.
+    """
+    sealed = json.loads((Path(checkpoint) / SEAL).read_text(encoding="utf-8"))["run"]
+    if (difference := first_difference(sealed, json.loads(json.dumps(run)))) is not None:
+        raise ConfigError(
+            f"{checkpoint} is of another run: {difference}; give the settings of the interrupted run, another output "
+            "folder, or begin anew: --force without --resume"
+        )
+
+
+def going_on_from(folder: str | Path, model: PreTrainedModel, run: Mapping[str, Any]) -> str | None:
+    """Find the checkpoint that a run goes on from.
+
+    Args:
+        folder: Where the trainer keeps checkpoints.
+        model: The model.
+        run: Which run it is.
+
+    Returns:
+        The last whole checkpoint, None for a run that begins anew.
+
+    Raises:
+        ConfigError: When it is of another run.
+    """
+    checkpoint = last_checkpoint(folder)
+    if checkpoint is not None:
+        check_same_model(checkpoint, model)
+        check_same_run(checkpoint, run)
+    elif checkpoints_in(folder):
+        warnings.warn(f"no checkpoint in {folder} is whole; the run begins anew", CheckpointWarning, stacklevel=2)
+    return checkpoint
+
+
+def clear_checkpoints(folder: str | Path, *, force: bool) -> None:
+    """Make room for a run that begins anew.
+
+    Args:
+        folder: Where the trainer keeps checkpoints.
+        force: Whether those of an earlier run may be removed.
+
+    Raises:
+        OutputExistsError: When there are some that may not.
+    """
+    for checkpoint in checkpoints_in(folder):
+        if not force:
+            raise OutputExistsError(
+                f"{folder} holds checkpoints of an earlier run; go on from them (--resume), remove them (--force), or "
+                "choose another output folder"
+            )
+        shutil.rmtree(checkpoint)
+
+
+def remove_except(folder: str | Path, kept: str | None) -> None:
+    """Remove the checkpoints that a run cannot go on from, which would count among those that are kept.
+
+    Args:
+        folder: Where the trainer keeps checkpoints.
+        kept: The checkpoint that it goes on from, if there is one: earlier whole ones stay as well.
+    """
+    for checkpoint in checkpoints_in(folder):
+        if str(checkpoint) == kept:
+            return
+        shutil.rmtree(checkpoint)
+
+
+def rotate(folder: str | Path, limit: int | None, best: str | None) -> None:
+    """Remove the oldest checkpoints.
+
+    Args:
+        folder: Where the trainer keeps checkpoints.
+        limit: How many there may be, None for any number.
+        best: The best one, if there is one: it stays, and so does the latest one.
+    """
+    if limit is None or limit < 1:
+        return
+    there = checkpoints_in(folder)
+    protected = [checkpoint for checkpoint in there if checkpoint == there[0] or str(checkpoint) == best]
+    others = [checkpoint for checkpoint in there if checkpoint not in protected]
+    for checkpoint in others[max(limit - len(protected), 0) :]:
+        shutil.rmtree(checkpoint, ignore_errors=True)

@@ -1,0 +1,246 @@
+"""What a run was told and what it ran on: one record, which is written wherever the run is told of."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from datasets import Dataset
+from transformers import PreTrainedModel
+
+from zoo.tasks import DataSource, Splits, Tokenizers
+from zoo.tasks.tables import NUMBERS
+
+from .recipe import Recipe
+
+RESULT_FILE = "result.json"
+"""Where a checkpoint's folder holds the record of its run, and its numbers; a model card is made of them."""
+
+INCIDENTAL_ARGUMENTS = re.compile(r"(logging|save|dataloader)_.*|report_to|run_name|project|disable_tqdm|use_cpu")
+"""Training arguments that may differ between a run and its continuation."""
+
+
+@dataclass(frozen=True)
+class ExamplesRecord:
+    """Some examples.
+
+    Attributes:
+        examples: How many.
+        sha256: The hash of their columns, in hexadecimal digits.
+    """
+
+    examples: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class DataRecord:
+    """The examples of a run.
+
+    Attributes:
+        source: Where they come from; None where they were given as objects.
+        train: Those that were trained on.
+        heldout: Those that were evaluated on.
+    """
+
+    source: DataSource | None
+    train: ExamplesRecord
+    heldout: ExamplesRecord
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """A run, so that it can be told, repeated, evaluated again, and told from others.
+
+    Attributes:
+        variant: The variant's name with its settings, or the model's class.
+        seed: The seed of weights, dropout and data.
+        recipe: How it was trained: as it ran, not as the recipe's file says.
+        tokenizers: The hash of its tokenizers, in hexadecimal digits.
+        data: Its examples.
+    """
+
+    variant: str
+    seed: int
+    recipe: Recipe
+    tokenizers: str
+    data: DataRecord
+
+    def to_dict(self) -> dict[str, Any]:
+        """Write it as plain data.
+
+        Returns:
+            All fields, as JSON holds them.
+        """
+        written: dict[str, Any] = json.loads(json.dumps(asdict(self), default=str))
+        return written
+
+    @classmethod
+    def from_dict(cls, written: Mapping[str, Any]) -> RunRecord:
+        """Read what `to_dict` wrote.
+
+        Args:
+            written: The fields, and possibly others.
+
+        Returns:
+            The record.
+
+        Raises:
+            TypeError: When a field is of another kind.
+            LookupError: When one is missing.
+        """
+        data = written["data"]
+        return cls(
+            variant=str(written["variant"]),
+            seed=int(written["seed"]),
+            recipe=Recipe(**written["recipe"]),
+            tokenizers=str(written["tokenizers"]),
+            data=DataRecord(
+                source=None if data["source"] is None else DataSource(**data["source"]),
+                train=ExamplesRecord(**data["train"]),
+                heldout=ExamplesRecord(**data["heldout"]),
+            ),
+        )
+
+    def identity(self) -> dict[str, Any]:
+        """Tell what decides the weights that the run ends with.
+
+        Returns:
+            Plain data: another run has others.
+        """
+        written = self.to_dict()
+        recipe, data = written["recipe"], written["data"]
+        kept = {name: value for name, value in recipe["arguments"].items() if not INCIDENTAL_ARGUMENTS.fullmatch(name)}
+        return {
+            "variant": self.variant,
+            "seed": self.seed,
+            "task": recipe["task"],
+            "task_options": recipe["task_options"],
+            "data": [data["train"], data["heldout"]],
+            "tokenizer": {**recipe["tokenizer"], "sha256": self.tokenizers},
+            "model": recipe["model"],
+            "arguments": kept,
+        }
+
+
+def record_run(
+    model: str | PreTrainedModel, recipe: Recipe, tokenizers: Tokenizers, splits: Splits, *, seed: int
+) -> RunRecord:
+    """Record a run.
+
+    Args:
+        model: A variant's name, or the model that was given.
+        recipe: The recipe, with everything that was said beside it.
+        tokenizers: The tokenizers.
+        splits: The examples.
+        seed: The seed.
+
+    Returns:
+        The record.
+    """
+    named = isinstance(model, str)
+    ran = replace(
+        recipe,
+        tokenizer=dict(tokenizers.made_by),
+        model=recipe.model_settings(model) if isinstance(model, str) else {},
+        explicit=tuple(recipe.explicit) if named else (),
+    )
+    return RunRecord(
+        variant=model if isinstance(model, str) else type(model).__name__,
+        seed=seed,
+        recipe=ran,
+        tokenizers=digest_of_tokenizers(tokenizers),
+        data=DataRecord(splits.source, *(ExamplesRecord(len(part), digest_of_examples(part)) for part in splits)),
+    )
+
+
+def digest_of_examples(examples: Dataset) -> str:
+    """Hash examples.
+
+    Args:
+        examples: The examples.
+
+    Returns:
+        The SHA-256 of their columns, whatever their lines in a file, in hexadecimal digits.
+    """
+    digest = hashlib.sha256()
+    examples = examples.remove_columns([name for name in NUMBERS.values() if name in examples.column_names])
+    digest.update(f"{examples.column_names} {len(examples)}\n".encode())
+    for rows in examples.iter(1000):
+        digest.update(json.dumps(rows, ensure_ascii=False, default=str).encode())
+    return digest.hexdigest()
+
+
+def digest_of_tokenizers(tokenizers: Tokenizers) -> str:
+    """Hash tokenizers.
+
+    Args:
+        tokenizers: The tokenizers.
+
+    Returns:
+        A SHA-256 in hexadecimal digits.
+    """
+    digest = hashlib.sha256()
+    for tokenizer in (tokenizers.source, tokenizers.target)[: 1 if tokenizers.joint else 2]:
+        digest.update(f"{tokenizer.backend_tokenizer.to_str()}\n{tokenizer.special_tokens_map}\n".encode())
+    return digest.hexdigest()
+
+
+def read_result(folder: str | Path) -> dict[str, Any]:
+    """Read what a run left in its checkpoint's folder.
+
+    Args:
+        folder: The folder.
+
+    Returns:
+        The fields of its record and its `report`; nothing where there is none, or it cannot be read.
+    """
+    try:
+        written = json.loads((Path(folder) / RESULT_FILE).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return written if isinstance(written, dict) else {}
+
+
+def saved_run(folder: str | Path) -> RunRecord | None:
+    """Find the record of the run that made a checkpoint.
+
+    Args:
+        folder: The checkpoint's folder.
+
+    Returns:
+        The record, None where there is none.
+    """
+    try:
+        return RunRecord.from_dict(read_result(folder))
+    except (LookupError, TypeError, ValueError):
+        return None
+
+
+def first_difference(there: Mapping[str, Any], here: Mapping[str, Any], whose: str = "") -> str | None:
+    """Find out in what two records of runs differ.
+
+    Args:
+        there: Plain data of one.
+        here: Plain data of the other.
+        whose: What both are a part of.
+
+    Returns:
+        For instance "its arguments.learning_rate is 0.001, not 0.003"; None where they are the same.
+    """
+    for name in dict.fromkeys((*there, *here)):
+        before, now = there.get(name), here.get(name)
+        if before == now:
+            continue
+        if isinstance(before, Mapping) and isinstance(now, Mapping):
+            return first_difference(before, now, f"{whose}{name}.")
+        if name == "data":
+            return "its data are others"
+        told = ["not given" if value is None else value for value in (before, now)]
+        return f"its {whose}{name} is {told[0]}, not {told[1]}"
+    return None
