@@ -9,7 +9,7 @@ from huggingface_hub import ModelCard
 import zoo
 from zoo.hub.addresses import parse_address
 from zoo.hub.cards import CardFacts, write_card
-from zoo.hub.records import find_report, recipe_of, results_of
+from zoo.hub.records import find_result, recipe_of, results_of
 
 REPORT = {
     "task": "translation",
@@ -32,8 +32,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_card_tells_what_is_known(folder: Path) -> None:
-    report = find_report(folder)
-    facts = CardFacts(("pt",), "mit", recipe_of(report), tuple(results_of(report)))
+    result = find_result(folder)
+    facts = CardFacts(("pt",), "mit", recipe_of(result), tuple(results_of(result["report"])))
     text = write_card(folder, parse_address("org/model@v2"), facts)
     data = ModelCard(text).data
     assert (data.license, data.library_name, data.pipeline_tag) == ("mit", "transformer-zoo", "text2text-generation")

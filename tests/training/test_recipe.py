@@ -26,10 +26,21 @@ def test_a_name_takes_precedence_over_the_recipe():
     assert "dropout" in recipe.model_settings("pre-norm@tiny")
 
 
-def test_another_kind_of_tokenizer_starts_from_its_own_options():
+def test_what_is_said_beside_a_recipe_wins_over_a_preset_and_quirks_and_a_name_over_that():
+    recipe = load_recipe("translation").changed(model={"hidden_size": 512, "norm_placement": "pre"})
+    assert recipe.model_settings("pre-norm@tiny")["hidden_size"] == 512
+    assert "num_hidden_layers" not in recipe.model_settings("pre-norm@tiny")
+    assert "hidden_size" not in recipe.model_settings("pre-norm@tiny:hidden_size=32")
+    assert recipe.changed(arguments={"max_steps": 1}).model_settings("pre-norm@tiny")["hidden_size"] == 512
+
+
+def test_another_kind_of_tokenizer_starts_from_its_own_options(tmp_path):
     recipe = load_recipe("translation")
     assert recipe.changed(tokenizer={"kind": "word"}).tokenizer == {"kind": "word", "joint": True}
+    assert recipe.changed(tokenizer="word").tokenizer == {"kind": "word", "joint": True}
     assert recipe.changed(tokenizer={"vocab_size": 500}).tokenizer == {**recipe.tokenizer, "vocab_size": 500}
+    assert recipe.changed(tokenizer=tmp_path).tokenizer == {"folder": str(tmp_path)}
+    assert recipe.changed(tokenizer=tmp_path).changed(tokenizer="word").tokenizer == {"kind": "word", "joint": True}
 
 
 def test_bad_recipes(tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -20,7 +21,7 @@ from .commits import Change
 from .errors import HubError, RepoIdError, RevisionMissingError, VisibilityError
 from .exports import BUNDLE, NATIVE_REVISION, Exported, export_checkpoint
 from .folders import CARD, INDEX, WEIGHTS, PushedFile, files_to_push
-from .records import find_report, find_results, recipe_of
+from .records import RESULT, find_result, find_results, recipe_of, without_places
 from .retries import Patience
 
 ATTRIBUTES = ".gitattributes"
@@ -127,13 +128,16 @@ def push(
         of_model, left_out = files_to_push(code.folder if code else folder)
         files = {file.path: file for file in of_model}
         own_card = (folder / CARD).is_file() and not overwrite_card
+        if RESULT in files:
+            told = json.dumps(without_places(find_result(folder)), indent=2, ensure_ascii=False).encode()
+            files[RESULT] = PushedFile(RESULT, len(told), told)
         if own_card:
             content = (folder / CARD).read_bytes()
         else:
             facts = CardFacts(
                 tags=tuple(tags),
                 license=license,
-                recipe=recipe if recipe is not None else recipe_of(find_report(folder)),
+                recipe=recipe if recipe is not None else recipe_of(find_result(folder)),
                 eval_results=tuple(eval_results if eval_results is not None else find_results(folder)),
                 exports=tuple(export.for_card() for export in (code, foreign) if export),
                 native=_native_facts(foreign),

@@ -28,6 +28,15 @@ RECIPE = {
 }
 """What a card tells of a training report, and how it calls it."""
 
+SECTIONS = {
+    "task_options": "Task options",
+    "tokenizer": "Tokenizer",
+    "model": "Model settings",
+    "arguments": "Training arguments",
+    "generation": "Generation",
+}
+"""What of a recipe a card tells, and how it calls it."""
+
 NOT_KEPT = ("outputs", "seconds")
 """What of an evaluation is no property of the checkpoint."""
 
@@ -35,35 +44,57 @@ LARGE = 1000
 DATASET = "held-out examples"
 
 
-def find_report(folder: Path) -> Mapping[str, Any]:
-    """Find the numbers of the run that made a checkpoint.
+def find_result(folder: Path) -> Mapping[str, Any]:
+    """Find what the run that made a checkpoint has recorded.
 
     Args:
         folder: The checkpoint.
 
     Returns:
-        What the training report says; nothing where there is none.
+        The fields of its record, and its `report`; nothing where there is none.
     """
     for file in (folder / RESULT, folder.resolve().parent / RESULT):
         try:
-            report = json.loads(file.read_text(encoding="utf-8"))["report"]
-        except (OSError, ValueError, LookupError, TypeError):
+            result = json.loads(file.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
             continue
-        if isinstance(report, dict):
-            return report
+        if isinstance(result, dict) and isinstance(result.get("report"), dict):
+            return result
     return {}
 
 
-def recipe_of(report: Mapping[str, Any]) -> dict[str, str]:
+def recipe_of(result: Mapping[str, Any]) -> dict[str, str]:
     """Tell how a checkpoint was trained.
 
     Args:
-        report: The training report.
+        result: What its run has recorded.
 
     Returns:
         Names and values for the card.
     """
-    return {name: _number(report[key]) for key, name in RECIPE.items() if report.get(key) is not None}
+    report, recipe = result.get("report") or {}, result.get("recipe") or {}
+    sections = {name: _settings(recipe.get(section)) for section, name in SECTIONS.items()}
+    return {
+        **{name: _number(report[key]) for key, name in RECIPE.items() if report.get(key) is not None},
+        **_data(result),
+        **{name: told for name, told in sections.items() if told},
+    }
+
+
+def without_places(result: Mapping[str, Any]) -> dict[str, Any]:
+    """Leave out where files are on this machine, which is nobody else's business.
+
+    Args:
+        result: What a run has recorded.
+
+    Returns:
+        The same, with the names of files and folders instead of their paths.
+    """
+    kept: dict[str, Any] = json.loads(json.dumps(result))
+    source, tokenizer = (kept.get("data") or {}).get("source") or {}, (kept.get("recipe") or {}).get("tokenizer") or {}
+    for told, names in ((source, ("data", "heldout")), (tokenizer, ("folder",))):
+        told.update({name: _file_name(told[name]) for name in names if told.get(name)})
+    return kept
 
 
 def results_of(report: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -142,7 +173,7 @@ def find_results(folder: Path) -> list[dict[str, Any]]:
             dataset_config=str(entry.get("data")),
         )
     ]
-    return evaluated or results_of(find_report(folder))
+    return evaluated or results_of(find_result(folder).get("report", {}))
 
 
 def _results(task: Any, dataset: str, scores: Any, loss: Any, **more: str) -> list[dict[str, Any]]:
@@ -160,6 +191,33 @@ def _results(task: Any, dataset: str, scores: Any, loss: Any, **more: str) -> li
         named = {"metric_type": "loss", "metric_name": "Loss, nats per token"}
         results.append({**about, **named, "metric_value": round(float(loss), 4)})
     return results
+
+
+def _settings(section: Any) -> str:
+    if not isinstance(section, dict):
+        return ""
+    told = {**section, "folder": _file_name(section["folder"])} if "folder" in section else section
+    return ", ".join(f"{name}={value}" for name, value in told.items())
+
+
+def _data(result: Mapping[str, Any]) -> dict[str, str]:
+    if not isinstance(data := result.get("data"), dict):
+        return {}
+    source = data.get("source") or {}
+    columns = ", ".join(map(str, source.get("columns") or ()))
+    told = {
+        "Data": _file_name(source.get("data")),
+        "Held-out data": _file_name(source.get("heldout")),
+        "Columns": columns,
+        "SHA-256 of the training examples": (data.get("train") or {}).get("sha256"),
+        "SHA-256 of the held-out examples": (data.get("heldout") or {}).get("sha256"),
+    }
+    return {name: value for name, value in told.items() if value}
+
+
+def _file_name(place: Any) -> str:
+    """A file's name without its folders; a dataset's name on the Hub as it is."""
+    return "" if not place else Path(place).name if Path(place).is_absolute() else str(place)
 
 
 def _number(value: Any) -> str:

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from zoo.hub import PushReport
 
-    from .report import TrainingReport
-
 
 def check_push(repo_id: str | None) -> None:
     """Make sure, before anything is trained, that a model can be pushed: its repository is made where it is not there.
@@ -29,13 +27,12 @@ def check_push(repo_id: str | None) -> None:
     require_repository(Hub(), parse_address(repo_id), private=None)
 
 
-def push_result(folder: str | Path, repo_id: str | None, report: TrainingReport) -> PushReport | None:
-    """Push a trained model, with its numbers on the card.
+def push_result(folder: str | Path, repo_id: str | None) -> PushReport | None:
+    """Push a trained model, with its recipe and its numbers on the card.
 
     Args:
         folder: Where it was saved.
         repo_id: The repository, None for none.
-        report: The numbers.
 
     Returns:
         What was pushed, if anything was.
@@ -43,7 +40,5 @@ def push_result(folder: str | Path, repo_id: str | None, report: TrainingReport)
     if repo_id is None:
         return None
     from zoo.hub import push
-    from zoo.hub.records import recipe_of, results_of
 
-    numbers = report.to_dict()
-    return push(folder, repo_id, recipe=recipe_of(numbers), eval_results=results_of(numbers))
+    return push(folder, repo_id)

@@ -128,7 +128,7 @@ def changed_tokenizer(tokenizer: Mapping[str, Any], change: str | Path | Mapping
         return dict(change)
     if change.get("kind", tokenizer.get("kind")) == tokenizer.get("kind"):
         return {**tokenizer, **change}
-    return {"joint": tokenizer.get("joint", True), **change}
+    return {**change, "joint": change.get("joint", tokenizer.get("joint", True))}
 
 
 def load_recipe(recipe: str | Path) -> Recipe:

@@ -184,7 +184,7 @@ def train(
     pushed = None
     if output_dir is not None and trainer.is_world_process_zero():
         keep_report(output_dir, report.to_dict())
-        pushed = push_result(output_dir, push, report)
+        pushed = push_result(output_dir, push)
     trainer.accelerator.wait_for_everyone()
     return TrainingResult(trained, tokenizers, list(predictions.outputs), report, pushed)
 

@@ -1,0 +1,160 @@
+"""What is recorded of a run is what ran, wherever it is written."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from comparison.in_process import launch_here, measure_nothing
+
+import zoo
+from zoo.cli.main import cli
+from zoo.comparison import compare, preparing, worker
+from zoo.comparison.files import CHECKPOINT
+from zoo.comparison.launching import LAUNCHERS
+from zoo.hub.addresses import parse_address
+from zoo.hub.cards import CardFacts, write_card
+from zoo.hub.records import find_result, recipe_of, without_places
+from zoo.measuring import FlopsPerToken
+from zoo.tasks import TASKS
+
+pytestmark = pytest.mark.xdist_group("comparison")
+
+MODEL = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
+ARGUMENTS = {
+    "max_steps": 2,
+    "learning_rate": 0.002,
+    "per_device_train_batch_size": 4,
+    "per_device_eval_batch_size": 3,
+    "warmup_steps": 1,
+    "weight_decay": 0.5,
+    "optim": "adafactor",
+    "lr_scheduler_type": "constant",
+    "label_smoothing_factor": 0.25,
+    "use_cpu": True,
+}
+GENERATION = {"num_beams": 3, "max_length": 5}
+TOKENIZER = {"kind": "character", "joint": True}
+NAME = "pre-norm@tiny:num_hidden_layers=2"
+RAN = {
+    "task": "translation",
+    "task_options": {"max_length": 40},
+    "tokenizer": TOKENIZER,
+    "model": {"hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 32},
+    "generation": GENERATION,
+}
+"""Another value than the recipe's for every option, and a name whose preset says others still."""
+
+
+@pytest.fixture(scope="module")
+def pairs(tmp_path_factory):
+    examples = TASKS.get("translation").load().train.select(range(24))
+    folder = tmp_path_factory.mktemp("pairs")
+    rows = [f"{number}\t{en}\t{pt}" for number, (en, pt) in enumerate(zip(examples["en"], examples["pt"], strict=True))]
+    (folder / "some.tsv").write_text("\n".join(["id\ten\tpt", *rows[:18]]))
+    (folder / "others.tsv").write_text("\n".join(["id\ten\tpt", *rows[18:]]))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def compared(pairs, tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(LAUNCHERS, "local", launch_here)
+        patch.setattr(worker, "measure", measure_nothing)
+        patch.setattr(preparing, "flops_per_token", lambda model, *lengths: FlopsPerToken(2.0, 6.0))
+        return compare(
+            [NAME],
+            "translation:max_length=40",
+            data=pairs / "some.tsv",
+            heldout=pairs / "others.tsv",
+            columns=["en", "pt"],
+            tokenizer="character",
+            settings=MODEL,
+            generation=GENERATION,
+            seed=3,
+            output_dir=tmp_path_factory.mktemp("compared"),
+            progress=False,
+            **ARGUMENTS,
+        )
+
+
+def check_recipe(recipe, model):
+    assert {name: recipe[name] for name in RAN if name != "model"} == {n: v for n, v in RAN.items() if n != "model"}
+    assert {name: recipe["arguments"][name] for name in ARGUMENTS} == ARGUMENTS
+    assert {name: recipe["model"].get(name) for name in model} == model
+
+
+def check_built(folder):
+    built = zoo.load(folder).config
+    assert (built.hidden_size, built.num_attention_heads, built.intermediate_size) == (16, 2, 32)
+    assert built.num_hidden_layers == 2
+    assert built.vocab_size < 120
+
+
+def check_card(folder):
+    text = write_card(folder, parse_address("org/model"), CardFacts(recipe=recipe_of(find_result(folder))))
+    for part in (
+        "| Tokenizer | kind=character, joint=True |",
+        "hidden_size=16",
+        "optim=adafactor",
+        "learning_rate=0.002",
+        "num_beams=3",
+        "| Seed | 3 |",
+        "| Data | some.tsv |",
+        "| Held-out data | others.tsv |",
+        "| Columns | en, pt |",
+    ):
+        assert part in text, part
+    assert str(folder) not in text
+
+
+def test_a_comparison_records_what_ran(compared, pairs):
+    (run,) = compared.runs
+    assert run.error is None, run.error
+    folder = Path(run.folder)
+    check_built(folder / CHECKPOINT)
+    check_recipe(json.loads((compared.folder / "results.json").read_text())["recipe"], MODEL)
+    job = json.loads((folder / "job.json").read_text())
+    check_recipe(job["recipe"], RAN["model"])
+    result = json.loads((folder / CHECKPOINT / "result.json").read_text())
+    check_recipe(result["recipe"], RAN["model"])
+    assert result["recipe"]["tokenizer"] == job["recipe"]["tokenizer"] == compared.recipe["tokenizer"]
+    assert (result["variant"], result["seed"], result["report"]["seed"]) == (NAME, 3, 3)
+    source = {"data": str(pairs / "some.tsv"), "heldout": str(pairs / "others.tsv"), "columns": ["en", "pt"], "seed": 0}
+    assert result["data"]["source"] == source
+    assert (result["data"]["train"]["examples"], result["data"]["heldout"]["examples"]) == (18, 6)
+    report = (compared.folder / "report.html").read_text()
+    assert "character" in report and "&#34;bpe&#34;" not in report and '"bpe"' not in report
+    check_card(folder / CHECKPOINT)
+    told = without_places(result)
+    assert told["data"]["source"]["data"] == "some.tsv" and str(pairs) not in json.dumps(told)
+
+
+def test_a_training_records_what_ran(pairs, tmp_path):
+    folder = tmp_path / "model"
+    files = {"--data": pairs / "some.tsv", "--heldout": pairs / "others.tsv", "-o": folder}
+    options = [
+        "--task",
+        "translation:max_length=40",
+        "--tokenizer",
+        "character",
+        "--columns",
+        "en,pt",
+        "--seed",
+        "3",
+        "--quiet",
+    ]
+    options += [str(part) for option in files.items() for part in option]
+    options += [part for name, value in MODEL.items() for part in ("--model", f"{name}={value}")]
+    options += [part for name, value in ARGUMENTS.items() for part in ("--set", f"{name}={value}")]
+    recipe = tmp_path / "recipe.yaml"
+    recipe.write_text("task: translation\ngeneration: {num_beams: 3, max_length: 5}\ntokenizer: {kind: bpe}\n")
+    run = CliRunner().invoke(cli, ["train", NAME, *options, "--recipe", str(recipe)])
+    assert run.exit_code == 0, run.stderr
+    check_built(folder)
+    result = json.loads((folder / "result.json").read_text())
+    check_recipe(result["recipe"], RAN["model"])
+    assert (result["variant"], result["seed"]) == (NAME, 3)
+    check_card(folder)
