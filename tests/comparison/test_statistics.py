@@ -15,12 +15,15 @@ from zoo.comparison.statistics import (
     UNKNOWN,
     WORSE,
     Difference,
+    Pairs,
     Sample,
     bootstrap_interval,
     compare_all,
     holm,
     most_coverage,
+    noise_floor,
     paired_p,
+    sign_p,
     student_quantile,
     student_within,
     verdict,
@@ -42,7 +45,7 @@ def test_students_distribution_is_that_of_the_tables(freedom, quantile):
 def test_the_example_that_student_gave():
     # Hours of sleep gained by two drugs, ten patients: t = 4.0621, p = 0.00283 (Student 1908, section 9).
     differences = [1.2, 2.4, 1.3, 1.3, 0.0, 1.0, 1.8, 0.8, 4.6, 1.4]
-    found = Difference.of(differences)
+    found = Difference.of(Pairs(differences))
     assert found.mean == pytest.approx(1.58)
     assert found.p == pytest.approx(0.00283, abs=5e-6)
     assert found.interval == (pytest.approx(0.7001, abs=1e-4), pytest.approx(2.4599, abs=1e-4))
@@ -52,7 +55,7 @@ def test_the_example_that_student_gave():
 @pytest.mark.parametrize("seeds", [2, 3, 5, 10])
 def test_no_difference_is_noise_in_nineteen_of_twenty(seeds):
     noise = np.random.default_rng(seeds).normal(size=(4000, seeds))
-    said = [verdict(*compare_all([differences])) for differences in noise]
+    said = [verdict(*compare_all([Pairs(differences)])) for differences in noise]
     assert said.count(NOISE) / len(said) == pytest.approx(0.95, abs=0.011)  # three standard errors
     assert said.count(BETTER) == pytest.approx(said.count(WORSE), abs=60)
 
@@ -62,9 +65,47 @@ def test_one_false_alarm_among_seven_variants_is_as_rare():
     alarms = 0
     for _ in range(1500):
         scores = generator.normal(size=(8, 5))  # a baseline and seven variants, which share its luck
-        alarms += any(verdict(one) != NOISE for one in compare_all(scores[1:] - scores[0]))
+        alarms += any(verdict(one) != NOISE for one in compare_all([Pairs(row) for row in scores[1:] - scores[0]]))
     assert alarms / 1500 <= 0.05 + 0.015
     assert alarms > 0
+
+
+@pytest.mark.parametrize("seeds", [2, 3, 5])
+@pytest.mark.parametrize(
+    "draw",
+    [
+        pytest.param(lambda luck, shape: luck.binomial(200, 0.995, shape) / 200, id="accuracy near one"),
+        pytest.param(lambda luck, shape: luck.binomial(20, 0.5, shape) / 20, id="few examples"),
+        pytest.param(lambda luck, shape: luck.standard_t(3, shape), id="heavy tails"),
+        pytest.param(lambda luck, shape: np.round(luck.normal(size=shape), 0), id="ties"),
+    ],
+)
+def test_scores_that_are_counted_or_heavy_tailed_raise_no_more_alarms(draw, seeds):
+    luck = np.random.default_rng(seeds)
+    alarms = 0
+    for _ in range(400):
+        scores = draw(luck, (8, seeds))
+        alarms += any(verdict(one) != NOISE for one in compare_all([Pairs(row) for row in scores[1:] - scores[0]]))
+    assert alarms / 400 <= 0.06 + 0.03
+
+
+def test_a_lost_run_is_worse_than_any_number():
+    # Two seeds are far better, and three have failed: nobody would choose it.
+    lost = Difference.of(Pairs([5.0, 5.1], lost=3))
+    assert (lost.wins, lost.losses, lost.p) == (2, 3, 1.0)
+    (always,) = compare_all([Pairs([0.1, 0.2], lost=6)])
+    assert verdict(always) == NOISE and always.p == pytest.approx(sign_p(2, 6))
+    (spared,) = compare_all([Pairs([-0.1, -0.2], baseline_lost=8, better=-1)])
+    assert verdict(spared) == BETTER and spared.p == 2 / 2**10
+    (worse,) = compare_all([Pairs([-0.1, -0.2], lost=8)])
+    assert verdict(worse) == WORSE
+
+
+def test_the_sign_test_counts_tosses_of_a_coin():
+    assert [sign_p(wins, 0) for wins in range(5)] == [1.0, 1.0, 0.5, 0.25, 0.125]
+    # Arbuthnot 1710: 82 years in which more boys than girls were christened.
+    assert sign_p(82, 0) == 2 / 2**82 and sign_p(5, 5) == 1.0
+    assert sign_p(9, 1) == pytest.approx(2 * (1 + 10) / 1024) == sign_p(1, 9)
 
 
 def test_a_planted_difference_is_found_and_its_direction_told():
@@ -73,17 +114,20 @@ def test_a_planted_difference_is_found_and_its_direction_told():
     for _ in range(300):
         luck = generator.normal(scale=10, size=5)  # a lucky seed is lucky for all: pairs take it out
         baseline, better, same = luck + generator.normal(scale=0.3, size=(3, 5)) + [[0], [3], [0]]
-        differences = compare_all([better - baseline, same - baseline])
-        found += verdict(differences[0]) == BETTER and verdict(differences[0], higher_is_better=False) == WORSE
+        (one, _), (other, _) = (
+            compare_all([Pairs(better - baseline, better=sign), Pairs(same - baseline)]) for sign in (1, -1)
+        )
+        found += verdict(one) == BETTER and verdict(other) == WORSE
     assert found > 290
 
 
 def test_what_cannot_be_told_is_not_told():
-    alone = compare_all([[0.7], [0.1, 0.2, 0.3]])
+    alone = compare_all([Pairs([0.7]), Pairs([0.1, 0.2, 0.3])])
     assert verdict(alone[0]) == UNKNOWN and alone[0].interval is alone[0].p is None
     assert alone[1].adjusted == alone[1].p  # not corrected for what was not tested
-    same, other = compare_all([[0.0, 0.0, 0.0], [0.1, 0.1, 0.1]])
-    assert (verdict(same), same.adjusted, verdict(other), other.effect) == (NOISE, 1.0, BETTER, None)
+    same, other = compare_all([Pairs([0.0, 0.0, 0.0]), Pairs([0.1, 0.1, 0.1])])
+    assert (verdict(same), same.adjusted, verdict(other), other.effect) == (NOISE, 1.0, NOISE, None)
+    assert noise_floor([same, other]) is None, "a floor of zero would let everything above it count"
     assert Sample.of([3.0]) == Sample((3.0,), 3.0, None, None)
 
 

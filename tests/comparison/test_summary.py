@@ -80,7 +80,7 @@ def test_what_is_missing_is_not_made_up():
     assert "1 run of 3 failed" in words and "c failed with every seed" in words
     # A score that is no number pairs with nothing, and one pair has no noise floor.
     left = summarize(replace(comparison, runs=[*runs[:5], infinite, *runs[6:]])).rows[1]
-    assert (left.difference.pairs, left.verdict) == (1, "one seed: no noise floor")
+    assert (left.difference.pairs, left.verdict) == (1, "untested")
     nothing = summarize(replace(comparison, runs=[Run(name, name, error="gone") for name in "abc"]))
     assert nothing.main is nothing.best is None and list(sentences(nothing)) == [headline(nothing)]
     unmeasured = replace(comparison, runs=[replace(run, costs=None) for run in comparison.runs])
@@ -89,7 +89,7 @@ def test_what_is_missing_is_not_made_up():
 
 def test_one_seed_has_no_noise_floor():
     summary = summarize(made_up(seeds=1))
-    assert {row.verdict for row in summary.rows} == {"baseline", "one seed: no noise floor"}
+    assert {row.verdict for row in summary.rows} == {"baseline", "untested"}
     assert summary.floor is None and "no noise floor" in headline(summary)
     alone = summarize(made_up({"vanilla": (30.0, 1.0)}, seeds=3))
     assert "stands alone" in headline(alone) and list(sentences(alone)) == []

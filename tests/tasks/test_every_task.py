@@ -134,19 +134,6 @@ def test_a_comparison_loads_any_tasks_model_again(task, data, tmp_path):
     assert not check(tmp_path)["equal"]
 
 
-def test_perplexity_is_better_when_lower():
-    from zoo.comparison.results import Comparison, Run
-
-    def run(name, value):
-        scores = {"perplexity": {"name": "Perplexity", "value": value, "higher_is_better": False}}
-        return Run(name, "", report={"scores": scores})
-
-    runs = [run("a", 7.0), run("b", 5.0)]
-    others = {field.name: None for field in dataclasses.fields(Comparison)}
-    comparison = Comparison(**{**others, "main_score": "perplexity", "runs": runs})
-    assert comparison.best is runs[1]
-
-
 def test_what_a_model_is_not_made_for_is_refused(tmp_path):
     task = TASKS.get("translation")
     task.train_tokenizers(task.load().heldout, kind="word").save(tmp_path)

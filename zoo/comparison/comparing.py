@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -199,6 +200,7 @@ def carry_out(
         runs=runs,
         folder=folder,
         seconds=plan.seconds,
+        date=date.today().isoformat(),
     )
     if not phases.launched and (written := already_written(comparison)) is not None:
         return written

@@ -112,6 +112,7 @@ class Comparison:
         runs: The runs, variant by variant in the order of `names`, each in the order of `seeds`.
         folder: Where everything was written.
         seconds: Wall-clock time of all commands that it took, except of those that were killed.
+        date: The day on which the last of its runs was made, as 2026-11-22; empty where that was not noted.
     """
 
     task: str
@@ -130,6 +131,7 @@ class Comparison:
     runs: list[Run]
     folder: Path
     seconds: float
+    date: str = ""
 
     def runs_of(self, name: str) -> list[Run]:
         """The runs of a variant.
@@ -146,38 +148,6 @@ class Comparison:
     def failed(self) -> list[Run]:
         """The runs that failed."""
         return [run for run in self.runs if run.failed]
-
-    @property
-    def best(self) -> Run | None:
-        """The run with the best main score, None where all failed."""
-        finished = [run for run in self.runs if run.report is not None]
-        return max(finished, key=self.goodness, default=None)
-
-    def score(self, run: Run) -> float:
-        """A run's main score.
-
-        Args:
-            run: One of the runs.
-
-        Returns:
-            The score, or minus infinity where the run failed.
-        """
-        if run.report is None:
-            return float("-inf")
-        return float(run.report["scores"][self.main_score]["value"])
-
-    def goodness(self, run: Run) -> float:
-        """A run's main score, such that more is better.
-
-        Args:
-            run: A run that was trained.
-
-        Returns:
-            The score, or minus the score where less is better, as of perplexities.
-        """
-        report = run.report or {"scores": {}}
-        higher = report["scores"].get(self.main_score, {}).get("higher_is_better", True)
-        return self.score(run) if higher else -self.score(run)
 
     def write(self) -> Path:
         """Write results.json.

@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from statistics import NormalDist
+from statistics import NormalDist, median_low
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +28,7 @@ RESAMPLES = 20_000
 ROUNDING = 1e-12
 """The relative error of sums of a few values, at most."""
 
-BETTER, WORSE, NOISE, UNKNOWN = "better", "worse", "within noise", "one seed: no noise floor"
+BETTER, WORSE, NOISE, UNKNOWN = "better", "worse", "within noise", "untested"
 """What is said of a difference from the baseline."""
 
 
@@ -68,6 +68,23 @@ class Sample:
 
 
 @dataclass(frozen=True)
+class Pairs:
+    """The scores of a variant and of the baseline, seed by seed.
+
+    Attributes:
+        differences: Variant minus baseline, for every seed with which both have a number.
+        lost: Seeds with which the baseline has a number and the variant has none: its run failed, or diverged.
+        baseline_lost: Seeds with which it is the other way round.
+        better: 1 where more is better, -1 where less is.
+    """
+
+    differences: Sequence[float]
+    lost: int = 0
+    baseline_lost: int = 0
+    better: int = 1
+
+
+@dataclass(frozen=True)
 class Difference:
     """How a variant differs from the baseline over the seeds that both have.
 
@@ -78,8 +95,10 @@ class Difference:
             one.
         effect: The mean in units of the deviation, Cohen's d_z; None where there is no deviation.
         pairs: Number of seeds.
-        p: Of the paired t-test; None of a single difference.
+        p: Of the paired t-test, or of the sign test where runs were lost; None of a single difference.
         adjusted: The same after Holm's correction, see [`holm`][].
+        wins: Seeds on which the variant is better; the baseline's lost runs count among them.
+        losses: Seeds on which it is worse; its own lost runs count among them.
     """
 
     mean: float
@@ -89,32 +108,39 @@ class Difference:
     pairs: int
     p: float | None
     adjusted: float | None = None
+    wins: int = 0
+    losses: int = 0
 
     @classmethod
-    def of(cls, differences: Sequence[float]) -> Difference:
+    def of(cls, paired: Pairs) -> Difference:
         """Test whether paired differences come from zero.
 
+        Where runs were lost, size says nothing any more: a lost run is worse than any number. So signs are tested then.
+
         Args:
-            differences: One a seed, at least one.
+            paired: At least one difference.
 
         Returns:
             The difference, without correction.
         """
+        differences = paired.differences
         pairs, mean = len(differences), math.fsum(differences) / len(differences)
+        wins = sum(one * paired.better > 0 for one in differences) + paired.baseline_lost
+        losses = sum(one * paired.better < 0 for one in differences) + paired.lost
         if pairs == 1:
-            return cls(mean, None, None, None, pairs, None)
+            return cls(mean, None, None, None, pairs, None, wins=wins, losses=losses)
         deviation = spread(differences)
         reach = student_quantile((1 + LEVEL) / 2, pairs - 1) * deviation / math.sqrt(pairs)
         effect = mean / deviation if deviation else None
-        return cls(mean, deviation, (mean - reach, mean + reach), effect, pairs, paired_p(differences))
+        p = sign_p(wins, losses) if paired.lost or paired.baseline_lost else paired_p(differences)
+        return cls(mean, deviation, (mean - reach, mean + reach), effect, pairs, p, wins=wins, losses=losses)
 
 
-def verdict(difference: Difference, *, higher_is_better: bool = True) -> str:
+def verdict(difference: Difference) -> str:
     """Say in words what a difference means.
 
     Args:
         difference: The difference, after correction for the number of variants.
-        higher_is_better: Whether more is better.
 
     Returns:
         `BETTER` or `WORSE` where noise alone would make such a difference in less than one of twenty comparisons,
@@ -124,19 +150,19 @@ def verdict(difference: Difference, *, higher_is_better: bool = True) -> str:
         return UNKNOWN
     if difference.adjusted >= 1 - LEVEL:
         return NOISE
-    return BETTER if (difference.mean > 0) == higher_is_better else WORSE
+    return BETTER if difference.wins > difference.losses else WORSE
 
 
-def compare_all(differences: Sequence[Sequence[float]]) -> list[Difference]:
+def compare_all(paired: Sequence[Pairs]) -> list[Difference]:
     """Test several variants against one baseline.
 
     Args:
-        differences: For each variant its differences, one a seed.
+        paired: For each variant its differences, one a seed.
 
     Returns:
         A difference for each, corrected for the number of those that could be tested.
     """
-    found = [Difference.of(values) for values in differences]
+    found = [Difference.of(pairs) for pairs in paired]
     adjusted = iter(holm([difference.p for difference in found if difference.p is not None]))
     return [one if one.p is None else replace(one, adjusted=next(adjusted)) for one in found]
 
@@ -149,12 +175,12 @@ def noise_floor(differences: Sequence[Difference]) -> float | None:
 
     Returns:
         What Bonferroni's correction, which is Holm's first step, asks of differences that spread as these do on
-        average; None where none could be tested.
+        average, over as many seeds as variants usually have; None where none could be tested, or none spread.
     """
     tested = [one for one in differences if one.deviation is not None]
-    if not tested:
+    if not any(one.deviation for one in tested):
         return None
-    pairs = min(one.pairs for one in tested)
+    pairs = median_low([one.pairs for one in tested])
     typical = math.sqrt(math.fsum((one.deviation or 0.0) ** 2 for one in tested) / len(tested))
     return student_quantile(1 - (1 - LEVEL) / 2 / len(tested), pairs - 1) * typical / math.sqrt(pairs)
 
@@ -166,13 +192,28 @@ def paired_p(differences: Sequence[float]) -> float:
         differences: At least two.
 
     Returns:
-        How often noise alone makes a mean difference as large; 1 where all differences are zero, 0 where all are one
-        other number.
+        How often noise alone makes a mean difference as large; 1 where all differences are zero. Where all are one
+        other number, as counted scores often are, the deviation says nothing, and the sign test's 2^(1 - n) stands.
     """
     mean, deviation = math.fsum(differences) / len(differences), spread(differences)
     if deviation == 0:
-        return 0.0 if mean else 1.0
+        return sign_p(len(differences), 0) if mean else 1.0
     return 1 - student_within(abs(mean) / deviation * math.sqrt(len(differences)), len(differences) - 1)
+
+
+def sign_p(wins: int, losses: int) -> float:
+    """The p-value of the two-sided sign test (Arbuthnot 1710): as many heads or tails of a fair coin, or more.
+
+    Args:
+        wins: How many differences are of one sign.
+        losses: How many are of the other; ties do not count.
+
+    Returns:
+        2^(1 - n) where all n are alike, 1 where there are none.
+    """
+    tosses = wins + losses
+    tail = sum(math.comb(tosses, k) for k in range(min(wins, losses) + 1))
+    return min(1.0, 2 * tail / 2**tosses)
 
 
 def spread(values: Sequence[float]) -> float:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from .columns import Column, columns_of
 from .results import Comparison, Run
-from .statistics import UNKNOWN, Difference, Sample, compare_all, noise_floor, verdict
+from .statistics import UNKNOWN, Difference, Pairs, Sample, compare_all, noise_floor, verdict
 
 BASELINE = "baseline"
 FAILED = "failed"
@@ -65,12 +65,16 @@ class Summary:
 
     @property
     def best(self) -> Row | None:
-        """The variant with the best mean main score."""
+        """The variant with the best mean main score, of those that lost the fewest runs."""
         main = self.main
         if main is None:
             return None
-        known = [row for row in self.rows if main.key in row.samples]
-        return max(known, key=lambda row: main.better * row.samples[main.key].mean, default=None)
+
+        def goodness(row: Row) -> tuple[int, float]:
+            sample = row.samples[main.key]
+            return len(sample.values) - len(row.runs), main.better * sample.mean
+
+        return max((row for row in self.rows if main.key in row.samples), key=goodness, default=None)
 
     def column(self, key: str) -> Column | None:
         """Find a column.
@@ -98,11 +102,11 @@ def summarize(comparison: Comparison) -> Summary:
     runs = {name: comparison.runs_of(name) for name in comparison.names}
     baseline = runs[comparison.baseline]
     paired = {
-        name: [] if main is None else paired_differences(main, own, baseline)
+        name: pairs_of(main, own, baseline)
         for name, own in runs.items()
-        if name != comparison.baseline
+        if name != comparison.baseline and main is not None
     }
-    tested = [name for name, values in paired.items() if values]
+    tested = [name for name, pairs in paired.items() if pairs.differences]
     differences = dict(zip(tested, compare_all([paired[name] for name in tested]), strict=True))
     rows = []
     for name, own in runs.items():
@@ -114,7 +118,7 @@ def summarize(comparison: Comparison) -> Summary:
         elif difference is None or main is None:
             word = UNKNOWN
         else:
-            word = verdict(difference, higher_is_better=main.better > 0)
+            word = verdict(difference)
         rows.append(Row(name, own, samples_of(columns, own), difference, word))
     return Summary(comparison, columns, rows, main, noise_floor(list(differences.values())))
 
@@ -131,14 +135,14 @@ def samples_of(columns: Sequence[Column], runs: Sequence[Run]) -> dict[str, Samp
     """
     samples = {}
     for column in columns:
-        values = [value for value in map(column.read, runs) if value is not None and math.isfinite(value)]
+        values = [value for run in runs if (value := number_of(column, run)) is not None]
         if values:
             samples[column.key] = Sample.of(values)
     return samples
 
 
-def paired_differences(column: Column, runs: Sequence[Run], baseline: Sequence[Run]) -> list[float]:
-    """Subtract the baseline's numbers seed by seed.
+def pairs_of(column: Column, runs: Sequence[Run], baseline: Sequence[Run]) -> Pairs:
+    """Subtract the baseline's numbers seed by seed, and count the runs that have none.
 
     Args:
         column: Which numbers.
@@ -146,12 +150,27 @@ def paired_differences(column: Column, runs: Sequence[Run], baseline: Sequence[R
         baseline: The baseline's.
 
     Returns:
-        A difference for every seed that both have finished with a number.
+        The pairs. A run whose number is not finite has diverged, which counts as having failed.
     """
-    base = {run.seed: column.read(run) for run in baseline}
-    pairs = [(column.read(run), base.get(run.seed)) for run in runs]
-    return [
-        own - other
-        for own, other in pairs
-        if own is not None and other is not None and math.isfinite(own) and math.isfinite(other)
-    ]
+    own, base = ({run.seed: number_of(column, run) for run in each} for each in (runs, baseline))
+    both = [(own[seed], base[seed]) for seed in own if seed in base]
+    return Pairs(
+        differences=[mine - other for mine, other in both if mine is not None and other is not None],
+        lost=sum(mine is None and other is not None for mine, other in both),
+        baseline_lost=sum(mine is not None and other is None for mine, other in both),
+        better=column.better,
+    )
+
+
+def number_of(column: Column, run: Run) -> float | None:
+    """Read a number.
+
+    Args:
+        column: Which one.
+        run: Of which run.
+
+    Returns:
+        The number, None where there is none or it is not finite.
+    """
+    value = column.read(run)
+    return value if value is not None and math.isfinite(value) else None

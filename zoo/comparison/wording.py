@@ -20,6 +20,8 @@ def sentences(summary: Summary) -> Iterator[str]:
         A sentence a variant, and then what they rest on.
     """
     yield from (told for _, told in findings(summary))
+    if not is_tested(summary) and (summary.main is None or len(summary.rows) > 1):
+        yield headline(summary)
     yield from basis(summary)
 
 
@@ -39,7 +41,7 @@ def headline(summary: Summary) -> str:
     if not verdicts:
         return f"{baseline} stands alone: give other variants to compare it with."
     if verdicts.count(UNKNOWN) + verdicts.count(FAILED) == len(verdicts):
-        return "One seed a variant: there is no noise floor, so no difference can be told from luck."
+        return "One seed a variant: there is no noise floor, so nothing can be told from luck; --seeds 3 measures it."
     parts = [f"{verdicts.count(word)} {word}" for word in (BETTER, WORSE, NOISE, FAILED) if word in verdicts]
     return f"Of {counted(len(verdicts), 'variant')} beside {baseline}: {', '.join(parts)}."
 
@@ -70,8 +72,7 @@ def basis(summary: Summary) -> Iterator[str]:
         Sentences about noise, tests and intervals.
     """
     main, baseline = summary.main, summary.comparison.baseline
-    if main is None:
-        yield headline(summary)
+    if main is None or not is_tested(summary):
         return
     if summary.floor is not None:
         yield (
@@ -80,19 +81,30 @@ def basis(summary: Summary) -> Iterator[str]:
         )
     differences = [row.difference for row in summary.rows if row.difference is not None]
     tested = [difference for difference in differences if difference.p is not None]
-    if tested:
-        pairs = max(difference.pairs for difference in tested)
+    pairs = max(difference.pairs for difference in tested)
+    yield (
+        f"Tested by paired t-tests over {pairs} seeds, corrected for {counted(len(tested), 'variant')} after Holm: "
+        f"where all variants are alike, at most one such comparison in twenty says anything else."
+    )
+    if any(row.failed for row in summary.rows):
+        yield "A run that failed is worse than any that finished: where there is one, signs are tested, not sizes."
+    if most_coverage(pairs) < LEVEL:
         yield (
-            f"Tested by paired t-tests over {pairs} seeds, corrected for {counted(len(tested), 'variant')} after Holm: "
-            f"where all variants are alike, at most one such comparison in twenty says anything else."
+            f"Bootstrap intervals of {pairs} seeds lie within their values, so they hold the mean in "
+            f"{100 * most_coverage(pairs):.0f} % of cases at best; verdicts do not rest on them."
         )
-        if most_coverage(pairs) < LEVEL:
-            yield (
-                f"Bootstrap intervals of {pairs} seeds lie within their values, so they hold the mean in "
-                f"{100 * most_coverage(pairs):.0f} % of cases at best; verdicts do not rest on them."
-            )
-    elif len(summary.rows) > 1:
-        yield "With one seed there is no noise floor: nothing here says which differences would come again."
+
+
+def is_tested(summary: Summary) -> bool:
+    """Whether any variant has been tested against the baseline.
+
+    Args:
+        summary: The summary.
+
+    Returns:
+        False of a single seed.
+    """
+    return any(row.difference is not None and row.difference.p is not None for row in summary.rows)
 
 
 def sentence(row: Row, main: Column, baseline: str) -> str:
@@ -114,7 +126,7 @@ def sentence(row: Row, main: Column, baseline: str) -> str:
         return f"{row.name} has no seed in common with {baseline} for which both have a {main.title}.{failed}"
     distance = f"{signed(main.write, difference.mean)} {main.title}"
     if difference.adjusted is None or difference.interval is None:
-        return f"{row.name} differs from {baseline} by {distance}; {UNKNOWN}.{failed}"
+        return f"{row.name} differs from {baseline} by {distance}.{failed}"
     low, high = (signed(main.write, end) for end in difference.interval)
     numbers = f"{distance}, 95 % interval {low} to {high}, p {p_value(difference.adjusted)} after Holm"
     if row.verdict == NOISE:

@@ -14,9 +14,12 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
+from zoo.tasks import TASKS, split_name
+
 from ..cells import corrected, difference
 from ..columns import Column
 from ..numbers import NOTHING, duration, large, spread_beside
+from ..results import Comparison
 from ..statistics import BETTER, WORSE, Sample, most_coverage
 from ..summary import Row, Summary
 from ..tabular import to_csv
@@ -126,7 +129,7 @@ def facts(summary: Summary) -> Iterator[tuple[str, str]]:
     """
     comparison = summary.comparison
     yield "Baseline", comparison.baseline
-    yield "Seeds", ", ".join(map(str, comparison.seeds))
+    yield "Seed" if len(comparison.seeds) == 1 else "Seeds", ", ".join(map(str, comparison.seeds))
     if comparison.budget:
         yield "Budget", ", ".join(f"{large(value)} {name}" for name, value in comparison.budget.items())
     yield "Matched", {"none": "nothing", "params": "parameters", "flops": "FLOPs a token"}[comparison.match]
@@ -135,8 +138,27 @@ def facts(summary: Summary) -> Iterator[tuple[str, str]]:
         yield "Swept", tried
     reports = [run.report for run in comparison.runs if run.report is not None]
     if reports:
-        yield "Data", f"{reports[0]['train_examples']:,} training, {reports[0]['heldout_examples']:,} held-out examples"
+        yield "Data", data_name(comparison)
+        yield "Examples", f"{reports[0]['train_examples']:,} training, {reports[0]['heldout_examples']:,} held-out"
+    if comparison.date:
+        yield "Date", comparison.date
     yield "Took", duration(comparison.seconds)
+
+
+def data_name(comparison: Comparison) -> str:
+    """Name the data by its file.
+
+    Args:
+        comparison: The comparison.
+
+    Returns:
+        The name that its command gives after `--data`, or that of what ships with the zoo for its task.
+    """
+    words = comparison.command
+    if "--data" in words:
+        return Path(words[words.index("--data") + 1]).name
+    shipped = TASKS.get(split_name(comparison.task)[0]).shipped if split_name(comparison.task)[0] in TASKS else None
+    return "generated" if shipped is None else f"{shipped.name}, which ships with the zoo"
 
 
 def groups(columns: Sequence[Column]) -> list[tuple[str, list[Column]]]:
