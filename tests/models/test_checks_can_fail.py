@@ -18,6 +18,7 @@ from zoo.fast.decode_step import Step
 from zoo.fast.unpadding import UnpaddedMask
 from zoo.models import (
     Attention,
+    LearnedPosition,
     Residual,
     TransformerLayer,
     ZooForCausalLM,
@@ -206,6 +207,10 @@ def replay_in_place(model: Any, patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Step, "advance", lambda self, states: None)
 
 
+def read_a_weight_outside_of_its_forward(model: Any, patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(LearnedPosition, "embed", lambda self, embeds, ids: embeds + F.embedding(ids, self.weight))
+
+
 CAUSAL, MASKED, SEQ2SEQ = "causal-lm", "masked-lm", "seq2seq-lm"
 DEFECTS: list[tuple[str, str, Break]] = [
     ("output_has_its_documented_shape", CAUSAL, drop_a_logit),
@@ -213,6 +218,7 @@ DEFECTS: list[tuple[str, str, Break]] = [
     ("labels_become_decoder_inputs", SEQ2SEQ, decode_the_labels_themselves),
     ("every_parameter_gets_a_finite_gradient", CAUSAL, add_a_dead_parameter),
     ("saves_and_reloads_bit_equal", CAUSAL, scale_by_what_no_configuration_says),
+    ("offloaded_weights_compute_the_same", CAUSAL, read_a_weight_outside_of_its_forward),
     ("body_and_head_load_from_each_other", CAUSAL, scale_by_what_no_configuration_says),
     ("seed_makes_weights_reproducible", CAUSAL, forget_the_seed),
     ("parameters_are_counted_without_building", CAUSAL, add_a_dead_parameter),

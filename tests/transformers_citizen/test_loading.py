@@ -18,7 +18,14 @@ from transformers import (
 )
 from transformers_citizen.support import ASSORTED, EVERY, ONE_OF_EACH, over, single, tiny
 
-from zoo.models import TransformerLayer, ZooForSequenceClassification, ZooForTokenClassification, ZooModel
+import zoo
+from zoo.models import (
+    TransformerLayer,
+    ZooForConditionalGeneration,
+    ZooForSequenceClassification,
+    ZooForTokenClassification,
+    ZooModel,
+)
 
 AUTO = {"causal-lm": AutoModelForCausalLM, "masked-lm": AutoModelForMaskedLM, "seq2seq-lm": AutoModelForSeq2SeqLM}
 
@@ -73,12 +80,11 @@ def leaves(module: torch.nn.Module, path: str = "") -> Iterator[str]:
         yield from leaves(child, name)
 
 
-@over(tuple(pair for pair in EVERY if pair[0] != "universal"))
-def test_layers_that_are_offloaded_to_the_disk_compute_the_same(pair, saved, tmp_path: Path):
+@over(EVERY)
+@pytest.mark.parametrize("on_disk", [r"(.*\.)?layers\.0\.", r"(?!.*layers\.)"], ids=["layer", "all but layers"])
+def test_parts_that_are_offloaded_to_the_disk_compute_the_same(pair, on_disk, saved, tmp_path: Path):
     subject = tiny(pair)
-    last = subject.config.num_hidden_layers - 1
-    is_on_disk = re.compile(rf"(.*\.)?layers\.{last}\.")
-    places = {leaf: "disk" if is_on_disk.match(leaf) else "cpu" for leaf in leaves(subject.model)}
+    places = {leaf: "disk" if re.match(on_disk, leaf) else "cpu" for leaf in leaves(subject.model)}
     loaded = AUTO[pair[1]].from_pretrained(
         saved, device_map=places, offload_folder=tmp_path / "offload", dtype=torch.float64
     )
@@ -154,6 +160,15 @@ def test_a_stack_of_an_encoder_decoder_stands_alone(pair, tmp_path: Path):
         assert not info["missing_keys"]
         ids = subject.inputs()["input_ids"]
         assert torch.equal(loaded(ids).last_hidden_state, stack(ids).last_hidden_state)
+
+
+def test_a_configuration_is_left_as_it_was():
+    config = zoo.config("marian-style@tiny", "seq2seq-lm")
+    config.is_decoder = True
+    model = ZooForConditionalGeneration(config)
+    assert config.is_decoder
+    assert model.config.stack == "encoder-decoder"
+    assert model.config is model.model.config is model.model.encoder.config
 
 
 @over(ONE_OF_EACH)

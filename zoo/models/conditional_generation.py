@@ -25,6 +25,7 @@ class ZooForConditionalGeneration(LanguageModel, CachedGenerationMixin):
     """
 
     def __init__(self, config: ZooConfig) -> None:
+        config = config.encoder_decoder_config()
         stack = "encoder" if config.share_encoder_decoder_embeddings else "decoder"
         super().__init__(config, ZooEncoderDecoder(config), f"model.{stack}.embed_tokens.weight")
         # Labels and logits are aligned; transformers' loss of that kind is the masked one.

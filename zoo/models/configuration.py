@@ -286,6 +286,18 @@ class ZooConfig(PreTrainedConfig):
         decoder.is_decoder = decoder.add_cross_attention = True
         return decoder
 
+    def encoder_decoder_config(self) -> ZooConfig:
+        """The configuration of both stacks, also where `is_decoder` makes this one describe the decoder alone.
+
+        Returns:
+            This configuration, or a copy without `is_decoder`.
+        """
+        if not self.is_decoder:
+            return self
+        both = copy.deepcopy(self)
+        both.is_decoder = False
+        return both
+
     def get_text_config(self, decoder: bool | None = None, encoder: bool | None = None) -> ZooConfig:
         """What transformers asks for when it sizes a cache: the decoder's view of an encoder-decoder.
 

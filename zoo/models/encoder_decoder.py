@@ -32,7 +32,7 @@ class ZooEncoderDecoder(ZooModel):
                 f"this configuration describes one {config.stack}, an encoder-decoder was asked for; "
                 f"zoo.config({config.variant!r}, task='seq2seq-lm') describes one"
             )
-        config.is_decoder = False  # with it, the configuration would be its decoder's alone
+        config = config.encoder_decoder_config()
         super().__init__(config)
         self.encoder = ZooEncoder(config)
         self.decoder = ZooDecoder(config.decoder_config())

@@ -75,10 +75,8 @@ class EncoderLayer(TransformerLayer):
         **kwargs: Any,
     ) -> torch.Tensor:
         """Transform the residual stream. Arguments as in the base class; nothing of an encoder is read."""
-        hidden_states = self.self_attn_residual(
-            hidden_states, self.self_attn.__call__, attention_mask, position_bias, **kwargs
-        )
-        return self.mlp_residual(hidden_states, self.mlp.__call__)
+        hidden_states = self.self_attn_residual(hidden_states, self.self_attn, attention_mask, position_bias, **kwargs)
+        return self.mlp_residual(hidden_states, self.mlp)
 
 
 class DecoderLayer(EncoderLayer):
@@ -107,14 +105,12 @@ class DecoderLayer(EncoderLayer):
         **kwargs: Any,
     ) -> torch.Tensor:
         """Transform the residual stream. Arguments as in the base class."""
-        hidden_states = self.self_attn_residual(
-            hidden_states, self.self_attn.__call__, attention_mask, position_bias, **kwargs
-        )
+        hidden_states = self.self_attn_residual(hidden_states, self.self_attn, attention_mask, position_bias, **kwargs)
         if encoder_hidden_states is not None:
             hidden_states = self.cross_attn_residual(
-                hidden_states, self.cross_attn.__call__, encoder_attention_mask, None, encoder_hidden_states, **kwargs
+                hidden_states, self.cross_attn, encoder_attention_mask, None, encoder_hidden_states, **kwargs
             )
-        return self.mlp_residual(hidden_states, self.mlp.__call__)
+        return self.mlp_residual(hidden_states, self.mlp)
 
 
 class ParallelEncoderLayer(TransformerLayer):
@@ -189,7 +185,7 @@ class ParallelDecoderLayer(ParallelEncoderLayer):
         if encoder_hidden_states is None:
             return hidden_states
         return self.cross_attn_residual(
-            hidden_states, self.cross_attn.__call__, encoder_attention_mask, None, encoder_hidden_states, **kwargs
+            hidden_states, self.cross_attn, encoder_attention_mask, None, encoder_hidden_states, **kwargs
         )
 
 

@@ -95,7 +95,17 @@ class RelativeBucketPosition(Position):
         logarithmic = (exact + (growth * (buckets_a_side - exact)).long()).clamp(max=buckets_a_side - 1)
         return offset + torch.where(distance < exact, distance, logarithmic)
 
+    def forward(self, distance: torch.Tensor) -> torch.Tensor:
+        """Look the scalars of signed distances up.
+
+        Args:
+            distance: Key position minus query position. *Shape:* (query_len, key_len)
+
+        Returns:
+            *Shape:* (1, num_attention_heads, query_len, key_len)
+        """
+        return F.embedding(self.bucket(distance), self.weight).permute(2, 0, 1)[None]
+
     def bias(self, query_positions: torch.Tensor, key_positions: torch.Tensor) -> torch.Tensor:
         """Look the scalars up. Shapes as in the base class."""
-        buckets = self.bucket(key_positions[None, :] - query_positions[:, None])
-        return F.embedding(buckets, self.weight).permute(2, 0, 1)[None]
+        return self(key_positions[None, :] - query_positions[:, None])

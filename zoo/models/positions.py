@@ -27,6 +27,9 @@ Rotation = tuple[torch.Tensor, torch.Tensor]
 class Position(nn.Module):
     """Base of all position encodings; by itself it encodes nothing.
 
+    An encoding that has parameters reads them in its `forward`, which the methods below call: offloading brings weights
+    to the device when a module is called, and not before.
+
     Args:
         config: The configuration of the stack; subclasses read what they need.
 
@@ -130,9 +133,13 @@ class LearnedPosition(Position):
         """Draw the table from a normal distribution of the configuration's range."""
         init.normal_(self.weight, mean=0.0, std=self.initializer_range)
 
+    def forward(self, position_ids: torch.Tensor) -> torch.Tensor:
+        """Look the rows up. *Shape:* (batch_size or 1, seq_len), then (batch_size or 1, seq_len, hidden_size)."""
+        return F.embedding(position_ids, self.weight)
+
     def embed(self, inputs_embeds: torch.Tensor, position_ids: torch.Tensor) -> torch.Tensor:
         """Add the rows of the table. Shapes as in the base class."""
-        return inputs_embeds + F.embedding(position_ids, self.weight)
+        return inputs_embeds + self(position_ids)
 
 
 @POSITIONS.register("sinusoidal", aliases=("sinusoidal-interleaved",))

@@ -114,6 +114,12 @@ class Residual(nn.Module):
         self.scale = scale or nn.Identity()
         self.dropout = dropout or nn.Identity()
 
+    def __call__(self, hidden_states: torch.Tensor, sublayer: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Apply the sublayer inside the residual connection. Arguments as for `forward`."""
+        # accelerate moves what has a `to` among a module's arguments; a bound method has none.
+        function = sublayer.__call__ if isinstance(sublayer, nn.Module) else sublayer
+        return super().__call__(hidden_states, function, *args, **kwargs)
+
     def forward(
         self, hidden_states: torch.Tensor, sublayer: Callable[..., Any], *args: Any, **kwargs: Any
     ) -> torch.Tensor:
@@ -121,8 +127,7 @@ class Residual(nn.Module):
 
         Args:
             hidden_states: The residual stream. *Shape:* (batch_size, seq_len, hidden_size)
-            sublayer: Maps the normed stream to the branch, or to a tuple that begins with the branch. A function, for
-                accelerate moves modules that it finds among arguments; a module's `__call__` is one.
+            sublayer: A module or function that maps the normed stream to the branch, or to a tuple that begins with it.
             args: Passed on to the sublayer.
             kwargs: Passed on to the sublayer.
 

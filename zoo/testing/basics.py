@@ -9,6 +9,8 @@ from typing import Any
 
 import torch
 import transformers
+from accelerate import cpu_offload
+from accelerate.hooks import attach_execution_device_hook
 
 from zoo.building import build, count_parameters
 from zoo.models import TASK_CLASSES
@@ -101,6 +103,19 @@ def check_saves_and_reloads_bit_equal(subject: Subject) -> None:
     assert reloaded.config.to_diff_dict().keys() == subject.config.to_diff_dict().keys(), "the configuration changed"
     assert_equal(subject.run(reloaded), subject.run(), "reloaded model = saved model", 0.0)
     assert _sharing(reloaded) == _sharing(subject.model), "other parameters are tied after loading"
+
+
+@check(once_per_stack=True)
+def check_offloaded_weights_compute_the_same(subject: Subject) -> None:
+    """Weights that are brought to the device when a module is called, and only then, give the same output."""
+    model = cpu_offload(subject.copy(), execution_device=torch.device("cpu"))
+    attach_execution_device_hook(model, "cpu")  # as device_map does: modules without parameters have hooks, too
+    try:
+        output = subject.run(model)
+    except RuntimeError as error:
+        message = "offloaded weights cannot be used; only a module's own forward may read its parameters"
+        raise AssertionError(f"{message}: {error}") from error
+    assert_equal(output, subject.run(), "offloaded model = model in memory")
 
 
 def _sharing(model: torch.nn.Module) -> set[frozenset[str]]:
