@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from .names import parse_name
+from .printed import Printed, rows
 from .variants import VARIANTS
 
 BUILDING = "zoo.building"
@@ -49,7 +50,7 @@ def find_facts_with(finder: FactFinder) -> FactFinder:
 
 
 @dataclass(frozen=True)
-class Card:
+class Card(Printed):
     """What there is to know about a variant.
 
     Attributes:
@@ -103,6 +104,23 @@ class Card:
             The fields by name, in order.
         """
         return dataclasses.asdict(self)
+
+    def __str__(self) -> str:
+        """What `print` shows."""
+        settings = ", ".join(f"{key}={value}" for key, value in self.settings.items())
+        facts = {
+            "tasks": ", ".join(self.tasks),
+            "paper": self.paper or "",
+            "source": self.source,
+            "tags": ", ".join(self.tags),
+            "parameters": f"{self.num_parameters:,} for {self.tasks[0]}",
+            "settings": settings,
+            "presets": ", ".join(self.presets),
+            "quirks": ", ".join(self.quirks),
+            "limits": " ".join(self.limits),
+            "from": " ".join(filter(None, (self.distribution, self.version))),
+        }
+        return f"{self.name}: {self.summary}\n" + rows((name, text) for name, text in facts.items() if text)
 
 
 def describe(name: str) -> Card:

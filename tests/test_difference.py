@@ -64,3 +64,10 @@ def test_a_task_that_one_cannot_do_is_refused():
 
 def test_it_is_the_public_function():
     assert zoo.diff is diff
+
+
+def test_differences_print_as_a_table():
+    found = zoo.diff("post-norm", "pre-norm")
+    assert str(found).splitlines()[0] == "post-norm → pre-norm" and "norm_placement" in str(found)
+    assert str(zoo.diff("pre-norm", "pre-norm")) == "pre-norm and pre-norm do not differ."
+    assert found == list(found)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,7 @@ from zoo.building import skeleton
 from zoo.models import Transformer, ZooConfig
 from zoo.models.transformer import transformer_of
 from zoo.registry import VARIANTS, Task, parse_name
+from zoo.registry.printed import Printed, rows
 
 IDENTITY = frozenset({"variant", "quirks", "provider", "providers", "is_decoder", "is_encoder_decoder"})
 """Fields that say which model it is, not what it is made of."""
@@ -58,7 +59,27 @@ class Difference:
     b: Any
 
 
-def diff(a: str, b: str, task: str | None = None) -> list[Difference]:
+class Differences(list[Difference], Printed):
+    """What two variants differ in, a list that prints as a table.
+
+    Args:
+        names: The two variants.
+        differences: The axes.
+    """
+
+    def __init__(self, names: tuple[str, str], differences: Iterable[Difference]) -> None:
+        super().__init__(differences)
+        self.names = names
+
+    def __str__(self) -> str:
+        """What `print` shows."""
+        if not self:
+            return f"{self.names[0]} and {self.names[1]} do not differ."
+        pairs = ((one.axis, f"{one.a} → {one.b}") for one in self)
+        return f"{self.names[0]} → {self.names[1]}\n" + rows(pairs)
+
+
+def diff(a: str, b: str, task: str | None = None) -> Differences:
     """Tell in what two variants differ when they are built for the same task.
 
     Args:
@@ -68,7 +89,7 @@ def diff(a: str, b: str, task: str | None = None) -> list[Difference]:
             each is taken for its own default task.
 
     Returns:
-        The axes that differ: settings first, then quirks, code and sizes. None where both are the same.
+        The axes that differ: settings first, then quirks, code and sizes. Empty where both are the same.
 
     Raises:
         ZooError: When a name, task, quirk or field is unknown, or values contradict each other.
@@ -87,7 +108,7 @@ def diff(a: str, b: str, task: str | None = None) -> list[Difference]:
         *code(configs, tasks),
         Difference("parameters", "size", *sizes),
     ]
-    return [difference for difference in differences if difference.a != difference.b]
+    return Differences((a, b), (difference for difference in differences if difference.a != difference.b))
 
 
 def tasks_of(a: str, b: str, task: str | None = None) -> tuple[str, str]:

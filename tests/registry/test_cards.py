@@ -107,3 +107,9 @@ def test_whoever_knows_models_tells_facts() -> None:
     card = describe("wave")
     assert card.num_parameters == find("wave").num_parameters == 42
     assert card.limits[-1] == "Wets."
+
+
+def test_a_card_prints_as_a_page():
+    text = str(describe("wave"))
+    assert text.startswith("wave: ") and "\ntasks " in text and "\nquirks " in text
+    assert max(map(len, text.splitlines())) <= 100

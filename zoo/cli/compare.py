@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -187,4 +188,42 @@ def report(comparison: Comparison, *, as_json: bool) -> int:
     else:
         show(comparison, console())
         click.echo(f"\nreport.html, results.{{json,csv,md,tex}} and the checkpoints are in {comparison.folder}")
+        click.echo(f"To go on:\n{next_commands(comparison)}")
     return 1 if comparison.failed else 0
+
+
+def next_commands(comparison: Comparison) -> str:
+    """Say what to do with a comparison.
+
+    Args:
+        comparison: The comparison.
+
+    Returns:
+        Commands, one a line: for the best model, and for more certainty; and where the report is.
+    """
+    from zoo.comparison import summarize
+    from zoo.comparison.files import CHECKPOINT
+    from zoo.tasks import Outputs, find_task
+
+    folder, best = relative(comparison.folder), summarize(comparison).best
+    lines = [f"  open {folder / 'report.html'} in a browser"]
+    if best is not None:
+        verbs = {Outputs.GENERATED: "generate", Outputs.PREDICTED: "predict"}
+        verb = verbs.get(find_task(comparison.task, comparison.recipe.get("task_options")).outputs, "evaluate")
+        text = [min(comparison.sources, key=len)] if verb != "evaluate" and comparison.sources else []
+        lines.append(f"  {shlex.join(['zoo', verb, str(folder / best.finished[0].folder / CHECKPOINT), *text])}")
+    if len(comparison.seeds) == 1 and len(comparison.names) > 1:
+        lines.append(f"  {shlex.join(comparison.command).replace(f'--seed {comparison.seeds[0]}', '--seeds 3')}")
+    return "\n".join(lines)
+
+
+def relative(folder: Path) -> Path:
+    """Write a folder as the user would.
+
+    Args:
+        folder: The folder.
+
+    Returns:
+        Its path from here if it is below, else the whole one.
+    """
+    return folder.relative_to(Path.cwd()) if folder.is_relative_to(Path.cwd()) else folder

@@ -89,6 +89,8 @@ class Phases:
         for variant in {job.variant: None for job in waiting if job.variant not in self.checked}:
             self.maker.ground.check(variant)
             self.checked.add(variant)
+        if done := len(jobs) - len(waiting):
+            self.maker.tell(f"{done} of {len(jobs)} runs were finished before and are not repeated")
         if not waiting:
             return
         if not self.launched:

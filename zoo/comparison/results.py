@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from zoo.errors import ConfigError
+from zoo.registry.printed import Printed
 
 from .files import RESULTS, write_json
 
@@ -90,7 +91,7 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class Comparison(Printed):
     """Variants beside each other, trained with the same seeds, data and budget.
 
     Attributes:
@@ -148,6 +149,12 @@ class Comparison:
     def failed(self) -> list[Run]:
         """The runs that failed."""
         return [run for run in self.runs if run.failed]
+
+    def __str__(self) -> str:
+        """What `print` shows: the table that `zoo compare` prints."""
+        from .table import as_text  # which is made of this
+
+        return as_text(self)
 
     def write(self) -> Path:
         """Write results.json.

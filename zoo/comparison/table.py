@@ -37,6 +37,21 @@ def show(comparison: Comparison, console: Console | None = None) -> None:
     (console or Console(highlight=False)).print(render(comparison))
 
 
+def as_text(comparison: Comparison) -> str:
+    """Write a comparison as text.
+
+    Args:
+        comparison: The comparison.
+
+    Returns:
+        What [`show`][] prints, as wide as the terminal.
+    """
+    console = Console(highlight=False, color_system=None)
+    with console.capture() as capture:
+        show(comparison, console)
+    return "\n".join(line.rstrip() for line in capture.get().rstrip().split("\n"))
+
+
 def render(comparison: Comparison) -> RenderableType:
     """Put a comparison into tables.
 
