@@ -215,3 +215,11 @@ def test_randomizing_reaches_every_parameter() -> None:
     before = {name: parameter.clone() for name, parameter in model.named_parameters()}
     randomize(model)
     assert all((parameter != before[name]).all() for name, parameter in model.named_parameters())
+
+
+@pytest.mark.parametrize("given", [{"pad_token_id": None, "tie_word_embeddings": True}, {"eos_token_id": None}, {}])
+def test_a_saved_configuration_leaves_no_field_to_defaults(given):
+    config = zoo.config("pre-norm", "causal-lm", **given)
+    saved = config.to_diff_dict()
+    assert ZooConfig.__annotations__.keys() <= saved.keys()
+    assert ZooConfig.from_dict(saved).to_dict() == config.to_dict()

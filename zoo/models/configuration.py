@@ -118,6 +118,8 @@ class ZooConfig(PreTrainedConfig):
     """
 
     model_type = MODEL_TYPE
+    # Before 5.20, transformers builds `ZooConfig()` to compare with, which a bundle lacks the default parts for.
+    has_no_defaults_at_init = True
     keys_to_ignore_at_inference = ["past_key_values"]
     attribute_map = {"rms_norm_eps": "layer_norm_eps", "encoder_layers": "num_hidden_layers"}
     # The usual parts' plan, by which transformers tells that there is one; a model plans by the parts that it has.
@@ -223,6 +225,15 @@ class ZooConfig(PreTrainedConfig):
         if POSITIONS.get(self.position).uses_rope_parameters:
             self.rope_parameters = rope_parameters or {"rope_type": "default", "rope_theta": 10000.0}
         super().__post_init__(**kwargs)
+
+    def to_diff_dict(self) -> dict[str, Any]:
+        """Say what `save_pretrained` writes.
+
+        Returns:
+            Every field of this class, whatever its default, and the fields of `PreTrainedConfig` that were set.
+        """
+        own = {name: value for name, value in self.to_dict().items() if name in ZooConfig.__annotations__}
+        return {**super().to_diff_dict(), **own}
 
     @property
     def stack(self) -> str:
