@@ -12,6 +12,27 @@ from typing import TYPE_CHECKING, Any
 from zoo.hooks import AutoRegistration
 
 if TYPE_CHECKING:
+    from zoo import (  # noqa: I001 - one statement for all of them
+        building as building,
+        comparison as comparison,
+        converters as converters,
+        drawing as drawing,
+        errors as errors,
+        evaluating as evaluating,
+        fast as fast,
+        generation as generation,
+        hub as hub,
+        inside as inside,
+        loading as loading,
+        measuring as measuring,
+        models as models,
+        quantizing as quantizing,
+        registry as registry,
+        tasks as tasks,
+        testing as testing,
+        training as training,
+        variants as variants,
+    )
     from zoo.building import build, config
     from zoo.comparison import compare
     from zoo.converters import convert, export
@@ -26,6 +47,29 @@ if TYPE_CHECKING:
     from zoo.training import train
 
     __version__: str
+
+#: The submodules for users, imported when first used. To add one: a word here, and a line above for the type checker.
+_SUBMODULES = (
+    "building",
+    "comparison",
+    "converters",
+    "drawing",
+    "errors",
+    "evaluating",
+    "fast",
+    "generation",
+    "hub",
+    "inside",
+    "loading",
+    "measuring",
+    "models",
+    "quantizing",
+    "registry",
+    "tasks",
+    "testing",
+    "training",
+    "variants",
+)
 
 #: Where each public name lives. To add one: a line here, and one above for the type checker.
 _HOMES = {
@@ -70,13 +114,16 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
+def _look_up(name: str) -> Any:
+    """Import a public name's home, or a submodule, when it is first used."""
     if name == "__version__":
         from importlib.metadata import version
 
         value: Any = version("transformer-zoo")
     elif name in _HOMES:
         value = getattr(importlib.import_module(_HOMES[name]), name)
+    elif name in _SUBMODULES:
+        value = importlib.import_module(f"zoo.{name}")
     else:
         raise AttributeError(f"module 'zoo' has no attribute {name!r}")
     globals()[name] = value
@@ -84,7 +131,10 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*_SUBMODULES, *__all__})
 
+
+if not TYPE_CHECKING:
+    __getattr__ = _look_up  # type checkers, which would take any name for one of these, do not see it
 
 AutoRegistration().install()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import torch
 
@@ -14,6 +14,17 @@ from zoo.models import TASK_CLASSES, ZooConfig, ZooPreTrainedModel
 from zoo.models.limits import limits_of
 from zoo.models.parts import PART_FIELDS
 from zoo.registry import VARIANTS, Facts, Task, Variant, find_facts_with, parse_name
+
+if TYPE_CHECKING:
+    from zoo.loading import ModelOfAnyTask
+    from zoo.models import (
+        ZooForCausalLM,
+        ZooForConditionalGeneration,
+        ZooForMaskedLM,
+        ZooForSequenceClassification,
+        ZooForTokenClassification,
+        ZooModel,
+    )
 
 OWN_STACK = {
     Task.CAUSAL_LM: "decoder",
@@ -104,6 +115,28 @@ def check_settings(variant: Variant, settings: dict[str, Any]) -> None:
             raise ConfigError(f"{key}={value} was given; it must be at least 1")
 
 
+@overload
+def build(name: str, task: Literal["feature-extraction"], **overrides: Any) -> ZooModel: ...
+@overload
+def build(name: str, task: Literal["masked-lm"], **overrides: Any) -> ZooForMaskedLM: ...
+@overload
+def build(name: str, task: Literal["sequence-classification"], **overrides: Any) -> ZooForSequenceClassification: ...
+@overload
+def build(name: str, task: Literal["token-classification"], **overrides: Any) -> ZooForTokenClassification: ...
+@overload
+def build(name: str, task: Literal["causal-lm"], **overrides: Any) -> ZooForCausalLM: ...
+@overload
+def build(name: str, task: Literal["seq2seq-lm"], **overrides: Any) -> ZooForConditionalGeneration: ...
+@overload
+def build(
+    name: str,
+    task: str | None = None,
+    *,
+    faithful: bool = False,
+    quirks: Iterable[str] = (),
+    seed: int | None = None,
+    **overrides: Any,
+) -> ModelOfAnyTask: ...
 def build(
     name: str,
     task: str | None = None,

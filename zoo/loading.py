@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -16,12 +16,41 @@ from zoo.errors import CheckpointError, UnknownTaskError, enumerate_names
 from zoo.models import TASK_CLASSES, ZooPreTrainedModel
 from zoo.models.configuration import MODEL_TYPE
 
+if TYPE_CHECKING:
+    from zoo.fast.generation import CachedGenerationMixin
+    from zoo.models import (
+        ZooForCausalLM,
+        ZooForConditionalGeneration,
+        ZooForMaskedLM,
+        ZooForSequenceClassification,
+        ZooForTokenClassification,
+        ZooModel,
+    )
+
+    class ModelOfAnyTask(ZooPreTrainedModel, CachedGenerationMixin):
+        """What type checkers take a model for whose task they cannot read off the call: it may generate."""
+
+
 HUB_PREFIX = "hf-hub:"
 REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*(@[^@]+)?")
 HUB_OPTIONS = ("revision", "cache_dir", "token", "offline", "force_download")
 """Arguments of [`zoo.pull`][] that `load` passes on."""
 
 
+@overload
+def load(path: str | Path, task: Literal["feature-extraction"], **kwargs: Any) -> ZooModel: ...
+@overload
+def load(path: str | Path, task: Literal["masked-lm"], **kwargs: Any) -> ZooForMaskedLM: ...
+@overload
+def load(path: str | Path, task: Literal["sequence-classification"], **kwargs: Any) -> ZooForSequenceClassification: ...
+@overload
+def load(path: str | Path, task: Literal["token-classification"], **kwargs: Any) -> ZooForTokenClassification: ...
+@overload
+def load(path: str | Path, task: Literal["causal-lm"], **kwargs: Any) -> ZooForCausalLM: ...
+@overload
+def load(path: str | Path, task: Literal["seq2seq-lm"], **kwargs: Any) -> ZooForConditionalGeneration: ...
+@overload
+def load(path: str | Path, task: str | None = None, **kwargs: Any) -> ModelOfAnyTask: ...
 def load(path: str | Path, task: str | None = None, **kwargs: Any) -> ZooPreTrainedModel:
     """Load a checkpoint of the zoo, or a repository on the Hub.
 

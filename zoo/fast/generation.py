@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import wraps
+from functools import update_wrapper
 from typing import Any
 
 import torch
@@ -37,11 +37,13 @@ class LogitsProcessors(LogitsProcessorList):
 class CachedGenerationMixin(GenerationMixin):
     """transformers' generation, with a cache that grows in place, and steps that are recorded and replayed."""
 
-    @wraps(GenerationMixin.generate)
     def generate(self, *args: Any, **kwargs: Any) -> Any:
         """Write tokens. Arguments and result as for transformers' own."""
         with generation_of(self):
             return super().generate(*args, **kwargs)
+
+    # transformers reads the signature. As a decorator, `wraps` would make it a function without self for type checkers.
+    update_wrapper(generate, GenerationMixin.generate)
 
     def _get_logits_processor(self, *args: Any, **kwargs: Any) -> LogitsProcessorList:
         return LogitsProcessors(super()._get_logits_processor(*args, **kwargs))
