@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 
 HUB_PREFIX = "hf-hub:"
 REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*(@[^@]+)?")
+PULLING = ".zoo-pull"
+"""What a folder holds while a model is pulled into it."""
+
 HUB_OPTIONS = ("revision", "cache_dir", "token", "offline", "force_download")
 """Arguments of [`zoo.pull`][] that `load` passes on."""
 
@@ -141,7 +144,8 @@ def read_config(folder: Path) -> dict[str, Any]:
     file = folder / CONFIG_NAME
     if not file.is_file():
         found = enumerate_names(sorted(entry.name for entry in folder.iterdir()))
-        raise CheckpointError(f"{folder} has no {CONFIG_NAME}, so it is no checkpoint; it holds: {found}")
+        pulled = "; a pull into it was interrupted, pull it again" if (folder / PULLING).is_dir() else ""
+        raise CheckpointError(f"{folder} has no {CONFIG_NAME}, so it is no checkpoint; it holds: {found}{pulled}")
     try:
         saved = json.loads(file.read_text(encoding="utf-8"))
     except ValueError as error:

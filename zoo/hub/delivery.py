@@ -1,27 +1,36 @@
-"""From the cache to a folder of the user's: each file whole, and none of theirs touched."""
+"""From the cache to a folder of the user's: the old version or the new one, and none of the user's own files touched.
+
+A delivery is prepared in a folder of its own, and begins when its journal is written. From then on it can only be
+finished: by the next pull into the folder, if the one that began was killed. Until then nothing takes the folder for a
+model.
+"""
 
 from __future__ import annotations
 
 import json
 import os
 import shutil
-import tempfile
 from collections.abc import Iterable
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
-from zoo.errors import OutputExistsError
+from zoo.errors import OutputExistsError, enumerate_names
 
 from .errors import HubError
 
 RECORD = ".zoo-pull.json"
-"""What an earlier pull left in a folder: which commit, and which files it brought."""
+"""What a pull leaves in a folder: which commit, and which files it brought."""
+
+STAGE = ".zoo-pull"
+"""The folder in which a delivery is prepared: the files, and the journal."""
+
+FILES, JOURNAL = "files", "journal.json"
+LAST = "config.json"
+"""The file by which a model is known: it goes first, and comes last."""
 
 
 def deliver(snapshot: Path, files: Iterable[str], folder: Path, source: str) -> Path:
     """Copy a snapshot to a folder.
-
-    All copies are made before the first file of an earlier pull is replaced.
 
     Args:
         snapshot: The snapshot in the cache.
@@ -33,27 +42,87 @@ def deliver(snapshot: Path, files: Iterable[str], folder: Path, source: str) -> 
         The folder.
 
     Raises:
-        OutputExistsError: When there is something else in it.
+        OutputExistsError: When there is something else in it, or a file of the user's where one would come.
         HubError: When it cannot be written.
     """
-    files = sorted(files)
-    earlier = _earlier(folder)
+    files = sorted(path for path in files if not path.startswith(STAGE))
+    stage = folder / STAGE
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=".zoo-pull-", dir=folder) as temporary:
-            staged = Path(temporary)
-            for path in files:
-                (staged / path).parent.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(snapshot / path, staged / path)
-            (staged / RECORD).write_text(json.dumps({"source": source, "files": files}, indent=2) + "\n")
-            for path in (*files, RECORD):
-                (folder / path).parent.mkdir(parents=True, exist_ok=True)
-                os.replace(staged / path, folder / path)
-        for path in set(earlier) - set(files):
-            (folder / path).unlink(missing_ok=True)
+        finish_delivery(folder)
+        earlier = _earlier(folder)
+        _refuse_collisions(folder, set(files) - set(earlier))
+        shutil.rmtree(stage, ignore_errors=True)
+        for path in files:
+            (stage / FILES / path).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(snapshot / path, stage / FILES / path)
+        journal = {"source": source, "files": files, "stale": sorted(set(earlier) - set(files))}
+        (stage / RECORD).write_text(json.dumps(journal, indent=2) + "\n")
+        os.replace(stage / RECORD, stage / JOURNAL)
+        finish_delivery(folder)
+    except OutputExistsError:
+        raise
     except OSError as error:
         raise HubError(f"{folder} cannot be written: {error.strerror or error}") from error
+    finally:
+        if not (stage / JOURNAL).exists():
+            shutil.rmtree(stage, ignore_errors=True)
     return folder
+
+
+def finish_delivery(folder: Path) -> None:
+    """Finish what a pull began that was killed, if there is such a thing.
+
+    Args:
+        folder: A folder that a model was pulled into.
+
+    Raises:
+        OutputExistsError: When its journal is damaged.
+    """
+    stage = folder / STAGE
+    journal = stage / JOURNAL
+    if not journal.is_file():
+        return
+    source, files, stale = _read(journal)
+    # While files are replaced the folder has no configuration, unless the new one is there already.
+    if (stage / FILES / LAST).exists():
+        (folder / LAST).unlink(missing_ok=True)
+    for path in stale:
+        (folder / path).unlink(missing_ok=True)
+    for path in sorted(files, key=lambda path: (path == LAST, path)):
+        if (stage / FILES / path).exists():
+            (folder / path).parent.mkdir(parents=True, exist_ok=True)
+            os.replace(stage / FILES / path, folder / path)
+    (stage / RECORD).write_text(json.dumps({"source": source, "files": files}, indent=2) + "\n")
+    os.replace(stage / RECORD, folder / RECORD)
+    journal.unlink()
+
+
+def _read(file: Path) -> tuple[str, list[str], list[str]]:
+    """Read a record or a journal: source, files, and files to remove."""
+    try:
+        content: dict[str, Any] = json.loads(file.read_text())
+        files, stale = ([str(path) for path in content.get(key, ())] for key in ("files", "stale"))
+    except (ValueError, AttributeError, TypeError) as error:
+        raise OutputExistsError(f"{file} is damaged; choose another folder, or empty this one") from error
+    for path in (*files, *stale):
+        if PurePosixPath(path).is_absolute() or ".." in PurePosixPath(path).parts:
+            raise OutputExistsError(f"{file} names {path!r}, which is not in its folder; choose another folder")
+    return str(content.get("source")), files, stale
+
+
+def _refuse_collisions(folder: Path, new: Iterable[str]) -> None:
+    """Refuse to replace what no pull has brought, and to write through links."""
+    taken = []
+    for path in sorted(new):
+        parents = [folder / parent for parent in list(PurePosixPath(path).parents)[:-1]]
+        blocked = any(parent.is_symlink() or (parent.exists() and not parent.is_dir()) for parent in parents)
+        if blocked or os.path.lexists(folder / path):
+            taken.append(path)
+    if taken:
+        raise OutputExistsError(
+            f"{folder} holds {enumerate_names(taken)}, which no pull has brought there and this one would replace; "
+            "move it away, or choose another folder"
+        )
 
 
 def _earlier(folder: Path) -> list[str]:
@@ -64,12 +133,7 @@ def _earlier(folder: Path) -> list[str]:
         raise OutputExistsError(f"{folder} is a file; a model is pulled into a folder")
     record = folder / RECORD
     if not record.is_file():
-        if any(folder.iterdir()):
+        if any(entry.name != STAGE for entry in folder.iterdir()):
             raise OutputExistsError(f"{folder} is not empty and no pull made it; choose a new or empty folder")
         return []
-    try:
-        recorded: dict[str, Any] = json.loads(record.read_text())
-        paths = [str(path) for path in recorded["files"]]
-    except (ValueError, LookupError, TypeError) as error:
-        raise OutputExistsError(f"{record} is damaged; choose another folder, or empty this one") from error
-    return [path for path in paths if not Path(path).is_absolute() and ".." not in Path(path).parts]
+    return _read(record)[1]
