@@ -34,6 +34,7 @@ class Fault:
     Args:
         kind: One of `KINDS`, or `ETAG`, `ECHO`, `MISSING`.
         at: The number of the request at which it happens, counted from 1 since the fault was set; 0 for every one.
+        since: From which request on everything is met, counted likewise; 0 for nothing.
         where: What "METHOD /path" must match to be counted.
         times: How often it happens.
         value: The wrong name of a file, or what is said.
@@ -41,6 +42,7 @@ class Fault:
 
     kind: str
     at: int = 0
+    since: int = 0
     where: str = ""
     times: int = 1_000_000
     value: str = ""
@@ -52,7 +54,7 @@ class Fault:
         if self.where and not re.search(self.where, request):
             return False
         self.seen += 1
-        if (self.at and self.seen != self.at) or self.happened >= self.times:
+        if (self.at and self.seen != self.at) or self.seen < self.since or self.happened >= self.times:
             return False
         self.happened += 1
         return True

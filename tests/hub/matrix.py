@@ -154,7 +154,7 @@ ACTIONS: dict[str, Attempt] = {
 
 
 def faults_at(requests: list[str]) -> list[Fault]:
-    """Every kind of fault at every request, once and for ever."""
+    """Every kind of fault at every request, once and for ever; and a Hub that is gone from a request on."""
     made = []
     for place, request in enumerate(requests, start=1):
         named = [(ETAG, name) for name in ("path", "same", "other")] if request.startswith("HEAD") else []
@@ -162,6 +162,7 @@ def faults_at(requests: list[str]) -> list[Fault]:
             for times in FOR_EVER:
                 where = {"at": place} if times == 1 else {"where": pattern(request)}
                 made.append(Fault(kind, times=times, value=value, **where))  # type: ignore[arg-type]
+        made.extend(Fault(kind, since=place) for kind in ("disconnect", "403", "hour"))
     return made
 
 

@@ -9,7 +9,15 @@ from huggingface_hub import ModelCard
 import zoo
 from zoo.hub.addresses import parse_address
 from zoo.hub.cards import CardFacts, write_card
-from zoo.hub.records import find_result, recipe_of, results_of
+from zoo.hub.records import (
+    find_evaluations,
+    find_result,
+    find_results,
+    keep_evaluation,
+    recipe_of,
+    results_of,
+    without_places,
+)
 
 REPORT = {
     "task": "translation",
@@ -69,6 +77,54 @@ def test_a_variant_that_is_not_there_still_has_a_card(folder: Path, tmp_path: Pa
     text = write_card(tmp_path, parse_address("org/model"), CardFacts())
     assert "pip install transformer-zoo zoo-my-own" in text
     assert "| plugin zoo-my-own | not installed when pushed |" in text
+
+
+HOSTILE = "<script>x</script>`|*[a](http://evil)\n# b"
+
+
+def test_a_card_shows_what_files_say_and_does_nothing_with_it(folder: Path, tmp_path: Path) -> None:
+    for file in folder.iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    config = json.loads((folder / "config.json").read_text())
+    for key, value in config.items():
+        if isinstance(value, str) and key != "model_type":
+            config[key] = HOSTILE
+    config |= {"provider": HOSTILE, "quirks": [HOSTILE], "position": {HOSTILE: 1}, "transformers_version": HOSTILE}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    scores = {HOSTILE: {"name": HOSTILE, "value": 1, "signature": HOSTILE}}
+    report = {"task": HOSTILE, "device": HOSTILE, "heldout_examples": HOSTILE, "scores": scores, "seed": [HOSTILE]}
+    result = {"report": report, "recipe": {"model": {HOSTILE: HOSTILE}}, "data": {"source": {"data": HOSTILE}}}
+    facts = CardFacts((), None, recipe_of(result), tuple(results_of(report)))
+    text = write_card(tmp_path, parse_address("org/model"), facts).split("---\n", 2)[2]
+    assert "&#60;script&#62;" in text
+    assert (
+        not any(part in text for part in ("<script", "[a]", "http://", "\n# b"))
+        and "pip install transformer-zoo`" in text
+    )
+
+
+WRONG = [None, 5, "x", [1], {"value": "x"}, {"a": 1}, {"a": {"value": float("nan")}}, {"a": {"value": [1]}}]
+
+
+def test_numbers_of_wrong_types_are_left_out(folder: Path, tmp_path: Path) -> None:
+    for file in folder.iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    for wrong in WRONG:
+        numbers = {"scores": wrong, "heldout_loss": wrong, "steps": wrong, "task": wrong}
+        entry = {"task": wrong, "data": wrong, "scores": wrong, "loss": wrong}
+        parts = {"report": numbers, "recipe": wrong, "data": wrong}
+        deeper = {"source": wrong, "train": wrong}
+        reports = [{"report": wrong, "recipe": {"tokenizer": wrong}, "data": deeper}, wrong, parts]
+        evaluations = [{"evaluations": wrong}, wrong, {"evaluations": [entry, wrong]}]
+        for report, evaluation in zip(reports, evaluations, strict=True):
+            (tmp_path / "result.json").write_text(json.dumps(report))
+            (tmp_path / "evaluations.json").write_text(json.dumps(evaluation))
+            recipe_of(find_result(tmp_path))
+            without_places(find_result(tmp_path))
+            assert all(isinstance(result["metric_value"], float) for result in find_results(tmp_path))
+            keep_evaluation(tmp_path, {"task": "copy", "scores": {}}, "mine")
+            assert find_evaluations(tmp_path)[-1]["data"] == "mine"
+    assert "README.md" in zoo.push(tmp_path, "org/model", dry_run=True).files
 
 
 def test_a_readme_is_kept_unless_it_is_to_be_overwritten(folder: Path, tmp_path: Path) -> None:

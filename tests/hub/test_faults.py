@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from zoo.hub import Patience
+
 from .conftest import Worker, checkpoint, without_attributes, write
 from .faults import Fault
 from .loopback import LoopbackHub
@@ -14,7 +16,7 @@ from .matrix import ACTIONS, Lane, open_lanes, try_all
 
 Start = Callable[..., Worker]
 
-STEP = 27
+STEP = 31
 """How far apart the faults of the cross-section are: without a factor in common with the number of faults at a request,
 so that it meets every kind both once and for ever, each at several requests."""
 
@@ -54,3 +56,26 @@ def test_a_lost_answer_to_a_pull_request_does_not_open_two(hub: LoopbackHub, wor
     assert fault.happened == 1
     assert answer["ok"]["pull_request"] == f"{hub.endpoint}/org/model/discussions/1"
     assert [ref for ref in hub.storage.repo("org/model")["refs"] if ref.startswith("refs/pr/")] == ["refs/pr/1"]
+
+
+@pytest.mark.parametrize("where", ["GET /xorb/", "POST /v1/xorbs/", "POST /v2/shards"])
+def test_a_stall_of_xet_storage_is_waited_for_as_often_as_said(
+    hub: LoopbackHub, worker: Start, tmp_path: Path, where: str
+) -> None:
+    hub.storage.put("org/model", checkpoint(b"stalled"))
+    hub.add(Fault("stall", where=where))
+    folder = write(tmp_path / "model", checkpoint(where.encode()))
+    answer = worker()("pull", "org/model") if "GET" in where else worker()("push", folder, "org/model")
+    assert answer["error"] == "HubUnreachableError", answer
+    assert sum(request.startswith(where) for request in hub.log) == Patience().attempts
+
+
+@pytest.mark.parametrize("where", ["GET .*/tree/", "POST .*/preupload/", "HEAD .*/config.json", "GET .*/config.json"])
+def test_a_hub_that_is_busy_for_an_hour_is_not_waited_for(
+    hub: LoopbackHub, worker: Start, tmp_path: Path, where: str
+) -> None:
+    hub.storage.put("org/model", checkpoint())
+    hub.add(Fault("hour", where=where))
+    folder = write(tmp_path / "model", checkpoint(b"busy"))
+    answer = worker()("push", folder, "org/model") if "POST" in where else worker()("pull", "org/model")
+    assert answer["error"] == "HubUnreachableError" and "asks to wait 3600 s" in answer["message"], answer

@@ -74,5 +74,7 @@ def test_numbers_are_written_as_people_write_them(tmp_path):
 def test_bad_training_arguments(tmp_path):
     with pytest.raises(UnknownOverrideError, match="did you mean 'learning_rate'"):
         training_arguments({"learningrate": 1}, output_dir=tmp_path, seed=0)
+    with pytest.raises(ConfigError, match="--push REPO"):
+        training_arguments({"push_to_hub": True}, output_dir=tmp_path, seed=0)
     with pytest.raises(ConfigError, match="not valid"):
         training_arguments({"lr_scheduler_type": "straight"}, output_dir=tmp_path, seed=0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import re
 import warnings
 from collections.abc import Iterable
 from pathlib import PurePosixPath
@@ -18,6 +19,9 @@ from .errors import HubError, RemoteCodeError, UnsafeWeightsError
 from .folders import PICKLES, WEIGHTS
 
 CODE = "*.py"
+
+DISTRIBUTION = re.compile(r"[A-Za-z0-9]([\w.-]*[A-Za-z0-9])?")
+"""The name of a distribution on PyPI."""
 
 NOT_PULLED = (
     *PICKLES,
@@ -123,6 +127,18 @@ def refuse_code(address: Address, config: dict[str, Any], *, trust_remote_code: 
     return True
 
 
+def is_distribution(name: Any) -> bool:
+    """Whether something is the name of a distribution, so that a command to install it can be shown.
+
+    Args:
+        name: What a configuration calls the plugin.
+
+    Returns:
+        True for a name as PyPI's.
+    """
+    return isinstance(name, str) and DISTRIBUTION.fullmatch(name) is not None
+
+
 def warn_of_missing_plugin(config: dict[str, Any]) -> None:
     """Name the plugin that a model needs, where it is not installed.
 
@@ -135,9 +151,9 @@ def warn_of_missing_plugin(config: dict[str, Any]) -> None:
     try:
         importlib.metadata.version(str(provider))
     except importlib.metadata.PackageNotFoundError:
+        install = f"; `pip install {provider}` before the model is loaded" if is_distribution(provider) else ""
         warnings.warn(
-            f"variant {config.get('variant')!r} comes from the plugin {provider!r}, which is not installed; "
-            f"`pip install {provider}` before the model is loaded",
+            f"variant {config.get('variant')!r} comes from the plugin {provider!r}, which is not installed{install}",
             MissingPluginWarning,
             stacklevel=3,
         )

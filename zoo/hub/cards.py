@@ -12,6 +12,7 @@ from huggingface_hub import EvalResult, ModelCard, ModelCardData
 
 from zoo.errors import ZooError
 
+from .acceptance import is_distribution
 from .addresses import MAIN, Address
 from .architecture import describe_axes, forward_flops, parameter_count
 from .client import LIBRARY
@@ -28,6 +29,9 @@ PIPELINES = {
     "Model": ("AutoModel", "feature-extraction"),
 }
 """The Auto class and the Hub's task of a saved class, by how its name ends."""
+
+MARKUP = str.maketrans({character: f"&#{ord(character)};" for character in "&<>`*[]|\\~@"})
+"""How a page shows characters that would be markup."""
 
 STACK_FIELDS = ("is_decoder", "is_encoder_decoder", "add_cross_attention")
 """What the task decides."""
@@ -69,6 +73,9 @@ def write_card(folder: Path, address: Address, facts: CardFacts) -> str:
         The text of its README, with the metadata that the Hub reads.
     """
     config = read_json(folder / CONFIG)
+    shown = {
+        key: value if isinstance(value, (int, float)) else as_text(value) for key, value in config.items() if value
+    }
     shapes = tensor_shapes(folder)
     auto_class, pipeline = auto_class_of(config)
     known = variant_facts(config)
@@ -90,10 +97,11 @@ def write_card(folder: Path, address: Address, facts: CardFacts) -> str:
         repo_id=address.repo_id,
         address=str(address),
         revision_argument="" if address.revision == MAIN else f', revision="{address.revision}"',
-        opening=_opening(config),
+        text=as_text,
+        opening=_opening(shown),
         auto_class=auto_class,
         drawing=drawing_of(config),
-        axes=describe_axes(config),
+        axes=describe_axes(shown),
         parameters=parameter_count(shapes),
         flops=forward_flops(config, shapes),
         has_code="auto_map" in config,
@@ -101,11 +109,23 @@ def write_card(folder: Path, address: Address, facts: CardFacts) -> str:
         recipe=dict(facts.recipe),
         results=results,
         exports=facts.exports,
-        provenance=provenance(config, known.pop("origin", None)),
-        plugin_package=f" {config['provider']}" if config.get("provider") else "",
+        provenance=provenance(shown, known.pop("origin", None)),
+        plugin_package=f" {config['provider']}" if is_distribution(config.get("provider")) else "",
         **known,
     )
     return str(card)
+
+
+def as_text(value: Any) -> str:
+    """Write what comes from a checkpoint's files so that a page shows it and does nothing else with it.
+
+    Args:
+        value: Anything.
+
+    Returns:
+        One line, in which no character means anything to HTML or Markdown.
+    """
+    return " ".join(str(value).split()).translate(MARKUP).replace("://", "&#58;//")
 
 
 def auto_class_of(config: Mapping[str, Any]) -> tuple[str | None, str | None]:
@@ -134,8 +154,9 @@ def variant_facts(config: Mapping[str, Any]) -> dict[str, Any]:
     from zoo.models.limits import limits_of
     from zoo.registry import VARIANTS
 
-    on = config.get("quirks") or []
-    unknown: dict[str, Any] = {"limits": ("As its training and data.",), "quirks": dict.fromkeys(on, "")}
+    listed = config.get("quirks")
+    on = [str(name) for name in listed] if isinstance(listed, list) else []
+    unknown: dict[str, Any] = {"limits": ("As its training and data.",), "quirks": dict.fromkeys(map(as_text, on), "")}
     if "variant" not in config:
         return unknown
     try:

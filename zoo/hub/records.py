@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import uuid
 from collections.abc import Mapping
@@ -40,6 +41,7 @@ SECTIONS = {
 NOT_KEPT = ("outputs", "seconds")
 """What of an evaluation is no property of the checkpoint."""
 
+SCALAR = (str, int, float)
 LARGE = 1000
 DATASET = "held-out examples"
 
@@ -56,10 +58,10 @@ def find_result(folder: Path) -> Mapping[str, Any]:
     for file in (folder / RESULT, folder.resolve().parent / RESULT):
         try:
             result = json.loads(file.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
+        except (OSError, ValueError, RecursionError):
             continue
-        if isinstance(result, dict) and isinstance(result.get("report"), dict):
-            return result
+        if _mapping(_mapping(result).get("report")):
+            return _mapping(result)
     return {}
 
 
@@ -72,10 +74,10 @@ def recipe_of(result: Mapping[str, Any]) -> dict[str, str]:
     Returns:
         Names and values for the card.
     """
-    report, recipe = result.get("report") or {}, result.get("recipe") or {}
+    report, recipe = _mapping(result.get("report")), _mapping(result.get("recipe"))
     sections = {name: _settings(recipe.get(section)) for section, name in SECTIONS.items()}
     return {
-        **{name: _number(report[key]) for key, name in RECIPE.items() if report.get(key) is not None},
+        **{name: _number(report[key]) for key, name in RECIPE.items() if isinstance(report.get(key), SCALAR)},
         **_data(result),
         **{name: told for name, told in sections.items() if told},
     }
@@ -91,7 +93,8 @@ def without_places(result: Mapping[str, Any]) -> dict[str, Any]:
         The same, with the names of files and folders instead of their paths.
     """
     kept: dict[str, Any] = json.loads(json.dumps(result))
-    source, tokenizer = (kept.get("data") or {}).get("source") or {}, (kept.get("recipe") or {}).get("tokenizer") or {}
+    source = _mapping(_mapping(kept.get("data")).get("source"))
+    tokenizer = _mapping(_mapping(kept.get("recipe")).get("tokenizer"))
     for told, names in ((source, ("data", "heldout")), (tokenizer, ("folder",))):
         told.update({name: _file_name(told[name]) for name in names if told.get(name)})
     return kept
@@ -147,7 +150,7 @@ def find_evaluations(folder: Path) -> list[Mapping[str, Any]]:
     """
     try:
         found = json.loads((folder / EVALUATIONS).read_text(encoding="utf-8"))["evaluations"]
-    except (OSError, ValueError, LookupError, TypeError):
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
         return []
     return [entry for entry in found if isinstance(entry, dict)] if isinstance(found, list) else []
 
@@ -173,24 +176,37 @@ def find_results(folder: Path) -> list[dict[str, Any]]:
             dataset_config=str(entry.get("data")),
         )
     ]
-    return evaluated or results_of(find_result(folder).get("report", {}))
+    return evaluated or results_of(_mapping(find_result(folder).get("report")))
 
 
 def _results(task: Any, dataset: str, scores: Any, loss: Any, **more: str) -> list[dict[str, Any]]:
     about = {"task_type": str(task or "other"), "dataset_type": "custom", "dataset_name": dataset, **more}
     results = []
-    for key, score in (scores or {}).items():
-        result = {**about, "metric_type": key, "metric_value": round(float(score["value"]), 4)}
+    for key, score in _mapping(scores).items():
+        score = _mapping(score)
+        if not _is_number(score.get("value")):
+            continue
+        result = {**about, "metric_type": str(key), "metric_value": round(float(score["value"]), 4)}
         result["metric_name"] = str(score.get("name", key))
         if score.get("signature"):
             result["metric_config"] = str(score["signature"])
-        if score.get("interval"):
-            result["metric_args"] = {"interval_95": [round(float(bound), 4) for bound in score["interval"]]}
+        interval = score.get("interval")
+        if isinstance(interval, (list, tuple)) and interval and all(map(_is_number, interval)):
+            result["metric_args"] = {"interval_95": [round(float(bound), 4) for bound in interval]}
         results.append(result)
-    if loss is not None:
+    if _is_number(loss):
         named = {"metric_type": "loss", "metric_name": "Loss, nats per token"}
         results.append({**about, **named, "metric_value": round(float(loss), 4)})
     return results
+
+
+def _mapping(value: Any) -> dict[str, Any]:
+    """What a record holds: the files may have been written by hand, and what is of another type is left out."""
+    return value if isinstance(value, dict) else {}
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def _settings(section: Any) -> str:
@@ -201,23 +217,23 @@ def _settings(section: Any) -> str:
 
 
 def _data(result: Mapping[str, Any]) -> dict[str, str]:
-    if not isinstance(data := result.get("data"), dict):
-        return {}
-    source = data.get("source") or {}
-    columns = ", ".join(map(str, source.get("columns") or ()))
+    data = _mapping(result.get("data"))
+    source = _mapping(data.get("source"))
+    columns = source.get("columns")
     told = {
         "Data": _file_name(source.get("data")),
         "Held-out data": _file_name(source.get("heldout")),
-        "Columns": columns,
-        "SHA-256 of the training examples": (data.get("train") or {}).get("sha256"),
-        "SHA-256 of the held-out examples": (data.get("heldout") or {}).get("sha256"),
+        "Columns": ", ".join(map(str, columns)) if isinstance(columns, list) else "",
+        "SHA-256 of the training examples": _mapping(data.get("train")).get("sha256"),
+        "SHA-256 of the held-out examples": _mapping(data.get("heldout")).get("sha256"),
     }
-    return {name: value for name, value in told.items() if value}
+    return {name: str(value) for name, value in told.items() if value}
 
 
 def _file_name(place: Any) -> str:
     """A file's name without its folders; a dataset's name on the Hub as it is."""
-    return "" if not place else Path(place).name if Path(place).is_absolute() else str(place)
+    path = Path(str(place or ""))
+    return path.name if path.is_absolute() else str(place or "")
 
 
 def _number(value: Any) -> str:

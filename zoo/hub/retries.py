@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -26,6 +27,10 @@ BAD_REQUEST = 400
 
 UNREADABLE = (ValueError, LookupError, TypeError, AttributeError, NameError, AssertionError)
 """What the client raises when an answer is not what it expects."""
+
+
+XET = re.compile(r"(CAS Client|Network|Server|Request) error", re.IGNORECASE)
+"""How the client for Xet storage, whose errors have no type of their own, says that it has asked in vain."""
 
 
 @dataclass(frozen=True)
@@ -141,6 +146,10 @@ def passes(error: BaseException) -> bool:
     return isinstance(error, (*UNREADABLE, RuntimeError))
 
 
+def _is_from_xet(error: Exception) -> bool:
+    return isinstance(error, (RuntimeError, OSError)) and XET.search(str(error)) is not None
+
+
 def persist(call: Callable[[], T], patience: Patience, *, client_retries: bool = False) -> T:
     """Call until it succeeds, or until asking again is of no use.
 
@@ -157,7 +166,7 @@ def persist(call: Callable[[], T], patience: Patience, *, client_retries: bool =
             return call()
         except Exception as error:
             asked_again = client_retries or isinstance(error, LocalEntryNotFoundError)
-            exhausted = asked_again and isinstance(origin(error), TRANSPORT_ERROR)
+            exhausted = (asked_again and isinstance(origin(error), TRANSPORT_ERROR)) or _is_from_xet(error)
             if attempt == patience.attempts or exhausted or not passes(error):
                 raise
             if retry_after(error) > patience.longest_wait:

@@ -85,6 +85,11 @@ def training_arguments(
     for name in given:
         if name not in valid:
             raise UnknownOverrideError(name, valid, owner="Seq2SeqTrainingArguments")
+    if given.get("push_to_hub"):
+        raise ConfigError(
+            "push_to_hub is transformers' own push, which uploads whatever is in the folder; name the repository "
+            "for the zoo's instead (--push REPO, push='org/name')"
+        )
     check_choices(given)
     check_numbers({"seed": seed, **given})
     check_trackers(given.get("report_to"))
