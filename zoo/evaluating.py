@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import tempfile
 import time
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -13,18 +14,19 @@ from typing import Any
 from datasets import Dataset
 from transformers import PreTrainedModel, PrinterCallback, ProgressCallback
 
-from zoo.errors import ConfigError
+from zoo.errors import ConfigError, ZooWarning
 from zoo.generation import load_checkpoint
 from zoo.generation.checkpoint import TokenizerSource, folder_of
 from zoo.loading import class_of_task
 from zoo.models import ZooPreTrainedModel
-from zoo.tasks import DataTask, Score, split_name
+from zoo.tasks import Score, full_path, split_name
 from zoo.tasks.tables import Column
 from zoo.training.arguments import training_arguments
+from zoo.training.heldout import columns_of, examples_of_run, file_name, named_examples
 from zoo.training.predicting import check_generation, predict
 from zoo.training.progress import LossProgress
 from zoo.training.recipe import Recipe, recipe_for
-from zoo.training.record import saved_run
+from zoo.training.record import RunRecord, read_result, saved_run
 from zoo.training.trainer import ZooTrainer
 
 USUAL_TASKS = {
@@ -37,12 +39,25 @@ USUAL_TASKS = {
 """What a model is evaluated on when nobody knows what it was trained on."""
 
 
+EVALUATED_WITH = ("bf16", "fp16", "tf32", "bf16_full_eval", "fp16_full_eval")
+"""Training arguments that decide in which precision an accelerator computes the held-out loss."""
+
+BATCH_SIZE = 128
+"""Examples at a time, where no run says how many."""
+
+
+class EvaluationWarning(ZooWarning):
+    """An evaluation that does not come out as it did at the end of training."""
+
+
 @dataclass(frozen=True)
 class Evaluation:
     """The numbers of an evaluation.
 
     Attributes:
         task: The task's name.
+        data: What the examples are called: the name of their file.
+        repeats_training: Whether they are the held-out examples of the model's own training.
         examples: Number of examples.
         target_tokens: What the loss is the mean over: target tokens, ends included, padding excluded; or labels.
         loss: Cross-entropy per target token or label, in nats.
@@ -52,6 +67,8 @@ class Evaluation:
     """
 
     task: str
+    data: str
+    repeats_training: bool
     examples: int
     target_tokens: int
     loss: float
@@ -78,9 +95,10 @@ def evaluate(
     task: str | None = None,
     *,
     data: str | Path | Dataset | None = None,
+    heldout: str | Path | None = None,
     columns: Sequence[Column] | None = None,
     tokenizer: TokenizerSource | None = None,
-    batch_size: int = 128,
+    batch_size: int | None = None,
     generation: Mapping[str, Any] | None = None,
     n_bootstrap: int = 1000,
     progress: bool = False,
@@ -88,17 +106,18 @@ def evaluate(
 ) -> Evaluation:
     """Compute a model's loss on examples, let it write, and score what it wrote.
 
-    Loss and outputs are computed as at the end of training, so that a checkpoint gets the numbers of its own report.
+    Loss and outputs are computed as at the end of training. A checkpoint knows its data: without any being named, it is
+    evaluated on the held-out examples of its training, and gets the numbers of its own report.
 
     Args:
         model: A checkpoint's folder, a repository on the Hub ("org/name"), or a model.
         task: A name in [`zoo.tasks.TASKS`][], possibly with options; by default what the checkpoint was trained on, and
             where that is not known, the usual task of such a model.
-        data: Examples: a file, all of which is used; a folder, of which the held-out file is; or loaded ones. By
-            default what ships with the zoo.
-        columns: Names or numbers of the columns to read, by default the first ones.
+        data: Other examples: a file, all of which is used; a folder, of which the held-out file is; or loaded ones.
+        heldout: A file of other examples, all of which is used.
+        columns: Names or numbers of the columns of `data` or `heldout`, by default those that training read.
         tokenizer: The tokenizer or the folder it is in, by default the one beside the checkpoint.
-        batch_size: Number of examples at a time.
+        batch_size: Number of examples at a time, by default as in training.
         generation: What `generate` is called with, besides what the task's recipe says.
         n_bootstrap: How often to resample the examples for confidence intervals; 1 for none.
         progress: Whether to show a progress bar.
@@ -108,12 +127,15 @@ def evaluate(
         The numbers, and the outputs.
 
     Raises:
-        ConfigError: When the model is not made for the task.
+        ConfigError: When the model is not made for the task, or no examples are named and those of its training are not
+            known, not there, or not what they were.
         DataError: When the data cannot be used.
         CheckpointError: When there is no such checkpoint, or no tokenizer beside it.
     """
     evaluated, tokenizers = load_checkpoint(model, tokenizer=tokenizer, engine=engine)
-    recipe = evaluation_recipe(model, evaluated, task).changed(generation=generation)
+    folder = None if isinstance(model, PreTrainedModel) else folder_of(model)
+    run = None if folder is None else saved_run(folder)
+    recipe = evaluation_recipe(run, evaluated, task).changed(generation=generation)
     data_task = recipe.data_task()
     model_class = class_of_task(data_task.model_task)
     if isinstance(evaluated, ZooPreTrainedModel) and not isinstance(evaluated, model_class):
@@ -123,10 +145,20 @@ def evaluate(
         )
     check_generation(evaluated, data_task, tokenizers, recipe.generation)
     data_task = data_task.fitted_to(evaluated.config)
-    examples = data if isinstance(data, Dataset) else heldout_examples(data_task, data, columns)
+    repeats = data is None and heldout is None
+    if isinstance(data, Dataset):
+        examples, called = data, "given examples"
+    elif repeats:
+        if columns is not None:
+            raise ConfigError("columns are given without the data that have them; give data or heldout as well")
+        whose = str(model) if folder is not None else f"the {type(evaluated).__name__}"
+        examples, called = examples_of_run(run, data_task, whose)
+    else:
+        examples = named_examples(data_task, data, heldout, columns if columns is not None else columns_of(run))
+        called = file_name(full_path(heldout if heldout is not None else data))
     encoded: Any = data_task.encode(examples, tokenizers)
     with tempfile.TemporaryDirectory() as scratch:
-        arguments = {"per_device_eval_batch_size": batch_size, "use_cpu": evaluated.device.type == "cpu"}
+        arguments = evaluation_arguments(run, batch_size, on_cpu=evaluated.device.type == "cpu")
         trainer = ZooTrainer(
             model=evaluated,
             args=training_arguments(arguments, output_dir=scratch, seed=0, progress=progress),
@@ -141,8 +173,12 @@ def evaluate(
         began = time.perf_counter()
         predictions = predict(trainer, data_task, tokenizers, recipe.generation)
         seconds = time.perf_counter() - began
+    if repeats and folder is not None and batch_size is None and engine is None:
+        compare_with_report(predictions.loss, read_result(folder).get("report"), evaluated.device.type)
     return Evaluation(
         task=data_task.name,
+        data=called,
+        repeats_training=repeats,
         examples=len(encoded),
         target_tokens=predictions.num_labels,
         loss=predictions.loss,
@@ -152,18 +188,17 @@ def evaluate(
     )
 
 
-def evaluation_recipe(model: str | Path | PreTrainedModel, loaded: PreTrainedModel, task: str | None) -> Recipe:
+def evaluation_recipe(run: RunRecord | None, loaded: PreTrainedModel, task: str | None) -> Recipe:
     """Find out how a model is to be evaluated: as at the end of its training, where that is known.
 
     Args:
-        model: What was given.
+        run: The run that made it, where that is known.
         loaded: The model.
         task: The task that was asked for, if any was.
 
     Returns:
         The recipe.
     """
-    run = None if isinstance(model, PreTrainedModel) else saved_run(folder_of(model))
     saved = None if run is None else run.recipe
     if task is None:
         fallback = "translation" if loaded.config.is_encoder_decoder else "language-modeling"
@@ -172,16 +207,39 @@ def evaluation_recipe(model: str | Path | PreTrainedModel, loaded: PreTrainedMod
     return recipe_for(task, saved if saved is not None and saved.task == split_name(task)[0] else None)
 
 
-def heldout_examples(task: DataTask, data: str | Path | None, columns: Sequence[Column] | None) -> Dataset:
-    """Load the examples to evaluate on.
+def evaluation_arguments(run: RunRecord | None, batch_size: int | None, *, on_cpu: bool) -> dict[str, Any]:
+    """Find out how the loss is to be computed: as at the end of training, where that is known.
 
     Args:
-        task: The task.
-        data: A file, a folder, or None for what ships with the zoo.
-        columns: Names or numbers of the columns to read.
+        run: The run that made the model, where that is known.
+        batch_size: The number of examples at a time that was asked for, if any was.
+        on_cpu: Whether it is computed on a CPU.
 
     Returns:
-        All examples of a file, or the held-out ones of a folder.
+        Training arguments.
     """
-    whole = data if data is not None and Path(data).is_file() else None
-    return task.load(data, heldout=whole, columns=columns).heldout
+    arguments: dict[str, Any] = {"use_cpu": on_cpu}
+    if run is None:
+        arguments["per_device_eval_batch_size"] = BATCH_SIZE
+    else:
+        kept = ("per_device_eval_batch_size", *(() if on_cpu else EVALUATED_WITH))
+        arguments.update({name: run.recipe.arguments[name] for name in kept if name in run.recipe.arguments})
+    return arguments if batch_size is None else {**arguments, "per_device_eval_batch_size": batch_size}
+
+
+def compare_with_report(loss: float, report: Mapping[str, Any] | None, device: str) -> None:
+    """Say so where an evaluation does not repeat the numbers of the training's end.
+
+    Args:
+        loss: The held-out loss.
+        report: The training's report, if there is one.
+        device: Where the loss was computed.
+    """
+    if report is not None and report.get("heldout_loss") != loss:
+        there = report.get("device")
+        on = "" if there == device else f", and was computed on {there}"
+        warnings.warn(
+            f"the loss is {loss}; at the end of training it was {report.get('heldout_loss')}{on}",
+            EvaluationWarning,
+            stacklevel=3,
+        )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import pytest
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
@@ -57,11 +58,11 @@ def test_what_is_trained_is_loaded_by_the_auto_classes(trained):
 def test_an_evaluation_agrees_with_the_report_of_the_training(zoo, trained, data, tmp_path):
     folder, report = trained
     outputs = tmp_path / "outputs.txt"
-    options = ("--data", str(data), "--n-bootstrap", "50", "--outputs", str(outputs), "--save")
+    options = ("--n-bootstrap", "50", "--outputs", str(outputs), "--save")
     run = zoo("evaluate", str(folder), *options, "--json")
     assert run.exit_code == 0, run.stderr
     found = json.loads(run.stdout)
-    assert found["loss"] == pytest.approx(report["heldout_loss"], rel=1e-5)
+    assert run.stderr == "" and found["loss"] == report["heldout_loss"]
     assert found["examples"] == len(outputs.read_text().splitlines()) == 8
     assert found["scores"]["chrf"]["value"] == report["scores"]["chrf"]["value"]
     low, high = found["scores"]["chrf"]["interval"]
@@ -69,6 +70,29 @@ def test_an_evaluation_agrees_with_the_report_of_the_training(zoo, trained, data
     assert "|bs:50|" in found["scores"]["bleu"]["signature"]
     (saved,) = json.loads((folder / "evaluations.json").read_text())["evaluations"]
     assert (saved["data"], saved["loss"], saved["scores"]) == (data.name, found["loss"], found["scores"])
+    for other in (("--data", str(data)), ("--heldout", str(data / "heldout.tsv"))):
+        again = json.loads(zoo("evaluate", str(folder), *other, "--n-bootstrap", "1", "--quiet", "--json").stdout)
+        assert (again["loss"], again["repeats_training"]) == (found["loss"], False)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "useful"),
+    [
+        (lambda folder, data: (data / "heldout.tsv").unlink(), "cannot be read again"),
+        (lambda folder, data: (data / "heldout.tsv").write_text("en\tpt\nHi.\tOi.\n"), "has changed"),
+        (lambda folder, data: (folder / "result.json").unlink(), "nothing says on which data"),
+    ],
+)
+def test_a_model_is_scored_on_no_other_data_than_its_own_without_a_word(zoo, trained, data, tmp_path, spoil, useful):
+    folder, moved = tmp_path / "model", tmp_path / "data"
+    shutil.copytree(trained[0], folder)
+    shutil.copytree(data, moved)
+    result = (folder / "result.json").read_text()
+    (folder / "result.json").write_text(result.replace(json.dumps(str(data)), json.dumps(str(moved))))
+    spoil(folder, moved)
+    run = zoo("evaluate", str(folder), "--quiet")
+    assert run.exit_code == 2 and useful in run.stderr and "--heldout FILE" in run.stderr
+    assert len(run.stderr.strip().splitlines()) == 1
 
 
 def test_an_evaluation_is_printed_as_a_table(zoo, trained, data):

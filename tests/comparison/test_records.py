@@ -128,6 +128,7 @@ def test_a_comparison_records_what_ran(compared, pairs):
     report = (compared.folder / "report.html").read_text()
     assert "character" in report and "&#34;bpe&#34;" not in report and '"bpe"' not in report
     check_card(folder / CHECKPOINT)
+    assert zoo.evaluate(folder / CHECKPOINT).loss == run.report["heldout_loss"]
     told = without_places(result)
     assert told["data"]["source"]["data"] == "some.tsv" and str(pairs) not in json.dumps(told)
 
@@ -135,20 +136,11 @@ def test_a_comparison_records_what_ran(compared, pairs):
 def test_a_training_records_what_ran(pairs, tmp_path):
     folder = tmp_path / "model"
     files = {"--data": pairs / "some.tsv", "--heldout": pairs / "others.tsv", "-o": folder}
-    options = [
-        "--task",
-        "translation:max_length=40",
-        "--tokenizer",
-        "character",
-        "--columns",
-        "en,pt",
-        "--seed",
-        "3",
-        "--quiet",
-    ]
+    options = ["--task", "translation:max_length=40", "--tokenizer", "character", "--columns", "en,pt"]
+    options += ["--seed", "3", "--quiet"]
     options += [str(part) for option in files.items() for part in option]
-    options += [part for name, value in MODEL.items() for part in ("--model", f"{name}={value}")]
-    options += [part for name, value in ARGUMENTS.items() for part in ("--set", f"{name}={value}")]
+    options += [part for name, value in MODEL.items() for part in ("--set", f"{name}={value}")]
+    options += [part for name, value in ARGUMENTS.items() for part in ("--training", f"{name}={value}")]
     recipe = tmp_path / "recipe.yaml"
     recipe.write_text("task: translation\ngeneration: {num_beams: 3, max_length: 5}\ntokenizer: {kind: bpe}\n")
     run = CliRunner().invoke(cli, ["train", NAME, *options, "--recipe", str(recipe)])
@@ -158,3 +150,8 @@ def test_a_training_records_what_ran(pairs, tmp_path):
     check_recipe(result["recipe"], RAN["model"])
     assert (result["variant"], result["seed"]) == (NAME, 3)
     check_card(folder)
+    assert f"zoo evaluate {folder}\n" in run.stdout
+    evaluated = CliRunner().invoke(cli, ["evaluate", str(folder), "--quiet", "--json", "--n-bootstrap", "1"])
+    found = json.loads(evaluated.stdout)
+    assert (found["loss"], found["examples"], found["data"]) == (result["report"]["heldout_loss"], 6, "others.tsv")
+    assert found["scores"] == result["report"]["scores"]

@@ -25,10 +25,12 @@ if TYPE_CHECKING:
 @click.option(
     "--data",
     type=click.Path(path_type=Path),
-    help="A file, all of which is used, or a folder with a held-out file; by default what ships with the zoo.",
+    help="Other examples: a file, all of which is used, or a folder with a held-out file; by default those that its "
+    "training held out.",
 )
+@click.option("--heldout", type=click.Path(path_type=Path), help="A file of other examples, all of which is used.")
 @columns_option
-@click.option("--batch-size", default=128, show_default=True, type=click.IntRange(1), help="Examples at a time.")
+@click.option("--batch-size", type=click.IntRange(1), help="Examples at a time; by default as in training.")
 @generation_option
 @click.option(
     "--n-bootstrap",
@@ -46,8 +48,9 @@ def evaluate(
     model: str,
     task: str | None,
     data: Path | None,
+    heldout: Path | None,
     columns: list[str | int] | None,
-    batch_size: int,
+    batch_size: int | None,
     generation: tuple[tuple[str, Any], ...],
     n_bootstrap: int,
     engine: str | None,
@@ -74,6 +77,7 @@ def evaluate(
         model,
         task,
         data=data,
+        heldout=heldout,
         columns=columns,
         batch_size=batch_size,
         generation=dict(generation),
@@ -84,7 +88,7 @@ def evaluate(
     if outputs is not None:
         outputs.write_text("".join(f"{' '.join(text.split())}\n" for text in evaluation.outputs), encoding="utf-8")
     if save:
-        keep_evaluation(Path(model), evaluation.to_dict(), data.name if data is not None else "the zoo's own corpus")
+        keep_evaluation(Path(model), evaluation.to_dict(), evaluation.data)
     if as_json:
         write_json(evaluation.to_dict())
     else:
@@ -105,6 +109,8 @@ def show(evaluation: Evaluation) -> None:
         rows.append((score.name, f"{score.value:,.2f}", interval))
     write(table(("", "Value", "95 % interval"), rows, right=("Value",)))
     per_second = evaluation.examples / evaluation.seconds
-    write(f"\n{evaluation.examples:,} examples, {evaluation.target_tokens:,} labels, {per_second:,.1f} examples/s")
+    which = "held-out examples of its training" if evaluation.repeats_training else "examples"
+    write(f"\n{evaluation.examples:,} {which} ({evaluation.data}), {evaluation.target_tokens:,} labels")
+    write(f"{per_second:,.1f} examples/s")
     for score in evaluation.scores.values():
         write(f"{score.name}: {score.signature}")

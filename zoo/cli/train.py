@@ -149,17 +149,16 @@ def train(
     )
     processes = PartialState()
     if processes.is_main_process:
-        tell(result, folder, data, as_json=as_json)
+        tell(result, folder, as_json=as_json)
     processes.destroy_process_group()
 
 
-def tell(result: TrainingResult, folder: Path, data: Path | None, *, as_json: bool) -> None:
+def tell(result: TrainingResult, folder: Path, *, as_json: bool) -> None:
     """Print what a training run came to.
 
     Args:
         result: The trained model and its numbers.
         folder: Where it is.
-        data: What it was trained on, if that does not ship with the zoo.
         as_json: Whether to print JSON.
     """
     url = result.pushed.url if result.pushed is not None else None
@@ -170,7 +169,7 @@ def tell(result: TrainingResult, folder: Path, data: Path | None, *, as_json: bo
     write(f"\n{folder} holds the model and its tokenizer. To use it:")
     if result.model.can_generate():
         write(f"  zoo generate {folder} TEXT")
-    write(f"  zoo evaluate {folder}" if data is None else f"  zoo evaluate {folder} --data {data}")
+    write(f"  zoo evaluate {folder}")
     if url is not None:
         write(f"It was pushed to {url}")
 

@@ -4,7 +4,7 @@ from .finding import find_task, split_name
 from .predictions import Outputs, Predictions
 from .reading import read_columns
 from .scores import Score, translation_scores
-from .sources import SHIPPED, DataSource, Splits, load_splits
+from .sources import SHIPPED, DataSource, Splits, full_path, load_splits
 from .tables import DataError, Kind, UnknownColumnError
 from .task import TASKS, DataTask
 from .tokenizers import TOKENIZERS, Tokenizers, load_tokenizers, train_tokenizers
@@ -24,6 +24,7 @@ __all__ = [
     "Tokenizers",
     "UnknownColumnError",
     "find_task",
+    "full_path",
     "load_splits",
     "load_tokenizers",
     "read_columns",
