@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 import torch
 from transformers.cache_utils import DynamicCache, DynamicLayer, EncoderDecoderCache, StaticCache
@@ -50,6 +52,44 @@ def test_a_step_copies_nothing_that_is_there():
     assert layer.keys.data_ptr() == before
     layer.update(states, states)
     assert layer.keys.data_ptr() != before and layer.get_seq_length() == ROOM + 2
+
+
+@pytest.mark.parametrize("change", [lambda layer: None, OPERATIONS["reorder"]], ids=["as it is", "reordered"])
+@torch.no_grad()
+def test_branches_of_one_layer_go_their_own_ways(change):
+    torch.manual_seed(0)
+    layers = GrowingLayer(), DynamicLayer()
+    states = torch.randn(3, 2, 4, 4)
+    for layer in layers:
+        layer.update(states, states)
+        change(layer)
+    branches = [(layer, copy.copy(layer), copy.copy(layer)) for layer in layers]
+    for length in (1, 2):
+        for ours, theirs in zip(*branches, strict=True):
+            states = torch.randn(3, 2, length, 4)
+            for layer in (ours, theirs):
+                change(layer)
+                layer.update(states, states)
+    for ours, theirs in zip(*branches, strict=True):
+        assert torch.equal(ours.keys, theirs.keys) and torch.equal(ours.values, theirs.values)
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.enable_grad])
+@pytest.mark.parametrize(("name", "task"), [("gpt2-style", "causal-lm"), ("pre-norm", "seq2seq-lm")])
+def test_what_inference_mode_began_is_continued_outside(name, task, mode):
+    subject = new_subject(name, task)
+    inputs = subject.inputs()
+    written = "decoder_input_ids" if task == "seq2seq-lm" else "input_ids"
+    cache = EncoderDecoderCache(DynamicCache(), DynamicCache()) if task == "seq2seq-lm" else DynamicCache()
+    let_grow(cache, 1)
+    pieces = []
+    for number, piece in enumerate(inputs[written].split(2, dim=1)):
+        with mode() if number % 2 else torch.inference_mode():
+            outputs = subject.model(**{**inputs, written: piece}, past_key_values=cache, use_cache=True)
+            cache.reorder_cache(torch.tensor([2, 1, 0]))
+            cache.reorder_cache(torch.tensor([2, 1, 0]))
+        pieces.append(outputs.logits.detach().clone())
+    torch.testing.assert_close(torch.cat(pieces, dim=1), subject.run())
 
 
 def test_gradients_flow_through_it():

@@ -32,6 +32,13 @@ class GrowingLayer(DynamicLayer):
         self.spare: tuple[torch.Tensor, ...] = ()
         self.shown: tuple[torch.Tensor, ...] = ()
 
+    def __copy__(self) -> GrowingLayer:
+        """A branch: what has been written is shared, and whoever writes next, this layer or its copy, moves first."""
+        self.shown = self.spare = ()
+        branch = type(self)()
+        branch.__dict__.update(self.__dict__)
+        return branch
+
     def update(
         self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any
     ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -66,11 +73,11 @@ class GrowingLayer(DynamicLayer):
             length: Number of positions.
 
         Returns:
-            False also where `keys` or `values` have been replaced.
+            False also where `keys` or `values` have been replaced, and of what inference mode has made, outside of it.
         """
         if not self.shown or self.keys is not self.shown[0] or self.values is not self.shown[1]:
             return False
-        return length <= self.rooms[0].shape[2]
+        return length <= self.rooms[0].shape[2] and all(map(may_be_written, (*self.rooms, *self.spare)))
 
     def reserve(self, length: int) -> None:
         """Move to where there is more room than needed, unless there is enough.
@@ -179,6 +186,18 @@ class SourceLayer(DynamicLayer):
         """Hold keys and values of every row from now on."""
         repeats, self.num_beams = self.num_beams, 1
         super().batch_repeat_interleave(repeats)
+
+
+def may_be_written(states: torch.Tensor) -> bool:
+    """Whether a tensor may be changed in place: outside of inference mode not one that was made in it.
+
+    Args:
+        states: Any tensor.
+
+    Returns:
+        False if PyTorch would refuse.
+    """
+    return torch.is_inference_mode_enabled() or not states.is_inference()
 
 
 def self_attention_cache(past_key_values: Cache) -> Cache:

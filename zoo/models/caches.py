@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from transformers.cache_utils import (
     Cache,
     DynamicCache,
@@ -30,15 +31,16 @@ def new_cache(config: ZooConfig, *, has_source: bool) -> Cache:
     return EncoderDecoderCache(cache, DynamicCache()) if has_source else cache
 
 
-def hold_what_is_seen(past_key_values: Cache, source_len: int = 0) -> None:
-    """Replace layers of transformers that would drop keys which attention sees, or keep others, before they are used.
+def prepare_cache(past_key_values: Cache, source_len: int = 0) -> None:
+    """Make transformers' layers hold what attention sees, before a forward reads and extends them.
 
     Both halves of an encoder-decoder's cache are made by one configuration there, so that cross attention would forget
-    the beginning of a source that is longer than the window of self-attention. And a layer with a window of one
-    position, of which the next query sees none, keeps all of them.
+    the beginning of a source that is longer than the window of self-attention. A layer with a window of one position,
+    of which the next query sees none, keeps all of them. And sources that were read in inference mode cannot take part
+    in what records gradients.
 
     Args:
-        past_key_values: Any cache, changed in place; layers that hold something stay as they are.
+        past_key_values: Any cache, changed in place.
         source_len: Number of positions that cross attention reads.
     """
     own = self_attention_cache(past_key_values).layers
@@ -47,7 +49,11 @@ def hold_what_is_seen(past_key_values: Cache, source_len: int = 0) -> None:
             own[layer_idx] = DynamicLayer()
     if not isinstance(past_key_values, EncoderDecoderCache):
         return
+    records = torch.is_grad_enabled() and not torch.compiler.is_compiling()
     sources = past_key_values.cross_attention_cache.layers
     for layer_idx, layer in enumerate(sources):
-        if getattr(layer, "is_sliding", False) and not past_key_values.is_updated.get(layer_idx):
+        if past_key_values.is_updated.get(layer_idx):
+            if records and layer.keys.is_inference():
+                layer.keys, layer.values = layer.keys.clone(), layer.values.clone()
+        elif getattr(layer, "is_sliding", False):
             sources[layer_idx] = StaticLayer(source_len) if isinstance(layer, StaticLayer) else DynamicLayer()

@@ -11,6 +11,7 @@ from transformers.masking_utils import (
     create_bidirectional_sliding_window_mask,
     create_causal_mask,
     create_sliding_window_causal_mask,
+    find_packed_sequence_indices,
 )
 
 from zoo.errors import InputError
@@ -60,6 +61,21 @@ def check_mask_length(attention_mask: Any, length: int) -> None:
             f"the (decoder's) attention_mask covers {attention_mask.shape[1]} positions, but with the cache there are "
             f"{length}: give a mask for all of them, or use_cache=False"
         )
+
+
+def are_packed(attention_mask: Any, position_ids: torch.Tensor | None) -> bool:
+    """Whether positions tell several documents in a row apart, which then do not see each other.
+
+    Args:
+        attention_mask: The given mask; with one, positions say nothing of the kind.
+        position_ids: The given positions, which begin anew with every document. *Shape:* (batch_size, seq_len)
+
+    Returns:
+        What transformers makes of them.
+    """
+    return (
+        attention_mask is None and position_ids is not None and find_packed_sequence_indices(position_ids) is not None
+    )
 
 
 def self_attention_masks(

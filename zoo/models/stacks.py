@@ -12,10 +12,10 @@ from zoo.errors import ConfigError
 from zoo.fast.growing_cache import self_attention_cache
 
 from .attention import Attention
-from .caches import hold_what_is_seen, new_cache
+from .caches import new_cache, prepare_cache
 from .configuration import ZooConfig
 from .layers import TransformerLayer
-from .masks import check_mask_length, cross_attention_mask, self_attention_masks
+from .masks import are_packed, check_mask_length, cross_attention_mask, self_attention_masks
 from .options import CallOptions
 from .stack import ZooStack
 from .transformer import transformer_of
@@ -151,18 +151,19 @@ class ZooDecoder(ZooStack):
         if use_cache and past_key_values is None:
             past_key_values = new_cache(self.config, has_source=encoder_hidden_states is not None)
         if past_key_values is not None:
-            hold_what_is_seen(past_key_values, 0 if encoder_hidden_states is None else encoder_hidden_states.shape[1])
+            prepare_cache(past_key_values, 0 if encoder_hidden_states is None else encoder_hidden_states.shape[1])
         cache = None if past_key_values is None else self_attention_cache(past_key_values)
 
         seen = 0 if cache is None else cache.get_seq_length()
         if not isinstance(seen, torch.Tensor):
             self.check_length(seen + inputs_embeds.shape[1], position_ids)
             check_mask_length(attention_mask, seen + inputs_embeds.shape[1])
+        packed = are_packed(attention_mask, position_ids)
         if position_ids is None:
             position_ids = (torch.arange(inputs_embeds.shape[1], device=inputs_embeds.device) + seen)[None]
         config = self.config_of_call(kwargs.get("output_attentions"))
         unpadding = encoder_unpadding = None
-        if cache is None:
+        if cache is None and not packed:
             source = (encoder_attention_mask, encoder_hidden_states)
             unpadding, encoder_unpadding = self.unpaddings(config, (attention_mask, inputs_embeds), source, **kwargs)
         masks = self_attention_masks(config, inputs_embeds, attention_mask, cache, position_ids, unpadding)
