@@ -12,9 +12,11 @@ from torch import nn
 
 from zoo.errors import InputError
 from zoo.fast.int8 import MANY, Int8Linear, refuse
+from zoo.fast.watching import kinds_of
 from zoo.models import ZooPreTrainedModel
 from zoo.models.attention import Attention
 from zoo.models.feed_forward import GatedFeedForward
+from zoo.models.stack import ZooStack
 from zoo.models.stacks import ZooEncoder
 
 Model = TypeVar("Model", bound=ZooPreTrainedModel)
@@ -53,10 +55,14 @@ def to_int8(model: Model, *, inplace: bool = False) -> Model:
         raise InputError(f"the model is on {model.device}; int8 weights are for the CPU: quantise model.cpu()")
     linears = {id(module): module for module in model.modules() if type(module) is nn.Linear}
     target = model if inplace else copy.deepcopy(model, dict(linears))  # which shares them until they are replaced
-    for module in list(target.modules()):
-        if isinstance(module, ZooEncoder):
-            quantise(module, tokens=MANY)
+    stacks = [module for module in target.modules() if isinstance(module, ZooStack)]
+    kinds = kinds_of(stacks)
+    for stack in stacks:
+        if isinstance(stack, ZooEncoder):
+            quantise(stack, tokens=MANY)
     quantise(target, tokens=MANY if target.config.stack == "encoder" else 1)  # decoders go on token by token
+    for stack in stacks:
+        stack.built_of |= kinds_of(stacks) - kinds
     target.eval().float().requires_grad_(False)
     target.__class__ = subclass(Int8Model, type(target))
     return target

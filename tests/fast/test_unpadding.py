@@ -16,6 +16,7 @@ from zoo.fast.unpadding import Unpadding
 from zoo.models import FEED_FORWARDS
 from zoo.models.transformer import transformer_of
 from zoo.testing import CHECKS, new_subject
+from zoo.testing.fast_paths import rows_of_layers
 from zoo.variants import d2l, vanilla
 
 IDS = torch.arange(12).view(2, 6) + 3
@@ -29,13 +30,9 @@ EMPTY = torch.tensor([[0] * 6, [1] * 6])
 def rows_seen(task: str, mode: str = "always", name: str = "pre-norm@tiny", **inputs) -> set[int]:
     """Batch sizes that the layers of a model see."""
     model = zoo.build(name, task, vocab_size=20).eval()
-    seen: set[int] = set()
-    for module in model.modules():
-        if isinstance(module, zoo.models.Attention):
-            module.register_forward_pre_hook(lambda module, args: seen.add(args[0].shape[0]))
-    with fast_paths(unpadding=mode), torch.no_grad():
+    with fast_paths(unpadding=mode), torch.no_grad(), rows_of_layers() as rows:
         model(input_ids=IDS, **inputs)
-    return seen
+    return rows
 
 
 @pytest.mark.parametrize(
@@ -57,6 +54,21 @@ def rows_seen(task: str, mode: str = "always", name: str = "pre-norm@tiny", **in
 )
 def test_padding_is_taken_out_where_nobody_can_tell(task, inputs, supports_unpadding):
     assert rows_seen(task, **inputs) == ({1} if supports_unpadding else {2})
+
+
+@pytest.mark.parametrize(("task", "packed"), [("causal-lm", "position_ids"), ("seq2seq-lm", "decoder_position_ids")])
+def test_documents_in_one_row_stay_apart(task, packed):
+    subject = new_subject("pre-norm:position=rotary", task)
+    inputs = {**subject.inputs(), packed: torch.tensor([[0, 1, 2, 0, 1, 2, 3]]).expand(3, -1), "use_cache": False}
+    ids = "decoder_input_ids" if task == "seq2seq-lm" else "input_ids"
+    if task == "seq2seq-lm":  # whose padding would pay
+        inputs["attention_mask"] = torch.ones_like(inputs["input_ids"])
+        inputs["attention_mask"][1:, 1:] = 0
+    first, second = ({**inputs, ids: inputs[ids][:, part], packed: None} for part in (slice(3), slice(3, None)))
+    with fast_paths(unpadding="always"):
+        together = subject.run(**inputs)
+        apart = torch.cat([subject.run(**first), subject.run(**second)], dim=1)
+    torch.testing.assert_close(together, apart)
 
 
 def test_a_small_model_keeps_its_padding():

@@ -27,6 +27,7 @@ CHECKED = (
     "padding_on_the_left_changes_nothing",
     "rows_do_not_depend_on_the_batch",
     "decoder_is_causal",
+    "unpadding_changes_nothing",
     "saves_and_reloads_bit_equal",
 )
 

@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 from .dropout import Dropout
+from .watching import is_watched
 
 
 def through(module: nn.Module, states: torch.Tensor) -> torch.Tensor:
@@ -23,4 +24,4 @@ def through(module: nn.Module, states: torch.Tensor) -> torch.Tensor:
     """
     kind = type(module)
     is_idle = kind is nn.Identity or (kind in (nn.Dropout, Dropout) and not module.training)
-    return states if is_idle and not module._forward_hooks and not module._forward_pre_hooks else module(states)
+    return states if is_idle and not is_watched(module) else module(states)

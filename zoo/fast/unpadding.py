@@ -10,6 +10,8 @@ from typing import Any
 import torch
 from torch import nn
 from transformers import PreTrainedConfig
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from .attention_backends import dropping_attention, torch_attention
 from .dropout import draws_bits
@@ -245,11 +247,12 @@ def find_unpaddings(
             reads. *Shape:* (batch_size, seq_len) or None, and (batch_size, seq_len, hidden_size) or None
 
     Returns:
-        A unpadding for each that has states, or None for all.
+        An unpadding for each that has states, or None for all.
     """
     nothing = (None,) * len(sequences)
     mode = current().unpadding
-    if mode == "never" or config._attn_implementation != "sdpa" or config.attention != "multi-head":
+    backend = ALL_ATTENTION_FUNCTIONS.get(config._attn_implementation)  # somebody may have registered another sdpa
+    if mode == "never" or backend is not sdpa_attention_forward or config.attention != "multi-head":
         return nothing
     is_traced = torch.compiler.is_compiling() or torch._C._get_tracing_state() is not None
     if is_traced:  # lengths are data, which a graph does not know

@@ -13,6 +13,7 @@ from zoo.fast.dropout import Dropout
 from zoo.fast.growing_cache import self_attention_cache
 from zoo.fast.idle import through
 from zoo.fast.unpadding import Unpadding, find_unpaddings
+from zoo.fast.watching import are_untouched, kinds_of
 
 from .configuration import ZooConfig
 from .masks import position_biases
@@ -43,6 +44,7 @@ class ZooStack(ZooModel):
         self.norm = build_norm(config) if config.final_norm else nn.Identity()
         self._no_split_modules = {type(layer).__name__ for layer in self.layers}
         self.can_unpad = self.transformer.can_unpad(config)
+        self.built_of = kinds_of(self.unpadded_modules)
         self.gradient_checkpointing = False
 
     def padding_mask(self, attention_mask: Any, input_ids: torch.Tensor | None) -> Any:
@@ -187,12 +189,21 @@ class ZooStack(ZooModel):
             kwargs: What else the call was given.
 
         Returns:
-            A unpadding for each of the sequences, or None for all.
+            An unpadding for each of the sequences, or None for all: also where somebody has hooks on what would run
+            without padding, or has replaced parts of it.
         """
         records = self.config.output_hidden_states if output_hidden_states is None else output_hidden_states
-        if records or not self.can_unpad:
+        found: tuple[Unpadding | None, ...] = (None,) * len(sequences)
+        if self.can_unpad and not records:
+            found = find_unpaddings(config, *sequences)
+        if any(found) and not are_untouched(self.unpadded_modules, self.built_of):
             return (None,) * len(sequences)
-        return find_unpaddings(config, *sequences)
+        return found
+
+    @property
+    def unpadded_modules(self) -> tuple[nn.Module, nn.Module]:
+        """What may run without padding: the layers and the norm behind them."""
+        return self.layers, self.norm
 
 
 def build_embedding_norm(config: ZooConfig) -> nn.Module:
