@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 import torch
@@ -175,11 +176,33 @@ def build(
     loading = {key: overrides.pop(key) for key in ("attn_implementation", "dtype") if key in overrides}
     model_config = config(name, task, faithful=faithful, quirks=quirks, **overrides)
     model_class = TASK_CLASSES[task][1]
-    with torch.random.fork_rng(enabled=seed is not None):
-        if seed is not None:
-            torch.manual_seed(seed)
+    with nullcontext() if seed is None else seeded(seed):
         model = model_class._from_config(model_config, **loading)
     return model.eval()
+
+
+@contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """Draw reproducible numbers for a while, on the device where tensors are made, and no other's generator touched.
+
+    Args:
+        seed: The seed.
+
+    Yields:
+        Nothing. The generators go on afterwards as if nothing had been drawn.
+    """
+    device = torch.get_default_device()
+    if device.type in ("cpu", "meta"):
+        with torch.random.fork_rng(devices=[]):
+            torch.default_generator.manual_seed(seed)
+            yield
+        return
+    generators = torch.get_device_module(device)
+    index = generators.current_device() if device.index is None else device.index
+    with torch.random.fork_rng(devices=[index], device_type=device.type), torch.device(device.type, index):
+        torch.default_generator.manual_seed(seed)
+        generators.manual_seed(seed)
+        yield
 
 
 def skeleton(

@@ -80,8 +80,8 @@ def noise_like(states: torch.Tensor, p: float) -> torch.Tensor:
         Zeros, and elsewhere the one number that makes the expectation 1. *Shape:* as states.
     """
     dropped = round(p * LEVELS)
-    words = torch.empty(-(-states.numel() // NUMBERS_OF_WORD), dtype=WORD).random_(torch.iinfo(WORD).min, None)
-    numbers = words.view(torch.int16)[: states.numel()].view(states.shape)
-    noise = torch.empty(states.shape, dtype=states.dtype)
+    words = torch.empty(-(-states.numel() // NUMBERS_OF_WORD), dtype=WORD, device=states.device)
+    numbers = words.random_(torch.iinfo(WORD).min, None).view(torch.int16)[: states.numel()].view(states.shape)
+    noise = torch.empty(states.shape, dtype=states.dtype, device=states.device)
     torch.ge(numbers, dropped - LEVELS // 2, out=noise)
     return noise.mul_(LEVELS / (LEVELS - dropped))

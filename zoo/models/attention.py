@@ -10,6 +10,7 @@ from transformers.cache_utils import Cache, EncoderDecoderCache
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
+from zoo.errors import UnsupportedBackendError
 from zoo.fast.attention_backends import dropping_attention, eager_attention, torch_attention
 from zoo.fast.dropout import draws_bits
 from zoo.fast.growing_cache import self_attention_cache
@@ -21,6 +22,10 @@ from .parts import ATTENTIONS, POSITIONS
 
 if TYPE_CHECKING:
     from .configuration import ZooConfig
+
+
+ADDS_BIASES = ("sdpa", "eager", "flex_attention")
+"""Backends that are known to add position biases to the scores; of any other nobody knows."""
 
 
 @ATTENTIONS.register("multi-head")
@@ -57,6 +62,13 @@ class Attention(nn.Module):
         self.o_proj = nn.Linear(query_width, config.hidden_size, bias=config.attention_out_bias)
         self.q_norm = self._qk_norm(query_width)
         self.k_norm = self._qk_norm(key_width)
+
+    @property
+    def backend_window(self) -> int | None:
+        """The sliding window as FlashAttention counts it: with the query's own position, also where it looks ahead."""
+        if self.sliding_window is None or self.is_causal:
+            return self.sliding_window
+        return self.sliding_window + 1
 
     def _qk_norm(self, width: int) -> nn.Module:
         """The norm on a projection of this width, over one head or over all of it."""
@@ -95,6 +107,9 @@ class Attention(nn.Module):
         if self.is_cross and key_value_states is not None:
             query = self.project_heads(self.q_proj, self.q_norm, hidden_states)
             key, value = self.memory(key_value_states, past_key_values, cache_idx)
+            kwargs.pop(
+                "position_ids", None
+            )  # by which backends tell sequences in one row apart: these are not its keys'
         else:
             query, key, value = self.project(hidden_states)
             if position_embeddings is not None:
@@ -226,6 +241,11 @@ class Attention(nn.Module):
             The mixed values, *Shape:* (batch_size, query_len, num_attention_heads, head_dim), and the weights or None.
         """
         name = attn_implementation or self.config._attn_implementation
+        if position_bias is not None and name not in ADDS_BIASES:
+            raise UnsupportedBackendError(
+                f"attention backend {name!r} adds no position biases, so results would be wrong without a word; "
+                f"valid: {', '.join(ADDS_BIASES)}"
+            )
         backend = ALL_ATTENTION_FUNCTIONS.get_interface(name, eager_attention)
         dropout = self.dropout if self.training else 0.0
         if isinstance(attention_mask, UnpaddedMask):
@@ -243,7 +263,7 @@ class Attention(nn.Module):
             scaling=self.scaling,
             dropout=dropout,
             softcap=self.softcap,
-            sliding_window=self.sliding_window,
+            sliding_window=self.backend_window,
             position_bias=position_bias,
             **kwargs,
         )

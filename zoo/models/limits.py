@@ -36,6 +36,9 @@ def refusals(config: ZooConfig) -> dict[str, str]:
     why = dict.fromkeys(set(BACKENDS) - set(transformer_of(config).backends), "a part of the variant's own")
     if POSITIONS.get(config.position).has_bias:
         why |= dict.fromkeys(FLASH, f"positions {config.position!r}, which are added to attention scores")
+    if config.is_encoder_decoder or config.add_cross_attention:
+        # It numbers queries and keys from the end, which no cross attention means, and takes no mask of the source.
+        why |= dict.fromkeys(FLASH, "cross attention")
     if config.attn_logit_softcapping is not None:
         why["sdpa"] = "attn_logit_softcapping"
     return why

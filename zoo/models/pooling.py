@@ -36,8 +36,9 @@ def pool_mean(hidden_states: torch.Tensor, attention_mask: torch.Tensor | None) 
     """The mean over real tokens. Arguments as for [`pool_first`][]."""
     if attention_mask is None:
         return hidden_states.mean(dim=1)
-    weights = attention_mask.to(hidden_states.dtype)
-    return (hidden_states * weights[..., None]).sum(dim=1) / weights.sum(dim=1, keepdim=True).clamp(min=1)
+    weights = attention_mask.float()  # in half precision the sum of long sequences is infinite
+    total = (hidden_states * weights[..., None]).sum(dim=1)
+    return (total / weights.sum(dim=1, keepdim=True).clamp(min=1)).to(hidden_states.dtype)
 
 
 def pool_max(hidden_states: torch.Tensor, attention_mask: torch.Tensor | None) -> torch.Tensor:

@@ -28,18 +28,11 @@ class ZooPreTrainedModel(PreTrainedModel):
     base_model_prefix = "model"
     supports_gradient_checkpointing = True
     _skip_keys_device_placement = ["past_key_values"]
-    _supports_sdpa = True
-    _supports_flash_attn = True
-    _supports_flex_attn = True
     _supports_attention_backend = True
     _can_compile_fullgraph = True
 
     def __init__(self, config: ZooConfig, *args: Any, **kwargs: Any) -> None:
         super().__init__(config, *args, **kwargs)
-        backends = self.supported_backends()
-        self._supports_sdpa = "sdpa" in backends
-        self._supports_flex_attn = "flex_attention" in backends
-        self._supports_flash_attn = "flash_attention_2" in backends
 
     def supported_backends(self) -> tuple[str, ...]:
         """Attention backends that this configuration's parts run on, the default first.
@@ -87,6 +80,51 @@ class ZooPreTrainedModel(PreTrainedModel):
             if isinstance(module, ZooPreTrainedModel):
                 module.config._attn_implementation_internal = self.config._attn_implementation
 
+    # Of an instance, what its configuration runs on; of the class, that there are such. transformers asks both, and
+    # asks before an __init__ could have set anything.
+    @property
+    def _supports_sdpa(self) -> bool:
+        return "sdpa" in self.supported_backends()
+
+    @property
+    def _supports_flex_attn(self) -> bool:
+        return "flex_attention" in self.supported_backends()
+
+    @property
+    def _supports_flash_attn(self) -> bool:
+        return "flash_attention_2" in self.supported_backends()
+
+    def _check_and_adjust_attn_implementation(self, attn_implementation: str | None, *args: Any, **kwargs: Any) -> str:
+        """Refuse a backend by the name that was asked for, before transformers puts a kernel in its place."""
+        self.check_backend(attn_implementation)
+        return super()._check_and_adjust_attn_implementation(attn_implementation, *args, **kwargs)
+
+    def check_backend(self, name: str | None) -> None:
+        """Refuse an attention backend that there is not, or that this configuration does not run on.
+
+        Args:
+            name: As for `attn_implementation`; a name with a slash is a kernel's repository, which does what
+                FlashAttention does.
+
+        Raises:
+            UnsupportedBackendError: With those that it does run on.
+        """
+        if name is None:
+            return
+        supported = self.supported_backends()
+        base_name = name.removeprefix("paged|")
+        is_kernel = "/" in base_name
+        if not is_kernel and base_name not in ("eager", *BACKENDS, *ALL_ATTENTION_FUNCTIONS.valid_keys()):
+            raise UnsupportedBackendError(  # in the words of transformers, for those who look for them
+                f'Specified `attn_implementation="{name}"` is not supported; '
+                f"valid: {', '.join(supported)}{suggest(name, supported)}"
+            )
+        if (is_kernel and not self._supports_flash_attn) or (base_name in BACKENDS and base_name not in supported):
+            raise UnsupportedBackendError(
+                f"attn_implementation={name!r} was given, which variant {self.config.variant!r} cannot run on with "
+                f"this configuration; valid: {', '.join(supported)}"
+            )
+
     def get_correct_attn_implementation(self, requested_attention: str | None, is_init_check: bool = False) -> str:
         """Choose the attention backend, or refuse one that this variant cannot run on.
 
@@ -100,22 +138,9 @@ class ZooPreTrainedModel(PreTrainedModel):
         Raises:
             UnsupportedBackendError: When there is no such backend, or this configuration does not run on it.
         """
-        supported = self.supported_backends()
-        if requested_attention is None:
-            return super().get_correct_attn_implementation(supported[0], is_init_check)
-        base_name = requested_attention.removeprefix("paged|")
-        # A name with a slash is a kernel's repository.
-        if "/" not in base_name and base_name not in ("eager", *ALL_ATTENTION_FUNCTIONS.valid_keys()):
-            raise UnsupportedBackendError(  # in the words of transformers, for those who look for them
-                f'Specified `attn_implementation="{requested_attention}"` is not supported; '
-                f"valid: {', '.join(supported)}{suggest(requested_attention, supported)}"
-            )
-        if base_name in BACKENDS and base_name not in supported:
-            raise UnsupportedBackendError(
-                f"attn_implementation={requested_attention!r} was given, which variant {self.config.variant!r} cannot "
-                f"run on with this configuration; valid: {', '.join(supported)}"
-            )
-        return super().get_correct_attn_implementation(requested_attention, is_init_check)
+        self.check_backend(requested_attention)
+        chosen = self.supported_backends()[0] if requested_attention is None else requested_attention
+        return super().get_correct_attn_implementation(chosen, is_init_check)
 
     def prune_heads(self, heads_to_prune: dict[int, list[int]]) -> None:
         """Refuse: heads of one layer cannot be removed.

@@ -167,6 +167,7 @@ class ZooStack(ZooModel):
                 encoder_attention_mask,
                 position_embeddings=position_embeddings,
                 past_key_values=past_key_values,
+                position_ids=position_ids,
                 step=step,
                 **kwargs,
             )

@@ -1,0 +1,134 @@
+"""FlashAttention, written out: what is accepted on it comes out as on eager attention, and what cannot is refused."""
+
+from __future__ import annotations
+
+from unittest import mock
+
+import pytest
+import torch
+import transformers.modeling_utils as modeling
+
+import zoo
+from zoo.errors import UnsupportedBackendError
+from zoo.models import ZooPreTrainedModel
+from zoo.models.limits import FLASH
+from zoo.testing.flash import written_out_flash
+from zoo.testing.subjects import randomize
+
+SIZES = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 48, "vocab_size": 60}
+DECODERS = ["llama-style", "gpt2-style", "pre-norm", "gemma2-style", "gptj-style", "pre-norm:sliding_window=3"]
+ENCODERS = ["bert-style", "pre-norm:sliding_window=2", "post-norm:position=rotary,sliding_window=3"]
+
+
+def built(name: str, task: str, **settings) -> ZooPreTrainedModel:
+    model = zoo.build(name, task, seed=0, dropout=0.0, attention_dropout=0.0, **SIZES, **settings)
+    randomize(model)
+    return model.double()
+
+
+def on_both(model: ZooPreTrainedModel, **inputs: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Logits on eager attention and on flash."""
+    outputs = []
+    with torch.no_grad():
+        model.set_attn_implementation("eager")
+        outputs.append(model(**inputs).logits)
+        with written_out_flash(model):
+            outputs.append(model(**inputs).logits)
+    return outputs[0], outputs[1]
+
+
+@pytest.mark.parametrize("name", DECODERS)
+def test_decoders_come_out_as_on_eager_attention(name):
+    model, ids = built(name, "causal-lm"), torch.randint(5, 60, (3, 9))
+    torch.testing.assert_close(*on_both(model, input_ids=ids))
+    mask = torch.ones_like(ids)
+    mask[0, 6:] = mask[1, 4:] = 0
+    eager, flash = on_both(model, input_ids=ids, attention_mask=mask)
+    torch.testing.assert_close(eager[mask.bool()], flash[mask.bool()])
+
+
+@pytest.mark.parametrize("name", ENCODERS)
+def test_encoders_windows_are_as_wide_on_flash(name):
+    model, ids = built(name, "masked-lm"), torch.randint(5, 60, (2, 11))
+    torch.testing.assert_close(*on_both(model, input_ids=ids))
+
+
+@pytest.mark.parametrize("name", ["llama-style", "gpt2-style", "pre-norm:sliding_window=3"])
+def test_sequences_packed_into_one_row_do_not_see_each_other(name):
+    model, ids = built(name, "causal-lm"), torch.randint(5, 60, (1, 12))
+    positions = torch.cat([torch.arange(5), torch.arange(7)])[None]
+    eager, flash = on_both(model, input_ids=ids, position_ids=positions, use_cache=False)
+    torch.testing.assert_close(eager, flash)
+    alone, _ = on_both(model, input_ids=ids[:, 5:])
+    torch.testing.assert_close(flash[:, 5:], alone)
+
+
+REFUSED = ["alibi-decoder", "pre-norm:position=t5", "vanilla", "t5-style"]
+
+
+@pytest.mark.parametrize("name", REFUSED)
+@pytest.mark.parametrize("backend", [*FLASH, "kernels-community/flash-attn2", "someone/another-kernel"])
+def test_what_flash_cannot_do_is_refused_even_where_a_kernel_would_stand_in(name, backend):
+    # With `kernels` installed and `flash_attn` not, transformers swaps names before it asks the model.
+    with (
+        mock.patch.object(modeling, "is_kernels_available", lambda *args, **kwargs: True),
+        mock.patch.object(modeling, "lazy_import_flash_attention", lambda *args, **kwargs: None),
+        pytest.raises(UnsupportedBackendError, match="cannot run on"),
+    ):
+        zoo.build(name, attn_implementation=backend, **SIZES)
+
+
+def test_a_kernel_stands_in_where_flash_would_do():
+    with (
+        mock.patch.object(modeling, "is_kernels_available", lambda *args, **kwargs: True),
+        mock.patch.object(modeling, "lazy_import_flash_attention", lambda *args, **kwargs: None),
+    ):
+        model = zoo.build("llama-style", attn_implementation="flash_attention_2", **SIZES)
+    assert "flash" in model.config._attn_implementation
+
+
+@pytest.mark.parametrize("name", ["alibi-decoder", "pre-norm:position=t5"])
+def test_a_backend_that_may_drop_a_bias_is_refused_at_the_call(name):
+    model = built(name, "causal-lm")
+    with written_out_flash(model), pytest.raises(UnsupportedBackendError, match="adds no position biases"):
+        model(input_ids=torch.ones(1, 3, dtype=torch.long))
+
+
+@pytest.mark.parametrize(
+    ("name", "task", "change"),
+    [
+        ("pre-norm:sliding_window=2", "masked-lm", {"backend_window": property(lambda self: self.sliding_window)}),
+        ("pre-norm:sliding_window=3", "causal-lm", {"backend_window": property(lambda self: None)}),
+    ],
+)
+def test_these_checks_can_fail(name, task, change, monkeypatch):
+    from zoo.models.attention import Attention
+
+    model, ids = built(name, task), torch.randint(5, 60, (2, 11))
+    for attribute, value in change.items():
+        monkeypatch.setattr(Attention, attribute, value)
+    eager, flash = on_both(model, input_ids=ids)
+    assert (eager - flash).abs().max() > 1e-3
+
+
+def test_positions_that_are_not_passed_on_let_packed_sequences_leak(monkeypatch):
+    from zoo.models.attention import Attention
+
+    attend = Attention.attend
+    monkeypatch.setattr(Attention, "attend", lambda *args, **kwargs: attend(*args, **kwargs | {"position_ids": None}))
+    model, ids = built("llama-style", "causal-lm"), torch.randint(5, 60, (1, 12))
+    positions = torch.cat([torch.arange(5), torch.arange(7)])[None]
+    eager, flash = on_both(model, input_ids=ids, position_ids=positions, use_cache=False)
+    assert (eager - flash).abs().max() > 1e-3
+
+
+def test_the_mean_of_a_long_sequence_is_finite_in_half_precision():
+    from zoo.models.pooling import pool_mean
+
+    states, mask = torch.full((1, 3000, 2), 40.0, dtype=torch.float16), torch.ones(1, 3000)
+    assert torch.equal(pool_mean(states, mask), torch.full((1, 2), 40.0, dtype=torch.float16))
+
+
+def test_a_seed_reads_no_other_devices_generators():
+    with mock.patch.object(torch.cuda, "device_count", side_effect=AssertionError("a GPU was asked")):
+        zoo.build("pre-norm@tiny", seed=1)
