@@ -10,6 +10,8 @@ from zoo.errors import ConfigError
 from zoo.measuring import flops_per_token
 from zoo.training import Recipe
 
+pytestmark = pytest.mark.thorough
+
 SIZE = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 256, "vocab_size": 99}
 
 

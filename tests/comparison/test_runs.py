@@ -18,7 +18,7 @@ from zoo.measuring import FlopsPerToken
 from zoo.training.clocks import TimeBudget
 from zoo.training.guard import TrainingError
 
-pytestmark = pytest.mark.xdist_group("comparison")
+pytestmark = [pytest.mark.thorough, pytest.mark.xdist_group("comparison")]
 
 small = partial(compare, task=TASK, settings=TINY, generation=GENERATION, progress=False)
 

@@ -19,7 +19,8 @@ from zoo.errors import CheckpointError, ConfigError, UnsupportedOperationError
 from zoo.generation import generate, load_checkpoint
 from zoo.tasks.tokenizers import Tokenizers, train_word
 
-pytestmark = pytest.mark.xdist_group("engines")  # one export to each engine serves most tests
+# One export to each engine serves most tests.
+pytestmark = [pytest.mark.thorough, pytest.mark.xdist_group("engines")]
 
 ENCODER = dict(is_decoder=False, is_encoder_decoder=False)
 PAIRS = ["the cat sleeps\tle chat dort", "a dog runs\tun chien court", "the dog sleeps\tle chien dort"]

@@ -17,6 +17,8 @@ from zoo.converters.native.base import UnknownNativeError
 from zoo.converters.native.writing import save_weights
 from zoo.errors import OutputExistsError
 
+pytestmark = pytest.mark.thorough
+
 ENCODER = dict(is_decoder=False, is_encoder_decoder=False)
 
 DECODER = dict(is_decoder=True, is_encoder_decoder=False, classifier_pooling="last")

@@ -20,6 +20,8 @@ from zoo.converters.native.reading import format_of, with_prefix
 from zoo.converters.planning import plan_target
 from zoo.converters.weights import task_of, weights_of
 
+pytestmark = pytest.mark.thorough
+
 RENAMES = [case for case in NATIVE_CASES if not case.startswith(("XLMRoberta", "GPT2-1"))]
 QUICK = dict(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 

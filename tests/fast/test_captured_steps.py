@@ -21,6 +21,8 @@ from zoo.fast.switches import fast_paths
 from zoo.measuring.executed import executed
 from zoo.testing.subjects import randomize, token_ids
 
+pytestmark = pytest.mark.thorough
+
 
 def new_model(name: str = "gpt2-style", task: str = "causal-lm", **options):
     torch.manual_seed(0)

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 import torch
 from native_models import GPT2, native_model
 from safetensors.torch import load_file
@@ -14,6 +15,8 @@ import zoo
 
 from .conftest import READ, environment
 from .loopback import LoopbackHub
+
+pytestmark = pytest.mark.thorough
 
 COMMANDS = """
 import sys

@@ -14,6 +14,8 @@ from .faults import Fault
 from .loopback import LoopbackHub
 from .matrix import ACTIONS, Lane, open_lanes, try_all
 
+pytestmark = pytest.mark.thorough
+
 Start = Callable[..., Worker]
 
 STEP = 31

@@ -14,6 +14,8 @@ from .conftest import WRITE, checkpoint, environment, without_attributes, write
 from .faults import Fault
 from .loopback import LoopbackHub
 
+pytestmark = pytest.mark.thorough
+
 WHERE_A_PUSH_STALLS = ["POST .*/create$", "POST /v1/xorbs/", "POST .*/validate-yaml$"]
 WHERE_A_PULL_STALLS = ["GET .*/revision/", "GET /xorb/"]
 

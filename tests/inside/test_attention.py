@@ -103,9 +103,9 @@ def test_the_figure_is_arranged_as_in_the_book(maps):
 
 
 def test_bertviz_shows_them(maps, writer):
-    from bertviz import head_view, model_view
+    bertviz = pytest.importorskip("bertviz")
 
-    for view in (head_view, model_view):
+    for view in (bertviz.head_view, bertviz.model_view):
         page = view(**maps.bertviz(), html_action="return").data
         data = json.JSONDecoder().raw_decode(page, page.index('{"attention": '))[0]["attention"]
         assert [one["name"] for one in data] == ["Encoder", "Decoder", "Cross"]
@@ -115,12 +115,12 @@ def test_bertviz_shows_them(maps, writer):
 
 
 def test_bertviz_takes_a_models_own_outputs(translator, tokenizers):
-    from bertviz import head_view
+    bertviz = pytest.importorskip("bertviz")
 
     model = zoo.load(translator, attn_implementation="eager")
     ids = tokenizers.source(SOURCE, return_tensors="pt")["input_ids"]
     outputs = model(input_ids=ids, decoder_input_ids=torch.tensor([[2, 9]]), output_attentions=True)
-    page = head_view(
+    page = bertviz.head_view(
         encoder_attention=outputs.encoder_attentions,
         decoder_attention=outputs.decoder_attentions,
         cross_attention=outputs.cross_attentions,

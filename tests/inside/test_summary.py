@@ -12,6 +12,8 @@ from zoo.building import count_parameters
 from zoo.cli.main import cli
 from zoo.inside import summary
 
+pytestmark = pytest.mark.thorough
+
 NAMES = [
     ("vanilla@tiny", None),
     ("vanilla@tiny+faithful", None),

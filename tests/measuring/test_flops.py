@@ -10,6 +10,8 @@ from zoo.building import skeleton
 from zoo.measuring import count_flops, flops_per_token
 from zoo.registry import VARIANTS, list_variants
 
+pytestmark = pytest.mark.thorough
+
 HIDDEN, HEADS, INNER, LAYERS = 64, 4, 80, 2
 DECODER_HEADS, DECODER_INNER, DECODER_LAYERS = 2, 112, 1
 VOCABULARY, TARGET_VOCABULARY, LABELS = 37, 41, 5

@@ -32,6 +32,8 @@ from zoo.quantizing import FusedProjections
 from zoo.testing import CHECKS, Case, Subject, basics, cases, check_variant, new_subject
 from zoo.testing.subjects import TARGET_LENGTH
 
+pytestmark = pytest.mark.thorough
+
 Break = Callable[[Any, pytest.MonkeyPatch], None]
 
 

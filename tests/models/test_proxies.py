@@ -24,6 +24,8 @@ from zoo.measuring import OperatorCounter, executed
 from zoo.models.transformer import transformer_of
 from zoo.registry import VARIANTS
 
+pytestmark = pytest.mark.thorough
+
 IDS = torch.arange(3, 17).view(2, 7)
 
 
