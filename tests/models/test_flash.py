@@ -9,7 +9,7 @@ import torch
 import transformers.modeling_utils as modeling
 
 import zoo
-from zoo.errors import UnsupportedBackendError
+from zoo.errors import SequenceTooLongError, UnsupportedBackendError
 from zoo.models import ZooPreTrainedModel
 from zoo.models.limits import FLASH
 from zoo.testing.flash import written_out_flash
@@ -120,6 +120,20 @@ def test_positions_that_are_not_passed_on_let_packed_sequences_leak(monkeypatch)
     positions = torch.cat([torch.arange(5), torch.arange(7)])[None]
     eager, flash = on_both(model, input_ids=ids, position_ids=positions, use_cache=False)
     assert (eager - flash).abs().max() > 1e-3
+
+
+def test_flex_attention_says_that_it_cannot_drop_weights():
+    model = zoo.build("gpt2-style", attn_implementation="flex_attention", attention_dropout=0.1, **SIZES).train()
+    with pytest.raises(UnsupportedBackendError, match="attention_dropout=0"):
+        model(input_ids=torch.ones(1, 3, dtype=torch.long))
+
+
+def test_positions_beyond_the_table_are_told_before_they_are_looked_up():
+    model = zoo.build("gpt2-style", max_position_embeddings=8, **SIZES)
+    ids = torch.ones(1, 3, dtype=torch.long)
+    with pytest.raises(SequenceTooLongError, match="8"):
+        model(input_ids=ids, position_ids=torch.tensor([[5, 7, 9]]))
+    model(input_ids=ids, position_ids=torch.tensor([[5, 6, 7]]))
 
 
 def test_the_mean_of_a_long_sequence_is_finite_in_half_precision():

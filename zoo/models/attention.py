@@ -248,6 +248,11 @@ class Attention(nn.Module):
             )
         backend = ALL_ATTENTION_FUNCTIONS.get_interface(name, eager_attention)
         dropout = self.dropout if self.training else 0.0
+        if dropout and name == "flex_attention":
+            raise UnsupportedBackendError(
+                f"flex_attention cannot drop attention weights, and attention_dropout is {dropout}: build the model "
+                "with attention_dropout=0, or train it on sdpa"
+            )
         if isinstance(attention_mask, UnpaddedMask):
             backend = unpadded_attention
         elif backend is sdpa_attention_forward and draws_bits(query, dropout):

@@ -13,7 +13,7 @@ from torch import nn
 from torch.nn import functional as F
 from transformers import initialization as init
 
-from zoo.errors import SequenceTooLongError
+from zoo.errors import InputError, SequenceTooLongError
 
 from .parts import POSITIONS
 
@@ -139,7 +139,11 @@ class LearnedPosition(Position):
 
     def embed(self, inputs_embeds: torch.Tensor, position_ids: torch.Tensor) -> torch.Tensor:
         """Add the rows of the table. Shapes as in the base class."""
-        return inputs_embeds + self(position_ids)
+        try:
+            return inputs_embeds + self(position_ids)
+        except IndexError as error:  # asked for afterwards, as to read positions off before would cost every forward
+            self.check_length(int(position_ids.max()) + 1)
+            raise InputError(f"position_ids begin at {int(position_ids.min())}; they are counted from 0") from error
 
 
 @POSITIONS.register("sinusoidal", aliases=("sinusoidal-interleaved",))
