@@ -30,10 +30,7 @@ GROUPS = {
             "Show a model's layers, the shapes that pass through them, and parameters.",
         ),
         "attention": ("zoo.cli.attention:attention", "Draw what every layer and head of a model attends to."),
-        "settings": (
-            "zoo.cli.settings:settings",
-            "List the settings of every variant, or the values that SETTING takes.",
-        ),
+        "settings": ("zoo.cli.settings:settings", "List what can be set, or the values that SETTING takes."),
         "tasks": ("zoo.cli.tasks:tasks", "List what models are built for, and what they can be trained on."),
         "recipes": ("zoo.cli.recipes:recipes", "List the recipes that ship with the zoo, or show what RECIPE says."),
         "tokenizers": ("zoo.cli.tokenizers:tokenizers", "List the kinds of tokenizers that can be trained."),
