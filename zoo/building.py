@@ -91,7 +91,7 @@ def config(
 
 
 def check_settings(variant: Variant, settings: dict[str, Any]) -> None:
-    """Refuse settings that nothing reads, and sizes that no model can have.
+    """Refuse settings that nothing reads.
 
     Args:
         variant: The variant, whose own options count as known.
@@ -99,7 +99,6 @@ def check_settings(variant: Variant, settings: dict[str, Any]) -> None:
 
     Raises:
         UnknownOverrideError: At the first name that is neither a field nor an option of the variant or of its parts.
-        ConfigError: At the first size that is not positive.
     """
     known = {field.name for field in dataclasses.fields(ZooConfig)} | set(ZooConfig.attribute_map) | PASSED_ON
     known |= set(variant.defaults) | {key for preset in variant.presets.values() for key in preset}
@@ -112,8 +111,6 @@ def check_settings(variant: Variant, settings: dict[str, Any]) -> None:
             raise ConfigError(f"{key}={value} was given; zoo.build makes new weights, zoo.load loads trained ones")
         if key not in known:
             raise UnknownOverrideError(key, sorted(known), owner=f"variant {variant.name!r}")
-        if key.endswith(("_size", "_layers")) and type(value) is int and value < 1:
-            raise ConfigError(f"{key}={value} was given; it must be at least 1")
 
 
 @overload

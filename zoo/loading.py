@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 import torch
-from safetensors import SafetensorError, safe_open
-from transformers.utils import CONFIG_NAME, SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME
+from transformers import PreTrainedConfig
+from transformers.utils import CONFIG_NAME
 
 from zoo import models
-from zoo.errors import CheckpointError, UnknownTaskError, enumerate_names
-from zoo.models import TASK_CLASSES, ZooPreTrainedModel
+from zoo.errors import CheckpointError, ConfigError, UnknownTaskError, enumerate_names
+from zoo.models import TASK_CLASSES, ZooConfig, ZooPreTrainedModel
 from zoo.models.configuration import MODEL_TYPE
+from zoo.models.saved import check_described, saved_shapes
 
 if TYPE_CHECKING:
     from zoo.fast.generation import CachedGenerationMixin
@@ -38,6 +39,16 @@ PULLING = ".zoo-pull"
 
 HUB_OPTIONS = ("revision", "cache_dir", "token", "offline", "force_download")
 """Arguments of [`zoo.pull`][] that `load` passes on."""
+
+FOREIGN = {
+    *("attn_implementation", "experts_implementation", "transformers_weights"),
+    *(name for name, note in PreTrainedConfig.__annotations__.items() if "ClassVar" in str(note)),
+} - {"model_type"}
+"""What transformers never writes into a configuration, and would obey there: to read other weights, to fetch code, to
+split the model in other ways."""
+
+DEEPEST = 50
+"""Levels of a configuration, which what reads and copies it goes down one by one."""
 
 
 @overload
@@ -79,13 +90,10 @@ def load(path: str | Path, task: str | None = None, **kwargs: Any) -> ZooPreTrai
     if converted is not None:
         return converted
     saved = read_config(folder)
-    check_weights(folder)
-    model_class = saved_class(folder, saved) if task is None else class_of_task(task)
-    model, info = model_class.from_pretrained(folder, output_loading_info=True, **kwargs)
-    wrong = sorted(info["missing_keys"]) if task is None else []
-    if wrong:
-        raise CheckpointError(f"{folder} lacks weights of its {model_class.__name__}: {enumerate_names(wrong)}")
-    return model.eval()
+    model_class = check_saved(folder, saved)
+    if task is not None:
+        model_class = class_of_task(task)
+    return model_class.from_pretrained(folder, **kwargs).eval()
 
 
 def is_repository(path: str | Path) -> bool:
@@ -148,8 +156,10 @@ def read_config(folder: Path) -> dict[str, Any]:
         raise CheckpointError(f"{folder} has no {CONFIG_NAME}, so it is no checkpoint; it holds: {found}{pulled}")
     try:
         saved = json.loads(file.read_text(encoding="utf-8"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise CheckpointError(f"{file} is not valid JSON: {error}") from error
+    if depth_of(saved) > DEEPEST:
+        raise CheckpointError(f"{file} is nested more than {DEEPEST} levels deep, so it is no configuration")
     model_type = saved.get("model_type") if isinstance(saved, dict) else None
     if model_type != MODEL_TYPE:
         raise CheckpointError(
@@ -159,39 +169,65 @@ def read_config(folder: Path) -> dict[str, Any]:
     return saved
 
 
-def check_weights(folder: Path) -> None:
-    """Require whole safetensors files.
+def depth_of(value: Any) -> int:
+    """How deeply data is nested, as far as it matters.
+
+    Args:
+        value: Data from JSON.
+
+    Returns:
+        The number of levels, not counted beyond what is too deep.
+    """
+    level, depth = [value], 0
+    while level and depth <= DEEPEST:
+        nested = (outer.values() if isinstance(outer, dict) else outer for outer in level)
+        level = [
+            inner for values in nested if not isinstance(values, (str, int, float, type(None))) for inner in values
+        ]
+        depth += 1
+    return depth
+
+
+def check_saved(folder: Path, saved: dict[str, Any]) -> type[ZooPreTrainedModel]:
+    """Require a configuration that is valid, and weights that are whole and those that it describes.
 
     Args:
         folder: The checkpoint.
+        saved: What its config.json says.
+
+    Returns:
+        The class that was saved.
 
     Raises:
-        CheckpointError: When there are none, or one is missing or truncated.
+        CheckpointError: When something is missing, damaged, or does not fit the rest.
+        ZooError: When the configuration names what there is not.
     """
-    index = folder / SAFE_WEIGHTS_INDEX_NAME
+    foreign = [name for name in saved if name in FOREIGN and saved[name] is not None]
+    if foreign:
+        raise CheckpointError(f"{folder / CONFIG_NAME} has {foreign[0]}={saved[foreign[0]]!r}, which is for the caller")
+    shapes = saved_shapes(folder)
     try:
-        files = sorted(set(json.loads(index.read_text())["weight_map"].values())) if index.is_file() else []
-    except (ValueError, KeyError, AttributeError) as error:
-        raise CheckpointError(f"{index} is not a valid index of weight files: {error}") from error
-    for name in files or [SAFE_WEIGHTS_NAME]:
-        file = folder / name
-        if Path(name).name != name:
-            raise CheckpointError(f"{index} names {name!r}, which is not a file of its own folder")
-        if not file.is_file():
-            raise CheckpointError(f"{folder} has no {name}; weights are read from safetensors files only")
-        try:
-            with safe_open(file, framework="pt"):
-                pass
-        except (SafetensorError, OSError) as error:
-            raise CheckpointError(f"{file} is truncated or damaged: {error}") from error
+        config = ZooConfig.from_dict(saved)
+    except ConfigError as error:
+        if type(error) is not ConfigError:  # those that name what was meant
+            raise
+        raise CheckpointError(f"{folder / CONFIG_NAME}: {error}") from error
+    model_class = saved_class(folder, config)
+    if hasattr(config, "quantization_config"):  # whose weights have other names and shapes
+        return model_class
+    if not config.share_layers and config.num_hidden_layers > len(shapes):  # which would take long to build
+        raise CheckpointError(f"{folder} lacks weights: there are {len(shapes)} for {config.num_hidden_layers} layers")
+    with torch.device("meta"):
+        check_described(model_class(config), shapes, folder)
+    return model_class
 
 
-def saved_class(folder: Path, saved: dict[str, Any]) -> type[ZooPreTrainedModel]:
+def saved_class(folder: Path, config: ZooConfig) -> type[ZooPreTrainedModel]:
     """Find the class that was saved.
 
     Args:
         folder: The checkpoint, for the message.
-        saved: Its configuration.
+        config: Its configuration.
 
     Returns:
         One of the heads or bodies.
@@ -199,7 +235,7 @@ def saved_class(folder: Path, saved: dict[str, Any]) -> type[ZooPreTrainedModel]
     Raises:
         CheckpointError: When the configuration names none of them.
     """
-    architectures = saved.get("architectures") or [None]
+    architectures = config.architectures or [None]
     model_class = getattr(models, str(architectures[0]), None)
     if not (isinstance(model_class, type) and issubclass(model_class, ZooPreTrainedModel)):
         valid = enumerate_names(sorted({saved_as.__name__ for _, saved_as in TASK_CLASSES.values()}))

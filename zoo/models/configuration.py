@@ -9,8 +9,9 @@ from huggingface_hub.dataclasses import strict
 from transformers.configuration_utils import PreTrainedConfig
 
 from .filling import fill, repeat_pattern
+from .inherited import in_the_zoos_words, validate_inherited, validate_rope_parameters, validate_rope_tables
 from .parts import POSITIONS
-from .validation import validate
+from .validation import validate, validate_types
 
 if TYPE_CHECKING:
     # Optional for whoever makes a configuration, always there for whoever reads one: __post_init__ fills them.
@@ -32,6 +33,7 @@ GATED_ACTIVATIONS = {"swiglu": "silu", "geglu": "gelu", "reglu": "relu"}
 """Names of gated feed-forwards that imply their activation, accepted for `feed_forward`."""
 
 
+@in_the_zoos_words
 @strict
 class ZooConfig(PreTrainedConfig):
     """What a model of the zoo is made of, in the field names of transformers.
@@ -213,6 +215,10 @@ class ZooConfig(PreTrainedConfig):
         """Fill what follows from other fields, then check everything once."""
         layer_types = kwargs.pop("layer_types", None)
         rope_parameters = kwargs.pop("rope_parameters", None)
+        if kwargs.get("num_labels") is None:
+            kwargs.pop("num_labels", None)
+        validate_types(self)
+        validate_inherited(self, kwargs)
         if self.feed_forward in GATED_ACTIVATIONS:
             self.feed_forward, self.hidden_act = "gated", GATED_ACTIVATIONS[self.feed_forward]
         validate(self, layer_types)
@@ -223,8 +229,11 @@ class ZooConfig(PreTrainedConfig):
         if layer_types is not None:
             self.layer_types = repeat_pattern(layer_types, self.num_hidden_layers)
         if POSITIONS.get(self.position).uses_rope_parameters:
+            validate_rope_parameters(rope_parameters)
             self.rope_parameters = rope_parameters or {"rope_type": "default", "rope_theta": 10000.0}
         super().__post_init__(**kwargs)
+        if POSITIONS.get(self.position).uses_rope_parameters:
+            validate_rope_tables(self)
 
     def to_diff_dict(self) -> dict[str, Any]:
         """Say what `save_pretrained` writes.

@@ -10,6 +10,8 @@ from torch import nn
 from torch.nn import functional as F
 from transformers import initialization as init
 
+from zoo.errors import ConfigError
+
 from .parts import POSITIONS
 from .positions import Position
 
@@ -69,6 +71,13 @@ class RelativeBucketPosition(Position):
     def __init__(self, config: ZooConfig) -> None:
         super().__init__(config)
         self.bidirectional = not config.is_decoder
+        exact = config.relative_attention_num_buckets // (4 if self.bidirectional else 2)
+        if not 1 <= exact < config.relative_attention_max_distance:
+            raise ConfigError(
+                f"relative_attention_num_buckets={config.relative_attention_num_buckets} was given with "
+                f"relative_attention_max_distance={config.relative_attention_max_distance}; there must be at least "
+                f"{4 if self.bidirectional else 2} buckets, and the distance must be more than {exact}"
+            )
         self.num_buckets = config.relative_attention_num_buckets
         self.max_distance = config.relative_attention_max_distance
         self.std = config.hidden_size**-0.5

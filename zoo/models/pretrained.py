@@ -1,6 +1,8 @@
 """The one PreTrainedModel that all variants share, and the door to their bodies."""
 
 import itertools
+import os
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -14,6 +16,7 @@ from .configuration import ZooConfig
 from .limits import backends_of
 from .parallel import fully_sharded_plan, tensor_parallel_plan
 from .parts import INITIALIZERS
+from .saved import weight_files
 from .transformer import BACKENDS, given_mask, transformer_of
 
 
@@ -64,6 +67,9 @@ class ZooPreTrainedModel(PreTrainedModel):
         """
         if use_safetensors is False:
             raise CheckpointError("use_safetensors=False was given; the zoo reads weights from safetensors files only")
+        source = args[0] if args else kwargs.get("pretrained_model_name_or_path")
+        if isinstance(source, (str, os.PathLike)) and os.path.isdir(source):
+            weight_files(Path(source, kwargs.get("subfolder", "")))  # refuses an index that names files elsewhere
         return super().from_pretrained(*args, use_safetensors=True, **kwargs)
 
     def set_attn_implementation(self, attn_implementation: str | dict[str, str], *args: Any, **kwargs: Any) -> None:

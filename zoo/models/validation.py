@@ -6,10 +6,11 @@ import dataclasses
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from zoo.errors import ConfigError, InvalidChoiceError
+from zoo.errors import ConfigError, InvalidChoiceError, enumerate_names
 
 from .choices import AttentionScale, NormPlacement, Pooling, QKNorm, ResidualScaling
 from .parts import NAMED_FIELDS
+from .ranges import validate_heads, validate_numbers
 
 if TYPE_CHECKING:
     from .configuration import ZooConfig
@@ -21,7 +22,6 @@ CHOICES: dict[str, type[Enum]] = {
     "residual_scaling": ResidualScaling,
 }
 OPTIONAL = {"qk_norm", "residual_scaling"}
-PROBABILITIES = ("dropout", "attention_dropout", "activation_dropout", "classifier_dropout")
 LAYER_TYPES = ("full_attention", "sliding_attention")
 TYPES: dict[str, tuple[type, ...]] = {
     "None": (type(None),),
@@ -39,19 +39,22 @@ TYPES: dict[str, tuple[type, ...]] = {
 }
 """Values that a field may have, by the words of its annotation."""
 
+ELEMENTS = {"list[str]": str, "list[int]": int, "FilledNames": str, "FilledProviders": str}
+"""What a list, or the keys of a dictionary, hold."""
+
 
 def validate(config: ZooConfig, layer_types: list[str] | None) -> None:
     """Check a configuration as it was given.
 
     Args:
-        config: The configuration, before missing values are filled in.
+        config: The configuration, whose values have the types of their fields, before missing ones are filled in.
         layer_types: The kind of each layer, or a pattern of them, which is no field of its own.
 
     Raises:
         ZooError: At the first value that is not among its choices, or contradicts another. The message says what was
             given, what is valid, and the nearest match.
     """
-    validate_types(config)
+    validate_numbers(config)
     for field, choice in CHOICES.items():
         value = getattr(config, field)
         if not (value is None and field in OPTIONAL):
@@ -60,14 +63,8 @@ def validate(config: ZooConfig, layer_types: list[str] | None) -> None:
         registry.get(getattr(config, field), provider=(config.providers or {}).get(field))
     if isinstance(config.attention_scale, str):
         require_choice("attention_scale", config.attention_scale, [member.value for member in AttentionScale])
-    elif config.attention_scale <= 0:
-        raise ConfigError(f"attention_scale={config.attention_scale} was given; a number must be positive")
     for field in ("hidden_act", "classifier_pooler_act"):
         require_activation(field, getattr(config, field))
-    for field in PROBABILITIES:
-        value = getattr(config, field)
-        if value is not None and not 0 <= value <= 1:
-            raise ConfigError(f"{field}={value} was given; it must be between 0 and 1")
     validate_heads(config)
     validate_layers(config, layer_types)
 
@@ -86,7 +83,7 @@ def validate_types(config: ZooConfig) -> None:
     for field in dataclasses.fields(config):
         words = [word.strip() for word in field.type.split("|")] if isinstance(field.type, str) else []
         value = getattr(config, field.name)
-        if words and set(words) <= TYPES.keys() and not any(is_of_type(value, TYPES[word]) for word in words):
+        if words and set(words) <= TYPES.keys() and not any(is_of_type(value, word) for word in words):
             raise ConfigError(f"{field.name}={value!r} was given; it must be {type_in_words(words)}")
 
 
@@ -103,17 +100,20 @@ def type_in_words(words: list[str]) -> str:
     return " or ".join(names)
 
 
-def is_of_type(value: Any, types: tuple[type, ...]) -> bool:
-    """Whether a value has one of some types; True and False are no numbers here.
+def is_of_type(value: Any, word: str) -> bool:
+    """Whether a value has a type; True and False are no numbers here.
 
     Args:
         value: Any value.
-        types: The types.
+        word: A key of `TYPES`.
 
     Returns:
-        True if it has.
+        True if it has, and so have the elements of a list.
     """
-    return isinstance(value, types) and (bool in types or not isinstance(value, bool))
+    types = TYPES[word]
+    if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
+        return False
+    return not isinstance(value, (list, tuple, dict)) or all(type(element) is ELEMENTS[word] for element in value)
 
 
 def require_choice(field: str, value: object, valid: list[str]) -> None:
@@ -147,36 +147,6 @@ def require_activation(field: str, value: str | None) -> None:
         require_choice(field, value, sorted(ACT2CLS))
 
 
-def validate_heads(config: ZooConfig) -> None:
-    """Require widths and numbers of heads to fit each other.
-
-    Args:
-        config: The configuration.
-
-    Raises:
-        ConfigError: When they do not.
-    """
-    for field in ("num_attention_heads", "decoder_attention_heads"):
-        heads = getattr(config, field)
-        if heads is None:
-            continue
-        if heads < 1:
-            raise ConfigError(f"{field}={heads} was given; at least 1 head is needed")
-        if config.head_dim is None and config.hidden_size % heads:
-            divisors = [n for n in range(1, config.hidden_size + 1) if config.hidden_size % n == 0]
-            nearest = min(divisors, key=lambda n: abs(n - heads))
-            raise ConfigError(
-                f"{field}={heads} does not divide hidden_size={config.hidden_size}; "
-                f"the nearest number that does is {nearest} (or give head_dim)"
-            )
-        grouped = config.num_key_value_heads not in (None, config.num_attention_heads)
-        if grouped and heads % config.num_key_value_heads:
-            raise ConfigError(
-                f"num_key_value_heads={config.num_key_value_heads} does not divide {field}={heads}: "
-                "every key-value head serves the same number of query heads"
-            )
-
-
 def validate_layers(config: ZooConfig, layer_types: list[str] | None) -> None:
     """Require layer types to name every layer, and windows to have a size.
 
@@ -187,6 +157,8 @@ def validate_layers(config: ZooConfig, layer_types: list[str] | None) -> None:
     Raises:
         ConfigError: When they do not.
     """
+    if not isinstance(layer_types, (list, tuple, type(None))):
+        raise ConfigError(f"layer_types={layer_types!r} was given; it must be a list of {enumerate_names(LAYER_TYPES)}")
     for layer_type in layer_types or ():
         require_choice("layer_types", layer_type, list(LAYER_TYPES))
     if layer_types is not None and not 1 <= len(layer_types) <= config.num_hidden_layers:
@@ -196,5 +168,3 @@ def validate_layers(config: ZooConfig, layer_types: list[str] | None) -> None:
         )
     if "sliding_attention" in (layer_types or ()) and config.sliding_window is None:
         raise ConfigError("layer_types names sliding_attention layers, but sliding_window is None; give their window")
-    if config.sliding_window is not None and config.sliding_window < 1:
-        raise ConfigError(f"sliding_window={config.sliding_window} was given; it must be at least 1")

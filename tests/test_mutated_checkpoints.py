@@ -1,0 +1,137 @@
+"""Saved folders in which anything was changed either load and compute, or give one clear error."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import zoo
+from zoo.errors import CheckpointError, ZooError
+from zoo.models.configuration import ZooConfig
+
+EXAMPLES = int(os.environ.get("ZOO_FUZZ_EXAMPLES", "40"))
+"""How many changes each test tries."""
+
+NAMES = ("pre-norm@tiny", "vanilla@tiny", "t5-style@tiny", "llama-style@tiny", "bert-style@tiny", "gemma2-style@tiny")
+INHERITED = (
+    *("id2label", "label2id", "num_labels", "problem_type", "dtype", "torch_dtype", "quantization_config"),
+    *("architectures", "layer_types", "rope_parameters", "rope_scaling", "rope_theta", "partial_rotary_factor"),
+    *("per_layer_config", "attn_implementation", "transformers_weights", "return_dict", "output_attentions"),
+    *("chunk_size_feed_forward", "tokenizer_class", "name_or_path", "auto_map", "max_length"),
+)
+FIELDS = sorted({*ZooConfig.__dataclass_fields__, *INHERITED} - {"model_type"})
+
+fuzzed = settings(
+    max_examples=EXAMPLES, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+numbers = st.one_of(
+    st.sampled_from([0, 1, -1, 3, 10**9, 10**9 + 1, 10**20, -(10**20), 0.0, 1.5, -1.5, 1e-320, 1e300]),
+    st.sampled_from([float("nan"), float("inf"), float("-inf")]),
+    st.integers(-100, 300),
+)
+words = st.one_of(st.sampled_from(["", "../..", "\0", "eager", "full_attention", "64", "float32"]), st.text(max_size=5))
+plain = st.one_of(st.none(), st.booleans(), numbers, words)
+values = st.recursive(
+    plain, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(words, inner, max_size=3), max_leaves=4
+)
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    folders = []
+    for name in NAMES:
+        folders.append(tmp_path_factory.mktemp("saved") / "model")
+        zoo.build(name, vocab_size=40, seed=0).save_pretrained(folders[-1])
+    return folders
+
+
+def computes(folder: Path) -> bool:
+    """Whether a folder loads and computes finite logits, where an error of the zoo's own in one line is as good."""
+    ids = torch.tensor([[5, 6, 7, 8]])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            model = zoo.load(folder)
+            decoder = {"decoder_input_ids": ids} if model.config.is_encoder_decoder else {}
+            outputs = model(input_ids=ids, **decoder, return_dict=True)
+        except ZooError as error:
+            assert "\n" not in str(error)
+            return False
+    assert torch.isfinite(outputs[0]).all()
+    return True
+
+
+def changed(folder: Path, target: Path, **changes: Any) -> Path:
+    shutil.rmtree(target, ignore_errors=True)
+    shutil.copytree(folder, target)
+    config = json.loads((folder / "config.json").read_text())
+    (target / "config.json").write_text(json.dumps({**config, **changes}))
+    return target
+
+
+@fuzzed
+@given(data=st.data())
+def test_a_changed_configuration(saved: list[Path], tmp_path: Path, data: st.DataObject) -> None:
+    field = data.draw(st.sampled_from(FIELDS))
+    computes(changed(data.draw(st.sampled_from(saved)), tmp_path / "model", **{field: data.draw(values)}))
+
+
+@fuzzed
+@given(data=st.data())
+def test_changed_bytes_of_weights(saved: list[Path], tmp_path: Path, data: st.DataObject) -> None:
+    target = changed(saved[0], tmp_path / "model")
+    file = target / "model.safetensors"
+    content = bytearray(file.read_bytes())
+    for _ in range(data.draw(st.integers(1, 3))):
+        place = data.draw(st.integers(0, 4000))  # the header and what follows it
+        content[place] ^= data.draw(st.integers(1, 255))
+    file.write_bytes(content[: data.draw(st.integers(0, len(content)) | st.just(len(content)))])
+    try:
+        zoo.load(target)
+    except ZooError as error:
+        assert "\n" not in str(error)
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"num_hidden_layers": 1}, "holds weights that are none of the ZooForCausalLM"),
+        ({"num_hidden_layers": 9000}, "for 9000 layers"),
+        ({"num_hidden_layers": 3}, r"lacks weights of .*layers\.2\."),
+        ({"vocab_size": 41}, r"has shape \[40, 64\] in the file, \[41, 64\] by the config"),
+        ({"hidden_size": 10**9 + 1}, r"config\.json: hidden_size=1000000001 was given"),
+        ({"num_hidden_layers": -1}, r"config\.json: num_hidden_layers=-1"),
+        ({"attn_implementation": "someone/kernels"}, "attn_implementation='someone/kernels'"),
+    ],
+)
+def test_a_configuration_of_another_model(saved: list[Path], tmp_path: Path, change: dict[str, Any], told: str) -> None:
+    with pytest.raises(CheckpointError, match=told):
+        zoo.load(changed(saved[0], tmp_path / "model", **change))
+
+
+def test_nested_too_deeply(saved: list[Path], tmp_path: Path) -> None:
+    folder = changed(saved[0], tmp_path / "model")
+    for depth, told in ((400, "nested more than 50 levels"), (100_000, "not valid JSON")):
+        (folder / "config.json").write_text('{"model_type": "transformer-zoo", "x": ' + "[" * depth + "]" * depth + "}")
+        with pytest.raises(CheckpointError, match=told):
+            zoo.load(folder)
+
+
+def test_auto_classes_do_not_leave_the_folder_either(saved: list[Path], tmp_path: Path) -> None:
+    from transformers import AutoModelForCausalLM
+
+    folder = changed(saved[0], tmp_path / "inner" / "model")
+    (folder / "model.safetensors").rename(tmp_path / "model.safetensors")
+    index = {"metadata": {}, "weight_map": {"lm_head.weight": "../../model.safetensors"}}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+    with pytest.raises(CheckpointError, match="not a file of its own folder"):
+        AutoModelForCausalLM.from_pretrained(folder)

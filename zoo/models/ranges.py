@@ -1,0 +1,139 @@
+"""Which numbers the fields of a configuration may hold."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from zoo.errors import ConfigError
+
+if TYPE_CHECKING:
+    from .configuration import ZooConfig
+
+WIDEST, MOST, LARGEST = 2**20, 10_000, 2**31 - 1
+"""The widest vector, the most layers, heads and buckets, and the largest number of ids or positions: far beyond what
+anybody has built, so that a slip of the pen is told before memory or time run out."""
+
+LARGEST_FLOAT = float.fromhex("0x1.fffffep+127")
+"""The largest number of float32."""
+
+RANGES: dict[str, tuple[float, float]] = {
+    **dict.fromkeys(("vocab_size", "decoder_vocab_size", "max_position_embeddings", "sliding_window"), (1, LARGEST)),
+    **dict.fromkeys(("hidden_size", "head_dim", "intermediate_size", "decoder_intermediate_size"), (1, WIDEST)),
+    **dict.fromkeys(("num_hidden_layers", "decoder_layers"), (1, MOST)),
+    **dict.fromkeys(("num_attention_heads", "decoder_attention_heads", "num_key_value_heads"), (1, MOST)),
+    "relative_attention_num_buckets": (1, MOST),
+    "relative_attention_max_distance": (1, LARGEST),
+    **dict.fromkeys(("dropout", "attention_dropout", "activation_dropout", "classifier_dropout"), (0, 1)),
+    **dict.fromkeys(("layer_norm_eps", "embedding_norm_eps", "initializer_range"), (0, LARGEST_FLOAT)),
+    **dict.fromkeys(("dyt_alpha", "layer_scale_init", "logit_scale"), (-LARGEST_FLOAT, LARGEST_FLOAT)),
+    # transformers' own configurations say -1 where there is no such token.
+    **dict.fromkeys(("pad_token_id", "decoder_pad_token_id", "bos_token_id"), (-1, LARGEST)),
+    **dict.fromkeys(("eos_token_id", "decoder_start_token_id"), (-1, LARGEST)),
+}
+"""The least and the greatest value of a field; where it is a list, of what is in it."""
+
+POSITIVE = ("attention_scale", "attn_logit_softcapping", "final_logit_softcapping", "sinusoidal_theta")
+"""Fields that something is divided by."""
+
+
+def validate_numbers(config: ZooConfig) -> None:
+    """Require numbers to be in the range of their field, and finite.
+
+    Args:
+        config: The configuration, whose values have the types of their fields.
+
+    Raises:
+        ConfigError: At the first number that is not.
+    """
+    for field, (least, greatest) in RANGES.items():
+        for value in as_list(getattr(config, field)):
+            if value is not None and not least <= value <= min(greatest, largest(value)):
+                raise ConfigError(f"{field}={value} was given; it must be {range_in_words(least, greatest)}")
+    for field in POSITIVE:
+        value = getattr(config, field)
+        if isinstance(value, (int, float)) and not 0 < value <= largest(value):
+            raise ConfigError(f"{field}={value} was given; it must be positive and finite")
+
+
+def largest(value: float) -> float:
+    """The largest number of a kind that PyTorch computes with.
+
+    Args:
+        value: An integer or a float.
+
+    Returns:
+        That of the same type.
+    """
+    return LARGEST if isinstance(value, int) else LARGEST_FLOAT
+
+
+def as_list(value: Any) -> list[Any]:
+    """Take a value for a list of one.
+
+    Args:
+        value: A value or several.
+
+    Returns:
+        The values.
+    """
+    return list(value) if isinstance(value, (list, tuple)) else [value]
+
+
+def range_in_words(least: float, greatest: float) -> str:
+    """Write a range for a message.
+
+    Args:
+        least: Its least value.
+        greatest: Its greatest.
+
+    Returns:
+        For instance "at least 1 and at most 10,000".
+    """
+    if greatest == LARGEST_FLOAT:
+        return "a finite number" if least < 0 else f"a finite number, at least {least}"
+    return f"at least {least} and at most {greatest:,}"
+
+
+def validate_heads(config: ZooConfig) -> None:
+    """Require widths and numbers of heads to fit each other.
+
+    Args:
+        config: The configuration, whose numbers are in their ranges.
+
+    Raises:
+        ConfigError: When they do not.
+    """
+    # A saved configuration has a head_dim in any case: the decoder's differs where it only follows from the width.
+    follows = config.head_dim is None or config.head_dim * config.num_attention_heads == config.hidden_size
+    for field in ("num_attention_heads", "decoder_attention_heads"):
+        heads = getattr(config, field)
+        if heads is None:
+            continue
+        if follows and config.hidden_size % heads:
+            raise ConfigError(
+                f"{field}={heads} does not divide hidden_size={config.hidden_size}; "
+                f"the nearest number that does is {nearest_divisor(config.hidden_size, heads)} (or give head_dim)"
+            )
+        grouped = config.num_key_value_heads not in (None, config.num_attention_heads)
+        if grouped and heads % config.num_key_value_heads:
+            raise ConfigError(
+                f"num_key_value_heads={config.num_key_value_heads} does not divide {field}={heads}: "
+                "every key-value head serves the same number of query heads"
+            )
+
+
+def nearest_divisor(number: int, wanted: int) -> int:
+    """Find the divisor of a number that is nearest to another number.
+
+    Args:
+        number: What is to be divided.
+        wanted: About what the divisor should be.
+
+    Returns:
+        The divisor, the smaller one of two.
+    """
+    divisors = (
+        n for small in range(1, math.isqrt(number) + 1) if number % small == 0 for n in (small, number // small)
+    )
+    return min(divisors, key=lambda divisor: (abs(divisor - wanted), divisor))

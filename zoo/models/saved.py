@@ -1,0 +1,91 @@
+"""What a saved folder holds: which files its weights are in, and whether a configuration describes them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from safetensors import SafetensorError, safe_open
+from transformers import PreTrainedModel
+from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME
+
+from zoo.errors import CheckpointError, enumerate_names
+
+
+def weight_files(folder: Path) -> list[Path]:
+    """List the safetensors files that a checkpoint's weights are read from.
+
+    Args:
+        folder: The checkpoint.
+
+    Returns:
+        The one file, or those that the index names.
+
+    Raises:
+        CheckpointError: When the index cannot be read, or names a file that is not one of the folder itself.
+    """
+    index, only = folder / SAFE_WEIGHTS_INDEX_NAME, folder / SAFE_WEIGHTS_NAME
+    if not index.is_file():
+        return [only]
+    try:
+        names = sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise CheckpointError(f"{index} is not a valid index of weight files: {error}") from error
+    for name in names:
+        if not isinstance(name, str) or Path(name).name != name:
+            raise CheckpointError(f"{index} names {name!r}, which is not a file of its own folder")
+    return [only] if only.is_file() else [folder / name for name in names]
+
+
+def saved_shapes(folder: Path) -> dict[str, tuple[int, ...]]:
+    """Read names and shapes of a checkpoint's weights, and nothing else of them.
+
+    Args:
+        folder: The checkpoint.
+
+    Returns:
+        The shape of every tensor, by name.
+
+    Raises:
+        CheckpointError: When a file is missing, truncated or damaged.
+    """
+    shapes: dict[str, tuple[int, ...]] = {}
+    for file in weight_files(folder):
+        if not file.is_file():
+            raise CheckpointError(f"{folder} has no {file.name}; weights are read from safetensors files only")
+        try:
+            with safe_open(file, framework="pt") as opened:
+                shapes |= {name: tuple(opened.get_slice(name).get_shape()) for name in opened.keys()}  # noqa: SIM118
+        except (SafetensorError, OSError) as error:
+            raise CheckpointError(f"{file} is truncated or damaged: {error}") from error
+    return shapes
+
+
+def check_described(model: PreTrainedModel, shapes: dict[str, tuple[int, ...]], folder: Path) -> None:
+    """Require weights to be those that a configuration describes, no more, no fewer, and of the same sizes.
+
+    Args:
+        model: What the configuration builds, on any device.
+        shapes: Names and shapes of the saved weights.
+        folder: The checkpoint, for the message.
+
+    Raises:
+        CheckpointError: When they are others.
+    """
+    wanted = model.state_dict(keep_vars=True)
+    spellings: dict[int, list[str]] = {}
+    for name, tensor in wanted.items():
+        spellings.setdefault(id(tensor), []).append(name)
+    what = f"of the {type(model).__name__} that its config.json describes"
+    missing = [names[0] for names in spellings.values() if not any(name in shapes for name in names)]
+    if missing:
+        raise CheckpointError(f"{folder} lacks weights {what}: {enumerate_names(missing)}")
+    others = sorted(shapes.keys() - wanted.keys())
+    if others:
+        raise CheckpointError(f"{folder} holds weights that are none {what}: {enumerate_names(others)}")
+    for name, shape in shapes.items():
+        if tuple(wanted[name].shape) != shape:
+            raise CheckpointError(
+                f"{folder} holds other weights than those {what}: {name} has shape {list(shape)} in the file, "
+                f"{list(wanted[name].shape)} by the configuration"
+            )
