@@ -1,65 +1,231 @@
+"""Folders are written whole or not at all, what the zoo did not write stays, and killed processes leave nothing."""
+
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
 import pytest
+from filelock import FileLock
 
-from zoo.errors import OutputExistsError
-from zoo.folders import written_whole
-
-
-def names(folder):
-    return sorted(str(file.relative_to(folder)) for file in folder.rglob("*"))
+from zoo.errors import OutputExistsError, UnwritableError
+from zoo.folders import check_output, written_whole
+from zoo.manifest import MANIFEST_FILE, recorded
 
 
-def test_a_failure_leaves_nothing(tmp_path):
+def contents(folder: Path) -> dict[str, str]:
+    files = (file for file in folder.rglob("*") if file.is_file() and file.name != MANIFEST_FILE)
+    return {str(file.relative_to(folder)): file.read_text() for file in files}
+
+
+def save(folder: Path, *, force: bool = False, **files: str) -> None:
+    """Write files whose names are given with _ for . and __ for /."""
+    with written_whole(folder, force=force) as made:
+        for name, text in files.items():
+            file = made / name.replace("__", "/").replace("_", ".")
+            file.parent.mkdir(exist_ok=True)
+            file.write_text(text)
+
+
+OLD = {"config_json": "old", "model_safetensors": "old", "stale__tokenizer_json": "old"}
+NEW = {"config_json": "new", "model_safetensors": "new", "README_md": "new"}
+NEW_FILES = {"config.json": "new", "model.safetensors": "new", "README.md": "new"}
+
+
+def test_a_failure_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError), written_whole(tmp_path / "out") as folder:
         (folder / "half").write_text("")
         raise RuntimeError
-    assert names(tmp_path) == []
+    assert list(tmp_path.iterdir()) == []
 
 
-def test_a_failure_leaves_what_was_there(tmp_path):
-    out = tmp_path / "out"
-    out.mkdir()
-    (out / "config.json").write_text("old")
-    with pytest.raises(RuntimeError), written_whole(out, force=True) as folder:
+def test_a_failure_leaves_what_was_there(tmp_path: Path) -> None:
+    save(tmp_path / "out", **OLD)
+    before = contents(tmp_path)
+    with pytest.raises(RuntimeError), written_whole(tmp_path / "out", force=True) as folder:
         (folder / "config.json").write_text("new")
         raise RuntimeError
-    assert (out / "config.json").read_text() == "old"
-    assert names(tmp_path) == ["out", "out/config.json"]
+    assert contents(tmp_path) == before
 
 
-def test_force_replaces_the_whole_folder(tmp_path):
+def test_force_replaces_what_the_zoo_wrote_and_nothing_else(tmp_path: Path) -> None:
     out = tmp_path / "out"
-    out.mkdir()
-    (out / "config.json").write_text("old")
-    (out / "stale").write_text("old")
-    with written_whole(out, force=True) as folder:
-        (folder / "config.json").write_text("new")
-    assert names(tmp_path) == ["out", "out/config.json"]
-    assert (out / "config.json").read_text() == "new"
+    save(out, **OLD)
+    theirs = {"notes.txt": "mine", ".git/HEAD": "mine", "src/main.py": "mine", "stale/mine": "mine"}
+    for name, text in theirs.items():
+        (out / name).parent.mkdir(exist_ok=True)
+        (out / name).write_text(text)
+    (out / "link").symlink_to(tmp_path)
+    save(out, force=True, **NEW)
+    assert contents(out) == {**NEW_FILES, **theirs}
+    assert (out / "link").is_symlink()
+    save(out, force=True, config_json="newest")
+    assert contents(out) == {"config.json": "newest", **theirs}
 
 
-def test_an_empty_folder_may_be_filled(tmp_path):
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [("config.json", "no .zoo-manifest.json"), ("README.md", "did not write and would replace: README.md")],
+)
+def test_force_keeps_a_folder_of_somebody_else(tmp_path: Path, name: str, told: str) -> None:
+    out = tmp_path / "out"
+    if name == "README.md":
+        save(out, config_json="old")
+    out.mkdir(exist_ok=True)
+    (out / name).write_text("theirs")
+    with pytest.raises(OutputExistsError, match=told):
+        check_output(out, force=True)
+    with pytest.raises(OutputExistsError, match=told):
+        save(out, force=True, **NEW)
+    assert contents(out)[name] == "theirs"
+
+
+def test_force_keeps_what_was_changed_since(tmp_path: Path) -> None:
+    save(tmp_path / "out", **OLD)
+    (tmp_path / "out" / "config.json").write_text("OLD")
+    with pytest.raises(OutputExistsError, match="changed since the zoo wrote them: config.json"):
+        check_output(tmp_path / "out", force=True)
+
+
+def test_a_name_that_turns_out_to_be_taken_is_kept(tmp_path: Path) -> None:
+    save(tmp_path / "out", **OLD)
+    (tmp_path / "out" / "vocabulary").write_text("theirs")
+    before = contents(tmp_path)
+    with pytest.raises(OutputExistsError, match="would replace: vocabulary"):
+        save(tmp_path / "out", force=True, vocabulary="new")
+    assert contents(tmp_path) == before
+
+
+def test_what_the_zoo_adds_later_is_its_own_too(tmp_path: Path) -> None:
+    save(tmp_path / "out", **OLD)
+    with recorded(tmp_path / "out"):
+        (tmp_path / "out" / "evaluations.json").write_text("numbers")
+    save(tmp_path / "out", force=True, **NEW)
+    assert contents(tmp_path / "out") == NEW_FILES
+
+
+@pytest.mark.parametrize("name", ["../mine", "/tmp/mine", "link/mine"])
+def test_a_manifest_may_not_name_files_elsewhere(tmp_path: Path, name: str) -> None:
+    save(tmp_path / "out", **OLD)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (tmp_path / "out" / "link").symlink_to(elsewhere)
+    manifest = tmp_path / "out" / MANIFEST_FILE
+    manifest.write_text(manifest.read_text().replace("stale/tokenizer.json", name))
+    with pytest.raises(OSError, match="not a file of its own folder"):
+        check_output(tmp_path / "out", force=True)
+
+
+def test_an_empty_folder_may_be_filled(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
-    with written_whole(tmp_path / "out") as folder:
-        (folder / "file").write_text("")
-    assert names(tmp_path) == ["out", "out/file"]
+    save(tmp_path / "out", **NEW)
+    assert contents(tmp_path / "out") == NEW_FILES
 
 
-def test_what_was_put_there_meanwhile_is_kept(tmp_path):
+def test_what_was_put_there_meanwhile_is_kept(tmp_path: Path) -> None:
     with pytest.raises(OutputExistsError), written_whole(tmp_path / "out"):
         (tmp_path / "out").mkdir()
         (tmp_path / "out" / "theirs").write_text("")
-    assert names(tmp_path) == ["out", "out/theirs"]
+    assert contents(tmp_path) == {"out/theirs": ""}
 
 
-def test_a_file_is_not_replaced(tmp_path):
+def test_a_file_is_not_replaced(tmp_path: Path) -> None:
     (tmp_path / "out").write_text("")
-    with pytest.raises(OutputExistsError, match="is not a folder"), written_whole(tmp_path / "out", force=True):
-        pass
+    with pytest.raises(OutputExistsError, match="is not a folder"):
+        save(tmp_path / "out", force=True)
 
 
-def test_the_current_folder_is_not_replaced(tmp_path, monkeypatch):
+def test_the_current_folder_is_not_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(OutputExistsError, match="current folder"), written_whole(tmp_path):
-        pass
+    with pytest.raises(OutputExistsError, match="current folder"):
+        save(tmp_path)
+
+
+def test_a_name_that_libraries_cannot_write_is_refused_at_once(tmp_path: Path) -> None:
+    with pytest.raises(UnwritableError, match="no UTF-8"):
+        check_output(tmp_path / os.fsdecode(b"x\xff"))
+
+
+def test_a_process_killed_at_any_moment_leaves_old_or_new_and_no_rubbish(tmp_path: Path) -> None:
+    calls = ("replace", "rename", "unlink", "mkdir", "rmdir", "chmod")
+    originals = {name: getattr(os, name) for name in calls}
+    for moment in range(100):
+        out = tmp_path / str(moment) / "out"
+        save(out, **OLD)
+        (out / "notes.txt").write_text("mine")
+        left = moment
+        child = os.fork()
+        if child == 0:
+
+            def dying(call):  # type: ignore[no-untyped-def]
+                def wrapper(*args, **kwargs):  # type: ignore[no-untyped-def]
+                    nonlocal left
+                    left -= 1
+                    if left < 0:
+                        os._exit(9)
+                    return call(*args, **kwargs)
+
+                return wrapper
+
+            for name, call in originals.items():
+                setattr(os, name, dying(call))
+            save(out, force=True, **NEW)
+            os._exit(0)
+        killed = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
+        for workshop in out.parent.glob(".out.*"):
+            os.utime(workshop, (0, 0))
+        with pytest.raises(OutputExistsError):  # which finishes or clears what was left, and writes nothing
+            save(out, **NEW)
+        found = contents(out)
+        old = {"config.json": "old", "model.safetensors": "old", "stale/tokenizer.json": "old"}
+        assert found in ({**old, "notes.txt": "mine"}, {**NEW_FILES, "notes.txt": "mine"}), moment
+        assert [path.name for path in out.parent.iterdir()] == ["out"], moment
+        check_output(out, force=True)
+        shutil.rmtree(out.parent)
+        if not killed:
+            break
+    assert 5 < moment < 100
+
+
+def test_a_living_process_is_left_alone_and_so_is_what_only_looks_like_one(tmp_path: Path) -> None:
+    living, theirs = tmp_path / ".out.living", tmp_path / ".out.backup"
+    (living / "new").mkdir(parents=True)
+    (theirs / "new").mkdir(parents=True)
+    with FileLock(living / "lock"):
+        save(tmp_path / "out", **NEW)
+        assert living.is_dir()
+    assert theirs.is_dir()
+
+
+@pytest.mark.skipif(sys.platform == "win32" or shutil.which("unshare") is None, reason="mounts a full and a fixed disk")
+def test_a_full_and_a_read_only_disk_are_one_line(tmp_path: Path) -> None:
+    script = textwrap.dedent(
+        """
+        import os, sys
+        from pathlib import Path
+        sys.path.insert(0, sys.argv[2])
+        os.chdir(sys.argv[1])
+        os.mkdir("full"), os.mkdir("fixed")
+        assert os.system("mount -t tmpfs -o size=64k none full && mount -t tmpfs none fixed && "
+                         "mount -o remount,ro fixed") == 0
+        from zoo.errors import UnwritableError
+        from test_folders import save
+        for place, reason in (("full", "No space left"), ("fixed/inner", "Read-only file system")):
+            try:
+                save(Path(place) / "out", model_safetensors="x" * 200_000)
+            except UnwritableError as error:
+                assert reason in str(error) and "\\n" not in str(error), error
+            else:
+                raise AssertionError(place)
+        assert os.listdir("full") == []
+        """
+    )
+    command = ["unshare", "--user", "--map-root-user", "--mount", sys.executable, "-c", script, str(tmp_path)]
+    if subprocess.run([*command[:4], "true"], check=False, capture_output=True).returncode:
+        pytest.skip("no user namespaces here")
+    done = subprocess.run([*command, str(Path(__file__).parent)], check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

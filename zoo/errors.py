@@ -264,6 +264,12 @@ class CheckpointError(ZooError, OSError):
     """A checkpoint is missing, truncated, or not one of the zoo's."""
 
 
+class UnwritableError(CheckpointError):
+    """Something cannot be written, as where the disk is full, or may only be read."""
+
+    exit_code = 1
+
+
 class MissingPluginError(CheckpointError):
     """A checkpoint needs a variant from a plugin that is not installed, or is switched off."""
 

@@ -1,22 +1,44 @@
-"""Folders and files that are either written whole or not at all."""
+"""Folders that are either written whole or not at all, and that keep what the zoo did not write.
+
+A folder is written under a temporary name beside its own. What a killed process has left of that, the next one that
+writes the same folder clears away; a replacement that had begun, it finishes.
+"""
 
 from __future__ import annotations
 
+import glob
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from zoo.errors import OutputExistsError
+from filelock import FileLock, Timeout
+
+from zoo.errors import OutputExistsError, enumerate_names
+from zoo.files import check_writable, written
+from zoo.manifest import MANIFEST_FILE, WEIGHTS, changed_files, read_manifest, record_all
 
 MODEL_FILE = "config.json"
-"""What a folder must hold to be recognised as a saved model, which may be replaced."""
+"""What every saved model has."""
+
+USUAL_FILES = (
+    *(MODEL_FILE, "generation_config.json", "model.safetensors", "model.safetensors.index.json", "README.md"),
+    *("tokenizer.json", "tokenizer_config.json", "result.json"),
+)
+"""What is nearly always written into a folder."""
+
+LOCK, MAKING, READY = "lock", "new", "ready"
+"""In the temporary folder: what its process holds; what is being written; and what is whole and being moved."""
+
+BEGINNING = 60
+"""Seconds that a process may take between making the lock and holding it."""
 
 
 def check_output(folder: Path, *, force: bool = False) -> None:
-    """Refuse to write where something is that should not be lost.
+    """Refuse to write where something is that should not be lost, or where nothing can be written.
 
     Args:
         folder: The folder to be written.
@@ -24,87 +46,157 @@ def check_output(folder: Path, *, force: bool = False) -> None:
 
     Raises:
         OutputExistsError: When the folder holds files that may not be replaced, or is no folder.
+        UnwritableError: When nothing can be written there.
     """
-    if not folder.exists():
-        return
-    if folder.resolve() == Path.cwd():
+    if folder.exists() and folder.resolve() == Path.cwd():
         raise OutputExistsError("the current folder cannot be written as a whole; name a folder inside of it")
-    if not folder.is_dir():
+    if folder.exists() and not folder.is_dir():
         raise OutputExistsError(f"{str(folder)!r} exists and is not a folder; choose another name")
-    if not any(folder.iterdir()):
-        return
-    if not force:
+    for place in (folder, folder.resolve().parent):
+        check_writable(place)
+    if folder.is_dir() and any(folder.iterdir()):
+        if not force:
+            raise OutputExistsError(
+                f"folder {str(folder)!r} is not empty; choose another one, or force its replacement (--force)"
+            )
+        check_replaceable(folder, USUAL_FILES)
+
+
+def check_replaceable(folder: Path, names: tuple[str, ...]) -> None:
+    """Refuse to replace files that the zoo did not write, or that were changed since.
+
+    Args:
+        folder: A folder with files.
+        names: The files that are going to be written.
+
+    Raises:
+        OutputExistsError: When there are such files.
+    """
+    files = read_manifest(folder)
+    where = f"folder {str(folder)!r} is not empty and"
+    if not files:
         raise OutputExistsError(
-            f"folder {str(folder)!r} is not empty; choose another one, or force its replacement (--force)"
+            f"{where} has no {MANIFEST_FILE}, by which the zoo knows what it wrote; what it did not write is not "
+            "replaced: choose another folder, or empty this one"
         )
-    if not (folder / MODEL_FILE).is_file():
+    others = [name for name in names if name not in {*files, MANIFEST_FILE} and os.path.lexists(folder / name)]
+    if others:
         raise OutputExistsError(
-            f"folder {str(folder)!r} is not empty and holds no {MODEL_FILE}; what is no saved model is not replaced: "
-            "choose another one, or empty it"
+            f"{where} holds what the zoo did not write and would replace: {enumerate_names(others)}; move it elsewhere"
+        )
+    changed = changed_files(folder, files)
+    if changed:
+        raise OutputExistsError(
+            f"{where} holds files that were changed since the zoo wrote them: {enumerate_names(changed)}; move them "
+            "elsewhere"
         )
 
 
 @contextmanager
 def written_whole(folder: Path, *, force: bool = False) -> Iterator[Path]:
-    """Write a folder under a temporary name beside it, and rename it when that has succeeded.
+    """Write a folder under a temporary name beside it, and move it there when that has succeeded.
 
     Args:
         folder: The folder to be written; its parents are made.
-        force: Whether a saved model there may be replaced.
+        force: Whether the files that the zoo wrote there may be replaced. All others stay.
 
     Yields:
         An empty folder to write into.
 
     Raises:
         OutputExistsError: When the folder holds files that may not be replaced.
+        UnwritableError: When the disk does not take it.
     """
     folder = folder.expanduser().resolve()
-    check_output(folder, force=force)
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    workshop = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
-    try:
-        made = workshop / "new"
-        made.mkdir()
-        yield made
+    with written(folder):
+        finish_earlier(folder)
         check_output(folder, force=force)
-        replace(folder, made, workshop / "old")
-    finally:
-        shutil.rmtree(workshop, ignore_errors=True)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        workshop = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+        moved = True
+        try:
+            with FileLock(workshop / LOCK):
+                made = workshop / MAKING
+                made.mkdir()
+                yield made
+                record_all(made)
+                check_output(folder, force=force)
+                if folder.is_dir() and any(folder.iterdir()):
+                    check_replaceable(folder, tuple(relative_files(made)))
+                made.rename(workshop / READY)
+                moved = False
+                move_into(folder, workshop / READY)
+                moved = True
+        finally:
+            if moved:
+                clear(workshop)
 
 
-def write_file(file: Path, text: str) -> None:
-    """Write a file under a temporary name beside it, and rename it when that has succeeded.
+def relative_files(folder: Path) -> list[str]:
+    """List the files of a folder in the order in which they are moved: weights first, the manifest last.
+
+    Until the manifest is there, weights differ from the old one, so that nobody takes half of a replacement for a
+    saved model.
 
     Args:
-        file: The file, which is replaced; its folder is made.
-        text: What to write.
+        folder: The folder.
 
-    Raises:
-        OutputExistsError: When a folder has that name.
+    Returns:
+        Their paths in it.
     """
-    if file.is_dir():
-        raise OutputExistsError(f"{str(file)!r} is a folder; name a file")
-    file.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=file.parent, delete=False) as stream:
-        stream.write(text)
-    os.chmod(stream.name, 0o644)
-    os.replace(stream.name, file)
+    names = [file.relative_to(folder).as_posix() for file in folder.rglob("*") if not file.is_dir()]
+    return sorted(names, key=lambda name: (name == MANIFEST_FILE, not name.endswith(WEIGHTS), name))
 
 
-def replace(folder: Path, new: Path, old: Path) -> None:
-    """Put a new folder where there may be an old one.
+def move_into(folder: Path, new: Path) -> None:
+    """Put new files in the place of those that the zoo wrote earlier. What was interrupted can be done again.
 
     Args:
-        folder: Where.
-        new: What to put there.
-        old: Where to put what was there.
+        folder: Where they belong.
+        new: Where they are, with their manifest, which is moved last.
     """
-    existed = folder.exists()
-    if existed:
-        folder.rename(old)
-    try:
+    if not (new / MANIFEST_FILE).is_file():
+        return
+    if folder.is_dir() and not any(folder.iterdir()):
+        folder.rmdir()
+    if not folder.exists():
         new.rename(folder)
-    except BaseException:
-        if existed:
-            old.rename(folder)
-        raise
+        return
+    for name in read_manifest(folder).keys() - read_manifest(new).keys():
+        (folder / name).unlink(missing_ok=True)
+        parent = (folder / name).parent
+        if parent != folder and parent.is_dir() and not any(parent.iterdir()):
+            parent.rmdir()
+    for name in relative_files(new):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        os.replace(new / name, folder / name)
+
+
+def finish_earlier(folder: Path) -> None:
+    """Clear away what killed processes have left beside a folder, and finish the replacements that had begun.
+
+    Args:
+        folder: The folder that they were writing.
+    """
+    for workshop in folder.parent.glob(f".{glob.escape(folder.name)}.*"):
+        begun = (workshop / MAKING).is_dir() or (workshop / READY).is_dir()
+        ours = workshop.is_dir() and ((workshop / LOCK).is_file() or not any(workshop.iterdir()))
+        if not ours or not (begun or time.time() - workshop.stat().st_mtime > BEGINNING):
+            continue  # somebody else's, or one that is only just being made
+        try:
+            with FileLock(workshop / LOCK, blocking=False):
+                if (workshop / READY).is_dir():
+                    move_into(folder, workshop / READY)
+        except Timeout:
+            continue  # its process is alive
+        clear(workshop)
+
+
+def clear(workshop: Path) -> None:
+    """Remove a temporary folder, and last what shows that it is one.
+
+    Args:
+        workshop: The folder.
+    """
+    for part in (workshop / MAKING, workshop / READY, workshop):
+        shutil.rmtree(part, ignore_errors=True)

@@ -72,8 +72,9 @@ def load(path: str | Path, task: str | None = None, **kwargs: Any) -> ZooPreTrai
         path: A folder that `save_pretrained` wrote; or "org/name", "org/name@revision", "hf-hub:name". A repository
             with a model of transformers' own classes is converted.
         task: The head to load, by default the one that was saved.
-        kwargs: As for `from_pretrained`: `dtype`, `device_map`, `attn_implementation`, ...; for a repository also
-            `revision`, `cache_dir`, `token`, `offline` and `force_download` as for [`zoo.pull`][].
+        kwargs: As for `from_pretrained`: `dtype`, `device_map`, `attn_implementation`, ...; `verify=False` to load
+            weights that are not those of the folder's manifest; for a repository also `revision`, `cache_dir`,
+            `token`, `offline` and `force_download` as for [`zoo.pull`][].
 
     Returns:
         The model, in evaluation mode.
@@ -89,10 +90,9 @@ def load(path: str | Path, task: str | None = None, **kwargs: Any) -> ZooPreTrai
         folder, converted = from_hub(str(path), task, kwargs)
     if converted is not None:
         return converted
-    saved = read_config(folder)
-    model_class = check_saved(folder, saved)
-    if task is not None:
-        model_class = class_of_task(task)
+    config = saved_config(folder)
+    check_weights(folder, config)
+    model_class = saved_class(folder, config) if task is None else class_of_task(task)
     return model_class.from_pretrained(folder, **kwargs).eval()
 
 
@@ -188,38 +188,48 @@ def depth_of(value: Any) -> int:
     return depth
 
 
-def check_saved(folder: Path, saved: dict[str, Any]) -> type[ZooPreTrainedModel]:
-    """Require a configuration that is valid, and weights that are whole and those that it describes.
+def saved_config(folder: Path) -> ZooConfig:
+    """Read a checkpoint's configuration, and require it to be valid.
 
     Args:
         folder: The checkpoint.
-        saved: What its config.json says.
 
     Returns:
-        The class that was saved.
+        The configuration.
 
     Raises:
-        CheckpointError: When something is missing, damaged, or does not fit the rest.
-        ZooError: When the configuration names what there is not.
+        CheckpointError: When there is none, or a value in it cannot be used.
+        ZooError: When it names what there is not, with the nearest match.
     """
+    saved = read_config(folder)
     foreign = [name for name in saved if name in FOREIGN and saved[name] is not None]
     if foreign:
         raise CheckpointError(f"{folder / CONFIG_NAME} has {foreign[0]}={saved[foreign[0]]!r}, which is for the caller")
-    shapes = saved_shapes(folder)
     try:
-        config = ZooConfig.from_dict(saved)
+        return ZooConfig.from_dict(saved)
     except ConfigError as error:
-        if type(error) is not ConfigError:  # those that name what was meant
+        if type(error) is not ConfigError:
             raise
         raise CheckpointError(f"{folder / CONFIG_NAME}: {error}") from error
-    model_class = saved_class(folder, config)
+
+
+def check_weights(folder: Path, config: ZooConfig) -> None:
+    """Require weights that are whole, and those that the configuration describes.
+
+    Args:
+        folder: The checkpoint.
+        config: Its configuration.
+
+    Raises:
+        CheckpointError: When something is missing, damaged, or does not fit the rest.
+    """
+    shapes = saved_shapes(folder)
     if hasattr(config, "quantization_config"):  # whose weights have other names and shapes
-        return model_class
+        return
     if not config.share_layers and config.num_hidden_layers > len(shapes):  # which would take long to build
         raise CheckpointError(f"{folder} lacks weights: there are {len(shapes)} for {config.num_hidden_layers} layers")
     with torch.device("meta"):
-        check_described(model_class(config), shapes, folder)
-    return model_class
+        check_described(saved_class(folder, config)(config), shapes, folder)
 
 
 def saved_class(folder: Path, config: ZooConfig) -> type[ZooPreTrainedModel]:

@@ -92,7 +92,7 @@ def write_picture(file: Path, text: str, *, as_json: bool) -> None:
         text: What to write.
         as_json: Whether to say it as JSON.
     """
-    from zoo.folders import write_file
+    from zoo.files import write_file
 
     write_file(file, text)
     if as_json:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import math
-import os
-import uuid
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+from zoo.files import write_file
+from zoo.manifest import recorded
 
 RESULT = "result.json"
 """Where `zoo compare` writes what came out of a run: beside the folder of the checkpoint."""
@@ -132,10 +133,9 @@ def keep_evaluation(folder: Path, evaluation: Mapping[str, Any], data: str) -> P
         if (earlier.get("task"), earlier.get("data")) != (kept.get("task"), data)
     ]
     file = folder / EVALUATIONS
-    temporary = file.with_name(f".{file.name}.{uuid.uuid4().hex}")
     content = json.dumps({"evaluations": [*others, {"data": data, **kept}]}, indent=2, ensure_ascii=False)
-    temporary.write_text(content + "\n", encoding="utf-8")
-    os.replace(temporary, file)
+    with recorded(folder):
+        write_file(file, content + "\n")
     return file
 
 

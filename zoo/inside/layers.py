@@ -18,9 +18,8 @@ from zoo.building import skeleton
 from zoo.converters.extras import require
 from zoo.fast.switches import fast_paths
 from zoo.generation.generating import position_limit
-from zoo.loading import read_config, saved_class
+from zoo.loading import saved_class, saved_config
 from zoo.measuring.flops import without_values
-from zoo.models import ZooConfig
 
 Shape = tuple[int, ...]
 
@@ -152,9 +151,9 @@ def unallocated(name: str, task: str | None) -> PreTrainedModel:
     folder = Path(name)
     if not folder.is_dir():
         return skeleton(name, task)
-    model_class = saved_class(folder, read_config(folder))
+    config = saved_config(folder)
     with torch.device("meta"):
-        return model_class(ZooConfig.from_pretrained(folder)).eval()
+        return saved_class(folder, config)(config).eval()
 
 
 def shapes_of(model: PreTrainedModel, batch_size: int, seq_len: int) -> dict[str, tuple[Shape | None, Shape | None]]:

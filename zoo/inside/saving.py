@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from zoo.errors import OutputExistsError
-from zoo.folders import write_file
+from zoo.files import write_file
 
 from .attending import AttentionMaps
 from .heatmaps import attention_figure

@@ -1,7 +1,9 @@
 """The one PreTrainedModel that all variants share, and the door to their bodies."""
 
 import itertools
+import math
 import os
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ from transformers import initialization as init
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS, PreTrainedModel
 
 from zoo.errors import CheckpointError, UnsupportedBackendError, UnsupportedOperationError, suggest
+from zoo.manifest import MANIFEST_FILE, recorded, verified
 
 from .configuration import ZooConfig
 from .limits import backends_of
@@ -51,26 +54,53 @@ class ZooPreTrainedModel(PreTrainedModel):
         return transformer_of(self.config).attention_mask is given_mask
 
     @classmethod
-    def from_pretrained(cls, *args: Any, use_safetensors: bool | None = True, **kwargs: Any) -> Any:
+    def from_pretrained(
+        cls, *args: Any, use_safetensors: bool | None = True, verify: bool = True, **kwargs: Any
+    ) -> Any:
         """Load a checkpoint, as transformers does, but from safetensors files only.
 
         Args:
             args: The folder or repository, and what follows it.
             use_safetensors: Anything but False: a pickled checkpoint can run code when it is opened.
+            verify: Whether to compare the weights of a folder with its manifest, if it has one.
             kwargs: As for `PreTrainedModel.from_pretrained`.
 
         Returns:
             The model; with `output_loading_info`, also what was missing or unexpected.
 
         Raises:
-            CheckpointError: When pickled weights are asked for.
+            CheckpointError: When pickled weights are asked for, or weights are not those that were saved.
         """
         if use_safetensors is False:
             raise CheckpointError("use_safetensors=False was given; the zoo reads weights from safetensors files only")
         source = args[0] if args else kwargs.get("pretrained_model_name_or_path")
-        if isinstance(source, (str, os.PathLike)) and os.path.isdir(source):
-            weight_files(Path(source, kwargs.get("subfolder", "")))  # refuses an index that names files elsewhere
-        return super().from_pretrained(*args, use_safetensors=True, **kwargs)
+        if not isinstance(source, (str, os.PathLike)) or not os.path.isdir(source):
+            return super().from_pretrained(*args, use_safetensors=True, **kwargs)
+        folder = Path(source, kwargs.get("subfolder", ""))
+        weight_files(folder)  # refuses an index that names files elsewhere
+        with verified(folder) if verify else nullcontext():
+            return super().from_pretrained(*args, use_safetensors=True, **kwargs)
+
+    def save_pretrained(
+        self, save_directory: str | os.PathLike[str], is_main_process: bool = True, *args: Any, **kwargs: Any
+    ) -> None:
+        """Save a checkpoint, as transformers does, and write into the folder's manifest what was saved.
+
+        Args:
+            save_directory: The folder.
+            is_main_process: Whether this process writes the configuration and the manifest.
+            args: As for `PreTrainedModel.save_pretrained`.
+            kwargs: Likewise.
+        """
+        with recorded(Path(save_directory)) if is_main_process else nullcontext():
+            super().save_pretrained(save_directory, is_main_process, *args, **kwargs)
+
+    def _upload_modified_files(
+        self, working_dir: Any, repo_id: str, files_timestamps: dict[str, float], *args: Any, **kwargs: Any
+    ) -> Any:
+        """Push what was saved, as transformers does, but for the manifest, which is about one folder only."""
+        timestamps = {**files_timestamps, MANIFEST_FILE: math.inf}
+        return super()._upload_modified_files(working_dir, repo_id, timestamps, *args, **kwargs)
 
     def set_attn_implementation(self, attn_implementation: str | dict[str, str], *args: Any, **kwargs: Any) -> None:
         """Change the attention backend of all stacks.

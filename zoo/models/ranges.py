@@ -10,9 +10,13 @@ from zoo.errors import ConfigError
 if TYPE_CHECKING:
     from .configuration import ZooConfig
 
-WIDEST, MOST, LARGEST = 2**20, 10_000, 2**31 - 1
-"""The widest vector, the most layers, heads and buckets, and the largest number of ids or positions: far beyond what
-anybody has built, so that a slip of the pen is told before memory or time run out."""
+# Far beyond what anybody has built, so that a slip of the pen is told before memory or time run out.
+WIDEST = 2**20
+"""The widest vector."""
+MOST = 10_000
+"""The most layers, heads or buckets."""
+LARGEST = 2**31 - 1
+"""The largest number of ids or positions."""
 
 LARGEST_FLOAT = float.fromhex("0x1.fffffep+127")
 """The largest number of float32."""

@@ -1,10 +1,12 @@
 """Training on transformers' trainer: recipes in, checkpoints and numbers out."""
 
+from zoo.errors import UnwritableError
+
 from .guard import TrainingError
 from .recipe import Recipe, load_recipe, shipped_recipes
 from .report import TrainingReport, TrainingResult
 from .room import PreflightError
-from .saving import UnwritableError, save_checkpoint
+from .saving import save_checkpoint
 from .training import ScoringError, train
 
 __all__ = [

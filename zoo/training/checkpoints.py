@@ -16,7 +16,8 @@ from transformers.trainer import TRAINER_STATE_NAME
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
 from zoo.errors import ConfigError, OutputExistsError, ZooWarning
-from zoo.folders import MODEL_FILE, write_file
+from zoo.files import write_file
+from zoo.folders import MODEL_FILE
 
 from .record import first_difference
 

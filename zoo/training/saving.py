@@ -11,17 +11,13 @@ from typing import Any
 from safetensors import SafetensorError
 from transformers import PreTrainedModel
 
-from zoo.errors import CheckpointError, OutputExistsError
-from zoo.folders import write_file, written_whole
+from zoo.errors import UnwritableError, ZooError
+from zoo.files import write_file
+from zoo.folders import written_whole
+from zoo.manifest import recorded
 from zoo.tasks import Tokenizers
 
 from .record import RESULT_FILE, RunRecord, read_result
-
-
-class UnwritableError(CheckpointError):
-    """A checkpoint that cannot be written, as when the disk is full."""
-
-    exit_code = 1
 
 
 def save_checkpoint(
@@ -65,7 +61,7 @@ def keep_report(folder: str | Path, report: Mapping[str, Any]) -> None:
         UnwritableError: When the disk does not take them.
     """
     file = Path(folder) / RESULT_FILE
-    with explained(file):
+    with explained(file), recorded(Path(folder)):
         write_file(file, as_json({**read_result(folder), "report": dict(report)}))
 
 
@@ -110,7 +106,7 @@ def explained(place: str | Path, kept: str | None = None) -> Iterator[None]:
     """
     try:
         yield
-    except OutputExistsError:
+    except ZooError:
         raise
     except (OSError, RuntimeError, SafetensorError) as error:
         reason = getattr(error, "strerror", None) or str(error).strip().partition("\n")[0]

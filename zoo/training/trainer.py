@@ -16,6 +16,7 @@ from transformers import PreTrainedModel, Seq2SeqTrainer
 from transformers.trainer_callback import ExportableState
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
+from zoo.errors import UnwritableError
 from zoo.fast.chunked_loss import IGNORED
 from zoo.fast.matmul import fast_products
 from zoo.models.language_modeling import LanguageModel
@@ -25,7 +26,7 @@ from .checkpoints import rotate, seal
 from .guard import LossGuard, check_weights
 from .optimizers import build_muon
 from .sampling import LengthGroupedSampler
-from .saving import UnwritableError, explained
+from .saving import explained
 from .totals import RunTotals
 
 

@@ -1,0 +1,93 @@
+"""What a saved folder says of its own files, and what loading makes of it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from transformers import AutoModelForCausalLM
+
+import zoo
+from zoo.errors import CheckpointError
+from zoo.manifest import MANIFEST_FILE, read_manifest
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    zoo.build("pre-norm@tiny", "causal-lm", vocab_size=40, seed=0).save_pretrained(tmp_path / "model")
+    return tmp_path / "model"
+
+
+def flip(file: Path, place: int = -100) -> None:
+    content = bytearray(file.read_bytes())
+    content[place] ^= 1
+    file.write_bytes(content)
+
+
+def test_every_flipped_byte_of_the_weights_is_found(folder: Path) -> None:
+    size = (folder / "model.safetensors").stat().st_size
+    for place in (0, 9, 500, size // 2, size - 1):
+        flip(folder / "model.safetensors", place)
+        with pytest.raises(CheckpointError, match="weights|damaged"):
+            zoo.load(folder)
+        flip(folder / "model.safetensors", place)
+    zoo.load(folder)
+
+
+def test_the_message_says_two_ways_out_for_who_meant_it(folder: Path) -> None:
+    weights = load_file(folder / "model.safetensors")
+    changed = {**weights, "lm_head.weight": weights["lm_head.weight"] + 1}
+    save_file(changed, folder / "model.safetensors", metadata={"format": "pt"})
+    for load in (zoo.load, AutoModelForCausalLM.from_pretrained):
+        with pytest.raises(CheckpointError, match=r"remove \.zoo-manifest\.json, or load with verify=False"):
+            load(folder)
+        assert torch.equal(load(folder, verify=False).lm_head.weight, changed["lm_head.weight"])
+    (folder / MANIFEST_FILE).unlink()
+    zoo.load(folder)
+
+
+def test_a_configuration_may_be_edited(folder: Path) -> None:
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "dropout": 0.5}))
+    assert zoo.load(folder).config.dropout == 0.5
+
+
+def test_saving_again_is_no_damage(folder: Path) -> None:
+    (folder / "notes.txt").write_text("mine")
+    model = zoo.load(folder)
+    model.lm_head.weight.data += 1
+    model.save_pretrained(folder)
+    assert torch.equal(zoo.load(folder).lm_head.weight, model.lm_head.weight)
+    names = set(read_manifest(folder))
+    assert names == {file.name for file in folder.iterdir()} - {"notes.txt", MANIFEST_FILE}
+
+
+def test_a_folder_without_a_manifest_loads(folder: Path) -> None:
+    (folder / MANIFEST_FILE).unlink()
+    flip(folder / "model.safetensors")
+    zoo.load(folder)
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"files": 3}', '{"files": {"a": {"size": 1}}}', "[" * 100_000])
+def test_a_damaged_manifest_is_told(folder: Path, text: str) -> None:
+    (folder / MANIFEST_FILE).write_text(text)
+    with pytest.raises(CheckpointError, match="is damaged; remove it"):
+        zoo.load(folder)
+
+
+def test_pushing_by_transformers_leaves_the_manifest_behind(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from transformers.utils import hub
+
+    pushed: list[str] = []
+
+    class Client:
+        def create_commit(self, operations: list[object], **kwargs: object) -> None:
+            pushed.extend(operation.path_in_repo for operation in operations)  # type: ignore[attr-defined]
+
+    monkeypatch.setattr(hub, "hf_api", Client)
+    zoo.load(folder)._upload_modified_files(folder, "me/model", {})
+    assert {"config.json", "model.safetensors"} <= set(pushed)
+    assert MANIFEST_FILE not in pushed
