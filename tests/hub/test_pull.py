@@ -193,6 +193,16 @@ def test_a_commit_that_was_pulled_by_half_is_not_whole_offline(hub: LoopbackHub,
     assert process("pull", f"org/model@{commit}", offline=True)["ok"]["files"] == digests(checkpoint())
 
 
+def test_a_complete_cache_is_not_written_to(hub: LoopbackHub, worker: Start, tmp_path: Path) -> None:
+    hub.storage.put("org/model", checkpoint())
+    process = worker()
+    assert process("pull", "org/model")["error"] is None
+    written = {place: place.lstat().st_mtime_ns for place in process.cache.rglob("*")}
+    for options in ({}, {"offline": True}):
+        assert process("pull", "org/model", **options)["ok"]["files"] == digests(checkpoint())
+        assert {place: place.lstat().st_mtime_ns for place in process.cache.rglob("*")} == written
+
+
 def test_a_folder_is_filled_and_kept_up_to_date(hub: LoopbackHub, worker: Start, tmp_path: Path) -> None:
     hub.storage.put("org/model", {**checkpoint(b"first"), "extra/notes.txt": b"1"})
     process, folder = worker(), tmp_path / "out"

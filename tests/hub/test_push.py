@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from huggingface_hub import ModelCard
 
+import zoo
 from zoo.hub.records import EVALUATIONS, keep_evaluation
 
 from .conftest import READ, STRANGER, WRITE, Worker, checkpoint, safetensors, without_attributes, write
@@ -289,3 +290,20 @@ def test_what_was_evaluated_is_on_the_card(hub: LoopbackHub, worker: Start, tmp_
     ]
     assert results[0].metric_args == {"interval_95": [28.5, 31.5]} and results[0].metric_config == "nrefs:1|case:mixed"
     assert "| translation | mine.tsv, 40 examples | BLEU | 30.0 |" in text
+
+
+@pytest.mark.slow
+def test_the_native_branch_stays_where_the_model_is_refused(hub: LoopbackHub, worker: Start, tmp_path: Path) -> None:
+    zoo.build("gpt2-style@tiny", vocab_size=37, seed=0).save_pretrained(tmp_path / "model")
+    process = worker()
+    hub.storage.put("org/model", {"notes.txt": b"1"})
+    hub.add(Fault("403", where="POST .*/commit/main"))
+    assert process("push", tmp_path / "model", "org/model", native=True)["error"] == "HubAccessError"
+    assert set(hub.storage.repo("org/model")["refs"]) == {"main"}
+    hub.clear()
+    hub.add(Fault("403", where="POST .*/commit/native"))
+    answer = process("push", tmp_path / "model", "org/model", native=True)
+    head = hub.storage.repo("org/model")["refs"]["main"]
+    assert f"was pushed (commit {head}), its native export was not" in answer["message"]
+    answer = process("push", tmp_path / "model", "org/model", native=True, create_pr=True)
+    assert answer["error"] == "RepoIdError" and "native" in answer["message"]

@@ -1,5 +1,10 @@
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 from zoo.hub.addresses import Address, parse_address
@@ -64,3 +69,33 @@ def test_tokens_are_removed_from_texts() -> None:
     text = "Bearer abc.def\nfor hf_abcdefghijklmnop and my-own-secret"
     cleaned = without_secrets(text, "my-own-secret")
     assert cleaned == "Bearer *** for *** and ***"
+
+
+NO_HUB = """
+import time
+import zoo.hub
+from zoo.errors import ZooError
+from zoo.tasks.libraries import dataset_splits
+begun = time.monotonic()
+for ask in (lambda: zoo.hub.pull("org/model"), lambda: zoo.hub.list_hub("org"), lambda: dataset_splits("org/data")):
+    try:
+        ask()
+    except ZooError as error:
+        print(error)
+print(time.monotonic() - begun)
+"""
+
+
+def test_a_machine_without_a_network_says_so_soon_and_once(tmp_path: Path) -> None:
+    kept = {key: value for key, value in os.environ.items() if not key.startswith("HF_")}
+    own = {"HF_ENDPOINT": "http://127.0.0.1:9", "HF_HOME": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", NO_HUB],
+        env={**kept, **own},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    *said, seconds = done.stdout.splitlines()
+    assert len(said) == 3 and float(seconds) < 20, done.stdout + done.stderr
+    assert "Retrying" not in done.stderr

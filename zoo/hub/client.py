@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TypeVar
 
-from huggingface_hub import HfApi, get_token
+from huggingface_hub import HfApi, get_session, get_token
 from huggingface_hub.errors import (
     GatedRepoError,
     HfHubHTTPError,
@@ -47,6 +48,7 @@ class Hub:
         self._secret = token if isinstance(token, str) else (get_token() if token is not False else None)
         self.patience = patience or Patience()
         self.api = HfApi(token=token, library_name=LIBRARY, library_version=__version__)
+        self._answered = False
         SESSION.install(self.patience)
 
     def ask(self, purpose: str, address: Address | None, call: Callable[[], T], *, client_retries: bool = False) -> T:
@@ -65,7 +67,9 @@ class Hub:
             HubError: When it cannot be had.
         """
         try:
-            return persist(call, self.patience, client_retries=client_retries)
+            answer = persist(call, self.patience, client_retries=client_retries, first_contact=not self._answered)
+            self._answered = True
+            return answer
         except Exception as error:
             translated = self.explain(error, purpose, address)
             if translated is None:
@@ -139,6 +143,29 @@ class Hub:
         if address.revision in names:
             return " by the Hub's answer, although the Hub lists it; try again"
         return f"; valid: {', '.join(names)}{suggest(address.revision, names)}"
+
+    def reach(self) -> None:
+        """Make sure that the Hub is there, before something is asked that the client itself would repeat for long.
+
+        Raises:
+            HubUnreachableError: When it is not.
+        """
+        self.ask("connecting", None, lambda: get_session().head(self.api.endpoint))
+
+    @contextmanager
+    def cached_if_unreachable(self) -> Iterator[None]:
+        """Let libraries that use the client take what is in the cache at once, where no Hub can be reached.
+
+        Yields:
+            Nothing.
+        """
+        try:
+            self.reach()
+        except HubUnreachableError:
+            with SESSION.closed():
+                yield
+        else:
+            yield
 
     def resolve(self, address: Address) -> str:
         """Find the commit that a revision stands for.

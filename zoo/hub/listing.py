@@ -42,6 +42,7 @@ def list_hub(owner: str, *, token: str | bool | None = None, patience: Patience 
         HubError: When the Hub cannot be asked.
     """
     hub = Hub(token, patience)
+    hub.reach()
     found = hub.ask(
         f"listing the models of {owner}",
         None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import random
 import re
 import time
@@ -18,6 +19,12 @@ T = TypeVar("T")
 
 TRANSPORT_ERROR: type[Exception] = HfHubHTTPError.__bases__[0]
 """Base of the errors of whichever HTTP library the client uses."""
+
+CONNECT_ERROR: type[Exception] = importlib.import_module(TRANSPORT_ERROR.__module__.partition(".")[0]).ConnectError
+"""What that library raises where there is nothing to connect to."""
+
+FIRST_CONTACTS = 2
+"""How often a Hub is called that has not answered yet: a machine without a network should say so at once."""
 
 PASSING_STATUS = frozenset({408, 425, 429})
 """Refusals that pass by themselves; so do all from 500 on."""
@@ -150,13 +157,16 @@ def _is_from_xet(error: Exception) -> bool:
     return isinstance(error, (RuntimeError, OSError)) and XET.search(str(error)) is not None
 
 
-def persist(call: Callable[[], T], patience: Patience, *, client_retries: bool = False) -> T:
+def persist(
+    call: Callable[[], T], patience: Patience, *, client_retries: bool = False, first_contact: bool = False
+) -> T:
     """Call until it succeeds, or until asking again is of no use.
 
     Args:
         call: What to do.
         patience: How often and at what distance.
         client_retries: Whether the client has asked again by itself where the Hub was down or the connection broke.
+        first_contact: Whether the Hub has not answered anything yet.
 
     Returns:
         What the call returns.
@@ -167,7 +177,8 @@ def persist(call: Callable[[], T], patience: Patience, *, client_retries: bool =
         except Exception as error:
             asked_again = client_retries or isinstance(error, LocalEntryNotFoundError)
             exhausted = (asked_again and isinstance(origin(error), TRANSPORT_ERROR)) or _is_from_xet(error)
-            if attempt == patience.attempts or exhausted or not passes(error):
+            absent = first_contact and attempt >= FIRST_CONTACTS and isinstance(origin(error), CONNECT_ERROR)
+            if attempt == patience.attempts or exhausted or absent or not passes(error):
                 raise
             if retry_after(error) > patience.longest_wait:
                 raise

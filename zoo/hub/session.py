@@ -11,6 +11,7 @@ from typing import Any
 
 import huggingface_hub.utils._http as http
 from huggingface_hub import set_client_factory
+from huggingface_hub.errors import OfflineModeIsEnabled
 
 from .errors import IntegrityError
 from .retries import Patience, asked_wait
@@ -51,7 +52,7 @@ class _Session:
 
     def __init__(self) -> None:
         self.patience = Patience()
-        self._installed = False
+        self._installed = self._closed = False
         self._lock = threading.Lock()
 
     def install(self, patience: Patience) -> None:
@@ -71,7 +72,22 @@ class _Session:
         }
         return session
 
+    @contextmanager
+    def closed(self) -> Iterator[None]:
+        """Let the client, and libraries that use it, know at once that there is no connection.
+
+        Yields:
+            Nothing; requests fail in the block as if HF_HUB_OFFLINE were set.
+        """
+        self._closed = True
+        try:
+            yield
+        finally:
+            self._closed = False
+
     def _limit(self, request: Any) -> None:
+        if self._closed:
+            raise OfflineModeIsEnabled(f"{request.url.host} cannot be reached")
         asked = request.extensions.get("timeout") or {}
         limits = {phase: asked.get(phase) or self.patience.timeout for phase in ("connect", "read", "write", "pool")}
         request.extensions = {**request.extensions, "timeout": limits}

@@ -61,7 +61,10 @@ def dataset_splits(data: str | Path) -> dict[str, Dataset]:
         else:
             match = NAME.fullmatch(str(data))
             repository, configuration = match.group("repository", "configuration") if match else (str(data), None)
-            loaded = load_dataset(repository, configuration)
+            from zoo.hub.client import Hub
+
+            with Hub().cached_if_unreachable():
+                loaded = load_dataset(repository, configuration)
     except Exception as error:
         reason = " ".join(str(error).split())
         raise DataError(f"dataset {data} cannot be loaded: {type(error).__name__}: {reason}") from error
