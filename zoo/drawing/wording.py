@@ -189,7 +189,7 @@ def note(thing: Any) -> str:
         The first line of its docstring; nothing for what belongs to the library's common parts.
     """
     definition = thing if inspect.isfunction(thing) else type(thing)
-    common = definition.__module__.startswith(("zoo.models.", "torch.", "transformers."))
+    common = definition.__module__.startswith(("zoo.models.", "zoo.fast.", "torch.", "transformers."))
     if common or isinstance(thing, ZooPreTrainedModel) or not definition.__doc__:
         return ""
     return inspect.cleandoc(definition.__doc__).partition("\n")[0].partition(" Arguments as ")[0]
