@@ -15,6 +15,7 @@ from zoo.fast.int8 import MANY, Int8Linear, refuse
 from zoo.fast.watching import kinds_of
 from zoo.models import ZooPreTrainedModel
 from zoo.models.attention import Attention
+from zoo.models.borrowing import borrowed_by
 from zoo.models.feed_forward import GatedFeedForward
 from zoo.models.stack import ZooStack
 from zoo.models.stacks import ZooEncoder
@@ -151,7 +152,9 @@ def fuse(model: nn.Module, tokens: int) -> None:
         model: Changed in place.
         tokens: About how many tokens it will see at a time.
     """
-    owners = Counter(id(child) for module in model.modules() for child in module._modules.values())
+    owners = Counter(
+        id(child) for module in model.modules() for child in (*module._modules.values(), *borrowed_by(module).values())
+    )
     for module in list(model.modules()):
         for fused in (FusedProjections, FusedGate):
             if fused.fits(module):

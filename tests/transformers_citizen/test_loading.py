@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from transformers import (
     AutoModel,
     AutoModelForCausalLM,
@@ -16,7 +17,7 @@ from transformers import (
     AutoModelForSeq2SeqLM,
     AutoModelForSequenceClassification,
 )
-from transformers_citizen.support import ASSORTED, EVERY, ONE_OF_EACH, over, single, tiny
+from transformers_citizen.support import ASSORTED, EVERY, ONE_OF_EACH, SHARING, over, single, tiny
 
 import zoo
 from zoo.models import (
@@ -80,8 +81,10 @@ def leaves(module: torch.nn.Module, path: str = "") -> Iterator[str]:
         yield from leaves(child, name)
 
 
-@over(EVERY)
-@pytest.mark.parametrize("on_disk", [r"(.*\.)?layers\.0\.", r"(?!.*layers\.)"], ids=["layer", "all but layers"])
+@over((*EVERY, SHARING))
+@pytest.mark.parametrize(
+    "on_disk", [r"(.*\.)?layers\.0\.(cross_attn|mlp)", r"(?!.*layers\.)"], ids=["sublayers", "all but layers"]
+)
 def test_parts_that_are_offloaded_to_the_disk_compute_the_same(pair, on_disk, saved, tmp_path: Path):
     subject = tiny(pair)
     places = {leaf: "disk" if re.match(on_disk, leaf) else "cpu" for leaf in leaves(subject.model)}
@@ -90,6 +93,22 @@ def test_parts_that_are_offloaded_to_the_disk_compute_the_same(pair, on_disk, sa
     )
     assert any(parameter.is_meta for parameter in loaded.parameters())
     torch.testing.assert_close(subject.run(loaded), subject.run())
+
+
+@pytest.mark.parametrize("missing", ["layers.0.self_attn.q_proj.weight", "layers.0.mlp_residual.norm_out.bias"])
+def test_a_shared_weight_that_a_checkpoint_lacks_is_reported_and_initialised(missing, tmp_path: Path):
+    model = tiny(SHARING).copy()
+    model.save_pretrained(tmp_path)
+    weights = load_file(tmp_path / "model.safetensors")
+    del weights[f"model.decoder.{missing}"]
+    save_file(weights, tmp_path / "model.safetensors", metadata={"format": "pt"})
+    (tmp_path / ".zoo-manifest.json").unlink(missing_ok=True)  # the weights were changed on purpose
+    loaded, info = type(model).from_pretrained(tmp_path, output_loading_info=True)
+    assert f"model.decoder.{missing}" in info["missing_keys"]
+    new = single(SHARING).get_parameter(f"model.decoder.{missing}")
+    found = loaded.get_parameter(f"model.decoder.{missing}")
+    assert found.abs().max() <= 1
+    assert torch.equal(found, torch.zeros_like(new)) if missing.endswith("bias") else found.std() > 0.01
 
 
 @over(EVERY)

@@ -6,6 +6,8 @@ from typing import Any
 
 from torch import nn
 
+from zoo.models.borrowing import borrowed_by
+
 
 def name_in(parent: nn.Module, module: nn.Module) -> str:
     """Name a child.
@@ -17,7 +19,8 @@ def name_in(parent: nn.Module, module: nn.Module) -> str:
     Returns:
         The name by which the first has the second, or nothing.
     """
-    return next((name for name, child in parent.named_children() if child is module), "")
+    children = (*parent.named_children(), *borrowed_by(parent).items())
+    return next((name for name, child in children if child is module), "")
 
 
 def does_something(module: nn.Module) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 from torch import nn
 
 from zoo.models import Transformer, ZooConfig, ZooEncoderDecoder, ZooPreTrainedModel
+from zoo.models.borrowing import borrowed_by
 from zoo.models.classification import ZooForSequenceClassification
 from zoo.models.residual import Residual as ResidualModule
 from zoo.models.stack import ZooStack
@@ -253,7 +254,8 @@ class Reader:
         Returns:
             The other's path, whole and without what it has in common with this one; nothing where there is no other.
         """
-        for name, parameter in module.named_parameters():
+        borrowed = nn.ModuleDict(borrowed_by(module))
+        for name, parameter in (*module.named_parameters(), *borrowed.named_parameters()):
             owner = self._owners.setdefault(id(parameter), f"{path}.{name}")
             if owner != f"{path}.{name}":
                 lender = owner.removesuffix(f".{name}")

@@ -16,12 +16,16 @@ def register_models() -> None:
     """Let `AutoModel` and its siblings know the heads, and the trainer and pipelines what each head is for."""
     import transformers
 
+    from zoo.registry import Task
+
     from . import TASK_CLASSES, ZooConfig
     from .configuration import MODEL_TYPE
 
     register_config()
-    for auto_class_name, model_class in TASK_CLASSES.values():
+    for task, (auto_class_name, model_class) in TASK_CLASSES.items():
         auto_class = getattr(transformers, auto_class_name)
         auto_class.register(ZooConfig, model_class, exist_ok=True)
-        # Asked for by class name: `Trainer` shifts labels before smoothing them only for models that stand here.
-        auto_class._model_mapping._model_mapping[MODEL_TYPE] = model_class.__name__
+        # Asked for by class name: `Trainer` shifts labels before smoothing them only for models that stand here. All
+        # stacks have one model type, and what stands among sequence-to-sequence models is taken for nothing else.
+        if task != Task.SEQ2SEQ_LM:
+            auto_class._model_mapping._model_mapping[MODEL_TYPE] = model_class.__name__

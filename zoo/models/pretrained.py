@@ -31,6 +31,7 @@ class ZooPreTrainedModel(PreTrainedModel):
     """
 
     config: ZooConfig
+    all_tied_weights_keys: dict[str, str]
     base_model_prefix = "model"
     supports_gradient_checkpointing = True
     _skip_keys_device_placement = ["past_key_values"]
@@ -225,6 +226,20 @@ class ZooPreTrainedModel(PreTrainedModel):
         contexts: list[Any] = super().get_init_context(*args, **kwargs)
         is_hollow = any(getattr(context, "type", None) == "meta" for context in contexts)
         return [*contexts, init.no_init_weights()] if is_hollow else contexts
+
+    def mark_tied_weights_as_initialized(self, loading_info: Any) -> None:
+        """Mark what will be tied, but not a module that has several names: nothing else stands for its weights.
+
+        transformers would take such a weight for initialised, and not report that a checkpoint lacks it.
+        """
+        tied = self.all_tied_weights_keys
+        self.all_tied_weights_keys = {
+            target: source
+            for target, source in tied.items()
+            if self.get_parameter(target) is not self.get_parameter(source)
+        }
+        super().mark_tied_weights_as_initialized(loading_info)
+        self.all_tied_weights_keys = tied
 
     def _initialize_missing_keys(self, *args: Any, **kwargs: Any) -> None:
         """Initialise what a checkpoint lacks, if anything. Arguments as in the base class."""

@@ -7,9 +7,13 @@ from typing import Any
 import torch
 from torch import nn
 
-from zoo.models import ATTENTIONS, Attention, DecoderLayer, EncoderLayer, Transformer, ZooConfig
+from zoo.errors import ConfigError
+from zoo.models import ATTENTIONS, Attention, DecoderLayer, EncoderLayer, Residual, Transformer, ZooConfig
+from zoo.models.borrowing import Borrower
 from zoo.models.transformer import BACKENDS, given_mask
 from zoo.registry import Quirk, register
+
+PROJECTIONS = ("q_proj", "k_proj", "v_proj", "o_proj")
 
 TOKEN_BY_TOKEN = {
     "scores-scaled-by-model-width",
@@ -41,6 +45,24 @@ class UniformMaskedRows(Attention):
         return super().attend(query, key, value, attention_mask, *args, **kwargs)
 
 
+class BorrowingAttention(Borrower, Attention):
+    """Cross attention that projects with the modules of self-attention."""
+
+
+class BorrowingUniformMaskedRows(Borrower, UniformMaskedRows):
+    """The same where masked rows are uniform, too."""
+
+
+BORROWING: dict[type[Attention], type[BorrowingAttention] | type[BorrowingUniformMaskedRows]] = {
+    Attention: BorrowingAttention,
+    UniformMaskedRows: BorrowingUniformMaskedRows,
+}
+
+
+class BorrowingResidual(Borrower, Residual):
+    """The residual connection of cross attention, with the norm of the feed-forward network's."""
+
+
 class VanillaEncoderLayer(EncoderLayer):
     """A post-norm layer; with the quirk, dropout falls on the skip connection instead of the branch."""
 
@@ -58,12 +80,20 @@ class VanillaDecoderLayer(DecoderLayer):
         super().__init__(config, layer_idx)
         dead: dict[str, nn.Module] = {}
         if config.has_quirk("cross-attention-reuses-self"):
-            for projection in ("q_proj", "k_proj", "v_proj", "o_proj"):
-                dead[projection] = getattr(self.cross_attn, projection)
-                setattr(self.cross_attn, projection, getattr(self.self_attn, projection))
+            dead = {name: getattr(self.cross_attn, name) for name in PROJECTIONS}
+            borrowing = BORROWING.get(type(self.cross_attn))
+            if borrowing is None:
+                raise ConfigError(
+                    f"attention={config.attention!r} was given; with the quirk cross-attention-reuses-self it can be "
+                    "'multi-head' or 'masked-rows-uniform'"
+                )
+            self.cross_attn = borrowing(config, layer_idx, is_cross=True)
+            self.cross_attn.borrow(self.self_attn, *PROJECTIONS)
         if config.has_quirk("feed-forward-reuses-cross-norm"):
             dead["norm"] = self.mlp_residual.norm_out
             self.mlp_residual.norm_out = self.cross_attn_residual.norm_out
+            self.cross_attn_residual = BorrowingResidual(**dict(self.cross_attn_residual.named_children()))
+            self.cross_attn_residual.borrow(self.mlp_residual, "norm_out")
         if getattr(config, "keep_dead", False):
             self.dead = nn.ModuleDict(dead)
 
