@@ -10,7 +10,14 @@ from typing import Any
 import pytest
 import torch
 from torch._dynamo.testing import CompileCounter
-from transformers import GenerationConfig, LogitsProcessor, LogitsProcessorList, StaticCache, TextIteratorStreamer
+from transformers import (
+    ContinuousBatchingConfig,
+    GenerationConfig,
+    LogitsProcessor,
+    LogitsProcessorList,
+    StaticCache,
+    TextIteratorStreamer,
+)
 from transformers_citizen.support import EVERY_GENERATIVE, GENERATIVE, ONE_OF_EACH, over, prompt, quick_over, tiny
 
 import zoo
@@ -240,3 +247,33 @@ def test_a_length_beyond_the_position_table_is_refused():
     ids = torch.full((1, subject.config.max_position_embeddings + 1), 5)
     with pytest.raises(zoo.errors.SequenceTooLongError, match="max_position_embeddings=64"):
         subject.model(input_ids=ids)
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("universal", "share_layers=True"),
+        ("alibi-decoder", "positions 'alibi'"),
+        ("pre-norm:position=t5", "positions 't5'"),
+        ("gemma2-style", "attn_logit_softcapping"),
+    ],
+)
+def test_continuous_batching_is_refused_where_its_tokens_would_be_wrong(name, why):
+    model = tiny((name, "causal-lm")).copy()
+    with pytest.raises(zoo.errors.UnsupportedBackendError, match=f"continuous batching.*because of {why}"):
+        model.generate_batch([[5, 6, 7]], max_new_tokens=2)
+    with pytest.raises(zoo.errors.UnsupportedBackendError, match=why):
+        model.set_attn_implementation("paged|eager")
+    assert not model.config._attn_implementation.startswith("paged")
+
+
+@pytest.mark.parametrize("name", ["gpt2-style", "llama-style", "pre-norm:sliding_window=4"])
+def test_continuous_batching_gives_what_each_prompt_gives_alone(name):
+    subject = tiny((name, "causal-lm"))
+    config = GenerationConfig(max_new_tokens=6, do_sample=False, eos_token_id=-1, pad_token_id=0)
+    room = ContinuousBatchingConfig(num_blocks=8, block_size=16, max_batch_tokens=32)  # by itself it takes all memory
+    prompts = [ids[: 5 + 2 * row].tolist() for row, ids in enumerate(subject.inputs()["input_ids"][:2])]
+    outputs = subject.copy().float().generate_batch(prompts, config, continuous_batching_config=room)
+    for prompt_ids, output in zip(prompts, outputs.values(), strict=True):
+        alone = subject.model.generate(torch.tensor([prompt_ids]), generation_config=config)
+        assert output.generated_tokens == alone[0, len(prompt_ids) :].tolist()

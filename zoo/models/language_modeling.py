@@ -14,6 +14,7 @@ from zoo.fast.generation import CachedGenerationMixin
 
 from .configuration import ZooConfig
 from .feed_forward import build_activation
+from .limits import refuse_paging
 from .norms import build_norm
 from .options import CallOptions
 from .pretrained import ZooPreTrainedModel
@@ -155,6 +156,11 @@ class ZooForCausalLM(LanguageModel, CachedGenerationMixin):
     def __init__(self, config: ZooConfig) -> None:
         super().__init__(config, ZooDecoder(config), "model.embed_tokens.weight")
         self.post_init()
+
+    def init_continuous_batching(self, *args: Any, **kwargs: Any) -> Any:
+        """What `generate_batch` runs on. As transformers' own, where paged attention gives what attention does."""
+        refuse_paging(self.config, self.config._attn_implementation)
+        return super().init_continuous_batching(*args, **kwargs)
 
     def targets(self, labels: torch.Tensor, **kwargs: Any) -> torch.Tensor:
         """The next token's label at every position, or `shift_labels` if given, as transformers' loss takes them."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from zoo.errors import enumerate_names
+from zoo.errors import UnsupportedBackendError, enumerate_names
 
 from .configuration import ZooConfig
 from .parts import POSITIONS
@@ -42,6 +42,32 @@ def refusals(config: ZooConfig) -> dict[str, str]:
     if config.attn_logit_softcapping is not None:
         why["sdpa"] = "attn_logit_softcapping"
     return why
+
+
+def refuse_paging(config: ZooConfig, attn_implementation: str) -> None:
+    """Refuse paged attention, by which continuous batching generates, where transformers' would be wrong.
+
+    Args:
+        config: A complete configuration.
+        attn_implementation: The backend to run on.
+
+    Raises:
+        UnsupportedBackendError: When the configuration has something that paged attention leaves out.
+    """
+    backend, why = attn_implementation.removeprefix("paged|"), None
+    if POSITIONS.get(config.position).has_bias:
+        why = f"positions {config.position!r}, which are added to attention scores"
+    elif config.share_layers:
+        why = "share_layers=True, as every step needs a place of its own in the cache"
+    elif config.attn_logit_softcapping is not None and not (backend in FLASH or "/" in backend):
+        why = f"attn_logit_softcapping, unless attn_implementation is {' or '.join(FLASH)}"
+    elif transformer_of(config).backends != BACKENDS:
+        why = "a part of the variant's own"
+    if why is not None:
+        raise UnsupportedBackendError(
+            f"variant {config.variant!r} cannot generate by continuous batching, with paged attention, because of "
+            f"{why}; model.generate() on a padded batch can"
+        )
 
 
 def limits_of(config: ZooConfig) -> tuple[str, ...]:

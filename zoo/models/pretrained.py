@@ -16,7 +16,7 @@ from zoo.errors import CheckpointError, UnsupportedBackendError, UnsupportedOper
 from zoo.manifest import MANIFEST_FILE, recorded, verified
 
 from .configuration import ZooConfig
-from .limits import backends_of
+from .limits import backends_of, refuse_paging
 from .parallel import fully_sharded_plan, tensor_parallel_plan
 from .parts import INITIALIZERS
 from .saved import weight_files
@@ -150,6 +150,8 @@ class ZooPreTrainedModel(PreTrainedModel):
             return
         supported = self.supported_backends()
         base_name = name.removeprefix("paged|")
+        if base_name != name:
+            refuse_paging(self.config, name)
         is_kernel = "/" in base_name
         if not is_kernel and base_name not in ("eager", *BACKENDS, *ALL_ATTENTION_FUNCTIONS.valid_keys()):
             raise UnsupportedBackendError(  # in the words of transformers, for those who look for them
