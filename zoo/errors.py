@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from zoo.synonyms import translate
+
 MOST_NAMES_SHOWN = 16
 """How many valid names a message lists before it only counts them."""
 
@@ -125,9 +127,14 @@ class UnknownVariantError(UnknownNameError):
 
 
 class UnknownTaskError(UnknownNameError):
-    """There is no such task."""
+    """There is no such task. What models are built for leads to what they are trained on, and the other way round."""
 
     kind = "task"
+
+    @staticmethod
+    def find_nearest(given: str, valid: Iterable[str]) -> str | None:
+        """Translate a name of another library, or else find the most similar one."""
+        return translate(given, valid) or nearest(given, valid)
 
 
 class UnknownTagError(UnknownNameError):
@@ -148,40 +155,6 @@ class UnknownPresetError(UnknownNameError):
     kind = "preset"
 
 
-SYNONYMS = {
-    "hidden_size": ("d_model", "n_embd", "embed_dim", "embedding_size", "model_dim", "dim", "width", "num_hiddens"),
-    "num_hidden_layers": ("num_layers", "n_layer", "n_layers", "depth", "layers", "num_blks", "num_blocks"),
-    "num_attention_heads": ("n_head", "n_heads", "nhead", "num_heads", "heads"),
-    "num_key_value_heads": ("n_kv_heads", "num_kv_heads", "n_head_kv"),
-    "head_dim": ("d_head", "dim_head", "d_k", "d_kv"),
-    "intermediate_size": ("d_ff", "n_inner", "ffn_dim", "dim_feedforward", "ffn_num_hiddens", "d_hidden"),
-    "max_position_embeddings": (
-        "n_positions",
-        "n_ctx",
-        "block_size",
-        "max_len",
-        "max_length",
-        "max_seq_len",
-        "seq_len",
-    ),
-    "hidden_act": ("activation", "act", "activation_function"),
-    "dropout": ("p_drop", "hidden_dropout", "hidden_dropout_prob", "resid_pdrop", "drop_rate"),
-    "attention_dropout": ("attn_dropout", "attn_pdrop", "attention_probs_dropout_prob"),
-    "layer_norm_eps": ("norm_eps", "epsilon", "layer_norm_epsilon"),
-    "norm": ("norm_type", "normalization", "norm_layer"),
-    "norm_placement": ("norm_first", "norm_position", "pre_norm", "post_norm"),
-    "position": ("position_embedding_type", "pos_emb", "positional_encoding", "position_encoding"),
-    "vocab_size": ("n_vocab", "num_tokens", "src_vocab_size", "input_vocab_size"),
-    "decoder_vocab_size": ("tgt_vocab_size", "target_vocab_size", "trg_vocab_size"),
-    "decoder_layers": ("num_decoder_layers",),
-    "tie_word_embeddings": ("tie_weights", "tied", "weight_tying"),
-    "attention_bias": ("qkv_bias", "bias", "use_bias"),
-    "num_labels": ("num_classes", "n_classes"),
-    "initializer_range": ("init_std",),
-}
-"""What other libraries call the configuration's fields."""
-
-
 class UnknownOverrideError(UnknownNameError):
     """The configuration has no such setting. Names of other libraries are known, and lead to the field's own."""
 
@@ -190,8 +163,7 @@ class UnknownOverrideError(UnknownNameError):
     @staticmethod
     def find_nearest(given: str, valid: Iterable[str]) -> str | None:
         """Translate a name of another library, or else find the most similar one."""
-        meant = next((field for field, others in SYNONYMS.items() if given in others), None)
-        return meant if meant is not None and meant in valid else nearest(given, valid)
+        return translate(given, valid) or nearest(given, valid)
 
 
 class UnsupportedTaskError(ZooError, ValueError):

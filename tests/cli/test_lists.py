@@ -8,13 +8,15 @@ import json
 import pytest
 from click.testing import CliRunner
 
+from zoo import synonyms
 from zoo.cli.main import cli
 from zoo.cli.parameters import data_options
-from zoo.errors import SYNONYMS
 from zoo.models import ZooConfig
 from zoo.models.parts import PART_FIELDS
+from zoo.registry import Task
 from zoo.settings import BESIDE_FIELDS, setting_cards
 from zoo.tasks import TASKS, TOKENIZERS
+from zoo.training.arguments import ZooTrainingArguments
 from zoo.training.recipe import shipped_recipes
 
 
@@ -50,9 +52,30 @@ def test_other_libraries_names_lead_to_the_fields(given, meant):
 
 
 def test_synonyms_lead_to_fields_and_stand_for_one_each():
-    others = [other for names in SYNONYMS.values() for other in names]
+    others = [other for names in synonyms.FIELDS.values() for other in names]
     assert len(others) == len(set(others)) and not set(others) & {card.name for card in setting_cards()}
-    assert set(SYNONYMS) - {"num_labels"} <= {card.name for card in setting_cards()}
+    assert set(synonyms.FIELDS) - {"num_labels"} <= {card.name for card in setting_cards()}
+
+
+def test_synonyms_of_training_lead_to_arguments_and_tasks():
+    assert set(synonyms.ARGUMENTS) <= {field.name for field in dataclasses.fields(ZooTrainingArguments)}
+    assert set(synonyms.TASKS) <= {*TASKS, *map(str, Task)}
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        ("train pre-norm --lr 1e-3", "'--learning-rate'"),
+        ("train pre-norm --epochs 3", "'--num-train-epochs'"),
+        ("train pre-norm --training lr=1", "'learning_rate'"),
+        ("train pre-norm --task causal-lm", "'language-modeling'"),
+        ("compare pre-norm --task seq2seq-lm", "'translation'"),
+        ("build pre-norm --task language-modeling", "'causal-lm'"),
+    ],
+)
+def test_other_names_of_arguments_and_tasks_are_understood(words, meant):
+    run = CliRunner().invoke(cli, words.split())
+    assert run.exit_code == 2 and f"id you mean {meant}?" in run.stderr
 
 
 def test_tasks_recipes_and_tokenizers_are_those_there_are():

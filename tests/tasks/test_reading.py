@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import warnings
 
 import pytest
-from datasets import Dataset
+from datasets import ClassLabel, Dataset, Features, Value
 
-from zoo.tasks import DataError, UnknownColumnError, find_task, load_splits, read_columns
-from zoo.tasks.tables import place_of
+from zoo.tasks import DataError, Kind, UnknownColumnError, find_task, load_splits, read_columns
+from zoo.tasks.tables import DataWarning, place_of
 
 PAIRS = {"en": ["Hello.", "Good night, Ana."], "pt": ["Olá.", "Boa noite, Ana."]}
 
@@ -41,6 +42,35 @@ def test_columns_by_number_need_no_header(write):
     file = write("pairs.tsv", as_tsv([(*row, "someone") for row in ROWS]))
     read = read_columns(file, [0, 1])
     assert len(read) == 2 and read[0] == {"0": "Hello.", "1": "Olá.", "line_number": 1}
+
+
+def test_a_first_line_that_looks_like_data_is_told(write):
+    for name, rows in (("a.tsv", ROWS), ("b.csv", [("1", "two"), ("3", "four")])):
+        text = as_tsv(rows).replace("\t", "," if name.endswith("csv") else "\t")
+        with pytest.warns(DataWarning, match=r"line 1 was taken for the names .*if that line is data.*--columns 0,1"):
+            read_columns(write(name, text))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        read_columns(write("c.tsv", as_tsv([("sentence_en", "pt-BR"), *ROWS])))
+        read_columns(write("a.tsv", as_tsv(ROWS)), [0, 1])
+
+
+def test_text_keeps_its_blanks_as_pipelines_do_and_labels_lose_them(write):
+    rows = [("a fine film ", " 1"), ("  dull", "0 ")]
+    read = read_columns(write("a.tsv", as_tsv([("sentence", "label"), *rows])), kinds=(Kind.TEXT, Kind.LABEL))
+    assert read["sentence"] == ["a fine film ", "  dull"] and read["label"] == ["1", "0"]
+
+
+def test_parquet_is_read_in_silence(tmp_path, capfd, monkeypatch):
+    monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "cache"))
+    labels = ClassLabel(names=["bad", "good"])
+    data = Dataset.from_dict(
+        {"text": ["a", "b"], "label": [0, 1]}, features=Features(text=Value("string"), label=labels)
+    )
+    data.to_parquet(tmp_path / "a.parquet")
+    capfd.readouterr()
+    assert read_columns(tmp_path / "a.parquet", kinds=(Kind.TEXT, Kind.LABEL))["label"] == ["bad", "good"]
+    assert capfd.readouterr() == ("", "")
 
 
 def test_byte_order_mark_and_windows_lines_are_no_text(write):

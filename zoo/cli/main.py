@@ -18,6 +18,7 @@ import click
 
 from zoo.cli.spelling import hyphenated
 from zoo.errors import UnknownNameError, ZooError, ZooWarning
+from zoo.synonyms import translate
 
 GROUPS = {
     "Look": {
@@ -143,11 +144,15 @@ def report(error: BaseException, *, with_traceback: bool = False) -> int:
     Returns:
         The exit code.
     """
+    if isinstance(error, click.Abort) and isinstance(error.__cause__, EOFError):
+        error = error.__cause__  # which click takes for the end of what a user types, wherever it comes from
     if isinstance(error, (click.Abort, KeyboardInterrupt)):
         click.echo("zoo: interrupted", err=True)
         return INTERRUPTED
     if with_traceback:
         traceback.print_exception(error)
+    if isinstance(error, click.NoSuchOption):
+        error = understood(error)
     if isinstance(error, click.UsageError):
         where = f"; see `{error.ctx.command_path} --help`" if error.ctx else ""
         _write("error", error.format_message().rstrip(".") + where)
@@ -160,6 +165,23 @@ def report(error: BaseException, *, with_traceback: bool = False) -> int:
         return error.exit_code
     _write("error", describe(error) + ("" if with_traceback else " (--traceback shows where)"))
     return FAILURE
+
+
+def understood(error: click.NoSuchOption) -> click.UsageError:
+    """Suggest the option that means what was given, in place of those that are spelled alike.
+
+    Args:
+        error: What click found.
+
+    Returns:
+        The error with that suggestion; the same one where no such option is known.
+    """
+    options = error.ctx.command.params if error.ctx is not None else ()
+    spellings = {spelling.strip("-").replace("-", "_"): spelling for option in options for spelling in option.opts}
+    meant = translate(error.option_name.strip("-").replace("-", "_"), spellings)
+    if meant is None:
+        return error
+    return click.UsageError(f"No such option {error.option_name!r}. Did you mean {spellings[meant]!r}?", error.ctx)
 
 
 def describe(error: BaseException) -> str:

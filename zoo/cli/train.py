@@ -21,7 +21,7 @@ from .parameters import (
 from .spelling import RenamedOption, hyphenated
 
 if TYPE_CHECKING:
-    from zoo.training import TrainingReport, TrainingResult
+    from zoo.training import TrainingResult
 
 
 TRAINING_FLAGS: dict[str, tuple[Any, str]] = {
@@ -165,7 +165,7 @@ def tell(result: TrainingResult, folder: Path, *, as_json: bool) -> None:
     if as_json:
         write_json({"path": str(folder.resolve()), "url": url, **result.report.to_dict()})
         return
-    show(result.report)
+    show(result)
     write(f"\n{folder} holds the model and its tokenizer. To use it:")
     if result.model.can_generate():
         write(f"  zoo generate {folder} TEXT")
@@ -186,15 +186,18 @@ def folder_name(name: str) -> str:
     return "".join(letter if letter.isalnum() or letter in "-._" else "-" for letter in name).strip("-")
 
 
-def show(report: TrainingReport) -> None:
-    """Print the numbers of a training run.
+def show(result: TrainingResult) -> None:
+    """Print the data and the numbers of a training run.
 
     Args:
-        report: The numbers.
+        result: What it came to.
     """
+    report, data = result.report, result.run.data
+    columns = ", ".join(data.train.columns)
     kept = f", of which {report.best_step:,} gave the best model" if report.best_step is not None else ""
     device = report.device if report.num_devices == 1 else f"{report.num_devices} x {report.device}"
     rows = [
+        ("Data", f"{data.train.examples:,} examples, {data.heldout.examples:,} held out; columns: {columns}"),
         ("Parameters", f"{report.num_parameters:,}"),
         ("Steps", f"{report.steps:,} ({report.epochs:.4g} epochs){kept}"),
         ("Time", f"{report.train_seconds:,.1f} s, {report.train_tokens_per_second:,.0f} tokens/s on {device}"),

@@ -4,20 +4,37 @@ from __future__ import annotations
 
 import csv
 import json
+import re
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from datasets import ClassLabel, Dataset
+from datasets.table import InMemoryTable
+from pyarrow.parquet import read_table as read_parquet_table  # type: ignore[import-untyped]
 
 from zoo.errors import enumerate_names, suggest
 
-from .tables import Column, DataError, Kind, Table, UnknownColumnError, check_number, chosen_columns, make_table
+from .tables import (
+    Column,
+    DataError,
+    DataWarning,
+    Kind,
+    Table,
+    UnknownColumnError,
+    check_number,
+    chosen_columns,
+    make_table,
+)
 
 Row = tuple[int, list[Any]]
 
 LONGEST_LINE = 1_000_000
 """Bytes above which a line is taken for a mistake, such as a binary file or a missing line break."""
+
+NAME = re.compile(r"[^\W\d]\w*(?:[.-]\w+)*")
+"""What a column's name looks like; other first lines may be data."""
 
 PAIR = (Kind.SOURCE, Kind.SOURCE)
 
@@ -106,6 +123,14 @@ def read_separated(file: Path, rows: Iterator[Row], columns: Sequence[Column] | 
         first, header = next(rows, (1, []))
         header = [name.strip() for name in header]
         names = chosen_columns(header, kinds, columns, f"{file}, line {first}" if columns is None else file)
+        if columns is None and not all(NAME.fullmatch(name) for name in names):
+            warnings.warn(
+                f"{file}, line {first} was taken for the names of columns, and those called "
+                f"{' and '.join(map(repr, names))} are read; if that line is data, give the columns' numbers: "
+                f"--columns {','.join(map(str, range(len(kinds))))}",
+                DataWarning,
+                stacklevel=2,
+            )
         places, expected = [header.index(name) for name in names], len(header)
 
     def chosen() -> Iterator[Row]:
@@ -164,7 +189,9 @@ def read_jsonl(file: Path, columns: Sequence[Column] | None, kinds: Sequence[Kin
 def read_parquet(file: Path, columns: Sequence[Column] | None, kinds: Sequence[Kind]) -> Table:
     """Read a Parquet file. Arguments as of `read_table`."""
     try:
-        dataset = Dataset.from_parquet(str(file), keep_in_memory=True)
+        dataset = Dataset(
+            InMemoryTable(read_parquet_table(file))
+        )  # and not `from_parquet`, which shows progress and fills a cache
     except Exception as error:
         reason = str(error).partition("\n")[0]
         raise DataError(f"{file} is not a valid Parquet file: {reason}") from error

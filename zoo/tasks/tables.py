@@ -10,7 +10,7 @@ from typing import Any
 
 from datasets import Dataset, DatasetInfo
 
-from zoo.errors import UnknownNameError, ZooError
+from zoo.errors import UnknownNameError, ZooError, ZooWarning
 
 Column = str | int
 
@@ -49,6 +49,10 @@ USUAL_NAMES = {
 
 class DataError(ZooError, ValueError):
     """Data that cannot be used as it is. The message names the file, and the line where there is one."""
+
+
+class DataWarning(ZooWarning):
+    """Data that can be used, and are probably not what was meant."""
 
 
 class UnknownColumnError(UnknownNameError, DataError):
@@ -193,7 +197,8 @@ def checked_value(value: Any, kind: Kind) -> Any:
         return str(value)
     if not isinstance(value, str):
         raise ValueError("is not text")
-    return value.strip()
+    # Labels are names. Text stays as it is, blanks at its ends too: so pipelines read it as well.
+    return value.strip() if kind is Kind.LABEL else value
 
 
 def chosen_columns(

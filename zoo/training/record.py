@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -32,10 +32,25 @@ class ExamplesRecord:
     Attributes:
         examples: How many.
         sha256: The hash of their columns, in hexadecimal digits.
+        columns: The columns that were read, by their names, or their numbers where these were given.
     """
 
     examples: int
     sha256: str
+    columns: Sequence[str] = ()
+
+    @classmethod
+    def of(cls, examples: Dataset) -> ExamplesRecord:
+        """Record examples.
+
+        Args:
+            examples: The examples.
+
+        Returns:
+            The record.
+        """
+        columns = [name for name in examples.column_names if name not in NUMBERS.values()]
+        return cls(len(examples), digest_of_examples(examples), columns)
 
 
 @dataclass(frozen=True)
@@ -155,7 +170,7 @@ def record_run(
         seed=seed,
         recipe=ran,
         tokenizers=digest_of_tokenizers(tokenizers),
-        data=DataRecord(splits.source, *(ExamplesRecord(len(part), digest_of_examples(part)) for part in splits)),
+        data=DataRecord(splits.source, *map(ExamplesRecord.of, splits)),
     )
 
 

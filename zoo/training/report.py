@@ -11,6 +11,8 @@ from transformers import PreTrainedModel
 
 from zoo.tasks import Score, Tokenizers
 
+from .record import RunRecord
+
 if TYPE_CHECKING:
     from zoo.hub import PushReport
 
@@ -86,6 +88,7 @@ class TrainingResult:
         tokenizers: What it reads and writes with.
         outputs: What it wrote for the held-out examples, in their order.
         report: The numbers.
+        run: What was run.
         pushed: What was pushed to the Hub, if anything was.
     """
 
@@ -93,6 +96,7 @@ class TrainingResult:
     tokenizers: Tokenizers
     outputs: list[str]
     report: TrainingReport
+    run: RunRecord
     pushed: PushReport | None = None
 
 

@@ -186,7 +186,7 @@ def train(
         keep_report(output_dir, report.to_dict())
         pushed = push_result(output_dir, push)
     trainer.accelerator.wait_for_everyone()
-    return TrainingResult(trained, tokenizers, list(predictions.outputs), report, pushed)
+    return TrainingResult(trained, tokenizers, list(predictions.outputs), report, run, pushed)
 
 
 def save_trained(
