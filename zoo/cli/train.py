@@ -168,8 +168,8 @@ def tell(result: TrainingResult, folder: Path, *, as_json: bool) -> None:
     show(result)
     write(f"\n{folder} holds the model and its tokenizer. To use it:")
     if result.model.can_generate():
-        write(f"  zoo generate {folder} TEXT")
-    write(f"  zoo evaluate {folder}")
+        click.echo(f"  zoo generate {folder} TEXT")  # not broken at the edge of the terminal
+    click.echo(f"  zoo evaluate {folder}")
     if url is not None:
         write(f"It was pushed to {url}")
 
