@@ -1,0 +1,114 @@
+"""Pulling into a folder of the user's own."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from zoo.hub.delivery import deliver
+
+from .conftest import Worker, checkpoint, digests, write
+from .loopback import LoopbackHub
+
+Start = Callable[..., Worker]
+KILLED = 9
+
+
+def test_a_folder_is_filled_and_kept_up_to_date(hub: LoopbackHub, worker: Start, tmp_path: Path) -> None:
+    hub.storage.put("org/model", {**checkpoint(b"first"), "extra/notes.txt": b"1"})
+    process, folder = worker(), tmp_path / "out"
+    answer = process("pull", "org/model", local_dir=folder)
+    assert answer["ok"]["folder"] == str(folder)
+    write(folder, {"mine.txt": b"mine"})
+    repo = hub.storage.repo("org/model")
+    hub.storage.commit("org/model", "main", {"extra/notes.txt": None}, "remove")
+    hub.storage.put("org/model", checkpoint(b"second"))
+    assert repo is not None
+    files = process("pull", "org/model", local_dir=folder)["ok"]["files"]
+    files.pop(".zoo-pull.json")
+    assert files == digests({**checkpoint(b"second"), "mine.txt": b"mine"})
+
+
+def test_a_folder_of_somebody_else_is_left_alone(hub: LoopbackHub, worker: Start, tmp_path: Path) -> None:
+    hub.storage.put("org/model", checkpoint())
+    folder = write(tmp_path / "out", {"config.json": b"mine"})
+    answer = worker()("pull", "org/model", local_dir=folder)
+    assert answer["error"] == "OutputExistsError" and "not empty" in answer["message"]
+    assert (folder / "config.json").read_bytes() == b"mine"
+
+
+def test_what_is_the_users_own_is_not_replaced(hub: LoopbackHub, worker: Start, tmp_path: Path) -> None:
+    hub.storage.put("org/model", checkpoint(b"first"))
+    process, folder = worker(), tmp_path / "out"
+    assert process("pull", "org/model", local_dir=folder)["error"] is None
+    write(folder, {"notes.txt": b"mine", "src": b"a file"})
+    (tmp_path / "elsewhere").mkdir()
+    (folder / "link").symlink_to(tmp_path / "elsewhere")
+    before = {file: file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+    for path in ("notes.txt", "src/notes.txt", "link/notes.txt"):
+        hub.storage.put("org/model", {**checkpoint(b"second"), path: b"theirs"})
+        answer = process("pull", "org/model", local_dir=folder)
+        assert answer["error"] == "OutputExistsError" and path in answer["message"], answer
+        assert {file: file.read_bytes() for file in folder.rglob("*") if file.is_file()} == before
+        hub.storage.commit("org/model", "main", {path: None}, "remove")
+    assert process("pull", "org/model", local_dir=folder)["error"] is None
+    assert (folder / "notes.txt").read_bytes() == b"mine" and not list((tmp_path / "elsewhere").iterdir())
+
+
+def test_a_repository_may_hold_the_record_of_a_pull(hub: LoopbackHub, worker: Start, tmp_path: Path) -> None:
+    theirs = {".zoo-pull.json": b'{"files": ["../x"]}', ".zoo-pull/journal.json": b'{"stale": ["config.json"]}'}
+    hub.storage.put("org/model", {**checkpoint(), **theirs})
+    for _ in range(2):
+        answer = worker()("pull", "org/model", local_dir=tmp_path / "out")
+        assert answer["error"] is None, answer
+        assert {**answer["ok"]["files"], ".zoo-pull.json": ""} == {**digests(checkpoint()), ".zoo-pull.json": ""}
+
+
+def die_at(fatal: int) -> None:
+    """Let this process end before the given call of those that change a folder, as if it were killed."""
+    calls = count(1)
+
+    def counted(function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any, **options: Any) -> Any:
+            if next(calls) == fatal:
+                os._exit(KILLED)
+            return function(*arguments, **options)
+
+        return call
+
+    os.replace, shutil.copyfile, Path.unlink = map(counted, (os.replace, shutil.copyfile, Path.unlink))  # type: ignore
+
+
+def test_a_pull_that_was_killed_leaves_one_version_or_none_and_the_next_finishes_it(tmp_path: Path) -> None:
+    old = write(tmp_path / "old", {**checkpoint(b"old"), "gone.txt": b"1"})
+    new = write(tmp_path / "new", {**checkpoint(b"new"), "deep/added.txt": b"2"})
+    ends = set()
+    for fatal in range(1, 100):
+        folder = tmp_path / f"out-{fatal}"
+        deliver(old, content(old), folder, "old")
+        write(folder, {"mine.txt": b"mine"})
+        if (child := os.fork()) == 0:
+            die_at(fatal)
+            deliver(new, content(new), folder, "new")
+            os._exit(0)
+        killed = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == KILLED
+        found = content(folder)
+        assert found.pop("mine.txt") == b"mine"
+        if "config.json" in found:
+            ends.add("old" if found == content(old) else "new")
+            assert found in (content(old), content(new)), f"a mixture when killed at call {fatal}"
+        deliver(new, content(new), folder, "new")
+        assert content(folder) == {**content(new), "mine.txt": b"mine"}
+        assert sorted(file.name for file in folder.glob(".*")) == [".zoo-pull.json"]
+        if not killed:
+            break
+    assert ends == {"old", "new"} and fatal > 12
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    found = {file.relative_to(folder).as_posix(): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+    return {path: content for path, content in found.items() if not path.startswith(".zoo-pull")}

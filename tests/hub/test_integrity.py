@@ -1,0 +1,113 @@
+"""What is pulled is what the Hub has listed, and nothing else on the machine changes."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from .conftest import Worker, checkpoint, digests, write
+from .faults import ETAG, Fault
+from .loopback import LoopbackHub
+from .storage import git_id
+
+Start = Callable[..., Worker]
+
+
+def damage(file: Path) -> None:
+    """Flip the last byte of what a file of the cache links to."""
+    blob = file.resolve()
+    blob.chmod(0o644)
+    blob.write_bytes(blob.read_bytes()[:-1] + b"x")
+
+
+def test_offline_notices_damage(hub: LoopbackHub, worker: Start) -> None:
+    hub.storage.put("org/model", checkpoint())
+    folder = Path(worker()("pull", "org/model")["ok"]["folder"])
+    damage(folder / "model.safetensors")
+    answer = worker()("pull", "org/model", offline=True)
+    assert answer["error"] == "IntegrityError" and "model.safetensors" in answer["message"]
+
+
+def test_damage_in_the_cache_is_repaired(hub: LoopbackHub, worker: Start) -> None:
+    hub.storage.put("org/model", checkpoint())
+    process = worker()
+    folder = Path(process("pull", "org/model")["ok"]["folder"])
+    damage(folder / "model.safetensors")
+    assert process("pull", "org/model")["ok"]["files"] == digests(checkpoint())
+
+
+def test_a_repository_that_always_sends_damage_is_refused(hub: LoopbackHub, worker: Start) -> None:
+    hub.storage.put("org/model", checkpoint())
+    hub.add(Fault("flipped", where="GET /xorb/"))
+    process = worker()
+    answer = process("pull", "org/model")
+    assert answer["error"] == "IntegrityError", answer
+    assert "model.safetensors" in answer["message"]
+    hub.clear()
+    assert process("pull", "org/model", offline=True)["error"] == "HubAccessError"
+    assert process("pull", "org/model")["ok"]["files"] == digests(checkpoint())
+
+
+WRONG_NAMES = ("an absolute path", "another file", "another commit's file", "no checksum")
+
+
+@pytest.mark.parametrize("kind", WRONG_NAMES)
+@pytest.mark.parametrize("where", ["HEAD .*/model.safetensors", "HEAD .*/resolve/"], ids=["weights", "every file"])
+def test_files_that_go_by_a_wrong_name_are_refused_before_they_are_downloaded(
+    hub: LoopbackHub, worker: Start, tmp_path: Path, kind: str, where: str
+) -> None:
+    treasure = write(tmp_path, {"treasure": b"the user's own"}) / "treasure"
+    old, new = checkpoint(b"old"), checkpoint(b"new")
+    first = hub.storage.put("org/model", old)
+    process = worker()
+    assert process("pull", "org/model")["error"] is None
+    names = (str(treasure), git_id(new["README.md"]), hashlib.sha256(old["model.safetensors"]).hexdigest(), "../../x")
+    hub.storage.put("org/model", new)
+    hub.add(Fault(ETAG, where=where, value=f'"{dict(zip(WRONG_NAMES, names, strict=True))[kind]}"'))
+    answer = process("pull", "org/model")
+    assert answer["error"] == "IntegrityError" and "nothing of it was downloaded" in answer["message"], answer
+    hub.clear()
+    assert treasure.read_bytes() == b"the user's own"
+    for revision in ("main", first):
+        assert process("pull", "org/model", revision=revision, offline=True)["ok"]["files"] == digests(old)
+    assert process("pull", "org/model")["ok"]["files"] == digests(new)
+
+
+def test_links_to_another_file_are_mended_without_touching_it(hub: LoopbackHub, worker: Start) -> None:
+    hub.storage.put("org/model", checkpoint())
+    process = worker()
+    folder = Path(process("pull", "org/model")["ok"]["folder"])
+    (folder / "tokenizer.json").unlink()
+    (folder / "tokenizer.json").symlink_to((folder / "config.json").readlink())
+    assert process("pull", "org/model")["ok"]["files"] == digests(checkpoint())
+
+
+def test_a_xet_file_that_another_repository_shares_is_not_replaced(hub: LoopbackHub, worker: Start) -> None:
+    theirs = hub.storage.put("org/theirs", checkpoint(b"theirs"))
+    hub.storage.put("org/model", checkpoint(b"mine!!"))
+    process = worker()
+    assert process("pull", "org/theirs")["error"] is None
+    repos = {name: hub.storage.repo(f"org/{name}") for name in ("theirs", "model")}
+    weights = repos["theirs"]["commits"][theirs]["files"]["model.safetensors"]
+    for commit in repos["model"]["commits"].values():
+        if "model.safetensors" in commit["files"]:
+            commit["files"]["model.safetensors"]["xetHash"] = weights["xetHash"]
+    hub.storage.save(repos["model"])
+    answer = process("pull", "org/model")
+    assert answer["error"] == "IntegrityError" and "model.safetensors" in answer["message"], answer
+    assert process("pull", "org/theirs", offline=True)["ok"]["files"] == digests(checkpoint(b"theirs"))
+
+
+def test_a_commit_that_was_pulled_by_half_is_not_whole_offline(hub: LoopbackHub, worker: Start) -> None:
+    commit = hub.storage.put("org/model", checkpoint())
+    process = worker()
+    hub.add(Fault("500", where="HEAD .*/tokenizer.json"))
+    assert process("pull", f"org/model@{commit}")["error"] == "HubUnreachableError"
+    hub.clear()
+    answer = process("pull", f"org/model@{commit}", offline=True)
+    assert answer["error"] == "HubAccessError" and "not completely" in answer["message"], answer
+    assert process("pull", f"org/model@{commit}")["error"] is None
+    assert process("pull", f"org/model@{commit}", offline=True)["ok"]["files"] == digests(checkpoint())
