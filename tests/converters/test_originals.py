@@ -29,6 +29,8 @@ from zoo.models import (
     ZooForSequenceClassification,
 )
 
+pytestmark = pytest.mark.thorough
+
 VANILLA = dict(num_attention_heads=3, pad_token_id=1)
 EXPLICANDO = dict(num_attention_heads=3, decoder_attention_heads=2)
 CASES = {

@@ -22,6 +22,8 @@ from zoo.hub.errors import (
 from .conftest import READ, WRITE, checkpoint, environment, write
 from .loopback import LoopbackHub
 
+pytestmark = pytest.mark.thorough
+
 NO_SOCKETS = """
 import socket
 def refuse(*arguments, **options):
