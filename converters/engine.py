@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from pathlib import Path
+from typing import Any
 
 import torch
 from transformers import GenerationConfig, PreTrainedModel
@@ -23,7 +24,12 @@ class NoPosition(Position):
     def __init__(self, config: ZooConfig) -> None:
         super().__init__(config)
         with torch.device("meta"):
-            self.max_length = transformer_of(config).build_position(copy.deepcopy(config)).max_length
+            part = transformer_of(config).build_position(copy.deepcopy(config))
+        self.max_length, self.rule = part.max_length, part.count
+
+    def count(self, inputs_embeds: torch.Tensor, attention_mask: Any = None, seen: Any = 0) -> torch.Tensor:
+        """Number the tokens as the part does. Arguments as in the base class."""
+        return self.rule(inputs_embeds, attention_mask, seen)
 
 
 class EngineModel(PreTrainedModel):

@@ -89,12 +89,43 @@ class NotConvertibleError(ConversionError):
         super().__init__(f"this model is not what {owner} computes: {enumerate_names(self.differences)}")
 
 
+class NoCounterpartError(NotConvertibleError):
+    """A model of transformers computes something that the zoo does not.
+
+    Args:
+        name: Its model type.
+        lacks: What the zoo lacks, a phrase each.
+    """
+
+    def __init__(self, name: str, lacks: Iterable[str]) -> None:
+        self.differences = tuple(lacks)
+        ConversionError.__init__(self, f"this {name} model has no counterpart: {'; '.join(self.differences)}")
+
+
 class NotFiniteWarning(ZooWarning):
     """A checkpoint holds weights that are NaN or infinite."""
 
 
 class LostInputWarning(ZooWarning):
     """A checkpoint tells inputs apart that the model of the zoo does not."""
+
+
+class DifferentOutputsError(ConversionError):
+    """A converted model does not compute what the native one does. It is not handed out.
+
+    Args:
+        name: The native class.
+        difference: The largest difference of outputs.
+        allowed: What rounding would explain.
+        side: Of which inputs.
+    """
+
+    def __init__(self, name: str, difference: float, allowed: float, side: str) -> None:
+        super().__init__(
+            f"the converted model's outputs differ from those of {name} by {difference:.2g} for inputs {side} "
+            f"(rounding explains {allowed:.2g}): its configuration holds something that the zoo misreads; "
+            "please report it with the config.json"
+        )
 
 
 class ExportError(ConversionError):

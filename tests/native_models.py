@@ -29,6 +29,8 @@ LLAMA = dict(
     max_position_embeddings=20,
     pad_token_id=0,
 )
+PARTIAL = {"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.5}
+MIXED = ["full_attention", "sliding_attention"]
 GPT2 = dict(
     vocab_size=23, n_embd=16, n_layer=2, n_head=4, n_positions=20, pad_token_id=0, eos_token_id=2, bos_token_id=1
 )
@@ -84,6 +86,11 @@ NATIVE_CASES = {
         ("XLMRoberta", ("ForMaskedLM",), [ROBERTA]),
         ("RobertaPreLayerNorm", BERT_HEADS, [ROBERTA]),
         ("MegatronBert", BERT_HEADS, [ENCODER]),
+        ("Bert", ("ForMaskedLM",), [ENCODER, {**ENCODER, "tie_word_embeddings": False}]),
+        ("Roberta", ("ForMaskedLM",), [ROBERTA, {**ROBERTA, "tie_word_embeddings": False, "type_vocab_size": 1}]),
+        ("XLMRoberta", ("ForMaskedLM",), [ROBERTA, {**ROBERTA, "tie_word_embeddings": False}]),
+        ("RobertaPreLayerNorm", ("ForMaskedLM",), [ROBERTA, {**ROBERTA, "tie_word_embeddings": False}]),
+        ("MegatronBert", ("ForMaskedLM",), [ENCODER, {**ENCODER, "tie_word_embeddings": False}]),
         ("GPT2", ("LMHeadModel", "ForSequenceClassification", "ForTokenClassification", "Model"), [GPT2]),
         (
             "GPT2",
@@ -94,16 +101,33 @@ NATIVE_CASES = {
         (
             "Llama",
             ("ForCausalLM",),
-            [LLAMA, {**LLAMA, "attention_bias": True, "mlp_bias": True, "tie_word_embeddings": True, "head_dim": 6}],
+            [
+                LLAMA,
+                {**LLAMA, "attention_bias": True, "mlp_bias": True, "tie_word_embeddings": True, "head_dim": 6},
+                {**LLAMA, "rope_parameters": PARTIAL, "sliding_window": 3},
+            ],
         ),
         ("Mistral", LLAMA_HEADS, [{**LLAMA, "sliding_window": 4}]),
+        (
+            "Mistral",
+            ("ForCausalLM",),
+            [
+                {**LLAMA, "sliding_window": 4, **other}
+                for other in ({}, {"layer_types": MIXED}, {"rope_parameters": PARTIAL})
+            ],
+        ),
         ("Qwen2", LLAMA_HEADS, [LLAMA]),
         (
             "Qwen2",
             ("ForCausalLM",),
-            [LLAMA, {**LLAMA, "use_sliding_window": True, "sliding_window": 3, "max_window_layers": 1}],
+            [
+                LLAMA,
+                {**LLAMA, "use_sliding_window": True, "sliding_window": 3, "max_window_layers": 1},
+                {**LLAMA, "rope_parameters": PARTIAL},
+            ],
         ),
         ("Qwen3", LLAMA_HEADS, [{**LLAMA, "head_dim": 8}]),
+        ("Qwen3", ("ForCausalLM",), [{**LLAMA, "head_dim": 8}, {**LLAMA, "rope_parameters": PARTIAL}]),
         ("OPT", ("ForCausalLM", "ForSequenceClassification", "Model"), [OPT]),
         (
             "OPT",
@@ -115,6 +139,7 @@ NATIVE_CASES = {
                 {**OPT, "enable_bias": False},
             ],
         ),
+        ("MT5", GENERATION, [{**T5, "feed_forward_proj": "gated-gelu", "tie_word_embeddings": False}]),
         ("T5", GENERATION, [T5, {**T5, "feed_forward_proj": "gated-gelu", "tie_word_embeddings": False}]),
         (
             "Marian",
@@ -175,22 +200,31 @@ def zoo_model(name, task=None, dtype=torch.float64, **settings):
     return scramble(zoo.build(name, task, **{**ZOO, **settings})).to(dtype)
 
 
-def outputs(model, output=None, seed=1):
-    """What a model computes for padded inputs, zero at padding."""
+def batch(config, side="right", seed=1):
+    """Ids, mask, and what else a model reads: token types where a native encoder has them, target ids."""
     generator = torch.Generator().manual_seed(seed)
     ids = torch.randint(3, 17, (3, 7), generator=generator)
     mask = torch.ones_like(ids)
     mask[1, 5:] = 0
     mask[2, 3:] = 0
-    ids[mask == 0] = model.config.pad_token_id or 0
+    mask = mask.flip(-1) if side == "left" else mask
+    ids[mask == 0] = config.pad_token_id or 0
     given = {"input_ids": ids, "attention_mask": mask}
-    if model.config.is_encoder_decoder:
+    if (types := getattr(config, "type_vocab_size", None)) is not None:
+        given["token_type_ids"] = torch.randint(0, types, ids.shape, generator=generator)
+    if config.is_encoder_decoder:
         given["decoder_input_ids"] = torch.randint(3, 17, (3, 5), generator=generator)
+    return given
+
+
+def outputs(model, given=None):
+    """What a model computes for padded inputs, zero at padding."""
+    given = batch(model.config) if given is None else given
     with torch.no_grad():
         result = model(**given)
     found = result.logits if hasattr(result, "logits") else result.last_hidden_state
     if found.ndim == 3 and "decoder_input_ids" not in given:
-        found = found * mask[..., None]
+        found = found * given["attention_mask"][..., None]
     return found
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from zoo.models import ZooConfig, ZooPreTrainedModel
 from zoo.registry import Task
 
+from ..native.common import TABLE_POSITIONS
 from ..probe import needs_masks, own_arithmetic
 from ..symmetries import Route, find_route
 from ..symmetries.base import LM_TASKS
@@ -33,7 +34,7 @@ ACTIVATIONS: Mapping[str, str] = {
 }
 """Its activations, by transformers' names."""
 
-ABSOLUTE = ("learned", "sinusoidal", "sinusoidal-halves", "none")
+ABSOLUTE = (*TABLE_POSITIONS, "sinusoidal", "sinusoidal-halves", "none")
 ROTARY = ("rotary", "rotary-interleaved")
 
 

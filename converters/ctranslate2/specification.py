@@ -11,6 +11,7 @@ from zoo.models import POSITIONS, ZooConfig
 from zoo.models.attention import attention_scaling
 
 from ..extras import require
+from ..native.common import TABLE_POSITIONS
 from ..symmetries.base import State, stacks
 from .planning import ABSOLUTE, ACTIVATIONS, ROTARY, rotated
 
@@ -41,10 +42,17 @@ def specify(config: ZooConfig, state: State) -> Any:
 
 
 def _encoder(specs: Any, prefix: str, config: ZooConfig, state: State) -> Any:
+    types = {}
+    if config.type_vocab_size:
+        common = require("ctranslate2", "ctranslate2.specs.common_spec")
+        types = {"num_source_embeddings": 2, "embeddings_merge": common.EmbeddingsMerge.ADD}
     spec = specs.TransformerEncoderSpec(
         relative_attention_bias=config.position == "t5",
+        **types,
         **_common(config),
     )
+    if types:
+        spec.embeddings[1].weight = state[f"{prefix}token_types.weight"]
     _set_embedding(spec.embeddings[0], spec, prefix, config, state)
     _set_stack(spec, prefix, config, state)
     return spec
@@ -118,7 +126,7 @@ def position_table(prefix: str, config: ZooConfig, state: State) -> Tensor:
     Returns:
         *Shape:* (rows, hidden_size)
     """
-    if config.position == "learned":
+    if config.position in TABLE_POSITIONS:
         return state[f"{prefix}position.weight"]
     rows = max(config.max_position_embeddings, SHORTEST_TABLE)
     zeros = torch.zeros(1, rows, config.hidden_size)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -11,7 +12,7 @@ from typing import Any, ClassVar
 from zoo.models import ZooConfig
 from zoo.registry import Registry, Task
 
-from ..errors import NotConvertibleError, UnknownConverterError
+from ..errors import LostInputWarning, NoCounterpartError, UnknownConverterError
 from ..key_map import KeyMap
 from ..symmetries.base import State
 from ..symmetries.route import Needs
@@ -27,7 +28,7 @@ PLACEHOLDERS = {"{n}": r"(\d+)", "{p}": r"(weight|bias)", "{s}": r"(encoder|deco
 class UnknownNativeError(UnknownConverterError):
     """No such class of transformers is known."""
 
-    kind = "native class"
+    kind = "model type of transformers"
 
 
 class NativeFormat(ABC):
@@ -75,7 +76,7 @@ class NativeFormat(ABC):
             Fields of [`ZooConfig`][] that differ from the variant's defaults, or might.
 
         Raises:
-            NotConvertibleError: When it has something that the zoo lacks.
+            NoCounterpartError: When it has something that the zoo lacks.
         """
 
     @abstractmethod
@@ -127,7 +128,7 @@ class NativeFormat(ABC):
         return ()
 
     def read_weights(self, native: Any, state: State, task: str) -> State:
-        """Prepare native weights for the key map.
+        """Prepare native weights for the key map, and say where the model type is lost.
 
         Args:
             native: The native configuration.
@@ -137,6 +138,13 @@ class NativeFormat(ABC):
         Returns:
             Those that the key map reads.
         """
+        if native.model_type != self.model_types[0]:
+            warnings.warn(
+                f"the way back from the zoo is {self.model_types[0]!r}, whose code {native.model_type!r} shares; "
+                "a tokenizer that is chosen by the model type has to be named",
+                LostInputWarning,
+                stacklevel=2,
+            )
         meaningless = self.meaningless(task)
         return {name: tensor for name, tensor in state.items() if name not in meaningless}
 
@@ -198,16 +206,16 @@ class NativeFormat(ABC):
             expected: The only value of a field that the zoo has.
 
         Raises:
-            NotConvertibleError: Naming every field that has another.
+            NoCounterpartError: Naming every field that has another.
         """
         given = {field: getattr(native, field, value) for field, value in expected.items()}
         wrong = [
-            f"{field}={given[field]!r}, the zoo has {value!r}"
+            f"{field}={given[field]!r} is set, only {value!r} can be converted"
             for field, value in expected.items()
             if given[field] != value
         ]
         if wrong:
-            raise NotConvertibleError(f"the zoo reads of {self.name}", wrong)
+            raise NoCounterpartError(self.name, wrong)
 
 
 NATIVE: Registry[NativeFormat] = Registry(

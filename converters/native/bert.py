@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -12,26 +11,25 @@ from torch import Tensor
 from zoo.models import ZooConfig
 from zoo.registry import Task
 
-from ..errors import LostInputWarning
 from ..key_map import KeyMap
 from ..symmetries.base import State
 from ..symmetries.route import Needs
-from ..transforms import Tensors, Transform
+from ..transforms import SAME, Tensors, Transform, skip_rows
 from .base import NativeFormat, Pair, native_format, table
-from .common import a_stack, labels_in, labels_out, plain_needs, tokens
+from .common import COUNTS_TOKENS, TABLE_POSITIONS, a_stack, labels_in, labels_out, plain_needs, tokens
 
 ROBERTA_HEAD_ACT = "gelu"
 """The activation of RoBERTa's masked-lm head, whatever that of its layers is; the zoo's is that of the layers."""
 
 
-def fold_token_types(skipped_rows: int) -> Transform:
-    """Make one position table of a native one, of which the first rows are never read, and the vector of token type 0.
+def fold_token_type(skipped_rows: int) -> Transform:
+    """Make one position table of a native one, of which the first rows are never read, and the only token type.
 
     Args:
         skipped_rows: How many are never read.
 
     Returns:
-        A transform from (position table, token-type table) to a position table. The way back has one type, of zeros.
+        A transform from (position table, token-type table) to a position table. The way back has a type of zeros.
     """
 
     def fold(tensors: Tensors) -> Tensors:
@@ -43,7 +41,7 @@ def fold_token_types(skipped_rows: int) -> Transform:
         unread = positions.new_zeros(skipped_rows, positions.shape[1])
         return torch.cat([unread, positions]), positions.new_zeros(1, positions.shape[1])
 
-    return Transform("fold token types into", fold, unfold)
+    return Transform("fold the token type into", fold, unfold)
 
 
 class BertLike(NativeFormat):
@@ -54,6 +52,7 @@ class BertLike(NativeFormat):
         roberta_heads: Whether heads are named, and positions counted, as RoBERTa does.
         placement: Where norms stand.
         embedding_norm: Whether there is a norm on the embeddings.
+        usual_types: Number of token types in the class, which other libraries rely on, also where there are none.
     """
 
     stack = "encoder"
@@ -61,6 +60,7 @@ class BertLike(NativeFormat):
     roberta_heads: ClassVar[bool] = False
     placement: ClassVar[str] = "post"
     embedding_norm: ClassVar[bool] = True
+    usual_types: ClassVar[int] = 2
     reasons: ClassVar[Mapping[str, str]] = {
         "lm_head_transform": "its head transforms before it projects (dense, activation, norm); a plain projection "
         "onto the vocabulary is none",
@@ -81,10 +81,15 @@ class BertLike(NativeFormat):
     def key_map(self, config: ZooConfig, task: str) -> KeyMap:
         """Lay the keys side by side. Arguments as in the base class."""
         embeddings, layer, to = f"{self.prefix}embeddings", f"{self.prefix}encoder.layer.{{n}}", "model.layers.{n}"
-        positions = (f"{embeddings}.position_embeddings.weight", f"{embeddings}.token_type_embeddings.weight")
+        positions, types = f"{embeddings}.position_embeddings.weight", f"{embeddings}.token_type_embeddings.weight"
+        skipped = self.skipped_rows(config.pad_token_id)
+        tables: tuple[Pair, ...] = (((positions, types), "model.position.weight", fold_token_type(skipped)),)
+        if config.type_vocab_size:
+            transform = skip_rows(skipped) if skipped else SAME
+            tables = ((positions, "model.position.weight", transform), (types, "model.token_types.weight"))
         return table(
             (f"{embeddings}.word_embeddings.weight", "model.embed_tokens.weight"),
-            (positions, "model.position.weight", fold_token_types(self.skipped_rows(config.pad_token_id))),
+            *tables,
             *((f"{self.prefix}{pair[0]}", pair[1]) for pair in self.norms),
             (f"{layer}.attention.self.query.{{p}}", f"{to}.self_attn.q_proj.{{p}}"),
             (f"{layer}.attention.self.key.{{p}}", f"{to}.self_attn.k_proj.{{p}}"),
@@ -102,7 +107,7 @@ class BertLike(NativeFormat):
             ("cls.predictions.transform.dense.{p}", "transform.dense.{p}"),
             ("cls.predictions.transform.LayerNorm.{p}", "transform.norm.{p}"),
             ("cls.predictions.decoder.weight", "lm_head.weight"),
-            ("cls.predictions.bias", "lm_head.bias"),
+            ("cls.predictions.decoder.bias", "lm_head.bias"),
             (f"{self.prefix}pooler.dense.{{p}}", "pooler.dense.{p}"),
             ("classifier.{p}", "classifier.{p}"),
         )
@@ -114,7 +119,7 @@ class BertLike(NativeFormat):
             ("lm_head.dense.{p}", "transform.dense.{p}"),
             ("lm_head.layer_norm.{p}", "transform.norm.{p}"),
             ("lm_head.decoder.weight", "lm_head.weight"),
-            ("lm_head.bias", "lm_head.bias"),
+            ("lm_head.decoder.bias", "lm_head.bias"),
             ("classifier.dense.{p}", "pooler.dense.{p}"),
             ("classifier.out_proj.{p}" if two_layers else "classifier.{p}", "classifier.{p}"),
         )
@@ -127,12 +132,14 @@ class BertLike(NativeFormat):
         dropout = getattr(native, "classifier_dropout", None)
         return {
             "vocab_size": native.vocab_size,
+            "type_vocab_size": native.type_vocab_size if native.type_vocab_size > 1 else None,
             "hidden_size": native.hidden_size,
             "num_hidden_layers": native.num_hidden_layers,
             "num_attention_heads": native.num_attention_heads,
             "intermediate_size": native.intermediate_size,
             "hidden_act": native.hidden_act,
             "layer_norm_eps": native.layer_norm_eps,
+            "position": "learned-unpadded" if self.roberta_heads else "learned",
             "max_position_embeddings": native.max_position_embeddings - self.skipped_rows(native.pad_token_id),
             "dropout": native.hidden_dropout_prob,
             "attention_dropout": native.attention_probs_dropout_prob,
@@ -156,7 +163,7 @@ class BertLike(NativeFormat):
             "hidden_act": config.hidden_act,
             "layer_norm_eps": config.layer_norm_eps,
             "max_position_embeddings": config.max_position_embeddings + self.skipped_rows(config.pad_token_id),
-            "type_vocab_size": 1,
+            "type_vocab_size": config.type_vocab_size or self.usual_types,
             "hidden_dropout_prob": config.dropout,
             "attention_probs_dropout_prob": config.attention_dropout,
             "initializer_range": config.initializer_range,
@@ -170,10 +177,11 @@ class BertLike(NativeFormat):
         """Say what settings these classes have. Arguments as in the base class."""
         needs = plain_needs(config, task) | {
             "norm_placement": self.placement,
-            "position": "learned",
+            "position": TABLE_POSITIONS if self.roberta_heads else "learned",
             "final_norm": self.placement == "pre",
             "embedding_norm": self.embedding_norm,
         }
+        del needs["type_vocab_size"]
         if self.embedding_norm:
             needs["embedding_norm_eps"] = lambda config: config.layer_norm_eps
         if task == Task.MASKED_LM:
@@ -193,35 +201,19 @@ class BertLike(NativeFormat):
         return self.roberta_heads and config.pad_token_id is None
 
     def meaningless(self, task: str) -> tuple[str, ...]:
-        """The second name of the output bias, and a body's pooler. Arguments as in the base class."""
-        second_names = ("cls.predictions.decoder.bias", "lm_head.decoder.bias")
+        """An output bias that is never added, and a body's pooler. Arguments as in the base class."""
+        unread = ("cls.predictions.bias", "lm_head.bias")
         pooler = (f"{self.prefix}pooler.dense.weight", f"{self.prefix}pooler.dense.bias")
-        return (*second_names, *pooler) if task == Task.FEATURE_EXTRACTION else second_names
-
-    def read_weights(self, native: Any, state: State, task: str) -> State:
-        """Say where token types are lost, or the class's name. Arguments as in the base class."""
-        types = state[f"{self.prefix}embeddings.token_type_embeddings.weight"]
-        if any(not torch.equal(row, types[0]) for row in types[1:]):
-            warnings.warn(
-                f"the zoo has no token types: the model is the one of type 0, and token_type_ids (such as those that "
-                f"tell a second sentence) have no effect; the checkpoint has {len(types)} types",
-                LostInputWarning,
-                stacklevel=2,
-            )
-        if native.model_type != self.model_types[0]:
-            warnings.warn(
-                f"the way back from the zoo is {self.model_types[0]!r}, whose code {native.model_type!r} shares; "
-                "a tokenizer that is chosen by the model type has to be named",
-                LostInputWarning,
-                stacklevel=2,
-            )
-        return super().read_weights(native, state, task)
+        return (*unread, *pooler) if task == Task.FEATURE_EXTRACTION else unread
 
     def write_weights(self, config: ZooConfig, state: State, task: str) -> State:
-        """Add the second name of the output bias, and a pooler of zeros to a body. Arguments as in the base class."""
+        """Add what is never read: an output bias, a body's pooler, types. Arguments as in the base class."""
+        if not config.type_vocab_size and self.usual_types > 1:
+            name = f"{self.prefix}embeddings.token_type_embeddings.weight"
+            state = {**state, name: state[name].repeat(self.usual_types, 1)}
         if task == Task.MASKED_LM:
-            bias = "lm_head.bias" if self.roberta_heads else "cls.predictions.bias"
-            return {**state, bias.replace("bias", "decoder.bias"): state[bias]}
+            read = "lm_head.decoder.bias" if self.roberta_heads else "cls.predictions.decoder.bias"
+            return {**state, read.replace("decoder.bias", "bias"): state[read]}
         if task == Task.FEATURE_EXTRACTION:
             table: Tensor = state[f"{self.prefix}embeddings.word_embeddings.weight"]
             width = config.hidden_size
@@ -233,7 +225,8 @@ class BertLike(NativeFormat):
         """What users of an exported model should know. Arguments as in the base class."""
         found = []
         if self.roberta_heads:
-            found.append("Positions are counted from the ids: tokens equal to pad_token_id must stand last.")
+            found.append("Positions are counted from the ids: a token equal to pad_token_id takes none.")
+            found += [] if config.position == "learned-unpadded" else [COUNTS_TOKENS]
         if task == Task.FEATURE_EXTRACTION:
             found.append("`pooler_output` means nothing: the model has no pooler.")
         return found

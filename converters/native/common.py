@@ -12,6 +12,13 @@ from zoo.registry import Task
 
 from ..symmetries.base import LM_TASKS, State
 
+TABLE_POSITIONS = ("learned", "learned-unpadded")
+"""Position parts that are a table of trained vectors."""
+
+
+COUNTS_TOKENS = "Padding before the tokens takes no positions in this class, in the original it does."
+"""What to know of a class whose positions are "learned-unpadded", where the model's are not."""
+
 
 def plain_needs(config: ZooConfig, task: str) -> dict[str, Any]:
     """What the plain Transformer of most classes has; formats change and add to it.
@@ -36,6 +43,7 @@ def plain_needs(config: ZooConfig, task: str) -> dict[str, Any]:
         "sliding_window": None,
         "head_dim": lambda config: config.hidden_size // config.num_attention_heads,
         "num_key_value_heads": lambda config: config.num_attention_heads,
+        "type_vocab_size": None,
         "norm": "layernorm",
         "embedding_norm": False,
         "residual_scaling": None,

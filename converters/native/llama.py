@@ -70,8 +70,8 @@ class LlamaLike(NativeFormat):
     def read_config(self, native: Any, task: str) -> dict[str, Any]:
         """Express a native configuration in the zoo's settings. Arguments as in the base class."""
         rope = dict(native.rope_parameters)
-        if rope.get("partial_rotary_factor", 1.0) == 1.0:
-            rope.pop("partial_rotary_factor", None)
+        if rope.get("rope_type", "default") == "default" or rope.get("partial_rotary_factor") == 1.0:
+            rope.pop("partial_rotary_factor", None)  # the class rotates heads as a whole, whatever it says
         dropout = getattr(native, "classifier_dropout", None)
         return {
             "vocab_size": native.vocab_size,
@@ -122,11 +122,7 @@ class LlamaLike(NativeFormat):
         Returns:
             Fields of [`ZooConfig`][].
         """
-        types = getattr(native, "layer_types", None)
-        window = getattr(native, "sliding_window", None)
-        if window is None or (types is not None and "sliding_attention" not in types):
-            return {}
-        return {"sliding_window": window} | ({} if types is None else {"layer_types": types})
+        return {}
 
     def write_config(self, config: ZooConfig, task: str) -> dict[str, Any]:
         """Express settings of the zoo in a native configuration. Arguments as in the base class."""
@@ -252,6 +248,10 @@ class Mistral(NoFeedForwardBias):
         windows = {config.window_of_layer(layer) for layer in range(config.num_hidden_layers)}
         mixed = ["its layers have different windows, here all have the same"] if len(windows) > 1 else []
         return super().obstacles(config, state, task) + mixed
+
+    def read_windows(self, native: Any) -> dict[str, Any]:
+        """One window in all layers, whatever `layer_types` says. Arguments as in the base class."""
+        return {} if native.sliding_window is None else {"sliding_window": native.sliding_window}
 
     def write_windows(self, config: ZooConfig) -> dict[str, Any]:
         """The reverse of `read_windows`. Arguments as in the base class."""

@@ -8,12 +8,22 @@ from typing import Any, ClassVar
 from zoo.models import ZooConfig
 from zoo.registry import Task
 
+from ..errors import NoCounterpartError
 from ..key_map import KeyMap
 from ..symmetries.base import State
 from ..symmetries.route import Needs
 from ..transforms import skip_rows
 from .base import NativeFormat, native_format, table
-from .common import decoder_obstacles, labels_in, labels_out, plain_needs, tokens, without_classifier_bias
+from .common import (
+    COUNTS_TOKENS,
+    TABLE_POSITIONS,
+    decoder_obstacles,
+    labels_in,
+    labels_out,
+    plain_needs,
+    tokens,
+    without_classifier_bias,
+)
 
 OFFSET = 2
 """Rows at the beginning of the position table that are never read."""
@@ -59,7 +69,10 @@ class Opt(NativeFormat):
 
     def read_config(self, native: Any, task: str) -> dict[str, Any]:
         """Express a native configuration in the zoo's settings. Arguments as in the base class."""
-        self.refuse(native, word_embed_proj_dim=native.hidden_size, layer_norm_elementwise_affine=True)
+        self.refuse(native, layer_norm_elementwise_affine=True)
+        if native.word_embed_proj_dim != native.hidden_size:
+            lacks = f"embeddings of word_embed_proj_dim={native.word_embed_proj_dim} are projected to hidden_size="
+            raise NoCounterpartError(self.name, [f"{lacks}{native.hidden_size} (as in opt-350m), which no part does"])
         pre = native.do_layer_norm_before
         return {
             "vocab_size": native.vocab_size,
@@ -69,6 +82,7 @@ class Opt(NativeFormat):
             "intermediate_size": native.ffn_dim,
             "hidden_act": native.activation_function,
             "layer_norm_eps": EPS,
+            "position": "learned-unpadded",
             "max_position_embeddings": native.max_position_embeddings,
             "norm_placement": "pre" if pre else "post",
             "final_norm": pre and not native._remove_final_layer_norm,
@@ -114,7 +128,7 @@ class Opt(NativeFormat):
         any_bias = config.attention_bias or config.attention_out_bias or config.mlp_bias
         needs = plain_needs(config, task) | {
             "norm_placement": ("pre", "post"),
-            "position": "learned",
+            "position": TABLE_POSITIONS,
             "final_norm": lambda config: (True, False) if config.norm_placement == "pre" else False,
             "layer_norm_eps": EPS,
             **dict.fromkeys(("attention_bias", "attention_out_bias", "mlp_bias"), bool(any_bias)),
@@ -137,6 +151,7 @@ class Opt(NativeFormat):
         return without_classifier_bias(state, f"model.decoder.{last}final_layer_norm.bias")
 
     def notes(self, config: ZooConfig, task: str) -> list[str]:
-        """Say where a classifier's bias is. Arguments as in the base class."""
-        moved = "If the classifier had a bias, the last norm's holds it: the class's own has none."
-        return [moved] if task == Task.SEQUENCE_CLASSIFICATION else []
+        """Say where a classifier's bias is, and how positions are counted. Arguments as in the base class."""
+        found = ["If the classifier had a bias, the last norm's holds it: the class's own has none."]
+        found = found if task == Task.SEQUENCE_CLASSIFICATION else []
+        return found if config.position == "learned-unpadded" else [*found, COUNTS_TOKENS]

@@ -18,6 +18,12 @@ class Qwen(NoFeedForwardBias):
         """Any window in any layer. Arguments as in the base class."""
         return {field: value for field, value in super().needs(config, task).items() if field != "sliding_window"}
 
+    def read_windows(self, native: Any) -> dict[str, Any]:
+        """The window of the layers that slide, if any does. Arguments as in the base class."""
+        if "sliding_attention" not in native.layer_types:
+            return {}
+        return {"sliding_window": native.sliding_window, "layer_types": native.layer_types}
+
     def write_windows(self, config: ZooConfig) -> dict[str, Any]:
         """The reverse of `read_windows`. Arguments as in the base class."""
         types = config.types_of_layers()

@@ -26,6 +26,7 @@ class Roberta(BertLike):
     classes = bert_classes("Roberta")
     norms = POST_NORMS
     roberta_heads = True
+    usual_types = 1
 
 
 @native_format
@@ -44,6 +45,7 @@ class RobertaPreLayerNorm(BertLike):
         ("LayerNorm.{p}", "model.norm.{p}"),
     )
     roberta_heads = True
+    usual_types = 1
     placement = "pre"
 
     def needs(self, config: ZooConfig, task: str) -> Needs:

@@ -22,7 +22,7 @@ class T5(NativeFormat):
     """T5 (Raffel et al. 2020), version 1.0 with a tied and scaled output, and 1.1 with gated feed-forwards."""
 
     name = "t5"
-    model_types = ("t5",)
+    model_types = ("t5", "mt5")
     variant = "t5-style"
     stack = "encoder-decoder"
     prefix = ""
@@ -63,7 +63,7 @@ class T5(NativeFormat):
 
     def read_config(self, native: Any, task: str) -> dict[str, Any]:
         """Express a native configuration in the zoo's settings. Arguments as in the base class."""
-        scaled = task == Task.SEQ2SEQ_LM and native.scale_decoder_outputs
+        scaled = task == Task.SEQ2SEQ_LM and getattr(native, "scale_decoder_outputs", False)  # mT5's never are
         return {
             "vocab_size": native.vocab_size,
             "hidden_size": native.d_model,

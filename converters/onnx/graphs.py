@@ -99,18 +99,20 @@ class Whole(nn.Module):
     Args:
         model: The model.
         output: What it returns: "logits" or "last_hidden_state".
+        third: What it reads beside ids and mask: "decoder_input_ids" or "token_type_ids".
     """
 
-    def __init__(self, model: ZooPreTrainedModel, output: str) -> None:
+    def __init__(self, model: ZooPreTrainedModel, output: str, third: str = "") -> None:
         super().__init__()
         self.model = model
         self.output = output
+        self.third = third
         self.options = {} if model.config.stack == "encoder" else {"use_cache": False}
 
-    def forward(self, input_ids: Tensor, attention_mask: Tensor, decoder_input_ids: Tensor | None = None) -> Tensor:
+    def forward(self, input_ids: Tensor, attention_mask: Tensor, third: Tensor | None = None) -> Tensor:
         """Compute the output. Shapes as for the model."""
-        target = {} if decoder_input_ids is None else {"decoder_input_ids": decoder_input_ids}
-        outputs = self.model(input_ids=input_ids, attention_mask=attention_mask, **target, **self.options)
+        given = {} if third is None else {self.third: third}
+        outputs = self.model(input_ids=input_ids, attention_mask=attention_mask, **given, **self.options)
         return getattr(outputs, self.output)
 
 
@@ -250,11 +252,13 @@ def graphs_of(model: ZooPreTrainedModel) -> list[Graph]:
     if task == Task.SEQ2SEQ_LM:
         return _encoder_and_decoder(model, ids, target)
     output = "last_hidden_state" if task == Task.FEATURE_EXTRACTION else "logits"
-    names: tuple[str, ...] = ("input_ids", "attention_mask")
-    if config.stack == "encoder-decoder":
-        given, names = (ids, ids.clone(), target), (*names, "decoder_input_ids")
-        return [Graph(WHOLE, Whole(model, output), given, names, (output,))]
-    return [Graph(WHOLE, Whole(model, output), (ids, ids.clone()), names, (output,))]
+    third = {"decoder_input_ids": target} if config.stack == "encoder-decoder" else {}
+    if config.stack == "encoder" and config.type_vocab_size:
+        third = {"token_type_ids": torch.zeros_like(ids)}
+    whole = Whole(model, output, *third)
+    return [
+        Graph(WHOLE, whole, (ids, ids.clone(), *third.values()), ("input_ids", "attention_mask", *third), (output,))
+    ]
 
 
 def _causal(model: ZooPreTrainedModel, ids: Tensor) -> Graph:

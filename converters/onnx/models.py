@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -14,6 +14,7 @@ from transformers.modeling_outputs import BaseModelOutput, CausalLMOutputWithPas
 from zoo.errors import InputError
 from zoo.models import ZooConfig
 
+from ..engine import NoPosition
 from .graphs import DECODER, ENCODER, WHOLE, content, filled_cache, names_of_cache
 from .session import OnnxBase
 
@@ -26,6 +27,7 @@ class OnnxModel(OnnxBase):
         input_ids: Tensor,
         attention_mask: Tensor | None = None,
         decoder_input_ids: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
         **kwargs: Any,
     ) -> Any:
         """Compute what was exported.
@@ -34,6 +36,7 @@ class OnnxModel(OnnxBase):
             input_ids: *Shape:* (batch_size, seq_len)
             attention_mask: *Shape:* (batch_size, seq_len)
             decoder_input_ids: Of an encoder-decoder. *Shape:* (batch_size, target_len)
+            token_type_ids: Of an encoder with types, by default 0. *Shape:* (batch_size, seq_len)
             kwargs: Refused unless they ask for nothing.
 
         Returns:
@@ -43,6 +46,7 @@ class OnnxModel(OnnxBase):
         given = {"input_ids": input_ids, "attention_mask": self.mask(attention_mask, input_ids)}
         if decoder_input_ids is not None:
             given["decoder_input_ids"] = decoder_input_ids
+        given["token_type_ids"] = torch.zeros_like(input_ids) if token_type_ids is None else token_type_ids
         outputs = self.run(WHOLE, given)
         if "logits" in outputs:
             return CausalLMOutputWithPast(logits=outputs["logits"])
@@ -67,7 +71,8 @@ class OnnxForCausalLM(OnnxBase, GenerationMixin):
         past = past_of(past_key_values, self.config, len(input_ids))
         seen = past[0].shape[2]
         if position_ids is None:
-            position_ids = torch.arange(seen, seen + input_ids.shape[1])[None].expand(len(input_ids), -1)
+            part = cast(NoPosition, self.positions[0])
+            position_ids = part.count(input_ids, attention_mask, seen).expand(len(input_ids), -1)
         layers = self.config.num_hidden_layers
         outputs = self.run(
             WHOLE,

@@ -28,7 +28,7 @@ LAYER_NORMS = r"\.norm_(in|branch|out)\.(weight|bias)$"
 EMBEDDING_NORM = r"\.embedding_norm\.(weight|bias)$"
 FINAL_NORM = r"^model(\.encoder|\.decoder)?\.norm\.(weight|bias)$"
 EMBEDDINGS = r"\.embed_tokens\.weight$"
-TABLES = r"\.(embed_tokens|position)\.weight$"
+TABLES = r"\.(embed_tokens|token_types|position)\.weight$"
 
 
 class Symmetry(ABC):

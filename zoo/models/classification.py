@@ -38,6 +38,19 @@ class Classifier(ZooPreTrainedModel):
         self.dropout = Dropout(config.classifier_dropout)
         self.classifier = nn.Linear(config.hidden_size, config.num_labels, bias=config.classifier_bias)
 
+    def run_body(self, token_type_ids: torch.Tensor | None, **kwargs: Any) -> Any:
+        """Compute hidden states, without a cache.
+
+        Args:
+            token_type_ids: Passed on if given: a decoder knows no types. *Shape:* (batch_size, seq_len)
+            kwargs: What else the body takes.
+
+        Returns:
+            The body's outputs.
+        """
+        types = {} if token_type_ids is None else {"token_type_ids": token_type_ids}
+        return self.model(**types, **{"use_cache": False, **kwargs})
+
 
 class SequencePooler(nn.Module):
     """A dense layer between pooling and classifier (BERT's pooler).
@@ -76,6 +89,7 @@ class ZooForSequenceClassification(Classifier):
         position_ids: torch.Tensor | None = None,
         inputs_embeds: torch.Tensor | None = None,
         labels: torch.Tensor | None = None,
+        token_type_ids: torch.Tensor | None = None,
         **kwargs: CallOptions,
     ) -> SequenceClassifierOutput:
         """Score every class of every sequence.
@@ -87,18 +101,20 @@ class ZooForSequenceClassification(Classifier):
             inputs_embeds: Instead of input_ids. *Shape:* (batch_size, seq_len, hidden_size)
             labels: Classes, *Shape:* (batch_size,); or values, for regression and several labels at once,
                 *Shape:* (batch_size, num_labels).
+            token_type_ids: Types of tokens, by default 0; for an encoder. *Shape:* (batch_size, seq_len)
             kwargs: `output_attentions`, `output_hidden_states`, `return_dict`, and what attention backends take.
 
         Returns:
             `logits`, *Shape:* (batch_size, num_labels), the loss if there are labels, and what was asked for.
         """
         attention_mask = self.model.padding_mask(attention_mask, input_ids)
-        outputs = self.model(
+        outputs = self.run_body(
+            token_type_ids,
             input_ids=input_ids,
             attention_mask=attention_mask,
             position_ids=position_ids,
             inputs_embeds=inputs_embeds,
-            **{"use_cache": False, **kwargs},
+            **kwargs,
         )
         pooled = self.model.transformer.pool(outputs.last_hidden_state, attention_mask, self.config)
         logits = self.classifier(self.dropout(self.pooler(pooled)))
@@ -129,6 +145,7 @@ class ZooForTokenClassification(Classifier):
         position_ids: torch.Tensor | None = None,
         inputs_embeds: torch.Tensor | None = None,
         labels: torch.Tensor | None = None,
+        token_type_ids: torch.Tensor | None = None,
         **kwargs: CallOptions,
     ) -> TokenClassifierOutput:
         """Score every class of every token.
@@ -139,18 +156,20 @@ class ZooForTokenClassification(Classifier):
             position_ids: Positions, by default 0, 1, ... *Shape:* (batch_size, seq_len)
             inputs_embeds: Instead of input_ids. *Shape:* (batch_size, seq_len, hidden_size)
             labels: Classes, -100 where there is no loss. *Shape:* (batch_size, seq_len)
+            token_type_ids: Types of tokens, by default 0; for an encoder. *Shape:* (batch_size, seq_len)
             kwargs: `output_attentions`, `output_hidden_states`, `return_dict`, `num_items_in_batch`, and what attention
                 backends take.
 
         Returns:
             `logits`, *Shape:* (batch_size, seq_len, num_labels), the loss if there are labels, and what was asked for.
         """
-        outputs = self.model(
+        outputs = self.run_body(
+            token_type_ids,
             input_ids=input_ids,
             attention_mask=attention_mask,
             position_ids=position_ids,
             inputs_embeds=inputs_embeds,
-            **{"use_cache": False, **kwargs},
+            **kwargs,
         )
         logits = self.classifier(self.dropout(outputs.last_hidden_state))
         loss = None

@@ -50,6 +50,8 @@ class ZooConfig(PreTrainedConfig):
             that loading a checkpoint without one of them can say what to install.
         vocab_size: Number of token ids; of the source, if there is a decoder with its own.
         decoder_vocab_size: Number of target token ids, `vocab_size` if not given.
+        type_vocab_size: Number of token types that an encoder tells apart (BERT's first and second sentence), None
+            for no such embedding.
         hidden_size: Width of the residual stream.
         num_hidden_layers: Depth of the encoder, or of the only stack.
         decoder_layers: Depth of the decoder beside an encoder, `num_hidden_layers` if not given.
@@ -82,8 +84,8 @@ class ZooConfig(PreTrainedConfig):
         layer_scale_init: Initial value of LayerScale's weights.
         parallel_residual: Whether attention and feed-forward read the same input and are summed.
         share_layers: Whether one layer's weights serve every layer.
-        position: Position part: "learned", "sinusoidal", "sinusoidal-halves", "rotary", "rotary-interleaved", "alibi",
-            "t5", "none".
+        position: Position part: "learned", "learned-unpadded", "sinusoidal", "sinusoidal-halves", "rotary",
+            "rotary-interleaved", "alibi", "t5", "none".
         max_position_embeddings: Rows of a learned table; a nominal length for the other parts.
         sinusoidal_theta: Base of the sinusoidal wavelengths.
         relative_attention_num_buckets: Number of T5's buckets.
@@ -146,6 +148,7 @@ class ZooConfig(PreTrainedConfig):
 
     vocab_size: int = 32000
     decoder_vocab_size: FilledInt = None
+    type_vocab_size: int | None = None
     hidden_size: int = 512
     num_hidden_layers: int = 6
     decoder_layers: FilledInt = None

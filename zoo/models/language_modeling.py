@@ -275,6 +275,7 @@ class ZooForMaskedLM(LanguageModel):
         labels: torch.Tensor | None = None,
         skip_logits: bool = False,
         loss_smoothing: float = 0.0,
+        token_type_ids: torch.Tensor | None = None,
         **kwargs: CallOptions,
     ) -> MaskedLMOutput:
         """Predict the token at every position.
@@ -288,6 +289,7 @@ class ZooForMaskedLM(LanguageModel):
             skip_logits: Whether to compute the loss without the logits, which are then None: they are the largest
                 tensor of a training step.
             loss_smoothing: Label smoothing: the share of the target that the loss spreads over the whole vocabulary.
+            token_type_ids: Types of tokens, by default 0. *Shape:* (batch_size, seq_len)
             kwargs: `output_attentions`, `output_hidden_states`, `return_dict`, `num_items_in_batch`, and what attention
                 backends take.
 
@@ -299,6 +301,7 @@ class ZooForMaskedLM(LanguageModel):
             attention_mask=attention_mask,
             position_ids=position_ids,
             inputs_embeds=inputs_embeds,
+            token_type_ids=token_type_ids,
             **kwargs,
         )
         logits, loss = self.logits_and_loss(outputs.last_hidden_state, labels, skip_logits, loss_smoothing, **kwargs)

@@ -6,7 +6,7 @@ A position part may act in three places, each a method that does nothing unless 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
@@ -60,6 +60,21 @@ class Position(nn.Module):
                 f"a sequence of {length} positions was given, but this model has max_position_embeddings="
                 f"{self.max_length}: shorten the input or build the model with a larger table"
             )
+
+    def count(
+        self, inputs_embeds: torch.Tensor, attention_mask: Any = None, seen: int | torch.Tensor = 0
+    ) -> torch.Tensor:
+        """Number the tokens where the caller does not: 0, 1, ..., on from the cache.
+
+        Args:
+            inputs_embeds: *Shape:* (batch_size, seq_len, hidden_size)
+            attention_mask: 1 for real tokens, cached ones included, *Shape:* (batch_size, key_len); or any other mask.
+            seen: Number of cached positions.
+
+        Returns:
+            *Shape:* (batch_size or 1, seq_len)
+        """
+        return (torch.arange(inputs_embeds.shape[1], device=inputs_embeds.device) + seen)[None]
 
     def embed(self, inputs_embeds: torch.Tensor, position_ids: torch.Tensor) -> torch.Tensor:
         """Add the encoding to the token embeddings.
@@ -144,6 +159,24 @@ class LearnedPosition(Position):
         except IndexError as error:  # asked for afterwards, as to read positions off before would cost every forward
             self.check_length(int(position_ids.max()) + 1)
             raise InputError(f"position_ids begin at {int(position_ids.min())}; they are counted from 0") from error
+
+
+@POSITIONS.register("learned-unpadded")
+class LearnedUnpaddedPosition(LearnedPosition):
+    """A trained vector for every position, of which padding takes none wherever it stands (RoBERTa, OPT).
+
+    Args:
+        config: As for [`LearnedPosition`][].
+    """
+
+    def count(
+        self, inputs_embeds: torch.Tensor, attention_mask: Any = None, seen: int | torch.Tensor = 0
+    ) -> torch.Tensor:
+        """Number the tokens that the mask shows. Arguments as in the base class."""
+        if not (isinstance(attention_mask, torch.Tensor) and attention_mask.ndim == 2):
+            return super().count(inputs_embeds, attention_mask, seen)
+        numbers = attention_mask.long().cumsum(dim=1) - 1
+        return numbers[:, -inputs_embeds.shape[1] :].clamp(min=0)
 
 
 @POSITIONS.register("sinusoidal", aliases=("sinusoidal-interleaved",))

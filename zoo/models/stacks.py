@@ -14,6 +14,7 @@ from zoo.fast.growing_cache import self_attention_cache
 from .attention import Attention
 from .caches import new_cache, prepare_cache
 from .configuration import ZooConfig
+from .embedding import TokenTypeEmbedding
 from .layers import TransformerLayer
 from .masks import are_packed, check_mask_length, cross_attention_mask, self_attention_masks
 from .options import CallOptions
@@ -40,6 +41,8 @@ class ZooEncoder(ZooStack):
                 f"zoo.config({config.variant!r}, task='masked-lm') describes one"
             )
         super().__init__(config, transformer_of(config).encoder_layer)
+        num_types = config.type_vocab_size
+        self.token_types = TokenTypeEmbedding(num_types, config) if num_types is not None else None
         self.post_init()
 
     @merge_with_config_defaults
@@ -50,6 +53,7 @@ class ZooEncoder(ZooStack):
         attention_mask: Any = None,
         position_ids: torch.Tensor | None = None,
         inputs_embeds: torch.Tensor | None = None,
+        token_type_ids: torch.Tensor | None = None,
         **kwargs: CallOptions,
     ) -> BaseModelOutput:
         """Encode a batch of sequences.
@@ -59,6 +63,8 @@ class ZooEncoder(ZooStack):
             attention_mask: 1 for real tokens, 0 for padding. *Shape:* (batch_size, seq_len)
             position_ids: Positions, by default 0, 1, ... *Shape:* (batch_size, seq_len)
             inputs_embeds: Instead of input_ids. *Shape:* (batch_size, seq_len, hidden_size)
+            token_type_ids: Types of tokens, by default 0; without effect in a model that has no types.
+                *Shape:* (batch_size, seq_len)
             kwargs: `output_attentions`, `output_hidden_states`, `return_dict`, and what attention backends take.
 
         Returns:
@@ -70,9 +76,11 @@ class ZooEncoder(ZooStack):
         """
         attention_mask = self.padding_mask(attention_mask, input_ids)
         inputs_embeds = self.token_embeddings(input_ids, inputs_embeds)
+        if self.token_types is not None:
+            inputs_embeds = self.token_types(inputs_embeds, token_type_ids)
         self.check_length(inputs_embeds.shape[1], position_ids)
         if position_ids is None:
-            position_ids = torch.arange(inputs_embeds.shape[1], device=inputs_embeds.device)[None]
+            position_ids = self.position.count(inputs_embeds, attention_mask)
         config = self.config_of_call(kwargs.get("output_attentions"))
         (unpadding,) = self.unpaddings(config, (attention_mask, inputs_embeds), **kwargs)
         masks = self_attention_masks(config, inputs_embeds, attention_mask, unpadding=unpadding)
@@ -160,7 +168,7 @@ class ZooDecoder(ZooStack):
             check_mask_length(attention_mask, seen + inputs_embeds.shape[1])
         packed = are_packed(attention_mask, position_ids)
         if position_ids is None:
-            position_ids = (torch.arange(inputs_embeds.shape[1], device=inputs_embeds.device) + seen)[None]
+            position_ids = self.position.count(inputs_embeds, attention_mask, seen)
         config = self.config_of_call(kwargs.get("output_attentions"))
         unpadding = encoder_unpadding = None
         if cache is None and not packed:

@@ -1,0 +1,127 @@
+"""Which format and which task a class of transformers stands for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from transformers.configuration_utils import PreTrainedConfig
+from transformers.models.auto import modeling_auto
+
+from zoo.errors import enumerate_names
+from zoo.registry import Task
+
+from ..errors import ConversionError, NoCounterpartError
+from .base import NATIVE, NativeFormat, UnknownNativeError
+
+AUTO_CLASSES: Mapping[str, Mapping[str, str]] = {
+    Task.FEATURE_EXTRACTION: modeling_auto.MODEL_MAPPING_NAMES,
+    Task.MASKED_LM: modeling_auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES,
+    Task.CAUSAL_LM: modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
+    Task.SEQ2SEQ_LM: modeling_auto.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES,
+    Task.SEQUENCE_CLASSIFICATION: modeling_auto.MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES,
+    Task.TOKEN_CLASSIFICATION: modeling_auto.MODEL_FOR_TOKEN_CLASSIFICATION_MAPPING_NAMES,
+}
+"""transformers' own classes by task and model type."""
+
+RELATED = {
+    "umt5": "every layer has relative positions of its own, where all layers of t5 share one table",
+    "encoder-decoder": "convert its encoder and its decoder each by itself",
+}
+"""What keeps model types from being converted that are taken for one of those that are."""
+
+
+def format_of(native: PreTrainedConfig) -> NativeFormat:
+    """Find the format of a native configuration.
+
+    Args:
+        native: A configuration of transformers.
+
+    Returns:
+        The format.
+
+    Raises:
+        UnknownNativeError: When no format reads this model type.
+        NoCounterpartError: When it is known why none does.
+    """
+    by_type = {model_type: NATIVE.get(name) for name in NATIVE for model_type in NATIVE.get(name).model_types}
+    if native.model_type in RELATED:
+        raise NoCounterpartError(native.model_type, [RELATED[native.model_type]])
+    if native.model_type not in by_type:
+        raise UnknownNativeError(native.model_type, sorted(by_type))
+    return by_type[native.model_type]
+
+
+def class_names(found: NativeFormat, model_type: str) -> dict[str, str]:
+    """The classes of a model type, which may be a sibling that shares the format's code.
+
+    Args:
+        found: The format.
+        model_type: One of its model types.
+
+    Returns:
+        Names of classes by task.
+    """
+    if model_type == found.model_types[0]:
+        return dict(found.classes)
+    return {task: AUTO_CLASSES[task][model_type] for task in found.classes}
+
+
+def task_of_class(found: NativeFormat, native: PreTrainedConfig, *names: str) -> str:
+    """The task of a class of transformers.
+
+    Args:
+        found: Its format.
+        native: Its configuration.
+        names: Its name, and those of the classes that it is made from.
+
+    Returns:
+        The task.
+
+    Raises:
+        NoCounterpartError: When the zoo has no such head.
+    """
+    tasks = {name: task for task, name in class_names(found, native.model_type).items()}
+    for name in names:
+        if name in tasks:
+            return tasks[name]
+    without = "; task= makes a model without that head" if has_both_stacks(found, names[0]) else ""
+    by_class = ", ".join(f"{name} ({task})" for name, task in tasks.items())
+    raise NoCounterpartError(
+        found.name, [f"{names[0]} has another head than those that are converted: {by_class}{without}"]
+    )
+
+
+def has_both_stacks(found: NativeFormat, class_name: str) -> bool:
+    """Whether a class has all the layers that its format reads.
+
+    Args:
+        found: The format.
+        class_name: The name of a class of transformers with a head that the zoo lacks.
+
+    Returns:
+        False for one stack of an encoder-decoder.
+    """
+    return found.stack != "encoder-decoder" or not class_name.endswith(("EncoderModel", "ForCausalLM"))
+
+
+def task_of_architecture(found: NativeFormat, native: PreTrainedConfig, name: str) -> str:
+    """The task that a checkpoint says it is for.
+
+    Args:
+        found: Its format.
+        native: Its configuration.
+        name: What to call the checkpoint.
+
+    Returns:
+        The task.
+
+    Raises:
+        ConversionError: When it does not say.
+        NoCounterpartError: When the zoo has no such head.
+    """
+    if not native.architectures:
+        raise ConversionError(
+            f"the configuration of {name} names no architecture, so its head is not known; give task= (on the command "
+            f"line --set task=...), one of {enumerate_names(found.classes)}; feature-extraction leaves heads out"
+        )
+    return task_of_class(found, native, native.architectures[0])

@@ -1,0 +1,243 @@
+"""Compares a converted model with the native one that it was made of, while that one is still in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_map_only
+from transformers import PreTrainedModel
+
+from zoo.models import ZooConfig, ZooPreTrainedModel
+from zoo.registry import Task
+
+from ..errors import ConversionError, DifferentOutputsError
+from ..verification import NOISE, ROUNDING
+from ..weights import task_of
+
+LENGTH = 24
+"""Tokens of the longest row, where the position table has as many."""
+
+SIDES = ("without padding", "padded on the right", "padded on the left")
+"""What the rows of the batch are."""
+
+LARGEST_PIECE = 2**24
+"""How many weights of one layer are converted to another type at a time."""
+
+
+class ComputeIn(TorchFunctionMode):
+    """Computes in a wider type than a model's weights have, converting each when it is used: no copy is held.
+
+    Args:
+        dtype: The type.
+    """
+
+    def __init__(self, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.dtype = dtype
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Run one function of torch on converted tensors.
+
+        Args:
+            func: The function.
+            types: Ignored.
+            args: Its arguments.
+            kwargs: Likewise.
+
+        Returns:
+            Its result.
+        """
+        kwargs = kwargs or {}
+        if func == torch.Tensor.dtype.__get__:  # type: ignore[attr-defined]
+            return self.wider(func(*args))
+        if getattr(func, "__name__", "") == "__get__":
+            return func(*args)
+        if func in (F.embedding, torch.embedding):  # of a table, only the rows that were looked up
+            return self.widen(func(*args, **kwargs))
+        if func is F.linear and args[1].numel() > LARGEST_PIECE:
+            return self.linear(*args, **kwargs)
+        args, kwargs = tree_map_only(Tensor, self.widen, (args, kwargs))
+        return func(*args, **kwargs)
+
+    def wider(self, dtype: torch.dtype) -> torch.dtype:
+        """The wider of two types, where both are floating."""
+        return torch.promote_types(dtype, self.dtype) if dtype.is_floating_point else dtype
+
+    def widen(self, tensor: Tensor) -> Tensor:
+        """Convert a tensor, unless it is wide enough."""
+        return tensor.to(self.wider(tensor.dtype))
+
+    def linear(self, states: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+        """Multiply by a large matrix, some of its rows at a time. Arguments as for PyTorch's function."""
+        rows = max(1, LARGEST_PIECE // weight.shape[1])
+        states = self.widen(states)
+        product = torch.cat([F.linear(states, self.widen(piece)) for piece in weight.split(rows)], dim=-1)
+        return product if bias is None else product + bias
+
+
+@dataclass(frozen=True)
+class Observation:
+    """What a native model computes.
+
+    Args:
+        name: Its class.
+        inputs: A batch of three rows: not padded, padded on the right, padded on the left.
+        output: Where the outputs are: "logits" or "last_hidden_state".
+        values: The outputs.
+    """
+
+    name: str
+    inputs: dict[str, Tensor]
+    output: str
+    values: Tensor
+
+
+def observe(native: PreTrainedModel, config: ZooConfig, task: str, output: str) -> Observation | None:
+    """Let a native model compute.
+
+    Args:
+        native: The model; what it is like afterwards is what it was before.
+        config: The settings that it has in the zoo.
+        task: What its head is for.
+        output: Where its outputs are.
+
+    Returns:
+        What it computes, None for a model without weights.
+
+    Raises:
+        ConversionError: When it fails by itself.
+    """
+    if any(parameter.is_meta for parameter in native.parameters()):
+        return None
+    inputs = sample(config, task)
+    try:
+        values = compute(native, inputs, config, output)
+    except (RuntimeError, ValueError, IndexError, TypeError, AttributeError) as error:
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise ConversionError(f"{type(native).__name__} itself fails on a small batch: {reason}") from error
+    return Observation(type(native).__name__, inputs, output, values)
+
+
+def sample(config: ZooConfig, task: str, seed: int = 0) -> dict[str, Tensor]:
+    """Draw a batch.
+
+    Args:
+        config: The settings of the model.
+        task: What its head is for.
+        seed: Of the random numbers.
+
+    Returns:
+        Arguments of a call.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    longest = min(LENGTH, config.max_position_embeddings)
+    pad = config.pad_token_id
+
+    def ids(length: int, size: int) -> Tensor:
+        drawn = torch.randint(0, size, (len(SIDES), length), generator=generator)
+        return torch.where(drawn == pad, (drawn + 1) % size, drawn) if pad is not None else drawn
+
+    mask = torch.ones(len(SIDES), longest, dtype=torch.long)
+    mask[1, 2 * longest // 3 :] = 0
+    mask[2, : longest // 2] = 0
+    given = {"input_ids": ids(longest, config.vocab_size).masked_fill(mask == 0, pad or 0), "attention_mask": mask}
+    if config.stack == "encoder" and config.type_vocab_size:
+        given["token_type_ids"] = torch.randint(0, config.type_vocab_size, mask.shape, generator=generator)
+    if config.stack == "encoder-decoder":
+        given["decoder_input_ids"] = ids(max(1, longest - 1), config.decoder_vocab_size)
+    if pad is None and task == Task.SEQUENCE_CLASSIFICATION:  # by which decoders find the last token
+        return {name: tensor[:1] for name, tensor in given.items()}
+    return given
+
+
+@torch.no_grad()
+def compute(model: PreTrainedModel, inputs: dict[str, Tensor], config: ZooConfig, output: str) -> Tensor:
+    """Run a model, in float32 at least.
+
+    Args:
+        model: A native model, or one of the zoo.
+        inputs: A batch.
+        config: The settings that the model has in the zoo.
+        output: Where its outputs are.
+
+    Returns:
+        The outputs on the CPU.
+    """
+    given: dict[str, Any] = {name: tensor.to(model.device) for name, tensor in inputs.items()}
+    if config.stack != "encoder":
+        given["use_cache"] = False
+    with in_evaluation(model), ComputeIn(torch.float32):
+        found: Tensor = getattr(model(**given, return_dict=True), output)
+    return found.cpu()
+
+
+@contextmanager
+def in_evaluation(model: PreTrainedModel) -> Iterator[None]:
+    """Switch dropout off for a while.
+
+    Args:
+        model: The model, whose modules' modes come back.
+    """
+    training = [module for module in model.modules() if module.training]
+    model.eval()
+    try:
+        yield
+    finally:
+        for module in training:
+            module.training = True
+
+
+def require_same(seen: Observation, model: ZooPreTrainedModel) -> None:
+    """Require a converted model to compute what the native one did.
+
+    Args:
+        seen: What the native model computed.
+        model: What was made of it.
+
+    Raises:
+        DifferentOutputsError: When the difference is more than rounding.
+    """
+    ours = compute(model, seen.inputs, model.config, seen.output)
+    differences = by_row(ours, seen, model)
+    finite = seen.values[seen.values.isfinite()]
+    allowed = ROUNDING * max(1.0, float(finite.abs().max()) if finite.numel() else 0.0)
+    if max(differences.values()) <= allowed:
+        return
+    with ComputeIn(torch.float64):
+        precise = compute(model, seen.inputs, model.config, seen.output)
+    allowed = max(allowed, NOISE * float((ours.double() - precise.double()).nan_to_num().abs().max()))
+    side = max(differences, key=lambda row: differences[row])
+    if not differences[side] <= allowed:
+        raise DifferentOutputsError(seen.name, differences[side], allowed, side)
+
+
+def by_row(ours: Tensor, seen: Observation, model: ZooPreTrainedModel) -> dict[str, float]:
+    """Measure how far a model is from the native one.
+
+    Args:
+        ours: What the model computes.
+        seen: What the native one computed; where that is not finite, nothing can be said.
+        model: The model.
+
+    Returns:
+        The largest difference of real tokens' outputs by the name of the row.
+
+    """
+    distance = (ours - seen.values).abs().masked_fill(~seen.values.isfinite(), 0.0)
+    distance = distance.nan_to_num(nan=float("inf"), posinf=float("inf"))
+    if distance.ndim == 3 and "decoder_input_ids" not in seen.inputs:
+        distance = distance.masked_fill(seen.inputs["attention_mask"][..., None] == 0, 0.0)
+    rows = dict(zip(SIDES, (float(row.max()) for row in distance), strict=False))
+    if task_of(model) == Task.SEQUENCE_CLASSIFICATION and model.config.classifier_pooling == "cls":
+        # The native heads read the first position: padding, if it stands there. The zoo's read the first token.
+        rows.pop(SIDES[2], None)
+    return rows
