@@ -56,21 +56,24 @@ def compute(model: Any, request: dict[str, Any], tensors: dict[str, Any]) -> dic
     """Run the model on every batch.
 
     Args:
-        model: A model.
-        request: `output`, `batches` (names of inputs), `generate` (settings by batch, of which tokens are wanted).
+        model: A model, whose generation configuration is replaced.
+        request: `output`, `batches` (names of inputs), `generate` (whole generation configurations by batch, of which
+            tokens are wanted).
         tensors: Inputs by "batch.name".
 
     Returns:
         Outputs by "batch.output" and "batch.tokens".
     """
     import torch
+    from transformers import GenerationConfig
 
     results = {}
     for batch, names in request["batches"].items():
         given = {name: tensors[f"{batch}.{name}"] for name in names}
         with torch.no_grad():
             if batch in request["generate"]:
-                results[f"{batch}.tokens"] = model.generate(**given, **request["generate"][batch])
+                model.generation_config = GenerationConfig(**request["generate"][batch])
+                results[f"{batch}.tokens"] = model.generate(**given)
             elif request["output"] == "hidden_states[-2]":
                 results[f"{batch}.output"] = model(**given, output_hidden_states=True).hidden_states[-2]
             else:

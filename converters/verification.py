@@ -21,6 +21,7 @@ from zoo.registry import Task
 
 from . import fresh
 from .errors import VerificationError
+from .samples import BEAMS, flat, neutral_generation, sample_inputs
 from .weights import model_with, task_of, weights_of
 
 LARGEST_IN_DOUBLE = 500_000_000
@@ -34,14 +35,6 @@ ROUNDING = 2e-5
 
 NOISE = 30
 """How much more than the model's own distance from float64 rounding may make of it."""
-
-NEW_TOKENS = 6
-
-GENERATION = {
-    "generate_greedy": dict(do_sample=False, num_beams=1, max_new_tokens=NEW_TOKENS, max_length=None),
-    "generate_beams": dict(do_sample=False, num_beams=4, max_new_tokens=NEW_TOKENS, max_length=None),
-}
-"""How the batches of these names are generated from."""
 
 
 @dataclass(frozen=True)
@@ -67,45 +60,6 @@ class Difference:
     def to_dict(self) -> dict[str, Any]:
         """As a dictionary."""
         return asdict(self)
-
-
-def sample_inputs(model: ZooPreTrainedModel, seed: int = 0) -> dict[str, dict[str, Tensor]]:
-    """Random inputs: padded with a mask, and without any.
-
-    Args:
-        model: The model.
-        seed: Of the random numbers.
-
-    Returns:
-        Arguments of a call, by the name of the batch; those of "generate..." are for generation.
-    """
-    config, task = model.config, task_of(model)
-    generator = torch.Generator().manual_seed(seed)
-    longest = min(9, config.max_position_embeddings - NEW_TOKENS - 1)
-    pad = config.pad_token_id
-
-    def ids(rows: int, length: int, size: int) -> Tensor:
-        drawn = torch.randint(0, size, (rows, length), generator=generator)
-        return torch.where(drawn == pad, (drawn + 1) % size, drawn) if pad is not None else drawn
-
-    padded = ids(3, longest, config.vocab_size)
-    mask = torch.ones_like(padded)
-    for row, length in enumerate((longest, max(1, longest - 3), max(1, longest // 2))):
-        mask[row, length:] = 0
-    padded = padded.masked_fill(mask == 0, pad if pad is not None else 0)
-    batches = {"padded": {"input_ids": padded, "attention_mask": mask}}
-    if pad is not None or task != Task.SEQUENCE_CLASSIFICATION:
-        batches["full"] = {"input_ids": ids(2, longest, config.vocab_size)}
-    if config.stack == "encoder-decoder":
-        for batch in batches.values():
-            rows = len(batch["input_ids"])
-            batch["decoder_input_ids"] = ids(rows, longest - 1, config.decoder_vocab_size)
-    if task in (Task.SEQ2SEQ_LM, Task.CAUSAL_LM):
-        prompts = {"input_ids": padded, "attention_mask": mask}
-        if task == Task.CAUSAL_LM:
-            prompts = {name: tensor.flip(-1) for name, tensor in prompts.items()}
-        batches |= {"generate_greedy": prompts, "generate_beams": prompts}
-    return batches
 
 
 def real(outputs: dict[str, Tensor], batches: dict[str, dict[str, Tensor]], width: int) -> dict[str, Tensor]:
@@ -166,7 +120,7 @@ def verify(
         "trust_remote_code": trust_remote_code,
         "output": output,
         "dtypes": dtypes,
-        "generate": GENERATION,
+        "generate": neutral_generation(model.config),
         "batches": {batch: list(given) for batch, given in batches.items()},
     }
     theirs = dict(zip(dtypes, run(request, batches, in_process), strict=True))
@@ -187,10 +141,7 @@ def in_dtype(model: ZooPreTrainedModel, dtype: torch.dtype) -> ZooPreTrainedMode
         A copy.
     """
     weights = {name: value.to(dtype, copy=True) for name, value in weights_of(model).items()}
-    copied = model_with(copy.deepcopy(model.config), task_of(model), weights)
-    if model.can_generate():
-        copied.generation_config = model.generation_config
-    return copied
+    return model_with(copy.deepcopy(model.config), task_of(model), weights)
 
 
 def run(request: dict[str, Any], batches: dict[str, dict[str, Tensor]], in_process: bool) -> list[dict[str, Tensor]]:
@@ -222,18 +173,6 @@ def run(request: dict[str, Any], batches: dict[str, dict[str, Tensor]], in_proce
             last = (done.stderr.strip().splitlines() or ["no message"])[-1]
             raise VerificationError(f"the exported model cannot be loaded and run without the zoo: {last}")
         return [load_file(f"{place / 'results'}.{dtype}") for dtype in request["dtypes"]]
-
-
-def flat(batches: dict[str, dict[str, Tensor]]) -> dict[str, Tensor]:
-    """Name inputs by batch and argument.
-
-    Args:
-        batches: Arguments by batch.
-
-    Returns:
-        Tensors by "batch.argument".
-    """
-    return {f"{batch}.{name}": tensor.clone() for batch, given in batches.items() for name, tensor in given.items()}
 
 
 def judge(
@@ -280,7 +219,7 @@ def judge(
             same[batch] = torch.equal(ours[precise][name], theirs[precise][name])
             if not same[batch]:
                 raise VerificationError(f"the exported model decodes other tokens than the original {how}")
-    greedy, beams = (same.get(batch) for batch in GENERATION)
+    greedy, beams = (same.get(batch) for batch in BEAMS)
     return Difference(float32, float64, largest, len(names), greedy, beams)
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import torch
 from torch import Tensor
-from transformers.utils import logging
+from transformers.utils import GENERATION_CONFIG_NAME, logging
 
 from zoo.models import TASK_CLASSES, ZooConfig, ZooPreTrainedModel
 from zoo.registry import Task
@@ -54,6 +55,16 @@ def weights_of(model: ZooPreTrainedModel) -> dict[str, Tensor]:
     """
     prefix = PREFIX if task_of(model) == Task.FEATURE_EXTRACTION else ""
     return {prefix + name: value.detach() for name, value in model.named_parameters(remove_duplicate=False)}
+
+
+def save_generation(model: ZooPreTrainedModel, folder: Path) -> None:
+    """Write a model's generation configuration as it is, also one that transformers would warn of or not write.
+
+    Args:
+        model: A model that generates.
+        folder: Where to.
+    """
+    (folder / GENERATION_CONFIG_NAME).write_text(model.generation_config.to_json_string(), encoding="utf-8")
 
 
 def model_with(config: ZooConfig, task: str, weights: dict[str, Tensor]) -> ZooPreTrainedModel:

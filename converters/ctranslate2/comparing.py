@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
+from transformers import GenerationConfig
 
 from zoo.models import ZooConfig, ZooPreTrainedModel
 
+from ..samples import neutral_generation
 from ..verification import in_dtype
 from .running import CTranslate2Model
 
@@ -102,11 +104,11 @@ def _array(view: Any) -> Any:
 
 
 def decoded(model: ZooPreTrainedModel, engine: CTranslate2Model, sample: Sample, beams: int) -> float:
-    """How often both decode the same tokens.
+    """How often both decode the same tokens, by plain search.
 
     Args:
-        model: The model.
-        engine: Its export.
+        model: The model; its generation configuration is replaced.
+        engine: Its export; likewise.
         sample: Inputs.
         beams: Width of the search.
 
@@ -114,15 +116,15 @@ def decoded(model: ZooPreTrainedModel, engine: CTranslate2Model, sample: Sample,
         The share of inputs.
     """
     config = model.config
-    pad = config.pad_token_id or 0
     side = "left" if config.stack == "decoder" else "right"
-    ids, mask = padded(sample.prompts, pad, side)
-    stopping = {"early_stopping": True} if beams > 1 else {}
-    settings = dict(
-        num_beams=beams, do_sample=False, max_new_tokens=NEW_TOKENS, max_length=None, pad_token_id=pad, **stopping
-    )
-    ours = model.generate(input_ids=ids, attention_mask=mask, **settings)
-    theirs = engine.generate(input_ids=ids, attention_mask=mask, **settings)
+    ids, mask = padded(sample.prompts, config.pad_token_id or 0, side)
+    neutral = GenerationConfig(**{**neutral_generation(config)["generate_greedy"], "num_beams": beams})
+    neutral.pad_token_id = config.pad_token_id or 0
+    neutral.max_new_tokens = NEW_TOKENS
+    neutral.early_stopping = True if beams > 1 else None
+    model.generation_config = engine.generation_config = neutral
+    ours = model.generate(input_ids=ids, attention_mask=mask)
+    theirs = engine.generate(input_ids=ids, attention_mask=mask)
     begin = ids.shape[1] if config.stack == "decoder" else 1
     ends = ends_of(config)
     pairs = zip(ours[:, begin:].tolist(), theirs[:, begin:].tolist(), strict=True)

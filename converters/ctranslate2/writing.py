@@ -17,7 +17,7 @@ from ..errors import ExportError, VerificationError
 from ..extras import require
 from ..symmetries import Route
 from ..verification import NOISE, ROUNDING, Difference
-from ..weights import weights_of
+from ..weights import save_generation, weights_of
 from .running import load_ctranslate2
 from .specification import specify
 from .vocabulary import read_vocabularies
@@ -68,7 +68,7 @@ def write_ctranslate2(
     spec.save(str(folder))
     join_configs(folder / CONFIG_NAME, model)
     if model.can_generate():
-        model.generation_config.save_pretrained(folder)
+        save_generation(model, folder)
 
 
 def name_special(spec: Any, config: ZooConfig, tokens: tuple[str, ...]) -> None:
@@ -125,7 +125,8 @@ def draw(config: ZooConfig, seed: int = 0) -> Sample:
     """
     generator = torch.Generator().manual_seed(seed)
     longest = min(9, config.max_position_embeddings - NEW_TOKENS - 1)
-    special = {config.pad_token_id, config.bos_token_id, config.eos_token_id, config.decoder_start_token_id}
+    ends = config.eos_token_id if isinstance(config.eos_token_id, list) else [config.eos_token_id]
+    special = {config.pad_token_id, config.bos_token_id, config.decoder_start_token_id, *ends}
 
     def ids(size: int) -> list[int]:
         valid = [number for number in range(size) if number not in special]

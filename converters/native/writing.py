@@ -18,7 +18,7 @@ from zoo.registry import Task
 
 from ..errors import VerificationError
 from ..symmetries import Route
-from ..weights import task_of, weights_of
+from ..weights import save_generation, task_of, weights_of
 from .base import NativeFormat
 
 SHARD_SIZE = "5GB"
@@ -56,10 +56,7 @@ def write_native(model: ZooPreTrainedModel, workshop: Path, native: NativeFormat
     native_config.save_pretrained(workshop)
     settle_config(workshop / "config.json", fields)
     if model.can_generate():
-        generation = transformers.GenerationConfig.from_dict(
-            {**model.generation_config.to_dict(), "forced_eos_token_id": None, "forced_bos_token_id": None}
-        )
-        generation.save_pretrained(workshop)
+        save_generation(model, workshop)
     save_weights(state, workshop)
 
 

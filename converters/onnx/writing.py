@@ -17,8 +17,9 @@ from zoo.registry import Task
 from .. import fresh
 from ..errors import ExportError
 from ..extras import require
-from ..verification import GENERATION, Difference, flat, judge, sample_inputs
-from ..weights import model_with, task_of, weights_of
+from ..samples import flat, neutral_generation, sample_inputs
+from ..verification import Difference, judge
+from ..weights import model_with, save_generation, task_of, weights_of
 from .graphs import Graph, graphs_of
 from .running import load_onnx
 
@@ -46,7 +47,7 @@ def write_onnx(model: ZooPreTrainedModel, folder: Path) -> None:
     config.dtype = torch.float32
     config.save_pretrained(folder)
     if model.can_generate():
-        model.generation_config.save_pretrained(folder)
+        save_generation(model, folder)
 
 
 def traceable(model: ZooPreTrainedModel) -> ZooPreTrainedModel:
@@ -134,7 +135,7 @@ def check_onnx(model: ZooPreTrainedModel, folder: Path, seed: int = 0) -> Differ
     request = {
         "output": "last_hidden_state" if task_of(model) == Task.FEATURE_EXTRACTION else "logits",
         "batches": {batch: list(given) for batch, given in batches.items()},
-        "generate": GENERATION,
+        "generate": neutral_generation(model.config),
     }
     inputs = flat(batches)
     ours = fresh.compute(traceable(model), request, inputs)
