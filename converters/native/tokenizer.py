@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import shutil
+import warnings
 from pathlib import Path
 
+from ..errors import LostInputWarning
 from .files import require_inside
 
+TOKENIZER_FILE = "tokenizer.json"
+TOKENIZER_CONFIG = "tokenizer_config.json"
 TOKENIZER_FILES = (
-    "tokenizer.json",
-    "tokenizer_config.json",
+    TOKENIZER_FILE,
+    TOKENIZER_CONFIG,
     "special_tokens_map.json",
     "added_tokens.json",
     "vocab.txt",
@@ -30,7 +35,7 @@ TARGET_FOLDER = "target"
 
 
 def carry_tokenizer(folder: Path, out: Path) -> list[str]:
-    """Copy a checkpoint's tokenizer into another folder.
+    """Take a checkpoint's tokenizer into another folder, where `AutoTokenizer` loads it whatever the model there is.
 
     Args:
         folder: The checkpoint.
@@ -42,15 +47,62 @@ def carry_tokenizer(folder: Path, out: Path) -> list[str]:
     Raises:
         UnsafeFileError: When one of the files is a link to somewhere else.
     """
-    names = [
-        name
-        for prefix in ("", f"{TARGET_FOLDER}/")
-        for file in TOKENIZER_FILES
-        if (folder / (name := f"{prefix}{file}")).is_file()
-    ]
-    for name in names:
-        require_inside(folder / name, folder)
-    for name in names:
-        (out / name).parent.mkdir(exist_ok=True)
-        shutil.copyfile(folder / name, out / name)
-    return names
+    written = []
+    for prefix in ("", f"{TARGET_FOLDER}/"):
+        names = [file for file in TOKENIZER_FILES if (folder / prefix / file).is_file()]
+        for name in names:
+            require_inside(folder / prefix / name, folder)
+        if not names:
+            continue
+        (out / prefix).mkdir(exist_ok=True)
+        if not names_its_class(folder / prefix):
+            names = save_again(folder / prefix, out / prefix) or names
+        for name in names:
+            if not (out / prefix / name).exists():
+                shutil.copyfile(folder / prefix / name, out / prefix / name)
+        written += [f"{prefix}{name}" for name in names]
+    return written
+
+
+def names_its_class(folder: Path) -> bool:
+    """Whether a tokenizer's own files say how to load it; if not, the model type beside them does.
+
+    Args:
+        folder: Where they are.
+
+    Returns:
+        True where they may be copied as they are.
+    """
+    config = folder / TOKENIZER_CONFIG
+    if not ((folder / TOKENIZER_FILE).is_file() and config.is_file()):
+        return False
+    try:
+        return "tokenizer_class" in json.loads(config.read_text(encoding="utf-8"))
+    except (ValueError, TypeError, RecursionError):
+        return False
+
+
+def save_again(folder: Path, out: Path) -> list[str]:
+    """Load a tokenizer and save it, so that its files name their class.
+
+    Args:
+        folder: Where it is, with the configuration of a model of transformers.
+        out: Where to save it.
+
+    Returns:
+        Names of the files that were written; none, with a warning, where it cannot be loaded here.
+    """
+    from transformers import AutoTokenizer
+
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+        return sorted({Path(file).name for file in tokenizer.save_pretrained(out) if Path(file).is_file()})
+    except (ImportError, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        warnings.warn(
+            f"the tokenizer in {folder} cannot be loaded here ({reason}); its files are copied as they are, which "
+            "AutoTokenizer may not load without the original config.json",
+            LostInputWarning,
+            stacklevel=3,
+        )
+        return []
