@@ -7,7 +7,6 @@ from pathlib import Path
 
 from zoo.fast.int8 import refuse
 from zoo.folders import check_output, written_whole
-from zoo.loading import load
 from zoo.models import TASK_CLASSES, ZooPreTrainedModel
 from zoo.quantizing import Int8Model
 from zoo.registry import Task
@@ -19,6 +18,7 @@ from .native.base import NATIVE
 from .native.files import folder_of
 from .native.tokenizer import carry_tokenizer
 from .native.writing import write_native
+from .opening import open_folder
 from .planning import BUNDLE, CTRANSLATE2, ONNX, TargetPlan, plan_engines, plan_export, plan_target
 from .report import ExportReport
 from .symmetries import Route
@@ -48,7 +48,8 @@ def export(
     Where something fails, nothing is left behind.
 
     Args:
-        model: A model; or the folder or repository of a saved one, whose tokenizer is taken along.
+        model: A model; or the folder or repository of a saved one, of the zoo or of a class of transformers that can be
+            converted, whose tokenizer is taken along.
         out: The folder to write.
         target: A model type of transformers ("marian", "bert", ...), "bundle", "onnx" or "ctranslate2"; by default the
             first exact model type.
@@ -66,10 +67,9 @@ def export(
     """
     folder = Path(out)
     check_output(folder, force=force)
-    source = None if isinstance(model, ZooPreTrainedModel) else folder_of(model)
     if dtype is not None and target != CTRANSLATE2:
         raise ExportError(f"dtype={dtype!r} was given, which only ctranslate2 takes; other exports keep the model's")
-    loaded = model if isinstance(model, ZooPreTrainedModel) else load(str(model))
+    source, loaded = (None, model) if isinstance(model, ZooPreTrainedModel) else opened(model)
     if isinstance(loaded, Int8Model):
         refuse("be exported")
     with written_whole(folder, force=force) as workshop:
@@ -86,6 +86,19 @@ def export(
         write_card(workshop, report, loaded)
         files = tuple(sorted(str(path.relative_to(workshop)) for path in workshop.rglob("*") if path.is_file()))
     return ExportReport(**{**report.__dict__, "folder": folder, "files": files})
+
+
+def opened(model: str | os.PathLike[str]) -> tuple[Path, ZooPreTrainedModel]:
+    """Load a saved model.
+
+    Args:
+        model: A folder, or a repository on the Hub.
+
+    Returns:
+        Its folder, and the model.
+    """
+    folder = folder_of(model)
+    return folder, open_folder(folder)
 
 
 def choose(model: ZooPreTrainedModel, target: str | None) -> TargetPlan:

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+import ast
+import importlib
 import json
 import shutil
 from pathlib import Path
 
 import pytest
 import torch
+from native_models import GPT2, native_model
 from safetensors.torch import load_file, save_file
 
 import zoo
-from zoo.errors import CheckpointError, MissingPluginError, UnknownTaskError, UnknownVariantError
+from zoo.converters.errors import ConversionError
+from zoo.errors import (
+    CheckpointError,
+    InvalidChoiceError,
+    MissingPluginError,
+    UnknownTaskError,
+    UnknownVariantError,
+    ZooError,
+)
 
 TASKS = {
     "causal-lm": "ZooForCausalLM",
@@ -79,10 +90,44 @@ def test_damaged_configuration(folder: Path) -> None:
         zoo.load(folder)
 
 
-def test_another_model_type_is_sent_to_the_converters(folder: Path) -> None:
+@pytest.fixture(scope="module")
+def native(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("native")
+    native_model("GPT2", "LMHeadModel", GPT2, dtype=torch.float32).save_pretrained(folder)
+    return folder
+
+
+def test_a_folder_of_transformers_own_classes_is_converted(native: Path, folder: Path) -> None:
+    model = zoo.load(native, dtype="bfloat16", attn_implementation="eager")
+    assert model.dtype == torch.bfloat16
+    assert model.config._attn_implementation == model.model.config._attn_implementation == "eager"
+    assert type(zoo.load(str(native), "feature-extraction", dtype=torch.float64)).__name__ == "ZooDecoder"
     edit_config(folder, model_type="bert")
-    with pytest.raises(CheckpointError, match=r"type 'bert'.*zoo\.convert"):
+    with pytest.raises(ConversionError):
         zoo.load(folder)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"no_such_option": 3}, "unknown setting 'no_such_option' of loading"),
+        ({"dtpye": "bfloat16"}, "did you mean 'dtype'"),
+        ({"attn_implementation": "eagre"}, "did you mean 'eager'"),
+    ],
+)
+def test_unknown_options_are_refused(native: Path, saved: Path, options: dict[str, object], says: str) -> None:
+    for path in (native, saved):
+        with pytest.raises(ZooError, match=says):
+            zoo.load(path, **options)
+    with pytest.raises(InvalidChoiceError, match="did you mean 'bfloat16'"):
+        zoo.load(native, dtype="bfloat61")
+
+
+@pytest.mark.parametrize("module", ["building", "loading"])
+def test_variants_and_folders_know_neither_hub_nor_converters(module: str) -> None:
+    source = Path(str(importlib.import_module(f"zoo.{module}").__file__)).read_text()
+    imported = [node.module for node in ast.walk(ast.parse(source)) if isinstance(node, ast.ImportFrom)]
+    assert not [name for name in imported if str(name).startswith(("zoo.hub", "zoo.converters", "zoo.dispatch"))]
 
 
 @pytest.mark.parametrize("kept", [0, 5, 200, -1])

@@ -33,15 +33,15 @@ if TYPE_CHECKING:
         training as training,
         variants as variants,
     )
-    from zoo.building import build, config
+    from zoo.building import config
     from zoo.comparison import compare
     from zoo.converters import convert, export
     from zoo.difference import diff
+    from zoo.dispatch import build, load
     from zoo.evaluating import evaluate
     from zoo.generation import generate
     from zoo.hub import pull, push
     from zoo.labelling import predict
-    from zoo.loading import load
     from zoo.quantizing import to_int8
     from zoo.registry import describe, list_variants, register
     from zoo.training import train
@@ -73,7 +73,7 @@ _SUBMODULES = (
 
 #: Where each public name lives. To add one: a line here, and one above for the type checker.
 _HOMES = {
-    "build": "zoo.building",
+    "build": "zoo.dispatch",
     "compare": "zoo.comparison",
     "config": "zoo.building",
     "convert": "zoo.converters",
@@ -83,7 +83,7 @@ _HOMES = {
     "export": "zoo.converters",
     "generate": "zoo.generation",
     "list_variants": "zoo.registry",
-    "load": "zoo.loading",
+    "load": "zoo.dispatch",
     "predict": "zoo.labelling",
     "pull": "zoo.hub",
     "push": "zoo.hub",

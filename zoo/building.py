@@ -5,12 +5,11 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from zoo.errors import ConfigError, UnknownOverrideError
-from zoo.loading import HUB_PREFIX, load
 from zoo.models import TASK_CLASSES, ZooConfig, ZooPreTrainedModel
 from zoo.models.limits import limits_of
 from zoo.models.parts import PART_FIELDS
@@ -18,14 +17,6 @@ from zoo.registry import VARIANTS, Facts, Task, Variant, find_facts_with, parse_
 
 if TYPE_CHECKING:
     from zoo.loading import ModelOfAnyTask
-    from zoo.models import (
-        ZooForCausalLM,
-        ZooForConditionalGeneration,
-        ZooForMaskedLM,
-        ZooForSequenceClassification,
-        ZooForTokenClassification,
-        ZooModel,
-    )
 
 OWN_STACK = {
     Task.CAUSAL_LM: "decoder",
@@ -113,19 +104,6 @@ def check_settings(variant: Variant, settings: dict[str, Any]) -> None:
             raise UnknownOverrideError(key, sorted(known), owner=f"variant {variant.name!r}")
 
 
-@overload
-def build(name: str, task: Literal["feature-extraction"], **overrides: Any) -> ZooModel: ...
-@overload
-def build(name: str, task: Literal["masked-lm"], **overrides: Any) -> ZooForMaskedLM: ...
-@overload
-def build(name: str, task: Literal["sequence-classification"], **overrides: Any) -> ZooForSequenceClassification: ...
-@overload
-def build(name: str, task: Literal["token-classification"], **overrides: Any) -> ZooForTokenClassification: ...
-@overload
-def build(name: str, task: Literal["causal-lm"], **overrides: Any) -> ZooForCausalLM: ...
-@overload
-def build(name: str, task: Literal["seq2seq-lm"], **overrides: Any) -> ZooForConditionalGeneration: ...
-@overload
 def build(
     name: str,
     task: str | None = None,
@@ -134,23 +112,13 @@ def build(
     quirks: Iterable[str] = (),
     seed: int | None = None,
     **overrides: Any,
-) -> ModelOfAnyTask: ...
-def build(
-    name: str,
-    task: str | None = None,
-    *,
-    faithful: bool = False,
-    quirks: Iterable[str] = (),
-    seed: int | None = None,
-    **overrides: Any,
-) -> ZooPreTrainedModel:
+) -> ModelOfAnyTask:
     """Build a new model of a variant, in evaluation mode: call `model.train()` before a training loop of your own.
 
     transformers' `from_pretrained` does the same, and its Trainer switches modes by itself.
 
     Args:
-        name: A variant's name, possibly with settings: "vanilla", "vanilla@small+faithful", "pre-norm:position=rotary";
-            or "hf-hub:org/name@revision" for a model on the Hub, with its weights.
+        name: A variant's name, possibly with settings: "vanilla", "vanilla@small+faithful", "pre-norm:position=rotary".
         task: What the model is for, by default the variant's first task: one of feature-extraction, masked-lm,
             sequence-classification, token-classification, causal-lm, seq2seq-lm.
         faithful: Whether to switch on every quirk of the original.
@@ -159,16 +127,11 @@ def build(
         overrides: Fields of [`ZooConfig`][] that differ from the variant's defaults, `attn_implementation`, `dtype`.
 
     Returns:
-        A `PreTrainedModel` with random weights (or those from the Hub), in evaluation mode.
+        A `PreTrainedModel` with random weights, in evaluation mode.
 
     Raises:
         ZooError: When a name, task, quirk or field is unknown, or values contradict each other.
     """
-    if isinstance(name, str) and name.startswith(HUB_PREFIX):
-        given = [key for key, value in {"faithful": faithful, "quirks": quirks, "seed": seed}.items() if value]
-        if given:
-            raise ConfigError(f"{name} is built as it was pushed, so it takes no {given[0]}")
-        return load(name, task, **overrides)
     task = VARIANTS.get(parse_name(name).name).check_task(task)
     loading = {key: overrides.pop(key) for key in ("attn_implementation", "dtype") if key in overrides}
     model_config = config(name, task, faithful=faithful, quirks=quirks, **overrides)

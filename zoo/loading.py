@@ -2,43 +2,31 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any
 
 import torch
 from transformers import PreTrainedConfig
 from transformers.utils import CONFIG_NAME
 
 from zoo import models
-from zoo.errors import CheckpointError, ConfigError, UnknownTaskError, enumerate_names
+from zoo.errors import CheckpointError, ConfigError, UnknownOverrideError, UnknownTaskError, enumerate_names
 from zoo.models import TASK_CLASSES, ZooConfig, ZooPreTrainedModel
 from zoo.models.configuration import MODEL_TYPE
 from zoo.models.saved import check_described, saved_shapes
 
 if TYPE_CHECKING:
     from zoo.fast.generation import CachedGenerationMixin
-    from zoo.models import (
-        ZooForCausalLM,
-        ZooForConditionalGeneration,
-        ZooForMaskedLM,
-        ZooForSequenceClassification,
-        ZooForTokenClassification,
-        ZooModel,
-    )
 
     class ModelOfAnyTask(ZooPreTrainedModel, CachedGenerationMixin):
         """What type checkers take a model for whose task they cannot read off the call: it may generate."""
 
 
-HUB_PREFIX = "hf-hub:"
-REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*(@[^@]+)?")
 PULLING = ".zoo-pull"
 """What a folder holds while a model is pulled into it."""
-
-HUB_OPTIONS = ("revision", "cache_dir", "token", "offline", "force_download")
-"""Arguments of [`zoo.pull`][] that `load` passes on."""
 
 FOREIGN = {
     *("attn_implementation", "experts_implementation", "transformers_weights"),
@@ -51,88 +39,39 @@ DEEPEST = 50
 """Levels of a configuration, which what reads and copies it goes down one by one."""
 
 
-@overload
-def load(path: str | Path, task: Literal["feature-extraction"], **kwargs: Any) -> ZooModel: ...
-@overload
-def load(path: str | Path, task: Literal["masked-lm"], **kwargs: Any) -> ZooForMaskedLM: ...
-@overload
-def load(path: str | Path, task: Literal["sequence-classification"], **kwargs: Any) -> ZooForSequenceClassification: ...
-@overload
-def load(path: str | Path, task: Literal["token-classification"], **kwargs: Any) -> ZooForTokenClassification: ...
-@overload
-def load(path: str | Path, task: Literal["causal-lm"], **kwargs: Any) -> ZooForCausalLM: ...
-@overload
-def load(path: str | Path, task: Literal["seq2seq-lm"], **kwargs: Any) -> ZooForConditionalGeneration: ...
-@overload
-def load(path: str | Path, task: str | None = None, **kwargs: Any) -> ModelOfAnyTask: ...
-def load(path: str | Path, task: str | None = None, **kwargs: Any) -> ZooPreTrainedModel:
-    """Load a checkpoint of the zoo, or a repository on the Hub.
+LOADING = ("dtype", "device_map", "attn_implementation")
+"""Options of `from_pretrained` that are asked for most; it takes fields of the configuration as well."""
+
+
+def load(folder: Path, task: str | None = None, **kwargs: Any) -> ZooPreTrainedModel:
+    """Load a checkpoint of the zoo from its folder.
 
     Args:
-        path: A folder that `save_pretrained` wrote; or "org/name", "org/name@revision", "hf-hub:name". A repository
-            with a model of transformers' own classes is converted.
+        folder: A folder that `save_pretrained` wrote.
         task: The head to load, by default the one that was saved.
         kwargs: As for `from_pretrained`: `dtype`, `device_map`, `attn_implementation`, ...; `verify=False` to load
-            weights that are not those of the folder's manifest; for a repository also `revision`, `cache_dir`,
-            `token`, `offline` and `force_download` as for [`zoo.pull`][].
+            weights that are not those of the folder's manifest.
 
     Returns:
         The model, in evaluation mode.
 
     Raises:
         CheckpointError: When the folder is missing, empty, truncated, or holds something else.
+        UnknownOverrideError: When there is no such option.
         MissingPluginError: When the variant, or a part, comes from a plugin that is not there.
-        HubError: When a repository cannot be had.
         ZooError: When the configuration is not valid.
     """
-    folder, converted = Path(path), None
-    if is_repository(path):
-        folder, converted = from_hub(str(path), task, kwargs)
-    if converted is not None:
-        return converted
     config = saved_config(folder)
     check_weights(folder, config)
     model_class = saved_class(folder, config) if task is None else class_of_task(task)
-    return model_class.from_pretrained(folder, **kwargs).eval()
-
-
-def is_repository(path: str | Path) -> bool:
-    """Whether a repository is meant rather than a folder.
-
-    Args:
-        path: What was given.
-
-    Returns:
-        True for "hf-hub:..." and for "org/name" where there is no such folder.
-    """
-    return isinstance(path, str) and (
-        path.startswith(HUB_PREFIX) or (REPOSITORY.fullmatch(path) is not None and not Path(path).exists())
-    )
-
-
-def from_hub(name: str, task: str | None, kwargs: dict[str, Any]) -> tuple[Path, Any]:
-    """Pull a repository.
-
-    Args:
-        name: Its name.
-        task: The head to load.
-        kwargs: Arguments of `load`, of which those for the Hub are taken out.
-
-    Returns:
-        Its folder, and a model where it had to be converted.
-
-    Raises:
-        HubError: When it cannot be had.
-    """
-    from zoo.hub import pull
-
-    folder = pull(name, **{key: kwargs.pop(key) for key in HUB_OPTIONS if key in kwargs})
-    if json.loads((folder / CONFIG_NAME).read_text(encoding="utf-8")).get("model_type") == MODEL_TYPE:
-        return folder, None
-    from zoo.converters import convert
-
-    model = convert(folder, **({} if task is None else {"task": task}))
-    return folder, model.to(dtype=kwargs["dtype"]) if isinstance(kwargs.get("dtype"), torch.dtype) else model
+    try:
+        return model_class.from_pretrained(folder, **kwargs).eval()
+    except TypeError as error:
+        unknown = re.search(r"unexpected keyword argument '(\w+)'", str(error))
+        if unknown is None or unknown[1] not in kwargs:
+            raise
+        fields = sorted(field.name for field in dataclasses.fields(ZooConfig))
+        raise UnknownOverrideError(unknown[1], [*LOADING, *fields], owner="loading a checkpoint") from error
 
 
 def read_config(folder: Path) -> dict[str, Any]:

@@ -84,10 +84,17 @@ def task_of_class(found: NativeFormat, native: PreTrainedConfig, *names: str) ->
     for name in names:
         if name in tasks:
             return tasks[name]
-    without = "; task= makes a model without that head" if has_both_stacks(found, names[0]) else ""
     by_class = ", ".join(f"{name} ({task})" for name, task in tasks.items())
+    if not has_both_stacks(found, names[0]):
+        raise NoCounterpartError(
+            found.name, [f"{names[0]} is one stack of an encoder-decoder; converted are {by_class}"]
+        )
     raise NoCounterpartError(
-        found.name, [f"{names[0]} has another head than those that are converted: {by_class}{without}"]
+        found.name,
+        [
+            f"{names[0]} has a head that no model of the zoo has; converted are {by_class}; with task= (on the command "
+            "line --set task=...) another head is taken, or with feature-extraction none"
+        ],
     )
 
 

@@ -16,7 +16,7 @@ from transformers.utils import (
     WEIGHTS_NAME,
 )
 
-from zoo.loading import is_repository
+from zoo.hub.addresses import is_repository
 
 from ..checkpoint import read_pickled, read_safetensors
 from ..errors import ConversionError, UnsafeFileError

@@ -84,7 +84,12 @@ def convert_native(
     if copies:
         state = {name: value.clone() for name, value in state.items()}
     del native  # so that weights are freed one by one while they are renamed
-    model = model_with(config, task, found.key_map(config, task).forward(state, consume=True))
+    try:
+        model = model_with(config, task, found.key_map(config, task).forward(state, consume=True))
+    except RuntimeError as error:
+        raise ConversionError(
+            f"weights of this {found.name} model are not what its configuration says: {error}"
+        ) from error
     if seen is not None:
         require_same(seen, model)
     if generation is not None and model.can_generate():

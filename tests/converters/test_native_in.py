@@ -6,6 +6,7 @@ import pytest
 import torch
 import transformers
 from native_models import (
+    BART,
     ENCODER,
     GPT2,
     LLAMA,
@@ -153,7 +154,10 @@ TOKENIZERS = {
     ),
     "merges.txt": (
         "gpt2",
-        {"vocab.json": json.dumps({c: i for i, c in enumerate("aThects")}), "merges.txt": "#version: 0.2\nc a\n"},
+        {
+            "vocab.json": json.dumps({c: i for i, c in enumerate([*"aThectsĠ", "ca"])}),
+            "merges.txt": "#version: 0.2\nc a\n",
+        },
     ),
 }
 """Files of tokenizers that do not say of which class they are, and the model type that does."""
@@ -185,18 +189,32 @@ def test_a_tokenizer_that_cannot_be_loaded_is_copied_with_a_warning(tmp_path):
 @pytest.mark.parametrize(
     ("family", "head", "settings", "says"),
     [
-        ("OPT", "ForCausalLM", {**OPT, "word_embed_proj_dim": 8}, "word_embed_proj_dim=8"),
+        ("OPT", "ForCausalLM", {**OPT, "word_embed_proj_dim": 8}, "word_embed_proj_dim=8 are projected"),
         ("GPT2", "LMHeadModel", {**GPT2, "scale_attn_by_inverse_layer_idx": True}, "scale_attn_by_inverse_layer_idx"),
         ("Bert", "LMHeadModel", {**ENCODER, "is_decoder": True}, "BertLMHeadModel"),
         ("Bert", "Model", {**ENCODER, "is_decoder": True}, "is_decoder=True"),
         ("Roberta", "ForMaskedLM", {**ROBERTA, "hidden_act": "relu"}, "hidden_act='relu'"),
-        ("T5", "EncoderModel", T5, "T5EncoderModel"),
-        ("Bert", "ForQuestionAnswering", ENCODER, "ForQuestionAnswering"),
+        ("T5", "EncoderModel", T5, "T5EncoderModel is one stack of an encoder-decoder; converted are T5For"),
+        ("UMT5", "ForConditionalGeneration", T5, "every layer has relative positions of its own"),
+        ("Bert", "ForQuestionAnswering", ENCODER, r"ForQuestionAnswering has a head .*BertForMaskedLM \(masked-lm\)"),
+        ("Bert", "ForPreTraining", ENCODER, "BertForPreTraining has a head .*--set task="),
+        ("Bart", "ForSequenceClassification", BART, "BartForSequenceClassification has a head"),
     ],
 )
 def test_what_the_zoo_lacks_is_refused(family, head, settings, says):
     with pytest.raises(NoCounterpartError, match=says):
         zoo.convert(native_model(family, head, settings))
+
+
+def test_a_configuration_that_names_no_class_asks_for_the_task(tmp_path):
+    native_model("Bert", "ForMaskedLM", ENCODER).save_pretrained(tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps({**config, "architectures": None}))
+    with pytest.raises(
+        ConversionError, match=r"names no architecture.*--set task=\.\.\.\), one of feature-extraction, masked"
+    ):
+        zoo.convert(tmp_path)
+    assert type(zoo.convert(tmp_path, task="masked-lm")).__name__ == "ZooForMaskedLM"
 
 
 def test_unknown_classes_are_refused_with_the_nearest():
@@ -296,9 +314,7 @@ def test_a_live_model_stays_in_training():
 
 def test_a_live_model_may_get_another_head():
     native = native_model("GPT2", "DoubleHeadsModel", {**GPT2, "summary_proj_to_labels": False})
-    with pytest.raises(
-        NoCounterpartError, match=r"GPT2DoubleHeadsModel has another head.*; task= makes a model without"
-    ):
+    with pytest.raises(NoCounterpartError, match=r"GPT2DoubleHeadsModel has a head that no .* with task= "):
         zoo.convert(native)
     model = zoo.convert(native, task="causal-lm")
     given = batch(native.config)

@@ -34,7 +34,7 @@ def build(
 
     The folder gets a config.json and a model.safetensors with random weights, and is written whole or not at all.
     """
-    from zoo.building import build as build_model
+    from zoo.dispatch import build as build_model
     from zoo.folders import check_output, written_whole
     from zoo.models import TASK_CLASSES
 

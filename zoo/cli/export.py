@@ -87,7 +87,7 @@ def show_plan(folder: Path, as_json: bool) -> None:
         as_json: Whether to print JSON.
     """
     from zoo.converters.planning import ONNX, plan_engines, plan_export
-    from zoo.loading import load
+    from zoo.dispatch import load
 
     model = load(str(folder))
     plans = sorted([*plan_export(model), *plan_engines(model)], key=lambda plan: not plan.exact)

@@ -97,7 +97,7 @@ class Reader:
         kinds = config.types_of_layers()
         if len(set(kinds)) > 1:
             remarks.append("by layer: " + ", ".join(kind.removesuffix("_attention") for kind in kinds))
-        before = ("embed_tokens", "position", "embedding_norm", "dropout")
+        before = ("embed_tokens", "token_types", "position", "embedding_norm", "dropout")
         return Block(
             name=name,
             before=tuple(self.modules(stack, before, prefix, config)),
@@ -121,7 +121,8 @@ class Reader:
             A step for each that does something.
         """
         for name in names:
-            if does_something(module := getattr(parent, name)):
+            module = getattr(parent, name, None)
+            if module is not None and does_something(module):
                 yield self.step(module, f"{prefix}{name}", "stream", config)
 
     def items(self, calls: list[Call], layer: nn.Module, path: str, config: ZooConfig) -> Iterator[Step | Residual]:

@@ -16,6 +16,7 @@ from zoo.models import (
     Position,
     RMSNorm,
     TokenEmbedding,
+    TokenTypeEmbedding,
     ZooConfig,
 )
 from zoo.models.pretrained import ZooPreTrainedModel
@@ -67,7 +68,8 @@ def label_and_detail(module: nn.Module, config: ZooConfig) -> tuple[str, str]:
     if isinstance(module, nn.Embedding):
         scaled = isinstance(module, TokenEmbedding) and module.embed_scale != 1.0
         detail = f"{module.num_embeddings} × {module.embedding_dim}"
-        return "token embedding", f"{detail}, times sqrt({module.embedding_dim})" if scaled else detail
+        label = "token types" if isinstance(module, TokenTypeEmbedding) else "token embedding"
+        return label, f"{detail}, times sqrt({module.embedding_dim})" if scaled else detail
     if isinstance(module, nn.Linear):
         return "linear", f"{module.in_features} → {module.out_features}{'' if module.bias is None else ', bias'}"
     return type(module).__name__, ""

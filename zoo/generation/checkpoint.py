@@ -10,7 +10,7 @@ from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerFast
 
 from zoo.errors import ConfigError, InvalidChoiceError
 from zoo.hub import pull
-from zoo.loading import is_repository
+from zoo.hub.addresses import is_repository
 from zoo.tasks import Tokenizers, load_tokenizers
 from zoo.tasks.tokenizers.pairs import TOKENIZER_FILE
 

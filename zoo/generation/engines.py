@@ -7,9 +7,10 @@ from pathlib import Path
 
 from transformers import PreTrainedModel
 
+from zoo.dispatch import load
 from zoo.errors import InvalidChoiceError
 from zoo.hub import pull
-from zoo.loading import is_repository, load
+from zoo.hub.addresses import is_repository
 from zoo.quantizing import to_int8
 
 TORCH, TORCH_INT8, ONNX, CTRANSLATE2 = ENGINES = ("torch", "torch-int8", "onnx", "ctranslate2")
@@ -41,7 +42,7 @@ def load_for(model: str | Path, engine: str | None = None) -> PreTrainedModel:
     folder = pull(str(model)) if is_repository(model) else Path(model)
     made_for = next((name for name, holds in ((ONNX, is_onnx), (CTRANSLATE2, is_ctranslate2)) if holds(folder)), None)
     if made_for is None:
-        return _run_in(load(model), engine or TORCH, folder)
+        return _run_in(load(folder), engine or TORCH, folder)
     if engine not in (None, made_for):
         raise InvalidChoiceError(str(engine), [made_for], kind=f"engine for the export {folder.name}")
     return _load_export(folder, made_for)

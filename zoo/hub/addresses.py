@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from pathlib import Path
 
 from .errors import RepoIdError
 
@@ -15,6 +16,9 @@ MAIN = "main"
 
 REVISION = re.compile(r"(?!.*(\.\.|//|@\{))[A-Za-z0-9_][A-Za-z0-9_./+-]*(?<![/.])")
 """A branch, tag or commit: what git allows, less what could leave a folder."""
+
+REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*(@[^@]+)?")
+"""What is taken for a repository's name where a folder's might stand."""
 
 COMMIT = re.compile(r"[0-9a-f]{40}")
 """A commit's full hash."""
@@ -78,3 +82,17 @@ def is_address(text: str) -> bool:
         True if it begins with "hf-hub:".
     """
     return text.startswith(PREFIX)
+
+
+def is_repository(path: str | Path) -> bool:
+    """Whether a repository is meant rather than a folder.
+
+    Args:
+        path: What was given.
+
+    Returns:
+        True for "hf-hub:..." and for "org/name" where there is no such folder.
+    """
+    return isinstance(path, str) and (
+        is_address(path) or (REPOSITORY.fullmatch(path) is not None and not Path(path).exists())
+    )

@@ -6,7 +6,7 @@ from .choices import AttentionScale, NormPlacement, Pooling, QKNorm, ResidualSca
 from .classification import ZooForSequenceClassification, ZooForTokenClassification
 from .conditional_generation import ZooForConditionalGeneration
 from .configuration import ZooConfig
-from .embedding import TokenEmbedding
+from .embedding import TokenEmbedding, TokenTypeEmbedding
 from .encoder_decoder import ZooEncoderDecoder
 from .feed_forward import FeedForward, GatedFeedForward
 from .language_modeling import ZooForCausalLM, ZooForMaskedLM
@@ -63,6 +63,7 @@ __all__ = [
     "SinusoidalHalvesPosition",
     "SinusoidalPosition",
     "TokenEmbedding",
+    "TokenTypeEmbedding",
     "Transformer",
     "TransformerLayer",
     "ZooConfig",

@@ -1,0 +1,90 @@
+"""Opens the folder of a checkpoint as a model of the zoo, whoever wrote it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers.utils import CONFIG_NAME
+
+from zoo.errors import InvalidChoiceError, UnknownOverrideError
+from zoo.loading import load
+from zoo.models import ZooPreTrainedModel
+from zoo.models.configuration import MODEL_TYPE
+
+from .native.reading import convert_native
+
+OPTIONS = ("dtype", "attn_implementation")
+"""What a converted model is loaded with; a saved one takes all that `from_pretrained` does."""
+
+DTYPES = ("float64", "float32", "bfloat16", "float16")
+
+
+def open_folder(folder: Path, task: str | None = None, **options: Any) -> ZooPreTrainedModel:
+    """Load a checkpoint of the zoo, or convert one of transformers' own classes.
+
+    Args:
+        folder: The checkpoint.
+        task: The head to load, by default the one that was saved.
+        options: As for `from_pretrained`; for one that is converted only [`OPTIONS`][].
+
+    Returns:
+        The model, in evaluation mode.
+
+    Raises:
+        CheckpointError: When the folder is missing, empty, truncated, or holds something else.
+        ConversionError: When a checkpoint of transformers' own classes cannot be converted.
+        UnknownOverrideError: When it is given an option that a conversion does not take.
+    """
+    if model_type_of(folder) in (None, MODEL_TYPE):
+        return load(folder, task, **options)
+    if unknown := next((name for name in options if name not in OPTIONS), None):
+        owner = "loading a model of transformers' own classes, which is converted"
+        raise UnknownOverrideError(unknown, OPTIONS, owner=owner)
+    dtype = dtype_of(options.get("dtype"))
+    model = convert_native(folder, task)
+    if dtype is not None:
+        model = model.to(dtype=dtype)
+    if options.get("attn_implementation") is not None:
+        model.set_attn_implementation(options["attn_implementation"])
+    return model
+
+
+def model_type_of(folder: Path) -> str | None:
+    """Read of which model type a checkpoint is.
+
+    Args:
+        folder: A folder.
+
+    Returns:
+        The model type, None where there is nothing that says it.
+    """
+    try:
+        saved = json.loads((folder / CONFIG_NAME).read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return None
+    found = saved.get("model_type") if isinstance(saved, dict) else None
+    return found if isinstance(found, str) else None
+
+
+def dtype_of(given: torch.dtype | str | None) -> torch.dtype | None:
+    """Resolve a type of weights.
+
+    Args:
+        given: A type, its name, or "auto" or None for what the checkpoint has.
+
+    Returns:
+        The type, None for what the checkpoint has.
+
+    Raises:
+        InvalidChoiceError: When there is no such type.
+    """
+    name = str(given).removeprefix("torch.")
+    if given is None or name == "auto":
+        return None
+    if name not in DTYPES:
+        raise InvalidChoiceError(str(given), ["auto", *DTYPES], kind="dtype")
+    found: torch.dtype = getattr(torch, name)
+    return found

@@ -1,0 +1,130 @@
+"""From whatever names a model (a variant, a folder, a repository on the Hub) to the model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, overload
+
+from zoo import building
+from zoo.converters.opening import open_folder
+from zoo.errors import ConfigError
+from zoo.hub import is_address, pull
+from zoo.hub.addresses import is_repository
+from zoo.models import ZooPreTrainedModel
+
+if TYPE_CHECKING:
+    from zoo.loading import ModelOfAnyTask
+    from zoo.models import (
+        ZooForCausalLM,
+        ZooForConditionalGeneration,
+        ZooForMaskedLM,
+        ZooForSequenceClassification,
+        ZooForTokenClassification,
+        ZooModel,
+    )
+
+HUB_OPTIONS = ("revision", "cache_dir", "token", "offline", "force_download")
+"""Arguments of [`zoo.pull`][] that `load` passes on."""
+
+
+@overload
+def build(name: str, task: Literal["feature-extraction"], **overrides: Any) -> ZooModel: ...
+@overload
+def build(name: str, task: Literal["masked-lm"], **overrides: Any) -> ZooForMaskedLM: ...
+@overload
+def build(name: str, task: Literal["sequence-classification"], **overrides: Any) -> ZooForSequenceClassification: ...
+@overload
+def build(name: str, task: Literal["token-classification"], **overrides: Any) -> ZooForTokenClassification: ...
+@overload
+def build(name: str, task: Literal["causal-lm"], **overrides: Any) -> ZooForCausalLM: ...
+@overload
+def build(name: str, task: Literal["seq2seq-lm"], **overrides: Any) -> ZooForConditionalGeneration: ...
+@overload
+def build(
+    name: str,
+    task: str | None = None,
+    *,
+    faithful: bool = False,
+    quirks: Iterable[str] = (),
+    seed: int | None = None,
+    **overrides: Any,
+) -> ModelOfAnyTask: ...
+def build(
+    name: str,
+    task: str | None = None,
+    *,
+    faithful: bool = False,
+    quirks: Iterable[str] = (),
+    seed: int | None = None,
+    **overrides: Any,
+) -> ZooPreTrainedModel:
+    """Build a new model of a variant, in evaluation mode: call `model.train()` before a training loop of your own.
+
+    transformers' `from_pretrained` does the same, and its Trainer switches modes by itself.
+
+    Args:
+        name: A variant's name, possibly with settings: "vanilla", "vanilla@small+faithful", "pre-norm:position=rotary";
+            or "hf-hub:org/name@revision" for a model on the Hub, with its weights.
+        task: What the model is for, by default the variant's first task: one of feature-extraction, masked-lm,
+            sequence-classification, token-classification, causal-lm, seq2seq-lm.
+        faithful: Whether to switch on every quirk of the original.
+        quirks: Names of quirks to switch on.
+        seed: Makes the weights reproducible; the generators' state is left as it was.
+        overrides: Fields of [`ZooConfig`][] that differ from the variant's defaults, `attn_implementation`, `dtype`;
+            for a model on the Hub as for [`load`][].
+
+    Returns:
+        A `PreTrainedModel` with random weights (or those from the Hub), in evaluation mode.
+
+    Raises:
+        ZooError: When a name, task, quirk or field is unknown, or values contradict each other.
+    """
+    if not (isinstance(name, str) and is_address(name)):
+        return building.build(name, task, faithful=faithful, quirks=quirks, seed=seed, **overrides)
+    given = [key for key, value in {"faithful": faithful, "quirks": quirks, "seed": seed}.items() if value]
+    if given:
+        raise ConfigError(f"{name} is built as it was pushed, so it takes no {given[0]}")
+    return load(name, task, **overrides)
+
+
+@overload
+def load(path: str | Path, task: Literal["feature-extraction"], **kwargs: Any) -> ZooModel: ...
+@overload
+def load(path: str | Path, task: Literal["masked-lm"], **kwargs: Any) -> ZooForMaskedLM: ...
+@overload
+def load(path: str | Path, task: Literal["sequence-classification"], **kwargs: Any) -> ZooForSequenceClassification: ...
+@overload
+def load(path: str | Path, task: Literal["token-classification"], **kwargs: Any) -> ZooForTokenClassification: ...
+@overload
+def load(path: str | Path, task: Literal["causal-lm"], **kwargs: Any) -> ZooForCausalLM: ...
+@overload
+def load(path: str | Path, task: Literal["seq2seq-lm"], **kwargs: Any) -> ZooForConditionalGeneration: ...
+@overload
+def load(path: str | Path, task: str | None = None, **kwargs: Any) -> ModelOfAnyTask: ...
+def load(path: str | Path, task: str | None = None, **kwargs: Any) -> ZooPreTrainedModel:
+    """Load a checkpoint of the zoo, or convert one of transformers' own classes, from a folder or the Hub.
+
+    Args:
+        path: A folder that `save_pretrained` wrote; or "org/name", "org/name@revision", "hf-hub:name".
+        task: The head to load, by default the one that was saved.
+        kwargs: As for `from_pretrained`: `dtype`, `device_map`, `attn_implementation`, ...; where the checkpoint is
+            converted, only `dtype` and `attn_implementation`; `verify=False` to load weights that are not those of the
+            folder's manifest; for a repository also `revision`, `cache_dir`, `token`,
+            `offline` and `force_download` as for [`zoo.pull`][].
+
+    Returns:
+        The model, in evaluation mode.
+
+    Raises:
+        CheckpointError: When the folder is missing, empty, truncated, or holds something else.
+        ConversionError: When a checkpoint of transformers' own classes cannot be converted.
+        UnknownOverrideError: When it can, but not with these options.
+        MissingPluginError: When the variant, or a part, comes from a plugin that is not there.
+        HubError: When a repository cannot be had.
+        ZooError: When the configuration is not valid.
+    """
+    if not is_repository(path):
+        return open_folder(Path(path), task, **kwargs)
+    folder = pull(str(path), **{key: kwargs.pop(key) for key in HUB_OPTIONS if key in kwargs})
+    return open_folder(folder, task, **kwargs)
