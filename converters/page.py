@@ -32,6 +32,11 @@ name (`--set num_attention_heads=8`); the format is recognised by the keys unles
 Weights are read file by file and renamed in place. Peak memory stays below the model and 1.3 times its largest shard:
 `scripts/bench/conversion_memory.py` measures it.
 
+A model of transformers' own is compared with what was made of it while it is in memory: on one batch of rows without
+padding, padded on the right and padded on the left, in float32 at least. Where outputs differ by more than rounding, it
+is refused. Classifiers that read the first position (BERT, RoBERTa, XLM) are compared without the last row:
+there transformers' classes read padding, and the zoo's the first token.
+
 ## Out
 
 `zoo export DIR -o OUT` writes the first class of transformers that expresses a model exactly; `--as` names another
