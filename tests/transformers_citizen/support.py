@@ -58,10 +58,7 @@ SHARING = ("vanilla+cross-attention-reuses-self+feed-forward-reuses-cross-norm",
 
 GENERATIVE = tuple(pair for pair in ASSORTED if pair[1] != "masked-lm")
 
-EVERY_SHARING = ("vanilla+cross-attention-reuses-self+feed-forward-reuses-cross-norm", "seq2seq-lm")
-"""Modules that serve in two places of a layer."""
-
-GENERATIVE = tuple((name, task) for task in ("causal-lm", "seq2seq-lm") for name in zoo.list_variants(task=task))
+EVERY_GENERATIVE = tuple((name, task) for task in ("causal-lm", "seq2seq-lm") for name in zoo.list_variants(task=task))
 
 
 def over(pairs: tuple[tuple[str, str], ...]) -> pytest.MarkDecorator:
