@@ -30,6 +30,7 @@ def test_a_backend_is_either_declared_or_refused_and_on_the_card(name):
 
 def test_a_card_follows_the_settings():
     assert zoo.describe("pre-norm").limits == ()
-    (limit,) = zoo.describe("pre-norm:position=alibi").limits
+    limit, paging = zoo.describe("pre-norm:position=alibi").limits
     assert "flash_attention_2, flash_attention_3" in limit
     assert "alibi" in limit
+    assert "continuous batching" in paging

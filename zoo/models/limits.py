@@ -44,26 +44,37 @@ def refusals(config: ZooConfig) -> dict[str, str]:
     return why
 
 
+def what_paging_lacks(config: ZooConfig, attn_implementation: str) -> str | None:
+    """Say what transformers' paged attention, by which continuous batching generates, would leave out.
+
+    Args:
+        config: A complete configuration.
+        attn_implementation: The backend to run on.
+
+    Returns:
+        None where it gives what attention does.
+    """
+    backend = attn_implementation.removeprefix("paged|")
+    if POSITIONS.get(config.position).has_bias:
+        return f"positions {config.position!r}, which are added to attention scores"
+    if config.share_layers:
+        return "share_layers=True, as every step needs a place of its own in the cache"
+    if config.attn_logit_softcapping is not None and not (backend in FLASH or "/" in backend):
+        return "attn_logit_softcapping, which only FlashAttention has on pages"
+    return None if transformer_of(config).backends == BACKENDS else "a part of the variant's own"
+
+
 def refuse_paging(config: ZooConfig, attn_implementation: str) -> None:
-    """Refuse paged attention, by which continuous batching generates, where transformers' would be wrong.
+    """Refuse paged attention where its tokens would be wrong.
 
     Args:
         config: A complete configuration.
         attn_implementation: The backend to run on.
 
     Raises:
-        UnsupportedBackendError: When the configuration has something that paged attention leaves out.
+        UnsupportedBackendError: When paged attention lacks something that the configuration has.
     """
-    backend, why = attn_implementation.removeprefix("paged|"), None
-    if POSITIONS.get(config.position).has_bias:
-        why = f"positions {config.position!r}, which are added to attention scores"
-    elif config.share_layers:
-        why = "share_layers=True, as every step needs a place of its own in the cache"
-    elif config.attn_logit_softcapping is not None and not (backend in FLASH or "/" in backend):
-        why = f"attn_logit_softcapping, unless attn_implementation is {' or '.join(FLASH)}"
-    elif transformer_of(config).backends != BACKENDS:
-        why = "a part of the variant's own"
-    if why is not None:
+    if (why := what_paging_lacks(config, attn_implementation)) is not None:
         raise UnsupportedBackendError(
             f"variant {config.variant!r} cannot generate by continuous batching, with paged attention, because of "
             f"{why}; model.generate() on a padded batch can"
@@ -84,8 +95,11 @@ def limits_of(config: ZooConfig) -> tuple[str, ...]:
     for name in BACKENDS:
         if name in refused:
             reasons.setdefault(refused[name], []).append(name)
-    return tuple(
+    limits = [
         f"Does not run on attn_implementation {enumerate_names(names)}, because of {why}; asking for it is an "
         "UnsupportedBackendError."
         for why, names in reasons.items()
-    )
+    ]
+    if config.stack == "decoder" and (why := what_paging_lacks(config, backends_of(config)[0])) is not None:
+        limits.append(f"Does not generate by continuous batching (generate_batch), because of {why}.")
+    return tuple(limits)
