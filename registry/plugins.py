@@ -27,10 +27,19 @@ GROUP = "zoo.plugins"
 SWITCH = "ZOO_PLUGINS"
 
 
-class PluginLoader:
-    """Loads the installed plugins, once."""
+PATIENCE = 60.0
+"""Seconds for which a thread waits while another one loads plugins. It may be one that a plugin waits for itself."""
 
-    def __init__(self) -> None:
+
+class PluginLoader:
+    """Loads the installed plugins, once.
+
+    Args:
+        patience: Seconds for which a thread waits while another one loads them, before it does without.
+    """
+
+    def __init__(self, patience: float = PATIENCE) -> None:
+        self.patience = patience
         self._lock = threading.RLock()
         self._begun = False
         self._done = False
@@ -43,13 +52,22 @@ class PluginLoader:
         """
         if self._done:
             return
-        with self._lock:
+        if not self._lock.acquire(timeout=self.patience):
+            warnings.warn(
+                f"another thread has been loading plugins for more than {self.patience:g} s; theirs are not known yet",
+                PluginWarning,
+                stacklevel=2,
+            )
+            return
+        try:
             if self._begun:  # a plugin that looks something up while it is being loaded
                 return
             self._begun = True
             for entry_point in admitted(installed()):
                 _load(entry_point)
             self._done = True
+        finally:
+            self._lock.release()
 
 
 def installed() -> list[EntryPoint]:
@@ -91,7 +109,9 @@ def _load(entry_point: EntryPoint) -> None:
             plugin = entry_point.load()
             if not isinstance(plugin, ModuleType):
                 plugin()
-    except (Exception, SystemExit) as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         warnings.warn(
             f"plugin {entry_point.name!r} of {_provider(entry_point)} is left out: {type(error).__name__}: {error}",
             PluginWarning,

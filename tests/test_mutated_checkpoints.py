@@ -16,7 +16,11 @@ from hypothesis import strategies as st
 
 import zoo
 from zoo.errors import CheckpointError, ZooError
+from zoo.hub.records import find_results, keep_evaluation
 from zoo.models.configuration import ZooConfig
+from zoo.tasks import load_tokenizers
+from zoo.tasks.tokenizers.pairs import train_tokenizers
+from zoo.training.record import saved_run
 
 EXAMPLES = int(os.environ.get("ZOO_FUZZ_EXAMPLES", "40"))
 """How many changes each test tries."""
@@ -116,6 +120,49 @@ def test_changed_bytes_of_weights(saved: list[Path], tmp_path: Path, data: st.Da
 def test_a_configuration_of_another_model(saved: list[Path], tmp_path: Path, change: dict[str, Any], told: str) -> None:
     with pytest.raises(CheckpointError, match=told):
         zoo.load(changed(saved[0], tmp_path / "model", **change))
+
+
+@pytest.fixture(scope="module")
+def tokenizers(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("tokenizers")
+    train_tokenizers(["the dog ran", "a cat sat"], ["o cão"], kind="bpe", vocab_size=300).save(folder)
+    return folder
+
+
+@fuzzed
+@given(data=st.data())
+def test_changed_tokenizers(tokenizers: Path, tmp_path: Path, data: st.DataObject) -> None:
+    target = tmp_path / "tokenizers"
+    shutil.rmtree(target, ignore_errors=True)
+    shutil.copytree(tokenizers, target)
+    file = target / data.draw(st.sampled_from(["tokenizer.json", "tokenizer_config.json"]))
+    content = json.loads(file.read_text())
+    place = content
+    while True:  # go down to any depth
+        key = data.draw(st.sampled_from(sorted(place) if isinstance(place, dict) else range(len(place))))
+        if not place[key] or not isinstance(place[key], (dict, list)) or data.draw(st.booleans()):
+            break
+        place = place[key]
+    place[key] = data.draw(values)
+    text = json.dumps(content)
+    file.write_text(text[: data.draw(st.just(len(text)) | st.integers(0, len(text)))])
+    try:
+        load_tokenizers(target)
+    except ZooError as error:
+        assert "\n" not in str(error)
+
+
+@fuzzed
+@given(result=values, evaluations=values)
+def test_changed_records(tmp_path: Path, result: Any, evaluations: Any) -> None:
+    for field in ("recipe", "report", "task", "data", "tokenizer"):
+        (tmp_path / "result.json").write_text(json.dumps({field: result}))
+        assert saved_run(tmp_path) is None
+        find_results(tmp_path)
+    (tmp_path / "evaluations.json").write_text(json.dumps({"evaluations": [evaluations]}))
+    find_results(tmp_path)
+    keep_evaluation(tmp_path, {"task": "translation", "loss": 1.0}, "data")
+    assert len(find_results(tmp_path)) >= 1
 
 
 def test_nested_too_deeply(saved: list[Path], tmp_path: Path) -> None:

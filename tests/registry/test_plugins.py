@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+import zoo.registry.table
 from zoo.errors import NameCollisionError, PluginWarning, UnknownNameError
 from zoo.registry import Registry
 from zoo.registry.plugins import PluginLoader, installed
@@ -118,6 +119,24 @@ def test_a_plugin_may_look_things_up_while_it_is_loaded(positions: Registry[obje
     assert positions.get("wave") == 1
 
 
+def test_a_plugin_may_wait_for_a_thread_that_lists_everything(
+    positions: Registry[object], install: Install, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(zoo.registry.table, "PLUGINS", PluginLoader(patience=0.1))
+    install(
+        "zoo-joining",
+        """
+        import threading
+        from shared_parts import POSITIONS
+        thread = threading.Thread(target=lambda: POSITIONS.register("found", POSITIONS.names()))
+        thread.start()
+        thread.join()
+        """,
+    )
+    with pytest.warns(PluginWarning, match="another thread has been loading plugins for more than 0.1 s"):
+        assert positions.get("found") == ["rotary"]
+
+
 class TestBrokenPlugins:
     def test_one_warning_names_the_distribution_and_the_exception_and_the_rest_works(
         self, positions: Registry[object], install: Install
@@ -134,7 +153,9 @@ class TestBrokenPlugins:
             warnings.simplefilter("error")
             positions.names()
 
-    @pytest.mark.parametrize("failure", ["raise SystemExit('no')", "1 / 0", "def setup(: ..."])
+    @pytest.mark.parametrize(
+        "failure", ["raise SystemExit('no')", "raise BaseException('no')", "1 / 0", "def setup(: ..."]
+    )
     def test_every_way_to_fail_is_survived(self, positions: Registry[object], install: Install, failure: str) -> None:
         install("zoo-broken", failure)
         with pytest.warns(PluginWarning, match="'zoo-broken' of zoo-broken 1.2 is left out: "):

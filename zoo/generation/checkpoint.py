@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import TypeAlias
 
 import torch
-from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerFast
+from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 from zoo.errors import ConfigError, InvalidChoiceError
 from zoo.hub import pull
 from zoo.hub.addresses import is_repository
 from zoo.tasks import Tokenizers, load_tokenizers
-from zoo.tasks.tokenizers.pairs import TOKENIZER_FILE
+from zoo.tasks.tokenizers.pairs import TOKENIZER_FILE, read_tokenizer
 
 from .engines import TORCH_INT8, load_for
 
@@ -101,6 +101,6 @@ def read_tokenizers(source: TokenizerSource, *, causal: bool) -> Tokenizers:
     if not isinstance(source, (str, Path)):
         return Tokenizers(source, source)
     if causal and (Path(source) / TOKENIZER_FILE).is_file():
-        only = AutoTokenizer.from_pretrained(source)
+        only = read_tokenizer(Path(source))
         return Tokenizers(only, only)
     return load_tokenizers(source)

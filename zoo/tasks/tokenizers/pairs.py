@@ -68,13 +68,37 @@ def load_tokenizers(folder: str | Path) -> Tokenizers:
     place = Path(folder)
     if not (place / TOKENIZER_FILE).is_file():
         raise CheckpointError(f"{place} has no {TOKENIZER_FILE}")
-    source = AutoTokenizer.from_pretrained(place)
+    source = read_tokenizer(place)
     has_target = (place / TARGET_FOLDER / TOKENIZER_FILE).is_file()
-    target = AutoTokenizer.from_pretrained(place / TARGET_FOLDER) if has_target else source
+    target = read_tokenizer(place / TARGET_FOLDER) if has_target else source
     for tokenizer in (source, target):
         if tokenizer.pad_token_id is None or tokenizer.eos_token_id is None:
             raise ConfigError(f"the tokenizer in {place} has no pad_token or no eos_token; both are needed")
     return Tokenizers(source, target, {"folder": str(place.absolute())})
+
+
+def read_tokenizer(folder: Path) -> PreTrainedTokenizerFast:
+    """Read one tokenizer, as transformers does.
+
+    Args:
+        folder: The folder with a `tokenizer.json`.
+
+    Returns:
+        The tokenizer.
+
+    Raises:
+        CheckpointError: When its files cannot be used.
+    """
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(folder)
+        tokenizer("")  # which some settings that can be read do not survive
+    # The library raises plain Exceptions, and BaseExceptions where its Rust code panics.
+    except BaseException as error:
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
+        told = f"{type(error).__name__}: {error}".strip().splitlines()[0]
+        raise CheckpointError(f"the tokenizer in {folder} cannot be used: {told}") from error
+    return tokenizer
 
 
 def train_tokenizers(
