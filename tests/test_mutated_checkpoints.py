@@ -18,9 +18,10 @@ import zoo
 from zoo.errors import CheckpointError, ZooError
 from zoo.hub.records import find_results, keep_evaluation
 from zoo.models.configuration import ZooConfig
-from zoo.tasks import load_tokenizers
+from zoo.tasks import DataSource, load_tokenizers
 from zoo.tasks.tokenizers.pairs import train_tokenizers
-from zoo.training.record import saved_run
+from zoo.training import Recipe
+from zoo.training.record import DataRecord, ExamplesRecord, RunRecord, saved_run
 
 EXAMPLES = int(os.environ.get("ZOO_FUZZ_EXAMPLES", "40"))
 """How many changes each test tries."""
@@ -129,6 +130,16 @@ def tokenizers(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def change_somewhere(content: Any, data: st.DataObject) -> None:
+    place = content
+    while True:
+        key = data.draw(st.sampled_from(sorted(place) if isinstance(place, dict) else range(len(place))))
+        if not place[key] or not isinstance(place[key], (dict, list)) or data.draw(st.booleans()):
+            break
+        place = place[key]
+    place[key] = data.draw(values)
+
+
 @fuzzed
 @given(data=st.data())
 def test_changed_tokenizers(tokenizers: Path, tmp_path: Path, data: st.DataObject) -> None:
@@ -137,19 +148,30 @@ def test_changed_tokenizers(tokenizers: Path, tmp_path: Path, data: st.DataObjec
     shutil.copytree(tokenizers, target)
     file = target / data.draw(st.sampled_from(["tokenizer.json", "tokenizer_config.json"]))
     content = json.loads(file.read_text())
-    place = content
-    while True:  # go down to any depth
-        key = data.draw(st.sampled_from(sorted(place) if isinstance(place, dict) else range(len(place))))
-        if not place[key] or not isinstance(place[key], (dict, list)) or data.draw(st.booleans()):
-            break
-        place = place[key]
-    place[key] = data.draw(values)
+    change_somewhere(content, data)
     text = json.dumps(content)
     file.write_text(text[: data.draw(st.just(len(text)) | st.integers(0, len(text)))])
     try:
         load_tokenizers(target)
     except ZooError as error:
         assert "\n" not in str(error)
+
+
+@fuzzed
+@given(data=st.data())
+def test_changed_records_of_runs(tmp_path: Path, data: st.DataObject) -> None:
+    part = ExamplesRecord(3, "00")
+    source = DataSource("train.tsv", columns=["a", "b"])
+    recipe = Recipe("translation", generation={"num_beams": 2}, arguments={"max_steps": 3})
+    content = RunRecord("vanilla", 0, recipe, "00", DataRecord(source, part, part)).to_dict()
+    assert RunRecord.from_dict(content).to_dict() == content
+    change_somewhere(content, data)
+    (tmp_path / "result.json").write_text(json.dumps(content))
+    run = saved_run(tmp_path)
+    if run is not None:
+        assert isinstance(run.recipe.task, str)
+        run.recipe.changed(generation={"num_beams": 1}, arguments={}, model={})
+        run.identity()
 
 
 @fuzzed

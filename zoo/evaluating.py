@@ -227,15 +227,15 @@ def evaluation_arguments(run: RunRecord | None, batch_size: int | None, *, on_cp
     return arguments if batch_size is None else {**arguments, "per_device_eval_batch_size": batch_size}
 
 
-def compare_with_report(loss: float, report: Mapping[str, Any] | None, device: str) -> None:
+def compare_with_report(loss: float, report: Any, device: str) -> None:
     """Say so where an evaluation does not repeat the numbers of the training's end.
 
     Args:
         loss: The held-out loss.
-        report: The training's report, if there is one.
+        report: The training's report, if there is one that can be read.
         device: Where the loss was computed.
     """
-    if report is not None and report.get("heldout_loss") != loss:
+    if isinstance(report, Mapping) and report.get("heldout_loss") != loss:
         there = report.get("device")
         on = "" if there == device else f", and was computed on {there}"
         warnings.warn(

@@ -68,10 +68,13 @@ def evaluate(
     from transformers.utils import logging
 
     from zoo.evaluating import evaluate as run_evaluation
+    from zoo.files import check_writable, write_file
     from zoo.hub.records import keep_evaluation
 
     if save and not Path(model).is_dir():
         raise click.BadOptionUsage("save", f"--save needs a folder to write to, and {model!r} is none")
+    for place in [*([Path(model)] if save else []), *([outputs.parent] if outputs is not None else [])]:
+        check_writable(place)
     logging.disable_progress_bar()
     evaluation = run_evaluation(
         model,
@@ -86,7 +89,7 @@ def evaluate(
         engine=engine,
     )
     if outputs is not None:
-        outputs.write_text("".join(f"{' '.join(text.split())}\n" for text in evaluation.outputs), encoding="utf-8")
+        write_file(outputs, "".join(f"{' '.join(text.split())}\n" for text in evaluation.outputs))
     if save:
         keep_evaluation(Path(model), evaluation.to_dict(), evaluation.data)
     if as_json:

@@ -8,7 +8,8 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from types import UnionType
+from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from datasets import Dataset
 from transformers import PreTrainedModel
@@ -23,6 +24,8 @@ RESULT_FILE = "result.json"
 
 INCIDENTAL_ARGUMENTS = re.compile(r"(logging|save|dataloader)_.*|report_to|run_name|project|disable_tqdm|use_cpu")
 """Training arguments that may differ between a run and its continuation."""
+
+Record = TypeVar("Record")
 
 
 @dataclass(frozen=True)
@@ -113,12 +116,12 @@ class RunRecord:
         return cls(
             variant=str(written["variant"]),
             seed=int(written["seed"]),
-            recipe=Recipe(**written["recipe"]),
+            recipe=from_plain(Recipe, written["recipe"]),
             tokenizers=str(written["tokenizers"]),
             data=DataRecord(
-                source=None if data["source"] is None else DataSource(**data["source"]),
-                train=ExamplesRecord(**data["train"]),
-                heldout=ExamplesRecord(**data["heldout"]),
+                source=None if data["source"] is None else from_plain(DataSource, data["source"]),
+                train=from_plain(ExamplesRecord, data["train"]),
+                heldout=from_plain(ExamplesRecord, data["heldout"]),
             ),
         )
 
@@ -141,6 +144,29 @@ class RunRecord:
             "model": recipe["model"],
             "arguments": kept,
         }
+
+
+def from_plain(kind: type[Record], written: Mapping[str, Any]) -> Record:
+    """Make a record of what JSON holds of it.
+
+    Args:
+        kind: A dataclass.
+        written: Its fields.
+
+    Returns:
+        The record.
+
+    Raises:
+        TypeError: When a field is of another kind, or missing.
+        LookupError: When there is no such field.
+    """
+    hints = get_type_hints(kind)
+    for name, value in dict(written).items():
+        kinds = get_args(hints[name]) if get_origin(hints[name]) in (Union, UnionType) else (hints[name],)
+        plain = tuple(get_origin(each) or each for each in kinds)
+        if not isinstance(value, plain) and not (isinstance(value, list) and tuple in plain):
+            raise TypeError(f"{kind.__name__}.{name} is {value!r}")
+    return kind(**written)
 
 
 def record_run(
