@@ -7,6 +7,7 @@ from pathlib import Path
 
 from zoo.fast.int8 import refuse
 from zoo.folders import check_output, written_whole
+from zoo.manifest import MANIFEST_FILE
 from zoo.models import TASK_CLASSES, ZooPreTrainedModel
 from zoo.quantizing import Int8Model
 from zoo.registry import Task
@@ -84,7 +85,8 @@ def export(
         if source is not None:
             carry_tokenizer(source, workshop)
         write_card(workshop, report, loaded)
-        files = tuple(sorted(str(path.relative_to(workshop)) for path in workshop.rglob("*") if path.is_file()))
+        written = sorted(str(path.relative_to(workshop)) for path in workshop.rglob("*") if path.is_file())
+        files = tuple(name for name in written if name != MANIFEST_FILE)
     return ExportReport(**{**report.__dict__, "folder": folder, "files": files})
 
 

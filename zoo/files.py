@@ -83,7 +83,9 @@ def check_writable(folder: Path) -> None:
         place = place.parent
     if not os.access(place, os.W_OK | os.X_OK):
         reason = os.strerror(errno.EROFS if is_read_only(place) else errno.EACCES)
-        raise UnwritableError(f"{folder} cannot be written: {reason}" + ("" if place == folder else f" ({place})"))
+        raise UnwritableError(
+            f"{folder} cannot be written: {reason}" + ("" if place == folder.absolute() else f" ({place})")
+        )
 
 
 def is_read_only(place: Path) -> bool:
