@@ -74,7 +74,9 @@ def test_what_is_saved_is_loaded_by_the_auto_classes(trained):
     result, folder = trained
     assert {"config.json", "model.safetensors", "tokenizer.json"} <= {file.name for file in folder.iterdir()}
     model = AutoModelForSeq2SeqLM.from_pretrained(folder).eval()
-    ids = AutoTokenizer.from_pretrained(folder)(["The dog is here."], return_tensors="pt")
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    assert tokenizer.model_max_length == model.config.max_position_embeddings
+    ids = tokenizer(["The dog is here."], return_tensors="pt")
     labels = torch.tensor([[5, 6, 2]])
     with torch.no_grad():
         assert torch.equal(model(**ids, labels=labels).logits, result.model(**ids, labels=labels).logits)

@@ -18,7 +18,16 @@ from transformers import (
     StaticCache,
     TextIteratorStreamer,
 )
-from transformers_citizen.support import EVERY_GENERATIVE, GENERATIVE, ONE_OF_EACH, over, prompt, quick_over, tiny
+from transformers_citizen.support import (
+    EVERY_GENERATIVE,
+    GENERATIVE,
+    ONE_OF_EACH,
+    over,
+    prompt,
+    quick_over,
+    single,
+    tiny,
+)
 
 import zoo
 import zoo.errors
@@ -46,6 +55,23 @@ def test_assisted_decoding_equals_greedy(pair):
     greedy = subject.model.generate(**inputs, **LENGTH, do_sample=False)
     assisted = subject.model.generate(**inputs, **LENGTH, do_sample=False, assistant_model=assistant)
     assert assisted.tolist() == greedy.tolist()
+
+
+@over((("gemma2-style", "causal-lm"), ("llama-style", "causal-lm")))
+def test_an_early_exit_as_assistant_equals_greedy(pair):
+    subject = tiny(pair)
+    model, inputs = subject.copy(), {name: ids[:1] for name, ids in prompt(subject).items()}
+    greedy = subject.model.generate(**inputs, **LENGTH, do_sample=False)
+    assert model.generate(**inputs, **LENGTH, do_sample=False, assistant_early_exit=1).tolist() == greedy.tolist()
+    torch.testing.assert_close(subject.run(model), subject.run())
+
+
+def test_a_mask_that_nobody_gave_is_named_as_the_variants_own():
+    model = single(("vanilla+masks-from-token-ids", "seq2seq-lm"))
+    with pytest.raises(
+        zoo.errors.InputError, match=r"that the variant makes of the token ids covers 1 positions.*use_cache=False"
+    ):
+        model.generate(**prompt(tiny(("vanilla", "seq2seq-lm"))), max_new_tokens=3, use_cache=True)
 
 
 @over(DECODERS)

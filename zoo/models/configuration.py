@@ -289,7 +289,7 @@ class ZooConfig(PreTrainedConfig):
         """
         types: list[str] | None = getattr(self, "layer_types", None)
         if types is not None:
-            return types
+            return types[: self.num_hidden_layers]  # generation lowers the number for an early exit
         return ["full_attention" if self.sliding_window is None else "sliding_attention"] * self.num_hidden_layers
 
     def decoder_config(self) -> ZooConfig:

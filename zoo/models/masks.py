@@ -45,20 +45,22 @@ def layer_types(config: ZooConfig) -> dict[str, int]:
     return first
 
 
-def check_mask_length(attention_mask: Any, length: int) -> None:
+def check_mask_length(attention_mask: Any, length: int, *, is_given: bool = True) -> None:
     """Refuse a padding mask that leaves out cached positions, which nobody would know to be padding or not.
 
     Args:
         attention_mask: *Shape:* (batch_size, key_len); other kinds of masks are not checked.
         length: Number of positions, cached ones included.
+        is_given: Whether it is the caller's own, or the variant made it of the token ids.
 
     Raises:
         InputError: When the mask is shorter.
     """
     is_padding_mask = isinstance(attention_mask, torch.Tensor) and attention_mask.ndim == 2
     if is_padding_mask and attention_mask.shape[1] < length:
+        whose = "attention_mask" if is_given else "attention_mask that the variant makes of the token ids"
         raise InputError(
-            f"the (decoder's) attention_mask covers {attention_mask.shape[1]} positions, but with the cache there are "
+            f"the (decoder's) {whose} covers {attention_mask.shape[1]} positions, but with the cache there are "
             f"{length}: give a mask for all of them, or use_cache=False"
         )
 

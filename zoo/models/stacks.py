@@ -154,6 +154,7 @@ class ZooDecoder(ZooStack):
             TokenIdError: When an id is outside of the vocabulary.
             SequenceTooLongError: When the sequence is longer than the position table.
         """
+        has_mask = attention_mask is not None
         attention_mask = self.padding_mask(attention_mask, input_ids)
         inputs_embeds = self.token_embeddings(input_ids, inputs_embeds)
         if use_cache and past_key_values is None:
@@ -165,7 +166,7 @@ class ZooDecoder(ZooStack):
         seen = 0 if cache is None else cache.get_seq_length()
         if not isinstance(seen, torch.Tensor):
             self.check_length(seen + inputs_embeds.shape[1], position_ids)
-            check_mask_length(attention_mask, seen + inputs_embeds.shape[1])
+            check_mask_length(attention_mask, seen + inputs_embeds.shape[1], is_given=has_mask)
         packed = are_packed(attention_mask, position_ids)
         if position_ids is None:
             position_ids = self.position.count(inputs_embeds, attention_mask, seen)

@@ -45,7 +45,7 @@ def save_checkpoint(
     """
     with explained(folder), written_whole(Path(folder), force=force) as place:
         model.save_pretrained(place, state_dict=state_dict)
-        tokenizers.save(place)
+        tokenizers.save(place, model.config.max_position_embeddings)
         if run is not None:
             write_file(place / RESULT_FILE, as_json(run.to_dict()))
 
