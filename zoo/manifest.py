@@ -161,8 +161,8 @@ def changed_files(folder: Path, files: Mapping[str, Written]) -> list[str]:
 def verified(folder: Path) -> Iterator[None]:
     """Compare a folder's weights with its manifest while they are loaded.
 
-    Both read the same file at the same time, and hashing leaves the interpreter free, so it takes little longer than
-    loading alone where there is a second core.
+    Hashing runs in a second thread and takes longer than loading, which maps the file: 0.6 s of a core for 400 MB, and
+    on a busy machine three times that, where loading takes 0.3 s.
 
     Args:
         folder: The folder, with a manifest or without.
