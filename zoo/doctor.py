@@ -13,9 +13,9 @@ import torch
 from zoo.environment import version_of
 from zoo.errors import UnsupportedBackendError
 from zoo.fast import unpadding
-from zoo.fast.captured_steps import RECORD_AFTER
+from zoo.fast.captured_steps import CAPTURE_AFTER
 from zoo.fast.int8 import MANY, int8_engine
-from zoo.fast.matmul import EXACT, LARGEST, try_products
+from zoo.fast.matmul import EXACT, LARGEST, try_matmul
 from zoo.fast.prepacked_linear import try_rows
 from zoo.fast.switches import current
 from zoo.measuring import gemm_limit
@@ -25,7 +25,7 @@ PAYS = 1.2
 """How many times as fast something has to be to be worth a change of precision."""
 
 ROWS = (1, 8, 32)
-"""Texts at a time, or beams, for which products of a step are tried."""
+"""Texts at a time, or beams, for which linear layers of a decode step are tried."""
 
 INSTRUCTIONS = ("avx2", "avx512f", "avx512_vnni", "avx512_bf16", "amx_bf16", "amx_int8", "asimd", "sve", "bf16")
 """Of a processor's, those that decide how fast it multiplies matrices."""
@@ -105,24 +105,24 @@ def threads() -> Finding:
 
 def float32() -> Finding:
     """How fast it multiplies at full precision, and by which of PyTorch's two libraries."""
-    trial = try_products(*LARGEST)
-    if current().products == "never":
-        advice = "ZOO_PRODUCTS=never: training multiplies by the default library"
+    trial = try_matmul(*LARGEST)
+    if current().onednn_matmul == "never":
+        advice = "ZOO_ONEDNN_MATMUL=never: training multiplies by the default library"
     elif trial.pays:
-        advice = "training multiplies by oneDNN where it pays; ZOO_PRODUCTS=never switches it off"
+        advice = "training multiplies by oneDNN where it pays; ZOO_ONEDNN_MATMUL=never switches it off"
     elif trial.deviation > EXACT:
-        advice = "training multiplies by the default library, as oneDNN's products are not exact"
+        advice = "training multiplies by the default library, as oneDNN is not exact"
     else:
         advice = "training multiplies by the default library"
     found = f"{rate(gemm_limit())}; oneDNN {trial.gain:.2f} times as fast, exact to {trial.deviation:.0e}"
-    return Finding("float32 products", found, advice)
+    return Finding("float32 matmul", found, advice)
 
 
 def bfloat16() -> Finding:
     """Whether half the bits are faster."""
     faster = gemm_limit(dtype=torch.bfloat16) / gemm_limit()
     advice = "`--training bf16=true` pays in training" if faster > PAYS else "stay with float32"
-    return Finding("bfloat16 products", f"{rate(gemm_limit(dtype=torch.bfloat16))}, {faster:.2f} times float32", advice)
+    return Finding("bfloat16 matmul", f"{rate(gemm_limit(dtype=torch.bfloat16))}, {faster:.2f} times float32", advice)
 
 
 def int8() -> Finding:
@@ -130,11 +130,11 @@ def int8() -> Finding:
     try:
         libraries = [int8_engine(tokens).name for tokens in (1, MANY)]
     except UnsupportedBackendError as error:
-        return Finding("int8 products", "none", str(error))
+        return Finding("int8 matmul", "none", str(error))
     gains = [int8_gain(tokens) for tokens in (1, 2 * MANY)]
     one, many = (f"{gain:.1f} ({library})" for gain, library in zip(gains, libraries, strict=True))
     advice = "`--engine torch-int8` pays, and changes results" if max(gains) > PAYS else "stay with float32"
-    return Finding("int8 products", f"times float32: for one token {one}, for many {many}", advice)
+    return Finding("int8 matmul", f"times float32: for one token {one}, for many {many}", advice)
 
 
 def accelerator(index: int) -> Finding:
@@ -169,18 +169,18 @@ def padding() -> Finding:
 
 
 def steps() -> Finding:
-    """What is done about the steps of generation."""
+    """What is done about decode steps."""
     modes = current()
-    if modes.recorded_steps == "never":
-        advice = "every step of generation takes the whole forward"
-        return Finding("Steps of generation", "not recorded, as ZOO_RECORDED_STEPS or fast_paths says", advice)
-    switch = "ZOO_RECORDED_STEPS=never switches that off, ZOO_PACKED_WEIGHTS=never the laying out"
-    advice = f"on a CPU they are recorded after {RECORD_AFTER} of a kind, and replayed; {switch}"
+    if modes.graph_capture == "never":
+        advice = "every decode step takes the whole forward"
+        return Finding("Decode steps", "not captured, as ZOO_GRAPH_CAPTURE or fast_paths says", advice)
+    switch = "ZOO_GRAPH_CAPTURE=never switches that off, ZOO_PREPACKED_WEIGHTS=never the prepacking"
+    advice = f"on a CPU they are captured after {CAPTURE_AFTER} of a kind, and replayed; {switch}"
     gains = [try_rows(rows) for rows in ROWS]
     if any(gain is None for gain in gains):
-        return Finding("Steps of generation", "no MKL: weights stay as they lie", advice)
+        return Finding("Decode steps", "no MKL: weights are not prepacked", advice)
     found = ", ".join(f"{gain.gain:.1f} for {rows}" for rows, gain in zip(ROWS, gains, strict=True) if gain)
-    return Finding("Steps of generation", f"times as fast with weights laid out, by rows: {found}", advice)
+    return Finding("Decode steps", f"times as fast with prepacked weights, by rows: {found}", advice)
 
 
 def engines() -> list[Finding]:

@@ -1,4 +1,4 @@
-"""Recorded steps: when they are taken, and that nothing stale is replayed."""
+"""Captured steps: when they are taken, and that nothing stale is replayed."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
+from torch.overrides import TorchFunctionMode
 
 import zoo
 from zoo.errors import ZooError
 from zoo.fast import captured_steps
-from zoo.fast.captured_steps import can_be_recorded, recordings_of
+from zoo.fast.captured_steps import captured_steps_of
+from zoo.fast.fingerprint import can_be_captured
 from zoo.fast.growing_cache import ROOM
 from zoo.fast.switches import fast_paths
 from zoo.measuring.executed import executed
@@ -36,12 +38,12 @@ def new_model(name: str = "gpt2-style", task: str = "causal-lm", **options):
 def write(model, mode: str = "always", tokens: int = 12, **options):
     ids = options.pop("input_ids", token_ids(2, 5, 50, 0))
     options = {"attention_mask": torch.ones_like(ids), "do_sample": False, "max_new_tokens": tokens, **options}
-    with fast_paths(recorded_steps=mode, packed_weights=mode):
+    with fast_paths(graph_capture=mode, prepacked_weights=mode):
         return model.generate(input_ids=ids, **options)
 
 
-def recorded(model) -> list[bool]:
-    return [replay is not None for replay in recordings_of(model).recorded.values()]
+def captured(model) -> list[bool]:
+    return [step is not None for step in captured_steps_of(model).steps.values()]
 
 
 @pytest.mark.parametrize(("name", "task"), [("llama-style", "causal-lm"), ("pre-norm", "seq2seq-lm")])
@@ -51,7 +53,7 @@ def test_texts_longer_than_the_room_are_the_same(name, task, num_beams):
     mask = torch.tensor([[0, 0, 1, 1, 1], [1, 1, 1, 1, 1]])
     settings = {"tokens": 2 * ROOM, "attention_mask": mask, "num_beams": num_beams}
     assert torch.equal(write(model, **settings), write(model, "never", **settings))
-    assert all(recorded(model)) and 1 <= len(recorded(model)) <= 2, "with and without beams that have parted"
+    assert all(captured(model)) and 1 <= len(captured(model)) <= 2, "with and without beams that have parted"
 
 
 def test_changed_weights_count():
@@ -64,38 +66,38 @@ def test_changed_weights_count():
     assert torch.equal(write(model), write(model, "never"))
     model.model.layers[0].mlp = copy.deepcopy(model.model.layers[1].mlp)
     assert torch.equal(write(model), write(model, "never"))
-    assert recorded(model) == [True]
+    assert captured(model) == [True]
 
 
 def test_a_changed_configuration_counts():
     model = new_model()
     write(model)
-    known = recordings_of(model)
+    known = captured_steps_of(model)
     model.set_attn_implementation("eager")
-    assert recordings_of(model) is not known
+    assert captured_steps_of(model) is not known
     assert torch.equal(write(model), write(model, "never"))
     model.config.final_logit_softcapping = 0.5
-    assert recordings_of(model).recorded == {}
+    assert captured_steps_of(model).steps == {}
     model.double()
-    assert recordings_of(model).recorded == {}
+    assert captured_steps_of(model).steps == {}
     assert torch.equal(write(model), write(model, "never"))
 
 
-def test_steps_are_recorded_when_there_were_many_and_laid_out_later(monkeypatch):
-    monkeypatch.setattr(captured_steps, "RECORD_AFTER", 10)
-    packings = []
-    monkeypatch.setattr(captured_steps, "packing_of", lambda recording, everywhere: packings.append(everywhere))
+def test_steps_are_captured_when_there_were_many_and_prepacked_later(monkeypatch):
+    monkeypatch.setattr(captured_steps, "CAPTURE_AFTER", 10)
+    prepackings = []
+    monkeypatch.setattr(captured_steps, "prepacking_of", lambda capture, everywhere: prepackings.append(everywhere))
     model = new_model()
     write(model, "auto", 8)
-    assert recorded(model) == []
+    assert captured(model) == []
     write(model, "auto", 8)
-    assert recorded(model) == [True] and packings == []
+    assert captured(model) == [True] and prepackings == []
     write(model, "auto", 8)
-    assert packings == []
-    write(model, "auto", 2 + captured_steps.PACK_AFTER)
-    assert packings == [False]
-    write(model, "auto", 2 + captured_steps.PACK_AFTER)
-    assert packings == [False], "it is found out once"
+    assert prepackings == []
+    write(model, "auto", 2 + captured_steps.PREPACK_AFTER)
+    assert prepackings == [False]
+    write(model, "auto", 2 + captured_steps.PREPACK_AFTER)
+    assert prepackings == [False], "it is found out once"
 
 
 def test_hooks_are_called_in_every_step():
@@ -105,7 +107,7 @@ def test_hooks_are_called_in_every_step():
     assert torch.equal(write(model), expected) and len(calls) == 12
     handle.remove()
     write(model)
-    assert len(calls) == 12 and can_be_recorded(model)
+    assert len(calls) == 12 and can_be_captured(model)
 
 
 def test_what_is_watched_is_not_replayed():
@@ -117,12 +119,12 @@ def test_what_is_watched_is_not_replayed():
 
 def test_models_in_training_and_foreign_modules_are_left_alone():
     model = new_model()
-    assert can_be_recorded(model) and not can_be_recorded(model.train())
+    assert can_be_captured(model) and not can_be_captured(model.train())
     model.eval()
     model.model.layers[0].mlp = type("Foreign", (type(model.model.layers[0].mlp),), {"__module__": "elsewhere"})(
         model.config
     )
-    assert not can_be_recorded(model)
+    assert not can_be_captured(model)
     assert torch.equal(write(model), write(model, "never"))
 
 
@@ -137,10 +139,10 @@ def test_too_long_a_text_is_the_same_error(mode):
 def test_a_step_that_is_wrong_is_the_forward_s_error(ids, message):
     model = new_model()
     cache = write(model, return_dict_in_generate=True).past_key_values
-    with fast_paths(recorded_steps="always"), torch.no_grad(), captured_steps.generation_of(model):
+    with fast_paths(graph_capture="always"), torch.no_grad(), captured_steps.replayed_steps(model):
         model(input_ids=torch.tensor([[3], [4]]), past_key_values=cache, use_cache=True)
         seen = cache.get_seq_length()
-        assert recorded(model) == [True, True], "of generate's steps, and of this one, which has no positions"
+        assert captured(model) == [True, True], "of generate's steps, and of this one, which has no positions"
         with pytest.raises((ZooError, RuntimeError), match=message):
             model(input_ids=torch.tensor(ids)[:, None], past_key_values=cache, use_cache=True)
     assert cache.get_seq_length() == seen, "the cache holds what was not computed"
@@ -166,25 +168,25 @@ def test_a_cache_that_is_returned_can_be_continued():
 
 def test_int8_weights_are_replayed_too():
     model = zoo.to_int8(new_model("llama-style"))
-    assert torch.equal(write(model), write(model, "never")) and recorded(model) == [True]
+    assert torch.equal(write(model), write(model, "never")) and captured(model) == [True]
 
 
 def test_models_can_be_copied_and_are_forgotten():
     model = new_model()
     text = write(model)
     twin = copy.deepcopy(model)
-    assert recorded(twin) == [] and torch.equal(write(twin), text)
+    assert captured(twin) == [] and torch.equal(write(twin), text)
     reference = weakref.ref(model)
     del model
     gc.collect()
-    assert reference() is None, "a recording keeps its model alive"
+    assert reference() is None, "a captured step keeps its model alive"
 
 
 def test_threads_do_not_disturb_each_other():
     model, texts = new_model(), {}
     inputs = {seed: token_ids(2, 5, 50, seed) for seed in range(4)}
     expected = {seed: write(model, "never", input_ids=ids) for seed, ids in inputs.items()}
-    with fast_paths(recorded_steps="always", packed_weights="always"):
+    with fast_paths(graph_capture="always", prepacked_weights="always"):
         threads = [
             threading.Thread(target=lambda seed=seed: texts.update({seed: write(model, input_ids=inputs[seed])}))
             for seed in inputs
@@ -196,11 +198,59 @@ def test_threads_do_not_disturb_each_other():
     assert all(torch.equal(texts[seed], expected[seed]) for seed in inputs)
 
 
-def test_threads_record_one_at_a_time():
-    """Two tracings at a time fail, and nothing can be replayed from then on."""
+def test_threads_capture_one_at_a_time():
+    """Two captures at a time mix, and nothing can be replayed from then on."""
     models = [new_model() for _ in range(5)]
     with ThreadPoolExecutor(4) as threads:
         list(threads.map(write, models[:4]))
     write(models[4])
-    assert all(all(recorded(model)) for model in models[:4])
-    assert recorded(models[4]) == [True]
+    assert all(all(captured(model)) for model in models[:4])
+    assert captured(models[4]) == [True]
+
+
+def test_compiled_functions_of_other_threads_run_meanwhile():
+    """Tracers of PyTorch raise a flag for the whole process, which compiled functions take for their own tracing."""
+    compiled = torch.compile(lambda states: states.sin() + 1, backend="eager")
+    states, models, done = torch.randn(4), [new_model("rezero") for _ in range(3)], threading.Event()
+    expected = compiled(states)
+
+    def use() -> int:
+        calls = 0
+        while not done.is_set():
+            assert torch.equal(compiled(states), expected)
+            calls += 1
+        return calls
+
+    with ThreadPoolExecutor(1) as thread:
+        calls = thread.submit(use)
+        try:
+            for model in models:
+                write(model)
+        finally:
+            done.set()
+    assert calls.result() > 100
+    assert all(captured(model) == [True] for model in models)
+
+
+def test_modes_that_change_functions_see_every_call():
+    class Negated(TorchFunctionMode):
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            result = func(*args, **(kwargs or {}))
+            return -result if func is torch.nn.functional.linear else result
+
+    model = new_model()
+    plain = write(model)
+    with Negated():
+        assert torch.equal(write(model), write(model, "never")) and not torch.equal(write(model), plain)
+
+
+def test_code_that_a_notebook_reloads_counts():
+    model = new_model()
+    text, forward = write(model), type(model.model.layers[0].mlp).forward
+    code = forward.__code__
+    forward.__code__ = (lambda self, hidden_states: -hidden_states).__code__
+    try:
+        assert torch.equal(write(model), write(model, "never")) and not torch.equal(write(model), text)
+    finally:
+        forward.__code__ = code
+    assert torch.equal(write(model), text)

@@ -1,4 +1,4 @@
-"""Recordings: the same operations on other values and other lengths, or none where others would be chosen."""
+"""Captured graphs: the same operations on other values and lengths, or none where others would be chosen."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import torch
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from zoo.fast.graph_capture import SHORTEST, Recording, keeps_order, record, written_down
+from zoo.fast.graph_capture import SHORTEST, CapturedGraph, capture, compile_graph, keeps_order
 
 SCALE = torch.nn.Parameter(torch.tensor([2.0, -1.0, 0.5]))
 
@@ -20,9 +20,9 @@ def write_and_sum(rooms: torch.Tensor, new: torch.Tensor, seen: int) -> tuple[to
     return total, states
 
 
-def recording_of(seen: int, room: int) -> Recording:
+def capture_of(seen: int, room: int) -> CapturedGraph:
     inputs = torch.randn(2, room, 3), torch.randn(2, 1, 3)
-    return record(
+    return capture(
         lambda rooms, new, seen, room: write_and_sum(rooms, new, seen),
         inputs,
         [(1, "room"), None],
@@ -30,20 +30,18 @@ def recording_of(seen: int, room: int) -> Recording:
     )
 
 
-@given(
-    recorded=st.tuples(st.integers(2, 30), st.integers(1, 9)), replayed=st.tuples(st.integers(1, 30), st.integers(0, 9))
-)
+@given(first=st.tuples(st.integers(2, 30), st.integers(1, 9)), second=st.tuples(st.integers(1, 30), st.integers(0, 9)))
 @settings(max_examples=25, deadline=None, phases=(Phase.generate,))  # searching for a smaller case takes minutes
-def test_a_replay_equals_the_function_wherever_the_recording_fits(recorded, replayed):
-    (seen, more), (other_seen, other_more) = recorded, replayed
-    recording = recording_of(seen, seen + more)
+def test_a_replay_equals_the_function_wherever_the_capture_fits(first, second):
+    (seen, more), (other_seen, other_more) = first, second
+    captured = capture_of(seen, seen + more)
     length, room = other_seen, other_seen + other_more
     same_way = (seen < 20) == (length < 20)
-    if recording.fits(length, room):
+    if captured.fits(length, room):
         assert same_way and room > length
         rooms, new = torch.randn(2, room, 3), torch.randn(2, 1, 3)
         expected = write_and_sum(rooms.clone(), new, length)
-        found = written_down(recording.graph)(rooms, new, length, room, *recording.constants)
+        found = compile_graph(captured.graph)(rooms, new, length, room, *captured.constants)
         for one, other in zip(found, expected, strict=True):
             assert torch.equal(one, other)
     elif same_way and length >= SHORTEST:
@@ -51,35 +49,35 @@ def test_a_replay_equals_the_function_wherever_the_recording_fits(recorded, repl
 
 
 def test_parameters_are_looked_up_when_they_are_needed():
-    recording = recording_of(5, 9)
-    assert len(recording.constants) == 1 and recording.constants[0] is SCALE
-    run = written_down(recording.graph)
+    captured = capture_of(5, 9)
+    assert len(captured.constants) == 1 and captured.constants[0] is SCALE
+    run = compile_graph(captured.graph)
     rooms, new = torch.randn(2, 9, 3), torch.randn(2, 1, 3)
     before = SCALE.detach().clone()
     try:
         with torch.no_grad():
             SCALE.mul_(3)
             expected = write_and_sum(rooms.clone(), new, 5)[0]
-            assert torch.equal(run(rooms, new, 5, 9, *recording.constants)[0], expected)
+            assert torch.equal(run(rooms, new, 5, 9, *captured.constants)[0], expected)
     finally:
         SCALE.data.copy_(before)
 
 
-def test_what_looks_at_values_is_not_recorded():
+def test_what_looks_at_values_is_not_captured():
     def shift(states: torch.Tensor, length: int) -> tuple[torch.Tensor]:
         return (states + 1 if bool((states > 0).all()) else states,)
 
     with pytest.raises(Exception, match=r"(?i)data.dependent|values"):
-        record(shift, [torch.randn(3, 4)], [(1, "length")], {"length": 4})
+        capture(shift, [torch.randn(3, 4)], [(1, "length")], {"length": 4})
 
 
-def test_recording_leaves_nothing_switched():
+def test_capturing_leaves_nothing_switched():
     inference, gradients = torch.is_inference_mode_enabled(), torch.is_grad_enabled()
-    recording_of(5, 9)
+    capture_of(5, 9)
     assert (torch.is_inference_mode_enabled(), torch.is_grad_enabled()) == (inference, gradients)
     assert type(torch.ones(1)) is torch.Tensor
     with torch.inference_mode():
-        assert recording_of(5, 9).fits(6, 9)
+        assert capture_of(5, 9).fits(6, 9)
         assert torch.is_inference_mode_enabled()
 
 
@@ -92,9 +90,9 @@ def heads_of(states: torch.Tensor) -> torch.Tensor:
 @pytest.mark.parametrize(("tokens", "swaps"), [(1, 0), (5, 2)], ids=["of one token", "of several"])
 def test_heads_move_only_where_their_order_changes(tokens, swaps):
     states = torch.randn(2, tokens, 12)
-    recording = record(lambda states, length: (heads_of(states) + length,), [states], [None], {"length": 7})
-    assert len(recording.graph.find_nodes(op="call_function", target=torch.ops.aten.transpose.int)) == swaps
-    (found,) = written_down(recording.graph)(states, 7, *recording.constants)
+    captured = capture(lambda states, length: (heads_of(states) + length,), [states], [None], {"length": 7})
+    assert len(captured.graph.find_nodes(op="call_function", target=torch.Tensor.transpose)) == swaps
+    (found,) = compile_graph(captured.graph)(states, 7, *captured.constants)
     assert torch.equal(found, heads_of(states) + 7)
 
 

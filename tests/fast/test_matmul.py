@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 import torch
 from every_variant import ONE_TASK
 
 import zoo
 from zoo.fast import matmul
-from zoo.fast.matmul import EXACT, Trial, fast_products, try_products
+from zoo.fast.matmul import EXACT, Trial, fast_matmul, try_matmul
 from zoo.fast.switches import fast_paths
 from zoo.training.determinism import determinism
 
 
 def precision(*, device: str = "cpu") -> str:
-    with fast_products(512, 64, device):
+    with fast_matmul(512, 64, device):
         return torch.get_float32_matmul_precision()
 
 
 @pytest.fixture
 def trial(monkeypatch):
     def pretend(**found: float) -> None:
-        monkeypatch.setattr(matmul, "_try_products", lambda *sizes: Trial(**found))
+        monkeypatch.setattr(matmul, "_try_matmul", lambda *sizes: Trial(**found))
 
     return pretend
 
@@ -40,10 +43,10 @@ def test_a_trial_decides(trial, gain, deviation, expected):
 def test_switches_and_devices_come_first(trial):
     trial(gain=2.0, deviation=0.0)
     assert precision(device="cuda") == "highest"
-    with fast_paths(products="never"):
+    with fast_paths(onednn_matmul="never"):
         assert precision() == "highest"
     trial(gain=0.5, deviation=0.0)
-    with fast_paths(products="always"):
+    with fast_paths(onednn_matmul="always"):
         assert precision() == "medium"
 
 
@@ -56,7 +59,7 @@ def test_no_clock_decides_about_a_deterministic_run(trial):
 
 
 def test_the_precision_of_before_comes_back_after_an_error():
-    with pytest.raises(ZeroDivisionError), fast_paths(products="always"), fast_products(512, 64):
+    with pytest.raises(ZeroDivisionError), fast_paths(onednn_matmul="always"), fast_matmul(512, 64):
         1 / 0  # noqa: B018
     assert torch.get_float32_matmul_precision() == "highest"
 
@@ -65,7 +68,7 @@ def test_a_choice_for_one_library_is_left_alone():
     before = torch.backends.mkldnn.matmul.fp32_precision
     torch.backends.mkldnn.matmul.fp32_precision = "bf16"
     try:
-        with fast_paths(products="always"), fast_products(512, 64):
+        with fast_paths(onednn_matmul="always"), fast_matmul(512, 64):
             assert torch.backends.mkldnn.matmul.fp32_precision == "bf16"
         assert torch.backends.mkldnn.matmul.fp32_precision == "bf16"
     finally:
@@ -74,14 +77,14 @@ def test_a_choice_for_one_library_is_left_alone():
 
 
 def test_a_trial_is_made_once_for_about_one_size():
-    matmul._try_products.cache_clear()
-    found = try_products(70, 40)
+    matmul._try_matmul.cache_clear()
+    found = try_matmul(70, 40)
     assert found.gain > 0
-    assert try_products(100, 33) is found
-    assert try_products(700_000, 9000) is try_products(512, 1024)
+    assert try_matmul(100, 33) is found
+    assert try_matmul(700_000, 9000) is try_matmul(512, 1024)
 
 
-@pytest.mark.skipif(try_products(512, 1024).deviation > EXACT, reason="this processor's oneDNN products are no float32")
+@pytest.mark.skipif(try_matmul(512, 1024).deviation > EXACT, reason="this processor's oneDNN products are no float32")
 @pytest.mark.parametrize("name", ONE_TASK)
 def test_a_training_step_is_the_same_to_rounding(name):
     """In models that are wide enough for both libraries to round differently."""
@@ -92,9 +95,41 @@ def test_a_training_step_is_the_same_to_rounding(name):
     sizes = f"hidden_size=512,intermediate_size=1024,num_attention_heads=4,num_hidden_layers={layers}"
     for mode in ("never", "always"):
         model = zoo.build(f"{name}:{sizes}", task=ONE_TASK[name], vocab_size=50, seed=0).eval()
-        with fast_paths(products=mode), fast_products(ids.numel(), model.config.hidden_size):
+        with fast_paths(onednn_matmul=mode), fast_matmul(ids.numel(), model.config.hidden_size):
             model(input_ids=ids, attention_mask=mask, labels=ids).loss.backward()
         gradients.append([parameter.grad for parameter in model.parameters() if parameter.grad is not None])
     largest = max(float(gradient.abs().max()) for gradient in gradients[0])  # biases of keys have nothing but rounding
     for plain, fast in zip(*gradients, strict=True):
         torch.testing.assert_close(fast, plain, rtol=1e-4, atol=EXACT * largest)
+
+
+def test_the_precision_comes_back_however_threads_overlap():
+    """The first to begin ends before the others, and one makes its trial meanwhile."""
+    begun, ended = threading.Event(), threading.Event()
+
+    def overlap():
+        with fast_paths(onednn_matmul="always"), fast_matmul(512, 64):
+            begun.set()
+            assert ended.wait(60)
+            return torch.get_float32_matmul_precision()
+
+    with ThreadPoolExecutor(1) as thread:
+        with fast_paths(onednn_matmul="always"), fast_matmul(512, 64):
+            other = thread.submit(overlap)
+            assert begun.wait(60)
+            matmul._try_matmul.cache_clear()
+            try_matmul(8, 8)
+            assert torch.get_float32_matmul_precision() == "medium"
+        assert torch.get_float32_matmul_precision() == "medium", "the other one has not finished"
+        ended.set()
+        assert other.result() == "medium"
+    assert torch.get_float32_matmul_precision() == "highest"
+
+
+def test_a_precision_chosen_meanwhile_stays():
+    try:
+        with fast_paths(onednn_matmul="always"), fast_matmul(512, 64):
+            torch.set_float32_matmul_precision("high")
+        assert torch.get_float32_matmul_precision() == "high"
+    finally:
+        torch.set_float32_matmul_precision("highest")

@@ -1,4 +1,4 @@
-"""Generation by recorded steps: those that are alike are recorded once, and replayed from then on."""
+"""Captured decode steps: of steps that are alike one is captured, and replayed from then on (as CUDA graphs are)."""
 
 from __future__ import annotations
 
@@ -7,263 +7,218 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from functools import wraps
+from functools import cached_property, wraps
 from threading import Lock
 from typing import Any, TypeVar, cast
 from weakref import WeakKeyDictionary
 
 import torch
 from torch import nn
-from torch.utils._python_dispatch import is_in_torch_dispatch_mode
+from torch.overrides import _get_current_function_mode_stack
+from torch.utils._device import DeviceContext
 from transformers import PreTrainedModel
 from transformers.utils import logging
 
-from .decode_step import Step
-from .graph_capture import SHORTEST, Program, Recording, written_down
-from .prepacked_linear import Packing, packing_of
+from .decode_step import DecodeStep
+from .fingerprint import Fingerprint, can_be_captured
+from .graph_capture import SHORTEST, CapturedGraph, Program, compile_graph
+from .prepacked_linear import PrepackedWeights, Prepacking, prepacking_of
 from .switches import current
 
 logger = logging.get_logger(__name__)
 
 Forward = TypeVar("Forward", bound=Callable[..., Any])
 
-Packed = tuple[Program, tuple[torch.Tensor, ...]]
+CAPTURE_AFTER = 400
+"""After how many steps of a kind one is captured, which takes about as long as so many save: at worst as much is lost
+as might have been gained. Measured with six layers of width 512 on a Xeon."""
 
-RECORD_AFTER = 400
-"""After how many steps of a kind it is recorded, which takes about as long as so many save: at worst as much is lost as
-might have been gained. Measured with six layers of width 512 on a Xeon."""
-
-PACK_AFTER = 8
-"""After how many steps of a generation weights are laid out for the rest of them."""
+PREPACK_AFTER = 8
+"""After how many steps of a generation weights are prepacked for the rest of them."""
 
 CLOSE = 1e-5
 """How far logits of a replayed step may be from the forward's, relative to the largest: rounding."""
 
 
 @dataclass
-class Recordings:
-    """What is known of the steps of one model.
+class CapturedSteps:
+    """Captured decode steps of one model.
 
     Attributes:
-        fingerprint: Of the model as it was when they were recorded.
-        steps: How many there were of each kind.
-        recorded: What takes the place of each kind; None where there cannot be anything.
-        packings: The same with laid out weights, by kind and mode; None where they would not make it faster.
+        fingerprint: Of the model that they were captured of.
+        counts: How many steps of each kind the model itself has done.
+        steps: What takes the place of each kind; None where it cannot be captured.
+        prepackings: How weights are prepacked, by kind and mode; None where that would not make steps faster.
     """
 
-    fingerprint: Any
-    steps: Counter[Any] = field(default_factory=Counter)
-    recorded: dict[Any, Replay | None] = field(default_factory=dict)
-    packings: dict[Any, Packing | None] = field(default_factory=dict)
+    fingerprint: Fingerprint
+    counts: Counter[Any] = field(default_factory=Counter)
+    steps: dict[Any, CapturedStep | None] = field(default_factory=dict)
+    prepackings: dict[Any, Prepacking | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
-class Replay:
-    """What takes the place of steps of one kind.
+class CapturedStep:
+    """A captured decode step, which takes the place of all of its kind.
 
     Attributes:
-        recording: Of one of them.
-        program: It, written down.
-        output: The kind of output that a forward gives.
+        capture: Its operations.
+        program: The same as a Python function.
+        output: The class of the forward's output.
     """
 
-    recording: Recording
+    capture: CapturedGraph
     program: Program
     output: type[Any]
 
-    def run(self, step: Step, packed: Packed | None = None) -> Any:
-        """Do a step.
+    def replay(self, step: DecodeStep, weights: PrepackedWeights | None = None) -> Any:
+        """Do a decode step.
 
         Args:
-            step: Of the kind that was recorded. Its cache is extended.
-            packed: Laid out weights, and the program that reads them.
+            step: A step of the captured kind. Its cache is extended.
+            weights: Prepacked weights.
 
         Returns:
-            What the forward would; None if it has to be asked, be it for an error.
+            What the forward would return; None if it has to be asked, be it for an error.
         """
         lengths = step.lengths.values()
-        if not self.recording.fits(*lengths):
+        if not self.capture.fits(*lengths):
             return None
-        program, weights = (self.program, ()) if packed is None else packed
+        program, prepacked = (self.program, ()) if weights is None else (weights.program, weights.tensors)
         try:
-            logits, *states = program(*step.inputs, *lengths, *self.recording.constants, *weights)
+            logits, *states = program(*step.inputs, *lengths, *self.capture.constants, *prepacked)
         except (IndexError, RuntimeError):  # of a token or a position that there is not: the forward says it better
             return None
         step.advance(states)
         return self.output(logits=logits, past_key_values=step.cache)
 
 
-class Generation:
-    """One call of `generate`.
+class StepReplayer:
+    """Replays decode steps during one call of `generate`.
 
     Args:
-        model: Whose.
+        model: The model that generates.
     """
 
     def __init__(self, model: PreTrainedModel) -> None:
         self.model = model
         self.modes = current()
-        records = self.modes.recorded_steps != "never" and can_be_recorded(model)
         self.drops_masks = model.drops_masks
-        self.recordings = recordings_of(model) if records else None
-        self.steps: Counter[Any] = Counter()
-        self.packed: dict[Any, Packed | None] = {}
+        self.counts: Counter[Any] = Counter()
+        self.prepacked: dict[Any, PrepackedWeights | None] = {}
+
+    @cached_property
+    def captured(self) -> CapturedSteps | None:
+        """The model's captured steps, looked up at the first decode step: `generate` itself may change the model."""
+        return captured_steps_of(self.model) if self.modes.graph_capture != "never" else None
 
     def forward(self, forward: Callable[..., Any], arguments: dict[str, Any]) -> Any:
-        """Do a forward, by a recording if it is a step of which there is one.
+        """Do a forward, by a captured step where there is one.
 
         Args:
-            forward: The model's.
+            forward: The model's own.
             arguments: All of its arguments, by name.
 
         Returns:
-            Its output.
+            The forward's output.
         """
-        if self.recordings is None or is_watched():
+        if is_watched() or (captured := self.captured) is None:
             return forward(**arguments)
-        if (step := Step.of(arguments, drops_masks=self.drops_masks)) is None:
+        if (step := DecodeStep.of(arguments, drops_masks=self.drops_masks)) is None:
             return forward(**arguments)
         kind = step.kind
-        self.steps[kind] += 1
-        if (replay := self.recordings.recorded.get(kind)) is not None:
-            output = replay.run(step, self.packed_for(kind, replay, step))
+        self.counts[kind] += 1
+        if (known := captured.steps.get(kind)) is not None:
+            if not captured.fingerprint.holds():
+                return forward(**arguments)
+            output = known.replay(step, self.prepacked_for(captured, step, known))
             return forward(**arguments) if output is None else output
         output = forward(**arguments)
-        self.recordings.steps[kind] += 1
-        wanted = self.modes.recorded_steps == "always" or self.recordings.steps[kind] >= RECORD_AFTER
-        if wanted and kind not in self.recordings.recorded and min(step.lengths.values()) >= SHORTEST:
-            self.record(kind, forward, step, output)
+        captured.counts[kind] += 1
+        wanted = self.modes.graph_capture == "always" or captured.counts[kind] >= CAPTURE_AFTER
+        can = kind not in captured.steps and min(step.lengths.values()) >= SHORTEST
+        if wanted and can and captured.fingerprint.holds() and _capturing.acquire(blocking=False):
+            try:
+                captured.steps[kind] = capture_step(forward, step, output)
+            finally:
+                _capturing.release()
         return output
 
-    def record(self, kind: Any, forward: Callable[..., Any], step: Step, output: Any) -> None:
-        """Record a step, unless another thread is recording one: it is tried again with the next step then.
+    def prepacked_for(self, captured: CapturedSteps, step: DecodeStep, known: CapturedStep) -> PrepackedWeights | None:
+        """Prepack the weights of a kind of step, once in a generation, as they may have other values in the next.
 
         Args:
-            kind: Of steps.
-            forward: The model's.
-            step: As it was before the forward.
-            output: The forward's.
-        """
-        if self.recordings is not None and _tracing.acquire(blocking=False):
-            try:
-                self.recordings.recorded[kind] = replay_of(forward, step, output)
-            finally:
-                _tracing.release()
-
-    def packed_for(self, kind: Any, replay: Replay, step: Step) -> Packed | None:
-        """Lay weights out for steps of a kind, once in a generation, as they may be other ones in the next.
-
-        Args:
-            kind: Of steps.
-            replay: What takes their place.
-            step: The next one.
+            captured: The model's captured steps.
+            step: The next decode step.
+            known: The captured step of its kind.
 
         Returns:
-            None as long as it is not known that they pay.
+            None as long as it is not known that they pay, and from when a weight is written to.
         """
-        mode = self.modes.packed_weights
-        if mode == "never" or self.recordings is None or (mode == "auto" and self.steps[kind] < PACK_AFTER):
+        kind, mode = step.kind, self.modes.prepacked_weights
+        if mode == "never" or (mode == "auto" and self.counts[kind] < PREPACK_AFTER):
             return None
-        if kind not in self.packed:
-            packings, recording = self.recordings.packings, replay.recording
-            is_new = (kind, mode) not in packings
-            packing = packing_of(recording, everywhere=mode == "always") if is_new else packings[kind, mode]
-            packed = None if packing is None else (packing.program, packing.pack(recording.constants))
-            if is_new and packed and not agree(replay.run(step), replay.run(step, packed)):
-                packing = packed = None
-            packings[kind, mode], self.packed[kind] = packing, packed
-        return self.packed[kind]
+        if kind not in self.prepacked:
+            prepackings, capture = captured.prepackings, known.capture
+            is_new = (kind, mode) not in prepackings
+            prepacking = prepacking_of(capture, everywhere=mode == "always") if is_new else prepackings[kind, mode]
+            weights = None if prepacking is None else prepacking.prepack(capture.constants)
+            if is_new and weights and not agree(known.replay(step), known.replay(step, weights)):
+                prepacking = weights = None
+            prepackings[kind, mode], self.prepacked[kind] = prepacking, weights
+        weights = self.prepacked[kind]
+        if weights is not None and not weights.is_current():
+            weights = self.prepacked[kind] = None
+        return weights
 
 
-def replay_of(forward: Callable[..., Any], step: Step, output: Any) -> Replay | None:
-    """Record a step, and see whether it comes out as the forward had it.
+def capture_step(forward: Callable[..., Any], step: DecodeStep, output: Any) -> CapturedStep | None:
+    """Capture a decode step, and see whether its replay comes out as the forward did.
 
     Args:
         forward: The model's.
-        step: As it was before the forward.
+        step: The step as it was before the forward.
         output: The forward's.
 
     Returns:
-        None where it cannot be recorded.
+        None where it cannot be captured.
     """
     try:
-        recording = step.record(forward)
-        replay = Replay(recording, written_down(recording.graph), type(output))
-        again = replay.run(step)
+        capture = step.capture(forward)
+        captured = CapturedStep(capture, compile_graph(capture.graph), type(output))
+        again = captured.replay(step)
     except Exception as error:  # of tracing: there are as many kinds as things that a variant's code can do
-        logger.info("a step of generation cannot be recorded: %s", error)
+        logger.info("a decode step cannot be captured: %s", error)
         return None
-    return replay if agree(output, again) else None
+    return captured if agree(output, again) else None
 
 
 def agree(output: Any, other: Any) -> bool:
-    """Whether two outputs are the same but for rounding.
-
-    Args:
-        output: With logits; or None.
-        other: Likewise.
-
-    Returns:
-        False also where there is none.
-    """
+    """Whether two outputs with logits are the same but for rounding; not where either is None."""
     if output is None or other is None or output.logits.shape != other.logits.shape:
         return False
     return bool((other.logits - output.logits).abs().max() <= CLOSE * output.logits.abs().max())
 
 
-_recordings: WeakKeyDictionary[nn.Module, Recordings] = WeakKeyDictionary()
+_captured: WeakKeyDictionary[nn.Module, CapturedSteps] = WeakKeyDictionary()
 
 
-def recordings_of(model: PreTrainedModel) -> Recordings:
-    """Find what is known of a model's steps, unless the model has changed since.
+def captured_steps_of(model: PreTrainedModel) -> CapturedSteps | None:
+    """Find the captured steps of a model as it is now; those of what it was before are forgotten.
 
     Args:
         model: Any model of the zoo.
 
     Returns:
-        Known recordings, or none yet.
+        Captured steps, of which there may be none yet; None where there cannot be any.
     """
-    fingerprint = fingerprint_of(model)
-    known = _recordings.get(model)
+    if not can_be_captured(model):
+        return None
+    fingerprint, known = Fingerprint(model), _captured.get(model)
     if known is None or known.fingerprint != fingerprint:
-        known = _recordings[model] = Recordings(fingerprint)
+        known = _captured[model] = CapturedSteps(fingerprint)
+    known.fingerprint = fingerprint
     return known
-
-
-def fingerprint_of(model: nn.Module) -> Any:
-    """What recordings depend on, values of parameters not among it: recordings hold the very same parameters.
-
-    Args:
-        model: Any model of the zoo.
-
-    Returns:
-        Something to compare.
-    """
-    tensors = [*model.parameters(), *model.buffers()]
-    configs = [str(vars(module.config)) for module in model.modules() if isinstance(module, PreTrainedModel)]
-    return [(id(tensor), tensor.dtype, tensor.shape) for tensor in tensors], configs
-
-
-def can_be_recorded(model: PreTrainedModel) -> bool:
-    """Whether nothing happens in a model's forward but what its classes say, and these are known.
-
-    Args:
-        model: Any model of the zoo.
-
-    Returns:
-        False on accelerators, in training, where hooks or other libraries have their hands in it, and of parts that
-        come with plugins, of which nobody knows what else they do.
-    """
-    ours = __name__.removesuffix("captured_steps").removesuffix("fast.")  # where code comes with a checkpoint, too
-    known = ("torch.nn.", "transformers.activations", ours)
-    return model.device.type == "cpu" and not any(
-        module.training
-        or module._forward_hooks
-        or module._forward_pre_hooks
-        or "forward" in vars(module)
-        or not type(module).__module__.startswith(known)
-        for module in model.modules()
-    )
 
 
 def is_watched() -> bool:
@@ -271,20 +226,21 @@ def is_watched() -> bool:
     return (
         torch.is_grad_enabled()
         or torch.is_autocast_enabled("cpu")
-        or is_in_torch_dispatch_mode()
+        or torch._C._len_torch_dispatch_stack() > 0
+        or any(type(mode) is not DeviceContext for mode in _get_current_function_mode_stack())
         or nn.modules.module._has_any_global_hook()
     )
 
 
-_tracing = Lock()
-"""Two tracings at a time mix, and leave PyTorch believing for good that one goes on."""
+_capturing = Lock()
+"""One thread captures at a time, others with a later step: PyTorch notes for the process that modes are active."""
 
-_generation: ContextVar[Generation | None] = ContextVar("generation", default=None)
+_replayer: ContextVar[StepReplayer | None] = ContextVar("replayer", default=None)
 
 
 @contextmanager
-def generation_of(model: PreTrainedModel) -> Iterator[None]:
-    """Replay steps of a model for a while.
+def replayed_steps(model: PreTrainedModel) -> Iterator[None]:
+    """Capture and replay decode steps of a model for a while, in this thread.
 
     Args:
         model: The model that generates.
@@ -292,28 +248,28 @@ def generation_of(model: PreTrainedModel) -> Iterator[None]:
     Yields:
         Nothing.
     """
-    token = _generation.set(Generation(model))
+    token = _replayer.set(StepReplayer(model))
     try:
         yield
     finally:
-        _generation.reset(token)
+        _replayer.reset(token)
 
 
-def replayed(forward: Forward) -> Forward:
-    """Let a model's forward be replaced by a recording where it is a step of generation.
+def with_captured_steps(forward: Forward) -> Forward:
+    """Let captured steps take the place of a model's forward where it is a decode step.
 
     Args:
-        forward: Of a class.
+        forward: A method of a model's class.
 
     Returns:
-        With the same signature.
+        A method with the same signature.
     """
 
     @wraps(forward)
-    def stepwise(self: PreTrainedModel, *args: Any, **kwargs: Any) -> Any:
-        generation = None if torch.compiler.is_compiling() else _generation.get()
-        if generation is None or generation.model is not self or args or kwargs.get("past_key_values") is None:
+    def step_forward(self: PreTrainedModel, *args: Any, **kwargs: Any) -> Any:
+        replayer = None if torch.compiler.is_compiling() else _replayer.get()
+        if replayer is None or replayer.model is not self or args or kwargs.get("past_key_values") is None:
             return forward(self, *args, **kwargs)
-        return generation.forward(lambda **arguments: forward(self, **arguments), kwargs)
+        return replayer.forward(lambda **arguments: forward(self, **arguments), kwargs)
 
-    return cast(Forward, stepwise)
+    return cast(Forward, step_forward)

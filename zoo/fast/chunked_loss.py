@@ -201,7 +201,6 @@ def pays(labels: torch.Tensor, vocab_size: int) -> bool:
     Returns:
         By the mode of [`zoo.fast.switches`][]; never while a graph is made, which knows no lengths.
     """
-    mode = current().chunked_loss
-    if mode == "never" or torch.compiler.is_compiling():
+    if torch.compiler.is_compiling() or (mode := current().chunked_loss) == "never":
         return False
     return mode == "always" or labels.numel() * vocab_size > FEW

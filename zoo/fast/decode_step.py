@@ -1,4 +1,4 @@
-"""A step of generation: one token a row, and a cache of what came before."""
+"""A decode step: one token a row, and a cache of what came before."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 from transformers.cache_utils import Cache, EncoderDecoderCache
 from transformers.modeling_outputs import BaseModelOutput
 
-from .graph_capture import Recording, record
+from .graph_capture import CapturedGraph, capture
 from .growing_cache import GrowingLayer, SourceLayer, self_attention_cache
 
 DIMENSIONS: dict[str, tuple[int, str] | None] = {
@@ -27,11 +27,11 @@ DIMENSIONS: dict[str, tuple[int, str] | None] = {
 states. With an encoder, `attention_mask` is the source's."""
 
 FLAGS = ("use_cache", "logits_to_keep", "return_dict")
-"""Arguments of a step that are no tensors; any other one makes a step of its own kind, which is not recorded."""
+"""Arguments of a step that are no tensors; any other one makes a step of its own kind, which is not captured."""
 
 
 @dataclass(frozen=True)
-class Step:
+class DecodeStep:
     """One token a row, and what was computed of the tokens before.
 
     Attributes:
@@ -47,7 +47,7 @@ class Step:
     lengths: dict[str, int]
 
     @classmethod
-    def of(cls, arguments: dict[str, Any], *, drops_masks: bool) -> Step | None:
+    def of(cls, arguments: dict[str, Any], *, drops_masks: bool) -> DecodeStep | None:
         """Recognise a step by the arguments of a forward.
 
         Args:
@@ -131,7 +131,7 @@ class Step:
 
     @property
     def kind(self) -> tuple[Any, ...]:
-        """What steps have in common that one recording stands for: all but lengths and values."""
+        """What steps have in common that one captured step stands for: all but lengths and values."""
         shapes = tuple(
             (name, tensor.dtype, tensor.ndim, tensor.shape[0], tensor.shape[2:])
             for name, tensor in self.tensors.items()
@@ -150,14 +150,14 @@ class Step:
         """Everything that may be another one in another step of this kind."""
         return [*self.tensors.values(), *self.memory]
 
-    def record(self, forward: Callable[..., Any]) -> Recording:
-        """Record a forward on arguments like these.
+    def capture(self, forward: Callable[..., Any]) -> CapturedGraph:
+        """Capture a forward on arguments like these.
 
         Args:
-            forward: Of the model.
+            forward: The model's.
 
         Returns:
-            Takes the inputs; returns the logits, and all keys and values of self-attention.
+            A graph that takes the inputs, and returns the logits and all keys and values of self-attention.
         """
 
         def step(*inputs: Any) -> tuple[torch.Tensor, ...]:
@@ -170,7 +170,7 @@ class Step:
             layers = self_attention_cache(cache).layers
             return (logits, *(states for layer in layers for states in (layer.keys, layer.values)))
 
-        return record(step, self.inputs, self.dimensions, self.lengths)
+        return capture(step, self.inputs, self.dimensions, self.lengths)
 
     def with_memory(self, memory: Sequence[torch.Tensor], seen: int) -> Cache:
         """A copy of the cache on other tensors.

@@ -62,11 +62,11 @@ def draws_bits(states: torch.Tensor, p: float) -> bool:
     Returns:
         False where PyTorch's own way is wanted, better or the only one, as in compiled code and in `torch.func`.
     """
-    mode = current().quick_dropout
-    if mode == "never" or torch.compiler.is_compiling() or torch._C._functorch.is_functorch_wrapped_tensor(states):
+    if torch.compiler.is_compiling() or torch._C._functorch.is_functorch_wrapped_tensor(states):
         return False
+    mode = current().quick_dropout
     is_possible = states.device.type == "cpu" and states.is_floating_point() and 0 < round(p * LEVELS) < LEVELS
-    return is_possible and (mode == "always" or states.numel() >= PAYS_FROM)
+    return is_possible and (mode == "always" or (mode == "auto" and states.numel() >= PAYS_FROM))
 
 
 def noise_like(states: torch.Tensor, p: float) -> torch.Tensor:

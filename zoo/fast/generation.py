@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from transformers.generation import GenerationMixin, LogitsProcessorList
 
-from .captured_steps import generation_of
+from .captured_steps import replayed_steps
 from .growing_cache import let_grow
 from .switches import current
 
@@ -35,11 +35,11 @@ class LogitsProcessors(LogitsProcessorList):
 
 
 class CachedGenerationMixin(GenerationMixin):
-    """transformers' generation, with a cache that grows in place, and steps that are recorded and replayed."""
+    """transformers' generation, with a cache that grows in place, and decode steps that are captured and replayed."""
 
     def generate(self, *args: Any, **kwargs: Any) -> Any:
         """Write tokens. Arguments and result as for transformers' own."""
-        with generation_of(self):
+        with replayed_steps(self):
             return super().generate(*args, **kwargs)
 
     # transformers reads the signature. As a decorator, `wraps` would make it a function without self for type checkers.

@@ -1,13 +1,17 @@
-"""A function's operations, recorded once and run in a row, without the Python that chose them.
+"""Graph capture: a function's operations, run in a row without the Python that chose them.
 
-What a step of generation computes takes PyTorch microseconds an operation, and as long again goes into modules, keyword
+What a decode step computes takes PyTorch microseconds an operation, and as long again goes into modules, keyword
 arguments and choices that come out the same in every step. CUDA graphs rid a GPU of that; here it is done for a CPU,
 and lengths stay variables.
+
+Operations are seen by a mode of PyTorch, which is the capturing thread's alone. `make_fx` and `torch.export` would do
+the same work, but raise a flag and patch `nn.Module` for the whole process: other threads' compiled models fail then.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import operator
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -15,41 +19,30 @@ import sympy
 import torch
 from torch import fx, nn
 from torch._dynamo.source import ConstantSource
-from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.fx.experimental.proxy_tensor import make_fx
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
-from torch.nn import functional as F
+from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_leaves
+from torch.utils._sympy.interp import sympy_interp
+from torch.utils._sympy.reference import PythonReferenceAnalysis
 
 Program = Callable[..., tuple[torch.Tensor, ...]]
 
 SHORTEST = 2
-"""The smallest length that a recording stands for: with 0 or 1 of something, other operations are chosen."""
+"""The smallest length that a captured graph stands for: with 0 or 1 of something, other operations are chosen."""
 
-aten = torch.ops.aten
-QUICKER: dict[Any, Callable[..., Any]] = {
-    aten.linear.default: F.linear,
-    aten.layer_norm.default: torch.layer_norm,
-    aten.scaled_dot_product_attention.default: F.scaled_dot_product_attention,
-    aten.embedding.default: torch.embedding,
-    aten.gelu.default: torch._C._nn.gelu,
-    aten.relu.default: torch.relu,
-    aten.silu.default: torch._C._nn.silu,
-    aten.add.Tensor: torch.add,
-    aten.mul.Tensor: torch.mul,
-    aten.view.default: torch.Tensor.view,
-    aten.reshape.default: torch.reshape,
-    aten.transpose.int: torch.transpose,
-    aten.narrow.default: torch.narrow,
-    aten.copy_.default: torch.Tensor.copy_,
-}
-"""The same operations where Python reaches them sooner; whoever has another one may add it."""
+PLAIN = (bool, int, float, str, slice, type(...), torch.dtype, torch.device, torch.layout, torch.memory_format)
+"""Arguments that are the same in every run, and that a program can be written with."""
 
-VIEWS = (aten.view.default, aten.reshape.default)
+VIEWS = (torch.Tensor.view, torch.Tensor.reshape)
+
+QUICKER: dict[Any, Callable[..., Any]] = {}
+"""Operations where Python reaches them sooner than by the function that was captured."""
 
 
 @dataclass(frozen=True)
-class Recording:
-    """What a function did, to be done again with other values and other lengths.
+class CapturedGraph:
+    """The operations of a function, to be run on other values and other lengths.
 
     Attributes:
         graph: The operations, on placeholders for all inputs and then for all constants.
@@ -62,7 +55,7 @@ class Recording:
     holds: Callable[..., bool]
 
     def fits(self, *lengths: int) -> bool:
-        """Whether the recording stands for a run.
+        """Whether the captured operations are those of a run.
 
         Args:
             lengths: Those of the run, in the order in which they were given.
@@ -73,7 +66,7 @@ class Recording:
         return min(lengths) >= SHORTEST and bool(self.holds(*lengths))
 
 
-def copy_of(graph: fx.Graph) -> fx.Graph:
+def copy_graph(graph: fx.Graph) -> fx.Graph:
     """The same operations once more.
 
     Args:
@@ -87,8 +80,8 @@ def copy_of(graph: fx.Graph) -> fx.Graph:
     return copy
 
 
-def written_down(graph: fx.Graph) -> Program:
-    """Write operations down as a Python function.
+def compile_graph(graph: fx.Graph) -> Program:
+    """Write a captured graph down as a Python function.
 
     Args:
         graph: The operations.
@@ -96,20 +89,20 @@ def written_down(graph: fx.Graph) -> Program:
     Returns:
         Takes what the graph has placeholders for.
     """
-    graph = copy_of(graph)
+    graph = copy_graph(graph)
     for node in graph.nodes:
         if node.op == "call_function":
             node.target = QUICKER.get(node.target, node.target)
     return fx.GraphModule(nn.Module(), graph).forward
 
 
-def record(
+def capture(
     function: Callable[..., tuple[torch.Tensor, ...]],
     tensors: Sequence[torch.Tensor],
     dimensions: Sequence[tuple[int, str] | None],
     lengths: dict[str, int],
-) -> Recording:
-    """Run a function on tensors without values, and note every operation.
+) -> CapturedGraph:
+    """Capture a function: run it on tensors without values, and note every operation.
 
     Args:
         function: Takes the tensors, then all lengths. It must not look at values, and what it changes in place must be
@@ -119,25 +112,118 @@ def record(
         lengths: Numbers that may be other ones in every run, by name.
 
     Returns:
-        The recording.
+        The captured graph.
 
     Raises:
-        Exception: Of any kind, where the function does what cannot be recorded.
+        Exception: Of any kind, where the function does what cannot be captured.
     """
     shapes = ShapeEnv(duck_shape=False)  # lengths that are equal by chance stay two
-    mode = FakeTensorMode(shape_env=shapes, allow_non_fake_inputs=True)
+    fake = FakeTensorMode(shape_env=shapes, allow_non_fake_inputs=True)
+    fake.cache_enabled = False  # it is the process's, and compares int8 weights, which cannot be compared
     with torch.inference_mode(False), torch.no_grad():
-        symbolic = {name: variable(mode, name, length) for name, length in lengths.items()}
-        symbols = [length.node.expr for length in symbolic.values()]
-        with mode:
+        symbolic = {name: variable(fake, name, length) for name, length in lengths.items()}
+        symbols = [length.node.expr for length in symbolic.values()]  # before any turns out to depend on another
+        with fake:
             inputs = [valueless(*pair, symbolic) for pair in zip(tensors, dimensions, strict=True)]
-            traced = make_fx(function, _allow_non_fake_inputs=True, pre_dispatch=True)(*inputs, *symbolic.values())
+            with CaptureMode(inputs, symbolic) as mode:
+                outputs = function(*inputs, *symbolic.values())
+        mode.graph.output(tuple(mode.argument(output) for output in outputs))
     condition = sympy.And(*(guard.expr for guard in shapes.guards))
     if not condition.free_symbols <= set(symbols):
         raise NotImplementedError("what is computed depends on values")
-    constants = constants_as_inputs(traced)
-    fold_idle_moves(traced.graph)
-    return Recording(traced.graph, constants, sympy.lambdify(symbols, condition, modules="math"))
+    fold_idle_moves(mode.graph)
+    remove_unused(mode.graph)
+    holds = sympy.lambdify(symbols, condition, modules="math")
+    return CapturedGraph(mode.graph, tuple(mode.constants), holds)
+
+
+class CaptureMode(TorchFunctionMode):
+    """Notes every function of PyTorch that is called, in a graph.
+
+    Args:
+        inputs: Tensors without values, which become the graph's first placeholders.
+        lengths: Its next ones, by name.
+    """
+
+    def __init__(self, inputs: Sequence[torch.Tensor], lengths: Mapping[str, torch.SymInt]) -> None:
+        super().__init__()
+        self.graph = fx.Graph()
+        self.constants: list[Any] = []
+        self.nodes: dict[int, fx.Node] = {}
+        self.kept: list[Any] = []  # what nodes are of: an id would stand for another object once they are gone
+        self.numbers: dict[sympy.Expr, Any] = {}
+        for place, tensor in enumerate(inputs):
+            self.keep(tensor, self.graph.placeholder(f"input_{place}"))
+        for name, length in lengths.items():
+            self.last_placeholder = self.graph.placeholder(name)
+            self.numbers[length.node.expr] = fx.Proxy(self.last_placeholder)
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Call a function, and note it if it makes or changes tensors."""
+        kwargs = kwargs or {}
+        tensors = [one for one in tree_leaves((args, kwargs)) if isinstance(one, FakeTensor)]
+        versions = [tensor._version for tensor in tensors]
+        result = func(*args, **kwargs)
+        writes = versions != [tensor._version for tensor in tensors]
+        if writes or any(isinstance(one, torch.Tensor) for one in tree_leaves(result)):
+            if getattr(func, "__name__", None) == "__get__":  # of a property, as `mT` is
+                func, args = getattr, (*args, func.__self__.__name__)
+            node = self.graph.call_function(func, *map(self.arguments, (args, kwargs)))
+            node.meta["writes"] = writes
+            self.keep(result, node)
+        return result
+
+    def keep(self, result: Any, node: fx.Node) -> None:
+        """Remember which node gives a tensor, or each tensor of a tuple."""
+        node.meta["val"] = result
+        if isinstance(result, torch.Tensor):
+            self.kept.append(result)
+            self.nodes[id(result)] = node
+        elif isinstance(result, (tuple, list)):
+            for place, one in enumerate(result):
+                if isinstance(one, (torch.Tensor, tuple, list)):
+                    self.keep(one, self.graph.call_function(operator.getitem, (node, place)))
+
+    def arguments(self, given: Any) -> Any:
+        """Replace tensors and lengths by the nodes that give them, however deep they are nested."""
+        return fx.node.map_aggregate(given, self.argument)
+
+    def argument(self, value: Any) -> Any:
+        """Find the node that gives a value.
+
+        Args:
+            value: An argument of a function, or what the captured function returns.
+
+        Returns:
+            A node; what stays the same in every run as it is.
+
+        Raises:
+            NotImplementedError: When it is of a kind that cannot be written down.
+        """
+        if isinstance(value, (torch.Tensor, torch.ScriptObject)):
+            return self.nodes.get(id(value)) or self.constant(value)
+        if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+            expression = value.node.expr
+            if expression not in self.numbers:
+                self.numbers[expression] = sympy_interp(PythonReferenceAnalysis, self.numbers, expression)
+            number = self.numbers[expression]
+            return number.node if isinstance(number, fx.Proxy) else number
+        if value is None or isinstance(value, PLAIN):
+            return value
+        raise NotImplementedError(f"a {type(value).__name__} is passed to an operation")
+
+    def constant(self, value: Any) -> fx.Node:
+        """Make a tensor that was no input, a parameter for instance, a further placeholder."""
+        if isinstance(value, FakeTensor):
+            raise NotImplementedError("a tensor comes from where no operation was seen")
+        with self.graph.inserting_after(self.last_placeholder):
+            self.last_placeholder = self.graph.placeholder(f"constant_{len(self.constants)}")
+        self.constants.append(value)
+        self.keep(value, self.last_placeholder)
+        self.nodes[id(value)] = self.last_placeholder
+        return self.last_placeholder
 
 
 def variable(mode: FakeTensorMode, name: str, length: int) -> torch.SymInt:
@@ -175,30 +261,15 @@ def valueless(
     return torch.empty(shape, dtype=tensor.dtype, device=tensor.device)
 
 
-def constants_as_inputs(module: fx.GraphModule) -> tuple[torch.Tensor, ...]:
-    """Turn the tensors that a graph looks up into further inputs, the same one into one.
+def remove_unused(graph: fx.Graph) -> None:
+    """Remove operations whose result nobody reads, unless they write.
 
     Args:
-        module: Its graph is changed.
-
-    Returns:
-        The tensors, in the order of the new inputs.
+        graph: Changed in place.
     """
-    graph = module.graph
-    last = [node for node in graph.nodes if node.op == "placeholder"][-1]
-    inputs: dict[int, fx.Node] = {}
-    constants: list[torch.Tensor] = []
-    for node in list(graph.find_nodes(op="get_attr")):
-        constant = getattr(module, node.target)
-        if id(constant) not in inputs:
-            with graph.inserting_after(last):
-                last = inputs[id(constant)] = graph.placeholder(f"constant_{len(constants)}")
-            last.meta = node.meta
-            constants.append(constant)
-        node.replace_all_uses_with(inputs[id(constant)])
-        graph.erase_node(node)
-    graph.eliminate_dead_code()
-    return tuple(constants)
+    for node in reversed(graph.nodes):
+        if node.op == "call_function" and not node.users and not node.meta.get("writes"):
+            graph.erase_node(node)
 
 
 def fold_idle_moves(graph: fx.Graph) -> None:
@@ -207,21 +278,20 @@ def fold_idle_moves(graph: fx.Graph) -> None:
     Args:
         graph: Changed in place.
     """
-    for node in graph.find_nodes(op="call_function", target=aten.transpose.int):
+    for node in graph.find_nodes(op="call_function", target=torch.Tensor.transpose):
         source, shape = node.args[0], node.meta["val"].shape
         if not all(type(size) is int for size in shape) or not keeps_order(source.meta["val"].shape, *node.args[1:]):
             continue
         if source.target in VIEWS:
             with graph.inserting_before(node):
-                view = graph.call_function(aten.reshape.default, (source.args[0], list(shape)))
+                view = graph.call_function(torch.reshape, (source.args[0], tuple(shape)))
             view.meta = node.meta
             node.replace_all_uses_with(view)
         else:
             for user in list(node.users):
                 if user.target in VIEWS:
-                    user.target = aten.reshape.default
+                    user.target = torch.Tensor.reshape
                     user.replace_input_with(node, source)
-    graph.eliminate_dead_code()
 
 
 def keeps_order(shape: Sequence[int], first: int, second: int) -> bool:

@@ -1,12 +1,13 @@
-"""Products of float32 matrices on a CPU, by whichever of PyTorch's two libraries is the faster."""
+"""Matmul of float32 matrices on a CPU, by whichever of PyTorch's two libraries is the faster."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cache
+from threading import Lock
 
 import torch
 
@@ -21,7 +22,7 @@ EXACT = 1e-5
 bfloat16 where it may, which is far above it."""
 
 LARGEST = (512, 1024)
-"""Tokens and width up to which products are tried; larger ones behave alike."""
+"""Tokens and width up to which matmuls are tried; larger ones behave alike."""
 
 ROUNDS = 5
 
@@ -52,8 +53,8 @@ def compare(
     """Let two ways to multiply take turns.
 
     Args:
-        usual: Does a product.
-        other: Does it in another way.
+        usual: Multiplies.
+        other: Multiplies in another way.
         exact: The result, in float64.
         needed: How many times as fast the other has to be.
 
@@ -83,56 +84,71 @@ def gain(usual: Callable[[], object], other: Callable[[], object]) -> float:
     return min(times[usual]) / min(times[other])
 
 
-def try_products(tokens: int, width: int) -> Trial:
-    """Measure the product that widens hidden states to four times their size, once in a process for about one size.
+def try_matmul(tokens: int, width: int) -> Trial:
+    """Measure the matmul that widens hidden states to four times their size, once in a process for about one size.
 
     Args:
         tokens: How many there are at a time.
         width: The hidden size.
 
     Returns:
-        Speed and exactness.
+        Speed and exactness of oneDNN.
     """
     sizes = (min(1 << size.bit_length() - 1, most) for size, most in zip((tokens, width), LARGEST, strict=True))
-    return _try_products(*sizes, torch.get_num_threads())
+    return _try_matmul(*sizes, torch.get_num_threads())
 
 
 @cache
-def _try_products(tokens: int, width: int, threads: int) -> Trial:
+def _try_matmul(tokens: int, width: int, threads: int) -> Trial:
     generator = torch.Generator().manual_seed(0)
     left, right = (torch.randn(*shape, generator=generator) for shape in ((tokens, width), (width, 4 * width)))
 
-    def by_onednn() -> torch.Tensor:
-        with multiplied_by_onednn():
-            return left @ right
+    def multiply(precision: str | None) -> torch.Tensor:
+        if precision is not None:
+            torch.set_float32_matmul_precision(precision)
+        return left @ right
 
-    return compare(lambda: left @ right, by_onednn, left.double() @ right.double())
+    with _lock:  # other threads' precision changes meanwhile, which they notice by the clock alone
+        now = chosen_precision()
+        usual = _precisions[0] if _precisions else now
+        fast = None if now is None else "medium"
+        try:
+            return compare(lambda: multiply(usual), lambda: multiply(fast), left.double() @ right.double())
+        finally:
+            multiply(now)
+
+
+_lock = Lock()
+_precisions: list[str | None] = []
+"""What precision each thread found that has asked for oneDNN and not finished: the first one found the user's own."""
 
 
 @contextmanager
-def multiplied_by_onednn(*, wanted: bool = True) -> Iterator[None]:
+def multiplied_by_onednn() -> Iterator[None]:
     """Let oneDNN multiply float32 matrices for a while, in all threads.
 
-    PyTorch asks it to where precision may be "medium"; without AMX instructions it computes in float32 all the same.
-
-    Args:
-        wanted: Whether to, or to leave everything as it is.
+    PyTorch asks it to where precision may be "medium", a setting of the process; without AMX instructions it computes
+    in float32 all the same. However threads overlap, the last one to finish puts the precision back, unless somebody
+    else has chosen one.
 
     Yields:
         Nothing.
     """
-    before = chosen_precision() if wanted else None
-    if before is not None:
-        torch.set_float32_matmul_precision("medium")
+    with _lock:
+        _precisions.append(chosen_precision())
+        if _precisions[-1] is not None:
+            torch.set_float32_matmul_precision("medium")
     try:
         yield
     finally:
-        if before is not None:
-            torch.set_float32_matmul_precision(before)
+        with _lock:
+            before = _precisions.pop()
+            if not _precisions and before is not None and chosen_precision() == "medium":
+                torch.set_float32_matmul_precision(before)
 
 
 def chosen_precision() -> str | None:
-    """Read what precision float32 products have.
+    """Read what precision float32 matmul has.
 
     Returns:
         PyTorch's word for it; None where somebody has chosen for each library by itself, which is left alone.
@@ -144,7 +160,7 @@ def chosen_precision() -> str | None:
 
 
 @contextmanager
-def fast_products(tokens: int, width: int, device: torch.device | str = "cpu") -> Iterator[None]:
+def fast_matmul(tokens: int, width: int, device: torch.device | str = "cpu") -> Iterator[None]:
     """Multiply float32 matrices by the faster library for a while, where it is no less exact.
 
     Args:
@@ -155,8 +171,8 @@ def fast_products(tokens: int, width: int, device: torch.device | str = "cpu") -
     Yields:
         Nothing.
     """
-    mode = current().products
+    mode = current().onednn_matmul
     on_cpu = torch.device(device).type == "cpu"
-    wanted = on_cpu and (mode == "always" or (mode == "auto" and try_products(tokens, width).pays))
-    with multiplied_by_onednn(wanted=wanted):
+    wanted = on_cpu and (mode == "always" or (mode == "auto" and try_matmul(tokens, width).pays))
+    with multiplied_by_onednn() if wanted else nullcontext():
         yield

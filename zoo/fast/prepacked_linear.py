@@ -1,7 +1,7 @@
-"""Products of few rows by weights that are laid out for them, on a CPU.
+"""Linear layers on prepacked weights: laid out by MKL for the few rows of a decode step, on a CPU.
 
-A matrix is multiplied by one to some dozens of rows in every step of generation. MKL then takes two to five times as
-long as it needs where it has to make do with the weights as they lie; it can lay them out once for a number of rows.
+A matrix is multiplied by one to some dozens of rows in every decode step. MKL then takes two to five times as long as
+it needs where it has to make do with the weights as they lie; it can prepack them once for a number of rows.
 """
 
 from __future__ import annotations
@@ -18,29 +18,30 @@ import torch
 from torch import fx
 from torch.nn import functional as F
 
-from .graph_capture import Program, Recording, copy_of, written_down
+from .graph_capture import CapturedGraph, Program, compile_graph, copy_graph
 from .matmul import Trial, compare
 
 PAYS = 1.25
-"""How many times as fast a product has to be for its weights to be laid out. That takes as long as ten to twenty times
-the product; at this gain a hundred steps make up for it."""
+"""How many times as fast a linear layer has to be for its weights to be prepacked. That takes as long as ten to twenty
+times the layer; at this gain a hundred steps make up for it."""
 
 SHARE = 1 / 8
-"""The share of the machine's memory that laid out weights may take."""
+"""The share of the machine's memory that prepacked weights may take."""
 
 LARGEST = 1 << 23
-"""Size of the weights up to which products are tried; larger ones behave alike."""
+"""Size of the weights up to which layers are tried; larger ones behave alike."""
 
-linear = torch.ops.aten.linear.default
+SAMPLES = 16
+"""How many values of a weight are compared in every step. PyTorch does not count what is written through `.data`."""
 
 
 @dataclass(frozen=True)
-class Product:
-    """Linear layers of a recording that read the same input, as one product.
+class JointLinear:
+    """Linear layers of a captured graph that read the same input, as one.
 
     Attributes:
-        nodes: Of the recording's graph.
-        weights: Which of the constants they multiply by.
+        nodes: Their nodes in the graph.
+        weights: Which of the graph's constants they multiply by.
         biases: Which they add; none, or as many.
         rows: How many rows the input has.
     """
@@ -54,77 +55,120 @@ class Product:
         """How many outputs each of the layers has."""
         return tuple(constants[place].shape[0] for place in self.weights)
 
-    def lay_out(self, constants: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
+    def prepack(self, constants: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
         """Lay the weights out.
 
         Args:
-            constants: Of the recording.
+            constants: The graph's.
 
         Returns:
             The weights as MKL wants them, a tensor that tells their shape and takes no memory, and the bias if there
             is one.
         """
         weights = torch.cat([constants[place].detach() for place in self.weights])
-        laid_out = torch.ops.mkl._mkl_reorder_linear_weight(weights, self.rows)
+        prepacked = torch.ops.mkl._mkl_reorder_linear_weight(weights, self.rows)
         biases = [constants[place].detach() for place in self.biases]
-        return (laid_out, weights.new_empty(1).expand_as(weights), *([torch.cat(biases)] if biases else []))
+        return (prepacked, weights.new_empty(1).expand_as(weights), *([torch.cat(biases)] if biases else []))
 
 
 @dataclass(frozen=True)
-class Packing:
-    """A recording whose products read laid out weights.
+class Prepacking:
+    """A captured graph whose linear layers read prepacked weights, and which they are.
 
     Attributes:
-        program: Takes all inputs, all constants of the recording, then what the products lay out.
-        products: Those that do.
+        program: Takes all inputs, all constants of the graph, then what the layers prepack.
+        layers: The layers that do.
     """
 
     program: Program
-    products: tuple[Product, ...]
+    layers: tuple[JointLinear, ...]
 
-    def pack(self, constants: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
-        """Lay weights out.
+    def prepack(self, constants: Sequence[torch.Tensor]) -> PrepackedWeights:
+        """Prepack weights as they are now.
 
         Args:
-            constants: Of the recording.
+            constants: The captured graph's.
 
         Returns:
-            What the program takes last, as large as the weights; nothing changes in it when weights change.
+            A copy of the weights.
         """
-        return tuple(tensor for product in self.products for tensor in product.lay_out(constants))
+        tensors = tuple(tensor for layer in self.layers for tensor in layer.prepack(constants))
+        places = dict.fromkeys(place for layer in self.layers for place in (*layer.weights, *layer.biases))
+        return PrepackedWeights(self.program, tensors, tuple(constants[place] for place in places))
 
 
-def packing_of(recording: Recording, *, everywhere: bool = False) -> Packing | None:
-    """Find the products of a recording that laid out weights make faster, by a trial of each size.
+class PrepackedWeights:
+    """A copy of weights, as MKL reads them fastest, and what it is a copy of.
 
     Args:
-        recording: Of a step.
+        program: Takes all inputs and all constants of the graph, then the tensors.
+        tensors: The prepacked weights.
+        sources: The weights and biases themselves.
+    """
+
+    def __init__(self, program: Program, tensors: tuple[torch.Tensor, ...], sources: tuple[torch.Tensor, ...]) -> None:
+        self.program = program
+        self.tensors = tensors
+        self._sources = sources
+        self._samples = [sample(source) for source in sources]
+        self._versions = self._current_versions()
+        self._values = torch.cat(self._samples)
+
+    def _current_versions(self) -> list[tuple[int, int]]:
+        return [(source.data_ptr(), source._version) for source in self._sources]
+
+    def is_current(self) -> bool:
+        """Whether nobody has written to the weights since.
+
+        Returns:
+            False after a write that PyTorch counts, after other memory was put under a weight, and after a write
+            through `.data` that changes any of the sampled values, as one to a whole weight does.
+        """
+        return self._current_versions() == self._versions and torch.equal(torch.cat(self._samples), self._values)
+
+
+def sample(tensor: torch.Tensor) -> torch.Tensor:
+    """Look at a few values of a tensor, spread over all of it.
+
+    Args:
+        tensor: A weight or a bias.
+
+    Returns:
+        A view. *Shape:* (at most SAMPLES,)
+    """
+    size = min(SAMPLES, tensor.numel())
+    return tensor.detach().as_strided((size,), (max(1, (tensor.numel() - 1) // SAMPLES),))
+
+
+def prepacking_of(capture: CapturedGraph, *, everywhere: bool = False) -> Prepacking | None:
+    """Find the linear layers that prepacked weights make faster, by a trial of each size.
+
+    Args:
+        capture: A captured decode step.
         everywhere: Whether to take them all, without a trial.
 
     Returns:
         None if there are none, or no memory for them.
     """
-    if not can_pack():
+    if not can_prepack():
         return None
-    constants = recording.constants
-    graph = copy_of(recording.graph)
-    products = [
-        product for product in products_of(graph, constants) if everywhere or try_packed(product, constants).pays
-    ]
-    size = sum(constants[place].nbytes for product in products for place in product.weights)
+    constants = capture.constants
+    graph = copy_graph(capture.graph)
+    layers = [layer for layer in joint_layers(graph, constants) if everywhere or try_prepacked(layer, constants).pays]
+    size = sum(constants[place].nbytes for layer in layers for place in layer.weights)
     memory = memory_of_machine()
-    if not products or (memory is not None and size > SHARE * memory):
+    if not layers or (memory is not None and size > SHARE * memory):
         return None
-    for product in products:
-        replace(graph, product, constants)
-    return Packing(written_down(graph), tuple(products))
+    for layer in layers:
+        replace(graph, layer, constants)
+    return Prepacking(compile_graph(graph), tuple(layers))
 
 
-def products_of(graph: fx.Graph, constants: Sequence[torch.Tensor]) -> list[Product]:
-    """Find the float32 products of a recording whose number of rows is known.
+def joint_layers(graph: fx.Graph, constants: Sequence[Any]) -> list[JointLinear]:
+    """Find the float32 linear layers of a graph whose number of rows is known, and whose weights can be watched.
 
     Args:
-        graph: Of the recording.
+        graph: A captured graph.
         constants: Its constants.
 
     Returns:
@@ -132,112 +176,118 @@ def products_of(graph: fx.Graph, constants: Sequence[torch.Tensor]) -> list[Prod
     """
     inputs = graph.find_nodes(op="placeholder")
     places = {node: place for place, node in enumerate(inputs[len(inputs) - len(constants) :])}
-    groups: dict[Any, list[fx.Node]] = {}
-    for node in graph.find_nodes(op="call_function", target=linear):
-        states, weight, bias = (*node.args, None)[:3]
+    groups: dict[Any, list[tuple[fx.Node, Any, Any]]] = {}
+    for node in graph.find_nodes(op="call_function", target=F.linear):
+        states, weight, bias = (*node.args, *node.kwargs.values(), None)[:3]
         *rows, _ = states.meta["val"].shape
-        is_constant = weight in places and (bias is None or bias in places)
-        if is_constant and constants[places[weight]].dtype == torch.float32 and all(type(size) is int for size in rows):
-            groups.setdefault((states, math.prod(rows), bias is None), []).append(node)
+        tensors = [constants[places[one]] for one in (weight, bias) if one in places]
+        is_constant = len(tensors) == 1 + (bias is not None)
+        if is_constant and all(map(can_be_watched, tensors)) and all(type(size) is int for size in rows):
+            groups.setdefault((states, math.prod(rows), bias is None), []).append((node, weight, bias))
     return [
-        Product(
-            tuple(nodes),
-            tuple(places[node.args[1]] for node in nodes),
-            () if has_no_bias else tuple(places[node.args[2]] for node in nodes),
+        JointLinear(
+            tuple(node for node, _, _ in group),
+            tuple(places[weight] for _, weight, _ in group),
+            () if has_no_bias else tuple(places[bias] for _, _, bias in group),
             rows,
         )
-        for (_, rows, has_no_bias), nodes in groups.items()
+        for (_, rows, has_no_bias), group in groups.items()
     ]
 
 
-def replace(graph: fx.Graph, product: Product, constants: Sequence[torch.Tensor]) -> None:
-    """Let a product read laid out weights.
+def can_be_watched(tensor: torch.Tensor) -> bool:
+    """Whether a weight is in float32, and PyTorch counts what is written to it."""
+    return tensor.dtype == torch.float32 and not tensor.is_inference()
+
+
+def replace(graph: fx.Graph, layer: JointLinear, constants: Sequence[torch.Tensor]) -> None:
+    """Let linear layers read prepacked weights.
 
     Args:
-        graph: Changed in place; what `lay_out` returns become its last inputs.
-        product: One of its own.
-        constants: Of the recording.
+        graph: Changed in place; what `prepack` returns become its last inputs.
+        layer: Layers of this graph.
+        constants: The graph's.
     """
     inputs = graph.find_nodes(op="placeholder")
-    for place in range(len(inputs), len(inputs) + (3 if product.biases else 2)):
+    for place in range(len(inputs), len(inputs) + (3 if layer.biases else 2)):
         with graph.inserting_after(inputs[-1]):
-            inputs.append(graph.placeholder(f"packed_{place}"))
-    packed, shape, bias = inputs[-3:] if product.biases else (*inputs[-2:], None)
-    first = product.nodes[0]
+            inputs.append(graph.placeholder(f"prepacked_{place}"))
+    packed, shape, bias = inputs[-3:] if layer.biases else (*inputs[-2:], None)
+    first = layer.nodes[0]
     with graph.inserting_before(first):
-        joint = graph.call_function(packed_product, (first.args[0], packed, shape, bias, product.rows))
-        widths = list(product.widths(constants))
+        joint = graph.call_function(prepacked_linear, (first.args[0], packed, shape, bias, layer.rows))
+        widths = list(layer.widths(constants))
         parts = [joint]
         if len(widths) > 1:
             split = graph.call_function(torch.split, (joint, widths, -1))
             parts = [graph.call_function(operator.getitem, (split, place)) for place in range(len(widths))]
-    for node, part in zip(product.nodes, parts, strict=True):
+    for node, part in zip(layer.nodes, parts, strict=True):
         node.replace_all_uses_with(part)
         graph.erase_node(node)
 
 
-def packed_product(
-    states: torch.Tensor, packed: torch.Tensor, shape: torch.Tensor, bias: torch.Tensor | None, rows: int
+def prepacked_linear(
+    states: torch.Tensor, prepacked: torch.Tensor, shape: torch.Tensor, bias: torch.Tensor | None, rows: int
 ) -> torch.Tensor:
-    """Multiply by laid out weights.
+    """Multiply by prepacked weights.
 
     Args:
-        states: As many rows as they were laid out for. *Shape:* (..., in_features)
-        packed: The laid out weights.
+        states: As many rows as they were prepacked for. *Shape:* (..., in_features)
+        prepacked: The weights.
         shape: Tells their size. *Shape:* (out_features, in_features)
         bias: *Shape:* (out_features,)
-        rows: For how many rows they were laid out.
+        rows: For how many rows they were prepacked.
 
     Returns:
         *Shape:* (..., out_features)
     """
-    return torch.ops.mkl._mkl_linear(states, packed, shape, bias, rows)
+    return torch.ops.mkl._mkl_linear(states, prepacked, shape, bias, rows)
 
 
-def can_pack() -> bool:
-    """Whether this build of PyTorch lays weights out."""
+def can_prepack() -> bool:
+    """Whether this build of PyTorch prepacks weights."""
     return torch.backends.mkl.is_available() and hasattr(torch.ops.mkl, "_mkl_linear")
 
 
 def try_rows(rows: int, width: int = 1024) -> Trial | None:
-    """Measure the product that widens so many rows to four times their size, once in a process.
+    """Measure the layer that widens so many rows to four times their size, once in a process.
 
     Args:
         rows: How many.
         width: The hidden size.
 
     Returns:
-        Speed and exactness of laid out weights; None where they cannot be laid out.
+        Speed and exactness of prepacked weights; None where they cannot be prepacked.
     """
-    return _try_packed(rows, (4 * width,), width, torch.get_num_threads()) if can_pack() else None
+    return _try_prepacked(rows, (4 * width,), width, torch.get_num_threads()) if can_prepack() else None
 
 
-def try_packed(product: Product, constants: Sequence[torch.Tensor]) -> Trial:
-    """Measure a product of about one size, once in a process.
+def try_prepacked(layer: JointLinear, constants: Sequence[torch.Tensor]) -> Trial:
+    """Measure linear layers of about one size, once in a process.
 
     Args:
-        product: Of a recording.
-        constants: The recording's.
+        layer: Layers of a captured graph.
+        constants: The graph's.
 
     Returns:
-        Speed and exactness of laid out weights, beside those as they lie.
+        Speed and exactness of prepacked weights, beside those as they lie.
     """
-    widths, in_features = product.widths(constants), constants[product.weights[0]].shape[1]
+    widths, in_features = layer.widths(constants), constants[layer.weights[0]].shape[1]
     largest = max(1, LARGEST // (in_features * len(widths)))
-    return _try_packed(
-        product.rows, tuple(min(width, largest) for width in widths), in_features, torch.get_num_threads()
+    return _try_prepacked(
+        layer.rows, tuple(min(width, largest) for width in widths), in_features, torch.get_num_threads()
     )
 
 
 @cache
-def _try_packed(rows: int, widths: tuple[int, ...], in_features: int, threads: int) -> Trial:
+def _try_prepacked(rows: int, widths: tuple[int, ...], in_features: int, threads: int) -> Trial:
     generator = torch.Generator().manual_seed(0)
     states, weights = (torch.randn(size, in_features, generator=generator) for size in (rows, sum(widths)))
     packed = torch.ops.mkl._mkl_reorder_linear_weight(weights, rows)
     separate = weights.split(list(widths))
     return compare(
         lambda: [F.linear(states, weight) for weight in separate],
-        lambda: packed_product(states, packed, weights, None, rows),
+        lambda: prepacked_linear(states, packed, weights, None, rows),
         states.double() @ weights.double().T,
         PAYS,
     )

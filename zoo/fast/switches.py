@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import warnings
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, fields, replace
 
-from zoo.errors import InputError, suggest
+from zoo.errors import DeprecatedNameWarning, InputError, suggest
 
 MODES = ("auto", "always", "never")
 
@@ -20,10 +22,10 @@ class FastPaths:
         unpadding: Padding is removed once at a stack's entry, so that all token-wise work runs on real tokens only.
         cache_room: The cache that `generate` makes has room for keys and values to come, and writes them in place.
         chunked_loss: A loss that is wanted without logits is computed a chunk of tokens at a time.
-        products: Training on a CPU multiplies float32 matrices by oneDNN.
+        onednn_matmul: Training on a CPU multiplies float32 matrices by oneDNN.
         quick_dropout: Dropout on a CPU draws 16 random bits an element instead of PyTorch's 64.
-        recorded_steps: Generation on a CPU records its steps and replays them.
-        packed_weights: Replayed steps multiply by weights that are laid out for them.
+        graph_capture: Generation on a CPU captures its decode steps and replays them.
+        prepacked_weights: Replayed steps multiply by weights that are prepacked for them.
 
     Raises:
         InputError: When a value is none of the three.
@@ -32,16 +34,45 @@ class FastPaths:
     unpadding: str = "auto"
     cache_room: str = "auto"
     chunked_loss: str = "auto"
-    products: str = "auto"
+    onednn_matmul: str = "auto"
     quick_dropout: str = "auto"
-    recorded_steps: str = "auto"
-    packed_weights: str = "auto"
+    graph_capture: str = "auto"
+    prepacked_weights: str = "auto"
 
     def __post_init__(self) -> None:
         """Refuse what is no mode."""
         for field in fields(self):
             if (mode := getattr(self, field.name)) not in MODES:
                 raise InputError(f"{field.name}={mode!r}; valid: {', '.join(MODES)}{suggest(str(mode), MODES)}")
+
+
+RENAMED = {
+    "packing": "unpadding",
+    "products": "onednn_matmul",
+    "recorded_steps": "graph_capture",
+    "packed_weights": "prepacked_weights",
+}
+"""Former names of switches, which are still understood."""
+
+
+def with_present_names(modes: Mapping[str, str], spell: Callable[[str], str] = str) -> dict[str, str]:
+    """Translate former names of switches.
+
+    Args:
+        modes: Modes by present or former names.
+        spell: Writes a name as the user did, for the warning.
+
+    Returns:
+        Modes by present names; any other word stays as it is.
+    """
+    for old in modes.keys() & RENAMED.keys():
+        warnings.warn(f"{spell(old)} is called {spell(RENAMED[old])} now", DeprecatedNameWarning, stacklevel=4)
+    return {RENAMED.get(name, name): mode for name, mode in modes.items()}
+
+
+def variable_of(name: str) -> str:
+    """The environment variable of a switch."""
+    return f"ZOO_{name.upper()}"
 
 
 def from_environment() -> FastPaths:
@@ -53,25 +84,27 @@ def from_environment() -> FastPaths:
     Raises:
         InputError: When a variable holds no mode.
     """
-    variables = {field.name: os.environ.get(f"ZOO_{field.name.upper()}") for field in fields(FastPaths)}
-    return FastPaths(**{name: mode for name, mode in variables.items() if mode is not None})
+    names = (*RENAMED, *(field.name for field in fields(FastPaths)))
+    modes = {name: mode for name in names if (mode := os.environ.get(variable_of(name))) is not None}
+    return FastPaths(**with_present_names(modes, variable_of))
 
 
-_stack: list[FastPaths] = [from_environment()]  # at once, for compiled code reads no environment
+_default = from_environment()  # at once, for compiled code reads no environment
+_modes: ContextVar[FastPaths] = ContextVar("fast_paths")
 
 
 def current() -> FastPaths:
     """The modes as they stand.
 
     Returns:
-        Those of the innermost [`fast_paths`][], else those of the environment.
+        Those of the innermost [`fast_paths`][] of this thread or asynchronous task, else those of the environment.
     """
-    return _stack[-1]
+    return _modes.get(_default)
 
 
 @contextmanager
 def fast_paths(**modes: str) -> Iterator[FastPaths]:
-    """Change modes for a while, in all threads.
+    """Change modes for a while, in this thread or asynchronous task.
 
         with fast_paths(unpadding="never"):
             ...
@@ -86,8 +119,8 @@ def fast_paths(**modes: str) -> Iterator[FastPaths]:
         InputError: When a value is no mode.
         TypeError: When there is no such path.
     """
-    _stack.append(replace(current(), **modes))
+    token = _modes.set(replace(current(), **with_present_names(modes)))
     try:
-        yield _stack[-1]
+        yield current()
     finally:
-        _stack.pop()
+        _modes.reset(token)

@@ -250,12 +250,12 @@ def find_unpaddings(
         An unpadding for each that has states, or None for all.
     """
     nothing = (None,) * len(sequences)
+    is_traced = torch.compiler.is_compiling() or torch._C._get_tracing_state() is not None
+    if is_traced:  # lengths are data, which a graph does not know
+        return nothing
     mode = current().unpadding
     backend = ALL_ATTENTION_FUNCTIONS.get(config._attn_implementation)  # somebody may have registered another sdpa
     if mode == "never" or backend is not sdpa_attention_forward or config.attention != "multi-head":
-        return nothing
-    is_traced = torch.compiler.is_compiling() or torch._C._get_tracing_state() is not None
-    if is_traced:  # lengths are data, which a graph does not know
         return nothing
     unpaddings = []
     for mask, states in sequences:

@@ -8,7 +8,7 @@ from transformers.cache_utils import Cache
 from transformers.modeling_outputs import Seq2SeqLMOutput
 from transformers.utils.generic import can_return_tuple
 
-from zoo.fast.captured_steps import replayed
+from zoo.fast.captured_steps import with_captured_steps
 from zoo.fast.generation import CachedGenerationMixin
 
 from .configuration import ZooConfig
@@ -90,7 +90,7 @@ class ZooForConditionalGeneration(LanguageModel, CachedGenerationMixin):
         """
         return self.decoder_inputs(None, labels)
 
-    @replayed
+    @with_captured_steps
     @can_return_tuple
     def forward(
         self,

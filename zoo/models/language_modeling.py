@@ -8,7 +8,7 @@ from transformers.cache_utils import Cache
 from transformers.modeling_outputs import CausalLMOutputWithPast, MaskedLMOutput
 from transformers.utils.generic import can_return_tuple
 
-from zoo.fast.captured_steps import replayed
+from zoo.fast.captured_steps import with_captured_steps
 from zoo.fast.chunked_loss import IGNORED, chunk_size_for, chunked_loss, mean_loss, pays, summed_loss
 from zoo.fast.generation import CachedGenerationMixin
 
@@ -167,7 +167,7 @@ class ZooForCausalLM(LanguageModel, CachedGenerationMixin):
         shifted: torch.Tensor | None = kwargs.get("shift_labels")
         return nn.functional.pad(labels, (0, 1), value=IGNORED)[:, 1:] if shifted is None else shifted
 
-    @replayed
+    @with_captured_steps
     @can_return_tuple
     def forward(
         self,

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from transformers.cache_utils import EncoderDecoderCache
 
-from zoo.fast.captured_steps import can_be_recorded, recordings_of
+from zoo.fast.captured_steps import captured_steps_of
 from zoo.fast.growing_cache import GrowingLayer, self_attention_cache
 from zoo.fast.switches import fast_paths
 from zoo.models import ZooPreTrainedModel
@@ -56,18 +56,19 @@ def assert_same_text(one: Any, other: Any, what: str) -> None:
 
 @check(tasks=GENERATIVE)
 def check_replayed_steps_change_nothing(subject: Subject) -> None:
-    """A text is the same where steps are recorded and replayed, on laid out weights too; a translation with beams."""
+    """A text is the same where steps are captured and replayed, on prepacked weights too; a translation with beams."""
     model = subject.copy()
     settings = {"num_beams": 2} if subject.config.is_encoder_decoder else {}
-    with fast_paths(recorded_steps="never"):
+    with fast_paths(graph_capture="never"):
         plain = generate(subject, model, **settings)
-    with fast_paths(recorded_steps="always", packed_weights="always"):
+    with fast_paths(graph_capture="always", prepacked_weights="always"):
         replayed = generate(subject, model, **settings)
     assert_same_text(replayed, plain, "replayed steps = forwards")
     layers = self_attention_cache(plain.past_key_values).layers
-    expected = can_be_recorded(model) and all(type(layer) is GrowingLayer for layer in layers)
-    replays = recordings_of(model).recorded.values()
-    assert any(replays) == expected, f"{len(replays)} kinds of steps were tried, {sum(map(bool, replays))} recorded"
+    captured = captured_steps_of(model)
+    expected = captured is not None and all(type(layer) is GrowingLayer for layer in layers)
+    steps = [] if captured is None else list(captured.steps.values())
+    assert any(steps) == expected, f"{len(steps)} kinds of steps were tried, {sum(map(bool, steps))} captured"
 
 
 @check(tasks=GENERATIVE)

@@ -23,9 +23,9 @@ def determinism(*, wanted: bool) -> Iterator[None]:
     """
     before = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
     flags = torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark
-    products = "never" if wanted and current().products == "auto" else current().products
+    matmul = "never" if wanted and current().onednn_matmul == "auto" else current().onednn_matmul
     try:
-        with fast_paths(products=products):
+        with fast_paths(onednn_matmul=matmul):
             yield
     finally:
         if wanted:

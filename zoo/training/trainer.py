@@ -18,7 +18,7 @@ from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
 from zoo.errors import UnwritableError
 from zoo.fast.chunked_loss import IGNORED
-from zoo.fast.matmul import fast_products
+from zoo.fast.matmul import fast_matmul
 from zoo.models.language_modeling import LanguageModel
 
 from .arguments import ZooTrainingArguments
@@ -105,7 +105,7 @@ class ZooTrainer(Seq2SeqTrainer):
     ) -> torch.Tensor:
         """Count the batch, and train on it. Arguments as in the base class."""
         self.train_tokens += self._tokens(inputs).to(self.train_tokens.device)
-        with fast_products(inputs["input_ids"].numel(), self.model.config.hidden_size, self.args.device):
+        with fast_matmul(inputs["input_ids"].numel(), self.model.config.hidden_size, self.args.device):
             loss = super().training_step(model, inputs, num_items_in_batch)
         self.guard.see(loss, self.state.global_step + 1)
         return loss

@@ -96,7 +96,7 @@ def record_steps(generate: Callable[[], object]) -> None:
     Args:
         generate: Writes a text.
     """
-    with fast_paths(recorded_steps="always"):
+    with fast_paths(graph_capture="always"):
         generate()
 
 

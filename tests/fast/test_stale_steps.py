@@ -1,0 +1,294 @@
+"""Whatever is changed about a model, before a generation or in the middle of it, counts from the next step on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+from unittest import mock
+
+import pytest
+import torch
+from torch import nn
+from transformers import LogitsProcessorList
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS, AttentionInterface
+
+import zoo
+from zoo.fast import fast_paths
+from zoo.fast.captured_steps import captured_steps_of
+from zoo.models import attention as attention_module
+from zoo.models.attention import Attention
+from zoo.models.embedding import TokenEmbedding
+from zoo.models.feed_forward import FeedForward
+from zoo.models.residual import Scale
+from zoo.testing.subjects import randomize, token_ids
+
+
+def new_model(name, task, **options):
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 32, "num_hidden_layers": 2}
+    model = zoo.build(name, task=task, vocab_size=50, **{**sizes, **options}).eval()
+    randomize(model)
+    model.generation_config.eos_token_id = None
+    return model
+
+
+def write(model, mode="always", **options):
+    ids = token_ids(2, 5, 50, 0)
+    with fast_paths(graph_capture=mode, prepacked_weights=mode):
+        return model.generate(ids, attention_mask=torch.ones_like(ids), do_sample=False, max_new_tokens=12, **options)
+
+
+Attack = Callable[[nn.Module, ExitStack], object]
+
+ATTACKS: dict[str, Attack] = {}
+
+SUBJECTS = {
+    "gpt2-style": ("gpt2-style", "causal-lm"),
+    "llama-style": ("llama-style", "causal-lm"),
+    "t5-style translator": ("t5-style", "seq2seq-lm"),
+    "int8 llama-style": ("llama-style", "causal-lm"),
+}
+
+
+def attack(function: Attack) -> Attack:
+    ATTACKS[function.__name__.replace("_", " ")] = function
+    return function
+
+
+def last(model: nn.Module, kind: type | tuple[type, ...], name: str | None = None) -> Any:
+    """The last module of a kind, which is a decoder's."""
+    found = [module for path, module in model.named_modules() if isinstance(module, kind) and (name or "") in path]
+    return found[-1]
+
+
+@contextmanager
+def replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
+    before = getattr(owner, name)
+    setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        setattr(owner, name, before)
+
+
+@attack
+def activation_becomes_relu(model, undo):
+    undo.enter_context(replaced(last(model, FeedForward), "act_fn", nn.Tanh()))
+
+
+@attack
+def scaling_of_attention(model, undo):
+    undo.enter_context(replaced(last(model, Attention, "self_attn"), "scaling", 3.0))
+
+
+@attack
+def epsilon_of_a_norm(model, undo):
+    norm = [module for module in model.modules() if hasattr(module, "eps")][-1]
+    undo.enter_context(replaced(norm, "eps", 0.7))
+
+
+@attack
+def scale_of_embeddings(model, undo):
+    undo.enter_context(replaced(last(model, TokenEmbedding), "embed_scale", -1.5))
+
+
+@attack
+def softcap_of_logits(model, undo):
+    undo.enter_context(replaced(model.config, "final_logit_softcapping", 0.01))
+
+
+@attack
+def parameterless_slot(model, undo):
+    undo.enter_context(replaced(model.get_decoder().layers[-1].mlp_residual, "scale", Scale(-3.0)))
+
+
+@attack
+def factor_of_a_slot(model, undo):
+    undo.enter_context(replaced(model.get_decoder().layers[-1].mlp_residual, "scale", Scale(1.0)))
+    model.get_decoder().layers[-1].mlp_residual.scale.factor = -3.0
+
+
+@attack
+def swapped_layers(model, undo):
+    layers = model.get_decoder().layers
+    undo.callback(layers.__setitem__, 0, layers[0])
+    undo.callback(layers.__setitem__, 1, layers[1])
+    layers[0], layers[1] = layers[1], layers[0]
+
+
+@attack
+def another_submodule(model, undo):
+    layers = model.get_decoder().layers
+    undo.enter_context(replaced(layers[0], "mlp", layers[1].mlp))
+
+
+@attack
+def replaced_parameter(model, undo):
+    norm = [module for module in model.modules() if getattr(module, "weight", None) is not None][-1]
+    undo.enter_context(replaced(norm, "weight", nn.Parameter(-2 * norm.weight.detach())))
+
+
+def weights(model) -> list[nn.Parameter]:
+    return [parameter for name, parameter in model.named_parameters() if "decoder" in name or "layers" in name]
+
+
+@attack
+@torch.no_grad()
+def weights_in_place(model, undo):
+    for weight in weights(model):
+        undo.callback(weight.data.copy_, weight.clone())
+        weight.mul_(-1.5)
+
+
+@attack
+def weights_through_data(model, undo):
+    for weight in weights(model):
+        undo.callback(weight.data.copy_, weight.detach().clone())
+        weight.data.mul_(-1.5)
+
+
+@attack
+def data_replaced(model, undo):
+    for weight in weights(model):
+        undo.enter_context(replaced(weight, "data", -1.5 * weight.detach()))
+
+
+@attack
+def forward_hook(model, undo):
+    handle = last(model, FeedForward).register_forward_hook(lambda module, inputs, output: output.mul(-2))
+    undo.callback(handle.remove)
+
+
+@attack
+def forward_pre_hook(model, undo):
+    handle = last(model, Attention).o_proj.register_forward_pre_hook(lambda module, inputs: (-2 * inputs[0],))
+    undo.callback(handle.remove)
+
+
+@attack
+def global_hook(model, undo):
+    def steer(module, inputs, output):
+        return output.mul(-2) if isinstance(module, FeedForward) else None
+
+    undo.callback(nn.modules.module.register_module_forward_hook(steer).remove)
+
+
+def steered(self, query, key, value, *args, **kwargs):
+    mixed = value.mean(2, keepdim=True).transpose(1, 2)
+    groups = query.shape[0] // value.shape[0], query.shape[1] // value.shape[1]
+    mixed = mixed.repeat_interleave(groups[1], dim=2).repeat_interleave(groups[0], dim=0)
+    return -mixed.expand(-1, query.shape[2], -1, -1), None
+
+
+@attack
+def method_of_one_instance(model, undo):
+    module = last(model, Attention, "self_attn")
+    module.attend = lambda *args, **kwargs: steered(module, *args, **kwargs)
+    undo.callback(delattr, module, "attend")
+
+
+@attack
+def forward_of_one_instance(model, undo):
+    module = last(model, FeedForward)
+    module.forward = lambda states: -states
+    undo.callback(delattr, module, "forward")
+
+
+@attack
+def method_of_a_class(model, undo):
+    undo.enter_context(mock.patch.object(Attention, "attend", steered))
+
+
+@attack
+def forward_of_a_class(model, undo):
+    undo.enter_context(mock.patch.object(type(last(model, FeedForward)), "forward", lambda self, states: -states))
+
+
+@attack
+def forward_of_a_class_of_torch(model, undo):
+    undo.enter_context(mock.patch.object(nn.Embedding, "forward", lambda self, ids: -self.weight[ids]))
+
+
+@attack
+def attention_registered_anew(model, undo):
+    before = AttentionInterface._global_mapping[model.config._attn_implementation]
+    undo.callback(AttentionInterface.register, model.config._attn_implementation, before)
+    AttentionInterface.register(model.config._attn_implementation, steered)
+
+
+@attack
+def attention_of_this_interface(model, undo):
+    name = model.config._attn_implementation
+    ALL_ATTENTION_FUNCTIONS[name] = steered
+    undo.callback(ALL_ATTENTION_FUNCTIONS.__delitem__, name)
+
+
+@attack
+def another_backend(model, undo):
+    name = model.config._attn_implementation
+    undo.callback(model.set_attn_implementation, name)
+    model.set_attn_implementation("eager")
+
+
+@attack
+def function_of_a_module(model, undo):
+    undo.enter_context(mock.patch.object(attention_module, "torch_attention", steered))
+
+
+@pytest.fixture(scope="module")
+def subjects():
+    models: dict[str, Any] = {}
+
+    def build(name: str) -> Any:
+        if name not in models:
+            variant, task = SUBJECTS[name]
+            model = new_model(variant, task)
+            models[name] = zoo.to_int8(model) if name.startswith("int8") else model
+        model = models[name]
+        if not captured_steps_of(model).steps:
+            write(model)
+        assert all(captured_steps_of(model).steps.values())
+        return model
+
+    return build
+
+
+REPORT = {"output_logits": True, "return_dict_in_generate": True}
+
+HARMLESS = [(another_backend, name) for name in SUBJECTS]
+"""Attacks that leave logits as they are, but for rounding."""
+
+
+def attacked(model: Any, attack: Attack, mode: str, after: int) -> torch.Tensor:
+    """Write a text, with an attack before the given step of it."""
+    steps = []
+
+    def strike(ids, scores):
+        steps.append(1)
+        if len(steps) == after:
+            attack(model, undo)
+        return scores
+
+    with ExitStack() as undo:
+        if after == 0:
+            attack(model, undo)
+        processors = LogitsProcessorList([strike] if after else [])
+        return write(model, mode, logits_processor=processors, **REPORT)
+
+
+@pytest.mark.parametrize("attack", ATTACKS.values(), ids=ATTACKS)
+@pytest.mark.parametrize(
+    ("name", "after"), [*((name, 5) for name in SUBJECTS), ("gpt2-style", 0), ("int8 llama-style", 0)]
+)
+def test_nothing_stale_is_replayed(subjects, name, attack, after):
+    model = subjects(name)
+    untouched, expected = write(model, **REPORT), attacked(model, attack, "never", after)
+    found = attacked(model, attack, "always" if after else "auto", after)  # which captures nothing anew
+    assert torch.equal(found.sequences, expected.sequences)
+    for one, other in zip(found.logits, expected.logits, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
+    again = write(model, "always" if after else "never", **REPORT)
+    torch.testing.assert_close(again.logits, untouched.logits, rtol=1e-4, atol=1e-4, msg="the attack was not undone")
+    changes_logits = expected.logits[-1].sub(untouched.logits[-1]).abs().max() > 1e-3
+    assert changes_logits or (attack, name) in HARMLESS
