@@ -23,7 +23,7 @@ from zoo.errors import ZooWarning
 if TYPE_CHECKING:
     from importlib.machinery import ModuleSpec
 
-WATCHED = ("transformers", "zoo.models")
+WATCHED = ("transformers", "zoo.fast", "zoo.models")
 """Packages that must not be half imported while registration runs."""
 
 REGISTRATIONS = {

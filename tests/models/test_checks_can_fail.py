@@ -14,7 +14,7 @@ from transformers.loss.loss_utils import ForMaskedLMLoss
 
 import zoo
 import zoo.errors
-from zoo.fast.decode_step import Step
+from zoo.fast.decode_step import DecodeStep
 from zoo.fast.unpadding import UnpaddedMask
 from zoo.models import (
     Attention,
@@ -206,7 +206,7 @@ def let_unpadded_sequences_see_everything(model: Any, patch: pytest.MonkeyPatch)
 
 def replay_in_place(model: Any, patch: pytest.MonkeyPatch) -> None:
     """Replayed steps leave the cache where it was."""
-    patch.setattr(Step, "advance", lambda self, states: None)
+    patch.setattr(DecodeStep, "advance", lambda self, states: None)
 
 
 def read_a_weight_outside_of_its_forward(model: Any, patch: pytest.MonkeyPatch) -> None:
