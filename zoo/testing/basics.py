@@ -13,6 +13,7 @@ from accelerate import cpu_offload
 from accelerate.hooks import attach_execution_device_hook
 
 from zoo.building import build, count_parameters
+from zoo.manifest import MANIFEST_FILE
 from zoo.models import TASK_CLASSES
 
 from .cases import check
@@ -96,7 +97,8 @@ def check_saves_and_reloads_bit_equal(subject: Subject) -> None:
         subject.model.save_pretrained(folder)
         files = {path.name for path in Path(folder).iterdir()}
         reloaded, info = auto_class.from_pretrained(folder, output_loading_info=True, dtype="auto")
-    assert files <= {"config.json", "generation_config.json", "model.safetensors"}, f"saving wrote {sorted(files)}"
+    expected = {MANIFEST_FILE, "config.json", "generation_config.json", "model.safetensors"}
+    assert files <= expected, f"saving wrote {sorted(files)}"
     for kind in ("missing_keys", "unexpected_keys", "mismatched_keys", "error_msgs"):
         assert not info.get(kind), f"loading reports {kind}: {sorted(map(str, info[kind]))}"
     assert type(reloaded) is type(subject.model), f"{type(reloaded).__name__} was loaded"
