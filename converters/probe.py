@@ -15,6 +15,7 @@ from zoo.models import TASK_CLASSES, ZooConfig, ZooPreTrainedModel
 from zoo.registry import VARIANTS
 
 from .symmetries.base import settled
+from .weights import under_all_names
 
 PLAIN = "pre-norm"
 """A variant whose code adds nothing to its settings."""
@@ -77,7 +78,7 @@ def is_plain(config: ZooConfig, task: str, *, with_mask: bool = True) -> bool:
                 settled(config, {"variant": PLAIN, "quirks": [], "providers": {}}), dtype=torch.float64
             )
             given = random_inputs(config, with_mask=with_mask)
-        plain.load_state_dict(model.state_dict())
+        plain.load_state_dict(under_all_names(model))
         plain.eval()
         with torch.no_grad():
             theirs, ours = outputs(model, given), outputs(plain, given)

@@ -74,7 +74,8 @@ def neutral_generation(config: ZooConfig) -> dict[str, dict[str, Any]]:
     ids = {"pad_token_id": pad, "bos_token_id": config.bos_token_id, "eos_token_id": config.eos_token_id}
     if config.stack == "encoder-decoder":
         ids["decoder_start_token_id"] = config.decoder_start_token_id
-    plain = {"do_sample": False, "max_new_tokens": NEW_TOKENS, **ids}
+    # Some quirks leave no cache to be used.
+    plain = {"do_sample": False, "max_new_tokens": NEW_TOKENS, "use_cache": config.use_cache, **ids}
     return {batch: {"num_beams": beams, **plain} for batch, beams in BEAMS.items()}
 
 

@@ -7,10 +7,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from transformers.utils import GENERATION_CONFIG_NAME, logging
 
 from zoo.models import TASK_CLASSES, ZooConfig, ZooPreTrainedModel
+from zoo.models.borrowing import borrowed_by
 from zoo.registry import Task
 
 PREFIX = "model."
@@ -54,7 +55,23 @@ def weights_of(model: ZooPreTrainedModel) -> dict[str, Tensor]:
         Detached tensors, named as under a head.
     """
     prefix = PREFIX if task_of(model) == Task.FEATURE_EXTRACTION else ""
-    return {prefix + name: value.detach() for name, value in model.named_parameters(remove_duplicate=False)}
+    return {prefix + name: value.detach() for name, value in under_all_names(model).items()}
+
+
+def under_all_names(model: nn.Module) -> dict[str, nn.Parameter]:
+    """The parameters of a model, those of borrowed modules under the borrower's names as well.
+
+    Args:
+        model: Any model.
+
+    Returns:
+        Parameters by name.
+    """
+    found = dict(model.named_parameters(remove_duplicate=False))
+    for path, module in model.named_modules(remove_duplicate=False):
+        for name, lent in borrowed_by(module).items():
+            found |= {f"{path}.{name}.{inner}": value for inner, value in lent.named_parameters()}
+    return found
 
 
 def save_generation(model: ZooPreTrainedModel, folder: Path) -> None:
@@ -86,14 +103,19 @@ def model_with(config: ZooConfig, task: str, weights: dict[str, Tensor]) -> ZooP
     dtype = next(iter(weights.values())).dtype
     model_class = TASK_CLASSES[task][1]
     with torch.device("meta"):
-        expected = dict(model_class(config).named_parameters(remove_duplicate=False))
+        shell = model_class(config)
+        expected, listed = under_all_names(shell), dict(shell.named_parameters(remove_duplicate=False))
     problems = sorted(expected.keys() ^ weights.keys())
     problems += [name for name in expected.keys() & weights.keys() if expected[name].shape != weights[name].shape]
     if problems:
         raise RuntimeError(f"weights that do not fit: {', '.join(problems)}")
     with no_progress_bar():
         model, report = model_class.from_pretrained(
-            None, config=config, state_dict=dict(weights), dtype=dtype, output_loading_info=True
+            None,
+            config=config,
+            state_dict={name: weights[name] for name in listed},
+            dtype=dtype,
+            output_loading_info=True,
         )
     if left := {word: keys for word, keys in report.items() if keys}:
         raise RuntimeError(f"weights that were not loaded: {left}")
