@@ -107,9 +107,7 @@ class Attention(nn.Module):
         if self.is_cross and key_value_states is not None:
             query = self.project_heads(self.q_proj, self.q_norm, hidden_states)
             key, value = self.memory(key_value_states, past_key_values, cache_idx)
-            kwargs.pop(
-                "position_ids", None
-            )  # by which backends tell sequences in one row apart: these are not its keys'
+            kwargs.pop("position_ids", None)  # by which backends tell sequences in a row apart, the keys' as well
         else:
             query, key, value = self.project(hidden_states)
             if position_embeddings is not None:
