@@ -177,6 +177,52 @@ def test_scores_and_attentions_of_every_step(pair):
         assert len(outputs.encoder_attentions) == subject.config.num_hidden_layers
 
 
+@over(tuple(pair for pair in GENERATIVE if pair[1] == "seq2seq-lm"))
+@pytest.mark.parametrize(
+    "settings",
+    [
+        dict(num_beams=3),
+        dict(num_beams=3, num_return_sequences=2),
+        dict(num_beams=3, do_sample=True),
+        dict(do_sample=True, num_return_sequences=3),
+    ],
+    ids=str,
+)
+def test_every_output_has_a_row_for_every_beam(pair, settings):
+    subject = tiny(pair)
+    inputs = prompt(subject)
+    batch_size, source_len = inputs["input_ids"].shape
+    outputs = subject.model.generate(
+        **inputs,
+        **LENGTH,
+        **settings,
+        use_cache=True,
+        return_dict_in_generate=True,
+        output_scores=True,
+        output_logits=True,
+        output_attentions=True,
+        output_hidden_states=True,
+    )
+    decoder = subject.config.get_text_config(decoder=True)
+    rows, heads = 3 * batch_size, decoder.num_attention_heads
+    steps, depth = LENGTH["max_new_tokens"], decoder.num_hidden_layers
+    width = decoder.hidden_size // heads
+
+    def shapes_of(nested: Any) -> list[list[tuple[int, ...]]]:
+        return [[tuple(one.shape) for one in step] for step in nested]
+
+    assert outputs.sequences.shape == (batch_size * settings.get("num_return_sequences", 1), steps + 1)
+    assert [len(scores) for scores in (*outputs.scores, *outputs.logits)] == [rows] * 2 * steps
+    assert shapes_of(outputs.cross_attentions) == [[(rows, heads, 1, source_len)] * depth] * steps
+    assert shapes_of(outputs.decoder_attentions) == [[(rows, heads, 1, step + 1)] * depth for step in range(steps)]
+    assert shapes_of(outputs.decoder_hidden_states) == [[(rows, 1, decoder.hidden_size)] * (depth + 1)] * steps
+    cache = outputs.past_key_values
+    for part, length in ((cache.self_attention_cache, steps), (cache.cross_attention_cache, source_len)):
+        assert shapes_of((layer.keys, layer.values) for layer in part.layers) == (
+            [[(rows, decoder.num_key_value_heads, length, width)] * 2] * depth
+        )
+
+
 class Letters:
     """As much of a tokenizer as a streamer needs."""
 

@@ -9,7 +9,7 @@ import torch
 from transformers.generation import GenerationMixin, LogitsProcessorList
 
 from .captured_steps import replayed_steps
-from .growing_cache import let_grow
+from .growing_cache import hold_every_row, let_grow
 from .switches import current
 
 
@@ -40,7 +40,9 @@ class CachedGenerationMixin(GenerationMixin):
     def generate(self, *args: Any, **kwargs: Any) -> Any:
         """Write tokens. Arguments and result as for transformers' own."""
         with replayed_steps(self):
-            return super().generate(*args, **kwargs)
+            written = super().generate(*args, **kwargs)
+        hold_every_row(getattr(written, "past_key_values", None))
+        return written
 
     # transformers reads the signature. As a decorator, `wraps` would make it a function without self for type checkers.
     update_wrapper(generate, GenerationMixin.generate)

@@ -185,7 +185,8 @@ class SourceLayer(DynamicLayer):
     def spread(self) -> None:
         """Hold keys and values of every row from now on."""
         repeats, self.num_beams = self.num_beams, 1
-        super().batch_repeat_interleave(repeats)
+        if repeats > 1:
+            super().batch_repeat_interleave(repeats)
 
 
 def may_be_written(states: torch.Tensor) -> bool:
@@ -228,6 +229,18 @@ def let_grow(cache: Cache | None, num_beams: int) -> None:
         replace_layers(cache.cross_attention_cache, partial(SourceLayer, num_beams), kinds)
     else:
         replace_layers(cache, GrowingLayer)
+
+
+def hold_every_row(cache: Cache | None) -> None:
+    """Let a cache that generation is done with be as transformers' own: sources, too, in a row for each beam.
+
+    Args:
+        cache: Any cache, changed in place.
+    """
+    if isinstance(cache, EncoderDecoderCache):
+        for layer in cache.cross_attention_cache.layers:
+            if isinstance(layer, SourceLayer):
+                layer.spread()
 
 
 def replace_layers(
