@@ -160,7 +160,7 @@ def test_a_registration_that_fails_leaves_the_library_usable(
 ) -> None:
     monkeypatch.setattr(zoo.hooks, "HOME", "fakezoo.missing")
     watcher.install()
-    with pytest.warns(ZooWarning, match="will not load the zoo's checkpoints: ModuleNotFoundError"):
+    with pytest.warns(ZooWarning, match="fakeformers will not know the zoo's checkpoints: ModuleNotFoundError"):
         importlib.import_module("fakeformers.trainer")
     assert hasattr(sys.modules["fakeformers.layers"], "Layer")
 
@@ -181,6 +181,7 @@ def test_modules_look_as_if_nobody_had_watched(watcher: AutoRegistration) -> Non
         ("transformers", True),
         ("transformers.models.auto", True),
         ("transformers_extra", False),
+        ("peft.tuners.lora", True),
         ("zoo.models.layers", True),
         ("zoo.models", True),
         ("zoo.models2", False),
@@ -198,12 +199,16 @@ config = AutoConfig.from_pretrained(FOLDER)
 model = AutoModelForCausalLM.from_pretrained(FOLDER)
 assert type(model).__name__ == "ZooForCausalLM", type(model)
 assert config.variant == "pre-norm"
+from peft import LoraConfig, get_peft_model
+assert get_peft_model(model, LoraConfig()).peft_config["default"].target_modules == {"q_proj", "v_proj"}
 """
 
 ORDERS = {
     "zoo-then-pipeline": "import zoo; from transformers import pipeline",
     "trainer-then-zoo": "from transformers import Trainer; import zoo",
     "zoo-models-first": "from zoo.models import ZooConfig",
+    "zoo-then-peft": "import zoo, sys; assert not {'peft', 'torch'} & {*sys.modules}; import peft",
+    "peft-then-zoo": "import peft; import zoo",
 }
 """Where the real library starts, each in a process; the fake one above stands for every other order."""
 

@@ -1,7 +1,8 @@
-"""Registration with transformers' Auto classes, without importing transformers.
+"""Registration with transformers' Auto classes and PEFT, without importing either.
 
-`import zoo` must be enough for `AutoModel.from_pretrained` to load the zoo's checkpoints, must stay cheap, and must
-work in whatever order the two are imported. So registration waits until transformers' Auto classes have been imported.
+`import zoo` must be enough for `AutoModel.from_pretrained` to load the zoo's checkpoints and for PEFT to know which
+layers its adapters go to, must stay cheap, and must work in whatever order they are imported. So registration waits
+until transformers' Auto classes, and PEFT's tables, have been imported.
 
 It then waits a little longer. transformers.modeling_layers, for one, imports the Auto classes before it defines its
 own, and zoo.models needs both: a hook that ran right after the Auto classes would find transformers half imported. So
@@ -23,14 +24,15 @@ from zoo.errors import ZooWarning
 if TYPE_CHECKING:
     from importlib.machinery import ModuleSpec
 
-WATCHED = ("transformers", "zoo.fast", "zoo.models")
+WATCHED = ("peft", "transformers", "zoo.fast", "zoo.models")
 """Packages that must not be half imported while registration runs."""
 
 REGISTRATIONS = {
     "transformers.models.auto.configuration_auto": "register_config",
     "transformers.models.auto.modeling_auto": "register_models",
+    "peft.utils.constants": "register_adapters",
 }
-"""After which module of transformers to call which function of `HOME`."""
+"""After which module to call which function of `HOME`."""
 
 HOME = "zoo.models.auto"
 
@@ -124,7 +126,7 @@ class AutoRegistration:
             # Forgetting it first keeps the imports that registration itself makes from starting it again.
             function = self._pending.pop(due, None)
             if function is not None:
-                _register(function)
+                _register(function, library=due.partition(".")[0])
 
     def _next_due(self) -> str | None:
         return next((module for module in tuple(self._pending) if module in sys.modules), None)
@@ -154,13 +156,13 @@ class _WatchedLoader:
             self._watcher.end(module.__name__)
 
 
-def _register(function: str) -> None:
-    """Call a registration; where it fails, transformers must remain importable all the same."""
+def _register(function: str, library: str) -> None:
+    """Call a registration; where it fails, the library must remain importable all the same."""
     try:
         getattr(importlib.import_module(HOME), function)()
     except Exception as error:
         warnings.warn(
-            f"transformers' Auto classes will not load the zoo's checkpoints: {type(error).__name__}: {error}",
+            f"{library} will not know the zoo's checkpoints: {type(error).__name__}: {error}",
             ZooWarning,
             stacklevel=2,
         )

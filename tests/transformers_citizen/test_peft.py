@@ -1,7 +1,8 @@
-"""LoRA on every linear layer: it attaches, trains, merges and is loaded again."""
+"""Adapters: LoRA on every linear layer attaches, trains, merges and is loaded again; others go where PEFT puts them."""
 
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import torch
 from transformers_citizen.support import ASSORTED, EVERY, SHARING, over, single, tiny
 
 peft = pytest.importorskip("peft")
+from peft.tuners.tuners_utils import BaseTunerLayer  # noqa: E402 - peft may be missing
 
 TASK_TYPES = {"causal-lm": "CAUSAL_LM", "seq2seq-lm": "SEQ_2_SEQ_LM", "masked-lm": "FEATURE_EXTRACTION"}
 
@@ -56,6 +58,26 @@ def test_lora_trains_merges_and_reloads(pair, tmp_path: Path):
     merged.save_pretrained(tmp_path / "merged")
     loaded = type(merged).from_pretrained(tmp_path / "merged")
     torch.testing.assert_close(tiny(pair).run(loaded), expected, rtol=1e-4, atol=1e-5)
+
+
+@over((*ASSORTED, SHARING))
+@pytest.mark.parametrize(
+    ("config", "layers"),
+    [
+        (peft.LoraConfig(), {"q_proj", "v_proj"}),
+        (peft.AdaLoraConfig(total_step=10), {"q_proj", "v_proj"}),
+        (peft.IA3Config(), {"k_proj", "v_proj", "down_proj"}),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_without_target_modules_adapters_go_where_they_do_in_llama(pair, config, layers):
+    model = peft.get_peft_model(single(pair), copy.deepcopy(config))
+    adapted = {name for name, module in model.named_modules() if isinstance(module, BaseTunerLayer)}
+    assert {name.rpartition(".")[2] for name in adapted} == layers
+    base = {name for name, _ in single(pair).named_modules() if name.rpartition(".")[2] in layers}
+    assert {name.removeprefix("base_model.model.") for name in adapted} == base
+    model(**inputs(pair)).loss.backward()
+    assert any(parameter.grad is not None and parameter.grad.any() for parameter in model.parameters())
 
 
 @over(ASSORTED)

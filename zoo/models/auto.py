@@ -1,6 +1,9 @@
-"""Registration with transformers' Auto classes. Called by the import hooks of the `zoo` package."""
+"""Registration with transformers' Auto classes and PEFT. Called by the import hooks of the `zoo` package."""
 
 from __future__ import annotations
+
+PROJECTIONS = frozenset({"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"})
+"""Linear layers of attention and of feed-forward networks, which have the names that Llama's have."""
 
 
 def register_config() -> None:
@@ -29,3 +32,20 @@ def register_models() -> None:
         # stacks have one model type, and what stands among sequence-to-sequence models is taken for nothing else.
         if task != Task.SEQ2SEQ_LM:
             auto_class._model_mapping._model_mapping[MODEL_TYPE] = model_class.__name__
+
+
+def register_adapters() -> None:
+    """Let PEFT know which layers adapters go to where their configuration names none: those that it picks in Llama.
+
+    Its tables are looked up by their form, for every method has its own. Those of norms are left alone: where norms
+    stand is what the variants differ in.
+    """
+    from peft.utils import constants
+
+    from .configuration import MODEL_TYPE
+
+    for name, table in vars(constants).items():
+        if name.startswith("TRANSFORMERS_MODELS_TO_") and name.endswith("_MODULES_MAPPING"):
+            layers = table.get("llama", ())
+            if layers and PROJECTIONS.issuperset(layers):
+                table.setdefault(MODEL_TYPE, list(layers))
