@@ -24,6 +24,7 @@ from models.native import (
     renamed,
     zoo_of,
 )
+from transformers import DynamicCache
 
 BERT_LAYERS: Table = [
     (r"\w+\.embeddings\.word_embeddings\.weight", "model.embed_tokens.weight"),
@@ -80,7 +81,15 @@ def test_bert_style_classifier_equals_bert() -> None:
     ours = zoo_of("bert-style", state, task="sequence-classification", num_labels=3)
     with torch.no_grad():
         expected, got = (model(ids(), attention_mask=MASK).logits for model in (native, ours))
-    torch.testing.assert_close(got, expected, atol=EXACT, rtol=EXACT)
+        torch.testing.assert_close(got, expected, atol=EXACT, rtol=EXACT)
+        # BERT's own classifier takes no prefix, its body does.
+        prefix = [
+            tuple(torch.randn(2, *ids().shape[:1], HEADS, 3, 8, dtype=torch.float64)) for _ in native.bert.encoder.layer
+        ]
+        settings = {"attention_mask": torch.nn.functional.pad(MASK, (3, 0), value=1)}
+        body = native.bert(ids(), **settings, past_key_values=DynamicCache(prefix))
+        got = ours(ids(), **settings, past_key_values=DynamicCache(prefix)).logits
+    torch.testing.assert_close(got, native.classifier(body.pooler_output), atol=EXACT, rtol=EXACT)
 
 
 def test_roberta_prelayernorm_style_equals_roberta_prelayernorm() -> None:

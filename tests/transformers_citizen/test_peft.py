@@ -9,6 +9,8 @@ import pytest
 import torch
 from transformers_citizen.support import ASSORTED, EVERY, SHARING, over, single, tiny
 
+import zoo
+
 peft = pytest.importorskip("peft")
 from peft.tuners.tuners_utils import BaseTunerLayer  # noqa: E402 - peft may be missing
 
@@ -91,6 +93,35 @@ def test_an_adapter_is_added_by_transformers_itself(pair, tmp_path: Path):
     again = single(pair)
     again.load_adapter(tmp_path)
     torch.testing.assert_close(tiny(pair).run(again), with_adapter)
+
+
+@pytest.mark.parametrize(
+    ("name", "task", "head"),
+    [
+        ("bert-style@tiny", "sequence-classification", "SequenceClassification"),
+        ("bert-style@tiny", "token-classification", "TokenClassification"),
+        ("bert-style@tiny", "masked-lm", "MaskedLM"),
+        ("gpt2-style@tiny", "causal-lm", "SequenceClassification"),
+        ("universal@tiny", "sequence-classification", "SequenceClassification"),
+        ("pre-norm@tiny:position=t5", "sequence-classification", "SequenceClassification"),
+        ("pre-norm@tiny:position=rotary,sliding_window=2", "token-classification", "TokenClassification"),
+    ],
+)
+def test_prefix_tuning_trains_and_knows_its_prefix_from_padding(name, task, head):
+    torch.manual_seed(0)
+    types = {"SequenceClassification": "SEQ_CLS", "TokenClassification": "TOKEN_CLS"}
+    model = getattr(zoo.models, f"ZooFor{head}")(zoo.config(name, task, vocab_size=30))
+    config = peft.PrefixTuningConfig(task_type=types.get(head, "FEATURE_EXTRACTION"), num_virtual_tokens=3)
+    model = peft.get_peft_model(model, config).eval()
+    ids = torch.randint(5, 30, (2, 6))
+    mask = torch.tensor([[1] * 6, [1] * 4 + [0] * 2])
+    padded, alone = model(input_ids=ids, attention_mask=mask), model(input_ids=ids[1:, :4], attention_mask=mask[1:, :4])
+    read = slice(4) if alone.logits.ndim == 3 else slice(None)
+    torch.testing.assert_close(padded.logits[1, read], alone.logits[0], atol=1e-5, rtol=1e-5)
+    padded.logits.square().sum().backward()
+    prefix = model.prompt_encoder["default"].embedding.weight
+    assert prefix.grad is not None
+    assert prefix.grad.any()
 
 
 def test_lora_trains_with_checkpointing():

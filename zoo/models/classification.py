@@ -5,6 +5,7 @@ from typing import Any
 import torch
 from torch import nn
 from transformers.activations import ACT2FN
+from transformers.cache_utils import Cache
 from transformers.modeling_outputs import SequenceClassifierOutput, TokenClassifierOutput
 from transformers.utils.generic import can_return_tuple
 
@@ -90,18 +91,20 @@ class ZooForSequenceClassification(Classifier):
         inputs_embeds: torch.Tensor | None = None,
         labels: torch.Tensor | None = None,
         token_type_ids: torch.Tensor | None = None,
+        past_key_values: Cache | None = None,
         **kwargs: CallOptions,
     ) -> SequenceClassifierOutput:
         """Score every class of every sequence.
 
         Args:
             input_ids: Token ids. *Shape:* (batch_size, seq_len)
-            attention_mask: 1 for real tokens. *Shape:* (batch_size, seq_len)
+            attention_mask: 1 for real tokens, those of the prefix included. *Shape:* (batch_size, key_len)
             position_ids: Positions, by default 0, 1, ... *Shape:* (batch_size, seq_len)
             inputs_embeds: Instead of input_ids. *Shape:* (batch_size, seq_len, hidden_size)
             labels: Classes, *Shape:* (batch_size,); or values, for regression and several labels at once,
                 *Shape:* (batch_size, num_labels).
             token_type_ids: Types of tokens, by default 0; for an encoder. *Shape:* (batch_size, seq_len)
+            past_key_values: Keys and values of a prefix (prefix-tuning), extended in place.
             kwargs: `output_attentions`, `output_hidden_states`, `return_dict`, and what attention backends take.
 
         Returns:
@@ -114,8 +117,11 @@ class ZooForSequenceClassification(Classifier):
             attention_mask=attention_mask,
             position_ids=position_ids,
             inputs_embeds=inputs_embeds,
+            past_key_values=past_key_values,
             **kwargs,
         )
+        if past_key_values is not None and attention_mask is not None:  # the prefix has no hidden states to pool
+            attention_mask = attention_mask[:, -outputs.last_hidden_state.shape[1] :]
         pooled = self.model.transformer.pool(outputs.last_hidden_state, attention_mask, self.config)
         logits = self.classifier(self.dropout(self.pooler(pooled)))
         loss = None
@@ -146,17 +152,19 @@ class ZooForTokenClassification(Classifier):
         inputs_embeds: torch.Tensor | None = None,
         labels: torch.Tensor | None = None,
         token_type_ids: torch.Tensor | None = None,
+        past_key_values: Cache | None = None,
         **kwargs: CallOptions,
     ) -> TokenClassifierOutput:
         """Score every class of every token.
 
         Args:
             input_ids: Token ids. *Shape:* (batch_size, seq_len)
-            attention_mask: 1 for real tokens. *Shape:* (batch_size, seq_len)
+            attention_mask: 1 for real tokens, those of the prefix included. *Shape:* (batch_size, key_len)
             position_ids: Positions, by default 0, 1, ... *Shape:* (batch_size, seq_len)
             inputs_embeds: Instead of input_ids. *Shape:* (batch_size, seq_len, hidden_size)
             labels: Classes, -100 where there is no loss. *Shape:* (batch_size, seq_len)
             token_type_ids: Types of tokens, by default 0; for an encoder. *Shape:* (batch_size, seq_len)
+            past_key_values: Keys and values of a prefix (prefix-tuning), extended in place.
             kwargs: `output_attentions`, `output_hidden_states`, `return_dict`, `num_items_in_batch`, and what attention
                 backends take.
 
@@ -169,6 +177,7 @@ class ZooForTokenClassification(Classifier):
             attention_mask=attention_mask,
             position_ids=position_ids,
             inputs_embeds=inputs_embeds,
+            past_key_values=past_key_values,
             **kwargs,
         )
         logits = self.classifier(self.dropout(outputs.last_hidden_state))

@@ -106,10 +106,10 @@ def self_attention_masks(
         return dict.fromkeys(layer_types(config), UnpaddedMask(unpadding, unpadding))
     if isinstance(attention_mask, dict):
         return attention_mask
-    causal = {"past_key_values": cache, "position_ids": position_ids} if config.is_decoder else {}
+    causal = {"position_ids": position_ids} if config.is_decoder else {}
     return {
         layer_type: MASKS[config.is_decoder, layer_type](
-            config=config, inputs_embeds=inputs_embeds, attention_mask=attention_mask, **causal
+            config=config, inputs_embeds=inputs_embeds, attention_mask=attention_mask, past_key_values=cache, **causal
         )
         for layer_type in layer_types(config)
     }

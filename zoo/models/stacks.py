@@ -54,17 +54,19 @@ class ZooEncoder(ZooStack):
         position_ids: torch.Tensor | None = None,
         inputs_embeds: torch.Tensor | None = None,
         token_type_ids: torch.Tensor | None = None,
+        past_key_values: Cache | None = None,
         **kwargs: CallOptions,
     ) -> BaseModelOutput:
         """Encode a batch of sequences.
 
         Args:
             input_ids: Token ids. *Shape:* (batch_size, seq_len)
-            attention_mask: 1 for real tokens, 0 for padding. *Shape:* (batch_size, seq_len)
-            position_ids: Positions, by default 0, 1, ... *Shape:* (batch_size, seq_len)
+            attention_mask: 1 for real tokens, 0 for padding; of the prefix, too. *Shape:* (batch_size, key_len)
+            position_ids: Positions, by default counted on from the prefix. *Shape:* (batch_size, seq_len)
             inputs_embeds: Instead of input_ids. *Shape:* (batch_size, seq_len, hidden_size)
             token_type_ids: Types of tokens, by default 0; without effect in a model that has no types.
                 *Shape:* (batch_size, seq_len)
+            past_key_values: Keys and values of a prefix that every position sees (prefix-tuning), extended in place.
             kwargs: `output_attentions`, `output_hidden_states`, `return_dict`, and what attention backends take.
 
         Returns:
@@ -73,21 +75,29 @@ class ZooEncoder(ZooStack):
         Raises:
             TokenIdError: When an id is outside of the vocabulary.
             SequenceTooLongError: When the input is longer than the position table.
+            InputError: When the mask leaves out the prefix.
         """
+        has_mask = attention_mask is not None
         attention_mask = self.padding_mask(attention_mask, input_ids)
         inputs_embeds = self.token_embeddings(input_ids, inputs_embeds)
         if self.token_types is not None:
             inputs_embeds = self.token_types(inputs_embeds, token_type_ids)
-        self.check_length(inputs_embeds.shape[1], position_ids)
+        seen = 0 if past_key_values is None else past_key_values.get_seq_length()
+        self.check_length(seen + inputs_embeds.shape[1], position_ids)
         if position_ids is None:
-            position_ids = self.position.count(inputs_embeds, attention_mask)
+            position_ids = self.position.count(inputs_embeds, attention_mask, seen)
         config = self.config_of_call(kwargs.get("output_attentions"))
-        (unpadding,) = self.unpaddings(config, (attention_mask, inputs_embeds), **kwargs)
-        masks = self_attention_masks(config, inputs_embeds, attention_mask, unpadding=unpadding)
+        unpadding = None
+        if past_key_values is None:
+            (unpadding,) = self.unpaddings(config, (attention_mask, inputs_embeds), **kwargs)
+        else:
+            check_mask_length(attention_mask, seen + inputs_embeds.shape[1], is_given=has_mask)
+        masks = self_attention_masks(config, inputs_embeds, attention_mask, past_key_values, unpadding=unpadding)
         hidden_states = self.run_layers(
             inputs_embeds,
             position_ids,
             masks,
+            past_key_values=past_key_values,
             unpadding=unpadding,
             attn_implementation=config._attn_implementation,
             **kwargs,
