@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
+from importlib.metadata import version
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -160,6 +161,18 @@ def row(label: str, results: dict[str, str], name: str = "", reference: dict[str
     return line.rstrip()
 
 
+def versions() -> str:
+    """What the counts are of.
+
+    Returns:
+        The zoo's commit, marked where files differ from it, and the versions of the libraries.
+    """
+    command = ["git", "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
+    found = subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, text=True, check=False)
+    libraries = ", ".join(f"{name} {version(name)}" for name in ("transformers", "torch"))
+    return f"transformer-zoo {found.stdout.strip() or version('transformer-zoo')}, {libraries}"
+
+
 def main() -> None:
     """Run what was asked for and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -208,7 +221,7 @@ def main() -> None:
         if "bert" in references and {"encoder", "decoder"} <= results_of.keys():
             both = {**results_of["decoder"], **results_of["encoder"]}
             print(row(f"{name} (encoder and decoder)", both, "bert", references["bert"]), flush=True)
-    print(f"\nCounts beside a reference are of the tests that it has too. Logs: {logs}")
+    print(f"\nCounts beside a reference are of the tests that it has too. Of {versions()}. Logs: {logs}")
 
 
 if __name__ == "__main__":
