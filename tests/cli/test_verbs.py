@@ -119,13 +119,13 @@ def test_doctor_says_what_pays(zoo):
     assert {
         "Processor",
         "Threads",
-        "float32 products",
-        "bfloat16 products",
+        "float32 matmul",
+        "bfloat16 matmul",
         "Dropout",
         "Padding taken out",
-        "Steps of generation",
+        "Decode steps",
     } <= set(found)
-    half = found["bfloat16 products"]
+    half = found["bfloat16 matmul"]
     faster = float(half["found"].split(", ")[1].split()[0])
     assert ("pays" in half["advice"]) is (faster > PAYS)
 

@@ -27,6 +27,7 @@ from zoo.comparison.running import finished, read_run, reason
 from zoo.errors import ConfigError, UnknownNameError, UnknownOverrideError, UnknownVariantError
 from zoo.tasks import TASKS, read_columns
 from zoo.tasks.tokenizers import pairs
+from zoo.training.checkpoints import SEAL, seal
 
 pytestmark = pytest.mark.xdist_group("comparison")  # one comparison serves most tests
 
@@ -99,16 +100,18 @@ def left(asked, user_module):
     script = f"import of_a_user, zoo; zoo.compare(**{asked!r})"
     path = os.pathsep.join([str(user_module), *filter(None, sys.path)])
     with subprocess.Popen([sys.executable, "-c", script], env={**os.environ, "PYTHONPATH": path}) as parent:
-        wait_until(lambda: list(folder.glob("of-a-user*/*/model-checkpoints/checkpoint-*/trainer_state.json")))
+        wait_until(lambda: list(folder.glob(f"of-a-user*/*/model-checkpoints/checkpoint-*/{SEAL}")))
         parent.kill()
     (run,) = folder.glob("of-a-user*/*")
     with locked(run):  # its process has ended, too
         assert not (run / RESULT).exists()
     steps = []
-    for file in run.glob("*/*/trainer_state.json"):
+    for sealed in run.glob(f"*/*/{SEAL}"):
+        file = sealed.with_name("trainer_state.json")
         state = json.loads(file.read_text())
         state["log_history"][0]["grad_norm"] = MARK
         file.write_text(json.dumps(state))
+        seal(sealed.parent, json.loads(sealed.read_text())["run"])
         steps.append(state["global_step"])
     return steps
 

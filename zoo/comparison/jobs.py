@@ -13,6 +13,7 @@ from zoo.measuring import FlopsPerToken
 from .budgets import LENGTHS, Budget, share_of_warmup, spend
 from .job import Job
 from .matching import Match, Sizes, match
+from .plan import plain
 from .preparing import Ground, modules_of
 
 LONGEST_FOLDER_NAME = 100
@@ -139,7 +140,10 @@ class JobMaker:
         timed = self.budget is not None and self.budget.kind == "seconds"
         steps = None if timed else length.get("max_steps", ground.work.steps)
         arguments = {**logging(kept, steps), **kept, **length, **values}
-        recipe = {**asdict(ground.recipe), "arguments": arguments, "model": ground.recipe.model_settings(found.name)}
+        recipe = plain(asdict(ground.recipe)) | {
+            "arguments": arguments,
+            "model": ground.recipe.model_settings(found.name),
+        }
         seconds = self.budget.amount if timed and self.budget is not None else None
         modules = modules_of(ground.config(found.name))
         hashed = ground.hash_of(found.name, recipe, modules, seed=seed, seconds=seconds, trial=trial)

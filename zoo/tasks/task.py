@@ -38,7 +38,8 @@ class DataTask(ABC):
     Attributes:
         name: Its name in `TASKS`.
         model_tasks: What a model may be built for, e.g. "seq2seq-lm", the usual one first.
-        shipped: The data that is used when none is given, None where it must be given.
+        shipped: The data that is used when none is given, None where it must be given or is made.
+        makes_examples: Whether the task makes examples itself, by its options.
         kinds: What an example's columns hold.
         main_score: The score that decides which of two models is better.
         scored_by: How outputs come about, unless an option says otherwise.
@@ -49,6 +50,7 @@ class DataTask(ABC):
     name: ClassVar[str]
     model_tasks: ClassVar[tuple[str, ...]]
     shipped: ClassVar[Path | None] = None
+    makes_examples: ClassVar[bool] = False
     kinds: ClassVar[tuple[Kind, ...]]
     main_score: ClassVar[str]
     scored_by: ClassVar[Outputs] = Outputs.GENERATED

@@ -33,6 +33,8 @@ def examples_of_run(run: RunRecord | None, task: DataTask, model: str) -> tuple[
     """
     shipped = f"; those that ship with the zoo are in {task.shipped}" if task.shipped is not None else ""
     how = f"name the examples to evaluate on: --data FILE|FOLDER or --heldout FILE{shipped}"
+    if task.makes_examples and (run is None or run.recipe.task != task.name):
+        return task.load().heldout, OWN_DATA  # whoever names the task has named them
     if run is None:
         raise ConfigError(f"nothing says on which data {model} was trained; {how}")
     if run.recipe.task != task.name:

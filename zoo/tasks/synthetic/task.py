@@ -46,6 +46,7 @@ class Synthetic(PairsTask):
     """
 
     model_tasks = ("seq2seq-lm", "causal-lm")
+    makes_examples = True
     main_score = "exact_match"
     recipe = "synthetic"
     options_for: ClassVar[Mapping[str, str]] = {"seq2seq-lm": "decoder_only=false", "causal-lm": "decoder_only=true"}
