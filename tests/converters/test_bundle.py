@@ -17,6 +17,8 @@ from zoo.converters.bundle import auto_map, bundle_files, write_bundle
 from zoo.converters.bundle_registry import Registry
 from zoo.registry import VARIANTS, list_variants
 
+pytestmark = pytest.mark.thorough
+
 CASES = [(name, task) for name in list_variants() for task in VARIANTS.get(name).tasks[:1]]
 
 

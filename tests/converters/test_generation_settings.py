@@ -10,6 +10,8 @@ from native_models import BART, LLAMA, native_model
 import zoo
 from zoo.errors import ConfigError
 
+pytestmark = pytest.mark.thorough
+
 REAL = {
     "bart-cnn": (
         "Bart",

@@ -13,6 +13,8 @@ import zoo
 from zoo.converters.errors import DifferentOutputsError
 from zoo.errors import ZooError
 
+pytestmark = pytest.mark.thorough
+
 FAMILIES = {
     "Bert": (ENCODER, "ForMaskedLM"),
     "Roberta": (ROBERTA, "ForMaskedLM"),

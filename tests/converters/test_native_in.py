@@ -36,6 +36,8 @@ from zoo.converters.native.opt import Opt
 from zoo.converters.native.tokenizer import carry_tokenizer
 from zoo.errors import TokenIdError, UnknownOverrideError
 
+pytestmark = pytest.mark.thorough
+
 
 @pytest.mark.parametrize("case", NATIVE_CASES)
 def test_same_outputs(case):

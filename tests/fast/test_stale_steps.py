@@ -23,6 +23,8 @@ from zoo.models.feed_forward import FeedForward
 from zoo.models.residual import Scale
 from zoo.testing.subjects import randomize, token_ids
 
+pytestmark = pytest.mark.thorough
+
 
 def new_model(name, task, **options):
     torch.manual_seed(0)

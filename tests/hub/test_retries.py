@@ -11,6 +11,8 @@ from zoo.hub.addresses import Address, parse_address
 from zoo.hub.errors import RepoIdError, without_secrets
 from zoo.hub.retries import Patience, passes, persist
 
+pytestmark = pytest.mark.thorough
+
 SHORT = Patience(attempts=4, first_wait=0.001, longest_wait=0.002)
 
 
