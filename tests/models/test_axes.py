@@ -29,6 +29,7 @@ ROPE = {"rope_type": "default", "rope_theta": 10000.0}
 # task, what is common to both models, and the values of one field, all of which must differ from each other.
 SWITCHES: list[tuple[str, str, dict[str, Any], list[Any]]] = [
     ("vocab_size", "causal-lm", {}, [37, 40]),
+    ("type_vocab_size", "masked-lm", {}, [None, 2, 3]),
     ("decoder_vocab_size", "seq2seq-lm", {}, [None, 40]),
     ("hidden_size", "causal-lm", {}, [32, 40]),
     ("num_hidden_layers", "causal-lm", {}, [2, 3]),
@@ -148,6 +149,7 @@ def fingerprint(task: str, settings: dict[str, Any], train: bool = False) -> tup
             )
     inputs = {"input_ids": token_ids(2, LENGTH, 37, 0), "attention_mask": torch.ones(2, LENGTH, dtype=torch.long)}
     inputs["attention_mask"][0, -4:] = 0
+    inputs["attention_mask"][1, :3] = 0
     if task == "seq2seq-lm":
         inputs["decoder_input_ids"] = token_ids(2, LENGTH, 37, 1)
     torch.manual_seed(0)

@@ -173,7 +173,8 @@ def test_a_value_of_the_wrong_type_is_told_the_right_one(settings: dict[str, Any
 
 
 def test_the_type_of_every_field_is_checked() -> None:
-    annotations = {name: note.split("|") for name, note in ZooConfig.__annotations__.items() if isinstance(note, str)}
+    notes = {name: note for name, note in ZooConfig.__annotations__.items() if not str(note).startswith("ClassVar")}
+    annotations = {name: note.split("|") for name, note in notes.items() if isinstance(note, str)}
     unknown = {name for name, words in annotations.items() if not {word.strip() for word in words} <= TYPES.keys()}
     assert unknown == set()
     assert {"hidden_size", "quirks", "attention_bias"} <= annotations.keys()

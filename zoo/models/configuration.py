@@ -127,9 +127,8 @@ class ZooConfig(PreTrainedConfig):
     # Before 5.20, transformers builds `ZooConfig()` to compare with, which a bundle lacks the default parts for.
     has_no_defaults_at_init = True
     keys_to_ignore_at_inference = ["past_key_values"]
-    auto_map: ClassVar[Mapping[str, str]] = MappingProxyType(
-        {}
-    )  # TRL reads it of every model whose class is not transformers' own
+    # TRL reads it of every model whose class is not transformers' own.
+    auto_map: ClassVar[Mapping[str, str]] = MappingProxyType({})
     attribute_map = {"rms_norm_eps": "layer_norm_eps", "encoder_layers": "num_hidden_layers"}
     # The usual parts' plan, by which transformers tells that there is one; a model plans by the parts that it has.
     base_model_tp_plan = {
