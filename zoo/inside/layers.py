@@ -20,6 +20,7 @@ from zoo.fast.switches import fast_paths
 from zoo.generation.generating import position_limit
 from zoo.loading import saved_class, saved_config
 from zoo.measuring.flops import without_values
+from zoo.models.borrowing import borrowed_by
 
 Shape = tuple[int, ...]
 
@@ -214,7 +215,13 @@ def row_of(
     Returns:
         The row.
     """
-    held = {name: (parameter.numel(), owners[id(parameter)]) for name, parameter in module.named_parameters()}
+    borrowed = (
+        (f"{name}.{inner}", parameter)
+        for name, lent in borrowed_by(module).items()
+        for inner, parameter in lent.named_parameters()
+    )
+    every = [*module.named_parameters(), *borrowed]
+    held = {name: (parameter.numel(), owners[id(parameter)]) for name, parameter in every}
     own = [size for size, owner in held.values() if owner.startswith(f"{path}.")]
     lenders = [owner.removesuffix(f".{name}") for name, (_, owner) in held.items()]
     lender = lenders[0] if lenders and not own else None
