@@ -171,7 +171,7 @@ def test_changed_records_of_runs(tmp_path: Path, data: st.DataObject) -> None:
     if run is not None:
         assert isinstance(run.recipe.task, str)
         run.recipe.changed(generation={"num_beams": 1}, arguments={}, model={})
-        run.identity()
+        run.identity(examples_a_batch=8)
 
 
 @fuzzed

@@ -127,7 +127,7 @@ MORE_A_LAYER = {"t5-style": 1, "normformer": 1}
 """Operators that variants need and their measure does not: a bias that is cut to its place, heads that are scaled."""
 
 MORE_A_MODEL = {
-    reads: {"encoder-decoder": 33, "t5-style": 23, "alibi-decoder": 5},
+    reads: {"encoder-decoder": 34, "t5-style": 23, "alibi-decoder": 5},
     writes: {"encoder-decoder": 5, "t5-style": 3},
 }
 """The same outside of layers: tables of sines are computed and not kept, source and target masked by one rule."""

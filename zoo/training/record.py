@@ -125,8 +125,11 @@ class RunRecord:
             ),
         )
 
-    def identity(self) -> dict[str, Any]:
+    def identity(self, *, examples_a_batch: int) -> dict[str, Any]:
         """Tell what decides the weights that the run ends with.
+
+        Args:
+            examples_a_batch: Of all devices together: a run may go on on more or fewer of them.
 
         Returns:
             Plain data: another run has others.
@@ -134,6 +137,7 @@ class RunRecord:
         written = self.to_dict()
         recipe, data = written["recipe"], written["data"]
         kept = {name: value for name, value in recipe["arguments"].items() if not INCIDENTAL_ARGUMENTS.fullmatch(name)}
+        kept["per_device_train_batch_size"] = examples_a_batch
         return {
             "variant": self.variant,
             "seed": self.seed,

@@ -137,7 +137,7 @@ def train(
         if args.ddp_find_unused_parameters is None:
             args.ddp_find_unused_parameters = bool(idle)
         check_generation(model, data_task, tokenizers, chosen.generation)
-        checkpoint = going_on_from(checkpoints, model, run.identity()) if resume else None
+        checkpoint = going_on_from(checkpoints, model, identity_of(run, args)) if resume else None
         if resume and args.process_index == 0:
             remove_except(checkpoints, checkpoint)
         with determinism(wanted=args.full_determinism):
@@ -261,7 +261,7 @@ def make_trainer(
     if args.early_stopping_patience is not None:
         callbacks.append(EarlyStoppingCallback(args.early_stopping_patience, args.early_stopping_threshold))
     trainer = ZooTrainer(
-        run=run.identity(),
+        run=identity_of(run, args),
         model=model,
         args=args,
         data_collator=task.collator(tokenizers),
@@ -275,3 +275,16 @@ def make_trainer(
         trainer.remove_callback(ProgressCallback)
         trainer.add_callback(LossProgress(run.variant))
     return trainer
+
+
+def identity_of(run: RunRecord, args: ZooTrainingArguments) -> dict[str, Any]:
+    """Tell a run from others, whatever it is spread over.
+
+    Args:
+        run: The run.
+        args: How it is trained.
+
+    Returns:
+        As [`RunRecord.identity`][].
+    """
+    return run.identity(examples_a_batch=args.train_batch_size * args.world_size)
