@@ -263,7 +263,7 @@ def saved_run(folder: str | Path) -> RunRecord | None:
     """
     try:
         return RunRecord.from_dict(read_result(folder))
-    except (LookupError, TypeError, ValueError):
+    except (LookupError, TypeError, ValueError, OverflowError):  # the last of infinite numbers
         return None
 
 
