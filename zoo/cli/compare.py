@@ -210,8 +210,9 @@ def next_commands(comparison: Comparison) -> str:
     if best is not None:
         verbs = {Outputs.GENERATED: "generate", Outputs.PREDICTED: "predict"}
         verb = verbs.get(find_task(comparison.task, comparison.recipe.get("task_options")).outputs, "evaluate")
-        text = [min(comparison.sources, key=len)] if verb != "evaluate" and comparison.sources else []
-        lines.append(f"  {shlex.join(['zoo', verb, str(folder / best.finished[0].folder / CHECKPOINT), *text])}")
+        model = relative(comparison.folder / best.finished[0].folder / CHECKPOINT)
+        texts = sorted(comparison.sources, key=lambda text: ("'" in text, len(text)))[:1] if verb != "evaluate" else []
+        lines.append(f"  {shlex.join(['zoo', verb, str(model), *texts])}")
     if len(comparison.seeds) == 1 and len(comparison.names) > 1:
         lines.append(f"  {shlex.join(comparison.command).replace(f'--seed {comparison.seeds[0]}', '--seeds 3')}")
     return "\n".join(lines)
