@@ -19,6 +19,7 @@ INTERRUPTED = """
 import os, signal
 import zoo.registry
 from zoo.cli.main import main
+signal.signal(signal.SIGINT, signal.default_int_handler)  # which a shell's background processes begin without
 zoo.registry.list_variants = lambda *args, **kwargs: os.kill(os.getpid(), signal.SIGINT) or signal.pause()
 main()
 """
