@@ -13,10 +13,12 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from transformers import AutoModel, AutoModelForCausalLM
 
 import zoo
-from zoo.errors import CheckpointError, ZooError
+from zoo.errors import CheckpointError, ConfigError, ZooError
 from zoo.hub.records import find_results, keep_evaluation
+from zoo.models import ZooModel
 from zoo.models.configuration import ZooConfig
 from zoo.tasks import DataSource, load_tokenizers
 from zoo.tasks.tokenizers.pairs import train_tokenizers
@@ -196,11 +198,67 @@ def test_nested_too_deeply(saved: list[Path], tmp_path: Path) -> None:
 
 
 def test_auto_classes_do_not_leave_the_folder_either(saved: list[Path], tmp_path: Path) -> None:
-    from transformers import AutoModelForCausalLM
-
     folder = changed(saved[0], tmp_path / "inner" / "model")
     (folder / "model.safetensors").rename(tmp_path / "model.safetensors")
     index = {"metadata": {}, "weight_map": {"lm_head.weight": "../../model.safetensors"}}
     (folder / "model.safetensors.index.json").write_text(json.dumps(index))
     with pytest.raises(CheckpointError, match="not a file of its own folder"):
         AutoModelForCausalLM.from_pretrained(folder)
+
+
+@fuzzed
+@given(data=st.data())
+def test_a_changed_configuration_and_an_auto_class(saved: list[Path], tmp_path: Path, data: st.DataObject) -> None:
+    # What transformers reads before it knows whose configuration it is: see docs/architecture.md.
+    field = data.draw(st.sampled_from(sorted({*FIELDS} - {"auto_map"})))
+    target = changed(data.draw(st.sampled_from(saved)), tmp_path / "model", **{field: data.draw(values)})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            AutoModel.from_pretrained(target)
+        except ZooError as error:
+            assert "\n" not in str(error)
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"vocab_size": 41}, r"embed_tokens\.weight is \[40, 64\] in the file, \[41, 64\] in the model"),
+        ({"base_model_ep_plan": ["x"]}, "base_model_ep_plan="),
+        ({"attribute_map": {"vocab_size": "x"}}, "attribute_map="),
+        ({"to_dict": 3}, "to_dict=3"),
+        ({"note": json.loads("[" * 60 + "]" * 60)}, "more than 50 levels"),
+    ],
+)
+def test_an_auto_class_says_what_is_wrong_in_one_line(
+    saved: list[Path], tmp_path: Path, change: dict[str, Any], told: str
+) -> None:
+    with pytest.raises(ZooError, match=told):
+        AutoModel.from_pretrained(changed(saved[0], tmp_path / "model", **change))
+
+
+def test_damaged_files_and_an_auto_class(saved: list[Path], tmp_path: Path) -> None:
+    folder = changed(saved[0], tmp_path / "model")
+    weights = folder / "model.safetensors"
+    content = weights.read_bytes()
+    weights.write_bytes(content[:300])
+    with pytest.raises(CheckpointError, match="truncated or damaged"):
+        AutoModel.from_pretrained(folder, verify=False)
+    weights.unlink()
+    with pytest.raises(CheckpointError, match="no file named model.safetensors"):
+        AutoModel.from_pretrained(folder)
+    (folder / "weights.safetensors").write_bytes(content)
+    for index in ({"weight_map": {"a": "weights.safetensors"}}, {"weight_map": {}, "metadata": {}}, {"metadata": []}):
+        (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+        with pytest.raises(CheckpointError, match="index"):
+            AutoModel.from_pretrained(folder)
+    (folder / "model.safetensors.index.json").unlink()
+    (folder / "config.json").write_text('{"model_type": "transformer-zoo", "note": ' + "[" * 9000 + "]" * 9000 + "}")
+    with pytest.raises(CheckpointError, match="nested too deeply"):
+        ZooModel.from_pretrained(folder)
+
+
+def test_arguments_are_checked_as_the_configuration_is(saved: list[Path]) -> None:
+    with pytest.raises(ConfigError, match="num_hidden_layers=-1"):
+        AutoModel.from_pretrained(saved[0], num_hidden_layers=-1)
+    assert AutoModel.from_pretrained(saved[0], num_hidden_layers=1, dropout=0.5).config.dropout == 0.5

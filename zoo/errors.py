@@ -236,6 +236,10 @@ class CheckpointError(ZooError, OSError):
     """A checkpoint is missing, truncated, or not one of the zoo's."""
 
 
+class OtherSizesError(CheckpointError, RuntimeError):
+    """Weights of other sizes than the model's."""
+
+
 class UnwritableError(CheckpointError):
     """Something cannot be written, as where the disk is full, or may only be read."""
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from transformers import PreTrainedConfig
 from transformers.utils import CONFIG_NAME
 
 from zoo import models
@@ -27,17 +26,6 @@ if TYPE_CHECKING:
 
 PULLING = ".zoo-pull"
 """What a folder holds while a model is pulled into it."""
-
-FOREIGN = {
-    *("attn_implementation", "experts_implementation", "transformers_weights"),
-    *(name for name, note in PreTrainedConfig.__annotations__.items() if "ClassVar" in str(note)),
-} - {"model_type"}
-"""What transformers never writes into a configuration, and would obey there: to read other weights, to fetch code, to
-split the model in other ways."""
-
-DEEPEST = 50
-"""Levels of a configuration, which what reads and copies it goes down one by one."""
-
 
 LOADING = ("dtype", "device_map", "attn_implementation")
 """Options of `from_pretrained` that are asked for most; it takes fields of the configuration as well."""
@@ -97,8 +85,6 @@ def read_config(folder: Path) -> dict[str, Any]:
         saved = json.loads(file.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
         raise CheckpointError(f"{file} is not valid JSON: {error}") from error
-    if depth_of(saved) > DEEPEST:
-        raise CheckpointError(f"{file} is nested more than {DEEPEST} levels deep, so it is no configuration")
     model_type = saved.get("model_type") if isinstance(saved, dict) else None
     if model_type != MODEL_TYPE:
         raise CheckpointError(
@@ -106,25 +92,6 @@ def read_config(folder: Path) -> dict[str, Any]:
             "zoo.convert reads other models"
         )
     return saved
-
-
-def depth_of(value: Any) -> int:
-    """How deeply data is nested, as far as it matters.
-
-    Args:
-        value: Data from JSON.
-
-    Returns:
-        The number of levels, not counted beyond what is too deep.
-    """
-    level, depth = [value], 0
-    while level and depth <= DEEPEST:
-        nested = (outer.values() if isinstance(outer, dict) else outer for outer in level)
-        level = [
-            inner for values in nested if not isinstance(values, (str, int, float, type(None))) for inner in values
-        ]
-        depth += 1
-    return depth
 
 
 def saved_config(folder: Path) -> ZooConfig:
@@ -141,11 +108,9 @@ def saved_config(folder: Path) -> ZooConfig:
         ZooError: When it names what there is not, with the nearest match.
     """
     saved = read_config(folder)
-    foreign = [name for name in saved if name in FOREIGN and saved[name] is not None]
-    if foreign:
-        raise CheckpointError(f"{folder / CONFIG_NAME} has {foreign[0]}={saved[foreign[0]]!r}, which is for the caller")
     try:
-        return ZooConfig.from_dict(saved)
+        config: ZooConfig = ZooConfig.from_dict(saved)
+        return config
     except ConfigError as error:
         if type(error) is not ConfigError:
             raise

@@ -8,11 +8,11 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from huggingface_hub.dataclasses import strict
-from transformers.configuration_utils import PreTrainedConfig
 
 from .filling import fill, repeat_pattern
 from .inherited import in_the_zoos_words, validate_inherited, validate_rope_parameters, validate_rope_tables
 from .parts import POSITIONS
+from .saved_configuration import SavedConfig
 from .validation import validate, validate_types
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ GATED_ACTIVATIONS = {"swiglu": "silu", "geglu": "gelu", "reglu": "relu"}
 
 @in_the_zoos_words
 @strict
-class ZooConfig(PreTrainedConfig):
+class ZooConfig(SavedConfig):
     """What a model of the zoo is made of, in the field names of transformers.
 
     A configuration is complete: a saved one rebuilds its model even if a variant's defaults change later. Use

@@ -3,7 +3,7 @@
 import itertools
 import math
 import os
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from .configuration import ZooConfig
 from .limits import backends_of, refuse_paging
 from .parallel import fully_sharded_plan, tensor_parallel_plan
 from .parts import INITIALIZERS
-from .saved import weight_files
+from .saved import read_errors, refuse_other_sizes, weight_files
 from .transformer import BACKENDS, given_mask, transformer_of
 
 
@@ -70,17 +70,27 @@ class ZooPreTrainedModel(PreTrainedModel):
             The model; with `output_loading_info`, also what was missing or unexpected.
 
         Raises:
-            CheckpointError: When pickled weights are asked for, or weights are not those that were saved.
+            CheckpointError: When pickled weights are asked for, or weights cannot be read, are not those that were
+                saved, or are of other sizes than the configuration says.
         """
         if use_safetensors is False:
             raise CheckpointError("use_safetensors=False was given; the zoo reads weights from safetensors files only")
         source = args[0] if args else kwargs.get("pretrained_model_name_or_path")
-        if not isinstance(source, (str, os.PathLike)) or not os.path.isdir(source):
+        with ExitStack() as stack:
+            stack.enter_context(read_errors(source))
+            if isinstance(source, (str, os.PathLike)) and os.path.isdir(source):
+                folder = Path(source, kwargs.get("subfolder", ""))
+                weight_files(folder)  # refuses an index that names files elsewhere
+                if verify:
+                    stack.enter_context(verified(folder))
             return super().from_pretrained(*args, use_safetensors=True, **kwargs)
-        folder = Path(source, kwargs.get("subfolder", ""))
-        weight_files(folder)  # refuses an index that names files elsewhere
-        with verified(folder) if verify else nullcontext():
-            return super().from_pretrained(*args, use_safetensors=True, **kwargs)
+
+    @staticmethod
+    def _finalize_model_loading(model: PreTrainedModel, load_config: Any, loading_info: Any) -> Any:
+        """Refuse weights of other sizes with their names, which transformers says in a log only."""
+        if not load_config.ignore_mismatched_sizes:
+            refuse_other_sizes(model, loading_info.mismatched_keys)
+        return PreTrainedModel._finalize_model_loading(model, load_config, loading_info)
 
     def save_pretrained(
         self, save_directory: str | os.PathLike[str], is_main_process: bool = True, *args: Any, **kwargs: Any

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from safetensors import SafetensorError, safe_open
 from transformers import PreTrainedModel
 from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME
 
-from zoo.errors import CheckpointError, enumerate_names
+from zoo.errors import CheckpointError, OtherSizesError, ZooError, enumerate_names
 
 
 def weight_files(folder: Path) -> list[Path]:
@@ -28,13 +31,59 @@ def weight_files(folder: Path) -> list[Path]:
     if not index.is_file():
         return [only]
     try:
-        names = sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
+        content = json.loads(index.read_text(encoding="utf-8"))
+        names = sorted(set(content["weight_map"].values()))
+        if not isinstance(content["metadata"], dict):
+            raise TypeError("its metadata are no object")
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise CheckpointError(f"{index} is not a valid index of weight files: {error}") from error
+    if not names:
+        raise CheckpointError(f"{index} names no files, so there are no weights")
     for name in names:
         if not isinstance(name, str) or Path(name).name != name:
             raise CheckpointError(f"{index} names {name!r}, which is not a file of its own folder")
     return [only] if only.is_file() else [folder / name for name in names]
+
+
+@contextmanager
+def read_errors(source: Any) -> Iterator[None]:
+    """Say in one line what cannot be read, where transformers and safetensors have errors of their own.
+
+    Args:
+        source: The folder or repository, for the message.
+
+    Yields:
+        Nothing.
+
+    Raises:
+        CheckpointError: In place of theirs.
+    """
+    try:
+        yield
+    except SafetensorError as error:
+        raise CheckpointError(f"the weights of {source} are truncated or damaged: {error}") from error
+    except OSError as error:
+        if isinstance(error, ZooError) or error.errno is not None:  # a number comes from the operating system
+            raise
+        raise CheckpointError(" ".join(str(error).split())) from error
+
+
+def refuse_other_sizes(model: PreTrainedModel, mismatched: Iterable[tuple[str, Any, Any]]) -> None:
+    """Refuse weights that do not fit into the model that is to have them.
+
+    Args:
+        model: What the configuration builds.
+        mismatched: Name, saved shape and the model's shape of each such weight.
+
+    Raises:
+        OtherSizesError: When there are any.
+    """
+    if found := sorted(mismatched):
+        shapes = (f"{name} is {list(saved)} in the file, {list(built)} in the model" for name, saved, built in found)
+        raise OtherSizesError(
+            f"the weights do not fit the {type(model).__name__} that the configuration describes: "
+            f"{enumerate_names(shapes)}; ignore_mismatched_sizes=True initialises them anew"
+        )
 
 
 def saved_shapes(folder: Path) -> dict[str, tuple[int, ...]]:

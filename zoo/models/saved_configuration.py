@@ -1,0 +1,86 @@
+"""Reading a saved configuration, whoever reads it: zoo.load, an Auto class or a class of the zoo."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+from transformers.configuration_utils import PreTrainedConfig
+
+from zoo.errors import CheckpointError, ConfigError
+
+FOREIGN = {
+    *("attn_implementation", "experts_implementation", "transformers_weights"),
+    *(name for name, note in PreTrainedConfig.__annotations__.items() if "ClassVar" in str(note)),
+} - {"model_type"}
+"""What transformers never writes into a configuration, and would obey there: to read other weights, to fetch code, to
+split the model in other ways."""
+
+DEEPEST = 50
+"""Levels of a configuration, which what reads and copies it goes down one by one."""
+
+
+class SavedConfig(PreTrainedConfig):
+    """A configuration that is checked when it is read."""
+
+    @classmethod
+    def get_config_dict(cls, *args: Any, **kwargs: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Read a configuration as transformers does, but for one that is nested too deeply to be read.
+
+        Args:
+            args: As for `PreTrainedConfig.get_config_dict`.
+            kwargs: Likewise.
+
+        Returns:
+            What it says, and the arguments that are left.
+
+        Raises:
+            CheckpointError: When it is nested too deeply.
+        """
+        try:
+            return super().get_config_dict(*args, **kwargs)
+        except RecursionError as error:
+            raise CheckpointError(f"the configuration of {args[0]} is nested too deeply to be one") from error
+
+    @classmethod
+    def from_dict(cls, config_dict: dict[str, Any], **kwargs: Any) -> Any:
+        """Make a configuration of what was saved. Arguments win over it, and are checked as it is.
+
+        Args:
+            config_dict: What a config.json says.
+            kwargs: As for `PreTrainedConfig.from_dict`.
+
+        Returns:
+            The configuration; with `return_unused_kwargs`, also the arguments that are no fields of it.
+
+        Raises:
+            ConfigError: When it has what no configuration may have, or a value that cannot be used.
+        """
+        if depth_of(config_dict) > DEEPEST:
+            raise ConfigError(f"it is nested more than {DEEPEST} levels deep, so it is no configuration")
+        for name, value in config_dict.items():
+            if (name in FOREIGN and value is not None) or callable(getattr(cls, name, None)):
+                raise ConfigError(f"{name}={value!r} was found in a saved configuration, which cannot have that")
+        saved = {name: value for name, value in config_dict.items() if name not in FOREIGN}
+        own = {field.name for field in fields(cls)} - {field.name for field in fields(PreTrainedConfig)}
+        given = {name: kwargs.pop(name) for name in own & kwargs.keys()}
+        return super().from_dict({**saved, **given}, **kwargs)
+
+
+def depth_of(value: Any) -> int:
+    """How deeply data is nested, as far as it matters.
+
+    Args:
+        value: Data from JSON.
+
+    Returns:
+        The number of levels, not counted beyond what is too deep.
+    """
+    level, depth = [value], 0
+    while level and depth <= DEEPEST:
+        nested = (outer.values() if isinstance(outer, dict) else outer for outer in level)
+        level = [
+            inner for values in nested if not isinstance(values, (str, int, float, type(None))) for inner in values
+        ]
+        depth += 1
+    return depth
