@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib import import_module
 
-from zoo.comparison import running
+from zoo.comparison.run import single
 from zoo.measuring import Costs
 
 TINY = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
@@ -15,7 +15,7 @@ GENERATION = {"num_beams": 1, "max_length": 6}
 def launch_here(jobs, processes, options, announce):
     for job in jobs:
         announce(job)
-        running.run(job, lambda module, argument: import_module(module).main([str(argument)]))
+        single.run(job, lambda module, argument: import_module(module).main([str(argument)]))
 
 
 def measure_nothing(model, batch, **known):

@@ -17,13 +17,15 @@ from comparison.in_process import launch_here, measure_nothing, quality
 from safetensors.torch import load_file, save_file
 
 from zoo.cli.compare import compare as verb
-from zoo.comparison import Comparison, ReloadCheck, compare, summarize, worker
+from zoo.comparison import Comparison, ReloadCheck, compare, summarize
 from zoo.comparison.files import ANSWERS, CHECKPOINT, RELOADED, RESULT, locked, write_json
-from zoo.comparison.job import Job
-from zoo.comparison.jobs import folder_name
-from zoo.comparison.launching import LAUNCHERS
-from zoo.comparison.reload import TARGET_FOLDER, check
-from zoo.comparison.running import finished, read_run, reason
+from zoo.comparison.run import worker
+from zoo.comparison.run.launchers import LAUNCHERS
+from zoo.comparison.run.outcome import finished, read_run
+from zoo.comparison.run.processes import reason
+from zoo.comparison.run.reload import TARGET_FOLDER, check
+from zoo.comparison.setup.job import Job
+from zoo.comparison.setup.jobs import folder_name
 from zoo.errors import ConfigError, UnknownNameError, UnknownOverrideError, UnknownVariantError
 from zoo.tasks import TASKS, read_columns
 from zoo.tasks.tokenizers import pairs
@@ -50,7 +52,7 @@ def of_a_user(config):
 def killed(config):
     '''A variant whose process is killed.'''
     import os, signal, sys
-    if "zoo.comparison.server" in getattr(sys.modules["__main__"].__spec__, "name", ""):
+    if "zoo.comparison.run.server" in getattr(sys.modules["__main__"].__spec__, "name", ""):
         os.kill(os.getpid(), signal.SIGKILL)
     return Transformer()
 """
@@ -293,7 +295,7 @@ def test_a_terminated_comparison_leaves_no_process_behind(tmp_path):
         "    os.rename(arguments[0] + '.new', arguments[0])\n"
         "    time.sleep(600)\n"
     )
-    script = "from zoo.comparison.server import Server; from zoo.comparison.running import sigterm_raised\n"
+    script = "from zoo.comparison.run.server import Server; from zoo.comparison.run.processes import sigterm_raised\n"
     script += f"with sigterm_raised(): Server('sleeper').call({str(pid_file)!r})"
     path = os.pathsep.join([str(tmp_path), *filter(None, sys.path)])
     with subprocess.Popen([sys.executable, "-c", script], env={**os.environ, "PYTHONPATH": path}) as parent:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from zoo.building import skeleton
-from zoo.comparison.matching import TOLERANCE, Sizes, match
+from zoo.comparison.setup.matching import TOLERANCE, Sizes, match
 from zoo.errors import ConfigError
 from zoo.measuring import flops_per_token
 from zoo.training import Recipe

@@ -7,11 +7,13 @@ import math
 import pytest
 from datasets import Dataset
 
-from zoo.comparison.budgets import Budget, read_budget, share_of_warmup, spend, workload
-from zoo.comparison.digests import content_hash
 from zoo.comparison.files import PLAN, RESULTS, locked, write_json
-from zoo.comparison.plan import find_plan, make_plan, read_seeds
-from zoo.comparison.sweeping import combinations, read_sweep, write_values
+from zoo.comparison.fingerprints import content_hash
+from zoo.comparison.plan import find_plan, make_plan
+from zoo.comparison.request.budget import Budget, read_budget
+from zoo.comparison.request.seeds import read_seeds
+from zoo.comparison.request.sweep import combinations, read_sweep, write_values
+from zoo.comparison.setup.workload import share_of_warmup, spend, workload
 from zoo.errors import ConfigError, InvalidChoiceError, OutputExistsError, UnknownNameError
 from zoo.training.arguments import training_arguments
 from zoo.training.record import digest_of_examples, first_difference

@@ -11,9 +11,11 @@ from comparison.in_process import launch_here, measure_nothing
 
 import zoo
 from zoo.cli.main import cli
-from zoo.comparison import compare, preparing, worker
+from zoo.comparison import compare
 from zoo.comparison.files import CHECKPOINT
-from zoo.comparison.launching import LAUNCHERS
+from zoo.comparison.run import worker
+from zoo.comparison.run.launchers import LAUNCHERS
+from zoo.comparison.setup import shared_inputs
 from zoo.hub.addresses import parse_address
 from zoo.hub.cards import CardFacts, write_card
 from zoo.hub.records import find_result, recipe_of, without_places
@@ -63,7 +65,7 @@ def compared(pairs, tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(LAUNCHERS, "local", launch_here)
         patch.setattr(worker, "measure", measure_nothing)
-        patch.setattr(preparing, "flops_per_token", lambda model, *lengths: FlopsPerToken(2.0, 6.0))
+        patch.setattr(shared_inputs, "flops_per_token", lambda model, *lengths: FlopsPerToken(2.0, 6.0))
         return compare(
             [NAME],
             "translation:max_length=40",

@@ -11,11 +11,11 @@ from chromium import Page, find
 from synthetic_comparison import made_up
 
 from zoo.comparison import Run
-from zoo.comparison.report import to_html
-from zoo.comparison.report.charts import first_cost
-from zoo.comparison.report.outputs import pieces
-from zoo.comparison.report.svg import Axis
-from zoo.comparison.summary import summarize
+from zoo.comparison.display.report import to_html
+from zoo.comparison.display.report.charts import first_cost
+from zoo.comparison.display.report.outputs import pieces
+from zoo.comparison.display.report.svg import Axis
+from zoo.comparison.results.summary import summarize
 
 pytestmark = pytest.mark.xdist_group("report")  # one browser serves all tests
 

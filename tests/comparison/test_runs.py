@@ -9,10 +9,12 @@ from pathlib import Path
 import pytest
 from comparison.in_process import GENERATION, TASK, TINY, launch_here, measure_nothing, quality
 
-from zoo.comparison import Comparison, compare, comparing, preparing, worker
+from zoo.comparison import Comparison, compare, pipeline
 from zoo.comparison.files import JOB, PLAN, RESULTS
-from zoo.comparison.launching import LAUNCHERS
-from zoo.comparison.sweeping import best_of
+from zoo.comparison.run import worker
+from zoo.comparison.run.launchers import LAUNCHERS
+from zoo.comparison.run.trials import best_of
+from zoo.comparison.setup import shared_inputs
 from zoo.errors import ConfigError, OutputExistsError
 from zoo.measuring import FlopsPerToken
 from zoo.training.clocks import TimeBudget
@@ -28,8 +30,8 @@ def here():
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(LAUNCHERS, "local", launch_here)
         patch.setattr(worker, "measure", measure_nothing)
-        patch.setattr(comparing, "write_files", lambda comparison: None, raising=False)
-        patch.setattr(preparing, "flops_per_token", lambda model, *lengths: FlopsPerToken(2.0, 6.0))
+        patch.setattr(pipeline, "write_files", lambda comparison: None, raising=False)
+        patch.setattr(shared_inputs, "flops_per_token", lambda model, *lengths: FlopsPerToken(2.0, 6.0))
         yield
 
 

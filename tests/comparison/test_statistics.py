@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from zoo.comparison.statistics import (
+from zoo.comparison.results.statistics import (
     BETTER,
     NOISE,
     UNKNOWN,
     WORSE,
-    Difference,
+    PairedDifference,
     Pairs,
     Sample,
     bootstrap_interval,
@@ -45,7 +45,7 @@ def test_students_distribution_is_that_of_the_tables(freedom, quantile):
 def test_the_example_that_student_gave():
     # Hours of sleep gained by two drugs, ten patients: t = 4.0621, p = 0.00283 (Student 1908, section 9).
     differences = [1.2, 2.4, 1.3, 1.3, 0.0, 1.0, 1.8, 0.8, 4.6, 1.4]
-    found = Difference.of(Pairs(differences))
+    found = PairedDifference.of(Pairs(differences))
     assert found.mean == pytest.approx(1.58)
     assert found.p == pytest.approx(0.00283, abs=5e-6)
     assert found.interval == (pytest.approx(0.7001, abs=1e-4), pytest.approx(2.4599, abs=1e-4))
@@ -91,7 +91,7 @@ def test_scores_that_are_counted_or_heavy_tailed_raise_no_more_alarms(draw, seed
 
 def test_a_lost_run_is_worse_than_any_number():
     # Two seeds are far better, and three have failed: nobody would choose it.
-    lost = Difference.of(Pairs([5.0, 5.1], lost=3))
+    lost = PairedDifference.of(Pairs([5.0, 5.1], lost=3))
     assert (lost.wins, lost.losses, lost.p) == (2, 3, 1.0)
     (always,) = compare_all([Pairs([0.1, 0.2], lost=6)])
     assert verdict(always) == NOISE and always.p == pytest.approx(sign_p(2, 6))

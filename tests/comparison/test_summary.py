@@ -11,15 +11,16 @@ import pytest
 from synthetic_comparison import made_up, made_up_run
 
 from zoo.comparison import Run
-from zoo.comparison.columns import columns_of
-from zoo.comparison.numbers import duration, large, mean_and_spread, memory, milliseconds, number, percent, signed
-from zoo.comparison.report.curves import joined
-from zoo.comparison.report.scatter import Point, pareto
-from zoo.comparison.statistics import Sample
-from zoo.comparison.summary import summarize
-from zoo.comparison.tabular import records, to_csv
-from zoo.comparison.wording import headline, sentences
-from zoo.comparison.writing import to_latex, to_markdown, write_files
+from zoo.comparison.display.documents import to_latex, to_markdown, write_files
+from zoo.comparison.display.findings import headline, sentences
+from zoo.comparison.display.formatting import mean_and_spread, signed
+from zoo.comparison.display.records import records, to_csv
+from zoo.comparison.display.report.curves import joined
+from zoo.comparison.display.report.scatter import Point, pareto
+from zoo.comparison.results.metrics import metrics_of
+from zoo.comparison.results.statistics import Sample
+from zoo.comparison.results.summary import summarize
+from zoo.comparison.results.units import duration, large, memory, milliseconds, number, percent
 
 
 def test_numbers_are_written_for_people():
@@ -84,7 +85,7 @@ def test_what_is_missing_is_not_made_up():
     nothing = summarize(replace(comparison, runs=[Run(name, name, error="gone") for name in "abc"]))
     assert nothing.main is nothing.best is None and list(sentences(nothing)) == [headline(nothing)]
     unmeasured = replace(comparison, runs=[replace(run, costs=None) for run in comparison.runs])
-    assert "flops_per_token" not in [column.key for column in columns_of(unmeasured)]
+    assert "flops_per_token" not in [column.key for column in metrics_of(unmeasured)]
 
 
 def test_one_seed_has_no_noise_floor():
@@ -114,7 +115,7 @@ def test_the_pareto_front_is_what_nothing_beats():
 
 
 def column_named(key):
-    return next(column for column in columns_of(made_up(seeds=1)) if column.key == key)
+    return next(column for column in metrics_of(made_up(seeds=1)) if column.key == key)
 
 
 def test_curves_are_joined_step_by_step():

@@ -10,9 +10,9 @@ from datasets import Dataset
 
 import zoo
 from zoo.comparison.files import CHECKPOINT
-from zoo.comparison.job import Job
-from zoo.comparison.reload import check
-from zoo.comparison.worker import work
+from zoo.comparison.run.reload import check
+from zoo.comparison.run.worker import work
+from zoo.comparison.setup.job import Job
 from zoo.errors import ConfigError
 from zoo.tasks import TASKS, DataError, Outputs, Score
 from zoo.tasks.pairs import PairsTask

@@ -6,34 +6,38 @@ Names are imported when they are used, so that the process which only loads a ch
 from __future__ import annotations
 
 import importlib
+import warnings
 from typing import TYPE_CHECKING, Any
 
+from zoo.errors import DeprecatedNameWarning
+
 if TYPE_CHECKING:
-    from .comparing import compare
-    from .results import Comparison, ReloadCheck, Run
-    from .summary import Summary, summarize
-    from .table import render, show
-    from .tabular import records
-    from .writing import write_files
+    from .display.documents import write_files
+    from .display.records import records
+    from .display.terminal import render, show
+    from .pipeline import compare
+    from .results.comparison import Comparison
+    from .results.summary import ComparisonSummary, summarize
+    from .run.record import ReloadCheck, Run
 
 _HOMES = {
-    "Comparison": "results",
-    "ReloadCheck": "results",
-    "Run": "results",
-    "compare": "comparing",
-    "records": "tabular",
-    "render": "table",
-    "show": "table",
-    "Summary": "summary",
-    "summarize": "summary",
-    "write_files": "writing",
+    "Comparison": "results.comparison",
+    "ReloadCheck": "run.record",
+    "Run": "run.record",
+    "compare": "pipeline",
+    "records": "display.records",
+    "render": "display.terminal",
+    "show": "display.terminal",
+    "ComparisonSummary": "results.summary",
+    "summarize": "results.summary",
+    "write_files": "display.documents",
 }
 
 __all__ = [
     "Comparison",
+    "ComparisonSummary",
     "ReloadCheck",
     "Run",
-    "Summary",
     "compare",
     "records",
     "render",
@@ -43,7 +47,13 @@ __all__ = [
 ]
 
 
+FORMER = {"Summary": "ComparisonSummary"}
+
+
 def __getattr__(name: str) -> Any:
+    if name in FORMER:
+        warnings.warn(f"{__name__}.{name} is called {FORMER[name]} now", DeprecatedNameWarning, stacklevel=2)
+        name = FORMER[name]
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)

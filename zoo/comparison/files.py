@@ -101,3 +101,15 @@ def locked(folder: Path, *, wait: bool = True) -> Iterator[bool]:
         except OSError:  # a file system without locks
             pass
         yield True
+
+
+def plain(value: Any) -> Any:
+    """Turn a value into what it is after it has been written and read.
+
+    Args:
+        value: What JSON can hold, or is written as a text.
+
+    Returns:
+        Plain data.
+    """
+    return json.loads(json.dumps(value, default=str))

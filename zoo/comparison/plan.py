@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from zoo.errors import ConfigError, OutputExistsError, UnknownNameError
+from zoo.errors import OutputExistsError, UnknownNameError
 from zoo.training.record import first_difference
 
-from .files import PLAN, RESULTS, read_json, write_json
+from .files import PLAN, RESULTS, plain, read_json, write_json
 
 FORMAT = 1
 """Version of comparison.json."""
@@ -109,55 +108,3 @@ def united(first: Sequence[Any], second: Sequence[Any]) -> list[Any]:
         Each once.
     """
     return list(dict.fromkeys((*first, *second)))
-
-
-def plain(value: Any) -> Any:
-    """Turn a value into what it is after it has been written and read.
-
-    Args:
-        value: What JSON can hold, or is written as a text.
-
-    Returns:
-        Plain data.
-    """
-    return json.loads(json.dumps(value, default=str))
-
-
-def read_seeds(seeds: int | str | Iterable[int], first: int = 0) -> list[int]:
-    """Read which seeds there are to be.
-
-    Args:
-        seeds: How many, from `first` on; or several, as numbers or as "0,1,2".
-        first: The first one.
-
-    Returns:
-        The seeds.
-
-    Raises:
-        ConfigError: When there are none, or one is given twice.
-    """
-    if isinstance(seeds, str):
-        parts = [part.strip() for part in seeds.split(",")]
-        if not all(part.isdecimal() for part in parts):
-            raise ConfigError(f"the seeds {seeds!r} were given; valid: a number of seeds, or seeds such as 0,1,2")
-        seeds = int(parts[0]) if len(parts) == 1 else [int(part) for part in parts]
-    listed = list(range(first, first + seeds)) if isinstance(seeds, int) else list(seeds)
-    if not listed or len(set(listed)) < len(listed):
-        raise ConfigError(f"the seeds {seeds!r} were given; there must be at least one, and each once")
-    return listed
-
-
-def check_names(names: Sequence[str]) -> None:
-    """Require names to be there, and to differ.
-
-    Args:
-        names: What was given.
-
-    Raises:
-        ConfigError: When there are none, or one is given twice.
-    """
-    if not names:
-        raise ConfigError("no variant was given; give the names of those to compare")
-    for name in names:
-        if names.count(name) > 1:
-            raise ConfigError(f"{name!r} was given twice; give each variant once, or variants with different settings")

@@ -1,0 +1,139 @@
+"""A comparison as files: results.csv, results.md, results.tex, and report.html."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from ..results.comparison import Comparison
+from ..results.summary import ComparisonSummary, summarize
+from .cells import table
+from .findings import sentences
+from .records import to_csv
+from .report import to_html
+
+CSV, MARKDOWN, LATEX, HTML = "results.csv", "results.md", "results.tex", "report.html"
+
+LATEX_LETTERS = {
+    **{letter: f"\\{letter}" for letter in "&%$#_{}"},
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "±": r"$\pm$",
+    "−": "$-$",
+    "–": "--",
+    "<": "$<$",
+    ">": "$>$",
+}
+
+
+def write_files(comparison: Comparison, folder: str | Path | None = None) -> list[Path]:
+    """Write everything that shows a comparison.
+
+    Args:
+        comparison: The comparison.
+        folder: Where to, by default the comparison's own folder.
+
+    Returns:
+        The files: a table of runs, a table of variants for Markdown and one for LaTeX, and the report.
+    """
+    folder = Path(comparison.folder if folder is None else folder)
+    summary = summarize(comparison)
+    makers = {CSV: to_csv, MARKDOWN: to_markdown, LATEX: to_latex, HTML: to_html}
+    return [write_text(folder / name, make(summary)) for name, make in makers.items()]
+
+
+def to_markdown(summary: ComparisonSummary) -> str:
+    """Write one row a variant, and what it means.
+
+    Args:
+        summary: The comparison.
+
+    Returns:
+        Markdown.
+    """
+    header, *rows = table(summary, summary.metrics)
+    rule = [":--", *("--:" for _ in header[1:])]
+    lines = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in (header, rule, *rows)]
+    words = [f"- {sentence}" for sentence in sentences(summary)]
+    command = shlex.join(summary.comparison.command)
+    title = f"# {summary.comparison.task}: {len(summary.rows)} variants, {len(summary.comparison.seeds)} seeds"
+    return "\n".join([title, "", *lines, "", *words, "", "```console", f"$ {command}", "```", ""])
+
+
+def to_latex(summary: ComparisonSummary) -> str:
+    """Write one row a variant as a table of booktabs.
+
+    Args:
+        summary: The comparison.
+
+    Returns:
+        A `table` environment, for a document that uses the package booktabs.
+    """
+    shown = [column for column in summary.metrics if column.in_brief]
+    header, *rows = ([for_latex(cell) for cell in row] for row in table(summary, shown))
+    baseline = summary.comparison.baseline
+    number = len(summary.comparison.seeds)
+    caption = (
+        f"Mean $\\pm$ standard deviation over {number} seeds; differences from {for_latex(baseline)} by paired "
+        "$t$-tests after Holm's correction."
+        if number > 1
+        else f"One seed; differences from {for_latex(baseline)} are not tested."
+    )
+    lines = [
+        r"\begin{table}",
+        r"  \centering",
+        f"  \\caption{{{caption}}}",
+        f"  \\begin{{tabular}}{{l{'r' * (len(header) - 1)}}}",
+        r"    \toprule",
+        *latex_rows([header]),
+        r"    \midrule",
+        *latex_rows(rows),
+        r"    \bottomrule",
+        r"  \end{tabular}",
+        r"\end{table}",
+    ]
+    return "% \\usepackage{booktabs}\n" + "\n".join(lines) + "\n"
+
+
+def latex_rows(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Write rows of a tabular.
+
+    Args:
+        rows: Cells.
+
+    Yields:
+        A line each.
+    """
+    for row in rows:
+        yield "    " + " & ".join(row) + r" \\"
+
+
+def for_latex(text: str) -> str:
+    """Write text so that LaTeX prints it as it is.
+
+    Args:
+        text: The text.
+
+    Returns:
+        The text, with what LaTeX reads as commands escaped.
+    """
+    return "".join(LATEX_LETTERS.get(letter, letter) for letter in text)
+
+
+def write_text(file: Path, text: str) -> Path:
+    """Write a file whole or not at all.
+
+    Args:
+        file: The file.
+        text: What it is to hold.
+
+    Returns:
+        The file.
+    """
+    file.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = file.with_name(f".{file.name}.new")
+    unfinished.write_text(text, encoding="utf-8")
+    unfinished.replace(file)
+    return file

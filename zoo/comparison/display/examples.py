@@ -1,0 +1,67 @@
+"""Which examples are shown, so that a few of them say much."""
+
+from __future__ import annotations
+
+from ..results.comparison import Comparison
+from ..run.record import Run
+
+EXAMPLES = 4
+LONGEST_TEXT = 160
+
+
+def shown_runs(comparison: Comparison) -> list[Run]:
+    """Choose whose outputs are shown.
+
+    Args:
+        comparison: The comparison.
+
+    Returns:
+        Of every variant the first run that has outputs.
+    """
+    chosen = (next((run for run in comparison.runs_of(name) if run.outputs), None) for name in comparison.names)
+    return [run for run in chosen if run is not None]
+
+
+def chosen_examples(comparison: Comparison, finished: list[Run], count: int = EXAMPLES) -> list[int]:
+    """Choose examples to show: spread over the data, half of them such that the variants differ.
+
+    Args:
+        comparison: The comparison.
+        finished: The runs with outputs.
+        count: How many.
+
+    Returns:
+        Their places in the data, in its order.
+    """
+    if not finished:
+        return []
+    everything = range(len(comparison.references))
+    differing = [i for i in everything if len({run.outputs[i] for run in finished}) > 1]
+    chosen = spread(differing, (count + 1) // 2)
+    return sorted({*chosen, *spread([i for i in everything if i not in chosen], count - len(chosen))})
+
+
+def shortened(text: str) -> str:
+    """Cut a text that would fill the screen, as outputs of untrained models do.
+
+    Args:
+        text: The text.
+
+    Returns:
+        At most `LONGEST_TEXT` characters.
+    """
+    return text if len(text) <= LONGEST_TEXT else f"{text[: LONGEST_TEXT - 1]}…"
+
+
+def spread(places: list[int], count: int) -> list[int]:
+    """Choose some at equal distances.
+
+    Args:
+        places: What to choose from.
+        count: How many, at most.
+
+    Returns:
+        Those chosen.
+    """
+    count = min(count, len(places))
+    return [places[(2 * i + 1) * len(places) // (2 * count)] for i in range(count)]

@@ -1,0 +1,147 @@
+"""What a comparison has shown, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..results.metrics import Metric
+from ..results.statistics import BETTER, LEVEL, NOISE, UNKNOWN, WORSE, most_coverage
+from ..results.summary import BASELINE, FAILED, ComparisonSummary, VariantSummary
+from .formatting import p_value, signed
+
+
+def sentences(summary: ComparisonSummary) -> Iterator[str]:
+    """Say in words what a comparison has shown.
+
+    Args:
+        summary: The summary.
+
+    Yields:
+        A sentence a variant, and then what they rest on.
+    """
+    yield from (told for _, told in findings(summary))
+    if not is_tested(summary) and (summary.main is None or len(summary.rows) > 1):
+        yield headline(summary)
+    yield from basis(summary)
+
+
+def headline(summary: ComparisonSummary) -> str:
+    """Say in one sentence what a comparison has shown.
+
+    Args:
+        summary: The summary.
+
+    Returns:
+        How many variants differ from the baseline.
+    """
+    verdicts = [row.verdict for row in summary.rows if row.verdict != BASELINE]
+    baseline = summary.comparison.baseline
+    if summary.main is None:
+        return "No run has finished, so there is nothing to compare."
+    if not verdicts:
+        return f"{baseline} stands alone: give other variants to compare it with."
+    if verdicts.count(UNKNOWN) + verdicts.count(FAILED) == len(verdicts):
+        return "One seed a variant: there is no noise floor, so nothing can be told from luck; --seeds 3 measures it."
+    parts = [f"{verdicts.count(word)} {word}" for word in (BETTER, WORSE, NOISE, FAILED) if word in verdicts]
+    return f"Of {counted(len(verdicts), 'variant')} beside {baseline}: {', '.join(parts)}."
+
+
+def findings(summary: ComparisonSummary) -> Iterator[tuple[VariantSummary, str]]:
+    """Say in words how each variant differs from the baseline.
+
+    Args:
+        summary: The summary.
+
+    Yields:
+        A variant and a sentence.
+    """
+    if summary.main is None:
+        return
+    for row in summary.rows:
+        if row.verdict != BASELINE:
+            yield row, sentence(row, summary.main, summary.comparison.baseline)
+
+
+def basis(summary: ComparisonSummary) -> Iterator[str]:
+    """Say what the findings rest on.
+
+    Args:
+        summary: The summary.
+
+    Yields:
+        Sentences about noise, tests and intervals.
+    """
+    main, baseline = summary.main, summary.comparison.baseline
+    if main is None or not is_tested(summary):
+        return
+    if summary.floor is not None:
+        yield (
+            f"The noise floor is about {main.write(summary.floor)} {main.title}: as a rule, smaller differences from "
+            f"{baseline} cannot be told from noise with these seeds."
+        )
+    differences = [row.difference for row in summary.rows if row.difference is not None]
+    tested = [difference for difference in differences if difference.p is not None]
+    pairs = max(difference.pairs for difference in tested)
+    yield (
+        f"Tested by paired t-tests over {pairs} seeds, corrected for {counted(len(tested), 'variant')} after Holm: "
+        f"where all variants are alike, at most one such comparison in twenty says anything else."
+    )
+    if any(row.failed for row in summary.rows):
+        yield "A run that failed is worse than any that finished: where there is one, signs are tested, not sizes."
+    if most_coverage(pairs) < LEVEL:
+        yield (
+            f"Bootstrap intervals of {pairs} seeds lie within their values, so they hold the mean in "
+            f"{100 * most_coverage(pairs):.0f} % of cases at best; verdicts do not rest on them."
+        )
+
+
+def is_tested(summary: ComparisonSummary) -> bool:
+    """Whether any variant has been tested against the baseline.
+
+    Args:
+        summary: The summary.
+
+    Returns:
+        False of a single seed.
+    """
+    return any(row.difference is not None and row.difference.p is not None for row in summary.rows)
+
+
+def sentence(row: VariantSummary, main: Metric, baseline: str) -> str:
+    """Say in words what is known of one variant.
+
+    Args:
+        row: The variant.
+        main: The column that decides.
+        baseline: The baseline's name.
+
+    Returns:
+        A sentence.
+    """
+    difference = row.difference
+    if row.verdict == FAILED:
+        return f"{row.name} failed with every seed."
+    failed = f" {counted(len(row.failed), 'run')} of {len(row.runs)} failed." if row.failed else ""
+    if difference is None:
+        return f"{row.name} has no seed in common with {baseline} for which both have a {main.title}.{failed}"
+    distance = f"{signed(main.write, difference.mean)} {main.title}"
+    if difference.adjusted is None or difference.interval is None:
+        return f"{row.name} differs from {baseline} by {distance}.{failed}"
+    low, high = (signed(main.write, end) for end in difference.interval)
+    numbers = f"{distance}, 95 % interval {low} to {high}, p {p_value(difference.adjusted)} after Holm"
+    if row.verdict == NOISE:
+        return f"{row.name} cannot be told from {baseline}, within noise: {numbers}.{failed}"
+    return f"{row.name} is {row.verdict} than {baseline}: {numbers}.{failed}"
+
+
+def counted(number: int, noun: str) -> str:
+    """Write how many there are.
+
+    Args:
+        number: The number.
+        noun: What is counted.
+
+    Returns:
+        For instance "1 variant" or "7 variants".
+    """
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

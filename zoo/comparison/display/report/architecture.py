@@ -1,0 +1,199 @@
+"""In what each variant differs from the baseline, as far as this process knows the variants."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from markupsafe import Markup
+
+from zoo.difference import diff, tasks_of
+from zoo.drawing import draw, to_svg_beside
+from zoo.errors import ZooError
+from zoo.registry import parse_name
+from zoo.training import Recipe
+
+from ...results.comparison import Comparison
+
+KINDS = {"setting": "setting", "quirk": "quirk", "code": "code"}
+"""What is told of a variant; its size stands in the table of results, as it was trained."""
+
+
+OF_THE_TOKENIZER = ("vocab_size", "decoder_vocab_size")
+"""What variants have in common here, whatever their defaults."""
+
+
+@dataclass(frozen=True)
+class Contrast:
+    """One axis in which a variant differs.
+
+    Attributes:
+        kind: "setting", "quirk" or "code".
+        name: The axis.
+        baseline: What the baseline has.
+        own: What the variant has.
+    """
+
+    kind: str
+    name: str
+    baseline: str
+    own: str
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """How a variant is built.
+
+    Attributes:
+        place: The variant's number.
+        name: Its name.
+        axes: In what it differs from the baseline.
+        chosen: What matching, a sweep or the budget have chosen for it and not for all, by setting.
+        unknown: Why the axes are not known, empty where they are.
+        drawing: The baseline and the variant side by side, as SVG; empty where there is nothing to see.
+    """
+
+    place: int
+    name: str
+    axes: list[Contrast]
+    chosen: dict[str, str]
+    unknown: str
+    drawing: Markup
+
+
+def architectures_of(comparison: Comparison) -> list[Architecture]:
+    """Compare the variants with the baseline.
+
+    Args:
+        comparison: The comparison.
+
+    Returns:
+        An entry a variant, the baseline's without axes.
+    """
+    recipe = recipe_of(comparison)
+    task = None if recipe is None else str(recipe.data_task().model_task)
+    baseline = as_built(comparison, comparison.baseline, recipe)
+    settings = [flat(settings_of(comparison, name)) for name in comparison.names]
+    differing = {key for one in settings for key in one if any(other.get(key) != one[key] for other in settings)}
+    found = []
+    for place, name in enumerate(comparison.names):
+        axes, unknown, drawing = [], "", Markup()
+        try:
+            if name != comparison.baseline:
+                own = as_built(comparison, name, recipe)
+                axes = [
+                    Contrast(one.kind, one.axis, side(one.kind, one.a), side(one.kind, one.b))
+                    for one in diff(baseline, own, task)
+                    if one.kind in KINDS and one.axis not in OF_THE_TOKENIZER
+                ]
+                tasks = tasks_of(baseline, own, task)
+                sides = (
+                    replace(draw(baseline, tasks[0]), name=comparison.baseline),
+                    replace(draw(own, tasks[1]), name=name),
+                )
+                drawing = Markup(to_svg_beside(*sides))
+        except ZooError as error:  # a variant of the user's own that is not there any more
+            unknown = str(error)
+        chosen = {
+            key: in_words(value) for key, value in flat(settings_of(comparison, name)).items() if key in differing
+        }
+        found.append(Architecture(place, name, axes, chosen, unknown, drawing))
+    return found
+
+
+def recipe_of(comparison: Comparison) -> Recipe | None:
+    """Find the recipe of a comparison.
+
+    Args:
+        comparison: The comparison.
+
+    Returns:
+        The recipe; None where its task is not known here.
+    """
+    known = {key: value for key, value in comparison.recipe.items() if key in Recipe.__dataclass_fields__}
+    try:
+        recipe = Recipe(**known)
+        recipe.data_task()
+    except (ZooError, TypeError):
+        return None
+    return recipe
+
+
+def settings_of(comparison: Comparison, name: str) -> dict[str, Any]:
+    """Find what was chosen for a variant.
+
+    Args:
+        comparison: The comparison.
+        name: The variant.
+
+    Returns:
+        The settings of its first run.
+    """
+    return next((run.settings for run in comparison.runs_of(name)), {})
+
+
+def as_built(comparison: Comparison, name: str, recipe: Recipe | None) -> str:
+    """Put into a variant's name what the recipe and matching have said of it.
+
+    Args:
+        comparison: The comparison.
+        name: The variant.
+        recipe: The recipe, if it is known.
+
+    Returns:
+        The name with all settings.
+    """
+    spec = parse_name(name)
+    usual = {} if recipe is None else recipe.model_settings(name)
+    if recipe is not None and "vocab_size" in recipe.tokenizer:
+        usual = {**usual, "vocab_size": recipe.tokenizer["vocab_size"]}
+    chosen = settings_of(comparison, name).get("model", {})
+    return str(replace(spec, overrides={**usual, **spec.overrides, **chosen}))
+
+
+def side(kind: str, value: Any) -> str:
+    """Write one side of a difference.
+
+    Args:
+        kind: The difference's kind.
+        value: What one of the two has.
+
+    Returns:
+        A few words or numbers.
+    """
+    if kind == "quirk":
+        return "on" if value else "off"
+    return in_words(value)
+
+
+def in_words(value: Any) -> str:
+    """Write a setting.
+
+    Args:
+        value: Its value.
+
+    Returns:
+        "yes" and "no" for what is one of them, "none" for nothing.
+    """
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, dict):
+        return ", ".join(f"{name} = {in_words(one)}" for name, one in value.items())
+    return ", ".join(map(in_words, value)) if isinstance(value, list | tuple) else str(value)
+
+
+def flat(settings: dict[str, Any]) -> dict[str, Any]:
+    """Take settings out of what they are grouped in.
+
+    Args:
+        settings: By name, some of them groups.
+
+    Returns:
+        The settings alone.
+    """
+    found: dict[str, Any] = {}
+    for name, value in settings.items():
+        found |= flat(value) if isinstance(value, dict) else {name: value}
+    return found

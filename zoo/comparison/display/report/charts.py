@@ -1,0 +1,110 @@
+"""All charts of the page, each in a size for screens and paper and in one for telephones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from markupsafe import Markup
+
+from ...results.summary import ComparisonSummary
+from .curves import AXES, KINDS, curves_of, draw_curves
+from .forest import draw_forest
+from .scatter import differs, draw_scatter, pareto, points_of
+
+WIDE, NARROW = 900, 330
+"""Widths in which every chart is drawn: on screens and paper, and on telephones."""
+
+SHAPES = {WIDE: 440, NARROW: 360}
+"""Height by width."""
+
+
+FIRST_COSTS = ("training_flops", "parameters", "train_seconds")
+"""What is put beside quality first."""
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A chart in all its sizes.
+
+    Attributes:
+        key: Its name among those that it can be exchanged for.
+        label: What the reader chooses it by.
+        wide: For screens and paper.
+        narrow: For telephones.
+        note: A sentence on what it shows.
+    """
+
+    key: str
+    label: str
+    wide: Markup
+    narrow: Markup
+    note: str = ""
+
+
+def forest(summary: ComparisonSummary) -> Chart | None:
+    """Draw the differences from the baseline.
+
+    Args:
+        summary: The comparison.
+
+    Returns:
+        The chart, None where there is no difference.
+    """
+    wide, narrow = (draw_forest(summary, width) for width in (WIDE, NARROW))
+    return None if wide is None or narrow is None else Chart("forest", "Differences", wide, narrow)
+
+
+def curve_charts(summary: ComparisonSummary) -> Iterator[Chart]:
+    """Draw everything that was logged, over everything that it can be drawn over.
+
+    Args:
+        summary: The comparison.
+
+    Yields:
+        The charts.
+    """
+    for kind, title in KINDS.items():
+        for over, (axis, _) in AXES.items():
+            curves = curves_of(summary, kind, over)
+            if curves:
+                drawn = (draw_curves(curves, kind, over, *shape) for shape in SHAPES.items())
+                yield Chart(f"{kind}-{over}", f"{title}, {axis.lower()}", *drawn)
+
+
+def scatter_charts(summary: ComparisonSummary) -> Iterator[Chart]:
+    """Draw quality against every cost that at least two variants have.
+
+    Args:
+        summary: The comparison.
+
+    Yields:
+        The charts.
+    """
+    main = summary.main
+    if main is None:
+        return
+    for cost in summary.metrics:
+        points = points_of(summary, main, cost) if cost.is_cost else []
+        if len(points) > 1:
+            front = ", ".join(point.name for point in pareto(points, main, cost))
+            wide, narrow = (draw_scatter(points, main, cost, *shape) for shape in SHAPES.items())
+            yield Chart(cost.key, cost.title, wide, narrow, f"On the Pareto front: {front}.")
+
+
+def first_cost(summary: ComparisonSummary) -> str | None:
+    """Choose the cost that is shown first.
+
+    Args:
+        summary: The comparison.
+
+    Returns:
+        The first of `FIRST_COSTS` that tells the variants apart, or else the first cost there is.
+    """
+    main = summary.main
+    if main is None:
+        return None
+    known = {column.key: points_of(summary, main, column) for column in summary.metrics if column.is_cost}
+    charted = {key: points for key, points in known.items() if len(points) > 1}
+    telling = (key for key in FIRST_COSTS if key in charted and differs(charted[key]))
+    return next(telling, next(iter(charted), None))

@@ -1,0 +1,171 @@
+"""Differences from the baseline with their intervals, above the noise or in it: a forest plot."""
+
+from __future__ import annotations
+
+from markupsafe import Markup
+
+from ...results.metrics import Metric
+from ...results.statistics import BETTER, WORSE
+from ...results.summary import ComparisonSummary, VariantSummary
+from ..cells import corrected
+from ..formatting import signed
+from .svg import SERIES, Axis, cut, element, marker, padded, picture
+
+NUMBERS = 165
+"""Room for what is said of the variants, beside the plot where there is room."""
+
+LETTER = 7.4
+"""Width of a letter of a name, about."""
+
+LONGEST_NAME = 46
+NARROWEST = 600
+
+
+def draw_forest(summary: ComparisonSummary, width: int) -> Markup | None:
+    """Draw how each variant differs from the baseline.
+
+    Args:
+        summary: The comparison.
+        width: Of the chart.
+
+    Returns:
+        The chart; None where there is no difference to draw.
+    """
+    main = summary.main
+    rows = [(place, row) for place, row in enumerate(summary.rows) if row.difference is not None]
+    if main is None or not rows:
+        return None
+    is_narrow = width < NARROWEST
+    names = 30 + LETTER * max(min(LONGEST_NAME, len(row.name)) for _, row in rows)
+    height_of_row = 52 if is_narrow else 38
+    ends = [0.0]
+    for _, row in rows:
+        ends += interval(row)
+    floor = summary.floor if summary.floor is not None and summary.floor < 3 * max(map(abs, ends)) else None
+    if floor is not None:
+        ends += [-floor, floor]
+    bottom = 14 + height_of_row * len(rows)
+    left, right = (12.0, width - 12.0) if is_narrow else (names, float(width - NUMBERS))
+    title = f"{main.title}, difference from {summary.comparison.baseline}"
+    x = Axis(title, *padded(ends, 0.05), left, right, lambda value: short(main, value), 4 if is_narrow else 6)
+    drawn = [*background(x, floor, bottom)]
+    for line, (place, row) in enumerate(rows):
+        drawn.append(draw_row(main, row, place, x, 14 + height_of_row * line, height_of_row, is_narrow=is_narrow))
+    about = f"{len(rows)} differences with their 95 % intervals; the table holds the numbers"
+    return picture(width, bottom + 56, title, about, *drawn)
+
+
+def interval(row: VariantSummary) -> tuple[float, float]:
+    """Find what is drawn of a difference.
+
+    Args:
+        row: A variant with a difference.
+
+    Returns:
+        The ends of its interval, or twice its mean where there is none.
+    """
+    assert row.difference is not None
+    return row.difference.interval or (row.difference.mean, row.difference.mean)
+
+
+def background(x: Axis, floor: float | None, bottom: float) -> list[Markup]:
+    """Draw the scale, the line of no difference and the noise around it.
+
+    Args:
+        x: The horizontal scale.
+        floor: How far noise reaches, if that is known.
+        bottom: Where the rows end.
+
+    Returns:
+        The elements.
+    """
+    drawn = []
+    if floor is not None:
+        wide = x(floor) - x(-floor)
+        drawn.append(element("rect", class_="noise", x=x(-floor), y=4, width=wide, height=bottom - 4))
+    for value, text in x.labels():
+        drawn.append(element("line", class_="grid", x1=x(value), x2=x(value), y1=4, y2=bottom))
+        drawn.append(element("text", text, class_="tick", x=x(value), y=bottom + 18, text_anchor="middle"))
+    drawn.append(element("line", class_="zero", x1=x(0), x2=x(0), y1=4, y2=bottom))
+    middle = (x.start + x.end) / 2
+    drawn.append(element("text", x.title, class_="title", x=middle, y=bottom + 42, text_anchor="middle"))
+    return drawn
+
+
+def draw_row(
+    main: Metric, row: VariantSummary, place: int, x: Axis, top: float, height: float, *, is_narrow: bool
+) -> Markup:
+    """Draw one variant.
+
+    Args:
+        main: What differs.
+        row: The variant.
+        place: Its number.
+        x: The horizontal scale.
+        top: Where it begins.
+        height: How much room it has.
+        is_narrow: Whether its name stands above instead of beside.
+
+    Returns:
+        The elements.
+    """
+    assert row.difference is not None
+    low, high = interval(row)
+    y = top + (height - 14 if is_narrow else height / 2)
+    name = cut(row.name, LONGEST_NAME // 2 + 3 if is_narrow else LONGEST_NAME)
+    said = f"{signed(main.write, row.difference.mean)}, p {compact(corrected(row))}"
+    told = element("tspan", row.verdict.split(":")[0], class_=word_class(row.verdict))
+    if is_narrow:
+        texts = [
+            element("text", name, class_="name", x=x.start, y=top + 16),
+            element("text", told, class_="said", x=x.end, y=top + 16, text_anchor="end"),
+        ]
+    else:
+        texts = [
+            element("text", name, class_="name", x=x.start - 16, y=y + 4, text_anchor="end"),
+            element("text", told, class_="said", x=x.end + 16, y=y - 3),
+            element("text", said, class_="tick", x=x.end + 16, y=y + 12),
+        ]
+    color = f"c{place % SERIES}"
+    whisker = element("line", class_=f"whisker {color}", x1=x(low), x2=x(high), y1=y, y2=y)
+    caps = [element("line", class_=f"whisker {color}", x1=x(at), x2=x(at), y1=y - 5, y2=y + 5) for at in (low, high)]
+    mark = marker(place, x(row.difference.mean), y, hollow=row.verdict not in (BETTER, WORSE))
+    described = element("title", f"{row.name}: {said}, {row.verdict}")
+    return element("g", described, *texts, whisker, *caps, mark, data_variant=place)
+
+
+def word_class(verdict: str) -> str:
+    """Say how a verdict looks.
+
+    Args:
+        verdict: The verdict.
+
+    Returns:
+        A class of the style sheet.
+    """
+    return verdict if verdict in (BETTER, WORSE) else "noise-word"
+
+
+def compact(p: str) -> str:
+    """Write a p-value behind its letter.
+
+    Args:
+        p: As in tables.
+
+    Returns:
+        With a sign of equality where there is no other.
+    """
+    return p if p.startswith("<") else f"= {p}"
+
+
+def short(main: Metric, value: float) -> str:
+    """Write a tick with its sign and no more decimals than it needs.
+
+    Args:
+        main: What differs.
+        value: The tick.
+
+    Returns:
+        For instance "+2".
+    """
+    return "0" if abs(value) < 1e-9 else f"{value:+g}".replace("-", "−")

@@ -1,0 +1,228 @@
+"""Quality against what it costs, with those that nothing beats in both: the Pareto front."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from markupsafe import Markup
+
+from ...results.metrics import Metric
+from ...results.summary import ComparisonSummary
+from ..cells import number
+from .svg import SERIES, Axis, cut, element, frame, line, marker, padded, picture
+
+LETTER = 7.2
+"""Width of a letter of a label, about."""
+
+GAP = 13
+"""From a point to its label."""
+
+LONGEST_LABEL = 30
+
+
+@dataclass(frozen=True)
+class Point:
+    """A variant between quality and cost.
+
+    Attributes:
+        place: The variant's number.
+        name: Its name.
+        cost: Mean cost.
+        quality: Mean main score.
+        spread: Standard deviation of the score, 0 of a single one.
+        told: Both in words.
+    """
+
+    place: int
+    name: str
+    cost: float
+    quality: float
+    spread: float
+    told: str
+
+
+def points_of(summary: ComparisonSummary, main: Metric, cost: Metric) -> list[Point]:
+    """Find the points of a chart.
+
+    Args:
+        summary: The comparison.
+        main: What quality is.
+        cost: What it costs.
+
+    Returns:
+        A point for every variant that has both.
+    """
+    return [
+        Point(
+            place,
+            row.name,
+            row.samples[cost.key].mean,
+            row.samples[main.key].mean,
+            row.samples[main.key].deviation or 0.0,
+            f"{row.name}: {main.title} {number(main, row)}, {cost.title} {number(cost, row)}",
+        )
+        for place, row in enumerate(summary.rows)
+        if main.key in row.samples and cost.key in row.samples
+    ]
+
+
+def pareto(points: Sequence[Point], main: Metric, cost: Metric) -> list[Point]:
+    """Find the points that no other one beats in quality without costing more, or the other way round.
+
+    Args:
+        points: All points.
+        main: Whether more quality is better.
+        cost: Whether more of it is better, as of a speed.
+
+    Returns:
+        The front, by cost.
+    """
+
+    def beats(one: Point, other: Point) -> bool:
+        better = (main.better * (one.quality - other.quality), cost.better * (one.cost - other.cost))
+        return min(better) >= 0 and max(better) > 0
+
+    front = [point for point in points if not any(beats(other, point) for other in points)]
+    return sorted(front, key=lambda point: point.cost)
+
+
+def differs(points: Sequence[Point]) -> bool:
+    """Say whether a cost tells variants apart.
+
+    Args:
+        points: The points.
+
+    Returns:
+        Whether the dearest costs at least one in a hundred more than the cheapest.
+    """
+    costs = [point.cost for point in points]
+    return max(costs) > 1.01 * min(costs)
+
+
+def draw_scatter(points: Sequence[Point], main: Metric, cost: Metric, width: int, height: int) -> Markup:
+    """Draw quality against cost.
+
+    Args:
+        points: At least one.
+        main: What quality is.
+        cost: What it costs.
+        width: Of the chart.
+        height: Of the chart.
+
+    Returns:
+        The chart.
+    """
+    front = pareto(points, main, cost)
+    reaches = [point.quality + sign * point.spread for point in points for sign in (-1, 1)]
+    hints = {1: "more is better", -1: "less is better"}
+    x = Axis(
+        f"{cost.title} ({hints[cost.better]})",
+        *padded([point.cost for point in points], 0.12),
+        52,
+        width - 16,
+        cost.write,
+        6 if width > 500 else 3,
+    )
+    y = Axis(
+        f"{main.title} ({hints[main.better]})", *padded(reaches, 0.08), height - 52, 28, lambda value: f"{value:g}", 6
+    )
+    drawn = frame(x, y)
+    if len(front) > 1:
+        drawn.append(element("path", class_="front", d=line([(x(one.cost), y(one.quality)) for one in front])))
+    taken = [box(x(one.cost), y(one.quality), 14, 14) for one in points]
+    taken += [
+        (x(one.cost) - 1, y(one.quality + one.spread), x(one.cost) + 1, y(one.quality - one.spread)) for one in points
+    ]
+    for point in points:
+        at = x(point.cost), y(point.quality)
+        label = labelled(point, *at, taken, x, y)
+        drawn.append(
+            element(
+                "g",
+                element("title", point.told),
+                *error_bar(point, x, y),
+                marker(point.place, *at, hollow=point not in front),
+                *label,
+                data_variant=point.place,
+            )
+        )
+    names = ", ".join(point.name for point in front)
+    return picture(width, height, f"{main.title} by {cost.title}", f"On the Pareto front: {names}", *drawn)
+
+
+def error_bar(point: Point, x: Axis, y: Axis) -> list[Markup]:
+    """Draw the spread of a point's score.
+
+    Args:
+        point: The point.
+        x: The horizontal scale.
+        y: The vertical scale.
+
+    Returns:
+        A line, or nothing.
+    """
+    if not point.spread:
+        return []
+    ends = {"y1": y(point.quality - point.spread), "y2": y(point.quality + point.spread)}
+    where = x(point.cost)
+    return [element("line", class_=f"whisker thin c{point.place % SERIES}", x1=where, x2=where, **ends)]
+
+
+Box = tuple[float, float, float, float]
+
+
+def box(x: float, y: float, width: float, height: float) -> Box:
+    """Make a rectangle around a point.
+
+    Args:
+        x: Its middle.
+        y: Its middle.
+        width: Its width.
+        height: Its height.
+
+    Returns:
+        Left, top, right and bottom.
+    """
+    return x - width / 2, y - height / 2, x + width / 2, y + height / 2
+
+
+def labelled(point: Point, at_x: float, at_y: float, taken: list[Box], x: Axis, y: Axis) -> list[Markup]:
+    """Write a point's name where nothing else stands.
+
+    Args:
+        point: The point.
+        at_x: Where it is.
+        at_y: Where it is.
+        taken: What stands there already; the label is added.
+        x: The horizontal scale.
+        y: The vertical scale.
+
+    Returns:
+        The label; nothing where there is no room, as the legend has it, too.
+    """
+    name = cut(point.name, LONGEST_LABEL)
+    wide = LETTER * len(name)
+    beside = [(sign, step) for step in (0, -13, 13) for sign in (1, -1)]
+    places = [(at_x + sign * GAP, at_y + step, "start" if sign > 0 else "end") for sign, step in beside]
+    for where, middle, anchor in [*places, (at_x, at_y - 16, "middle"), (at_x, at_y + 17, "middle")]:
+        center = where + {"start": wide / 2, "middle": 0, "end": -wide / 2}[anchor]
+        own = box(center, middle, wide, 13)
+        is_inside = own[0] >= x.start and own[2] <= x.end and own[1] >= y.end and own[3] <= y.start
+        if is_inside and not any(overlap(own, other) for other in taken):
+            taken.append(own)
+            return [element("text", name, class_="label", x=where, y=middle + 4, text_anchor=anchor)]
+    return []
+
+
+def overlap(one: Box, other: Box) -> bool:
+    """Say whether two rectangles share an area.
+
+    Args:
+        one: A rectangle.
+        other: Another.
+
+    Returns:
+        Whether they do.
+    """
+    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]

@@ -1,0 +1,56 @@
+"""How long every run is: so many steps, tokens, operations or seconds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from zoo.errors import ConfigError, InvalidChoiceError
+
+KINDS = ("steps", "tokens", "flops", "seconds")
+LENGTHS = ("max_steps", "num_train_epochs")
+"""Training arguments that say how long a run is."""
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How long every run is.
+
+    Attributes:
+        kind: What is counted: one of `KINDS`.
+        amount: How much of it there is.
+    """
+
+    kind: str
+    amount: float
+
+    def __str__(self) -> str:
+        return f"{self.kind}={self.amount:.10g}"
+
+
+def read_budget(given: str | Mapping[str, float] | None) -> Budget | None:
+    """Read a budget.
+
+    Args:
+        given: For instance "tokens=2e6", or {"tokens": 2e6}.
+
+    Returns:
+        The budget, None for the recipe's.
+
+    Raises:
+        ConfigError: When it cannot be read.
+    """
+    if given is None:
+        return None
+    text = given if isinstance(given, str) else ",".join(f"{kind}={amount}" for kind, amount in given.items())
+    kind, _, value = (part.strip() for part in text.partition("="))
+    if kind not in KINDS:
+        raise InvalidChoiceError(kind, KINDS, kind="budget")
+    try:
+        amount = float(value)
+    except ValueError:
+        amount = math.nan
+    if not (math.isfinite(amount) and amount > 0):
+        raise ConfigError(f"the budget {text!r} was given; valid: {kind}=NUMBER, above 0, e.g. {kind}=1e6")
+    return Budget(kind, amount)

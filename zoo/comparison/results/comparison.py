@@ -1,0 +1,119 @@
+"""What a comparison found, as plain data: results.json."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from zoo.errors import ConfigError
+from zoo.registry.printed import Printed
+
+from ..files import RESULTS, write_json
+from ..run.record import Run
+
+FORMAT = 2
+"""Version of results.json."""
+
+
+@dataclass(frozen=True)
+class Comparison(Printed):
+    """Variants beside each other, trained with the same seeds, data and budget.
+
+    Attributes:
+        task: The task's name.
+        names: The variants' names, in the order in which they were given.
+        baseline: The one that the others are measured against.
+        seeds: The seeds with which each was trained.
+        budget: What each variant was given: `steps`, `tokens`, `flops` or `seconds`, and how much; None where the
+            recipe says it.
+        match: What was made equal: "none", "params" or "flops".
+        sweep: What was tried before: `values` by argument, the `seed`, how it was `selected` and on how many
+            `examples`, and `runs`, each with `name`, `values`, `loss`, `chosen` and `error`; None for no sweep.
+        main_score: The score that decides.
+        recipe: Everything that the runs have in common.
+        environment: Versions and hardware.
+        command: What reproduces it, as words of a shell.
+        sources: What the models read.
+        references: What they should have written.
+        runs: The runs, variant by variant in the order of `names`, each in the order of `seeds`.
+        folder: Where everything was written.
+        seconds: Wall-clock time of all commands that it took, except of those that were killed.
+        date: The day on which the last of its runs was made, as 2026-11-22; empty where that was not noted.
+    """
+
+    task: str
+    names: list[str]
+    baseline: str
+    seeds: list[int]
+    budget: dict[str, float] | None
+    match: str
+    sweep: dict[str, Any] | None
+    main_score: str
+    recipe: dict[str, Any]
+    environment: dict[str, Any]
+    command: list[str]
+    sources: list[str]
+    references: list[str]
+    runs: list[Run]
+    folder: Path
+    seconds: float
+    date: str = ""
+
+    def runs_of(self, name: str) -> list[Run]:
+        """The runs of a variant.
+
+        Args:
+            name: One of `names`.
+
+        Returns:
+            A run a seed, in the order of `seeds`.
+        """
+        return [run for run in self.runs if run.name == name]
+
+    @property
+    def failed(self) -> list[Run]:
+        """The runs that failed."""
+        return [run for run in self.runs if run.failed]
+
+    def __str__(self) -> str:
+        """What `print` shows: the table that `zoo compare` prints."""
+        from ..display.terminal import as_text  # which is made of this
+
+        return as_text(self)
+
+    def write(self) -> Path:
+        """Write results.json.
+
+        Returns:
+            The file.
+        """
+        return write_json(Path(self.folder) / RESULTS, {"format": FORMAT, **asdict(self), "folder": str(self.folder)})
+
+    @classmethod
+    def read(cls, folder: str | Path) -> Comparison:
+        """Read what `write` wrote.
+
+        Args:
+            folder: The comparison's folder.
+
+        Returns:
+            The comparison.
+
+        Raises:
+            ConfigError: When there is none, or it was written by another version of the zoo.
+        """
+        file = Path(folder) / RESULTS
+        try:
+            written = json.loads(file.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise ConfigError(
+                f"{folder} holds no finished comparison: {file} cannot be read; give the command that began it again"
+            ) from error
+        if not isinstance(written, dict) or written.get("format") != FORMAT:
+            raise ConfigError(f"{file} was written by another version of the zoo; compare anew, in another folder")
+        known = {one.name for one in fields(cls)}
+        values = {name: value for name, value in written.items() if name in known}
+        runs = [Run.from_dict(run) for run in written["runs"]]
+        return cls(**{**values, "runs": runs, "folder": Path(folder).absolute()})

@@ -1,0 +1,338 @@
+"""What repeated runs say: spread, intervals, and differences that are paired by seed.
+
+Few seeds are the rule, so everything here is exact for few: the bootstrap goes through all resamples instead of drawing
+some, and Student's distribution is evaluated in its closed form.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from statistics import NormalDist, median_low
+
+import numpy as np
+from numpy.typing import NDArray
+
+LEVEL = 0.95
+"""Of intervals; and 1 - LEVEL is the error that tests allow over all variants together."""
+
+MOST_ENUMERATED = 6
+"""Values of which all resamples are gone through: 6 ** 6 are 46,656."""
+
+RESAMPLES = 20_000
+"""Drawn where there are more values."""
+
+ROUNDING = 1e-12
+"""The relative error of sums of a few values, at most."""
+
+BETTER, WORSE, NOISE, UNKNOWN = "better", "worse", "within noise", "untested"
+"""What is said of a difference from the baseline."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """What is known of a number that was measured once a seed.
+
+    Attributes:
+        values: The measurements.
+        mean: Their mean.
+        deviation: Their sample standard deviation, with n - 1; None of a single value.
+        interval: Where the mean is to be expected, see [`bootstrap_interval`][]; None of a single value.
+    """
+
+    values: tuple[float, ...]
+    mean: float
+    deviation: float | None
+    interval: tuple[float, float] | None
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Sample:
+        """Summarise measurements.
+
+        Args:
+            values: At least one.
+
+        Returns:
+            The summary.
+        """
+        several = len(values) > 1
+        return cls(
+            values=tuple(values),
+            mean=math.fsum(values) / len(values),
+            deviation=spread(values) if several else None,
+            interval=bootstrap_interval(values) if several else None,
+        )
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """The scores of a variant and of the baseline, seed by seed.
+
+    Attributes:
+        differences: Variant minus baseline, for every seed with which both have a number.
+        lost: Seeds with which the baseline has a number and the variant has none: its run failed, or diverged.
+        baseline_lost: Seeds with which it is the other way round.
+        better: 1 where more is better, -1 where less is.
+    """
+
+    differences: Sequence[float]
+    lost: int = 0
+    baseline_lost: int = 0
+    better: int = 1
+
+
+@dataclass(frozen=True)
+class PairedDifference:
+    """How a variant differs from the baseline over the seeds that both have.
+
+    Attributes:
+        mean: Mean difference, variant minus baseline.
+        deviation: Sample standard deviation of the differences; None of a single one.
+        interval: Student's interval for the mean difference, not corrected for the number of variants; None of a single
+            one.
+        effect: The mean in units of the deviation, Cohen's d_z; None where there is no deviation.
+        pairs: Number of seeds.
+        p: Of the paired t-test, or of the sign test where runs were lost; None of a single difference.
+        adjusted: The same after Holm's correction, see [`holm`][].
+        wins: Seeds on which the variant is better; the baseline's lost runs count among them.
+        losses: Seeds on which it is worse; its own lost runs count among them.
+    """
+
+    mean: float
+    deviation: float | None
+    interval: tuple[float, float] | None
+    effect: float | None
+    pairs: int
+    p: float | None
+    adjusted: float | None = None
+    wins: int = 0
+    losses: int = 0
+
+    @classmethod
+    def of(cls, paired: Pairs) -> PairedDifference:
+        """Test whether paired differences come from zero.
+
+        Where runs were lost, size says nothing any more: a lost run is worse than any number. So signs are tested then.
+
+        Args:
+            paired: At least one difference.
+
+        Returns:
+            The difference, without correction.
+        """
+        differences = paired.differences
+        pairs, mean = len(differences), math.fsum(differences) / len(differences)
+        wins = sum(one * paired.better > 0 for one in differences) + paired.baseline_lost
+        losses = sum(one * paired.better < 0 for one in differences) + paired.lost
+        if pairs == 1:
+            return cls(mean, None, None, None, pairs, None, wins=wins, losses=losses)
+        deviation = spread(differences)
+        reach = student_quantile((1 + LEVEL) / 2, pairs - 1) * deviation / math.sqrt(pairs)
+        effect = mean / deviation if deviation else None
+        p = sign_p(wins, losses) if paired.lost or paired.baseline_lost else paired_p(differences)
+        return cls(mean, deviation, (mean - reach, mean + reach), effect, pairs, p, wins=wins, losses=losses)
+
+
+def verdict(difference: PairedDifference) -> str:
+    """Say in words what a difference means.
+
+    Args:
+        difference: The difference, after correction for the number of variants.
+
+    Returns:
+        `BETTER` or `WORSE` where noise alone would make such a difference in less than one of twenty comparisons,
+        `NOISE` where it might, `UNKNOWN` where a single seed cannot tell.
+    """
+    if difference.adjusted is None:
+        return UNKNOWN
+    if difference.adjusted >= 1 - LEVEL:
+        return NOISE
+    return BETTER if difference.wins > difference.losses else WORSE
+
+
+def compare_all(paired: Sequence[Pairs]) -> list[PairedDifference]:
+    """Test several variants against one baseline.
+
+    Args:
+        paired: For each variant its differences, one a seed.
+
+    Returns:
+        A difference for each, corrected for the number of those that could be tested.
+    """
+    found = [PairedDifference.of(pairs) for pairs in paired]
+    adjusted = iter(holm([difference.p for difference in found if difference.p is not None]))
+    return [one if one.p is None else replace(one, adjusted=next(adjusted)) for one in found]
+
+
+def noise_floor(differences: Sequence[PairedDifference]) -> float | None:
+    """Say how large a mean difference must be to be told from noise.
+
+    Args:
+        differences: Those of all variants from one baseline.
+
+    Returns:
+        What Bonferroni's correction, which is Holm's first step, asks of differences that spread as these do on
+        average, over as many seeds as variants usually have; None where none could be tested, or none spread.
+    """
+    tested = [one for one in differences if one.deviation is not None]
+    if not any(one.deviation for one in tested):
+        return None
+    pairs = median_low([one.pairs for one in tested])
+    typical = math.sqrt(math.fsum((one.deviation or 0.0) ** 2 for one in tested) / len(tested))
+    return student_quantile(1 - (1 - LEVEL) / 2 / len(tested), pairs - 1) * typical / math.sqrt(pairs)
+
+
+def paired_p(differences: Sequence[float]) -> float:
+    """The p-value of the two-sided paired t-test (Student 1908).
+
+    Args:
+        differences: At least two.
+
+    Returns:
+        How often noise alone makes a mean difference as large; 1 where all differences are zero. Where all are one
+        other number, as counted scores often are, the deviation says nothing, and the sign test's 2^(1 - n) stands.
+    """
+    mean, deviation = math.fsum(differences) / len(differences), spread(differences)
+    if deviation == 0:
+        return sign_p(len(differences), 0) if mean else 1.0
+    return 1 - student_within(abs(mean) / deviation * math.sqrt(len(differences)), len(differences) - 1)
+
+
+def sign_p(wins: int, losses: int) -> float:
+    """The p-value of the two-sided sign test (Arbuthnot 1710): as many heads or tails of a fair coin, or more.
+
+    Args:
+        wins: How many differences are of one sign.
+        losses: How many are of the other; ties do not count.
+
+    Returns:
+        2^(1 - n) where all n are alike, 1 where there are none.
+    """
+    tosses = wins + losses
+    tail = sum(math.comb(tosses, k) for k in range(min(wins, losses) + 1))
+    return min(1.0, 2 * tail / 2**tosses)
+
+
+def spread(values: Sequence[float]) -> float:
+    """The sample standard deviation.
+
+    Args:
+        values: At least two.
+
+    Returns:
+        The deviation, zero where nothing but rounding makes one.
+    """
+    deviation = float(np.std(values, ddof=1))
+    return deviation if deviation > ROUNDING * max(map(abs, values)) else 0.0
+
+
+def student_within(t: float, freedom: int) -> float:
+    """The probability that Student's t lies between -t and t (Abramowitz and Stegun 1964, 26.7.3 and 26.7.4).
+
+    Args:
+        t: Not negative.
+        freedom: Degrees of freedom, a whole number.
+
+    Returns:
+        Between 0 and 1.
+    """
+    angle = math.atan(t / math.sqrt(freedom))
+    odd = freedom % 2
+    term = math.cos(angle) if odd else 1.0
+    total = 0.0
+    for k in range(freedom // 2):
+        total += term
+        term *= math.cos(angle) ** 2 * (2 * k + 2 - (not odd)) / (2 * k + 3 - (not odd))
+    within = 2 / math.pi * (angle + math.sin(angle) * total) if odd else math.sin(angle) * total
+    return min(max(within, 0.0), 1.0)
+
+
+@cache
+def student_quantile(probability: float, freedom: int) -> float:
+    """The value below which Student's t lies with a given probability.
+
+    Args:
+        probability: Above one half.
+        freedom: Degrees of freedom.
+
+    Returns:
+        The quantile, found by halving.
+    """
+    low, high = 0.0, 1.0
+    while student_within(high, freedom) < 2 * probability - 1:
+        high *= 2
+    for _ in range(80):
+        middle = (low + high) / 2
+        low, high = (middle, high) if student_within(middle, freedom) < 2 * probability - 1 else (low, middle)
+    return high
+
+
+def bootstrap_interval(values: Sequence[float], level: float = LEVEL) -> tuple[float, float]:
+    """The expanded percentile interval of the mean (Efron 1979; Hesterberg 2015).
+
+    Percentiles of the resampled means alone are too close together for few values; they are moved apart by as much as
+    Student's interval is wider than the normal one. BCa would correct for bias and skewness, of which few values say
+    nothing. Whatever the percentiles, the interval stays within the values: see [`most_coverage`][].
+
+    Args:
+        values: At least two.
+        level: The share of such intervals that are to hold the mean.
+
+    Returns:
+        Lower and upper end.
+    """
+    ordered = np.sort(np.asarray(values, dtype=np.float64))
+    n = len(ordered)
+    means = ordered[resamples(n)].mean(axis=1)
+    tail = NormalDist().cdf(-math.sqrt(n / (n - 1)) * student_quantile((1 + level) / 2, n - 1))
+    low, high = np.quantile(means, [tail, 1 - tail])
+    return float(low), float(high)
+
+
+@cache
+def resamples(n: int) -> NDArray[np.int64]:
+    """Choose n of n values with replacement, over and over.
+
+    Args:
+        n: Number of values.
+
+    Returns:
+        Their places, a row a resample: all that there are, or as many as `RESAMPLES` drawn always alike.
+    """
+    if n <= MOST_ENUMERATED:
+        return np.array(list(itertools.product(range(n), repeat=n)))
+    return np.random.default_rng(0).integers(n, size=(RESAMPLES, n))
+
+
+def most_coverage(seeds: int) -> float:
+    """How often a bootstrap interval of symmetric noise holds the mean at best.
+
+    It lies within the values, and with probability 2^(1-n) all n of them lie on one side of the mean.
+
+    Args:
+        seeds: Number of values.
+
+    Returns:
+        0.75 for three, 0.94 for five.
+    """
+    return 1 - 2.0 ** (1 - seeds)
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Correct p-values for their number, so that one false alarm among all is as rare as the level says (Holm 1979).
+
+    Args:
+        p_values: Those of one family of tests.
+
+    Returns:
+        The adjusted ones, in the same order.
+    """
+    adjusted = [0.0] * len(p_values)
+    largest = 0.0
+    for rank, place in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
+        largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[place]))
+        adjusted[place] = largest
+    return adjusted

@@ -1,0 +1,134 @@
+"""A comparison, seed upon seed: a row a variant, and what may be said of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..run.record import Run
+from .comparison import Comparison
+from .metrics import Metric, metrics_of
+from .statistics import UNKNOWN, PairedDifference, Pairs, Sample, compare_all, noise_floor, verdict
+
+BASELINE = "baseline"
+FAILED = "failed"
+
+
+@dataclass(frozen=True)
+class VariantSummary:
+    """A variant.
+
+    Attributes:
+        name: Its name.
+        runs: Its runs.
+        samples: The values of each metric over the seeds, by key; a metric that no run of it has is left out.
+        difference: How its main score differs from the baseline's; None for the baseline, and where one of the two has
+            no number.
+        verdict: `BASELINE`, `FAILED`, or a word of `zoo.comparison.results.statistics`.
+    """
+
+    name: str
+    runs: Sequence[Run]
+    samples: dict[str, Sample]
+    difference: PairedDifference | None
+    verdict: str
+
+    @property
+    def failed(self) -> list[Run]:
+        """The runs that failed."""
+        return [run for run in self.runs if run.failed]
+
+    @property
+    def finished(self) -> list[Run]:
+        """The runs that have numbers."""
+        return [run for run in self.runs if run.report is not None]
+
+
+@dataclass(frozen=True)
+class ComparisonSummary:
+    """A comparison, a row a variant.
+
+    Attributes:
+        comparison: The comparison.
+        metrics: Those that at least one run has.
+        rows: The variants, in their order.
+        main: The metric that decides; None where no run has finished.
+        floor: How far a variant must be from the baseline to be told from noise, as a rule; None where nothing was
+            tested.
+    """
+
+    comparison: Comparison
+    metrics: list[Metric]
+    rows: list[VariantSummary]
+    main: Metric | None
+    floor: float | None
+
+    @property
+    def best(self) -> VariantSummary | None:
+        """The variant with the best mean main score, of those that lost the fewest runs."""
+        main = self.main
+        if main is None:
+            return None
+
+        def goodness(row: VariantSummary) -> tuple[int, float]:
+            sample = row.samples[main.key]
+            return len(sample.values) - len(row.runs), main.better * sample.mean
+
+        return max((row for row in self.rows if main.key in row.samples), key=goodness, default=None)
+
+
+def summarize(comparison: Comparison) -> ComparisonSummary:
+    """Put the runs of each variant together, and test the main score against the baseline's."""
+    metrics = metrics_of(comparison)
+    main = next((metric for metric in metrics if metric.key == comparison.main_score), None)
+    runs = {name: comparison.runs_of(name) for name in comparison.names}
+    baseline = runs[comparison.baseline]
+    paired = {
+        name: pairs_of(main, own, baseline)
+        for name, own in runs.items()
+        if name != comparison.baseline and main is not None
+    }
+    tested = [name for name, pairs in paired.items() if pairs.differences]
+    differences = dict(zip(tested, compare_all([paired[name] for name in tested]), strict=True))
+    rows = []
+    for name, own in runs.items():
+        difference = differences.get(name)
+        if not any(run.report is not None for run in own):
+            word = FAILED
+        elif name == comparison.baseline:
+            word = BASELINE
+        elif difference is None or main is None:
+            word = UNKNOWN
+        else:
+            word = verdict(difference)
+        rows.append(VariantSummary(name, own, samples_of(metrics, own), difference, word))
+    return ComparisonSummary(comparison, metrics, rows, main, noise_floor(list(differences.values())))
+
+
+def samples_of(metrics: Sequence[Metric], runs: Sequence[Run]) -> dict[str, Sample]:
+    """Summarise each metric over one variant's seeds, by key."""
+    samples = {}
+    for metric in metrics:
+        values = [value for run in runs if (value := number_of(metric, run)) is not None]
+        if values:
+            samples[metric.key] = Sample.of(values)
+    return samples
+
+
+def pairs_of(metric: Metric, runs: Sequence[Run], baseline: Sequence[Run]) -> Pairs:
+    """Subtract the baseline's numbers seed by seed; a run without a finite number, failed or diverged, is lost."""
+    own, base = ({run.seed: number_of(metric, run) for run in each} for each in (runs, baseline))
+    both = [(own[seed], base[seed]) for seed in own if seed in base]
+    return Pairs(
+        differences=[mine - other for mine, other in both if mine is not None and other is not None],
+        lost=sum(mine is None and other is not None for mine, other in both),
+        baseline_lost=sum(mine is not None and other is None for mine, other in both),
+        better=metric.better,
+    )
+
+
+def number_of(metric: Metric, run: Run) -> float | None:
+    """The value of a metric, None where the run has none or it is not finite."""
+    value = metric.read(run)
+    return value if value is not None and math.isfinite(value) else None

@@ -1,0 +1,92 @@
+"""Numbers with their units, for people."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+KIBI = 1024
+
+Writer = Callable[[float], str]
+
+
+def number(decimals: int) -> Writer:
+    """Write numbers with thousands apart.
+
+    Args:
+        decimals: How many.
+
+    Returns:
+        The writer.
+    """
+    return lambda value: f"{value:,.{decimals}f}"
+
+
+def large(value: float) -> str:
+    """Write a large number.
+
+    Args:
+        value: Not negative.
+
+    Returns:
+        For instance "1.90 M"; three digits that count.
+    """
+    for power, prefix in enumerate(("", "k", "M", "G", "T", "P", "E")):
+        scaled = value / 1000**power
+        if scaled < 999.5 or prefix == "E":
+            break
+    if power == 0:
+        return f"{value:.0f}"
+    return f"{scaled:.{2 if scaled < 9.995 else 1 if scaled < 99.95 else 0}f} {prefix}"
+
+
+def memory(value: float) -> str:
+    """Write a number of bytes.
+
+    Args:
+        value: Not negative.
+
+    Returns:
+        For instance "640 MiB".
+    """
+    mebibytes = value / KIBI**2
+    if mebibytes < 10:
+        return f"{mebibytes:.2g} MiB" if mebibytes >= 1 else f"{value / KIBI:,.0f} KiB"
+    return f"{mebibytes:,.0f} MiB" if mebibytes < 10 * KIBI else f"{mebibytes / KIBI:,.1f} GiB"
+
+
+def milliseconds(value: float) -> str:
+    """Write a number of seconds.
+
+    Args:
+        value: Seconds.
+
+    Returns:
+        For instance "4.47 ms".
+    """
+    return f"{1000 * value:.2f} ms"
+
+
+def percent(value: float) -> str:
+    """Write a share.
+
+    Args:
+        value: From 0 to 1.
+
+    Returns:
+        For instance "17.5 %".
+    """
+    return f"{100 * value:.1f} %"
+
+
+def duration(value: float) -> str:
+    """Write a time.
+
+    Args:
+        value: Seconds.
+
+    Returns:
+        For instance "41.3 s", "2.1 min" or "3.5 h".
+    """
+    if value < 100:
+        return f"{value:.1f} s"
+    return f"{value / 60:.1f} min" if value < 6000 else f"{value / 3600:.1f} h"

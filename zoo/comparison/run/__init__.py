@@ -1,0 +1,1 @@
+"""Jobs are run: where, in which processes, and what each came to."""

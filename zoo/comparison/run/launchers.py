@@ -1,0 +1,216 @@
+"""Where runs happen: in processes of this machine, or on those of a cluster that an existing engine manages."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from zoo.errors import ConfigError, InvalidChoiceError
+
+from ..setup.job import Job
+from .outcome import note
+from .processes import sigterm_raised
+from .server import Server
+from .single import RELOAD, WORKER, run, run_file
+
+Announce = Callable[[Job], None]
+
+Ended = tuple[Any, BaseException | None]
+"""What an engine knows a run by, and why it could not finish it, if so."""
+
+SECONDS_BETWEEN_LOOKS = 0.5
+
+
+def launch_locally(jobs: Sequence[Job], processes: int, options: Mapping[str, Any], announce: Announce) -> None:
+    """Do runs on this machine.
+
+    Args:
+        jobs: The runs.
+        processes: How many of them at a time.
+        options: None are known.
+        announce: Called before each.
+
+    Raises:
+        ConfigError: When options are given.
+    """
+    if options:
+        raise ConfigError(f"the local launcher has no options, but {next(iter(options))!r} was given")
+    threads = None if processes == 1 else max(1, (os.cpu_count() or 1) // processes)
+    reload = Server(RELOAD, threads)
+    workers = [Server(WORKER, threads) for _ in range(min(processes, len(jobs)))]
+    free = list(workers)
+
+    def do(job: Job) -> None:
+        worker = free.pop()
+        announce(job)
+        try:
+            run(job, lambda module, argument: (worker if module == WORKER else reload).call(argument))
+        finally:
+            free.append(worker)
+
+    pool = ThreadPoolExecutor(len(workers))
+    try:
+        with sigterm_raised():
+            for done in [pool.submit(do, job) for job in jobs]:
+                done.result()
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+        for server in (*workers, reload):
+            server.stop()
+
+
+def launch_with_ray(jobs: Sequence[Job], processes: int, options: Mapping[str, Any], announce: Announce) -> None:
+    """Hand runs to Ray: to the cluster that RAY_ADDRESS names, or to a local one.
+
+    Args:
+        jobs: The runs, whose folders all nodes can reach.
+        processes: How many of them at a time.
+        options: As for `ray.remote`: num_cpus, num_gpus, resources, ...
+        announce: Called before each.
+    """
+    ray = library("ray")
+    ours = not ray.is_initialized()
+    if ours:
+        ray.init(include_dashboard=False, log_to_driver=False, logging_level="ERROR", runtime_env=ray_environment())
+    try:
+        remote = ray.remote(**{"num_cpus": 1, "max_retries": 0, **options})(run_file)
+
+        def ended(running: list[Any]) -> Iterator[Ended]:
+            for reference in ray.wait(running)[0]:
+                try:
+                    ray.get(reference)
+                except ray.exceptions.RayError as error:
+                    yield reference, error
+                else:
+                    yield reference, None
+
+        hand_over(jobs, processes, announce, remote.remote, ended, "ray")
+    finally:
+        if ours:
+            ray.shutdown()
+
+
+def ray_environment() -> dict[str, Any]:
+    """What Ray's workers need to find the zoo, where it is not installed.
+
+    Returns:
+        A runtime environment.
+    """
+    return {"env_vars": {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}}
+
+
+def launch_with_submitit(jobs: Sequence[Job], processes: int, options: Mapping[str, Any], announce: Announce) -> None:
+    """Hand runs to submitit: to Slurm where there is one, or to processes of this machine.
+
+    Args:
+        jobs: The runs, whose folders all nodes can reach.
+        processes: How many of them at a time.
+        options: As for `submitit.AutoExecutor.update_parameters`: slurm_partition, gpus_per_node, timeout_min, ...;
+            and `cluster`, "slurm" or "local", by default what there is.
+        announce: Called before each.
+    """
+    submitit = library("submitit")
+    settings = dict(options)
+    logs = Path(jobs[0].tokenizer).with_name("submitit")
+    executor = submitit.AutoExecutor(folder=logs, cluster=settings.pop("cluster", None))
+    executor.update_parameters(**{"name": "zoo-compare", "timeout_min": 24 * 60, **settings})
+
+    def submit(file: str) -> Any:
+        return executor.submit(run_file, file)
+
+    def ended(running: list[Any]) -> Iterator[Ended]:
+        time.sleep(SECONDS_BETWEEN_LOOKS)
+        return ((submitted, submitted.exception()) for submitted in running if submitted.done())
+
+    hand_over(jobs, processes, announce, submit, ended, "submitit")
+
+
+def hand_over(
+    jobs: Sequence[Job],
+    processes: int,
+    announce: Announce,
+    submit: Callable[[str], Any],
+    ended: Callable[[list[Any]], Iterator[Ended]],
+    engine: str,
+) -> None:
+    """Hand runs to an engine, and wait for all of them.
+
+    Args:
+        jobs: The runs.
+        processes: How many of them at a time.
+        announce: Called before each.
+        submit: Hands a job's file over, and returns what the engine knows it by.
+        ended: Waits, and tells of those that are under way which have ended.
+        engine: Its name.
+    """
+    waiting = list(jobs)
+    running: dict[Any, Job] = {}
+    while waiting or running:
+        while waiting and len(running) < processes:
+            job = waiting.pop(0)
+            announce(job)
+            running[submit(str(job.write()))] = job
+        for known, error in ended(list(running)):
+            job = running.pop(known)
+            if error is not None:
+                note(job, f"{engine} could not finish it: {first_line(error)}")
+
+
+LAUNCHERS: dict[str, Callable[[Sequence[Job], int, Mapping[str, Any], Announce], None]] = {
+    "local": launch_locally,
+    "ray": launch_with_ray,
+    "submitit": launch_with_submitit,
+}
+
+
+def check_launcher(name: str) -> None:
+    """Require a launcher to be there.
+
+    Args:
+        name: One of `LAUNCHERS`.
+
+    Raises:
+        ConfigError: When there is none of this name, or its library is not installed.
+    """
+    if name not in LAUNCHERS:
+        raise InvalidChoiceError(name, LAUNCHERS, kind="launcher")
+    if name != "local" and find_spec(name) is None:
+        raise ConfigError(
+            f"launcher {name!r} needs {name}, which is not installed: pip install 'transformer-zoo[{name}]'"
+        )
+
+
+def library(name: str) -> Any:
+    """Import a launcher's library.
+
+    Args:
+        name: Its name.
+
+    Returns:
+        The module.
+
+    Raises:
+        ConfigError: When it is not installed.
+    """
+    check_launcher(name)
+    return import_module(name)
+
+
+def first_line(error: BaseException) -> str:
+    """Shorten an error that holds a whole traceback.
+
+    Args:
+        error: The error.
+
+    Returns:
+        Its class, and the last line of its message that says something.
+    """
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return f"{type(error).__name__}: {lines[-1] if lines else 'no message'}"

@@ -1,0 +1,91 @@
+"""A run's folder: whether it is finished, and what it came to."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from ..files import CHECKPOINT, RELOADED, RESULT, read_json, write_json
+from ..setup.job import Job
+from .record import ReloadCheck, Run
+
+
+def note(job: Job, error: str) -> None:
+    """Write down why a run has no result, unless it has one.
+
+    Args:
+        job: The run.
+        error: Why.
+    """
+    if result_of(job) is None:
+        write_json(Path(job.folder) / RESULT, {"hash": job.hash, "error": error})
+
+
+def result_of(job: Job) -> dict[str, Any] | None:
+    """Read what a worker wrote.
+
+    Args:
+        job: What it was told.
+
+    Returns:
+        Its result, or its error; None where there is none yet.
+    """
+    written = read_json(Path(job.folder) / RESULT)
+    return written if isinstance(written, dict) and written.get("hash") == job.hash else None
+
+
+def needs_reload(job: Job) -> bool:
+    """Whether a model is still to be loaded again.
+
+    Args:
+        job: What its run was told.
+
+    Returns:
+        Whether it was trained, and not loaded since.
+    """
+    written = result_of(job)
+    if job.trial or written is None or "error" in written:
+        return False
+    reloaded = read_json(Path(job.folder) / RELOADED)
+    return not isinstance(reloaded, dict) or "error" in reloaded
+
+
+def finished(job: Job) -> bool:
+    """Whether a run need not be done again.
+
+    Args:
+        job: What it was told.
+
+    Returns:
+        Whether it has results, or an error that would come again.
+    """
+    written = result_of(job)
+    return written is not None and not needs_reload(job) and ("error" not in written or bool(written.get("final")))
+
+
+def read_run(job: Job) -> Run:
+    """Read what a run has come to.
+
+    Args:
+        job: What it was told.
+
+    Returns:
+        The run.
+    """
+    run = Run(job.name, job.folder, job.seed, job.hash, job.settings)
+    written = result_of(job) or {"error": "it has not been run"}
+    found: dict[str, Any] = {key: written[key] for key in ("report", "costs", "curve", "outputs") if key in written}
+    if "error" in written or job.trial:
+        return replace(run, **found, error=written.get("error"))
+    reloaded = read_json(Path(job.folder) / RELOADED) or {"error": "the saved model has not been loaded"}
+    if "error" in reloaded:
+        return replace(run, **found, error=reloaded["error"])
+    reload = ReloadCheck(**reloaded)
+    error = None
+    if not reload.equal:
+        error = (
+            f"the model in {job.folder}/{CHECKPOINT} answers differently after loading: logits differ by up to "
+            f"{reload.largest_difference:.2g}"
+        )
+    return replace(run, **found, reload=reload, error=error)

@@ -1,0 +1,96 @@
+"""A model's answers to a few examples, to be asked again after it has been saved and loaded."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file, save_file
+from transformers import PreTrainedModel, PreTrainedTokenizerFast
+
+from ..files import ANSWERS, QUESTIONS, write_json
+
+MOST_EXAMPLES = 8
+LONGEST_TEXT = 32
+"""Tokens that are read or written."""
+
+
+@dataclass(frozen=True)
+class Probe:
+    """Questions to a model.
+
+    Attributes:
+        modules: What to import before the model can be loaded.
+        sources: What to read.
+        references: What an encoder-decoder computes logits of.
+        task: What the model is built for.
+    """
+
+    modules: tuple[str, ...]
+    sources: tuple[str, ...]
+    references: tuple[str, ...] = ()
+    task: str = "seq2seq-lm"
+
+    @torch.no_grad()
+    def ask(
+        self, model: PreTrainedModel, source: PreTrainedTokenizerFast, target: PreTrainedTokenizerFast
+    ) -> dict[str, torch.Tensor]:
+        """Ask a model.
+
+        Args:
+            model: The model.
+            source: What it reads with.
+            target: What it writes with.
+
+        Returns:
+            `logits`, *Shape:* (batch_size, ..., num_ids), and as `outputs` the ids that an encoder-decoder writes
+            greedily, *Shape:* (batch_size, output_len), or the best ones, *Shape:* (batch_size, ...).
+        """
+        limit = min(LONGEST_TEXT, model.config.max_position_embeddings or LONGEST_TEXT)
+        reading: dict[str, Any] = {
+            "padding": True,
+            "truncation": True,
+            "max_length": limit,
+            "return_tensors": "pt",
+            "padding_side": "right",
+        }
+        read: dict[str, Any] = dict(source(list(self.sources), **reading).to(model.device))
+        model.eval()
+        if not model.config.is_encoder_decoder:
+            logits = model(**read).logits
+            outputs = logits.argmax(dim=-1)
+        else:
+            wanted = target(list(self.references), **reading).to(model.device)
+            labels = wanted["input_ids"].masked_fill(wanted["attention_mask"] == 0, -100)
+            logits = model(**read, labels=labels).logits
+            outputs = model.generate(**read, do_sample=False, num_beams=1, max_length=LONGEST_TEXT)
+        return {"logits": logits.float().cpu().contiguous(), "outputs": outputs.cpu().contiguous()}
+
+    def write(self, folder: Path, answers: dict[str, torch.Tensor]) -> None:
+        """Write the questions and the answers to them.
+
+        Args:
+            folder: Where to.
+            answers: What `ask` returned.
+        """
+        write_json(folder / QUESTIONS, asdict(self))
+        save_file(answers, folder / ANSWERS)
+
+
+def read_probe(folder: Path) -> tuple[Probe, dict[str, torch.Tensor]]:
+    """Read what `Probe.write` wrote.
+
+    Args:
+        folder: Where it is.
+
+    Returns:
+        The questions and the answers to them.
+    """
+    written = json.loads((folder / QUESTIONS).read_text(encoding="utf-8"))
+    fields: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in written.items()
+    }
+    return Probe(**fields), load_file(folder / ANSWERS)

@@ -1,0 +1,80 @@
+"""What one run came to, as plain data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class ReloadCheck:
+    """How a saved model behaves in a fresh process, beside how it behaved before.
+
+    Attributes:
+        auto_class: The Auto class that loaded it.
+        largest_difference: Between two logits.
+        outputs_equal: Whether greedy outputs, or the best ids, are the same.
+        equal: Whether both agree, up to float rounding.
+    """
+
+    auto_class: str
+    largest_difference: float
+    outputs_equal: bool
+    equal: bool
+
+
+@dataclass(frozen=True)
+class Run:
+    """One variant, trained with one seed.
+
+    Attributes:
+        name: The variant's name, with its settings, as it was given.
+        folder: Where its checkpoint and its result.json are.
+        seed: Of weights, dropout and the order of the data.
+        hash: Of everything that decides its results; two runs with the same one are the same run.
+        settings: What was chosen for it: fields of the configuration by matching, training arguments by a sweep, and
+            the budget as steps.
+        report: What [`zoo.training.TrainingReport`][] writes, but for its history; None where the run failed.
+        costs: What `zoo.measuring.Costs` writes; None where the run failed, or nothing was measured.
+        curve: What was logged while it was trained, in order: each with `step`, `tokens` and `seconds` so far, and
+            `loss` (with `learning_rate` and `grad_norm`) or `heldout_loss`.
+        outputs: What it wrote for the held-out examples.
+        reload: What became of it in a fresh process; None where the run failed.
+        error: Why it failed; None where it did not.
+    """
+
+    name: str
+    folder: str
+    seed: int = 0
+    hash: str = ""
+    settings: dict[str, Any] = field(default_factory=dict)
+    report: dict[str, Any] | None = None
+    costs: dict[str, Any] | None = None
+    curve: list[dict[str, float]] = field(default_factory=list)
+    outputs: list[str] = field(default_factory=list)
+    reload: ReloadCheck | None = None
+    error: str | None = None
+
+    @property
+    def label(self) -> str:
+        """What no other run of a comparison is called."""
+        return f"{self.name}, seed {self.seed}"
+
+    @property
+    def failed(self) -> bool:
+        """Whether it has no results, or could not be loaded again."""
+        return self.error is not None
+
+    @classmethod
+    def from_dict(cls, written: Mapping[str, Any]) -> Run:
+        """Read what `dataclasses.asdict` wrote.
+
+        Args:
+            written: The fields.
+
+        Returns:
+            The run.
+        """
+        reload = written.get("reload")
+        return cls(**{**written, "reload": None if reload is None else ReloadCheck(**reload)})

@@ -1,0 +1,86 @@
+"""Loads a saved model in another process and asks it again: `python -m zoo.comparison.run.reload RUN`.
+
+Nothing but `import zoo` and transformers' Auto classes, as anyone would load it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+import transformers
+from transformers import AutoTokenizer
+from transformers.utils import logging
+
+import zoo  # noqa: F401
+
+from ..files import CHECKPOINT, RELOADED, write_json
+from .probe import read_probe
+
+TARGET_FOLDER = "target"
+"""Where a checkpoint holds the target's tokenizer, if it has its own. zoo.tasks, which says so, is slow to import."""
+
+AUTO_CLASSES = {
+    "seq2seq-lm": "AutoModelForSeq2SeqLM",
+    "causal-lm": "AutoModelForCausalLM",
+    "masked-lm": "AutoModelForMaskedLM",
+    "sequence-classification": "AutoModelForSequenceClassification",
+    "token-classification": "AutoModelForTokenClassification",
+}
+"""Which of transformers' classes loads what was trained for which task."""
+
+TOLERANCE = 1e-5
+"""Between logits of the same weights and inputs: float rounding, where threads add up in another order."""
+
+
+def check(folder: Path) -> dict[str, object]:
+    """Load a checkpoint and compare its answers.
+
+    Args:
+        folder: The run's folder.
+
+    Returns:
+        The fields of [`zoo.comparison.ReloadCheck`][].
+    """
+    probe, before = read_probe(folder)
+    for module in probe.modules:
+        importlib.import_module(module)
+    checkpoint = folder / CHECKPOINT
+    auto_class = getattr(transformers, AUTO_CLASSES[probe.task])
+    model = auto_class.from_pretrained(checkpoint)
+    source = AutoTokenizer.from_pretrained(checkpoint)
+    separate = (checkpoint / TARGET_FOLDER).is_dir()
+    target = AutoTokenizer.from_pretrained(checkpoint / TARGET_FOLDER) if separate else source
+    after = probe.ask(model, source, target)
+    same_shape = before["logits"].shape == after["logits"].shape
+    difference = (before["logits"] - after["logits"]).abs().max().item() if same_shape else float("inf")
+    same = torch.equal(before["outputs"], after["outputs"])
+    return {
+        "auto_class": auto_class.__name__,
+        "largest_difference": difference,
+        "outputs_equal": same,
+        "equal": difference <= TOLERANCE and same,
+    }
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Check a run's model, and write down what was found.
+
+    Args:
+        arguments: The run's folder.
+
+    Returns:
+        The exit code.
+    """
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    folder = Path(arguments[0])
+    write_json(folder / RELOADED, check(folder))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,220 @@
+"""Trains one variant in a process of its own: `python -m zoo.comparison.run.worker RUN/job.json`.
+
+A process of its own makes its peak memory its own, and keeps what goes wrong from the other runs.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import shutil
+import sys
+import traceback
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from datasets import Dataset
+from transformers import TrainerCallback
+from transformers.utils import logging
+
+from zoo.errors import ZooError
+from zoo.measuring import FlopsPerToken, measure
+from zoo.tasks import DataError, DataTask, Splits, load_tokenizers
+from zoo.training import Recipe, TrainingReport, TrainingResult, train
+from zoo.training.arguments import training_arguments
+from zoo.training.clocks import TimeBudget, TimedCheckpoints
+from zoo.training.guard import TrainingError
+
+from ..files import CHECKPOINT, RESULT, locked, write_json
+from ..request.seeds import DATA_SEED
+from ..setup.job import Job
+from .outcome import finished
+from .probe import MOST_EXAMPLES, Probe
+
+SECONDS_BETWEEN_CHECKPOINTS = 60.0
+BY_THE_CLOCK: dict[str, Any] = {"save_strategy": "steps", "save_steps": 10**9, "save_total_limit": 2}
+"""Training arguments with which nothing but a callback and the last step save a checkpoint."""
+
+
+def work(job: Job) -> dict[str, Any]:
+    """Train, save, and write down what the model answers.
+
+    Args:
+        job: What to do.
+
+    Returns:
+        What the run's result.json holds.
+    """
+    for module in job.modules:
+        importlib.import_module(module)
+    recipe = Recipe(**job.recipe)
+    task = recipe.data_task()
+    splits = task.load_from(job.source)
+    if job.trial:
+        splits = task.set_aside(splits.train, seed=DATA_SEED)
+    own, callbacks = saving(recipe.arguments)
+    if job.seconds is not None:
+        callbacks.append(TimeBudget(job.seconds))
+    result = train(
+        job.variant,
+        recipe.task,
+        data=splits,
+        recipe=recipe.changed(arguments=own),
+        tokenizer=replace(load_tokenizers(job.tokenizer), made_by=recipe.tokenizer),
+        output_dir=Path(job.folder) / CHECKPOINT,
+        force=True,
+        resume=True,
+        seed=job.seed,
+        scored=not job.trial,
+        callbacks=callbacks,
+        progress=job.progress,
+    )
+    report = result.report.to_dict()
+    curve = curve_of(result.report)
+    for told_by_the_curve in ("history", "evaluations"):
+        del report[told_by_the_curve]
+    written = {"report": report, "curve": curve, "outputs": result.outputs}
+    if not job.trial:
+        ask(job, task, splits, result)
+        written["costs"] = costs_of(job, task, recipe, splits, result)
+    return written
+
+
+def saving(arguments: Mapping[str, Any]) -> tuple[dict[str, Any], list[TrainerCallback]]:
+    """Decide when a run saves what it can be resumed from.
+
+    Args:
+        arguments: The recipe's training arguments.
+
+    Returns:
+        More arguments, and callbacks; neither where the recipe says it itself.
+    """
+    keeps_best = arguments.get("load_best_model_at_end") or arguments.get("early_stopping_patience") is not None
+    if keeps_best or "save_strategy" in arguments:
+        return {}, []
+    if "save_steps" in arguments:
+        return {"save_strategy": "steps"}, []
+    return BY_THE_CLOCK, [TimedCheckpoints(SECONDS_BETWEEN_CHECKPOINTS)]
+
+
+def ask(job: Job, task: DataTask, splits: Splits, result: TrainingResult) -> None:
+    """Write down what a model answers, for the process that loads it.
+
+    Args:
+        job: What was to be done.
+        task: The task.
+        splits: The examples.
+        result: The trained model.
+    """
+    few = splits.heldout.select(range(min(MOST_EXAMPLES, len(splits.heldout))))
+    sources = task.samples(few, MOST_EXAMPLES)
+    probe = Probe(job.modules, tuple(sources), tuple(task.references(few)), task.model_task)
+    answers = probe.ask(result.model, result.tokenizers.source, result.tokenizers.target)
+    probe.write(Path(job.folder), answers)
+
+
+def costs_of(job: Job, task: DataTask, recipe: Recipe, splits: Splits, result: TrainingResult) -> dict[str, Any]:
+    """Measure what a trained model costs.
+
+    Args:
+        job: What was to be done.
+        task: The task.
+        recipe: How it was trained.
+        splits: The examples.
+        result: The trained model.
+
+    Returns:
+        The fields of [`zoo.measuring.Costs`][].
+    """
+    args = training_arguments(recipe.arguments, output_dir=job.folder, seed=job.seed)
+    encoded = some_encoded(task.fitted(splits), splits.train, result, args.per_device_train_batch_size)
+    known = inspect.signature(result.model.forward).parameters
+    size = min(args.per_device_train_batch_size, len(encoded))
+    examples = [{name: value for name, value in encoded[i].items() if name in known} for i in range(size)]
+    costs = measure(
+        result.model,
+        task.collator(result.tokenizers)(examples),
+        training_tokens_per_second=result.report.train_tokens_per_second,
+        training_seconds=result.report.train_seconds,
+        flops=None if job.flops is None else FlopsPerToken(*job.flops),
+        dtype=torch.bfloat16 if args.bf16 else torch.float16 if args.fp16 else None,
+        devices=result.report.num_devices,
+    )
+    return costs.to_dict()
+
+
+def some_encoded(task: DataTask, examples: Dataset, result: TrainingResult, number: int) -> Any:
+    """Encode a few examples.
+
+    Args:
+        task: The task.
+        examples: What to choose from.
+        result: Whose tokenizers to use.
+        number: How many are wanted.
+
+    Returns:
+        Those at equal distances, as ids; or all of them, where a few are too short to be encoded.
+    """
+    number = min(number, len(examples))
+    few = examples.select([(2 * i + 1) * len(examples) // (2 * number) for i in range(number)])
+    try:
+        return task.encode(few, result.tokenizers, training=True, seed=result.report.seed)
+    except DataError:
+        return task.encode(examples, result.tokenizers, training=True, seed=result.report.seed)
+
+
+def curve_of(report: TrainingReport) -> list[dict[str, float]]:
+    """Put everything that was logged while training into one row.
+
+    Args:
+        report: The numbers of the run.
+
+    Returns:
+        What was logged at each step, in order, and at the end the held-out loss.
+    """
+    kept = ("step", "tokens", "seconds", "loss", "learning_rate", "grad_norm")
+    points = [{key: entry[key] for key in kept if key in entry} for entry in report.history]
+    points += [
+        {**{key: entry[key] for key in kept[:3] if key in entry}, "heldout_loss": entry["eval_loss"]}
+        for entry in report.evaluations
+    ]
+    end = {"step": report.steps, "tokens": report.train_tokens, "seconds": report.train_seconds}
+    points.append({**end, "heldout_loss": report.heldout_loss})
+    return sorted(points, key=lambda point: point["step"])
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run a job's file.
+
+    Args:
+        arguments: The file.
+
+    Returns:
+        The exit code: 0 where there is a result, 1 where there is an error in its place.
+    """
+    job = Job.read(arguments[0])
+    folder = Path(job.folder)
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    with locked(folder):
+        if finished(job):  # by a process that was left over from another command
+            return 0
+        try:
+            result = work(job)
+        except Exception as error:
+            if not isinstance(error, ZooError):
+                traceback.print_exc()
+            message = str(error) if isinstance(error, ZooError) else f"{type(error).__name__}: {error}"
+            final = isinstance(error, TrainingError)
+            write_json(folder / RESULT, {"hash": job.hash, "error": message, "final": final})
+            return 1
+        write_json(folder / RESULT, {"hash": job.hash, **result})
+        shutil.rmtree(f"{folder / CHECKPOINT}-checkpoints", ignore_errors=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,1 @@
+"""From what is asked for to runs: shared inputs, matched sizes, budgets as updates, jobs."""

@@ -1,0 +1,93 @@
+"""What one run is told, and how it is written down between processes."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from zoo.tasks import DataSource
+
+from ..files import JOB, write_json
+from ..request.seeds import DATA_SEED
+
+
+@dataclass(frozen=True)
+class Job:
+    """One variant to train with one seed.
+
+    Attributes:
+        name: The variant's name, as it was given.
+        variant: The variant's name with the settings that were chosen for it.
+        folder: Where its results go.
+        tokenizer: The folder of the tokenizer that all variants share.
+        recipe: How to train: the fields of [`zoo.training.Recipe`][].
+        seed: The seed.
+        hash: Of everything that decides its results.
+        settings: What was chosen for it, to be told.
+        seconds: How long it may be trained, None where its number of updates is known.
+        flops: Operations a token of a forward pass and of training, where they have been counted; they decide nothing.
+        trial: Whether it is one of a sweep: it is trained on a part of the training examples, and its loss is that of
+            the others.
+        data: As for [`zoo.training.train`][].
+        heldout: As for [`zoo.training.train`][].
+        columns: As for [`zoo.training.train`][].
+        modules: What to import first: the user's own modules that register the variant or its parts.
+        progress: Whether to show progress bars.
+    """
+
+    name: str
+    variant: str
+    folder: str
+    tokenizer: str
+    recipe: dict[str, Any]
+    seed: int
+    hash: str = ""
+    settings: dict[str, Any] = field(default_factory=dict)
+    seconds: float | None = None
+    flops: tuple[float, float] | None = None
+    trial: bool = False
+    data: str | None = None
+    heldout: str | None = None
+    columns: list[str | int] | None = None
+    modules: tuple[str, ...] = ()
+    progress: bool = True
+
+    @property
+    def source(self) -> DataSource:
+        """Where the examples are."""
+        return DataSource(self.data, self.heldout, self.columns, DATA_SEED)
+
+    @property
+    def label(self) -> str:
+        """What it is called while it runs."""
+        chosen = ", ".join(f"{key}={value}" for key, value in self.settings.items()) if self.trial else ""
+        return f"{self.name}, seed {self.seed}{chosen and f', {chosen}'}"
+
+    @property
+    def file(self) -> Path:
+        """Where `write` writes it."""
+        return Path(self.folder) / JOB
+
+    def write(self) -> Path:
+        """Write it into its folder.
+
+        Returns:
+            The file.
+        """
+        return write_json(self.file, asdict(self))
+
+    @classmethod
+    def read(cls, file: str | Path) -> Job:
+        """Read what `write` wrote.
+
+        Args:
+            file: The file.
+
+        Returns:
+            The job.
+        """
+        written = json.loads(Path(file).read_text(encoding="utf-8"))
+        flops = written["flops"] and tuple(written["flops"])
+        return cls(**{**written, "modules": tuple(written["modules"]), "flops": flops})

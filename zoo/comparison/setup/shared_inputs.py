@@ -1,0 +1,210 @@
+"""What all runs of a comparison stand on: the data, the tokenizer, and what an update works on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from zoo.building import config, skeleton
+from zoo.environment import version_of
+from zoo.errors import ConfigError, ZooError
+from zoo.measuring import FlopsPerToken, flops_per_token
+from zoo.models import ZooConfig
+from zoo.models.parts import NAMED_FIELDS
+from zoo.tasks import DataTask, Splits, Tokenizers, load_tokenizers
+from zoo.training import Recipe
+from zoo.training.arguments import ZooTrainingArguments, training_arguments
+from zoo.training.inputs import build_for, encode, tokenizers_for
+from zoo.training.preflight import check_data
+from zoo.training.record import digest_of_examples
+
+from ..files import TOKENIZER
+from ..fingerprints import content_hash, digest_of_files, digest_of_module
+from .workload import Workload, workload
+
+INCIDENTAL = ("transformers_version", "_name_or_path")
+"""What a configuration says that decides nothing."""
+
+
+@dataclass(frozen=True)
+class SharedInputs:
+    """What all runs stand on.
+
+    Attributes:
+        recipe: How to train, before anything is matched or budgeted.
+        task: The task, fitted to the data.
+        splits: The examples.
+        tokenizers: The tokenizers that all variants share.
+        folder: The comparison's folder.
+    """
+
+    recipe: Recipe
+    task: DataTask
+    splits: Splits
+    tokenizers: Tokenizers
+    folder: Path
+
+    @cached_property
+    def encoded(self) -> Splits:
+        """The examples as ids."""
+        return encode(self.task, self.splits, self.tokenizers, seed=0)
+
+    @cached_property
+    def arguments(self) -> ZooTrainingArguments:
+        """The recipe's training arguments."""
+        return training_arguments(self.recipe.arguments, output_dir=self.folder, seed=0)
+
+    @cached_property
+    def work(self) -> Workload:
+        """What an update works on."""
+        writes = self.task.model_task == "seq2seq-lm"
+        return workload(self.encoded.train, self.arguments, writes=writes)
+
+    @cached_property
+    def tokenizer_digest(self) -> str:
+        """A short name for the tokenizer's files."""
+        return digest_of_files(self.folder / TOKENIZER)
+
+    @cached_property
+    def data_digest(self) -> list[str]:
+        """Hashes of the examples."""
+        return [digest_of_examples(part) for part in self.splits]
+
+    def settings(self, variant: str) -> dict[str, Any]:
+        """What the recipe and the tokenizer say about a variant.
+
+        Args:
+            variant: Its name.
+
+        Returns:
+            Fields of the configuration.
+        """
+        return {**self.recipe.model_settings(variant), **self.task.model_settings(self.tokenizers)}
+
+    def config(self, variant: str) -> ZooConfig:
+        """Put a variant's configuration together.
+
+        Args:
+            variant: Its name.
+
+        Returns:
+            The configuration.
+        """
+        return config(variant, self.task.model_task, **self.settings(variant))
+
+    def count_parameters(self, variant: str) -> int:
+        """Count a variant's parameters.
+
+        Args:
+            variant: Its name.
+
+        Returns:
+            Their number, each shared one counted once.
+        """
+        return skeleton(variant, self.task.model_task, **self.settings(variant)).num_parameters()
+
+    def count_flops(self, variant: str) -> FlopsPerToken:
+        """Count the operations that a variant needs for a token.
+
+        Args:
+            variant: Its name.
+
+        Returns:
+            Their numbers, at the mean length of the examples; at equal lengths of source and target where it wants so.
+        """
+        model = skeleton(variant, self.task.model_task, **self.settings(variant))
+        source, target = self.work.source_len, self.work.target_len
+        try:
+            return flops_per_token(model, source, target)
+        except ZooError:
+            longer = max(source, target or source)
+            return flops_per_token(model, longer, longer)
+
+    def check(self, variant: str) -> None:
+        """Refuse a variant that cannot be trained on the examples.
+
+        Args:
+            variant: Its name.
+
+        Raises:
+            ZooError: With the example that is at fault, or with what the model lacks.
+        """
+        model = build_for(self.task, variant, self.tokenizers, self.recipe, seed=0)
+        collator = self.task.collator(self.tokenizers)
+        check_data(model, variant, self.task, self.encoded, collator, self.arguments)
+
+    def hash_of(self, variant: str, recipe: Mapping[str, Any], modules: Iterable[str], **others: Any) -> str:
+        """Make a short name for everything that decides what a run comes to.
+
+        Args:
+            variant: The variant's name.
+            recipe: How it is trained.
+            modules: The user's own modules that it needs.
+            others: What else decides.
+
+        Returns:
+            Another run has another one.
+        """
+        made = {name: value for name, value in self.config(variant).to_dict().items() if name not in INCIDENTAL}
+        trained = {name: value for name, value in recipe.items() if name not in ("model", "explicit", "tokenizer")}
+        return content_hash(
+            {
+                "versions": {name: version_of(name) for name in ("transformer-zoo", "torch", "transformers")},
+                "modules": [digest_of_module(module) for module in modules],
+                "config": made,
+                "recipe": trained,
+                "data": self.data_digest,
+                "tokenizer": self.tokenizer_digest,
+                **others,
+            }
+        )
+
+
+def tokenizers_in(folder: Path, task: DataTask, splits: Splits, recipe: Recipe, *, begun: bool) -> Tokenizers:
+    """Find the tokenizers that a comparison has begun with, or begin with some.
+
+    Args:
+        folder: The comparison's folder.
+        task: The task.
+        splits: The examples.
+        recipe: Says which.
+        begun: Whether the comparison has begun.
+
+    Returns:
+        The tokenizers, which are in the folder now.
+    """
+    if begun and (folder / TOKENIZER).is_dir():
+        return load_tokenizers(folder / TOKENIZER)
+    tokenizers = tokenizers_for(task, splits.train, recipe)
+    tokenizers.save(folder / TOKENIZER)
+    return tokenizers
+
+
+def modules_of(model_config: ZooConfig) -> tuple[str, ...]:
+    """Find the user's own modules that a model needs, which another process must import by itself.
+
+    Args:
+        model_config: The model's configuration.
+
+    Returns:
+        Names of modules that are neither the zoo's nor loaded as plugins.
+
+    Raises:
+        ConfigError: When one of them is a script or a notebook, which cannot be imported.
+    """
+    modules = []
+    for field, registry in NAMED_FIELDS.items():
+        name = getattr(model_config, field)
+        origin = registry.origin(name)
+        if origin.built_in or origin.plugin is not None:
+            continue
+        if origin.module == "__main__":
+            raise ConfigError(
+                f"{registry.kind} {name!r} is registered in a script or notebook, which the processes of a comparison "
+                "cannot import; move it to a module"
+            )
+        modules.append(origin.module)
+    return tuple(dict.fromkeys(modules))

@@ -1,0 +1,99 @@
+"""From a budget to updates: what an update works on, and how many of them there are."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from datasets import Dataset
+
+from zoo.errors import ConfigError
+from zoo.training.arguments import ZooTrainingArguments
+from zoo.training.clocks import ENDLESS
+from zoo.training.preflight import measure
+
+from ..request.budget import Budget
+
+
+@dataclass(frozen=True)
+class Workload:
+    """What an update works on.
+
+    Attributes:
+        steps: Updates that the recipe wants.
+        tokens_per_step: Tokens in the mean update, counted as the trainer counts them: without padding, and of source
+            and target where there are both.
+        source_len: Tokens in the mean example that is read.
+        target_len: Tokens in the mean example that a decoder behind an encoder writes, None where there is none.
+    """
+
+    steps: int
+    tokens_per_step: float
+    source_len: int
+    target_len: int | None
+
+
+def workload(encoded: Any, args: ZooTrainingArguments, *, writes: bool) -> Workload:
+    """Count what an update works on.
+
+    Args:
+        encoded: Examples to train on, as ids.
+        args: How they are trained on.
+        writes: Whether a decoder behind an encoder writes the labels.
+
+    Returns:
+        The counts.
+    """
+    batches = math.ceil(len(encoded) / (args.train_batch_size * args.world_size))
+    steps_per_epoch = max(1, math.ceil(batches / args.gradient_accumulation_steps))
+    source = measure(encoded, "input_ids")[0] if isinstance(encoded, Dataset) else np.array(encoded.lengths)
+    target = measure(encoded, "labels")[0] if writes else None
+    tokens = int(source.sum()) + (0 if target is None else int(target.sum()))
+    return Workload(
+        steps=args.max_steps if args.max_steps > 0 else math.ceil(args.num_train_epochs * steps_per_epoch),
+        tokens_per_step=tokens / steps_per_epoch,
+        source_len=max(1, round(float(source.mean()))),
+        target_len=None if target is None else max(1, round(float(target.mean()))),
+    )
+
+
+def spend(budget: Budget | None, work: Workload, flops_per_token: float) -> dict[str, Any]:
+    """Turn a budget into training arguments.
+
+    Args:
+        budget: The budget, None for the recipe's.
+        work: What an update works on.
+        flops_per_token: Operations that training needs for a token.
+
+    Returns:
+        `max_steps`, or nothing for the recipe's budget.
+
+    Raises:
+        ConfigError: When the budget is less than half an update.
+    """
+    if budget is None:
+        return {}
+    if budget.kind == "seconds":
+        return {"max_steps": ENDLESS}
+    cost = {"steps": 1.0, "tokens": work.tokens_per_step, "flops": work.tokens_per_step * flops_per_token}[budget.kind]
+    steps = round(budget.amount / cost)
+    if steps < 1:
+        raise ConfigError(f"the budget {budget} is less than one update, which takes {cost:,.0f} {budget.kind}")
+    return {"max_steps": steps}
+
+
+def share_of_warmup(args: ZooTrainingArguments, work: Workload) -> dict[str, Any]:
+    """Let a warm-up that was meant for a run of another length keep its share.
+
+    Args:
+        args: The recipe's training arguments.
+        work: How long the recipe's run is.
+
+    Returns:
+        `warmup_steps` as a share of all, or nothing where there is no warm-up, or it is a share already.
+    """
+    if args.warmup_steps < 1:
+        return {}
+    return {"warmup_steps": min(round(args.warmup_steps / work.steps, 6), 0.99)}
