@@ -13,7 +13,9 @@ from zoo.cli.compare import next_commands
 def test_the_next_commands_are_for_the_best_model(tmp_path: Path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     one = made_up({"a": (30.0, 1.0), "b": (36.0, 1.0)}, seeds=1)
-    one = replace(one, folder=tmp_path / "out", command=["zoo", "compare", "a", "b", "--seed", "0", "-o", "out"])
+    one = replace(
+        one, folder=tmp_path / "out", command=["zoo", "compare", "a", "b", "--seed", "0", "-o", str(tmp_path / "out")]
+    )
     report, model, surer = (line.strip() for line in next_commands(one).splitlines())
     assert report == "open out/report.html in a browser"
     assert (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+import zoo
 from zoo.errors import ConfigError, UnknownNameError, UnknownOverrideError
 from zoo.tasks import TASKS, TOKENIZERS
 from zoo.training import load_recipe, shipped_recipes
@@ -26,12 +27,22 @@ def test_a_name_takes_precedence_over_the_recipe():
     assert "dropout" in recipe.model_settings("pre-norm@tiny")
 
 
-def test_what_is_said_beside_a_recipe_wins_over_a_preset_and_quirks_and_a_name_over_that():
+def test_what_is_said_beside_a_recipe_wins_over_a_preset_and_quirks():
     recipe = load_recipe("translation").changed(model={"hidden_size": 512, "norm_placement": "pre"})
     assert recipe.model_settings("pre-norm@tiny")["hidden_size"] == 512
     assert "num_hidden_layers" not in recipe.model_settings("pre-norm@tiny")
-    assert "hidden_size" not in recipe.model_settings("pre-norm@tiny:hidden_size=32")
     assert recipe.changed(arguments={"max_steps": 1}).model_settings("pre-norm@tiny")["hidden_size"] == 512
+
+
+def test_what_is_said_beside_a_recipe_must_not_contradict_a_setting_in_a_name(tmp_path):
+    with pytest.raises(ConfigError, match=r"'pre-norm:hidden_size=64' says hidden_size=64, and hidden_size=512 was"):
+        zoo.train("pre-norm:hidden_size=64", settings={"hidden_size": 512}, output_dir=tmp_path / "model")
+    with pytest.raises(ConfigError, match="give one of them"):
+        zoo.compare(["pre-norm", "pre-norm:dropout=0.3"], settings={"dropout": 0.1}, output_dir=tmp_path / "comparison")
+    assert not list(tmp_path.iterdir())
+    recipe = load_recipe("translation").changed(model={"hidden_size": 64, "dropout": 0.1})
+    recipe.check_name("pre-norm@tiny:hidden_size=64,num_hidden_layers=3")
+    assert "hidden_size" not in recipe.model_settings("pre-norm@tiny:hidden_size=64")
 
 
 def test_another_kind_of_tokenizer_starts_from_its_own_options(tmp_path):

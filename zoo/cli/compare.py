@@ -214,7 +214,8 @@ def next_commands(comparison: Comparison) -> str:
         texts = sorted(comparison.sources, key=lambda text: ("'" in text, len(text)))[:1] if verb != "evaluate" else []
         lines.append(f"  {shlex.join(['zoo', verb, str(model), *texts])}")
     if len(comparison.seeds) == 1 and len(comparison.names) > 1:
-        lines.append(f"  {shlex.join(comparison.command).replace(f'--seed {comparison.seeds[0]}', '--seeds 3')}")
+        words = [str(folder) if word == str(comparison.folder) else word for word in comparison.command]
+        lines.append(f"  {shlex.join(words).replace(f'--seed {comparison.seeds[0]}', '--seeds 3')}")
     return "\n".join(lines)
 
 

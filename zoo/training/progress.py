@@ -4,7 +4,22 @@ from __future__ import annotations
 
 from typing import Any
 
+from tqdm import tqdm  # type: ignore[import-untyped]
+from tqdm.notebook import tqdm_notebook  # type: ignore[import-untyped]
 from transformers import ProgressCallback, TrainerControl, TrainerState, TrainingArguments
+
+LOG_INTERVAL = 30.0
+"""Seconds between two states of a bar in a file."""
+
+
+def slow_in_a_file(bar: tqdm) -> None:
+    """Draw a bar seldom where nobody sees it move: every state of it stays in a log.
+
+    Args:
+        bar: The bar.
+    """
+    if not isinstance(bar, tqdm_notebook) and not bar.fp.isatty():
+        bar.mininterval = bar.maxinterval = LOG_INTERVAL
 
 
 class LossProgress(ProgressCallback):
@@ -24,14 +39,17 @@ class LossProgress(ProgressCallback):
         """Name the bar."""
         super().on_train_begin(args, state, control, **kwargs)
         if self.training_bar is not None:
+            slow_in_a_file(self.training_bar)
             self.training_bar.set_description(self.name)
 
     def on_prediction_step(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
         """Name the bar of the evaluation."""
+        begins = self.prediction_bar is None
         super().on_prediction_step(args, state, control, **kwargs)
-        if self.prediction_bar is not None:
+        if begins and self.prediction_bar is not None:
+            slow_in_a_file(self.prediction_bar)
             self.prediction_bar.set_description(f"{self.name}, evaluation")
 
     def on_log(

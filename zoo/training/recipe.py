@@ -90,6 +90,22 @@ class Recipe:
         """
         return find_task(self.task, self.task_options)
 
+    def check_name(self, name: str) -> None:
+        """Refuse a name that contradicts what was said beside the recipe.
+
+        Args:
+            name: A variant's name, possibly with settings.
+
+        Raises:
+            ConfigError: When a setting in the name has another value there.
+        """
+        for setting, value in parse_name(name).overrides.items():
+            if setting in self.explicit and self.model.get(setting) != value:
+                raise ConfigError(
+                    f"{name!r} says {setting}={value}, and {setting}={self.model[setting]} was given beside it; "
+                    "give one of them"
+                )
+
     def model_settings(self, name: str) -> dict[str, Any]:
         """What the recipe says about a variant that its name does not.
 

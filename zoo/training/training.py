@@ -82,7 +82,7 @@ def train(
         tokenizer: A kind ("bpe", "word", "character"), a kind with options (`{"kind": "bpe", "vocab_size": 4000}`), a
             folder with a tokenizer.json, or loaded ones.
         settings: Fields of [`zoo.models.ZooConfig`][] to build the variant with; they win over its preset and quirks,
-            and settings in its name over them.
+            and must not contradict settings in its name.
         generation: What `generate` is called with when outputs are scored.
         output_dir: Where to save the model and its tokenizer; by default nothing is kept.
         force: Whether a saved model there may be replaced, and checkpoints of an earlier run removed.
@@ -115,6 +115,7 @@ def train(
     data_task = chosen.data_task()
     if isinstance(model, str):
         data_task.check_variant(model)
+        chosen.check_name(model)
     checkpoints = f"{Path(output_dir).absolute()}-checkpoints" if output_dir is not None else os.curdir
     args = training_arguments(chosen.arguments, output_dir=checkpoints, seed=seed, progress=progress)
     saves = args.save_strategy != "no"

@@ -112,6 +112,7 @@ class Request:
         task = self.chosen.data_task()
         for name in self.names:
             task.check_variant(name)
+            self.chosen.check_name(name)
             config(name, task.model_task, **self.chosen.model_settings(name))
         for name, values in [("seed", self.all_seeds), *self.tried.items()]:
             for value in values:
