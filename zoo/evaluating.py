@@ -20,6 +20,7 @@ from zoo.generation.checkpoint import TokenizerSource, folder_of
 from zoo.loading import class_of_task
 from zoo.models import ZooPreTrainedModel
 from zoo.tasks import Score, full_path, split_name
+from zoo.tasks.libraries import loading_bars
 from zoo.tasks.tables import Column
 from zoo.training.arguments import training_arguments
 from zoo.training.heldout import columns_of, examples_of_run, file_name, named_examples
@@ -152,9 +153,11 @@ def evaluate(
         if columns is not None:
             raise ConfigError("columns are given without the data that have them; give data or heldout as well")
         whose = str(model) if folder is not None else f"the {type(evaluated).__name__}"
-        examples, called = examples_of_run(run, data_task, whose)
+        with loading_bars(shown=progress):
+            examples, called = examples_of_run(run, data_task, whose)
     else:
-        examples = named_examples(data_task, data, heldout, columns if columns is not None else columns_of(run))
+        with loading_bars(shown=progress):
+            examples = named_examples(data_task, data, heldout, columns if columns is not None else columns_of(run))
         called = file_name(full_path(heldout if heldout is not None else data))
     encoded: Any = data_task.encode(examples, tokenizers)
     with tempfile.TemporaryDirectory() as scratch:

@@ -22,5 +22,12 @@ def test_the_next_commands_are_for_the_best_model(tmp_path: Path, monkeypatch):
         model.startswith(f"zoo generate out/{one.runs_of('b')[0].folder}/model ") and min(one.sources, key=len) in model
     )
     assert surer == "zoo compare a b --seeds 3 -o out"
+    for task, verb in [
+        ("text-classification", "predict"),
+        ("masked-language-modeling", "evaluate"),
+        ("copy", "generate"),
+    ]:
+        other = replace(one, task=task, recipe={**one.recipe, "task": task})
+        assert f"\n  zoo {verb} out/" in next_commands(other)
     three = replace(made_up({"a": (30.0, 1.0), "b": (36.0, 1.0)}, seeds=3), folder=Path("/elsewhere"))
     assert len(next_commands(three).splitlines()) == 2 and "/elsewhere/report.html" in next_commands(three)

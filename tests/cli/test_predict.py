@@ -25,10 +25,12 @@ def texts(tmp_path_factory) -> Path:
     ]
     (folder / "data.tsv").write_text("text\tlabel\n" + "\n".join(rows), encoding="utf-8")
     data = folder / "data.tsv"
-    zoo.train(
-        "pre-norm", "text-classification", data=data, tokenizer="word", settings=TINY,
-        output_dir=folder / "model", progress=False, **OPTIONS,
-    )  # fmt: skip
+    settings = [part for name, value in TINY.items() for part in ("--set", f"{name}={value}")]
+    options = [part for name, value in OPTIONS.items() for part in ("--training", f"{name}={value}")]
+    where = ["--data", str(data), "--output", str(folder / "model"), "--quiet"]
+    command = ["train", "pre-norm", "--task", "text-classification", "--tokenizer", "word"]
+    run = CliRunner().invoke(cli, [*command, *settings, *options, *where])
+    assert f"\n  zoo predict {folder}/model TEXT\n" in run.stdout, run.output
     return folder
 
 

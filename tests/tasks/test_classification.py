@@ -6,8 +6,9 @@ import itertools
 import json
 
 import pytest
-from datasets import ClassLabel, Dataset, DatasetDict, Features, Value
+from datasets import ClassLabel, Dataset, DatasetDict, Features, Value, load_dataset
 
+import zoo
 from zoo.errors import ConfigError
 from zoo.fast.chunked_loss import IGNORED
 from zoo.tasks import DataError, find_task
@@ -138,3 +139,17 @@ def test_datasets_that_cannot_be_loaded(monkeypatch):
     monkeypatch.setattr("zoo.tasks.libraries.load_dataset", lambda *name: DatasetDict({"train": empty}))
     with pytest.raises(DataError, match="dataset me/reviews is empty"):
         find_task("text-classification").load("me/reviews")
+
+
+def test_loading_a_dataset_shows_bars_only_where_they_are_wanted(tmp_path, monkeypatch, capsys):
+    (tmp_path / "reviews.jsonl").write_text('{"text": "fine", "label": "pos"}\n' * 5)
+    files = {"data_files": str(tmp_path / "reviews.jsonl"), "cache_dir": str(tmp_path / "cache")}
+
+    def load(name, configuration):
+        return load_dataset("json", **files, download_mode="force_redownload")
+
+    monkeypatch.setattr("zoo.tasks.libraries.load_dataset", load)
+    for progress in (True, False):
+        with pytest.raises(DataError, match="did you mean 'text'"):
+            zoo.train("bert-style", "text-classification", data="me/r", columns=["txt", "label"], progress=progress)
+        assert ("Generating" in capsys.readouterr().err) is progress

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .output import console, write_json
+from .output import VERBS, console, write_json
 from .parameters import (
     Setting,
     VariantName,
@@ -203,16 +203,16 @@ def next_commands(comparison: Comparison) -> str:
     """
     from zoo.comparison import summarize
     from zoo.comparison.files import CHECKPOINT
-    from zoo.tasks import Outputs, find_task
+    from zoo.tasks import find_task
 
     folder, best = relative(comparison.folder), summarize(comparison).best
     lines = [f"  open {folder / 'report.html'} in a browser"]
     if best is not None:
-        verbs = {Outputs.GENERATED: "generate", Outputs.PREDICTED: "predict"}
-        verb = verbs.get(find_task(comparison.task, comparison.recipe.get("task_options")).outputs, "evaluate")
-        model = relative(comparison.folder / best.finished[0].folder / CHECKPOINT)
-        texts = sorted(comparison.sources, key=lambda text: ("'" in text, len(text)))[:1] if verb != "evaluate" else []
-        lines.append(f"  {shlex.join(['zoo', verb, str(model), *texts])}")
+        task = find_task(comparison.task, comparison.recipe.get("task_options"))
+        texts = sorted(comparison.sources, key=lambda text: ("'" in text, len(text)))[:1]
+        verb = VERBS.get(task.model_task) if texts else None
+        model = str(relative(comparison.folder / best.finished[0].folder / CHECKPOINT))
+        lines.append(f"  {shlex.join(['zoo', verb, model, *texts] if verb else ['zoo', 'evaluate', model])}")
     if len(comparison.seeds) == 1 and len(comparison.names) > 1:
         words = [str(folder) if word == str(comparison.folder) else word for word in comparison.command]
         lines.append(f"  {shlex.join(words).replace(f'--seed {comparison.seeds[0]}', '--seeds 3')}")

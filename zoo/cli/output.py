@@ -15,10 +15,19 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from zoo.registry import Task
 from zoo.registry.origins import BUILT_IN_DISTRIBUTION
 
 UNLIMITED = 100_000
 """The width of what is piped: nothing is cut or wrapped there."""
+
+VERBS: dict[str, str] = {
+    Task.CAUSAL_LM: "generate",
+    Task.SEQ2SEQ_LM: "generate",
+    Task.SEQUENCE_CLASSIFICATION: "predict",
+    Task.TOKEN_CLASSIFICATION: "predict",
+}
+"""What runs a trained model on texts of the user's own, by the task that it was built for."""
 
 ASCII = str.maketrans("│├╮╯╰╭┴┬─┌└◂◄×→", "|+.''.++-.'<<x>")
 """What stands for the characters of drawings where they cannot be written."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from .output import table, write, write_json
+from .output import VERBS, table, write, write_json
 from .parameters import (
     VariantName,
     arguments_for,
@@ -167,9 +168,10 @@ def tell(result: TrainingResult, folder: Path, *, as_json: bool) -> None:
         return
     show(result)
     write(f"\n{folder} holds the model and its tokenizer. To use it:")
-    if result.model.can_generate():
-        click.echo(f"  zoo generate {folder} TEXT")  # not broken at the edge of the terminal
-    click.echo(f"  zoo evaluate {folder}")
+    place = shlex.quote(str(folder))
+    if verb := VERBS.get(result.run.recipe.data_task().model_task):
+        click.echo(f"  zoo {verb} {place} TEXT")  # not broken at the edge of the terminal
+    click.echo(f"  zoo evaluate {place}")
     if url is not None:
         write(f"It was pushed to {url}")
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from zoo.environment import environment
 from zoo.errors import ConfigError
+from zoo.tasks.libraries import loading_bars
 from zoo.tasks.tables import Column
 from zoo.training import Recipe
 
@@ -158,7 +159,8 @@ def carry_out(
     chosen, folder = request.chosen, request.folder
     task = chosen.data_task()
     source = request.source
-    splits = task.load_from(source)
+    with loading_bars(shown=progress):
+        splits = task.load_from(source)
     plan = make_plan(folder, request.common(splits), request.names, request.all_seeds, request.baseline)
     more = [name for name in plan.names if name not in request.names]
     more += [f"seed {seed}" for seed in plan.seeds if seed not in request.all_seeds]

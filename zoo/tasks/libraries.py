@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+import datasets
+import huggingface_hub.utils
 from datasets import Dataset, DatasetDict, load_dataset, load_from_disk
 
 from .tables import DataError
@@ -41,6 +45,30 @@ def is_dataset_name(text: str) -> bool:
 
 
 LOCAL_SUFFIXES = (".tsv", ".csv", ".json", ".jsonl", ".txt", ".parquet", ".conll", ".gz", ".zip")
+
+
+@contextmanager
+def loading_bars(*, shown: bool) -> Iterator[None]:
+    """Let `datasets` and the Hub's client show how far they are, or not.
+
+    Args:
+        shown: Whether they may.
+
+    Yields:
+        Nothing. What was set for the process counts again afterwards.
+    """
+    libraries = (
+        []
+        if shown
+        else [library for library in (datasets, huggingface_hub.utils) if not library.are_progress_bars_disabled()]
+    )
+    for library in libraries:
+        library.disable_progress_bars()
+    try:
+        yield
+    finally:
+        for library in libraries:
+            library.enable_progress_bars()
 
 
 def dataset_splits(data: str | Path) -> dict[str, Dataset]:

@@ -16,6 +16,7 @@ from transformers import EarlyStoppingCallback, PreTrainedModel, PrinterCallback
 from zoo.errors import ConfigError, ZooError
 from zoo.folders import check_output
 from zoo.tasks import DataSource, DataTask, Outputs, Splits, Tokenizers
+from zoo.tasks.libraries import loading_bars
 from zoo.tasks.tables import Column
 
 from .arguments import ZooTrainingArguments, training_arguments
@@ -126,7 +127,8 @@ def train(
             if saves and not resume:
                 clear_checkpoints(args.output_dir, force=force)
         source = DataSource.of(None if isinstance(data, Splits) else data, heldout, columns, seed)
-        splits = data if isinstance(data, Splits) else data_task.load_from(source)
+        with loading_bars(shown=progress):
+            splits = data if isinstance(data, Splits) else data_task.load_from(source)
         data_task = data_task.fitted(splits)
         tokenizers = tokenizer if isinstance(tokenizer, Tokenizers) else tokenizers_for(data_task, splits.train, chosen)
         run = record_run(model, chosen, tokenizers, splits, seed=args.seed)

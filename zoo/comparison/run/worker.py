@@ -23,6 +23,7 @@ from transformers.utils import logging
 from zoo.errors import ZooError
 from zoo.measuring import FlopsPerToken, measure
 from zoo.tasks import DataError, DataTask, Splits, load_tokenizers
+from zoo.tasks.libraries import loading_bars
 from zoo.training import Recipe, TrainingReport, TrainingResult, train
 from zoo.training.arguments import training_arguments
 from zoo.training.clocks import TimeBudget, TimedCheckpoints
@@ -52,7 +53,8 @@ def work(job: Job) -> dict[str, Any]:
         importlib.import_module(module)
     recipe = Recipe(**job.recipe)
     task = recipe.data_task()
-    splits = task.load_from(job.source)
+    with loading_bars(shown=False):
+        splits = task.load_from(job.source)
     if job.trial:
         splits = task.set_aside(splits.train, seed=DATA_SEED)
     own, callbacks = saving(recipe.arguments)
