@@ -111,3 +111,28 @@ def test_a_commit_that_was_pulled_by_half_is_not_whole_offline(hub: LoopbackHub,
     assert answer["error"] == "HubAccessError" and "not completely" in answer["message"], answer
     assert process("pull", f"org/model@{commit}")["error"] is None
     assert process("pull", f"org/model@{commit}", offline=True)["ok"]["files"] == digests(checkpoint())
+
+
+def test_what_is_downloaded_again_takes_no_place_before_it_is_verified(hub: LoopbackHub, worker: Start) -> None:
+    """Two repositories share a blob; one of them is pulled anew while the Hub delivers something else."""
+    for repo_id in ("org/theirs", "org/model"):
+        hub.storage.put(repo_id, checkpoint())
+    process = worker()
+    for repo_id in ("org/theirs", "org/model"):
+        folder = Path(process("pull", repo_id)["ok"]["folder"])
+    hub.add(Fault("flipped", where="GET /xorb/"))
+    answer = process("pull", "org/model", force_download=True)
+    assert answer["error"] == "IntegrityError" and "model.safetensors" in answer["message"], answer
+    hub.clear()
+    for repo_id in ("org/theirs", "org/model"):
+        assert process("pull", repo_id, offline=True)["ok"]["files"] == digests(checkpoint())
+    blob = (folder / "model.safetensors").resolve()
+    before = blob.stat().st_ino
+    assert process("pull", "org/model", force_download=True)["ok"]["files"] == digests(checkpoint())
+    assert sum(request.startswith("GET /xorb/") for request in hub.log) == 1
+    assert blob.stat().st_ino == before, "the same again replaces nothing"
+    damage(folder / "model.safetensors")
+    hub.log.clear()
+    assert process("pull", "org/model", force_download=True)["ok"]["files"] == digests(checkpoint())
+    assert sum(request.startswith("GET /xorb/") for request in hub.log) == 1
+    assert not list(process.cache.rglob(".zoo-fresh"))

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import os
+import shutil
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+from filelock import FileLock
 from huggingface_hub import constants
 from huggingface_hub.file_download import repo_folder_name
 from huggingface_hub.hf_api import RepoFile
 
 from .addresses import COMMIT, Address
 from .checksums import checksum_of, is_intact
+
+FRESH = ".zoo-fresh"
+"""The cache, beside snapshots/, into which files are downloaded that are there already."""
 
 UNFINISHED = ".zoo-unfinished-"
 """How the name of a file begins, beside snapshots/, that marks a commit whose pull has not ended."""
@@ -94,6 +101,43 @@ def discard_damaged(snapshot: Path, entry: RepoFile) -> None:
     blob.unlink(missing_ok=True)
     if shared is not None and shared.is_file() and not _has_its_name(shared):
         shared.unlink()
+
+
+@contextmanager
+def empty_cache(snapshot: Path) -> Iterator[Path]:
+    """Have a cache with nothing in it for a while, on the same disk.
+
+    Args:
+        snapshot: The folder of the commit that is to be downloaded.
+
+    Yields:
+        Its folder. What a killed process left of an earlier one is removed.
+    """
+    folder = snapshot.parents[1] / FRESH
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(f"{folder}.lock"):
+        shutil.rmtree(folder, ignore_errors=True)
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def adopt(fresh: Path, snapshot: Path, entry: RepoFile) -> None:
+    """Take a verified file over from another cache, unless the same is there.
+
+    Args:
+        fresh: The commit's folder in the other cache.
+        snapshot: The commit's folder.
+        entry: The Hub's metadata of the file.
+    """
+    if is_intact(entry, snapshot / entry.path):
+        return
+    discard_damaged(snapshot, entry)
+    blob = snapshot.parents[1] / "blobs" / checksum_of(entry)
+    if not blob.exists():  # the client makes the link to it
+        blob.parent.mkdir(parents=True, exist_ok=True)
+        os.replace((fresh / entry.path).resolve(), blob)
 
 
 def _mark(snapshot: Path) -> Path:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from zoo.errors import enumerate_names
 
 from .acceptance import files_to_pull, refuse_code, require_weights, warn_of_missing_plugin
 from .addresses import Address, parse_address
-from .cache import discard_damaged, is_unfinished, mark_finished, mark_unfinished, snapshot_folder
+from .cache import adopt, discard_damaged, empty_cache, is_unfinished, mark_finished, mark_unfinished, snapshot_folder
 from .checksums import checksum_of, is_intact, is_intact_blob
 from .client import LIBRARY, Hub
 from .delivery import deliver
@@ -176,6 +176,13 @@ class Download:
                 f"{self.address} has no {CONFIG}, so it is no checkpoint; it holds: {enumerate_names(listed)}"
             )
         folder = snapshot_folder(self.address, commit, self.cache_dir)
+        if self.force_download:
+            # The client would replace what is there, for all repositories that share it, before anything is compared.
+            with empty_cache(folder) as cache:
+                same = replace(self.address, revision=commit)
+                fresh = replace(self, address=same, cache_dir=cache, force_download=False).run()
+                for path in fresh.files:
+                    adopt(fresh.folder, folder, listed[path])
         self._bring({CONFIG: listed[CONFIG]}, folder)
         needs_code = refuse_code(self.address, read_json(folder / CONFIG), trust_remote_code=self.trust_remote_code)
         wanted = files_to_pull(listed, with_code=needs_code, with_pickles=self.with_pickles)
@@ -192,8 +199,7 @@ class Download:
                 mark_unfinished(folder)
             try:
                 for path, entry in entries.items():
-                    forced = self.force_download and attempt == 1
-                    download = partial(self._download, entry, commit, forced)
+                    download = partial(self._download, entry, commit)
                     self.hub.ask(f"downloading {path}", self.address, download)
                 damaged = [path for path, entry in entries.items() if not is_intact(entry, folder / path)]
                 if not damaged:
@@ -211,14 +217,13 @@ class Download:
                 discard_damaged(folder, entry)
         raise problem
 
-    def _download(self, entry: RepoFile, commit: str, forced: bool) -> None:
+    def _download(self, entry: RepoFile, commit: str) -> None:
         with expecting(commit, checksum_of(entry)):
             hf_hub_download(
                 self.address.repo_id,
                 entry.path,
                 revision=commit,
                 cache_dir=self.cache_dir,
-                force_download=forced,
                 etag_timeout=min(self.hub.patience.timeout, constants.HF_HUB_ETAG_TIMEOUT),
                 token=self.hub.token,
                 endpoint=self.hub.api.endpoint,
