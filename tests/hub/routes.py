@@ -30,5 +30,5 @@ CONTENT_ROUTES = (
     ("GET", "/v1/reconstructions/(?P<file>[0-9a-f]{64})", xet.reconstruction),
     ("GET", "/xorb/(?P<file>[0-9a-f]{64})", xet.block),
     ("POST", "/v1/xorbs/default/(?P<block>[0-9a-f]{64})", xet.upload_block),
-    ("POST", "/v2/shards", xet.upload_shard),
+    ("POST", "/v(?P<version>[12])/shards", xet.upload_shard),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -70,6 +71,26 @@ def test_a_stall_of_xet_storage_is_waited_for_as_often_as_said(
     answer = worker()("pull", "org/model") if "GET" in where else worker()("push", folder, "org/model")
     assert answer["error"] == "HubUnreachableError", answer
     assert sum(request.startswith(where) for request in hub.log) == Patience().attempts
+
+
+def test_xet_storage_that_takes_no_list_of_blocks_does_not_hold_a_push_up(
+    hub: LoopbackHub, worker: Start, tmp_path: Path
+) -> None:
+    """hf_xet has no time-out for its list in the first version, to which it goes back where a Hub lacks the second."""
+    before = hub.storage.put("org/model", checkpoint())
+    old_hub = {"kind": "missing", "where": "POST /v2/shards"}
+    hub.add(Fault(**old_hub))
+    stalled = hub.add(Fault("stall", where="POST /v1/shards"))
+    folder, push = write(tmp_path / "model", checkpoint(b"stalled")), worker()
+    begun = time.monotonic()
+    answer = push("push", folder, "org/model", first_wait=0.01)
+    assert answer["error"] == "HubUnreachableError" and "nothing was committed" in answer["message"], answer
+    assert stalled.happened == 1 and time.monotonic() - begun < 20
+    assert hub.storage.repo("org/model")["refs"]["main"] == before
+    hub.clear()
+    hub.add(Fault(**old_hub))
+    assert push("push", folder, "org/model")["error"] is None
+    assert without_attributes(hub.storage.contents("org/model")) == checkpoint(b"stalled")
 
 
 @pytest.mark.parametrize("where", ["GET .*/tree/", "POST .*/preupload/", "HEAD .*/config.json", "GET .*/config.json"])

@@ -48,8 +48,8 @@ def main() -> None:
     from zoo import hub
     from zoo.errors import ZooError
 
-    def push(folder: str, repo_id: str, **options: Any) -> dict[str, Any]:
-        report = hub.push(folder, repo_id, patience=hub.Patience(timeout=patience), **options)
+    def push(folder: str, repo_id: str, first_wait: float = 1.0, **options: Any) -> dict[str, Any]:
+        report = hub.push(folder, repo_id, patience=hub.Patience(patience, first_wait=first_wait), **options)
         return {key: dict(value) if key == "files" else value for key, value in vars(report).items()}
 
     def pull(repo_id: str, **options: Any) -> dict[str, Any]:

@@ -95,7 +95,7 @@ def upload_shard(request: Request) -> Answer:
             raise Refusal(400, "the content does not have the checksum that was announced")
         (storage.root / "large" / sha256).write_bytes(content)
         (storage.root / "xet" / name).write_text(sha256)
-    return json_answer({"type": "result"})
+    return json_answer({"type": "result"} if request.groups["version"] == "2" else {"result": 1})
 
 
 def files_of(shard: bytes) -> Iterator[tuple[str, str, list[tuple[str, int, int]]]]:

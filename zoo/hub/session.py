@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,6 +14,7 @@ from huggingface_hub.errors import OfflineModeIsEnabled
 
 from .errors import IntegrityError
 from .retries import Patience, asked_wait
+from .xet import limit_xet, watch_uploads
 
 LINKED_ETAG, ETAG, COMMIT = "X-Linked-Etag", "ETag", "X-Repo-Commit"
 
@@ -60,6 +60,7 @@ class _Session:
             self.patience = patience
             if not self._installed:
                 limit_xet(patience)
+                watch_uploads(lambda: self.patience)
                 make = http._GLOBAL_CLIENT_FACTORY
                 set_client_factory(lambda: self._bounded(make()))
                 self._installed = True
@@ -106,23 +107,6 @@ class _Session:
                 f"the Hub calls a file {answered[1]!r} of commit {answered[0]!r} that it lists as {expected[1]!r} of "
                 f"{expected[0]!r}; nothing of it was downloaded"
             )
-
-
-def limit_xet(patience: Patience) -> None:
-    """Hold the client for Xet storage to a patience too, as far as the user has not set its variables.
-
-    Args:
-        patience: Time-outs and retries.
-    """
-    settings = {
-        "CONNECT_TIMEOUT": f"{patience.timeout * 1000:.0f}ms",
-        "READ_TIMEOUT": f"{patience.timeout * 1000:.0f}ms",
-        "RETRY_MAX_ATTEMPTS": str(patience.attempts - 1),
-        "RETRY_BASE_DELAY": f"{patience.first_wait * 1000:.0f}ms",
-        "RETRY_MAX_DURATION": f"{patience.longest_wait * 1000:.0f}ms",
-    }
-    for name, value in settings.items():
-        os.environ.setdefault(f"HF_XET_CLIENT_{name}", value)
 
 
 SESSION = _Session()
