@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 
 import pytest
 import torch
+import xxhash
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
 import zoo
 from zoo.errors import CheckpointError
-from zoo.manifest import MANIFEST_FILE, read_manifest
+from zoo.manifest import MANIFEST_FILE, describe, read_manifest
 
 
 @pytest.fixture
@@ -35,6 +37,32 @@ def test_every_flipped_byte_of_the_weights_is_found(folder: Path) -> None:
             zoo.load(folder)
         flip(folder / "model.safetensors", place)
     zoo.load(folder)
+
+
+@pytest.mark.parametrize("how", ["a manifest without XXH3", "no xxhash installed"])
+def test_older_manifests_and_machines_without_xxhash_compare_by_sha256(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    if "installed" in how:
+        monkeypatch.setattr(zoo.manifest, "xxhash", None)
+    else:
+        written = json.loads((folder / MANIFEST_FILE).read_text())
+        for entry in written["files"].values():
+            del entry["xxh3_128"]
+        (folder / MANIFEST_FILE).write_text(json.dumps(written))
+    zoo.load(folder)
+    flip(folder / "model.safetensors")
+    with pytest.raises(CheckpointError, match="are not those that were saved"):
+        zoo.load(folder)
+
+
+def test_the_hashes_are_those_of_any_other_tool(tmp_path: Path) -> None:
+    for content in (b"", b"abc", bytes(range(256)) * 9000):
+        (tmp_path / "file").write_bytes(content)
+        found = describe(tmp_path / "file")
+        assert (found.size, found.sha256) == (len(content), hashlib.sha256(content).hexdigest())
+        assert found.xxh3_128 == xxhash.xxh3_128_hexdigest(content)
+        assert found.is_content_of(tmp_path / "file")
 
 
 def test_the_message_says_two_ways_out_for_who_meant_it(folder: Path) -> None:
