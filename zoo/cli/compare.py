@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import json
 import shlex
+from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from zoo.comparison.request.options import Option, Options
+
 from .output import VERBS, console, write_json
 from .parameters import (
+    Decorated,
+    OneOf,
     Setting,
     VariantName,
     arguments_for,
@@ -26,64 +32,45 @@ if TYPE_CHECKING:
     from zoo.comparison import Comparison
 
 
+def click_option(name: str, option: Option, default: Any) -> Callable[[Decorated], Decorated]:
+    """Make an option of a comparison one of the command line.
+
+    Args:
+        name: Its argument.
+        option: How it is spelled.
+        default: Its default; one that is None or empty is told by the help.
+    """
+    kinds = {"count": click.IntRange(min=1), "path": click.Path(path_type=Path), "settings": Setting(), "number": int}
+    spellings = [flag for flag in (option.flag, option.short) if flag is not None]
+    former: dict[str, Any] = {} if option.former is None else {"cls": RenamedOption, "former": option.former}
+    several = option.kind in ("values", "settings")
+    return click.option(
+        *(*spellings, name),
+        type=OneOf(name, option.choices) if option.choices else kinds.get(option.kind, str),
+        default=None if several else default,
+        show_default=default is not None,
+        multiple=several,
+        metavar=option.metavar,
+        help=option.about,
+        **former,
+    )
+
+
+def comparison_options(command: Decorated) -> Decorated:
+    """Add the options of a comparison, but for those that `zoo train` has too: a decorator."""
+    for field in reversed(fields(Options)):
+        option = field.metadata["option"]
+        if option.flag is not None and not option.is_shared:
+            command = click_option(field.name, option, field.default)(command)
+    return command
+
+
 @click.command("compare")
 @click.argument("names", nargs=-1, type=VariantName(), metavar="NAME...")
-@click.option(
-    "--task",
-    metavar="TASK[:OPTION=VALUE,...]",
-    help="What to train them on (zoo tasks); by default what the recipe says, and without one, translation.",
-)
 @data_options
 @training_option
 @settings_option
-@click.option("--seeds", default="1", metavar="N|A,B,...", show_default=True, help="How many seeds, or which ones.")
-@click.option("--seed", default=0, show_default=True, help="The first seed, of weights, dropout and the order of data.")
-@click.option(
-    "--budget",
-    metavar="KIND=NUMBER",
-    help="How long every run is: steps=, tokens=, flops= or seconds=; by default what the recipe says.",
-)
-@click.option(
-    "--match",
-    type=click.Choice(["none", "params", "flops"]),
-    default="none",
-    show_default=True,
-    help="What is made equal to the baseline's within 1 %, by other sizes: parameters, or FLOPs per token.",
-)
-@click.option(
-    "--match-by",
-    type=click.Choice(["width", "intermediate", "depth"]),
-    help="Which size may change; by default whichever leads to it.",
-)
-@click.option(
-    "--sweep",
-    multiple=True,
-    metavar="ARGUMENT=A,B,...",
-    help="Choose a training argument for each variant among these values, e.g. lr=1e-3,5e-4, before it is compared.",
-)
-@click.option("--baseline", metavar="NAME", help="What the others are measured against.  [default: the first]")
-@click.option("--jobs", "-j", type=click.IntRange(min=1), default=1, show_default=True, help="Runs at a time.")
-@click.option(
-    "--launcher",
-    type=click.Choice(["local", "ray", "submitit"]),
-    default="local",
-    show_default=True,
-    help="Where runs happen: in processes of this machine, or where one of these engines puts them.",
-)
-@click.option(
-    "--launch-with",
-    multiple=True,
-    type=Setting(),
-    help="An option of the engine, e.g. num_gpus=1 for ray, slurm_partition=gpu for submitit.",
-)
-@click.option(
-    "--output",
-    "-o",
-    cls=RenamedOption,
-    former="--output-dir",
-    type=click.Path(path_type=Path),
-    help="Where checkpoints and results.json go.  [default: outputs/compare-TASK]",
-)
+@comparison_options
 @click.option(
     "--report-only",
     type=click.Path(path_type=Path),
@@ -94,28 +81,13 @@ if TYPE_CHECKING:
 @json_option
 def compare(
     names: tuple[str, ...],
-    task: str | None,
-    data: Path | None,
-    heldout: Path | None,
-    columns: list[str | int] | None,
-    tokenizer: str | None,
-    recipe: str | None,
     training: tuple[tuple[str, Any], ...],
     settings: tuple[tuple[str, Any], ...],
-    seeds: str,
-    seed: int,
-    budget: str | None,
-    match: str,
-    match_by: str | None,
-    sweep: tuple[str, ...],
-    baseline: str | None,
-    jobs: int,
-    launcher: str,
     launch_with: tuple[tuple[str, Any], ...],
-    output: Path | None,
     report_only: Path | None,
     quiet: bool,
     as_json: bool,
+    **options: Any,
 ) -> int:
     """Train variants with the same seeds, data and budget, side by side.
 
@@ -145,24 +117,9 @@ def compare(
 
     comparison = run_comparison(
         names,
-        task,
-        data=data,
-        heldout=heldout,
-        columns=columns,
-        tokenizer=tokenizer,
-        recipe=recipe,
+        **options,
         settings=model_settings(settings),
-        seeds=seeds,
-        seed=seed,
-        budget=budget,
-        match=match,
-        match_by=match_by,
-        sweep=sweep,
-        baseline=baseline,
-        jobs=jobs,
-        launcher=launcher,
         launch_with=dict(launch_with),
-        output_dir=output,
         progress=not quiet,
         on_run=announce,
         tell=tell,

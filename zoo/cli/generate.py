@@ -3,27 +3,20 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from zoo.errors import ZooError
-
 from .output import write_json
-from .parameters import engine_option, generation_option, json_option
+from .parameters import generation_option
+from .texts import read_lines, texts_options
 
 if TYPE_CHECKING:
     from zoo.generation import Generation
 
 
 @click.command("generate")
-@click.argument("model", metavar="MODEL")
-@click.argument("texts", nargs=-1, metavar="[TEXT...]")
-@click.option(
-    "--file", "-f", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="A file with a text a line."
-)
 @click.option("--num-beams", type=click.IntRange(1), help="Beam search of this width.")
 @click.option("--max-new-tokens", type=click.IntRange(1), help="How long an output may be.")
 @click.option("--do-sample", is_flag=True, default=None, help="Draw tokens instead of taking the best.")
@@ -37,10 +30,7 @@ if TYPE_CHECKING:
 )
 @generation_option
 @click.option("--seed", type=int, help="Makes sampling reproducible.")
-@click.option("--batch-size", default=32, show_default=True, type=click.IntRange(1), help="Texts at a time.")
-@click.option("--device", metavar="DEVICE", help="cpu, cuda, ...; by default the GPU if there is one.")
-@engine_option
-@json_option
+@texts_options
 def generate(
     model: str,
     texts: tuple[str, ...],
@@ -91,28 +81,6 @@ def generate(
         rest = iter(written)
         for line in lines:
             show(next(rest) if texts or line.strip() else None, several=several)
-
-
-def read_lines(file: Path | None) -> Sequence[str]:
-    """Read the texts from a file or from standard input.
-
-    Args:
-        file: The file, None for standard input.
-
-    Returns:
-        The lines.
-
-    Raises:
-        ZooError: When they are not UTF-8.
-    """
-    if file is None and sys.stdin.isatty():
-        raise click.UsageError("no text: give TEXT, --file, or something on standard input")
-    read = file.read_bytes() if file is not None else sys.stdin.buffer.read()
-    try:
-        return read.decode("utf-8-sig").splitlines()
-    except UnicodeDecodeError as error:
-        line = read[: error.start].count(b"\n") + 1
-        raise ZooError(f"{file or 'standard input'}, line {line}: not valid UTF-8") from error
 
 
 def beams(options: dict[str, Any]) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from inspect import signature
 from pathlib import Path
 from typing import Any, TypeVar
@@ -65,13 +65,22 @@ class TaskName(click.ParamType):  # type: ignore[type-arg]
         return [CompletionItem(task) for task in TASKS if task.startswith(incomplete)]
 
 
-class EngineName(click.Choice[str]):
-    """Where a model runs."""
+class OneOf(click.Choice[str]):
+    """One of a few words.
+
+    Args:
+        kind: What they are, for the message about another one.
+        choices: The words.
+    """
+
+    def __init__(self, kind: str, choices: Sequence[str]) -> None:
+        super().__init__(choices)
+        self.kind = kind
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Check that there is such an engine."""
+        """Check that it is one of them."""
         if value not in self.choices:
-            raise InvalidChoiceError(str(value), self.choices, kind="engine")
+            raise InvalidChoiceError(str(value), self.choices, kind=self.kind)
         return super().convert(value, param, ctx)
 
 
@@ -142,63 +151,34 @@ def data_options(command: Decorated) -> Decorated:
     return command
 
 
-def settings_option(command: Decorated) -> Decorated:
-    """Add `--set`, as the parameter `settings`: a decorator.
+def key_value_option(flag: str, name: str, help: str, *, former: str | None = None) -> Callable[[Decorated], Decorated]:
+    """Make an option that takes KEY=VALUE, any number of times.
 
     Args:
-        command: What gets the option.
+        flag: How it is spelled.
+        name: Of the parameter that gets the keys with their values.
+        help: What it does.
+        former: How it was spelled before.
 
     Returns:
-        The same.
+        A decorator.
     """
-    return click.option(
-        "--set",
-        "settings",
-        cls=RenamedOption,
-        former="--model",
-        multiple=True,
-        type=Setting(),
-        metavar="KEY=VALUE",
-        help="A field of the model's configuration (zoo settings), e.g. hidden_size=256; any number of times.",
-    )(command)
+    known: dict[str, Any] = {} if former is None else {"cls": RenamedOption, "former": former}
+    help = f"{help}; any number of times."
+    return click.option(flag, name, multiple=True, type=Setting(), metavar="KEY=VALUE", help=help, **known)
 
 
-def training_option(command: Decorated) -> Decorated:
-    """Add `--training`, as the parameter `training`: a decorator.
-
-    Args:
-        command: What gets the option.
-
-    Returns:
-        The same.
-    """
-    return click.option(
-        "--training",
-        multiple=True,
-        type=Setting(),
-        metavar="KEY=VALUE",
-        help="One of transformers' training arguments, e.g. num_train_epochs=4; any number of times.",
-    )(command)
-
-
-def generation_option(command: Decorated) -> Decorated:
-    """Add `--generation`, as the parameter `generation`: a decorator.
-
-    Args:
-        command: What gets the option.
-
-    Returns:
-        The same.
-    """
-    return click.option(
-        "--generation",
-        cls=RenamedOption,
-        former="--set",
-        multiple=True,
-        type=Setting(),
-        metavar="KEY=VALUE",
-        help="A field of transformers' GenerationConfig, e.g. no_repeat_ngram_size=3; any number of times.",
-    )(command)
+settings_option = key_value_option(
+    *("--set", "settings", "A field of the model's configuration (zoo settings), e.g. hidden_size=256"),
+    former="--model",
+)
+training_option = key_value_option(
+    "--training", "training", "One of transformers' training arguments, e.g. num_train_epochs=4"
+)
+generation_option = key_value_option(
+    *("--generation", "generation", "A field of transformers' GenerationConfig, e.g. no_repeat_ngram_size=3"),
+    former="--set",
+)
 
 
 def model_settings(given: Iterable[tuple[str, Any]]) -> dict[str, Any]:
@@ -280,7 +260,7 @@ def engine_option(command: Decorated) -> Decorated:
     """
     return click.option(
         "--engine",
-        type=EngineName(ENGINES),
+        type=OneOf("engine", ENGINES),
         help="Where the model runs; by default what the folder was exported for, else torch. "
         "torch-int8 rounds weights to int8, which is faster on a CPU and changes results.",
     )(command)

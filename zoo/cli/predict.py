@@ -7,24 +7,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .generate import read_lines
 from .output import write_json
-from .parameters import engine_option, json_option
+from .texts import read_lines, texts_options
 
 if TYPE_CHECKING:
     from zoo.labelling import Label
 
 
 @click.command("predict")
-@click.argument("model", metavar="MODEL")
-@click.argument("texts", nargs=-1, metavar="[TEXT...]")
-@click.option(
-    "--file", "-f", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="A file with a text a line."
-)
-@click.option("--batch-size", default=32, show_default=True, type=click.IntRange(1), help="Texts at a time.")
-@click.option("--device", metavar="DEVICE", help="cpu, cuda, ...; by default the GPU if there is one.")
-@engine_option
-@json_option
+@texts_options
 def predict(
     model: str,
     texts: tuple[str, ...],

@@ -1,14 +1,17 @@
-"""The files of a comparison and of its runs, and how they are written."""
+"""The files of a comparison and of its runs, and the lock that keeps two commands apart."""
 
 from __future__ import annotations
 
+import errno
 import json
-import os
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+from filelock import FileLock, Timeout
+
+from zoo.files import write_file
 
 RESULTS = "results.json"
 """What a comparison found, in its folder."""
@@ -19,17 +22,17 @@ PLAN = "comparison.json"
 TOKENIZER = "tokenizer"
 """The tokenizer that all variants share, in the comparison's folder."""
 
+RECIPE = "recipe.json"
+"""The recipe of a comparison that no file holds, in the comparison's folder."""
+
 JOB = "job.json"
 """What a run is told, in its folder."""
 
 RESULT = "result.json"
 """What came out of it, or what went wrong."""
 
-QUESTIONS = "probe.json"
-"""What its model was asked before it was saved."""
-
-ANSWERS = "probe.safetensors"
-"""What it answered."""
+QUESTIONS, ANSWERS = "probe.json", "probe.safetensors"
+"""What its model was asked before it was saved, and what it answered."""
 
 RELOADED = "reloaded.json"
 """What it answered in another process."""
@@ -38,41 +41,27 @@ CHECKPOINT = "model"
 """The folder of the model."""
 
 LOCK = ".lock"
-"""Which only one process at a time can hold."""
+WITHOUT_LOCKS = (errno.ENOSYS, errno.ENOTSUP, errno.ENOLCK)
+"""What a file system answers that knows no locks."""
 
 
 def write_json(file: Path, value: Any) -> Path:
-    """Write JSON whole or not at all.
-
-    Args:
-        file: The file.
-        value: Plain data.
-
-    Returns:
-        The file.
-    """
-    file.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=file.parent, prefix=".", delete=False) as stream:
-        json.dump(value, stream, indent=2, ensure_ascii=False)
-        stream.write("\n")
-    os.chmod(stream.name, 0o644)
-    os.replace(stream.name, file)
+    """Write plain data as JSON, whole or not at all."""
+    write_file(file, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
     return file
 
 
 def read_json(file: Path) -> Any:
-    """Read JSON.
-
-    Args:
-        file: The file.
-
-    Returns:
-        Plain data, None where there is no such file, or it is no JSON.
-    """
+    """Read JSON; None where there is no such file, or it is no JSON."""
     try:
         return json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
+
+
+def plain(value: Any) -> Any:
+    """Turn a value into what it is after it has been written and read; what JSON does not know becomes text."""
+    return json.loads(json.dumps(value, default=str))
 
 
 @contextmanager
@@ -84,32 +73,19 @@ def locked(folder: Path, *, wait: bool = True) -> Iterator[bool]:
         wait: Whether to wait for those that are in it.
 
     Yields:
-        Whether it is ours, which it always is on systems without such locks.
+        Whether it is ours, which it always is on a file system without locks.
     """
     folder.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(folder / LOCK)
     try:
-        import fcntl
-    except ImportError:  # Windows
-        yield True
+        lock.acquire(blocking=wait)
+    except Timeout:
+        yield False
         return
-    with open(folder / LOCK, "w", encoding="utf-8") as stream:
-        try:
-            fcntl.flock(stream, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-        except BlockingIOError:
-            yield False
-            return
-        except OSError:  # a file system without locks
-            pass
+    except OSError as error:
+        if error.errno not in WITHOUT_LOCKS:
+            raise
+    try:
         yield True
-
-
-def plain(value: Any) -> Any:
-    """Turn a value into what it is after it has been written and read.
-
-    Args:
-        value: What JSON can hold, or is written as a text.
-
-    Returns:
-        Plain data.
-    """
-    return json.loads(json.dumps(value, default=str))
+    finally:
+        lock.release()

@@ -1,4 +1,4 @@
-"""The comparison itself."""
+"""A comparison from what is asked for to what is shown: request, plan, setup, run, results, display."""
 
 from __future__ import annotations
 
@@ -18,16 +18,23 @@ from zoo.training import Recipe
 from .display.documents import write_files
 from .files import locked
 from .plan import find_plan, make_plan
+from .request.command import command
+from .request.options import documented, options
 from .request.request import Request
 from .results.comparison import Comparison
 from .run.launchers import LAUNCHERS, check_launcher
-from .run.phases import Launch, OnRun, Phases
+from .run.phases import OnRun, Phases
 from .run.trials import told
 from .setup.job import Job
 from .setup.jobs import JobMaker
 from .setup.shared_inputs import SharedInputs, tokenizers_in
 
 
+@documented(
+    progress="Whether to show progress bars; where several runs happen at a time, there are none.",
+    on_run="Called before every run with its number from 1, the number of runs to do, and what it is called.",
+    tell="Called with sentences about what was chosen.",
+)
 def compare(
     names: Iterable[str],
     task: str | None = None,
@@ -62,36 +69,6 @@ def compare(
     not repeated, an interrupted one goes on from its last checkpoint, and more variants or seeds extend what is in the
     folder.
 
-    Args:
-        names: Variants' names, possibly with settings: "vanilla", "vanilla+faithful", "pre-norm:position=rotary".
-        task: A name in [`zoo.tasks.TASKS`][], possibly with options: "copy:length=20". By default the recipe's, and
-            without a recipe "translation".
-        data: As for [`zoo.training.train`][], a path.
-        heldout: As for [`zoo.training.train`][].
-        columns: As for [`zoo.training.train`][].
-        recipe: As for [`zoo.training.train`][].
-        tokenizer: As for [`zoo.training.train`][]; all variants share it.
-        settings: As for [`zoo.training.train`][].
-        generation: As for [`zoo.training.train`][].
-        seeds: How many seeds, from `seed` on; or which ones: [0, 1, 2] or "0,1,2".
-        seed: The first seed, of weights, dropout and the order of the data. Which examples are held out does not
-            depend on it.
-        budget: How long every run is: "steps=1000", "tokens=2e6", "flops=1e13" or "seconds=60"; by default the
-            recipe's.
-        match: What is made equal to the baseline's, by other sizes: "none", "params" or "flops", those per token.
-        match_by: Which size may change: "width", "intermediate" or "depth"; by default whichever leads to it.
-        sweep: Training arguments to be chosen for each variant among a few values: "lr=1e-3,5e-4". Training examples
-            that are set aside decide, with the first seed.
-        baseline: The variant that the others are measured against, by default the first one.
-        jobs: How many runs happen at a time.
-        launcher: "local", "ray" or "submitit".
-        launch_with: As for `ray.remote`, or for submitit's `update_parameters`.
-        output_dir: Where everything goes; by default "outputs/compare-TASK".
-        progress: Whether to show progress bars; where several runs happen at a time, there are none.
-        on_run: Called before every run with its number from 1, the number of runs to do, and what it is called.
-        tell: Called with sentences about what was chosen.
-        arguments: Fields of transformers' `Seq2SeqTrainingArguments`.
-
     Returns:
         The results, which are in results.json as well.
 
@@ -99,66 +76,33 @@ def compare(
         ZooError: When a name is unknown, data cannot be used, a match is impossible, or the folder holds another
             comparison, before anything is trained.
     """
+    given = locals()  # The signature is there for type checkers and editors; a test compares it with the options.
     began = time.perf_counter()
-    request = Request(
-        names=[names] if isinstance(names, str) else list(names),
-        task=task,
-        data=data,
-        heldout=heldout,
-        columns=columns,
-        recipe=recipe,
-        tokenizer=tokenizer,
-        settings=settings,
-        generation=generation,
-        seeds=seeds,
-        seed=seed,
-        budget=budget,
-        match=match,
-        match_by=match_by,
-        sweep=sweep,
-        baseline=baseline,
-        output_dir=output_dir,
-        arguments=arguments,
-    )
+    listed = [names] if isinstance(names, str) else list(names)
+    request = Request(**{name: given[name] for name in options()} | {"names": listed})
     request.check()
     check_launcher(launcher)
-    if jobs < 1:
-        raise ConfigError(f"jobs={jobs} was given; at least one run must happen at a time")
-
-    def launch(waiting: Sequence[Job], announce: Callable[[Job], None]) -> None:
-        LAUNCHERS[launcher](waiting, jobs, launch_with or {}, announce)
-
     shows = progress and jobs == 1 and launcher == "local"
     with locked(request.folder, wait=False) as ours:
         if not ours:
             raise ConfigError(f"another command is busy with {request.folder}; wait for its end")
-        return carry_out(request, launch, began, shows, on_run, tell or (lambda sentence: None))
+        return carry_out(request, began, shows, on_run, tell or (lambda sentence: None))
 
 
 def carry_out(
-    request: Request,
-    launch: Launch,
-    began: float,
-    progress: bool,
-    on_run: OnRun | None,
-    tell: Callable[[str], None],
+    request: Request, began: float, progress: bool, on_run: OnRun | None, tell: Callable[[str], None]
 ) -> Comparison:
     """Do what is left to be done of a comparison.
 
     Args:
         request: What is asked for.
-        launch: Does runs.
-        began: When the command began.
+        began: When the command began, in seconds of `time.perf_counter`.
         progress: Whether runs show progress bars.
         on_run: As for [`compare`][].
         tell: As for [`compare`][].
-
-    Returns:
-        The results.
     """
-    chosen, folder = request.chosen, request.folder
+    chosen, folder, source = request.chosen, request.folder, request.source
     task = chosen.data_task()
-    source = request.source
     with loading_bars(shown=progress):
         splits = task.load_from(source)
     plan = make_plan(folder, request.common(splits), request.names, request.all_seeds, request.baseline)
@@ -167,19 +111,13 @@ def carry_out(
     if more:
         tell(f"{folder} is extended; it holds {', '.join(more)} as well")
     task = task.fitted(splits)
-    begun = find_plan(folder) is not None
-    tokenizers = tokenizers_in(folder, task, splits, chosen, begun=begun)
-    ground = SharedInputs(chosen, task, splits, tokenizers, folder)
-    maker = JobMaker(
-        ground=ground,
-        baseline=plan.baseline,
-        budget=request.spent,
-        matching=request.match,
-        match_by=request.match_by,
-        explicit=list(request.arguments),
-        tell=tell,
-        data={"data": source.data, "heldout": source.heldout, "columns": source.columns, "progress": progress},
-    )
+    tokenizers = tokenizers_in(folder, task, splits, chosen, begun=find_plan(folder) is not None)
+    inputs = SharedInputs(chosen, task, splits, tokenizers, folder)
+    maker = JobMaker(inputs, request, plan.baseline, progress, tell)
+
+    def launch(waiting: Sequence[Job], announce: Callable[[Job], None]) -> None:
+        LAUNCHERS[request.launcher](waiting, request.jobs, request.launch_with or {}, announce)
+
     phases = Phases(plan, maker, request.tried, launch, on_run)
     trials = phases.trials()
     runs = phases.runs(trials)
@@ -196,7 +134,7 @@ def carry_out(
         main_score=task.main_score,
         recipe=asdict(chosen),
         environment=environment(),
-        command=request.command(plan),
+        command=command(request, plan.names, plan.seeds, plan.baseline),
         sources=task.sources(splits.heldout),
         references=task.references(splits.heldout),
         runs=runs,
@@ -213,14 +151,7 @@ def carry_out(
 
 
 def already_written(comparison: Comparison) -> Comparison | None:
-    """Find out whether there is nothing to be written.
-
-    Args:
-        comparison: A comparison for which nothing was run.
-
-    Returns:
-        What its folder holds, where that says the same; else None.
-    """
+    """What the folder of a comparison for which nothing was run holds, where that says the same; else None."""
     try:
         written = Comparison.read(comparison.folder)
     except ConfigError:

@@ -1,9 +1,197 @@
-"""What a comparison can be asked for."""
+"""What a comparison can be asked for, every option once.
+
+A field of [`Options`][] is an argument of [`zoo.compare`][]. Its metadata say the flag of `zoo compare`, and whether
+the command has it that repeats a comparison.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from zoo.tasks.tables import Column
+    from zoo.training import Recipe
+
 MATCHES = ("none", "params", "flops")
-
-
 WAYS = ("width", "intermediate", "depth")
-"""What may be changed, in the order in which it is tried."""
+"""What may be changed to match, in the order in which it is tried."""
+
+LAUNCHERS = ("local", "ray", "submitit")
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True)
+class Option:
+    """How an argument is spelled on the command line.
+
+    Attributes:
+        about: What it means, for `help(zoo.compare)` and `zoo compare --help`.
+        flag: Its flag; None where there is none.
+        short: A short flag.
+        former: A former spelling that is still understood.
+        metavar: What stands for its value in the help.
+        choices: The values that it can have, if they are few.
+        kind: "text", "number", "count" (above 0), "path", "values" (A=1,2), or "settings" (KEY=VALUE): the last two any
+            number of times.
+        is_shared: Whether `zoo train` has the same flag, so that it is defined with that one.
+        repeats: Whether it belongs to the command that repeats a comparison; what only says how it is run does not.
+    """
+
+    about: str
+    flag: str | None = None
+    short: str | None = None
+    former: str | None = None
+    metavar: str | None = None
+    choices: tuple[str, ...] = ()
+    kind: str = "text"
+    is_shared: bool = False
+    repeats: bool = True
+
+
+def option(about: str, **others: Any) -> dict[str, Option]:
+    """Metadata of a field: an [`Option`][]."""
+    return {"option": Option(about, **others)}
+
+
+def shared(flag: str, about: str = "As for [`zoo.training.train`][].") -> dict[str, Option]:
+    """Metadata of a field that `zoo train` has too, which defines the flag."""
+    return option(about, flag=flag, is_shared=True)
+
+
+@dataclass(frozen=True)
+class Options:
+    """What is asked for."""
+
+    names: Sequence[str] = field(
+        default=(),
+        metadata=option(
+            'Names of variants, possibly with settings: "vanilla", "vanilla+faithful", "pre-norm:position=rotary".'
+        ),
+    )
+    task: str | None = field(
+        default=None,
+        metadata=option(
+            "What to train them on (zoo tasks); by default what the recipe says, and without one, translation.",
+            flag="--task",
+            metavar="TASK[:OPTION=VALUE,...]",
+        ),
+    )
+    data: str | Path | None = field(default=None, metadata=shared("--data"))
+    heldout: str | Path | None = field(default=None, metadata=shared("--heldout"))
+    columns: Sequence[Column] | None = field(default=None, metadata=shared("--columns"))
+    recipe: str | Path | Recipe | None = field(default=None, metadata=shared("--recipe"))
+    tokenizer: str | Path | Mapping[str, Any] | None = field(
+        default=None, metadata=shared("--tokenizer", "As for [`zoo.training.train`][]; all variants share it.")
+    )
+    settings: Mapping[str, Any] | None = field(default=None, metadata=shared("--set"))
+    generation: Mapping[str, Any] | None = field(default=None, metadata=option("As for [`zoo.training.train`][]."))
+    arguments: Mapping[str, Any] = field(
+        default_factory=dict, metadata=shared("--training", "Fields of transformers' `Seq2SeqTrainingArguments`.")
+    )
+    seeds: int | str | Iterable[int] = field(
+        default=1,
+        metadata=option("How many seeds, from the first on, or which ones.", flag="--seeds", metavar="N|A,B,..."),
+    )
+    seed: int = field(
+        default=0,
+        metadata=option(
+            "The first seed, of weights, dropout and the order of data; which examples are held out depends on none.",
+            flag="--seed",
+            kind="number",
+        ),
+    )
+    budget: str | Mapping[str, float] | None = field(
+        default=None,
+        metadata=option(
+            "How long every run is: steps=, tokens=, flops= or seconds=; by default what the recipe says.",
+            flag="--budget",
+            metavar="KIND=NUMBER",
+        ),
+    )
+    match: str = field(
+        default="none",
+        metadata=option(
+            "What is made equal to the baseline's within 1 %, by other sizes: parameters, or FLOPs per token.",
+            flag="--match",
+            choices=MATCHES,
+        ),
+    )
+    match_by: str | None = field(
+        default=None,
+        metadata=option("Which size may change; by default whichever leads to it.", flag="--match-by", choices=WAYS),
+    )
+    sweep: str | Iterable[str] | Mapping[str, Sequence[Any]] | None = field(
+        default=None,
+        metadata=option(
+            "Choose a training argument for each variant among these values, e.g. lr=1e-3,5e-4, by training examples "
+            "that are set aside and the first seed, before it is compared.",
+            flag="--sweep",
+            metavar="ARGUMENT=A,B,...",
+            kind="values",
+        ),
+    )
+    baseline: str | None = field(
+        default=None,
+        metadata=option(
+            "What the others are measured against; by default the first.", flag="--baseline", metavar="NAME"
+        ),
+    )
+    jobs: int = field(
+        default=1, metadata=option("Runs at a time.", flag="--jobs", short="-j", kind="count", repeats=False)
+    )
+    launcher: str = field(
+        default="local",
+        metadata=option(
+            "Where runs happen: in processes of this machine, or where one of these engines puts them.",
+            flag="--launcher",
+            choices=LAUNCHERS,
+            repeats=False,
+        ),
+    )
+    launch_with: Mapping[str, Any] | None = field(
+        default=None,
+        metadata=option(
+            "An option of the engine: of ray.remote, e.g. num_gpus=1, or of submitit, e.g. slurm_partition=gpu.",
+            flag="--launch-with",
+            kind="settings",
+            repeats=False,
+        ),
+    )
+    output_dir: str | Path | None = field(
+        default=None,
+        metadata=option(
+            "Where checkpoints and results.json go; by default outputs/compare-TASK.",
+            flag="--output",
+            short="-o",
+            former="--output-dir",
+            kind="path",
+        ),
+    )
+
+
+def options() -> dict[str, Option]:
+    """Every option by the name of its argument, in order."""
+    return {one.name: one.metadata["option"] for one in fields(Options)}
+
+
+def documented(**others: str) -> Callable[[Function], Function]:
+    """Put what the options mean into a function's docstring, before what it returns.
+
+    Args:
+        others: What its other arguments mean.
+
+    Returns:
+        A decorator.
+    """
+    about = {**{name: one.about for name, one in options().items()}, **others}
+    lines = "\n".join(f"        {name}: {text}" for name, text in about.items())
+
+    def decorate(function: Function) -> Function:
+        function.__doc__ = (function.__doc__ or "").replace("    Returns:\n", f"    Args:\n{lines}\n\n    Returns:\n")
+        return function
+
+    return decorate

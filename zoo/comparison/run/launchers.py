@@ -16,8 +16,7 @@ from zoo.errors import ConfigError, InvalidChoiceError
 
 from ..setup.job import Job
 from .outcome import note
-from .processes import sigterm_raised
-from .server import Server
+from .processes import ForkServer, sigterm_raised
 from .single import RELOAD, WORKER, run, run_file
 
 Announce = Callable[[Job], None]
@@ -43,8 +42,8 @@ def launch_locally(jobs: Sequence[Job], processes: int, options: Mapping[str, An
     if options:
         raise ConfigError(f"the local launcher has no options, but {next(iter(options))!r} was given")
     threads = None if processes == 1 else max(1, (os.cpu_count() or 1) // processes)
-    reload = Server(RELOAD, threads)
-    workers = [Server(WORKER, threads) for _ in range(min(processes, len(jobs)))]
+    reload = ForkServer(RELOAD, threads)
+    workers = [ForkServer(WORKER, threads) for _ in range(min(processes, len(jobs)))]
     free = list(workers)
 
     def do(job: Job) -> None:

@@ -12,38 +12,19 @@ from .record import ReloadCheck, Run
 
 
 def note(job: Job, error: str) -> None:
-    """Write down why a run has no result, unless it has one.
-
-    Args:
-        job: The run.
-        error: Why.
-    """
+    """Write down why a run has no result, unless it has one."""
     if result_of(job) is None:
         write_json(Path(job.folder) / RESULT, {"hash": job.hash, "error": error})
 
 
 def result_of(job: Job) -> dict[str, Any] | None:
-    """Read what a worker wrote.
-
-    Args:
-        job: What it was told.
-
-    Returns:
-        Its result, or its error; None where there is none yet.
-    """
+    """Read a worker's result or error; None where there is none of this job yet."""
     written = read_json(Path(job.folder) / RESULT)
     return written if isinstance(written, dict) and written.get("hash") == job.hash else None
 
 
 def needs_reload(job: Job) -> bool:
-    """Whether a model is still to be loaded again.
-
-    Args:
-        job: What its run was told.
-
-    Returns:
-        Whether it was trained, and not loaded since.
-    """
+    """Whether the model was trained, and has not been loaded since."""
     written = result_of(job)
     if job.trial or written is None or "error" in written:
         return False
@@ -52,27 +33,13 @@ def needs_reload(job: Job) -> bool:
 
 
 def finished(job: Job) -> bool:
-    """Whether a run need not be done again.
-
-    Args:
-        job: What it was told.
-
-    Returns:
-        Whether it has results, or an error that would come again.
-    """
+    """Whether a run has results, or an error that would come again."""
     written = result_of(job)
     return written is not None and not needs_reload(job) and ("error" not in written or bool(written.get("final")))
 
 
 def read_run(job: Job) -> Run:
-    """Read what a run has come to.
-
-    Args:
-        job: What it was told.
-
-    Returns:
-        The run.
-    """
+    """Read what a run has come to."""
     run = Run(job.name, job.folder, job.seed, job.hash, job.settings)
     written = result_of(job) or {"error": "it has not been run"}
     found: dict[str, Any] = {key: written[key] for key in ("report", "costs", "curve", "outputs") if key in written}

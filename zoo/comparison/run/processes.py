@@ -1,4 +1,4 @@
-"""Processes of their own for runs."""
+"""Processes of their own for runs: one makes a run's peak memory its own, and keeps what goes wrong from the others."""
 
 from __future__ import annotations
 
@@ -8,31 +8,77 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 Call = Callable[[str, Path], int]
 """Runs a module of the zoo with an argument in a process of its own, and returns its exit code."""
 
 
-def fresh(module: str, argument: Path) -> int:
-    """Run a module of the zoo in a fresh Python, whose output goes to our stderr.
+class ForkServer:
+    """The command's side of [`zoo.comparison.run.fork_server`][], started when it is first needed or is gone.
 
     Args:
-        module: The module.
-        argument: Its argument.
+        module: The module whose `main` is called.
+        threads: How many threads each process computes with, by default as torch likes.
+    """
+
+    def __init__(self, module: str, threads: int | None = None) -> None:
+        self.module = module
+        self.threads = threads
+        self.process: subprocess.Popen[str] | None = None
+        self.lock = threading.Lock()
+
+    def call(self, argument: Path) -> int:
+        """Call the module's `main` in a process of its own.
+
+        Returns:
+            The exit code, negative for a signal.
+        """
+        with self.lock:
+            process = self.started()
+            assert process.stdin is not None and process.stdout is not None
+            with suppress(BrokenPipeError):
+                process.stdin.write(f"{argument}\n")
+                process.stdin.flush()
+            reply = process.stdout.readline()
+            if reply:
+                return int(reply)
+            self.process = None
+            return process.wait()
+
+    def started(self) -> subprocess.Popen[str]:
+        """Start the process where it does not run."""
+        if self.process is None or self.process.poll() is not None:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "zoo.comparison.run.fork_server", self.module],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                env=child_environment(self.threads),
+                text=True,
+                encoding="utf-8",
+            )
+        return self.process
+
+    def stop(self) -> None:
+        """End it, and what it runs."""
+        if self.process is not None and self.process.stdin is not None:
+            with suppress(BrokenPipeError):
+                self.process.stdin.close()
+            self.process.wait()
+
+
+def fresh(module: str, argument: Path) -> int:
+    """Run a module of the zoo in a fresh Python, whose output goes to our stderr.
 
     Returns:
         The exit code, negative for a signal.
     """
     command = [sys.executable, "-m", module, str(argument)]
-    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=sys.stderr, env=child_environment()) as child:
-        try:
-            with sigterm_raised():
-                return child.wait()
-        except BaseException:
-            child.terminate()
-            raise
+    with sigterm_raised():
+        return subprocess.run(
+            command, stdin=subprocess.DEVNULL, stdout=sys.stderr, env=child_environment(), check=False
+        ).returncode
 
 
 def child_environment(threads: int | None = None) -> dict[str, str]:
@@ -40,9 +86,6 @@ def child_environment(threads: int | None = None) -> dict[str, str]:
 
     Args:
         threads: How many threads it computes with, by default as torch likes.
-
-    Returns:
-        The variables.
     """
     # The child finds the zoo and the user's modules even where they are not installed. Threads that sleep while they
     # wait cost little on an idle machine, and save most of the time on a busy one.
@@ -53,11 +96,7 @@ def child_environment(threads: int | None = None) -> dict[str, str]:
 
 @contextmanager
 def sigterm_raised() -> Iterator[None]:
-    """Let SIGTERM end this process by an exception, so that it does not leave its children behind.
-
-    Yields:
-        Nothing; signals are handled as before afterwards.
-    """
+    """Let SIGTERM end this process by an exception meanwhile, so that it does not leave its children behind."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

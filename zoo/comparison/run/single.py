@@ -14,17 +14,16 @@ WORKER = "zoo.comparison.run.worker"
 RELOAD = "zoo.comparison.run.reload"
 
 
-def run(job: Job, call: Call | None = None) -> Run:
+def run(job: Job, call: Call = fresh) -> Run:
     """Do what is left to be done of a run.
 
     Args:
         job: What to do.
-        call: Makes processes, by default fresh ones.
+        call: Makes processes.
 
     Returns:
         Its results; where something failed, why.
     """
-    call = call or fresh
     folder = Path(job.folder)
     written = result_of(job)
     if written is None or ("error" in written and not written.get("final")):
@@ -40,9 +39,5 @@ def run(job: Job, call: Call | None = None) -> Run:
 
 
 def run_file(file: str) -> None:
-    """Do a run on another machine, which has the same files.
-
-    Args:
-        file: The job's file.
-    """
+    """Do the run of a job's file on another machine, which has the same files."""
     run(Job.read(file))

@@ -11,28 +11,29 @@ from .record import Run
 
 
 def loss_of(run: Run) -> float:
-    """What a trial is judged by.
-
-    Args:
-        run: The trial.
-
-    Returns:
-        The loss on the examples that were set aside, infinite where it failed.
-    """
+    """What a trial is judged by: the loss on the examples that were set aside, infinite where it failed."""
     loss = math.inf if run.report is None else float(run.report["heldout_loss"])
     return loss if math.isfinite(loss) else math.inf
 
 
 def best_of(trials: Sequence[Run]) -> Run | None:
-    """Choose a variant's best trial.
-
-    Args:
-        trials: Its trials, in order.
-
-    Returns:
-        The first with the lowest loss, None where all failed.
-    """
+    """Choose the first trial with the lowest loss; None where all failed."""
     return min((run for run in trials if loss_of(run) < math.inf), key=loss_of, default=None)
+
+
+def chosen_values(chosen: Mapping[str, Any], tried: Values) -> list[str]:
+    """Say what a sweep has chosen, and whether something better may lie beyond what was tried."""
+    told = []
+    for name, value in chosen.items():
+        numbers = [other for other in tried[name] if isinstance(other, (int, float))]
+        at_the_edge = len(numbers) > 1 and value in (min(numbers), max(numbers))
+        told.append(f"{name}={value}{', at the edge of what was tried' if at_the_edge else ''}")
+    return told
+
+
+def without_a_trial(name: str, seed: int, trials: Sequence[Run]) -> Run:
+    """Make the result of a run that was never begun, as all trials of its variant have failed."""
+    return Run(name, trials[0].folder, seed, error=f"none of the sweep's trials succeeded: {trials[0].error}")
 
 
 def told(trials: Mapping[str, Sequence[Run]], values: Values, seed: int) -> dict[str, Any]:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from zoo.measuring import FlopsPerToken
 
-from ..files import plain
-from ..request.budget import LENGTHS, Budget
+from ..files import TOKENIZER, plain
+from ..request.budget import LENGTHS
+from ..request.request import Request
 from .job import Job
 from .matching import Match, Sizes, match
 from .shared_inputs import SharedInputs, modules_of
@@ -27,98 +28,65 @@ class JobMaker:
     """Makes runs of variants, all of them with what the budget and the matching give them.
 
     Attributes:
-        ground: What all runs stand on.
+        inputs: What all runs share.
+        request: What was asked for.
         baseline: The variant that the others are made equal to.
-        budget: How long every run is, None for the recipe's.
-        matching: "none", "params" or "flops".
-        match_by: What may be changed, None for whatever leads to it.
-        explicit: Training arguments that were given beside the recipe.
+        progress: Whether runs show progress bars.
         tell: Takes sentences about what was chosen.
-        data: As for `Job`: `data`, `heldout`, `columns` and `progress`.
     """
 
-    ground: SharedInputs
+    inputs: SharedInputs
+    request: Request
     baseline: str
-    budget: Budget | None
-    matching: str
-    match_by: str | None
-    explicit: Collection[str]
+    progress: bool
     tell: Callable[[str], None]
-    data: Mapping[str, Any]
     matches: dict[str, Match] = field(default_factory=dict)
     lengths: dict[str, dict[str, Any]] = field(default_factory=dict)
     counted: dict[str, FlopsPerToken] = field(default_factory=dict)
+    checked: set[str] = field(default_factory=set)
 
     def flops(self, variant: str) -> FlopsPerToken:
-        """Count the operations that a variant needs for a token, once.
-
-        Args:
-            variant: Its name, with its sizes.
-
-        Returns:
-            Their numbers.
-        """
+        """Count the operations that a variant, with its sizes in its name, needs for a token, once."""
         if variant not in self.counted:
-            self.counted[variant] = self.ground.count_flops(variant)
+            self.counted[variant] = self.inputs.count_flops(variant)
         return self.counted[variant]
 
     def training_flops(self, variant: str) -> float:
-        """Count the operations that training a variant needs for a token.
-
-        Args:
-            variant: Its name, with its sizes.
-
-        Returns:
-            Their number.
-        """
+        """Count the operations that training a variant needs for a token."""
         return self.flops(variant).training
 
     def matched(self, name: str) -> Match:
-        """Make a variant equal to the baseline.
-
-        Args:
-            name: Its name.
-
-        Returns:
-            The variant, with other sizes where that takes some.
-        """
+        """Make a variant equal to the baseline, with other sizes where that takes some."""
         if name not in self.matches:
             self.matches[name] = self.find_match(name)
         return self.matches[name]
 
     def find_match(self, name: str) -> Match:
         """Look for the sizes that make a variant equal to the baseline, and tell them."""
-        if self.matching == "none" or name == self.baseline:
+        if self.request.match == "none" or name == self.baseline:
             return Match(name, 1.0, 1.0)
-        ground, params = self.ground, self.matching == "params"
-        measure = ground.count_parameters if params else self.training_flops
-        sizes = Sizes(name, ground.task.model_task, ground.settings(name))
-        found = match(sizes, measure(self.baseline), measure, self.match_by)
+        inputs, params = self.inputs, self.request.match == "params"
+        measure = inputs.count_parameters if params else self.training_flops
+        sizes = Sizes(name, inputs.task.model_task, inputs.settings(name))
+        found = match(sizes, measure(self.baseline), measure, self.request.match_by)
         chosen = ", ".join(f"{key}={value}" for key, value in found.settings.items()) or "as it is"
         what = "parameters" if params else "training FLOPs per token"
         self.tell(f"{name}: {chosen}: {found.value:,.0f} {what}, {found.difference:+.2%} from {self.baseline}")
         return found
 
     def length(self, name: str) -> dict[str, Any]:
-        """Turn the budget into training arguments of a variant.
-
-        Args:
-            name: Its name.
-
-        Returns:
-            The arguments; none for the recipe's budget.
-        """
-        if self.budget is None:
+        """Turn the budget into training arguments of a variant; none for the recipe's budget."""
+        budget, work = self.request.spent, self.inputs.work
+        if budget is None:
             return {}
         if name not in self.lengths:
-            flops = self.training_flops(self.matched(name).name) if self.budget.kind == "flops" else 1.0
-            spent = spend(self.budget, self.ground.work, flops)
-            self.lengths[name] = spent
-            if self.budget.kind in ("tokens", "flops"):
-                steps, each = spent["max_steps"], self.ground.work.tokens_per_step
-                self.tell(f"{name}: {self.budget} is {steps:,} steps of {each:,.0f} tokens on average")
-        warmup = {} if "warmup_steps" in self.explicit else share_of_warmup(self.ground.arguments, self.ground.work)
-        return {**self.lengths[name], **warmup}
+            flops = self.training_flops(self.matched(name).name) if budget.kind == "flops" else 1.0
+            self.lengths[name] = spend(budget, work, flops)
+            if budget.kind in ("tokens", "flops"):
+                steps = self.lengths[name]["max_steps"]
+                self.tell(f"{name}: {budget} is {steps:,} steps of {work.tokens_per_step:,.0f} tokens on average")
+        is_given = "warmup_steps" in self.request.arguments
+        return {**self.lengths[name], **({} if is_given else share_of_warmup(self.inputs.arguments, work))}
 
     def job(self, name: str, seed: int, values: Mapping[str, Any], *, trial: bool = False) -> Job:
         """Make a run.
@@ -128,68 +96,68 @@ class JobMaker:
             seed: The seed.
             values: What a sweep has chosen, or what it tries.
             trial: Whether it is a sweep's.
-
-        Returns:
-            What to do.
         """
-        ground, found, length = self.ground, self.matched(name), self.length(name)
+        inputs, source, budget = self.inputs, self.request.source, self.request.spent
+        found, length = self.matched(name), self.length(name)
+        seconds = budget.amount if budget is not None and budget.kind == "seconds" else None
         kept = {
             key: value
-            for key, value in ground.recipe.arguments.items()
+            for key, value in inputs.recipe.arguments.items()
             if key != "seed" and not (length and key in LENGTHS)
         }
-        timed = self.budget is not None and self.budget.kind == "seconds"
-        steps = None if timed else length.get("max_steps", ground.work.steps)
-        arguments = {**logging(kept, steps), **kept, **length, **values}
-        recipe = plain(asdict(ground.recipe)) | {
-            "arguments": arguments,
-            "model": ground.recipe.model_settings(found.name),
+        steps = length.get("max_steps", inputs.work.steps) if seconds is None else None
+        recipe = plain(asdict(inputs.recipe)) | {
+            "arguments": {**logging(kept, steps), **kept, **length, **values},
+            "model": inputs.recipe.model_settings(found.name),
         }
-        seconds = self.budget.amount if timed and self.budget is not None else None
-        modules = modules_of(ground.config(found.name))
-        hashed = ground.hash_of(found.name, recipe, modules, seed=seed, seconds=seconds, trial=trial)
+        modules = modules_of(inputs.config(found.name))
+        hashed = inputs.hash_of(found.name, recipe, modules, seed=seed, seconds=seconds, trial=trial)
         place = f"{'trial' if trial else 'seed'}-{seed}-{hashed[:8]}"
-        told = {} if timed else {key: value for key, value in length.items() if key == "max_steps"}
+        told = {key: value for key, value in length.items() if key == "max_steps" and seconds is None}
         return Job(
             name=name,
             variant=found.name,
-            folder=str(ground.folder / folder_name(name) / place),
-            tokenizer=str(ground.folder / "tokenizer"),
+            folder=str(inputs.folder / folder_name(name) / place),
+            tokenizer=str(inputs.folder / TOKENIZER),
             recipe=recipe,
             seed=seed,
             hash=hashed,
             settings=dict(values) if trial else {**found.settings, **told, **values},
             seconds=seconds,
             trial=trial,
+            data=source.data,
+            heldout=source.heldout,
+            columns=None if source.columns is None else list(source.columns),
             modules=modules,
-            **self.data,
+            progress=self.progress,
         )
+
+    def ready(self, jobs: Sequence[Job]) -> list[Job]:
+        """Refuse variants that cannot be trained on the examples, and spare the runs to count the same operations each.
+
+        Raises:
+            ZooError: With the example that is at fault, or with what a model lacks.
+        """
+        for variant in {job.variant: None for job in jobs if job.variant not in self.checked}:
+            self.inputs.check(variant)
+            self.checked.add(variant)
+        return [job if job.trial else self.with_flops(job) for job in jobs]
+
+    def with_flops(self, job: Job) -> Job:
+        """Tell a run what it would count itself."""
+        forward, training = self.flops(job.variant)
+        return replace(job, flops=(forward, training))
 
 
 def logging(arguments: Mapping[str, Any], steps: int | None) -> dict[str, Any]:
-    """Log often enough for a curve.
-
-    Args:
-        arguments: The recipe's training arguments.
-        steps: How many updates there are, None where the clock ends the run.
-
-    Returns:
-        More arguments; none where the recipe says it itself.
-    """
+    """Log often enough for a curve, unless the recipe's arguments say how often, or the clock ends the run."""
     if steps is None or any(name.startswith("logging_") for name in arguments):
         return {}
     return {"logging_steps": max(1, steps // CURVE_POINTS)}
 
 
 def folder_name(name: str) -> str:
-    """Make a variant's name the name of a folder.
-
-    Args:
-        name: The variant's name, with its settings.
-
-    Returns:
-        The same where it can be; other names in which only the forbidden characters differ get other folders.
-    """
+    """Make a variant's name the name of a folder, another one where only forbidden characters differ."""
     plain = re.sub(r"[^\w.+@=,-]", "_", name)
     return (
         plain

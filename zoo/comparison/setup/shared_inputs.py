@@ -1,4 +1,4 @@
-"""What all runs of a comparison stand on: the data, the tokenizer, and what an update works on."""
+"""What all runs of a comparison share: the data, the tokenizer, and what an update works on."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ INCIDENTAL = ("transformers_version", "_name_or_path")
 
 @dataclass(frozen=True)
 class SharedInputs:
-    """What all runs stand on.
+    """What all runs share.
 
     Attributes:
         recipe: How to train, before anything is matched or budgeted.

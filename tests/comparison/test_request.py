@@ -1,0 +1,76 @@
+"""Options of a comparison: the same in Python, on the command line, and in the command that repeats a comparison."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import fields
+from pathlib import Path
+
+import click
+
+import zoo
+from zoo.cli.compare import compare as verb
+from zoo.comparison.request.command import command
+from zoo.comparison.request.options import Options, options
+from zoo.comparison.request.request import Request
+
+NAMES = ["vanilla", "pre-norm:position=rotary"]
+WORDS = {
+    "task": ["--task", "copy:length=4"],
+    "data": ["--data", "/some/data"],
+    "heldout": ["--heldout", "/some/heldout.tsv"],
+    "columns": ["--columns", "pt,en"],
+    "recipe": ["--recipe", "translation"],
+    "tokenizer": ["--tokenizer", "word"],
+    "settings": ["--set", "hidden_size=32", "--set", "num_hidden_layers=1"],
+    "arguments": ["--training", "weight_decay=0.5", "--training", "optim=adafactor"],
+    "seeds": ["--seeds", "0,7"],
+    "seed": ["--seed", "3"],
+    "budget": ["--budget", "tokens=2000"],
+    "match": ["--match", "params"],
+    "match_by": ["--match-by", "depth"],
+    "sweep": ["--sweep", "learning_rate=0.1,0.2", "--sweep", "warmup_steps=1,2"],
+    "baseline": ["--baseline", "pre-norm:position=rotary"],
+    "output_dir": ["-o", "/some/where"],
+}
+"""Each option as the command says it that repeats a comparison."""
+
+
+def read(words):
+    """What zoo compare makes of words."""
+    context = verb.make_context("compare", list(words))
+    given = {**context.params, "arguments": dict(context.params["training"])}
+    pairs = {name: dict(given[name] or ()) for name in ("settings", "launch_with")}
+    return {**{one.name: given.get(one.name) for one in fields(Options)}, **pairs}
+
+
+def test_the_function_takes_every_option():
+    taken = inspect.signature(zoo.compare).parameters
+    for one in fields(Options):
+        if one.name in ("names", "arguments"):
+            continue
+        assert (taken[one.name].default, taken[one.name].annotation) == (one.default, one.type), one.name
+    assert set(taken) == {*options(), "progress", "on_run", "tell"}
+    assert all(f"        {name}: {one.about}\n" in zoo.compare.__doc__ for name, one in options().items())
+
+
+def test_the_command_that_repeats_a_comparison_says_every_option():
+    assert set(WORDS) == {name for name, one in options().items() if one.flag is not None and one.repeats}
+    words = [*NAMES, *(word for name in WORDS if name != "seed" for word in WORDS[name])]
+    request = Request(**read(words))
+    seeds = request.all_seeds
+    assert command(request, NAMES, seeds, request.baseline) == ["zoo", "compare", *words]
+    alone = command(Request(**read([*NAMES, *WORDS["seed"], *WORDS["output_dir"]])), NAMES, [3], NAMES[0])
+    assert alone == ["zoo", "compare", *NAMES, *WORDS["seed"], *WORDS["output_dir"]]
+    assert command(Request(**read(alone[2:])), NAMES, [3], NAMES[0]) == alone
+
+
+def test_every_flag_has_its_argument(tmp_path: Path):
+    flags = {flag: one.name for one in verb.params if isinstance(one, click.Option) for flag in one.opts}
+    renamed = {"arguments": "training"}
+    for name, one in options().items():
+        if one.flag is not None:
+            assert flags[one.flag] == renamed.get(name, name)
+            assert one.short is None or flags[one.short] == name
+    only_here = set(flags.values()) - {renamed.get(name, name) for name in options()}
+    assert only_here == {"report_only", "quiet", "as_json"}

@@ -1,0 +1,45 @@
+"""Options of verbs by which a model reads texts, and where the texts come from."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from zoo.errors import ZooError
+
+from .parameters import Decorated, engine_option, json_option
+
+
+def texts_options(command: Decorated) -> Decorated:
+    """Add MODEL, TEXT... and `--file` to `--json`: a decorator."""
+    file = click.Path(exists=True, dir_okay=False, path_type=Path)
+    for option in (
+        json_option,
+        engine_option,
+        click.option("--device", metavar="DEVICE", help="cpu, cuda, ...; by default the GPU if there is one."),
+        click.option("--batch-size", default=32, show_default=True, type=click.IntRange(1), help="Texts at a time."),
+        click.option("--file", "-f", type=file, help="A file with a text a line."),
+        click.argument("texts", nargs=-1, metavar="[TEXT...]"),
+        click.argument("model", metavar="MODEL"),
+    ):
+        command = option(command)
+    return command
+
+
+def read_lines(file: Path | None) -> Sequence[str]:
+    """Read the texts from a file, or from standard input where it is None.
+
+    Raises:
+        ZooError: When they are not UTF-8.
+    """
+    if file is None and sys.stdin.isatty():
+        raise click.UsageError("no text: give TEXT, --file, or something on standard input")
+    read = file.read_bytes() if file is not None else sys.stdin.buffer.read()
+    try:
+        return read.decode("utf-8-sig").splitlines()
+    except UnicodeDecodeError as error:
+        line = read[: error.start].count(b"\n") + 1
+        raise ZooError(f"{file or 'standard input'}, line {line}: not valid UTF-8") from error
