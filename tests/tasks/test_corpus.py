@@ -9,14 +9,14 @@ from itertools import chain
 
 import pytest
 
-from zoo.tasks import SHIPPED
+from zoo.tasks import SHIPPED, load_splits
+from zoo.tasks.tables import DataError
 
-FOLDER = SHIPPED / "en_pt"
 LANGUAGES = ("en", "pt")
 
 
-def read(name: str) -> list[tuple[str, str]]:
-    header, *lines = (FOLDER / f"{name}.tsv").read_text(encoding="utf-8").splitlines()
+def read(name: str, corpus: str = "en_pt") -> list[tuple[str, str]]:
+    header, *lines = (SHIPPED / corpus / f"{name}.tsv").read_text(encoding="utf-8").splitlines()
     assert header.split("\t") == list(LANGUAGES)
     pairs = [tuple(line.split("\t")) for line in lines]
     assert all(len(pair) == 2 for pair in pairs)
@@ -83,3 +83,35 @@ def test_held_out_words_are_known(train, heldout, language):
     counts = Counter(chain.from_iterable(words(pair[language]) for pair in train))
     rare = {word for pair in heldout for word in words(pair[language]) if counts[word] < 3}
     assert not rare
+
+
+@pytest.mark.parametrize("language", range(2), ids=LANGUAGES)
+def test_phrases_give_no_held_out_pair_away(heldout, language):
+    known = {words(pair[language]) for pair in read("train", "phrases")}
+    for pair in heldout:
+        sentence = words(pair[language])
+        assert sentence not in known
+        assert not templates(sentence) & set().union(*map(templates, known))
+        assert not shortened(sentence) & known and sentence not in set().union(*map(shortened, known))
+
+
+def test_corpora_that_ship_are_joined_by_name(train, heldout):
+    phrases = read("train", "phrases")
+    splits = load_splits("en_pt+phrases+phrases")
+    assert list(zip(splits.train["en"], splits.train["pt"], strict=True)) == train + phrases + phrases
+    assert len(splits.heldout) == len(heldout)
+    with pytest.raises(DataError, match=r"cannot be joined: languages has the columns text, label"):
+        load_splits("en_pt+languages")
+    with pytest.raises(DataError, match=r"no file called heldout"):
+        load_splits("phrases")
+    with pytest.raises(DataError, match=r"en_pt, languages, phrases"):
+        load_splits("en-pt")
+
+
+@pytest.mark.parametrize("part", ["train", "heldout"])
+def test_the_corpus_of_languages_is_that_of_translations(part):
+    pairs = read(part)
+    labels = ("English", "Portuguese")
+    expected = [f"{pair[number % 2]}\t{labels[number % 2]}" for number, pair in enumerate(pairs)]
+    lines = (SHIPPED / "languages" / f"{part}.tsv").read_text(encoding="utf-8").splitlines()
+    assert lines == ["text\tlabel", *expected]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from datasets import Dataset
@@ -20,6 +20,9 @@ TRAIN_NAMES = ("train",)
 HELDOUT_NAMES = ("heldout", "validation", "valid", "dev", "test")
 """What the held-out file of a folder, or split of a dataset, may be called."""
 
+JOIN = "+"
+"""What stands between the names of corpora that are joined."""
+
 HELDOUT_SHARE = 0.05
 MOST_HELDOUT = 1000
 
@@ -29,7 +32,8 @@ class DataSource:
     """Where examples come from, so that they can be found again.
 
     Attributes:
-        data: A file's or folder's full path, or a dataset's name on the Hub; None for what the task has itself.
+        data: A file's or folder's full path, a corpus that ships with the zoo, or a dataset's name on the Hub; None for
+            what the task has itself.
         heldout: The full path of the file to evaluate on, None for what `data` says.
         columns: Names or numbers of the columns to read, None for the usual ones.
         seed: Which examples are set aside where no file says so.
@@ -103,7 +107,8 @@ def load_splits(
 
     Args:
         data: A file; a folder with a file called train and one called heldout, validation, valid, dev or test; a folder
-            that `datasets` has saved; or a dataset's name on the Hub, with a configuration behind a colon if need be.
+            that `datasets` has saved; corpora that ship with the zoo ("en_pt", or several: "en_pt+phrases"); or a
+            dataset's name on the Hub, with a configuration behind a colon if need be.
         heldout: The file to evaluate on; by default the source's, or else 5 % of the examples, at most 1000.
         columns: Names of the columns to read, or their numbers from 0; by default those called as such columns usually
             are, or else the first ones.
@@ -162,6 +167,8 @@ def load_tables(
         DataError: When there is no such source, or it cannot be used.
     """
     path = Path(data)
+    if not path.exists() and set(corpora := str(data).split(JOIN)) <= set(shipped_corpora()):
+        return load_corpora(corpora, columns, kinds)
     if path.is_file():
         return read_table(path, columns, kinds=kinds), None
     if path.is_dir() and not is_saved_dataset(path):
@@ -170,7 +177,8 @@ def load_tables(
         return train, read_table(find_file(path, HELDOUT_NAMES), names, kinds=kinds)
     if not path.exists() and not is_dataset_name(str(data)):
         raise DataError(
-            f"{data} does not exist; give a file ({', '.join(READERS)}), a folder of such files, or a dataset's name"
+            f"{data} does not exist; give a file ({', '.join(READERS)}), a folder of such files, a dataset's name, or "
+            f"a corpus that ships with the zoo ({', '.join(shipped_corpora())})"
         )
     splits = dataset_splits(data)
     first = next((splits[name] for name in TRAIN_NAMES if name in splits), next(iter(splits.values())))
@@ -179,6 +187,43 @@ def load_tables(
     if second is None:
         return train, None
     return train, table_of(second, f"{data}, held-out", list(train.columns), kinds)
+
+
+def load_corpora(names: Sequence[str], columns: Sequence[Column] | None, kinds: Sequence[Kind]) -> tuple[Table, Table]:
+    """Load corpora that ship with the zoo, and join what they hold to train on.
+
+    Args:
+        names: The corpora, with the same columns. The first one has what to evaluate on.
+        columns: As for `load_splits`.
+        kinds: As for `load_splits`.
+
+    Returns:
+        What to train on, and what to evaluate on.
+
+    Raises:
+        DataError: When columns are missing, or the first one has nothing to evaluate on.
+    """
+    tables = [read_table(find_file(SHIPPED / name, TRAIN_NAMES), columns, kinds=kinds) for name in names]
+    first = tables[0]
+    for name, table in zip(names, tables, strict=True):
+        if list(table.columns) != list(first.columns):
+            raise DataError(
+                f"{JOIN.join(names)} cannot be joined: {name} has the columns {', '.join(table.columns)}, and "
+                f"{names[0]} has {', '.join(first.columns)}"
+            )
+    heldout = find_file(SHIPPED / names[0], HELDOUT_NAMES)
+    joined = {column: [value for table in tables for value in table.columns[column]] for column in first.columns}
+    lines = [line for table in tables for line in table.lines]
+    return replace(first, columns=joined, lines=lines), read_table(heldout, columns or list(joined), kinds=kinds)
+
+
+def shipped_corpora() -> list[str]:
+    """List the corpora that ship with the zoo.
+
+    Returns:
+        Their names, which stand for their folders.
+    """
+    return sorted(folder.name for folder in SHIPPED.iterdir() if folder.is_dir())
 
 
 def find_file(folder: Path, names: Sequence[str]) -> Path:
