@@ -1,4 +1,4 @@
-"""Names of the zoo: variants and parts, what is known about them, and the plugins that bring more.
+"""Names of the zoo: variants, parts and weights, what is known about them, and the plugins that bring more.
 
 Imports nothing but the standard library, and knows no model.
 """
@@ -9,24 +9,42 @@ from .origins import Origin
 from .table import Registry
 from .tasks import TASKS, Task, require_task
 from .variants import SIZES, VARIANTS, Quirk, Variant, list_variants, register
+from .weights import (
+    WEIGHTS,
+    FileDigest,
+    RecordedScore,
+    Weights,
+    find_weights,
+    is_weights_name,
+    list_weights,
+    register_weights,
+)
 
 __all__ = [
     "SIZES",
     "TASKS",
     "VARIANTS",
+    "WEIGHTS",
     "Card",
     "Facts",
+    "FileDigest",
     "Origin",
     "Quirk",
+    "RecordedScore",
     "Registry",
     "Task",
     "Variant",
     "VariantSpec",
+    "Weights",
     "describe",
     "find_facts_with",
+    "find_weights",
+    "is_weights_name",
     "list_variants",
+    "list_weights",
     "parse_name",
     "parse_value",
     "register",
+    "register_weights",
     "require_task",
 ]

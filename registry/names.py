@@ -11,8 +11,9 @@ from __future__ import annotations
 import ast
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from typing import Any
 
 from zoo.errors import NameSyntaxError
@@ -38,6 +39,27 @@ def is_word(text: str) -> bool:
         True if it may.
     """
     return _WORD_PATTERN.fullmatch(text) is not None
+
+
+def matching(names: Iterable[str], pattern: str | Iterable[str]) -> list[str]:
+    """Choose names.
+
+    Args:
+        names: The names there are.
+        pattern: A name with wildcards ("*-norm"), or several, of which one must match. A pattern that begins with "!"
+            leaves out what it matches.
+
+    Returns:
+        Those that match, in their order.
+    """
+    patterns = (pattern,) if isinstance(pattern, str) else tuple(pattern)
+    wanted = [text for text in patterns if not text.startswith("!")] or ["*"]
+    unwanted = [text[1:] for text in patterns if text.startswith("!")]
+    return [
+        name
+        for name in names
+        if any(fnmatchcase(name, text) for text in wanted) and not any(fnmatchcase(name, text) for text in unwanted)
+    ]
 
 
 @dataclass(frozen=True)

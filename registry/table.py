@@ -270,9 +270,8 @@ class Registry(Generic[T]):
         """Whether a value is what an entry holds already, perhaps from an earlier run of the same code."""
         old, new = self._definition(entry.value), self._definition(value)
         known = getattr(old, "__qualname__", None)
-        return old is new or (
-            known is not None and known == getattr(new, "__qualname__", None) and entry.origin.module == origin.module
-        )
+        alike = old == new or (known is not None and known == getattr(new, "__qualname__", None))
+        return old is new or (alike and entry.origin.module == origin.module)
 
     def _put(self, new: dict[str, _Entry[T] | _Alias], override: bool, renewed: bool) -> None:
         """Add names, all or none of them."""

@@ -6,7 +6,6 @@ import inspect
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
 from types import MappingProxyType
 from typing import Any, TypeVar
 
@@ -21,7 +20,7 @@ from zoo.errors import (
     UnsupportedTaskError,
 )
 
-from .names import FAITHFUL, is_word
+from .names import FAITHFUL, is_word, matching
 from .origins import Origin
 from .table import Registry
 from .tasks import require_task
@@ -289,9 +288,6 @@ def list_variants(pattern: str | Iterable[str] = "*", task: str | None = None, t
         UnknownTaskError: When there is no such task.
         UnknownTagError: When no variant has this tag.
     """
-    patterns = _tuple(pattern)
-    wanted = [text for text in patterns if not text.startswith("!")] or ["*"]
-    unwanted = [text[1:] for text in patterns if text.startswith("!")]
     variants = {name: VARIANTS.get(name) for name in VARIANTS.names()}
     if task is not None:
         task = require_task(task)
@@ -299,11 +295,8 @@ def list_variants(pattern: str | Iterable[str] = "*", task: str | None = None, t
         raise UnknownTagError(tag, sorted(tags))
     return [
         name
-        for name, variant in variants.items()
-        if any(fnmatchcase(name, text) for text in wanted)
-        and not any(fnmatchcase(name, text) for text in unwanted)
-        and (task is None or task in variant.tasks)
-        and (tag is None or tag in variant.tags)
+        for name in matching(variants, pattern)
+        if (task is None or task in variants[name].tasks) and (tag is None or tag in variants[name].tags)
     ]
 
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         evaluating as evaluating,
         fast as fast,
         files as files,
+        fingerprints as fingerprints,
         folders as folders,
         generation as generation,
         hooks as hooks,
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
         inside as inside,
         labelling as labelling,
         loading as loading,
+        making as making,
         manifest as manifest,
         measuring as measuring,
         models as models,
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
         testing as testing,
         training as training,
         variants as variants,
+        weights as weights,
     )
     from zoo.building import config
     from zoo.comparison import compare
@@ -55,7 +58,7 @@ if TYPE_CHECKING:
     from zoo.hub import pull, push
     from zoo.labelling import predict
     from zoo.quantizing import to_int8
-    from zoo.registry import describe, list_variants, register
+    from zoo.registry import describe, list_variants, list_weights, register, register_weights
     from zoo.training import train
 
     __version__: str
@@ -74,6 +77,7 @@ _SUBMODULES = (
     "evaluating",
     "fast",
     "files",
+    "fingerprints",
     "folders",
     "generation",
     "hooks",
@@ -81,6 +85,7 @@ _SUBMODULES = (
     "inside",
     "labelling",
     "loading",
+    "making",
     "manifest",
     "measuring",
     "models",
@@ -93,6 +98,7 @@ _SUBMODULES = (
     "testing",
     "training",
     "variants",
+    "weights",
 )
 
 #: Where each public name lives. To add one: a line here, and one above for the type checker.
@@ -107,11 +113,13 @@ _HOMES = {
     "export": "zoo.converters",
     "generate": "zoo.generation",
     "list_variants": "zoo.registry",
+    "list_weights": "zoo.registry",
     "load": "zoo.dispatch",
     "predict": "zoo.labelling",
     "pull": "zoo.hub",
     "push": "zoo.hub",
     "register": "zoo.registry",
+    "register_weights": "zoo.registry",
     "to_int8": "zoo.quantizing",
     "train": "zoo.training",
 }
@@ -128,11 +136,13 @@ __all__ = [
     "export",
     "generate",
     "list_variants",
+    "list_weights",
     "load",
     "predict",
     "pull",
     "push",
     "register",
+    "register_weights",
     "to_int8",
     "train",
 ]

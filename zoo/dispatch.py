@@ -1,4 +1,4 @@
-"""From whatever names a model (a variant, a folder, a repository on the Hub) to the model."""
+"""From whatever names a model (a variant, weights, a folder, a repository on the Hub) to the model."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 from zoo import building
 from zoo.converters.opening import open_folder
 from zoo.errors import ConfigError
-from zoo.hub import is_address, pull
-from zoo.hub.addresses import is_repository
+from zoo.hub import is_address
 from zoo.models import ZooPreTrainedModel
+from zoo.registry import find_weights, is_weights_name
+from zoo.weights import locate, locate_weights
 
 if TYPE_CHECKING:
     from zoo.loading import ModelOfAnyTask
@@ -48,6 +49,7 @@ def build(
     faithful: bool = False,
     quirks: Iterable[str] = (),
     seed: int | None = None,
+    weights: str | None = None,
     **overrides: Any,
 ) -> ModelOfAnyTask: ...
 def build(
@@ -57,35 +59,45 @@ def build(
     faithful: bool = False,
     quirks: Iterable[str] = (),
     seed: int | None = None,
+    weights: str | None = None,
     **overrides: Any,
 ) -> ZooPreTrainedModel:
-    """Build a new model of a variant, in evaluation mode: call `model.train()` before a training loop of your own.
+    """Build a model of a variant, with new weights or named ones, in evaluation mode.
 
-    transformers' `from_pretrained` does the same, and its Trainer switches modes by itself.
+    Call `model.train()` before a training loop of your own: transformers' `from_pretrained` does the same, and its
+    Trainer switches modes by itself.
 
     Args:
         name: A variant's name, possibly with settings: "vanilla", "vanilla@small+faithful", "pre-norm:position=rotary";
-            or "hf-hub:org/name@revision" for a model on the Hub, with its weights.
+            that of weights, "vanilla.en-pt" ([`zoo.list_weights`][]); or "hf-hub:org/name@revision" for a model on the
+            Hub, with its weights.
         task: What the model is for, by default the variant's first task: one of feature-extraction, masked-lm,
             sequence-classification, token-classification, causal-lm, seq2seq-lm.
         faithful: Whether to switch on every quirk of the original.
         quirks: Names of quirks to switch on.
         seed: Makes the weights reproducible; the generators' state is left as it was.
+        weights: The tag of weights of the variant: `build("vanilla", weights="en-pt")` is `build("vanilla.en-pt")`.
         overrides: Fields of [`ZooConfig`][] that differ from the variant's defaults, `attn_implementation`, `dtype`;
-            for a model on the Hub as for [`load`][].
+            for trained weights as for [`load`][], where another `num_labels` or `vocab_size` makes a new head.
 
     Returns:
-        A `PreTrainedModel` with random weights (or those from the Hub), in evaluation mode.
+        A `PreTrainedModel` with random weights, or those that were named, in evaluation mode.
 
     Raises:
-        ZooError: When a name, task, quirk or field is unknown, or values contradict each other.
+        ZooError: When a name, task, quirk or field is unknown, values contradict each other, or weights are damaged.
     """
-    if not (isinstance(name, str) and is_address(name)):
+    named = isinstance(name, str) and weights is None and is_weights_name(name)
+    on_hub = isinstance(name, str) and is_address(name)
+    if weights is None and not named and not on_hub:
         return building.build(name, task, faithful=faithful, quirks=quirks, seed=seed, **overrides)
     given = [key for key, value in {"faithful": faithful, "quirks": quirks, "seed": seed}.items() if value]
-    if given:
-        raise ConfigError(f"{name} is built as it was pushed, so it takes no {given[0]}")
-    return load(name, task, **overrides)
+    if given or (on_hub and weights is not None):
+        what = f"{name} is" if weights is None else f"{name} with weights={weights!r} is"
+        raise ConfigError(f"{what} built as it was trained, so it takes no {(given or ['weights'])[0]}")
+    if on_hub:
+        return load(name, task, **overrides)
+    hub_options = {key: overrides.pop(key) for key in HUB_OPTIONS if key in overrides}
+    return open_folder(locate_weights(find_weights(name, weights), **hub_options), task, **overrides)
 
 
 @overload
@@ -106,10 +118,12 @@ def load(path: str | Path, task: str | None = None, **kwargs: Any) -> ZooPreTrai
     """Load a checkpoint of the zoo, or convert one of transformers' own classes, from a folder or the Hub.
 
     Args:
-        path: A folder that `save_pretrained` wrote; or "org/name", "org/name@revision", "hf-hub:name".
+        path: A folder that `save_pretrained` wrote; the name of weights, "vanilla.en-pt"; or "org/name",
+            "org/name@revision", "hf-hub:name".
         task: The head to load, by default the one that was saved.
         kwargs: As for `from_pretrained`: `dtype`, `device_map`, `attn_implementation`, ...; where the checkpoint is
-            converted, only `dtype` and `attn_implementation`; `verify=False` to load weights that are not those of the
+            converted, only `dtype` and `attn_implementation`; another `num_labels` or `vocab_size`, for a new head;
+            `verify=False` to load weights that are not those of the
             folder's manifest; for a repository also `revision`, `cache_dir`, `token`,
             `offline` and `force_download` as for [`zoo.pull`][].
 
@@ -124,7 +138,5 @@ def load(path: str | Path, task: str | None = None, **kwargs: Any) -> ZooPreTrai
         HubError: When a repository cannot be had.
         ZooError: When the configuration is not valid.
     """
-    if not is_repository(path):
-        return open_folder(Path(path), task, **kwargs)
-    folder = pull(str(path), **{key: kwargs.pop(key) for key in HUB_OPTIONS if key in kwargs})
-    return open_folder(folder, task, **kwargs)
+    hub_options = {key: kwargs.pop(key) for key in HUB_OPTIONS if key in kwargs}
+    return open_folder(locate(path, **hub_options), task, **kwargs)

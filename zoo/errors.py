@@ -126,6 +126,12 @@ class UnknownVariantError(UnknownNameError):
     kind = "variant"
 
 
+class UnknownWeightsError(UnknownNameError):
+    """No weights have this name."""
+
+    kind = "weights"
+
+
 class UnknownTaskError(UnknownNameError):
     """There is no such task. What models are built for leads to what they are trained on, and the other way round."""
 

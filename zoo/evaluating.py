@@ -16,7 +16,7 @@ from transformers import PreTrainedModel, PrinterCallback, ProgressCallback
 
 from zoo.errors import ConfigError, ZooWarning
 from zoo.generation import load_checkpoint
-from zoo.generation.checkpoint import TokenizerSource, folder_of
+from zoo.generation.checkpoint import TokenizerSource
 from zoo.loading import class_of_task
 from zoo.models import ZooPreTrainedModel
 from zoo.tasks import Score, full_path, split_name
@@ -29,6 +29,7 @@ from zoo.training.progress import LossProgress
 from zoo.training.recipe import Recipe, recipe_for
 from zoo.training.record import RunRecord, read_result, saved_run
 from zoo.training.trainer import ZooTrainer
+from zoo.weights import locate
 
 USUAL_TASKS = {
     "seq2seq-lm": "translation",
@@ -111,7 +112,8 @@ def evaluate(
     evaluated on the held-out examples of its training, and gets the numbers of its own report.
 
     Args:
-        model: A checkpoint's folder, a repository on the Hub ("org/name"), or a model.
+        model: A checkpoint's folder, the name of weights ("vanilla.en-pt"), a repository on the Hub ("org/name"), or a
+            model.
         task: A name in [`zoo.tasks.TASKS`][], possibly with options; by default what the checkpoint was trained on, and
             where that is not known, the usual task of such a model.
         data: Other examples: a file, all of which is used; a folder, of which the held-out file is; or loaded ones.
@@ -133,8 +135,8 @@ def evaluate(
         DataError: When the data cannot be used.
         CheckpointError: When there is no such checkpoint, or no tokenizer beside it.
     """
-    evaluated, tokenizers = load_checkpoint(model, tokenizer=tokenizer, engine=engine)
-    folder = None if isinstance(model, PreTrainedModel) else folder_of(model)
+    folder = None if isinstance(model, PreTrainedModel) else locate(model)
+    evaluated, tokenizers = load_checkpoint(model if folder is None else folder, tokenizer=tokenizer, engine=engine)
     run = None if folder is None else saved_run(folder)
     recipe = evaluation_recipe(run, evaluated, task).changed(generation=generation)
     data_task = recipe.data_task()
@@ -238,7 +240,7 @@ def compare_with_report(loss: float, report: Any, device: str) -> None:
         report: The training's report, if there is one that can be read.
         device: Where the loss was computed.
     """
-    if isinstance(report, Mapping) and report.get("heldout_loss") != loss:
+    if isinstance(report, Mapping) and report.get("heldout_loss") not in (None, loss):
         there = report.get("device")
         on = "" if there == device else f", and was computed on {there}"
         warnings.warn(

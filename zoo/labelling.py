@@ -58,8 +58,8 @@ def predict(
     """Label texts, or their words, as the model was trained to.
 
     Args:
-        model: A checkpoint's folder, a repository on the Hub ("org/name"), or a model: for sequence or token
-            classification.
+        model: A checkpoint's folder, the name of weights ("vanilla.en-pt"), a repository on the Hub ("org/name"), or a
+            model: for sequence or token classification.
         texts: The texts. For token classification, words are what stands between blanks.
         tokenizer: The tokenizer or the folder it is in, by default the one beside the checkpoint.
         batch_size: Number of texts at a time.

@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
+import warnings
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +14,15 @@ import torch
 from transformers.utils import CONFIG_NAME
 
 from zoo import models
-from zoo.errors import CheckpointError, ConfigError, UnknownOverrideError, UnknownTaskError, enumerate_names
+from zoo.errors import (
+    CheckpointError,
+    ConfigError,
+    UnknownOverrideError,
+    UnknownTaskError,
+    ZooWarning,
+    enumerate_names,
+)
+from zoo.fingerprints import check_fingerprint, recorded_fingerprint
 from zoo.models import TASK_CLASSES, ZooConfig, ZooPreTrainedModel
 from zoo.models.configuration import MODEL_TYPE
 from zoo.models.saved import check_described, saved_shapes
@@ -27,8 +37,15 @@ if TYPE_CHECKING:
 PULLING = ".zoo-pull"
 """What a folder holds while a model is pulled into it."""
 
+SIZES = ("num_labels", "vocab_size", "decoder_vocab_size")
+"""Fields that may be changed when a checkpoint is loaded: its head and its embeddings are new then."""
+
 LOADING = ("dtype", "device_map", "attn_implementation")
 """Options of `from_pretrained` that are asked for most; it takes fields of the configuration as well."""
+
+
+class NewHeadWarning(ZooWarning):
+    """A part of a model that its checkpoint does not have is random."""
 
 
 def load(folder: Path, task: str | None = None, **kwargs: Any) -> ZooPreTrainedModel:
@@ -38,28 +55,71 @@ def load(folder: Path, task: str | None = None, **kwargs: Any) -> ZooPreTrainedM
         folder: A folder that `save_pretrained` wrote.
         task: The head to load, by default the one that was saved.
         kwargs: As for `from_pretrained`: `dtype`, `device_map`, `attn_implementation`, ...; `verify=False` to load
-            weights that are not those of the folder's manifest.
+            weights that are not those of the folder's manifest. With another number of labels or vocabulary, the head
+            or the embeddings are new and random, which a `NewHeadWarning` says.
 
     Returns:
         The model, in evaluation mode.
 
     Raises:
-        CheckpointError: When the folder is missing, empty, truncated, or holds something else.
+        CheckpointError: When the folder is missing, empty, truncated, or holds something else; or when it has a record
+            of weights, and they no longer compute what they did.
         UnknownOverrideError: When there is no such option.
         MissingPluginError: When the variant, or a part, comes from a plugin that is not there.
         ZooError: When the configuration is not valid.
     """
     config = saved_config(folder)
     check_weights(folder, config)
-    model_class = saved_class(folder, config) if task is None else class_of_task(task)
+    saved_as = saved_class(folder, config)
+    model_class = saved_as if task is None else class_of_task(task)
+    recorded = recorded_fingerprint(folder)
+    as_saved = model_class is saved_as and not kwargs
+    if recorded and not as_saved:
+        check_fingerprint(saved_as.from_pretrained(folder).eval(), recorded, folder)
+    sizes = changed_sizes(config, kwargs)
+    options = {"ignore_mismatched_sizes": bool(sizes), **kwargs, "output_loading_info": True}
     try:
-        return model_class.from_pretrained(folder, **kwargs).eval()
+        model, loaded = model_class.from_pretrained(folder, **options)
     except TypeError as error:
         unknown = re.search(r"unexpected keyword argument '(\w+)'", str(error))
         if unknown is None or unknown[1] not in kwargs:
             raise
         fields = sorted(field.name for field in dataclasses.fields(ZooConfig))
         raise UnknownOverrideError(unknown[1], [*LOADING, *fields], owner="loading a checkpoint") from error
+    except RuntimeError as error:
+        if "ignore_mismatched_sizes" not in str(error):
+            raise
+        asked = ", ".join(f"{name}={value}" for name, value in kwargs.items() if value != getattr(config, name, value))
+        raise CheckpointError(
+            f"{folder} has weights of other sizes than {asked} asks for; what may be changed is {', '.join(SIZES)}"
+        ) from error
+    if recorded and as_saved:
+        check_fingerprint(model.eval(), recorded, folder)
+    new = sorted({*loaded["missing_keys"], *(name for name, *_ in loaded["mismatched_keys"])})
+    if new:
+        why = ", ".join(f"{name}={value}" for name, value in sizes.items()) or f"the task is {task}"
+        warnings.warn(
+            f"these weights are new and random, because {why}: {enumerate_names(new)}; the rest is {folder}'s",
+            NewHeadWarning,
+            stacklevel=4,
+        )
+    return model.eval()
+
+
+def changed_sizes(config: ZooConfig, options: Mapping[str, Any]) -> dict[str, int]:
+    """Find the sizes of heads and embeddings that a checkpoint is to be loaded with instead of its own.
+
+    Args:
+        config: The saved configuration.
+        options: Of `load`.
+
+    Returns:
+        Fields and their new values.
+    """
+    asked = {name: options[name] for name in SIZES if options.get(name) is not None}
+    if options.get("id2label") is not None:
+        asked["num_labels"] = len(options["id2label"])
+    return {name: value for name, value in asked.items() if value != getattr(config, name)}
 
 
 def read_config(folder: Path) -> dict[str, Any]:

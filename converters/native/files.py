@@ -50,7 +50,7 @@ def folder_of(source: str | os.PathLike[str]) -> Path:
     """Find the folder of a checkpoint: a repository is pulled.
 
     Args:
-        source: A folder, or a repository on the Hub.
+        source: A folder, the name of weights, or a repository on the Hub.
 
     Returns:
         The folder.
@@ -58,11 +58,9 @@ def folder_of(source: str | os.PathLike[str]) -> Path:
     Raises:
         HubError: When the repository cannot be had.
     """
-    if Path(source).is_dir() or not is_checkpoint(source):
-        return Path(source)
-    from zoo.hub import pull
+    from zoo.weights import locate
 
-    return pull(str(source), with_pickles=True)
+    return locate(str(source), with_pickles=True)
 
 
 def read_weights(folder: Path) -> dict[str, Tensor]:

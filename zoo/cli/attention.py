@@ -30,9 +30,10 @@ def attention(
 ) -> None:
     """Draw what every layer and head of a model attends to.
 
-    MODEL is a checkpoint's folder with its tokenizer, or a repository on the Hub. OUT gets a picture of each kind of
-    attention (encoder.png, decoder.png, cross.png), layers row by row and heads column by column, and attention.html,
-    one page without anything from elsewhere on which every head can be looked at closely.
+    MODEL is a checkpoint's folder with its tokenizer, the name of weights (zoo weights), or a repository on the Hub.
+    OUT gets a picture of each kind of attention (encoder.png, decoder.png, cross.png), layers row by row and heads
+    column by column, and attention.html, one page without anything from elsewhere on which every head can be looked at
+    closely.
     """
     from transformers.utils import logging
 

@@ -63,7 +63,7 @@ def evaluate(
 
     Loss, perplexity, and the task's scores with their signatures.
 
-    MODEL is a checkpoint's folder with its tokenizer, or a repository on the Hub.
+    MODEL is a checkpoint's folder with its tokenizer, the name of weights (zoo weights), or a repository on the Hub.
     """
     from transformers.utils import logging
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @click.command("export")
-@click.argument("model", type=click.Path(path_type=Path), metavar="[DIR|REPO]", required=False)
+@click.argument("model", metavar="[DIR|NAME|REPO]", required=False)
 @click.option("-o", "--output", type=click.Path(path_type=Path), metavar="OUT", help="The folder to write.")
 @click.option(
     "--as",
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 @click.option("--force", is_flag=True, help="Replace the saved model that is in the folder.")
 @json_option
 def export(
-    model: Path | None,
+    model: str | None,
     output: Path | None,
     target: str | None,
     dtype: str | None,
@@ -79,18 +79,18 @@ def export(
         click.echo(f"  note: {note}")
 
 
-def show_plan(folder: Path, as_json: bool) -> None:
+def show_plan(model: str, as_json: bool) -> None:
     """Print which targets a saved model has.
 
     Args:
-        folder: The saved model, or a repository on the Hub.
+        model: The saved model's folder, the name of weights, or a repository on the Hub.
         as_json: Whether to print JSON.
     """
     from zoo.converters.planning import ONNX, plan_engines, plan_export
     from zoo.dispatch import load
 
-    model = load(str(folder))
-    plans = sorted([*plan_export(model), *plan_engines(model)], key=lambda plan: not plan.exact)
+    loaded = load(model)
+    plans = sorted([*plan_export(loaded), *plan_engines(loaded)], key=lambda plan: not plan.exact)
     if as_json:
         write_json([plan.to_dict() for plan in plans])
         return

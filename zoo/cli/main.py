@@ -24,6 +24,7 @@ GROUPS = {
     "Look": {
         "list": ("zoo.cli.list:list_verb", "List the variants."),
         "show": ("zoo.cli.show:show", "Show what a variant is, with a drawing of its block."),
+        "weights": ("zoo.cli.weights:weights", "List weights by name, make them again, and verify them."),
         "diff": ("zoo.cli.diff:diff", "Show in what two variants differ, and nothing else."),
         "params": ("zoo.cli.params:params", "Count a variant's parameters, module by module."),
         "summary": (
@@ -91,8 +92,10 @@ class VerbGroup(click.Group):
             return None
         module, _, attribute = VERBS[cmd_name][0].partition(":")
         command: click.Command = getattr(importlib.import_module(module), attribute)
-        if TRACEBACK_OPTION not in command.params:
-            command.params.append(TRACEBACK_OPTION)
+        inner = command.commands.values() if isinstance(command, click.Group) else ()
+        for one in (command, *inner):
+            if TRACEBACK_OPTION not in one.params:
+                one.params.append(TRACEBACK_OPTION)
         return command
 
     def resolve_command(

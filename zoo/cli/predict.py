@@ -27,9 +27,9 @@ def predict(
 ) -> None:
     """Let a trained model label texts, or every word of them.
 
-    MODEL is a checkpoint's folder with its tokenizer, or a repository on the Hub. Texts come from the command line,
-    from --file, or from standard input, one a line. A text's line has its label, the probability, and the text; with
-    token classification a line has every word with its label behind it.
+    MODEL is a checkpoint's folder with its tokenizer, the name of weights (zoo weights), or a repository on the Hub.
+    Texts come from the command line, from --file, or from standard input, one a line. A text's line has its label, the
+    probability, and the text; with token classification a line has every word with its label behind it.
     """
     lines = list(texts) if texts else list(read_lines(file))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @click.command("push")
-@click.argument("folder", type=click.Path(path_type=Path), metavar="DIR")
+@click.argument("model", metavar="DIR|NAME")
 @click.argument("repo_id", metavar="REPO[@REVISION]")
 @click.option(
     "--revision", metavar="BRANCH", help="The branch to push to; created where it is missing. [default: main]"
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
 @click.option("--token", metavar="TOKEN", help="An access token; better in HF_TOKEN or by `hf auth login`.")
 @json_option
 def push(
-    folder: Path,
+    model: str,
     repo_id: str,
     revision: str | None,
     private: bool | None,
@@ -54,12 +53,12 @@ def push(
     """Push a checkpoint or an export to the Hugging Face Hub, in one commit.
 
     What belongs to a model is pushed: safe weights, configurations, tokenizers, code, cards. Everything else stays
-    behind, and links are refused. A model card is written unless there is one.
+    behind, and links are refused. A model card is written unless there is one. NAME is the name of weights.
     """
     from zoo.hub import push as push_model
 
     report = push_model(
-        folder,
+        model,
         repo_id,
         revision=revision,
         private=private,

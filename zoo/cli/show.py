@@ -11,6 +11,7 @@ from rich.text import Text
 
 from .output import heading, indented, origin_text, setting_text, table, width, write, write_json, write_picture
 from .parameters import VariantName, json_option, svg_option, task_option
+from .weights import show_weights
 
 if TYPE_CHECKING:
     from zoo.drawing import Drawing
@@ -26,25 +27,35 @@ def show(name: str, task: str | None, svg: Path | None, as_json: bool) -> None:
     """Show what a variant is, with a drawing of its block.
 
     In the drawing the residual stream runs down the left side; branches leave it to the right and join it again. Where
-    NAME switches quirks on ('vanilla+faithful'), the drawing says what each one changes.
+    NAME switches quirks on ('vanilla+faithful'), the drawing says what each one changes. NAME may be that of weights.
     """
+    from zoo.registry import describe, find_weights, is_weights_name, list_weights
+
+    if is_weights_name(name):
+        show_weights(find_weights(name), as_json=as_json)
+        return
     from zoo.drawing import draw, to_svg
-    from zoo.registry import describe
 
     if svg is not None:
         write_picture(svg, to_svg(draw(name, task)), as_json=as_json)
         return
     card, drawing = describe(name), draw(name, task)
     if as_json:
-        write_json({**card.to_dict(), "drawing": drawing.to_dict()})
+        trained = list_weights(f"{card.name}.*")
+        write_json({**card.to_dict(), "weights": trained, "drawing": drawing.to_dict()})
         return
     write(*facts(card, drawing))
     write(heading(f"One block, for {drawing.task}"), indented(picture(drawing)))
+    from zoo.weights.tables import scores_text
+
     if card.quirks:
         write(heading("Quirks of the original, off unless asked for"), indented(table(("", ""), card.quirks.items())))
         write(
             Text(f"\n  {card.name}+faithful switches all on, {card.name}+{next(iter(card.quirks))} one.", style="dim")
         )
+    if trained := list_weights(f"{card.name}.*"):
+        rows = [(one.name, scores_text(one), one.summary) for one in map(find_weights, trained)]
+        write(heading("Weights"), indented(table(("", "", ""), rows)))
     if card.limits:
         write(heading("Limits"), *(indented(Text(limit)) for limit in card.limits))
 

@@ -75,6 +75,11 @@ def training_flags(command: Callable[..., Any]) -> Callable[..., Any]:
     help="What to train it on (zoo tasks); by default what the recipe says, or else translation.",
 )
 @data_options
+@click.option(
+    "--init",
+    metavar="NAME|DIR|REPO",
+    help="Start from these weights (zoo weights) of the same variant, with their tokenizer and settings.",
+)
 @training_flags
 @training_option
 @settings_option
@@ -105,6 +110,7 @@ def train(
     columns: list[str | int] | None,
     tokenizer: str | None,
     recipe: str | None,
+    init: str | None,
     training: tuple[tuple[str, Any], ...],
     settings: tuple[tuple[str, Any], ...],
     seed: int,
@@ -139,6 +145,7 @@ def train(
         columns=columns,
         recipe=recipe,
         tokenizer=tokenizer,
+        init=init,
         settings=model_settings(settings),
         output_dir=folder,
         force=force,

@@ -9,10 +9,9 @@ import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 from zoo.errors import ConfigError, InvalidChoiceError
-from zoo.hub import pull
-from zoo.hub.addresses import is_repository
 from zoo.tasks import Tokenizers, load_tokenizers
 from zoo.tasks.tokenizers.pairs import TOKENIZER_FILE, read_tokenizer
+from zoo.weights import locate
 
 from .engines import TORCH_INT8, load_for
 
@@ -29,7 +28,7 @@ def load_checkpoint(
     """Load a model and what it reads and writes with.
 
     Args:
-        model: A checkpoint's folder, a repository on the Hub ("org/name"), or a model.
+        model: A checkpoint's folder, the name of weights, a repository on the Hub ("org/name"), or a model.
         tokenizer: The tokenizer or the folder it is in, by default the one beside the checkpoint.
         device: Where the model goes; by default a given model stays where it is, and a loaded one goes to the GPU if
             there is one and the engine runs there.
@@ -45,8 +44,9 @@ def load_checkpoint(
     """
     check_device(device)
     if isinstance(model, (str, Path)):
-        loaded = load_for(model, engine)
-        folder = tokenizer if tokenizer is not None else folder_of(model)
+        found = locate(model)
+        loaded = load_for(found, engine)
+        folder = tokenizer if tokenizer is not None else found
         device = device or ("cuda" if torch.cuda.is_available() and engine != TORCH_INT8 else "cpu")
     elif tokenizer is None:
         raise ConfigError(f"a {type(model).__name__} was given without a tokenizer; give tokenizer=, or the checkpoint")
@@ -72,18 +72,6 @@ def check_device(device: str | torch.device | None) -> None:
         kind = "cpu" if accelerator is None else accelerator.type
         here = {"cpu", kind, *(f"{kind}:{index}" for index in range(torch.accelerator.device_count()))}
         raise InvalidChoiceError(str(device), sorted(here), kind="device") from error
-
-
-def folder_of(model: str | Path) -> Path:
-    """Find the folder of a checkpoint that has been loaded.
-
-    Args:
-        model: The folder, or the repository on the Hub, which is in the cache since it was loaded.
-
-    Returns:
-        The folder.
-    """
-    return Path(pull(str(model), offline=True) if is_repository(model) else model)
 
 
 def read_tokenizers(source: TokenizerSource, *, causal: bool) -> Tokenizers:

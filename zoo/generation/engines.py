@@ -9,9 +9,8 @@ from transformers import PreTrainedModel
 
 from zoo.dispatch import load
 from zoo.errors import InvalidChoiceError
-from zoo.hub import pull
-from zoo.hub.addresses import is_repository
 from zoo.quantizing import to_int8
+from zoo.weights import locate
 
 TORCH, TORCH_INT8, ONNX, CTRANSLATE2 = ENGINES = ("torch", "torch-int8", "onnx", "ctranslate2")
 """What models run in, the first one by default."""
@@ -21,7 +20,7 @@ def load_for(model: str | Path, engine: str | None = None) -> PreTrainedModel:
     """Load a checkpoint, or an export, for an engine.
 
     Args:
-        model: A folder, or a repository on the Hub.
+        model: A folder, the name of weights, or a repository on the Hub.
         engine: One of [`ENGINES`][]; by default the one that a folder was exported for. A checkpoint is exported to the
             engine first, in memory and unverified; "torch-int8" is [`zoo.to_int8`][].
 
@@ -39,7 +38,7 @@ def load_for(model: str | Path, engine: str | None = None) -> PreTrainedModel:
 
     if engine is not None and engine not in ENGINES:
         raise InvalidChoiceError(engine, ENGINES, kind="engine")
-    folder = pull(str(model)) if is_repository(model) else Path(model)
+    folder = locate(model)
     made_for = next((name for name, holds in ((ONNX, is_onnx), (CTRANSLATE2, is_ctranslate2)) if holds(folder)), None)
     if made_for is None:
         return _run_in(load(folder), engine or TORCH, folder)

@@ -50,8 +50,8 @@ def generate(
     Texts are sorted into batches of similar lengths; the results are in the order of the texts.
 
     Args:
-        model: A checkpoint's folder, a repository on the Hub ("org/name"), or a model: an encoder-decoder or a causal
-            language model.
+        model: A checkpoint's folder, the name of weights ("vanilla.en-pt"), a repository on the Hub ("org/name"), or a
+            model: an encoder-decoder or a causal language model.
         texts: What it reads: one text, or several.
         tokenizer: The tokenizer or the folder it is in, by default the one beside the checkpoint.
         batch_size: Number of texts at a time.

@@ -21,7 +21,7 @@ from .commits import Change
 from .errors import HubError, RepoIdError, RevisionMissingError, VisibilityError
 from .exports import BUNDLE, NATIVE_REVISION, Exported, export_checkpoint
 from .folders import CARD, INDEX, WEIGHTS, PushedFile, files_to_push
-from .records import RESULT, find_result, find_results, recipe_of, without_places
+from .records import RESULT, find_result, find_results, recipe_of, recorded_license, without_places
 from .retries import Patience
 
 ATTRIBUTES = ".gitattributes"
@@ -86,8 +86,8 @@ def push(
     weights that are not part of this one. Where something goes wrong the repository is as it was before.
 
     Args:
-        model: A model, a checkpoint's folder, or an export. Of a folder goes what belongs to a model: safe weights,
-            configurations, tokenizers, code, cards. Everything else stays behind.
+        model: A model, a checkpoint's folder, the name of weights, or an export. Of a folder goes what belongs to a
+            model: safe weights, configurations, tokenizers, code, cards. Everything else stays behind.
         repo_id: "org/name" or "name", possibly with "@branch".
         tokenizer: Saved beside a model.
         revision: The branch to push to, by default "main".
@@ -96,7 +96,7 @@ def push(
         create_pr: Whether to open a pull request instead.
         commit_message: What the commit says.
         tags: Words to find the repository by, besides the variant's name.
-        license: The licence's identifier on the card. None is made up.
+        license: The licence's identifier on the card, by default that of weights by name. None is made up.
         recipe: How it was trained, for the card; by default what a comparison recorded beside the checkpoint.
         eval_results: How well it does, for the card: `EvalResult`s or mappings with their fields; by default what
             `zoo evaluate --save` wrote into the folder, or else likewise.
@@ -136,7 +136,7 @@ def push(
         else:
             facts = CardFacts(
                 tags=tuple(tags),
-                license=license,
+                license=license if license is not None else recorded_license(folder),
                 recipe=recipe if recipe is not None else recipe_of(find_result(folder)),
                 eval_results=tuple(eval_results if eval_results is not None else find_results(folder)),
                 exports=tuple(export.for_card() for export in (code, foreign) if export),
@@ -210,7 +210,7 @@ def as_folder(
     """Have a model as a folder for a while.
 
     Args:
-        model: A model or a folder.
+        model: A model, a folder, or the name of weights.
         tokenizer: Saved beside a model.
         max_shard_size: From which size on a model's weights are split.
 
@@ -222,7 +222,9 @@ def as_folder(
         if isinstance(model, (str, Path)):
             if tokenizer is not None:
                 raise CheckpointError(f"a tokenizer was given beside the folder {model}; save it there instead")
-            yield Path(model), workshop
+            from zoo.weights import locate
+
+            yield locate(model), workshop
             return
         folder = workshop / "checkpoint"
         model.save_pretrained(folder, max_shard_size=max_shard_size)

@@ -39,6 +39,9 @@ SECTIONS = {
 }
 """What of a recipe a card tells, and how it calls it."""
 
+WEIGHTS_RECORD = "weights.json"
+"""The record of weights by name, in their folder."""
+
 NOT_KEPT = ("outputs", "seconds")
 """What of an evaluation is no property of the checkpoint."""
 
@@ -137,6 +140,23 @@ def keep_evaluation(folder: Path, evaluation: Mapping[str, Any], data: str) -> P
     with recorded(folder):
         write_file(file, content + "\n")
     return file
+
+
+def recorded_license(folder: Path) -> str | None:
+    """Find the licence of weights by name.
+
+    Args:
+        folder: The checkpoint.
+
+    Returns:
+        Its SPDX identifier as the Hub writes it, None where there is no record of one.
+    """
+    try:
+        record = json.loads((folder / WEIGHTS_RECORD).read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return None
+    found = _mapping(record).get("license")
+    return found.lower() if isinstance(found, str) else None
 
 
 def find_evaluations(folder: Path) -> list[Mapping[str, Any]]:

@@ -132,7 +132,8 @@ def attention(
     """Find out what a model attends to in one example.
 
     Args:
-        model: A checkpoint's folder, a repository on the Hub ("org/name"), or a model.
+        model: A checkpoint's folder, the name of weights ("vanilla.en-pt"), a repository on the Hub ("org/name"), or a
+            model.
         source: The text that it reads.
         target: The text that an encoder-decoder is made to write, by default what it writes by itself, greedily; for a
             language model, what follows the source.

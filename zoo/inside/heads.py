@@ -70,7 +70,8 @@ def head_statistics(
     """Measure how sharply and how far each head looks, on average over the tokens of some texts.
 
     Args:
-        model: A checkpoint's folder, a repository on the Hub ("org/name"), or a model.
+        model: A checkpoint's folder, the name of weights ("vanilla.en-pt"), a repository on the Hub ("org/name"), or a
+            model.
         sources: What it reads.
         targets: What an encoder-decoder is made to write, by default what it writes by itself; or what follows the
             sources of a language model.

@@ -99,7 +99,8 @@ def logit_lens(
     """Find out what a decoder would say after each of its layers: its final norm and projection, applied there.
 
     Args:
-        model: A checkpoint's folder, a repository on the Hub ("org/name"), or a model that predicts the next token.
+        model: A checkpoint's folder, the name of weights ("vanilla.en-pt"), a repository on the Hub ("org/name"), or a
+            model that predicts the next token.
         source: What it reads.
         target: What an encoder-decoder is made to write, by default what it writes by itself; or what follows the
             source of a language model.

@@ -7,11 +7,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import torch
 from datasets import Dataset
 from transformers import PreTrainedModel
 
-from zoo.building import build, skeleton
-from zoo.tasks import DataTask, Splits, Tokenizers, load_tokenizers
+from zoo.building import build, seeded, skeleton
+from zoo.dispatch import load
+from zoo.errors import ConfigError
+from zoo.registry import VARIANTS, parse_name
+from zoo.tasks import DataTask, Splits, Tokenizers, full_path, load_tokenizers
+from zoo.weights import locate
 
 from .recipe import Recipe, recipe_for
 
@@ -24,6 +29,7 @@ def full_recipe(
     settings: Mapping[str, Any] | None = None,
     generation: Mapping[str, Any] | None = None,
     tokenizer: str | Path | Mapping[str, Any] | Tokenizers | None = None,
+    init: str | Path | None = None,
 ) -> Recipe:
     """Put everything that was said of a run into one recipe.
 
@@ -34,12 +40,17 @@ def full_recipe(
         settings: As for [`zoo.training.train`][].
         generation: As for [`zoo.training.train`][].
         tokenizer: As for [`zoo.training.train`][].
+        init: As for [`zoo.training.train`][].
 
     Returns:
-        The recipe.
+        The recipe. Of one that starts from weights, `model` has only what was said beside it.
     """
     said = tokenizer.made_by if isinstance(tokenizer, Tokenizers) else tokenizer
     found = recipe_for(task, recipe)
+    start = full_path(init) if init is not None else found.init
+    if start is not None:
+        said = said if said is not None else {"folder": str(locate(start))}
+        found = replace(found, init=start, model={field: found.model[field] for field in found.explicit})
     return found.changed(arguments=arguments, model=settings, generation=generation, tokenizer=said)
 
 
@@ -78,7 +89,7 @@ def encode(task: DataTask, splits: Splits, tokenizers: Tokenizers, *, seed: int)
 
 
 def build_for(task: DataTask, name: str, tokenizers: Tokenizers, recipe: Recipe, *, seed: int) -> PreTrainedModel:
-    """Build a variant as a recipe wants it.
+    """Build a variant as a recipe wants it, with random weights or those that it starts from.
 
     Args:
         task: The task, which decides the model's head.
@@ -88,10 +99,23 @@ def build_for(task: DataTask, name: str, tokenizers: Tokenizers, recipe: Recipe,
         seed: The seed of the weights.
 
     Returns:
-        The model, with random weights.
+        The model.
+
+    Raises:
+        ConfigError: When the weights to start from are those of another variant, or of one with other quirks.
     """
     settings = {**recipe.model_settings(name), **task.model_settings(tokenizers)}
-    return build(name, task.model_task, seed=seed, **settings)
+    if recipe.init is None:
+        return build(name, task.model_task, seed=seed, **settings)
+    spec = parse_name(name)
+    variant = VARIANTS.get(spec.name)
+    with seeded(seed):  # of a new head
+        model = load(recipe.init, task.model_task, dtype=torch.float32, **spec.overrides, **settings)
+    wanted = (variant.name, list(variant.check_quirks(spec.quirks, faithful=spec.faithful)))
+    if (found := (model.config.variant, list(model.config.quirks))) != wanted:
+        there, here = ("+".join((which, *quirks)) for which, quirks in (found, wanted))
+        raise ConfigError(f"{recipe.init} holds weights of {there!r}, and training {here!r} cannot start from them")
+    return model
 
 
 def num_parameters(model: str | PreTrainedModel, task: DataTask, tokenizers: Tokenizers, recipe: Recipe) -> int:

@@ -41,6 +41,7 @@ class Recipe:
         arguments: Fields of transformers' `Seq2SeqTrainingArguments`.
         generation: What `generate` is called with when outputs are scored.
         explicit: Fields of `model` that were said beside the recipe: they also win over a name's preset and quirks.
+        init: The weights that training starts from: their name, a folder or a repository; None for random ones.
     """
 
     task: str
@@ -50,6 +51,7 @@ class Recipe:
     arguments: Mapping[str, Any] = field(default_factory=dict)
     generation: Mapping[str, Any] = field(default_factory=dict)
     explicit: Sequence[str] = ()
+    init: str | None = None
 
     def changed(
         self,
@@ -80,6 +82,7 @@ class Recipe:
             arguments={**self.arguments, **(arguments or {})},
             generation={**self.generation, **(generation or {})},
             explicit=tuple(dict.fromkeys((*self.explicit, *(model or {})))),
+            init=self.init,
         )
 
     def data_task(self) -> DataTask:
@@ -177,7 +180,7 @@ def load_recipe(recipe: str | Path) -> Recipe:
     for section, value in read.items():
         if section not in sections:
             raise UnknownNameError(str(section), sections, kind="section", owner=str(file))
-        if section not in ("task", "explicit") and not isinstance(value, dict):
+        if section not in ("task", "explicit", "init") and not isinstance(value, dict):
             raise ConfigError(f"{file}: section {section!r} must hold names and values, not {type(value).__name__}")
     return Recipe(**read)
 

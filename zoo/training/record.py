@@ -146,6 +146,7 @@ class RunRecord:
             "data": [data["train"], data["heldout"]],
             "tokenizer": {**recipe["tokenizer"], "sha256": self.tokenizers},
             "model": recipe["model"],
+            "init": recipe["init"],
             "arguments": kept,
         }
 

@@ -54,6 +54,7 @@ def train(
     columns: Sequence[Column] | None = None,
     recipe: str | Path | Recipe | None = None,
     tokenizer: str | Path | Mapping[str, Any] | Tokenizers | None = None,
+    init: str | Path | None = None,
     settings: Mapping[str, Any] | None = None,
     generation: Mapping[str, Any] | None = None,
     output_dir: str | Path | None = None,
@@ -82,6 +83,9 @@ def train(
         recipe: What is not said here: a recipe's name or file, by default the one called like the task.
         tokenizer: A kind ("bpe", "word", "character"), a kind with options (`{"kind": "bpe", "vocab_size": 4000}`), a
             folder with a tokenizer.json, or loaded ones.
+        init: What training starts from instead of random weights: the name of weights ("vanilla.en-pt"), a folder or a
+            repository, of the same variant. Its settings and, unless `tokenizer` says otherwise, its tokenizer are
+            kept; a head or embeddings that do not fit the task are new.
         settings: Fields of [`zoo.models.ZooConfig`][] to build the variant with; they win over its preset and quirks,
             and must not contradict settings in its name.
         generation: What `generate` is called with when outputs are scored.
@@ -110,7 +114,7 @@ def train(
     elif resume or push:
         raise ConfigError(f"{'resume' if resume else 'push'} is given without output_dir, where the model is kept")
     said: dict[str, Any] = {"arguments": arguments, "settings": settings, "generation": generation}
-    chosen = full_recipe(task, recipe, **said, tokenizer=tokenizer)
+    chosen = full_recipe(task, recipe, **said, tokenizer=tokenizer, init=init)
     if resume:
         chosen = replace(chosen, arguments={**KEEPING_CHECKPOINTS, **chosen.arguments})
     data_task = chosen.data_task()
@@ -132,6 +136,8 @@ def train(
         data_task = data_task.fitted(splits)
         tokenizers = tokenizer if isinstance(tokenizer, Tokenizers) else tokenizers_for(data_task, splits.train, chosen)
         run = record_run(model, chosen, tokenizers, splits, seed=args.seed)
+        if isinstance(model, str) and chosen.init is not None:
+            model = build_for(data_task, model, tokenizers, chosen, seed=args.seed)
         check_room(num_parameters(model, data_task, tokenizers, chosen), args, output_dir, saves=saves)
         encoded = encode(data_task, splits, tokenizers, seed=seed)
         if isinstance(model, str):

@@ -1,0 +1,223 @@
+"""Weights: trained checkpoints by name, and what is known about each."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from zoo.errors import RegistrationError, UnknownWeightsError
+
+from .names import is_word, matching
+from .table import Registry
+from .tasks import require_task
+from .variants import VARIANTS
+
+SMALL = 10
+"""Below which a score is a loss or a perplexity rather than a percentage."""
+
+HUB = "hf-hub:"
+"""What a source on the Hugging Face Hub begins with."""
+
+
+@dataclass(frozen=True)
+class FileDigest:
+    """What a file must hold.
+
+    Attributes:
+        size: In bytes.
+        sha256: In hexadecimal digits.
+    """
+
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class RecordedScore:
+    """A score that weights had when they were made.
+
+    Attributes:
+        name: What the score is called, e.g. "BLEU".
+        value: The score.
+        interval: Its 95 % confidence interval over the held-out examples, None where it has none.
+        signature: How it was computed.
+    """
+
+    name: str
+    value: float
+    interval: tuple[float, float] | None = None
+    signature: str = ""
+
+    def __str__(self) -> str:
+        """The value, to the digits that are printed wherever it is told."""
+        return printed(self.value)
+
+    @property
+    def interval_text(self) -> str:
+        """The interval to the same digits, nothing where there is none."""
+        return "" if self.interval is None else f"{printed(self.interval[0])} to {printed(self.interval[1])}"
+
+
+def printed(value: float) -> str:
+    """Write a score: percentages with one digit behind the point, small numbers with three.
+
+    Args:
+        value: The score.
+
+    Returns:
+        Its text.
+    """
+    return f"{value:.1f}" if abs(value) >= SMALL else f"{value:.3f}"
+
+
+@dataclass(frozen=True)
+class Weights:
+    """A trained checkpoint, and what is known about it.
+
+    Attributes:
+        name: VARIANT.TAG, e.g. "vanilla.en-pt".
+        source: Where the files are: a folder, or "hf-hub:org/name@revision".
+        summary: What it does, in a line.
+        task: What the model is for, e.g. "seq2seq-lm".
+        license: The SPDX identifier of the weights' licence.
+        data: What it was trained on.
+        data_license: The SPDX identifier of the data's licence.
+        tokenizer: What it reads, in a few words.
+        recipe: The recipe that it was trained by, None where that is not one of the zoo's.
+        command: The command that trained it, without its output folder.
+        seed: The seed of weights, dropout and data.
+        versions: The versions of what trained it, by distribution.
+        num_parameters: Number of parameters.
+        dtype: How the files store weights.
+        scores: The scores that it had, by key, on the held-out examples of its training.
+        fingerprint: Logits on a fixed input, which tell whether the code computes what it did.
+        parent: What its training started from, if that was not random: weights by name, a folder or a repository.
+        files: What every file must hold, by its path in the folder. Of a repository the Hub's own checksums are used.
+    """
+
+    name: str
+    source: str
+    summary: str
+    task: str
+    license: str
+    data: str = ""
+    data_license: str = ""
+    tokenizer: str = ""
+    recipe: str | None = None
+    command: tuple[str, ...] = ()
+    seed: int | None = None
+    versions: Mapping[str, str] = field(default_factory=dict)
+    num_parameters: int | None = None
+    dtype: str | None = None
+    scores: Mapping[str, RecordedScore] = field(default_factory=dict)
+    fingerprint: tuple[float, ...] = ()
+    parent: str | None = None
+    files: Mapping[str, FileDigest] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        variant, dot, tag = self.name.partition(".")
+        if not (dot and is_word(variant) and is_word(tag)):
+            raise RegistrationError(f"weights were called {self.name!r}; valid: VARIANT.TAG, e.g. 'vanilla.en-pt'")
+        require_task(self.task)
+
+    @property
+    def variant(self) -> str:
+        """The variant that they are weights of."""
+        return self.name.partition(".")[0]
+
+    @property
+    def tag(self) -> str:
+        """What tells them from other weights of the variant."""
+        return self.name.partition(".")[2]
+
+    @property
+    def on_hub(self) -> bool:
+        """Whether the files are on the Hugging Face Hub."""
+        return self.source.startswith(HUB)
+
+    @property
+    def size(self) -> int | None:
+        """Size of all files in bytes, None where it is not known."""
+        return sum(file.size for file in self.files.values()) or None
+
+    @property
+    def command_line(self) -> str:
+        """The command as one line."""
+        return " ".join(self.command)
+
+
+WEIGHTS: Registry[Weights] = Registry("weights", built_in="zoo.weights.built_in", error=UnknownWeightsError)
+"""All weights, by name."""
+
+
+def register_weights(weights: Weights, *, override: bool = False) -> None:
+    """Register weights, so that their name works wherever a folder does.
+
+    Args:
+        weights: The weights. `zoo.weights.read_record` reads them from a folder that `zoo weights make` wrote.
+        override: Whether they may take the name of others.
+
+    Raises:
+        NameCollisionError: When the name is taken. The message says by whom.
+    """
+    module = sys._getframe(1).f_globals.get("__name__", "__main__")
+    WEIGHTS.register(weights.name, weights, override=override, module=module)
+
+
+def find_weights(name: str, tag: str | None = None) -> Weights:
+    """Look weights up.
+
+    Args:
+        name: Their name, or with a tag the variant's, of which an alias will do.
+        tag: What tells them from other weights of the variant.
+
+    Returns:
+        The weights.
+
+    Raises:
+        UnknownWeightsError: When there are none of this name; it names those of the variant, where it has some.
+        UnknownVariantError: When a tag is given and there is no such variant.
+    """
+    variant, _, rest = (name, ".", tag) if tag is not None else name.partition(".")
+    if tag is not None or variant in VARIANTS:
+        variant = VARIANTS.canonical(variant)
+        name = f"{variant}.{rest}"
+        if name not in WEIGHTS:
+            known = list_weights(f"{variant}.*")
+            if known:
+                raise UnknownWeightsError(name, known, owner=f"variant {variant!r}")
+    return WEIGHTS.get(name)
+
+
+def is_weights_name(text: str) -> bool:
+    """Whether weights are meant: the text is the name of some, or would be but for what stands on one side of the dot.
+
+    Args:
+        text: Any text.
+
+    Returns:
+        True if they are.
+    """
+    variant, dot, tag = text.partition(".")
+    if not (dot and is_word(variant) and is_word(tag)):
+        return False
+    return text in WEIGHTS or variant in VARIANTS or any(name.partition(".")[2] == tag for name in WEIGHTS.names())
+
+
+def list_weights(pattern: str | Iterable[str] = "*", task: str | None = None) -> list[str]:
+    """List weights.
+
+    Args:
+        pattern: A name with wildcards ("*.en-pt"), or several, of which one must match. A pattern that begins with "!"
+            leaves out what it matches.
+        task: Only weights of models for this task.
+
+    Returns:
+        The names, sorted.
+
+    Raises:
+        UnknownTaskError: When there is no such task.
+    """
+    wanted = None if task is None else require_task(task)
+    return [name for name in matching(WEIGHTS.names(), pattern) if wanted in (None, WEIGHTS.get(name).task)]

@@ -1,0 +1,219 @@
+"""`zoo weights`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from .output import table, write, write_json
+from .parameters import json_option, task_option
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from rich.table import Table
+
+    from zoo.making import ScoreComparison
+    from zoo.registry import Weights
+
+HEADINGS = ("Name", "Task", "What it does", "Parameters", "Scores", "Size", "Where")
+
+
+@click.group("weights", invoke_without_command=True)
+@json_option
+@click.pass_context
+def weights(ctx: click.Context, as_json: bool) -> None:
+    """List weights by name, make them again, and verify them.
+
+    The name of weights works wherever a verb takes a checkpoint's folder: `zoo generate vanilla.en-pt TEXT`. Without a
+    further word, all of them are listed.
+    """
+    if ctx.invoked_subcommand is None:
+        ctx.invoke(list_them, patterns=(), task=None, as_json=as_json, markdown=False)
+
+
+@weights.command("list")
+@click.argument("patterns", nargs=-1, metavar="[PATTERN]...")
+@task_option("Only weights of models for this task.")
+@click.option("--markdown", is_flag=True, help="Print the tables of the documentation.")
+@json_option
+def list_them(patterns: tuple[str, ...], task: str | None, markdown: bool, as_json: bool) -> None:
+    """List weights.
+
+    A PATTERN is a name with wildcards ('*.en-pt'); one that begins with '!' leaves out what it matches.
+    """
+    from zoo.registry import find_weights, list_weights
+    from zoo.weights.tables import to_markdown
+
+    found = [find_weights(name) for name in list_weights(patterns or "*", task=task)]
+    if as_json:
+        from dataclasses import asdict
+
+        write_json([asdict(one) for one in found])
+    elif markdown:
+        click.echo(to_markdown(found), nl=False)
+    elif not found:
+        click.echo(f"zoo: no weights match {' '.join(patterns)!r}", err=True)
+    else:
+        write(table(HEADINGS, [row(one) for one in found], right=("Parameters", "Size")))
+
+
+def row(one: Weights) -> tuple[str, ...]:
+    """Lay out weights in a row.
+
+    Args:
+        one: Their record.
+
+    Returns:
+        The cells.
+    """
+    from zoo.weights.tables import in_words, place_of, scores_text
+
+    return (
+        one.name,
+        one.task,
+        one.summary,
+        in_words(one.num_parameters, ""),
+        scores_text(one),
+        in_words(one.size, "B"),
+        place_of(one),
+    )
+
+
+@weights.command("show")
+@click.argument("name", metavar="NAME")
+@json_option
+def show(name: str, as_json: bool) -> None:
+    """Show everything that is known about weights."""
+    from zoo.registry import find_weights
+
+    show_weights(find_weights(name), as_json=as_json)
+
+
+def show_weights(one: Weights, *, as_json: bool) -> None:
+    """Print the card of weights.
+
+    Args:
+        one: Their record.
+        as_json: Whether to print JSON.
+    """
+    from dataclasses import asdict
+
+    from zoo.weights.tables import facts
+
+    if as_json:
+        write_json(asdict(one))
+        return
+    write(f"{one.name}  {one.summary}\n", table(("", ""), facts(one)))
+    scores = [(score.name, str(score), score.interval_text, score.signature) for score in one.scores.values()]
+    if scores:
+        write("", table(("Held-out examples", "Score", "95 % interval", "Signature"), scores, right=("Score",)))
+
+
+@weights.command("make")
+@click.argument("name", metavar="NAME")
+@click.option("--output", "-o", type=click.Path(path_type=Path), metavar="DIR", help="[default: outputs/weights-NAME]")
+@click.option(
+    "--trained",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="A folder in which the command that trains them has been run already.",
+)
+@click.option("--force", is_flag=True, help="Replace the weights that are in the folder.")
+@json_option
+def make(name: str, output: Path | None, trained: Path | None, force: bool, as_json: bool) -> None:
+    """Train weights again as their record says, and say whether their scores are within noise of the recorded ones.
+
+    An interrupted training goes on where it ended when the same is said again.
+    """
+    from dataclasses import asdict
+
+    from transformers.utils import logging
+
+    from zoo.making import make_weights
+
+    logging.disable_progress_bar()
+    out = output if output is not None else Path("outputs") / f"weights-{name}"
+    made, scores = make_weights(name, out, trained=trained, force=force)
+    if as_json:
+        write_json({"path": str(out.resolve()), **asdict(made), "comparison": [as_plain(score) for score in scores]})
+        return
+    write(f"{out}: {made.name}, {made.num_parameters:,} parameters, stored as {made.dtype}", comparison(scores))
+
+
+def comparison(scores: Iterable[ScoreComparison]) -> Table:
+    """Lay out scores beside the recorded ones.
+
+    Args:
+        scores: The comparisons.
+
+    Returns:
+        A table.
+    """
+    words = {True: "within noise", False: "beyond noise", None: ""}
+    rows = [
+        (
+            score.found.name,
+            str(score.found),
+            "" if score.recorded is None else str(score.recorded),
+            "" if score.recorded is None else score.recorded.interval_text,
+            words[score.within_noise],
+        )
+        for score in scores
+    ]
+    return table(("", "Now", "Recorded", "95 % interval", ""), rows, right=("Now", "Recorded"))
+
+
+def as_plain(score: ScoreComparison) -> dict[str, object]:
+    """Write a comparison as plain data.
+
+    Args:
+        score: The comparison.
+
+    Returns:
+        Its fields, and what follows from them.
+    """
+    from dataclasses import asdict
+
+    return {**asdict(score), "same": score.same, "within_noise": score.within_noise}
+
+
+@weights.command("verify")
+@click.argument("names", nargs=-1, metavar="[NAME]...")
+@click.option("--quick", is_flag=True, help="Files and outputs on a fixed input only, no scores.")
+@json_option
+def verify(names: tuple[str, ...], quick: bool, as_json: bool) -> None:
+    """Compare weights with their records: every file's hash, outputs on a fixed input, and scores.
+
+    By default all whose files are here without a download.
+    """
+    from transformers.utils import logging
+
+    from zoo.errors import enumerate_names
+    from zoo.making import MakingError, verify_weights
+
+    logging.disable_progress_bar()
+    found = verify_weights(names or None, scores=not quick)
+    if as_json:
+        write_json(
+            [
+                {
+                    "name": one.name,
+                    "holds": one.holds,
+                    "problem": one.problem,
+                    "scores": [as_plain(score) for score in one.scores],
+                }
+                for one in found
+            ]
+        )
+    else:
+        for one in found:
+            told = one.problem or ", ".join(
+                f"{score.found.name} {score.found}" + ("" if score.same else f" (recorded: {score.recorded})")
+                for score in one.scores
+            )
+            write(f"{'ok ' if one.holds else 'BAD'}  {one.name}  {told}")
+    if failing := [one.name for one in found if not one.holds]:
+        raise MakingError(f"not what was recorded: {enumerate_names(failing)}")

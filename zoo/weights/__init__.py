@@ -1,0 +1,21 @@
+"""Weights by name: what ships, where the rest is, and the folder behind a name.
+
+The names and what is known about each are in [`zoo.registry.WEIGHTS`][]. Importing this imports neither torch nor
+transformers.
+"""
+
+from zoo.registry import Weights, find_weights, list_weights, register_weights
+
+from .locating import locate, locate_weights
+from .records import read_record, write_record
+
+__all__ = [
+    "Weights",
+    "find_weights",
+    "list_weights",
+    "locate",
+    "locate_weights",
+    "read_record",
+    "register_weights",
+    "write_record",
+]

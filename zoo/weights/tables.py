@@ -1,0 +1,126 @@
+"""Tables and cards of weights, for terminals and documentation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from zoo.registry import Weights
+
+from .built_in import SHIPPED
+
+UNITS = ("", "k", "M", "G")
+MAIN_SCORES = ("bleu", "accuracy", "perplexity")
+"""Scores that a table shows, the first that there is."""
+
+
+def in_words(number: int | None, unit: str) -> str:
+    """Write a large number.
+
+    Args:
+        number: The number, None where it is not known.
+        unit: What it counts, e.g. "B".
+
+    Returns:
+        For instance "396 k" or "0.9 MB"; nothing where it is not known.
+    """
+    if number is None:
+        return ""
+    value, prefix = float(number), 0
+    while value >= 1000 and prefix < len(UNITS) - 1:
+        value, prefix = value / 1000, prefix + 1
+    return f"{value:.3g} {UNITS[prefix]}{unit}".strip()
+
+
+def place_of(weights: Weights) -> str:
+    """Say where weights are.
+
+    Args:
+        weights: Their record.
+
+    Returns:
+        "shipped", a folder, or a repository.
+    """
+    if weights.on_hub:
+        return weights.source.partition("@")[0]
+    return "shipped" if Path(weights.source).parent == SHIPPED else weights.source
+
+
+def scores_text(weights: Weights) -> str:
+    """Write the main score of weights.
+
+    Args:
+        weights: Their record.
+
+    Returns:
+        For instance "BLEU 82.7 (80.1 to 85.2)"; nothing where they have none.
+    """
+    for key in MAIN_SCORES:
+        if (score := weights.scores.get(key)) is not None:
+            interval = f" ({score.interval_text})" if score.interval_text else ""
+            return f"{score.name} {score}{interval}"
+    return ""
+
+
+def facts(weights: Weights) -> list[tuple[str, str]]:
+    """List what is known about weights.
+
+    Args:
+        weights: Their record.
+
+    Returns:
+        Names and texts, without what is not known.
+    """
+    rows = {
+        "variant": weights.variant,
+        "task": weights.task,
+        "from": weights.source if weights.on_hub else place_of(weights),
+        "licence": weights.license,
+        "data": weights.data,
+        "licence of the data": weights.data_license,
+        "tokenizer": weights.tokenizer,
+        "parameters": "" if weights.num_parameters is None else f"{weights.num_parameters:,}",
+        "stored as": weights.dtype or "",
+        "size": in_words(weights.size, "B"),
+        "trained by": weights.command_line,
+        "started from": weights.parent or "",
+        "with": ", ".join(f"{name} {version}" for name, version in weights.versions.items()),
+    }
+    return [(name, text) for name, text in rows.items() if text]
+
+
+def to_markdown(found: Iterable[Weights]) -> str:
+    """Write the tables of the documentation.
+
+    Args:
+        found: The weights.
+
+    Returns:
+        A table of those whose files are here, and one of those on the Hub.
+    """
+    listed = list(found)
+    here = [
+        (f"`{one.name}`", one.summary, in_words(one.num_parameters, ""), scores_text(one), in_words(one.size, "B"))
+        for one in listed
+        if not one.on_hub
+    ]
+    there = [(f"`{one.name}`", one.summary, f"`{place_of(one)}`", one.license) for one in listed if one.on_hub]
+    tables = (
+        (("name", "what it does", "parameters", "score on held-out examples", "size"), here),
+        (("name", "what it does", "from", "licence"), there),
+    )
+    return "\n".join(markdown(headings, rows) for headings, rows in tables if rows)
+
+
+def markdown(headings: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    """Write a table in Markdown.
+
+    Args:
+        headings: Of its columns.
+        rows: The cells.
+
+    Returns:
+        Its lines.
+    """
+    lines = (headings, ("---",) * len(headings), *rows)
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
