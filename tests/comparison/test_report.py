@@ -278,7 +278,11 @@ def test_what_was_chosen_is_told():
     failed = {"name": "pre-norm", "values": {"learning_rate": 1.0}, "loss": None, "chosen": False, "error": "no number"}
     sweep = {"values": {"learning_rate": [1e-3, 3e-3]}, "seed": 0, "selected": "loss", "examples": 250}
     comparison = made_up({"vanilla": (30.0, 1.0), "pre-norm": (36.0, 1.0)}, seeds=2, match="params")
-    runs = [replace(run, settings={"model": {"hidden_size": 96}}) for run in comparison.runs if run.name == "pre-norm"]
+    runs = [
+        replace(run, settings={"hidden_size": 96, "max_steps": 400})
+        for run in comparison.runs
+        if run.name == "pre-norm"
+    ]
     changed = replace(comparison, runs=[*comparison.runs[:2], *runs], sweep={**sweep, "runs": [*tried, failed]})
     text = re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", to_html(summarize(changed)).replace("<wbr>", "")))
     for told in (
@@ -288,4 +292,5 @@ def test_what_was_chosen_is_told():
         "2.7500 no",
     ):
         assert told in text
+    assert "feed-forward (96 → 2048 → 96" in text, "the drawing shows the matched size"
     assert "hidden_size (setting) 128 96" in text and "learning_rate = 1.0 no number no" in text

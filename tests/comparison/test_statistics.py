@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from zoo.comparison.results.distributions import student_quantile, student_within
 from zoo.comparison.results.statistics import (
     BETTER,
     NOISE,
@@ -24,8 +25,6 @@ from zoo.comparison.results.statistics import (
     noise_floor,
     paired_p,
     sign_p,
-    student_quantile,
-    student_within,
     verdict,
 )
 

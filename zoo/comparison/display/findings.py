@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..results.metrics import Metric
-from ..results.statistics import BETTER, LEVEL, NOISE, UNKNOWN, WORSE, most_coverage
+from ..results.power import MOST_SEEDS, same_within, seeds_needed, smallest_difference
+from ..results.resampled_sentences import sentence_tests
+from ..results.statistics import BETTER, LEVEL, NOISE, UNKNOWN, WORSE, most_coverage, typical_spread
 from ..results.summary import BASELINE, FAILED, ComparisonSummary, VariantSummary
 from .formatting import p_value, signed
 
@@ -59,28 +61,29 @@ def findings(summary: ComparisonSummary) -> Iterator[tuple[VariantSummary, str]]
         return
     for row in summary.rows:
         if row.verdict != BASELINE:
-            yield row, sentence(row, summary.main, summary.comparison.baseline)
+            yield row, sentence(row, summary.main, summary.comparison.baseline, len(summary.differences))
 
 
 def basis(summary: ComparisonSummary) -> Iterator[str]:
-    """Say what the findings rest on.
-
-    Args:
-        summary: The summary.
-
-    Yields:
-        Sentences about noise, tests and intervals.
-    """
-    main, baseline = summary.main, summary.comparison.baseline
-    if main is None or not is_tested(summary):
+    """Say what the findings rest on: noise, tests, intervals; and what other readings say."""
+    main = summary.main
+    if main is None:
         return
+    if is_tested(summary):
+        yield from tests_told(summary, main)
+        yield from power_told(summary, main)
+        yield from pooled_told(summary, main)
+    yield from sentences_told(summary)
+
+
+def tests_told(summary: ComparisonSummary, main: Metric) -> Iterator[str]:
+    """Say what the verdicts rest on."""
     if summary.floor is not None:
         yield (
             f"The noise floor is about {main.write(summary.floor)} {main.title}: as a rule, smaller differences from "
-            f"{baseline} cannot be told from noise with these seeds."
+            f"{summary.comparison.baseline} cannot be told from noise with these seeds."
         )
-    differences = [row.difference for row in summary.rows if row.difference is not None]
-    tested = [difference for difference in differences if difference.p is not None]
+    tested = [difference for difference in summary.differences if difference.p is not None]
     pairs = max(difference.pairs for difference in tested)
     yield (
         f"Tested by paired t-tests over {pairs} seeds, corrected for {counted(len(tested), 'variant')} after Holm: "
@@ -95,6 +98,47 @@ def basis(summary: ComparisonSummary) -> Iterator[str]:
         )
 
 
+def power_told(summary: ComparisonSummary, main: Metric) -> Iterator[str]:
+    """Say what so many seeds find, and how many it takes to find half of it."""
+    typical = typical_spread(summary.differences)
+    if typical is None:
+        return
+    deviation, seeds, tests = typical
+    found = smallest_difference(deviation, seeds, tests)
+    needed = seeds_needed(deviation, found / 2, tests)
+    yield (
+        f"A true difference of {main.write(found)} {main.title} is found in four of five such comparisons with {seeds} "
+        f"seeds; half of it takes {needed or f'more than {MOST_SEEDS}'}."
+    )
+
+
+def pooled_told(summary: ComparisonSummary, main: Metric) -> Iterator[str]:
+    """Say what the noise of all variants together tells."""
+    pooled = summary.pooled
+    if pooled is None:
+        return
+    told = ", ".join(
+        f"{name} ({signed(main.write, pooled.differences[name])}, p {p_value(pooled.p(name))})" for name in pooled.told
+    )
+    yield (
+        f"A second reading, which takes the noise of all variants for alike (nothing speaks against it: "
+        f"{pooled.freedom} degrees of freedom, Dunnett's test), tells differences from {main.write(pooled.smallest)} "
+        f"{main.title} on: {told or 'none'}."
+    )
+
+
+def sentences_told(summary: ComparisonSummary) -> Iterator[str]:
+    """Say what other sentences would have changed."""
+    p_values = sentence_tests(summary.comparison)
+    if not p_values:
+        return
+    told = ", ".join(f"{name} (p {p_value(p)})" for name, p in p_values.items() if p < 1 - LEVEL)
+    yield (
+        f"Of seed {summary.comparison.seeds[0]} alone, outputs differ beyond the choice of sentences (sacreBLEU's "
+        f"paired approximate randomisation, after Holm; another seed may be another matter): {told or 'none'}."
+    )
+
+
 def is_tested(summary: ComparisonSummary) -> bool:
     """Whether any variant has been tested against the baseline.
 
@@ -107,13 +151,14 @@ def is_tested(summary: ComparisonSummary) -> bool:
     return any(row.difference is not None and row.difference.p is not None for row in summary.rows)
 
 
-def sentence(row: VariantSummary, main: Metric, baseline: str) -> str:
+def sentence(row: VariantSummary, main: Metric, baseline: str, tests: int) -> str:
     """Say in words what is known of one variant.
 
     Args:
         row: The variant.
-        main: The column that decides.
+        main: The metric that decides.
         baseline: The baseline's name.
+        tests: How many variants are tested.
 
     Returns:
         A sentence.
@@ -130,7 +175,9 @@ def sentence(row: VariantSummary, main: Metric, baseline: str) -> str:
     low, high = (signed(main.write, end) for end in difference.interval)
     numbers = f"{distance}, 95 % interval {low} to {high}, p {p_value(difference.adjusted)} after Holm"
     if row.verdict == NOISE:
-        return f"{row.name} cannot be told from {baseline}, within noise: {numbers}.{failed}"
+        margin = same_within(difference, tests) if difference.pairs == len(row.runs) else None
+        same = "" if margin is None else f"; the same within ±{main.write(margin)} by two one-sided t-tests"
+        return f"{row.name} cannot be told from {baseline}, within noise: {numbers}{same}.{failed}"
     return f"{row.name} is {row.verdict} than {baseline}: {numbers}.{failed}"
 
 

@@ -16,6 +16,8 @@ from statistics import NormalDist, median_low
 import numpy as np
 from numpy.typing import NDArray
 
+from .distributions import student_quantile, student_within
+
 LEVEL = 0.95
 """Of intervals; and 1 - LEVEL is the error that tests allow over all variants together."""
 
@@ -174,15 +176,28 @@ def noise_floor(differences: Sequence[PairedDifference]) -> float | None:
         differences: Those of all variants from one baseline.
 
     Returns:
-        What Bonferroni's correction, which is Holm's first step, asks of differences that spread as these do on
-        average, over as many seeds as variants usually have; None where none could be tested, or none spread.
+        What Bonferroni's correction, which is Holm's first step, asks of typical differences; None where none could be
+        tested, or none spread.
+    """
+    typical = typical_spread(differences)
+    if typical is None:
+        return None
+    deviation, pairs, tests = typical
+    return student_quantile(1 - (1 - LEVEL) / 2 / tests, pairs - 1) * deviation / math.sqrt(pairs)
+
+
+def typical_spread(differences: Sequence[PairedDifference]) -> tuple[float, int, int] | None:
+    """Say how differences spread on average.
+
+    Returns:
+        Their standard deviation, the seeds that variants usually have, and how many variants were tested; None where
+        none could be, or none spread.
     """
     tested = [one for one in differences if one.deviation is not None]
     if not any(one.deviation for one in tested):
         return None
-    pairs = median_low([one.pairs for one in tested])
-    typical = math.sqrt(math.fsum((one.deviation or 0.0) ** 2 for one in tested) / len(tested))
-    return student_quantile(1 - (1 - LEVEL) / 2 / len(tested), pairs - 1) * typical / math.sqrt(pairs)
+    deviation = math.sqrt(math.fsum((one.deviation or 0.0) ** 2 for one in tested) / len(tested))
+    return deviation, median_low([one.pairs for one in tested]), len(tested)
 
 
 def paired_p(differences: Sequence[float]) -> float:
@@ -227,47 +242,6 @@ def spread(values: Sequence[float]) -> float:
     """
     deviation = float(np.std(values, ddof=1))
     return deviation if deviation > ROUNDING * max(map(abs, values)) else 0.0
-
-
-def student_within(t: float, freedom: int) -> float:
-    """The probability that Student's t lies between -t and t (Abramowitz and Stegun 1964, 26.7.3 and 26.7.4).
-
-    Args:
-        t: Not negative.
-        freedom: Degrees of freedom, a whole number.
-
-    Returns:
-        Between 0 and 1.
-    """
-    angle = math.atan(t / math.sqrt(freedom))
-    odd = freedom % 2
-    term = math.cos(angle) if odd else 1.0
-    total = 0.0
-    for k in range(freedom // 2):
-        total += term
-        term *= math.cos(angle) ** 2 * (2 * k + 2 - (not odd)) / (2 * k + 3 - (not odd))
-    within = 2 / math.pi * (angle + math.sin(angle) * total) if odd else math.sin(angle) * total
-    return min(max(within, 0.0), 1.0)
-
-
-@cache
-def student_quantile(probability: float, freedom: int) -> float:
-    """The value below which Student's t lies with a given probability.
-
-    Args:
-        probability: Above one half.
-        freedom: Degrees of freedom.
-
-    Returns:
-        The quantile, found by halving.
-    """
-    low, high = 0.0, 1.0
-    while student_within(high, freedom) < 2 * probability - 1:
-        high *= 2
-    for _ in range(80):
-        middle = (low + high) / 2
-        low, high = (middle, high) if student_within(middle, freedom) < 2 * probability - 1 else (low, middle)
-    return high
 
 
 def bootstrap_interval(values: Sequence[float], level: float = LEVEL) -> tuple[float, float]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from ..run.record import Run
 from .comparison import Comparison
 from .metrics import Metric, metrics_of
+from .pooled import PooledTest, pooled_test
 from .statistics import UNKNOWN, PairedDifference, Pairs, Sample, compare_all, noise_floor, verdict
 
 BASELINE = "baseline"
@@ -56,6 +57,7 @@ class ComparisonSummary:
         main: The metric that decides; None where no run has finished.
         floor: How far a variant must be from the baseline to be told from noise, as a rule; None where nothing was
             tested.
+        pooled: The second reading, of those variants whose runs have all finished; None where it does not apply.
     """
 
     comparison: Comparison
@@ -63,6 +65,12 @@ class ComparisonSummary:
     rows: list[VariantSummary]
     main: Metric | None
     floor: float | None
+    pooled: PooledTest | None
+
+    @property
+    def differences(self) -> list[PairedDifference]:
+        """Those that there are."""
+        return [row.difference for row in self.rows if row.difference is not None]
 
     @property
     def best(self) -> VariantSummary | None:
@@ -103,7 +111,21 @@ def summarize(comparison: Comparison) -> ComparisonSummary:
         else:
             word = verdict(difference)
         rows.append(VariantSummary(name, own, samples_of(metrics, own), difference, word))
-    return ComparisonSummary(comparison, metrics, rows, main, noise_floor(list(differences.values())))
+    floor = noise_floor(list(differences.values()))
+    return ComparisonSummary(comparison, metrics, rows, main, floor, pooled_over(main, comparison))
+
+
+def pooled_over(main: Metric | None, comparison: Comparison) -> PooledTest | None:
+    """Test the main score by the noise of all variants that have one with every seed."""
+    if main is None:
+        return None
+    scores = {name: [number_of(main, run) for run in comparison.runs_of(name)] for name in comparison.names}
+    whole = {
+        name: [one for one in own if one is not None]
+        for name, own in scores.items()
+        if len(own) == len(comparison.seeds) and None not in own
+    }
+    return pooled_test(whole, comparison.baseline) if comparison.baseline in whole else None
 
 
 def samples_of(metrics: Sequence[Metric], runs: Sequence[Run]) -> dict[str, Sample]:

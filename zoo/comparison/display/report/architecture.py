@@ -10,6 +10,7 @@ from markupsafe import Markup
 from zoo.difference import diff, tasks_of
 from zoo.drawing import draw, to_svg_beside
 from zoo.errors import ZooError
+from zoo.models import ZooConfig
 from zoo.registry import parse_name
 from zoo.training import Recipe
 
@@ -147,7 +148,12 @@ def as_built(comparison: Comparison, name: str, recipe: Recipe | None) -> str:
     usual = {} if recipe is None else recipe.model_settings(name)
     if recipe is not None and "vocab_size" in recipe.tokenizer:
         usual = {**usual, "vocab_size": recipe.tokenizer["vocab_size"]}
-    chosen = settings_of(comparison, name).get("model", {})
+    swept = () if comparison.sweep is None else comparison.sweep["values"]
+    chosen = {
+        key: value
+        for key, value in flat(settings_of(comparison, name)).items()
+        if key in ZooConfig.__dataclass_fields__ and key not in swept
+    }
     return str(replace(spec, overrides={**usual, **spec.overrides, **chosen}))
 
 
