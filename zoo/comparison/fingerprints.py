@@ -10,27 +10,13 @@ from typing import Any
 
 
 def content_hash(content: Any) -> str:
-    """Make a short name for plain data.
-
-    Args:
-        content: What JSON can hold.
-
-    Returns:
-        16 hexadecimal digits; other data have others.
-    """
+    """Make a short name for plain data: 16 hexadecimal digits, others for other data."""
     text = json.dumps(content, sort_keys=True, ensure_ascii=False, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def digest_of_files(folder: Path) -> str:
-    """Make a short name for the tokenizers of a folder.
-
-    Args:
-        folder: The folder.
-
-    Returns:
-        16 hexadecimal digits.
-    """
+    """Make a short name for the tokenizers of a folder."""
     digest = hashlib.sha256()
     for file in sorted(path for path in folder.rglob("*.json") if path.is_file()):  # and no weights beside them
         digest.update(f"{file.relative_to(folder).as_posix()}\n".encode())
@@ -39,14 +25,7 @@ def digest_of_files(folder: Path) -> str:
 
 
 def digest_of_module(name: str) -> str:
-    """Make a short name for a module's source.
-
-    Args:
-        name: The module.
-
-    Returns:
-        16 hexadecimal digits, or the name where there is no source.
-    """
+    """Make a short name for a module's source, or take its own where there is none."""
     found = find_spec(name)
     if found is None or found.origin is None or not Path(found.origin).is_file():
         return name

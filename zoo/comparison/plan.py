@@ -35,11 +35,7 @@ class Plan:
     seconds: float = 0.0
 
     def write(self, folder: Path) -> None:
-        """Write it down.
-
-        Args:
-            folder: The comparison's folder.
-        """
+        """Write it into the comparison's folder."""
         write_json(folder / PLAN, {"format": FORMAT, **asdict(self)})
 
 
@@ -98,13 +94,5 @@ def find_plan(folder: Path) -> Plan | None:
 
 
 def united(first: Sequence[Any], second: Sequence[Any]) -> list[Any]:
-    """Put two lists together.
-
-    Args:
-        first: Those in front.
-        second: The others, and possibly some of the first again.
-
-    Returns:
-        Each once.
-    """
+    """Put two lists together, each item once."""
     return list(dict.fromkeys((*first, *second)))

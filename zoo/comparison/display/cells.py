@@ -10,28 +10,12 @@ from .formatting import NOTHING, mean_and_spread, p_value, signed
 
 
 def table(summary: ComparisonSummary, columns: Sequence[Metric]) -> list[list[str]]:
-    """Put the numbers into rows.
-
-    Args:
-        summary: The comparison.
-        columns: Which numbers.
-
-    Returns:
-        The header, then a row a variant: the difference and its verdict stand behind the main score.
-    """
+    """Write a table: the header, then a row a variant, with the verdict behind the main score."""
     return [list(row) for row in zip(*text_columns(summary, columns), strict=True)]
 
 
 def text_columns(summary: ComparisonSummary, columns: Sequence[Metric]) -> Iterator[list[str]]:
-    """Write the columns of a table.
-
-    Args:
-        summary: The comparison.
-        columns: Which numbers.
-
-    Yields:
-        A heading and a cell a variant.
-    """
+    """Write the columns of a table, each with its heading."""
     yield ["Variant", *(row.name for row in summary.rows)]
     for column in columns:
         yield [column.title, *(number(column, row) for row in summary.rows)]
@@ -42,41 +26,18 @@ def text_columns(summary: ComparisonSummary, columns: Sequence[Metric]) -> Itera
 
 
 def number(column: Metric, row: VariantSummary) -> str:
-    """Write one number.
-
-    Args:
-        column: Which number.
-        row: Of which variant.
-
-    Returns:
-        Mean and standard deviation.
-    """
+    """Write one metric of a variant: "41.20 ± 0.53"."""
     return mean_and_spread(column.write, row.samples[column.key]) if column.key in row.samples else NOTHING
 
 
 def difference(summary: ComparisonSummary, row: VariantSummary) -> str:
-    """Write how far a variant is from the baseline.
-
-    Args:
-        summary: The comparison.
-        row: The variant.
-
-    Returns:
-        For instance "+0.42".
-    """
+    """Write how far a variant is from the baseline: "+0.42"."""
     if row.difference is None or summary.main is None:
         return NOTHING
     return signed(summary.main.write, row.difference.mean)
 
 
 def corrected(row: VariantSummary) -> str:
-    """Write a p-value after Holm's correction.
-
-    Args:
-        row: A variant.
-
-    Returns:
-        For instance "0.042".
-    """
+    """Write a variant's p-value after Holm's correction: "0.042"."""
     p = None if row.difference is None else row.difference.adjusted
     return NOTHING if p is None else p_value(p).removeprefix("= ")

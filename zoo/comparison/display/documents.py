@@ -45,14 +45,7 @@ def write_files(comparison: Comparison, folder: str | Path | None = None) -> lis
 
 
 def to_markdown(summary: ComparisonSummary) -> str:
-    """Write one row a variant, and what it means.
-
-    Args:
-        summary: The comparison.
-
-    Returns:
-        Markdown.
-    """
+    """Write one row a variant, and what it means, as Markdown."""
     header, *rows = table(summary, summary.metrics)
     rule = [":--", *("--:" for _ in header[1:])]
     lines = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in (header, rule, *rows)]
@@ -63,14 +56,7 @@ def to_markdown(summary: ComparisonSummary) -> str:
 
 
 def to_latex(summary: ComparisonSummary) -> str:
-    """Write one row a variant as a table of booktabs.
-
-    Args:
-        summary: The comparison.
-
-    Returns:
-        A `table` environment, for a document that uses the package booktabs.
-    """
+    """Write one row a variant as a table of the package booktabs."""
     shown = [column for column in summary.metrics if column.in_brief]
     header, *rows = ([for_latex(cell) for cell in row] for row in table(summary, shown))
     baseline = summary.comparison.baseline
@@ -98,27 +84,13 @@ def to_latex(summary: ComparisonSummary) -> str:
 
 
 def latex_rows(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Write rows of a tabular.
-
-    Args:
-        rows: Cells.
-
-    Yields:
-        A line each.
-    """
+    """Write rows of a tabular, a line each."""
     for row in rows:
         yield "    " + " & ".join(row) + r" \\"
 
 
 def for_latex(text: str) -> str:
-    """Write text so that LaTeX prints it as it is.
-
-    Args:
-        text: The text.
-
-    Returns:
-        The text, with what LaTeX reads as commands escaped.
-    """
+    """Escape what LaTeX reads as commands."""
     return "".join(LATEX_LETTERS.get(letter, letter) for letter in text)
 
 

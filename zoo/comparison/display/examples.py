@@ -10,29 +10,13 @@ LONGEST_TEXT = 160
 
 
 def shown_runs(comparison: Comparison) -> list[Run]:
-    """Choose whose outputs are shown.
-
-    Args:
-        comparison: The comparison.
-
-    Returns:
-        Of every variant the first run that has outputs.
-    """
+    """Choose of every variant the first run that has outputs."""
     chosen = (next((run for run in comparison.runs_of(name) if run.outputs), None) for name in comparison.names)
     return [run for run in chosen if run is not None]
 
 
 def chosen_examples(comparison: Comparison, finished: list[Run], count: int = EXAMPLES) -> list[int]:
-    """Choose examples to show: spread over the data, half of them such that the variants differ.
-
-    Args:
-        comparison: The comparison.
-        finished: The runs with outputs.
-        count: How many.
-
-    Returns:
-        Their places in the data, in its order.
-    """
+    """Choose the places of some examples, spread over the data, half of them such that the variants differ."""
     if not finished:
         return []
     everything = range(len(comparison.references))
@@ -42,26 +26,11 @@ def chosen_examples(comparison: Comparison, finished: list[Run], count: int = EX
 
 
 def shortened(text: str) -> str:
-    """Cut a text that would fill the screen, as outputs of untrained models do.
-
-    Args:
-        text: The text.
-
-    Returns:
-        At most `LONGEST_TEXT` characters.
-    """
+    """Cut a text that would fill the screen, as outputs of untrained models do."""
     return text if len(text) <= LONGEST_TEXT else f"{text[: LONGEST_TEXT - 1]}…"
 
 
 def spread(places: list[int], count: int) -> list[int]:
-    """Choose some at equal distances.
-
-    Args:
-        places: What to choose from.
-        count: How many, at most.
-
-    Returns:
-        Those chosen.
-    """
+    """Choose so many at equal distances."""
     count = min(count, len(places))
     return [places[(2 * i + 1) * len(places) // (2 * count)] for i in range(count)]

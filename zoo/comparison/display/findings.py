@@ -13,14 +13,7 @@ from .formatting import p_value, signed
 
 
 def sentences(summary: ComparisonSummary) -> Iterator[str]:
-    """Say in words what a comparison has shown.
-
-    Args:
-        summary: The summary.
-
-    Yields:
-        A sentence a variant, and then what they rest on.
-    """
+    """Say in words what a comparison has shown: a sentence a variant, and what they rest on."""
     yield from (told for _, told in findings(summary))
     if not is_tested(summary) and (summary.main is None or len(summary.rows) > 1):
         yield headline(summary)
@@ -28,14 +21,7 @@ def sentences(summary: ComparisonSummary) -> Iterator[str]:
 
 
 def headline(summary: ComparisonSummary) -> str:
-    """Say in one sentence what a comparison has shown.
-
-    Args:
-        summary: The summary.
-
-    Returns:
-        How many variants differ from the baseline.
-    """
+    """Say in one sentence how many variants differ from the baseline."""
     verdicts = [row.verdict for row in summary.rows if row.verdict != BASELINE]
     baseline = summary.comparison.baseline
     if summary.main is None:
@@ -49,14 +35,7 @@ def headline(summary: ComparisonSummary) -> str:
 
 
 def findings(summary: ComparisonSummary) -> Iterator[tuple[VariantSummary, str]]:
-    """Say in words how each variant differs from the baseline.
-
-    Args:
-        summary: The summary.
-
-    Yields:
-        A variant and a sentence.
-    """
+    """Say in words how each variant differs from the baseline."""
     if summary.main is None:
         return
     for row in summary.rows:
@@ -140,29 +119,12 @@ def sentences_told(summary: ComparisonSummary) -> Iterator[str]:
 
 
 def is_tested(summary: ComparisonSummary) -> bool:
-    """Whether any variant has been tested against the baseline.
-
-    Args:
-        summary: The summary.
-
-    Returns:
-        False of a single seed.
-    """
+    """Whether any variant has been tested against the baseline; a single seed tests nothing."""
     return any(row.difference is not None and row.difference.p is not None for row in summary.rows)
 
 
 def sentence(row: VariantSummary, main: Metric, baseline: str, tests: int) -> str:
-    """Say in words what is known of one variant.
-
-    Args:
-        row: The variant.
-        main: The metric that decides.
-        baseline: The baseline's name.
-        tests: How many variants are tested.
-
-    Returns:
-        A sentence.
-    """
+    """Say in words how one variant, of so many that are tested, differs in the main metric."""
     difference = row.difference
     if row.verdict == FAILED:
         return f"{row.name} failed with every seed."
@@ -182,13 +144,5 @@ def sentence(row: VariantSummary, main: Metric, baseline: str, tests: int) -> st
 
 
 def counted(number: int, noun: str) -> str:
-    """Write how many there are.
-
-    Args:
-        number: The number.
-        noun: What is counted.
-
-    Returns:
-        For instance "1 variant" or "7 variants".
-    """
+    """Write how many there are: "1 variant", "7 variants"."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

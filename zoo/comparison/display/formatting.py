@@ -10,55 +10,24 @@ NOTHING = "–"
 
 
 def signed(write: Writer, value: float) -> str:
-    """Write a difference with its sign.
-
-    Args:
-        write: How its size is written.
-        value: The difference.
-
-    Returns:
-        For instance "+0.42" or "−1.30".
-    """
+    """Write a difference with its sign: "+0.42", "−1.30"."""
     return ("+" if value >= 0 else "−") + write(abs(value))
 
 
 def p_value(p: float) -> str:
-    """Write a p-value.
-
-    Args:
-        p: From 0 to 1.
-
-    Returns:
-        "= 0.042", or "< 0.001".
-    """
+    """Write a p-value: "= 0.042", or "< 0.001"."""
     return "< 0.001" if p < 0.001 else f"= {p:.3f}"
 
 
 def mean_and_spread(write: Writer, sample: Sample) -> str:
-    """Write what is known of a number.
-
-    Args:
-        write: How its numbers are written.
-        sample: Its measurements.
-
-    Returns:
-        The mean, with the standard deviation where there is one to be seen: "41.20 ± 0.53".
-    """
+    """Write a mean, with the standard deviation where there is one to be seen: "41.20 ± 0.53"."""
     text, _, unit = write(sample.mean).partition(" ")
     spread = spread_beside(write, sample)
     return " ".join(filter(None, (text, spread and f"± {spread}", unit)))
 
 
 def spread_beside(write: Writer, sample: Sample) -> str:
-    """Write a standard deviation in the unit of its mean, and no finer.
-
-    Args:
-        write: How the mean is written.
-        sample: The measurements.
-
-    Returns:
-        The number alone; nothing where it rounds to zero, or there is none.
-    """
+    """Write a standard deviation in the unit of its mean, and no finer; nothing where it rounds to zero."""
     text = write(sample.mean).partition(" ")[0].replace(",", "")
     if not sample.deviation or not sample.mean:
         return ""

@@ -31,14 +31,7 @@ def records(summary: ComparisonSummary) -> list[dict[str, Any]]:
 
 
 def to_csv(summary: ComparisonSummary) -> str:
-    """Write the records as a table.
-
-    Args:
-        summary: The comparison.
-
-    Returns:
-        A line of column names, and a line a run.
-    """
+    """Write the records as a table: a line of names, and a line a run."""
     text = io.StringIO()
     names = [*RUN_FIELDS, *(column.key for column in summary.metrics), "error"]
     writer = csv.DictWriter(text, names, lineterminator="\n")

@@ -38,14 +38,7 @@ def show(comparison: Comparison, console: Console | None = None) -> None:
 
 
 def as_text(comparison: Comparison) -> str:
-    """Write a comparison as text.
-
-    Args:
-        comparison: The comparison.
-
-    Returns:
-        What [`show`][] prints, as wide as the terminal.
-    """
+    """Write a comparison as text, as wide as the terminal."""
     console = Console(highlight=False, color_system=None)
     with console.capture() as capture:
         show(comparison, console)
@@ -53,14 +46,7 @@ def as_text(comparison: Comparison) -> str:
 
 
 def render(comparison: Comparison) -> RenderableType:
-    """Put a comparison into tables.
-
-    Args:
-        comparison: The comparison.
-
-    Returns:
-        The numbers, what they mean in words, the scores' signatures, examples side by side, and what failed.
-    """
+    """Put a comparison into tables: numbers, what they mean, examples side by side, and what failed."""
     summary = summarize(comparison)
     return Group(
         Numbers(summary),
@@ -84,11 +70,7 @@ class Numbers:
         self.summary = summary
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Lay the columns out, none of them ever folded.
-
-        Yields:
-            Tables, with the variants' names in front of each.
-        """
+        """Lay the columns out, none of them ever folded, with the variants' names in front of each table."""
         widest_name = max(NARROWEST_NAME, options.max_width // SHARE_OF_NAMES)
         names = [folded(row.name, widest_name) for row in self.summary.rows]
         room = options.max_width - width(["Variant", *names])
@@ -103,15 +85,7 @@ class Numbers:
             yield self.table(names, columns[start:end])
 
     def table(self, names: Sequence[str], columns: Sequence[list[Text]]) -> Table:
-        """Make one of the tables.
-
-        Args:
-            names: The variants' names, folded.
-            columns: Heading and cells of each column.
-
-        Returns:
-            The table.
-        """
+        """Make one of the tables of folded names, and columns with their headings."""
         made = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="bold")
         made.add_column("Variant", no_wrap=True, style="cyan", vertical="bottom")
         for heading, *_ in columns:
@@ -122,15 +96,7 @@ class Numbers:
 
 
 def packed(widths: Sequence[int], room: int) -> list[tuple[int, int]]:
-    """Put columns into as few tables as have room for them.
-
-    Args:
-        widths: Of the columns.
-        room: Of a table; a wider column is alone in it.
-
-    Returns:
-        First and last column of each table, the last one excluded.
-    """
+    """Put columns into as few tables as have room for them: the first and the last column, excluded, of each."""
     starts, used = [0], 0
     for place, needed in enumerate(widths):
         if used and used + needed > room:
@@ -141,14 +107,7 @@ def packed(widths: Sequence[int], room: int) -> list[tuple[int, int]]:
 
 
 def cells(summary: ComparisonSummary) -> Iterator[list[Text]]:
-    """Write every column.
-
-    Args:
-        summary: The comparison.
-
-    Yields:
-        Heading and cells of each: what decides, the difference and its verdict, and then everything else.
-    """
+    """Write every column with its heading: what decides, the verdict, and everything else."""
     for column in (column for column in summary.metrics if column.in_brief):
         yield [Text(column.title.replace(" ", "\n", 1)), *(cell(summary, column, row) for row in summary.rows)]
         if column is summary.main:
@@ -159,29 +118,13 @@ def cells(summary: ComparisonSummary) -> Iterator[list[Text]]:
 
 
 def cell(summary: ComparisonSummary, column: Metric, row: VariantSummary) -> Text:
-    """Write one number.
-
-    Args:
-        summary: The comparison.
-        column: Which number.
-        row: Of which variant.
-
-    Returns:
-        Mean and standard deviation; the best main score stands out.
-    """
+    """Write one number; the best main score stands out."""
     stands_out = column is summary.main and row is summary.best
     return Text(number(column, row), style="bold green" if stands_out else "")
 
 
 def reloaded(row: VariantSummary) -> Text:
-    """Say what became of a variant's models in fresh processes.
-
-    Args:
-        row: The variant.
-
-    Returns:
-        "identical", "equal" where only rounding differs, or "differs"; and of how many runs, where not of all.
-    """
+    """Say what became of a variant's models in fresh processes: "identical", "1 of 2 equal", "differs"."""
     checks = [run.reload for run in row.runs if run.reload is not None]
     if not checks:
         return Text("failed", style="red")
@@ -192,14 +135,7 @@ def reloaded(row: VariantSummary) -> Text:
 
 
 def signatures(summary: ComparisonSummary) -> Iterator[Text]:
-    """Say how the scores were computed, and what they rest on.
-
-    Args:
-        summary: The comparison.
-
-    Yields:
-        A line each.
-    """
+    """Say how the scores were computed, and what they rest on."""
     best = summary.best
     if best is None or best.finished[0].report is None:
         return
@@ -217,14 +153,7 @@ def signatures(summary: ComparisonSummary) -> Iterator[Text]:
 
 
 def examples(comparison: Comparison) -> Table:
-    """Put some outputs beside what they should be.
-
-    Args:
-        comparison: The comparison.
-
-    Returns:
-        A table, a block an example; the differing ones first, as they say more.
-    """
+    """Put some outputs beside what they should be."""
     made = Table(box=None, show_header=False, pad_edge=False, padding=(0, GAP, 0, 0))
     made.add_column(no_wrap=True, style="cyan")
     made.add_column(overflow="fold")
@@ -243,29 +172,14 @@ def examples(comparison: Comparison) -> Table:
 
 
 def failures(comparison: Comparison) -> Iterator[Text]:
-    """Say what failed, and why.
-
-    Args:
-        comparison: The comparison.
-
-    Yields:
-        A line a run.
-    """
+    """Say what failed, and why."""
     for run in comparison.failed:
         name = run.name if len(comparison.seeds) == 1 else run.label
         yield Text.assemble((f"{name} failed: ", "bold red"), run.error or "")
 
 
 def folded(name: str, widest: int) -> str:
-    """Break a variant's name where a setting ends.
-
-    Args:
-        name: The name.
-        widest: How long a line may be, where that can be.
-
-    Returns:
-        The name in one or several lines.
-    """
+    """Break a variant's name into lines of about this width where a setting ends."""
     lines = [""]
     for part in re.findall(r"[^:,+]+[:,]?|\+[^:,+]+", name):
         if lines[-1] and len(lines[-1]) + len(part) > widest:
@@ -275,12 +189,5 @@ def folded(name: str, widest: int) -> str:
 
 
 def width(texts: Sequence[Text | str]) -> int:
-    """Measure how wide texts are.
-
-    Args:
-        texts: The texts, of one or several lines.
-
-    Returns:
-        The length of the longest line.
-    """
+    """The length of the longest line of some texts."""
     return max(len(line) for text in texts for line in str(text).split("\n"))

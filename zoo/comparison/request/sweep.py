@@ -61,25 +61,10 @@ def read_values(text: str) -> tuple[str, list[Any]]:
 
 
 def write_values(name: str, values: Sequence[Any]) -> str:
-    """Write what `read_values` reads.
-
-    Args:
-        name: The argument.
-        values: Its values.
-
-    Returns:
-        For instance "learning_rate=0.001,0.0005".
-    """
+    """Write what `read_values` reads: "learning_rate=0.001,0.0005"."""
     return f"{name}={','.join(map(str, values))}"
 
 
 def combinations(values: Values) -> list[dict[str, Any]]:
-    """Combine the values of all arguments.
-
-    Args:
-        values: Values by argument.
-
-    Returns:
-        Every combination.
-    """
+    """Combine the values of all arguments."""
     return [dict(zip(values, chosen, strict=True)) for chosen in product(*values.values())]

@@ -62,14 +62,7 @@ class Comparison(Printed):
     date: str = ""
 
     def runs_of(self, name: str) -> list[Run]:
-        """The runs of a variant.
-
-        Args:
-            name: One of `names`.
-
-        Returns:
-            A run a seed, in the order of `seeds`.
-        """
+        """A variant's runs, in the order of `seeds`."""
         return [run for run in self.runs if run.name == name]
 
     @property
@@ -84,11 +77,7 @@ class Comparison(Printed):
         return as_text(self)
 
     def write(self) -> Path:
-        """Write results.json.
-
-        Returns:
-            The file.
-        """
+        """Write results.json."""
         return write_json(Path(self.folder) / RESULTS, {"format": FORMAT, **asdict(self), "folder": str(self.folder)})
 
     @classmethod

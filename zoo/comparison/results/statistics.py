@@ -52,14 +52,7 @@ class Sample:
 
     @classmethod
     def of(cls, values: Sequence[float]) -> Sample:
-        """Summarise measurements.
-
-        Args:
-            values: At least one.
-
-        Returns:
-            The summary.
-        """
+        """Summarise at least one measurement."""
         several = len(values) > 1
         return cls(
             values=tuple(values),
@@ -156,14 +149,7 @@ def verdict(difference: PairedDifference) -> str:
 
 
 def compare_all(paired: Sequence[Pairs]) -> list[PairedDifference]:
-    """Test several variants against one baseline.
-
-    Args:
-        paired: For each variant its differences, one a seed.
-
-    Returns:
-        A difference for each, corrected for the number of those that could be tested.
-    """
+    """Test variants against one baseline, corrected for the number of those that could be tested."""
     found = [PairedDifference.of(pairs) for pairs in paired]
     adjusted = iter(holm([difference.p for difference in found if difference.p is not None]))
     return [one if one.p is None else replace(one, adjusted=next(adjusted)) for one in found]
@@ -232,14 +218,7 @@ def sign_p(wins: int, losses: int) -> float:
 
 
 def spread(values: Sequence[float]) -> float:
-    """The sample standard deviation.
-
-    Args:
-        values: At least two.
-
-    Returns:
-        The deviation, zero where nothing but rounding makes one.
-    """
+    """The sample standard deviation of at least two values, zero where nothing but rounding makes one."""
     deviation = float(np.std(values, ddof=1))
     return deviation if deviation > ROUNDING * max(map(abs, values)) else 0.0
 
@@ -268,42 +247,22 @@ def bootstrap_interval(values: Sequence[float], level: float = LEVEL) -> tuple[f
 
 @cache
 def resamples(n: int) -> NDArray[np.int64]:
-    """Choose n of n values with replacement, over and over.
-
-    Args:
-        n: Number of values.
-
-    Returns:
-        Their places, a row a resample: all that there are, or as many as `RESAMPLES` drawn always alike.
-    """
+    """Choose n of n places with replacement: all ways that there are, or `RESAMPLES` drawn always alike."""
     if n <= MOST_ENUMERATED:
         return np.array(list(itertools.product(range(n), repeat=n)))
     return np.random.default_rng(0).integers(n, size=(RESAMPLES, n))
 
 
 def most_coverage(seeds: int) -> float:
-    """How often a bootstrap interval of symmetric noise holds the mean at best.
+    """How often a bootstrap interval of symmetric noise holds the mean at best: 0.75 of three seeds, 0.94 of five.
 
     It lies within the values, and with probability 2^(1-n) all n of them lie on one side of the mean.
-
-    Args:
-        seeds: Number of values.
-
-    Returns:
-        0.75 for three, 0.94 for five.
     """
     return 1 - 2.0 ** (1 - seeds)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Correct p-values for their number, so that one false alarm among all is as rare as the level says (Holm 1979).
-
-    Args:
-        p_values: Those of one family of tests.
-
-    Returns:
-        The adjusted ones, in the same order.
-    """
+    """Correct p-values for their number, so that one false alarm among all is as rare as the level says (Holm 1979)."""
     adjusted = [0.0] * len(p_values)
     largest = 0.0
     for rank, place in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):

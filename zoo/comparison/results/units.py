@@ -10,26 +10,12 @@ Writer = Callable[[float], str]
 
 
 def number(decimals: int) -> Writer:
-    """Write numbers with thousands apart.
-
-    Args:
-        decimals: How many.
-
-    Returns:
-        The writer.
-    """
+    """Make a writer of numbers with so many decimals and thousands apart."""
     return lambda value: f"{value:,.{decimals}f}"
 
 
 def large(value: float) -> str:
-    """Write a large number.
-
-    Args:
-        value: Not negative.
-
-    Returns:
-        For instance "1.90 M"; three digits that count.
-    """
+    """Write a large number with the three digits that count: "1.90 M"."""
     for power, prefix in enumerate(("", "k", "M", "G", "T", "P", "E")):
         scaled = value / 1000**power
         if scaled < 999.5 or prefix == "E":
@@ -40,14 +26,7 @@ def large(value: float) -> str:
 
 
 def memory(value: float) -> str:
-    """Write a number of bytes.
-
-    Args:
-        value: Not negative.
-
-    Returns:
-        For instance "640 MiB".
-    """
+    """Write a number of bytes: "640 MiB"."""
     mebibytes = value / KIBI**2
     if mebibytes < 10:
         return f"{mebibytes:.2g} MiB" if mebibytes >= 1 else f"{value / KIBI:,.0f} KiB"
@@ -55,38 +34,17 @@ def memory(value: float) -> str:
 
 
 def milliseconds(value: float) -> str:
-    """Write a number of seconds.
-
-    Args:
-        value: Seconds.
-
-    Returns:
-        For instance "4.47 ms".
-    """
+    """Write a number of seconds: "4.47 ms"."""
     return f"{1000 * value:.2f} ms"
 
 
 def percent(value: float) -> str:
-    """Write a share.
-
-    Args:
-        value: From 0 to 1.
-
-    Returns:
-        For instance "17.5 %".
-    """
+    """Write a share from 0 to 1: "17.5 %"."""
     return f"{100 * value:.1f} %"
 
 
 def duration(value: float) -> str:
-    """Write a time.
-
-    Args:
-        value: Seconds.
-
-    Returns:
-        For instance "41.3 s", "2.1 min" or "3.5 h".
-    """
+    """Write a number of seconds: "41.3 s", "2.1 min", "3.5 h"."""
     if value < 100:
         return f"{value:.1f} s"
     return f"{value / 60:.1f} min" if value < 6000 else f"{value / 3600:.1f} h"

@@ -24,11 +24,7 @@ from typing import TextIO
 
 
 def serve(name: str) -> None:
-    """Answer until stdin ends.
-
-    Args:
-        name: The module.
-    """
+    """Answer for a module until stdin ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever started this process decides what an interrupt ends
     replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # what runs print is no reply

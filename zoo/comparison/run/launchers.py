@@ -97,11 +97,7 @@ def launch_with_ray(jobs: Sequence[Job], processes: int, options: Mapping[str, A
 
 
 def ray_environment() -> dict[str, Any]:
-    """What Ray's workers need to find the zoo, where it is not installed.
-
-    Returns:
-        A runtime environment.
-    """
+    """The runtime environment in which Ray's workers find the zoo where it is not installed."""
     return {"env_vars": {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}}
 
 
@@ -187,29 +183,12 @@ def check_launcher(name: str) -> None:
 
 
 def library(name: str) -> Any:
-    """Import a launcher's library.
-
-    Args:
-        name: Its name.
-
-    Returns:
-        The module.
-
-    Raises:
-        ConfigError: When it is not installed.
-    """
+    """Import a launcher's library, which must be installed."""
     check_launcher(name)
     return import_module(name)
 
 
 def first_line(error: BaseException) -> str:
-    """Shorten an error that holds a whole traceback.
-
-    Args:
-        error: The error.
-
-    Returns:
-        Its class, and the last line of its message that says something.
-    """
+    """Shorten an error that holds a traceback: its class, and the last line of its message that says something."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return f"{type(error).__name__}: {lines[-1] if lines else 'no message'}"

@@ -70,25 +70,13 @@ class Probe:
         return {"logits": logits.float().cpu().contiguous(), "outputs": outputs.cpu().contiguous()}
 
     def write(self, folder: Path, answers: dict[str, torch.Tensor]) -> None:
-        """Write the questions and the answers to them.
-
-        Args:
-            folder: Where to.
-            answers: What `ask` returned.
-        """
+        """Write the questions, and what `ask` returned."""
         write_json(folder / QUESTIONS, asdict(self))
         save_file(answers, folder / ANSWERS)
 
 
 def read_probe(folder: Path) -> tuple[Probe, dict[str, torch.Tensor]]:
-    """Read what `Probe.write` wrote.
-
-    Args:
-        folder: Where it is.
-
-    Returns:
-        The questions and the answers to them.
-    """
+    """Read the questions and the answers to them."""
     written = json.loads((folder / QUESTIONS).read_text(encoding="utf-8"))
     fields: dict[str, Any] = {
         name: tuple(value) if isinstance(value, list) else value for name, value in written.items()

@@ -68,13 +68,6 @@ class Run:
 
     @classmethod
     def from_dict(cls, written: Mapping[str, Any]) -> Run:
-        """Read what `dataclasses.asdict` wrote.
-
-        Args:
-            written: The fields.
-
-        Returns:
-            The run.
-        """
+        """Read what `dataclasses.asdict` wrote."""
         reload = written.get("reload")
         return cls(**{**written, "reload": None if reload is None else ReloadCheck(**reload)})

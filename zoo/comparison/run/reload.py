@@ -37,14 +37,7 @@ TOLERANCE = 1e-5
 
 
 def check(folder: Path) -> dict[str, object]:
-    """Load a checkpoint and compare its answers.
-
-    Args:
-        folder: The run's folder.
-
-    Returns:
-        The fields of [`zoo.comparison.ReloadCheck`][].
-    """
+    """Load the checkpoint in a run's folder and compare its answers: the fields of [`zoo.comparison.ReloadCheck`][]."""
     probe, before = read_probe(folder)
     for module in probe.modules:
         importlib.import_module(module)
@@ -67,14 +60,7 @@ def check(folder: Path) -> dict[str, object]:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Check a run's model, and write down what was found.
-
-    Args:
-        arguments: The run's folder.
-
-    Returns:
-        The exit code.
-    """
+    """Check the model in a run's folder, and write down what was found."""
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     folder = Path(arguments[0])

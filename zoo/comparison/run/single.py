@@ -15,15 +15,7 @@ RELOAD = "zoo.comparison.run.reload"
 
 
 def run(job: Job, call: Call = fresh) -> Run:
-    """Do what is left to be done of a run.
-
-    Args:
-        job: What to do.
-        call: Makes processes.
-
-    Returns:
-        Its results; where something failed, why.
-    """
+    """Do what is left to be done of a run, in processes that `call` makes, and read its results."""
     folder = Path(job.folder)
     written = result_of(job)
     if written is None or ("error" in written and not written.get("final")):

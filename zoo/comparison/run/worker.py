@@ -41,14 +41,7 @@ BY_THE_CLOCK: dict[str, Any] = {"save_strategy": "steps", "save_steps": 10**9, "
 
 
 def work(job: Job) -> dict[str, Any]:
-    """Train, save, and write down what the model answers.
-
-    Args:
-        job: What to do.
-
-    Returns:
-        What the run's result.json holds.
-    """
+    """Train, save, and write down what the model answers; returns what the run's result.json holds."""
     for module in job.modules:
         importlib.import_module(module)
     recipe = Recipe(**job.recipe)
@@ -86,14 +79,7 @@ def work(job: Job) -> dict[str, Any]:
 
 
 def saving(arguments: Mapping[str, Any]) -> tuple[dict[str, Any], list[TrainerCallback]]:
-    """Decide when a run saves what it can be resumed from.
-
-    Args:
-        arguments: The recipe's training arguments.
-
-    Returns:
-        More arguments, and callbacks; neither where the recipe says it itself.
-    """
+    """Choose arguments and callbacks that save what a run can be resumed from, unless the recipe says it itself."""
     keeps_best = arguments.get("load_best_model_at_end") or arguments.get("early_stopping_patience") is not None
     if keeps_best or "save_strategy" in arguments:
         return {}, []
@@ -103,14 +89,7 @@ def saving(arguments: Mapping[str, Any]) -> tuple[dict[str, Any], list[TrainerCa
 
 
 def ask(job: Job, task: DataTask, splits: Splits, result: TrainingResult) -> None:
-    """Write down what a model answers, for the process that loads it.
-
-    Args:
-        job: What was to be done.
-        task: The task.
-        splits: The examples.
-        result: The trained model.
-    """
+    """Write down what a model answers, for the process that loads it."""
     few = splits.heldout.select(range(min(MOST_EXAMPLES, len(splits.heldout))))
     sources = task.samples(few, MOST_EXAMPLES)
     probe = Probe(job.modules, tuple(sources), tuple(task.references(few)), task.model_task)
@@ -119,18 +98,7 @@ def ask(job: Job, task: DataTask, splits: Splits, result: TrainingResult) -> Non
 
 
 def costs_of(job: Job, task: DataTask, recipe: Recipe, splits: Splits, result: TrainingResult) -> dict[str, Any]:
-    """Measure what a trained model costs.
-
-    Args:
-        job: What was to be done.
-        task: The task.
-        recipe: How it was trained.
-        splits: The examples.
-        result: The trained model.
-
-    Returns:
-        The fields of [`zoo.measuring.Costs`][].
-    """
+    """Measure what a trained model costs: the fields of [`zoo.measuring.Costs`][]."""
     args = training_arguments(recipe.arguments, output_dir=job.folder, seed=job.seed)
     encoded = some_encoded(task.fitted(splits), splits.train, result, args.per_device_train_batch_size)
     known = inspect.signature(result.model.forward).parameters
@@ -149,17 +117,7 @@ def costs_of(job: Job, task: DataTask, recipe: Recipe, splits: Splits, result: T
 
 
 def some_encoded(task: DataTask, examples: Dataset, result: TrainingResult, number: int) -> Any:
-    """Encode a few examples.
-
-    Args:
-        task: The task.
-        examples: What to choose from.
-        result: Whose tokenizers to use.
-        number: How many are wanted.
-
-    Returns:
-        Those at equal distances, as ids; or all of them, where a few are too short to be encoded.
-    """
+    """Encode so many examples at equal distances, or all of them where a few are too short to be encoded."""
     number = min(number, len(examples))
     few = examples.select([(2 * i + 1) * len(examples) // (2 * number) for i in range(number)])
     try:
@@ -169,14 +127,7 @@ def some_encoded(task: DataTask, examples: Dataset, result: TrainingResult, numb
 
 
 def curve_of(report: TrainingReport) -> list[dict[str, float]]:
-    """Put everything that was logged while training into one row.
-
-    Args:
-        report: The numbers of the run.
-
-    Returns:
-        What was logged at each step, in order, and at the end the held-out loss.
-    """
+    """Put everything that was logged at each step while training into one row, with the held-out loss at the end."""
     kept = ("step", "tokens", "seconds", "loss", "learning_rate", "grad_norm")
     points = [{key: entry[key] for key in kept if key in entry} for entry in report.history]
     points += [
@@ -189,14 +140,7 @@ def curve_of(report: TrainingReport) -> list[dict[str, float]]:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run a job's file.
-
-    Args:
-        arguments: The file.
-
-    Returns:
-        The exit code: 0 where there is a result, 1 where there is an error in its place.
-    """
+    """Run a job's file; returns 0 where there is a result, 1 where there is an error in its place."""
     job = Job.read(arguments[0])
     folder = Path(job.folder)
     logging.set_verbosity_error()

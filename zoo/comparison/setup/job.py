@@ -71,23 +71,12 @@ class Job:
         return Path(self.folder) / JOB
 
     def write(self) -> Path:
-        """Write it into its folder.
-
-        Returns:
-            The file.
-        """
+        """Write it into its folder."""
         return write_json(self.file, asdict(self))
 
     @classmethod
     def read(cls, file: str | Path) -> Job:
-        """Read what `write` wrote.
-
-        Args:
-            file: The file.
-
-        Returns:
-            The job.
-        """
+        """Read what `write` wrote."""
         written = json.loads(Path(file).read_text(encoding="utf-8"))
         flops = written["flops"] and tuple(written["flops"])
         return cls(**{**written, "modules": tuple(written["modules"]), "flops": flops})

@@ -67,27 +67,11 @@ class Sizes:
     settings: dict[str, Any]
 
     def config(self, **changes: int) -> ZooConfig:
-        """Put the configuration together.
-
-        Args:
-            changes: Sizes.
-
-        Returns:
-            The configuration.
-        """
+        """Put the configuration together, with other sizes."""
         return config(with_settings(self.name, changes), self.task, **{**self.settings, **changes})
 
     def following(self, encoder: str, decoder: str, value: int) -> dict[str, int]:
-        """Change the size of both stacks, in proportion.
-
-        Args:
-            encoder: The field that holds it.
-            decoder: The field that holds the decoder's, where it has its own.
-            value: The new size of the first.
-
-        Returns:
-            One field, or both where the second does not follow the first by itself.
-        """
+        """Change a size of the encoder, and in proportion that of the decoder where it does not follow by itself."""
         own = self.config()
         if not own.is_encoder_decoder:
             return {encoder: value}
@@ -177,28 +161,12 @@ def candidates(sizes: Sizes, target: float, measure: Measure, way: str, *, finer
 
 
 def inner_size(sizes: Sizes, inner: int) -> dict[str, int]:
-    """Change the inner width of the feed-forward layers.
-
-    Args:
-        sizes: The variant.
-        inner: The width.
-
-    Returns:
-        Fields of the configuration.
-    """
+    """Change the inner width of the feed-forward layers."""
     return sizes.following("intermediate_size", "decoder_intermediate_size", inner)
 
 
 def around(at: Callable[[int], Match], start: int) -> list[Match]:
-    """Find the two neighbouring sizes between which a growing value meets its target.
-
-    Args:
-        at: What a size gives.
-        start: A size near it.
-
-    Returns:
-        What the smaller and the larger one give.
-    """
+    """Find the two neighbouring sizes between which a growing value meets its target."""
     low, high = 0, max(1, start)
     found = {high: at(high)}
     below, above = -1.0, found[high].difference  # at size 0, there is nothing
@@ -223,14 +191,6 @@ def around(at: Callable[[int], Match], start: int) -> list[Match]:
 
 
 def with_settings(name: str, settings: dict[str, Any]) -> str:
-    """Write settings into a variant's name.
-
-    Args:
-        name: The name.
-        settings: Fields of the configuration.
-
-    Returns:
-        A name that says them.
-    """
+    """Write settings into a variant's name."""
     spec = parse_name(name)
     return str(replace(spec, overrides={**spec.overrides, **settings})) if settings else name

@@ -74,47 +74,19 @@ class SharedInputs:
         return [digest_of_examples(part) for part in self.splits]
 
     def settings(self, variant: str) -> dict[str, Any]:
-        """What the recipe and the tokenizer say about a variant.
-
-        Args:
-            variant: Its name.
-
-        Returns:
-            Fields of the configuration.
-        """
+        """What the recipe and the tokenizer say about a variant."""
         return {**self.recipe.model_settings(variant), **self.task.model_settings(self.tokenizers)}
 
     def config(self, variant: str) -> ZooConfig:
-        """Put a variant's configuration together.
-
-        Args:
-            variant: Its name.
-
-        Returns:
-            The configuration.
-        """
+        """Put a variant's configuration together."""
         return config(variant, self.task.model_task, **self.settings(variant))
 
     def count_parameters(self, variant: str) -> int:
-        """Count a variant's parameters.
-
-        Args:
-            variant: Its name.
-
-        Returns:
-            Their number, each shared one counted once.
-        """
+        """Count a variant's parameters, each shared one once."""
         return skeleton(variant, self.task.model_task, **self.settings(variant)).num_parameters()
 
     def count_flops(self, variant: str) -> FlopsPerToken:
-        """Count the operations that a variant needs for a token.
-
-        Args:
-            variant: Its name.
-
-        Returns:
-            Their numbers, at the mean length of the examples; at equal lengths of source and target where it wants so.
-        """
+        """Count operations a token at the mean length of the examples, or at equal lengths where a variant wants so."""
         model = skeleton(variant, self.task.model_task, **self.settings(variant))
         source, target = self.work.source_len, self.work.target_len
         try:

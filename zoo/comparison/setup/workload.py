@@ -85,15 +85,7 @@ def spend(budget: Budget | None, work: Workload, flops_per_token: float) -> dict
 
 
 def share_of_warmup(args: ZooTrainingArguments, work: Workload) -> dict[str, Any]:
-    """Let a warm-up that was meant for a run of another length keep its share.
-
-    Args:
-        args: The recipe's training arguments.
-        work: How long the recipe's run is.
-
-    Returns:
-        `warmup_steps` as a share of all, or nothing where there is no warm-up, or it is a share already.
-    """
+    """Give a warm-up that was meant for a run of another length its share of this one, if it is not one already."""
     if args.warmup_steps < 1:
         return {}
     return {"warmup_steps": min(round(args.warmup_steps / work.steps, 6), 0.99)}

@@ -63,14 +63,7 @@ class Architecture:
 
 
 def architectures_of(comparison: Comparison) -> list[Architecture]:
-    """Compare the variants with the baseline.
-
-    Args:
-        comparison: The comparison.
-
-    Returns:
-        An entry a variant, the baseline's without axes.
-    """
+    """Compare each variant with the baseline."""
     recipe = recipe_of(comparison)
     task = None if recipe is None else str(recipe.data_task().model_task)
     baseline = as_built(comparison, comparison.baseline, recipe)
@@ -103,14 +96,7 @@ def architectures_of(comparison: Comparison) -> list[Architecture]:
 
 
 def recipe_of(comparison: Comparison) -> Recipe | None:
-    """Find the recipe of a comparison.
-
-    Args:
-        comparison: The comparison.
-
-    Returns:
-        The recipe; None where its task is not known here.
-    """
+    """Find the recipe of a comparison; None where its task is not known here."""
     known = {key: value for key, value in comparison.recipe.items() if key in Recipe.__dataclass_fields__}
     try:
         recipe = Recipe(**known)
@@ -121,29 +107,12 @@ def recipe_of(comparison: Comparison) -> Recipe | None:
 
 
 def settings_of(comparison: Comparison, name: str) -> dict[str, Any]:
-    """Find what was chosen for a variant.
-
-    Args:
-        comparison: The comparison.
-        name: The variant.
-
-    Returns:
-        The settings of its first run.
-    """
+    """Find what was chosen for a variant."""
     return next((run.settings for run in comparison.runs_of(name)), {})
 
 
 def as_built(comparison: Comparison, name: str, recipe: Recipe | None) -> str:
-    """Put into a variant's name what the recipe and matching have said of it.
-
-    Args:
-        comparison: The comparison.
-        name: The variant.
-        recipe: The recipe, if it is known.
-
-    Returns:
-        The name with all settings.
-    """
+    """Put into a variant's name what the recipe and matching have said of it."""
     spec = parse_name(name)
     usual = {} if recipe is None else recipe.model_settings(name)
     if recipe is not None and "vocab_size" in recipe.tokenizer:
@@ -158,29 +127,14 @@ def as_built(comparison: Comparison, name: str, recipe: Recipe | None) -> str:
 
 
 def side(kind: str, value: Any) -> str:
-    """Write one side of a difference.
-
-    Args:
-        kind: The difference's kind.
-        value: What one of the two has.
-
-    Returns:
-        A few words or numbers.
-    """
+    """Write what one of two variants has: "on" or "off" for a quirk."""
     if kind == "quirk":
         return "on" if value else "off"
     return in_words(value)
 
 
 def in_words(value: Any) -> str:
-    """Write a setting.
-
-    Args:
-        value: Its value.
-
-    Returns:
-        "yes" and "no" for what is one of them, "none" for nothing.
-    """
+    """Write a setting: "yes", "no", "none", or its value."""
     if value is None:
         return "none"
     if isinstance(value, bool):
@@ -191,14 +145,7 @@ def in_words(value: Any) -> str:
 
 
 def flat(settings: dict[str, Any]) -> dict[str, Any]:
-    """Take settings out of what they are grouped in.
-
-    Args:
-        settings: By name, some of them groups.
-
-    Returns:
-        The settings alone.
-    """
+    """Take settings out of what they are grouped in."""
     found: dict[str, Any] = {}
     for name, value in settings.items():
         found |= flat(value) if isinstance(value, dict) else {name: value}

@@ -43,27 +43,13 @@ class Chart:
 
 
 def forest(summary: ComparisonSummary) -> Chart | None:
-    """Draw the differences from the baseline.
-
-    Args:
-        summary: The comparison.
-
-    Returns:
-        The chart, None where there is no difference.
-    """
+    """Draw the differences from the baseline, if there are any."""
     wide, narrow = (draw_forest(summary, width) for width in (WIDE, NARROW))
     return None if wide is None or narrow is None else Chart("forest", "Differences", wide, narrow)
 
 
 def curve_charts(summary: ComparisonSummary) -> Iterator[Chart]:
-    """Draw everything that was logged, over everything that it can be drawn over.
-
-    Args:
-        summary: The comparison.
-
-    Yields:
-        The charts.
-    """
+    """Draw everything that was logged, over everything that it can be drawn over."""
     for kind, title in KINDS.items():
         for over, (axis, _) in AXES.items():
             curves = curves_of(summary, kind, over)
@@ -73,14 +59,7 @@ def curve_charts(summary: ComparisonSummary) -> Iterator[Chart]:
 
 
 def scatter_charts(summary: ComparisonSummary) -> Iterator[Chart]:
-    """Draw quality against every cost that at least two variants have.
-
-    Args:
-        summary: The comparison.
-
-    Yields:
-        The charts.
-    """
+    """Draw quality against every cost that at least two variants have."""
     main = summary.main
     if main is None:
         return
@@ -93,14 +72,7 @@ def scatter_charts(summary: ComparisonSummary) -> Iterator[Chart]:
 
 
 def first_cost(summary: ComparisonSummary) -> str | None:
-    """Choose the cost that is shown first.
-
-    Args:
-        summary: The comparison.
-
-    Returns:
-        The first of `FIRST_COSTS` that tells the variants apart, or else the first cost there is.
-    """
+    """Choose the first cost of `FIRST_COSTS` that tells the variants apart, or else the first there is."""
     main = summary.main
     if main is None:
         return None

@@ -54,16 +54,7 @@ class Curve:
 
 
 def curves_of(summary: ComparisonSummary, kind: str, over: str) -> list[Curve]:
-    """Find the curves of a comparison.
-
-    Args:
-        summary: The comparison.
-        kind: What is logged: a key of `KINDS`.
-        over: Where it stands: a key of `AXES`.
-
-    Returns:
-        A curve for each variant that has at least two points.
-    """
+    """Find the curves of variants with at least two points; `kind` is of `KINDS`, `over` of `AXES`."""
     found = []
     for place, row in enumerate(summary.rows):
         points = list(joined(row.finished, kind, over))
@@ -73,16 +64,7 @@ def curves_of(summary: ComparisonSummary, kind: str, over: str) -> list[Curve]:
 
 
 def joined(runs: list[Run], kind: str, over: str) -> Iterator[tuple[float, float, float, float]]:
-    """Put the logs of several seeds together, step by step.
-
-    Args:
-        runs: The runs of one variant.
-        kind: What is logged.
-        over: Where it stands.
-
-    Yields:
-        Mean position, and lowest, mean and highest value, of every step that all runs have logged.
-    """
+    """Join the logs of a variant's runs: mean position, and lowest, mean and highest value, of every common step."""
     steps: dict[float, list[tuple[float, float]]] = defaultdict(list)
     for run in runs:
         for entry in run.curve:
@@ -97,31 +79,13 @@ def joined(runs: list[Run], kind: str, over: str) -> Iterator[tuple[float, float
 
 
 def thinned(points: list[tuple[float, float, float, float]]) -> list[tuple[float, float, float, float]]:
-    """Leave out points that nobody would see, never the last one.
-
-    Args:
-        points: The points.
-
-    Returns:
-        At most about `MOST_POINTS` of them.
-    """
+    """Leave out points that nobody would see, never the last one."""
     stride = -(-len(points) // MOST_POINTS)
     return points[::stride] if (len(points) - 1) % stride == 0 else [*points[::stride], points[-1]]
 
 
 def draw_curves(curves: list[Curve], kind: str, over: str, width: int, height: int) -> Markup:
-    """Draw losses.
-
-    Args:
-        curves: At least one.
-        kind: What they are: a key of `KINDS`.
-        over: What is on the horizontal axis: a key of `AXES`.
-        width: Of the chart.
-        height: Of the chart.
-
-    Returns:
-        The chart.
-    """
+    """Draw losses; `kind` is of `KINDS`, `over` of `AXES`."""
     title, write = AXES[over]
     positions = [point[0] for curve in curves for point in curve.points]
     begins = min(positions) + BEGINNING * (max(positions) - min(positions))
@@ -141,30 +105,13 @@ def draw_curves(curves: list[Curve], kind: str, over: str, width: int, height: i
 
 
 def clip(x: Axis, y: Axis) -> dict[str, object]:
-    """Cut off what lies above the picture.
-
-    Args:
-        x: The horizontal scale.
-        y: The vertical scale.
-
-    Returns:
-        Attributes of a picture in the picture, whose units are the same.
-    """
+    """Cut off what lies above the picture: attributes of a picture in the picture, with the same units."""
     left, top, width, height = x.start - 6, y.end - 2, x.end - x.start + 12, y.start - y.end + 4
     return dict(x=left, y=top, width=width, height=height, viewBox=f"{left} {top} {width} {height}")
 
 
 def band(curve: Curve, x: Axis, y: Axis) -> Markup:
-    """Draw the range of a curve's seeds.
-
-    Args:
-        curve: The curve.
-        x: The horizontal scale.
-        y: The vertical scale.
-
-    Returns:
-        An area from the lowest to the highest value.
-    """
+    """Draw the area from the lowest to the highest of a curve's seeds."""
     upper = [(x(where), y(high)) for where, _, _, high in curve.points]
     lower = [(x(where), y(low)) for where, low, _, _ in reversed(curve.points)]
     kind = f"band c{curve.place % SERIES}"
@@ -172,16 +119,7 @@ def band(curve: Curve, x: Axis, y: Axis) -> Markup:
 
 
 def stroke(curve: Curve, x: Axis, y: Axis) -> Markup:
-    """Draw the mean of a curve's seeds.
-
-    Args:
-        curve: The curve.
-        x: The horizontal scale.
-        y: The vertical scale.
-
-    Returns:
-        A line with some markers.
-    """
+    """Draw the mean of a curve's seeds, with some markers."""
     points = [(x(where), y(mean)) for where, _, mean, _ in curve.points]
     stride = max(1, len(points) // MARKS)
     offset = curve.place * stride // SERIES % stride

@@ -22,15 +22,7 @@ NARROWEST = 600
 
 
 def draw_forest(summary: ComparisonSummary, width: int) -> Markup | None:
-    """Draw how each variant differs from the baseline.
-
-    Args:
-        summary: The comparison.
-        width: Of the chart.
-
-    Returns:
-        The chart; None where there is no difference to draw.
-    """
+    """Draw how each variant differs from the baseline; None where there is no difference to draw."""
     main = summary.main
     rows = [(place, row) for place, row in enumerate(summary.rows) if row.difference is not None]
     if main is None or not rows:
@@ -56,29 +48,13 @@ def draw_forest(summary: ComparisonSummary, width: int) -> Markup | None:
 
 
 def interval(row: VariantSummary) -> tuple[float, float]:
-    """Find what is drawn of a difference.
-
-    Args:
-        row: A variant with a difference.
-
-    Returns:
-        The ends of its interval, or twice its mean where there is none.
-    """
+    """Find the ends of a difference's interval, or twice its mean where there is none."""
     assert row.difference is not None
     return row.difference.interval or (row.difference.mean, row.difference.mean)
 
 
 def background(x: Axis, floor: float | None, bottom: float) -> list[Markup]:
-    """Draw the scale, the line of no difference and the noise around it.
-
-    Args:
-        x: The horizontal scale.
-        floor: How far noise reaches, if that is known.
-        bottom: Where the rows end.
-
-    Returns:
-        The elements.
-    """
+    """Draw the scale, the line of no difference and the noise floor, if there is one, around it."""
     drawn = []
     if floor is not None:
         wide = x(floor) - x(-floor)
@@ -95,20 +71,7 @@ def background(x: Axis, floor: float | None, bottom: float) -> list[Markup]:
 def draw_row(
     main: Metric, row: VariantSummary, place: int, x: Axis, top: float, height: float, *, is_narrow: bool
 ) -> Markup:
-    """Draw one variant.
-
-    Args:
-        main: What differs.
-        row: The variant.
-        place: Its number.
-        x: The horizontal scale.
-        top: Where it begins.
-        height: How much room it has.
-        is_narrow: Whether its name stands above instead of beside.
-
-    Returns:
-        The elements.
-    """
+    """Draw one variant, with its name above instead of beside where there is little room."""
     assert row.difference is not None
     low, high = interval(row)
     y = top + (height - 14 if is_narrow else height / 2)
@@ -135,37 +98,15 @@ def draw_row(
 
 
 def word_class(verdict: str) -> str:
-    """Say how a verdict looks.
-
-    Args:
-        verdict: The verdict.
-
-    Returns:
-        A class of the style sheet.
-    """
+    """The class of a verdict in the style sheet."""
     return verdict if verdict in (BETTER, WORSE) else "noise-word"
 
 
 def compact(p: str) -> str:
-    """Write a p-value behind its letter.
-
-    Args:
-        p: As in tables.
-
-    Returns:
-        With a sign of equality where there is no other.
-    """
+    """Write a p-value of a table behind its letter."""
     return p if p.startswith("<") else f"= {p}"
 
 
 def short(main: Metric, value: float) -> str:
-    """Write a tick with its sign and no more decimals than it needs.
-
-    Args:
-        main: What differs.
-        value: The tick.
-
-    Returns:
-        For instance "+2".
-    """
+    """Write a tick with its sign and no more decimals than it needs: "+2"."""
     return "0" if abs(value) < 1e-9 else f"{value:+g}".replace("-", "−")

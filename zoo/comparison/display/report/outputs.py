@@ -70,15 +70,7 @@ class Example:
 
 
 def examples_of(comparison: Comparison, count: int = EXAMPLES) -> list[Example]:
-    """Choose examples and put the outputs of all variants beside each other.
-
-    Args:
-        comparison: The comparison.
-        count: How many, at most.
-
-    Returns:
-        The examples, half of them such that variants differ.
-    """
+    """Choose examples, half of them such that variants differ, and put all outputs beside each other."""
     finished = shown_runs(comparison)
     return [
         Example(
@@ -92,16 +84,7 @@ def examples_of(comparison: Comparison, count: int = EXAMPLES) -> list[Example]:
 
 
 def output(comparison: Comparison, run: Run, place: int) -> Output:
-    """Compare what a run wrote with what it should have written.
-
-    Args:
-        comparison: The comparison.
-        run: The run.
-        place: The example's place in the data.
-
-    Returns:
-        The output in pieces.
-    """
+    """Compare what a run wrote for the example at this place with what it should have written."""
     reference = comparison.references[place]
     written = [other.outputs[place] for other in comparison.runs_of(run.name) if other.outputs]
     text = run.outputs[place]
@@ -117,15 +100,7 @@ def output(comparison: Comparison, run: Run, place: int) -> Output:
 
 
 def pieces(text: str, reference: str) -> Iterator[Piece]:
-    """Tell the words of a text that its reference has in the same order from those that it has not.
-
-    Args:
-        text: The text.
-        reference: What it should be.
-
-    Yields:
-        The text, piece by piece.
-    """
+    """Tell the words of a text that its reference has in the same order from those that it has not."""
     words, right = text.split(), reference.split()
     if len(words) > MOST_WORDS:
         yield Piece(text, text == reference)

@@ -51,14 +51,7 @@ class Cell:
 
 
 def to_html(summary: ComparisonSummary) -> str:
-    """Write a comparison as a page that needs nothing but itself.
-
-    Args:
-        summary: The comparison.
-
-    Returns:
-        HTML, with its style, its script and its charts in it.
-    """
+    """Write a comparison as a page with its style, its script and its charts in it."""
     here = jinja2.FileSystemLoader(Path(__file__).parent)
     environment = jinja2.Environment(
         loader=here, autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
@@ -68,14 +61,7 @@ def to_html(summary: ComparisonSummary) -> str:
 
 
 def context(summary: ComparisonSummary) -> dict[str, Any]:
-    """Find everything that the template shows.
-
-    Args:
-        summary: The comparison.
-
-    Returns:
-        The template's variables.
-    """
+    """Find everything that the template shows."""
     comparison = summary.comparison
     return {
         "comparison": comparison,
@@ -108,26 +94,12 @@ def context(summary: ComparisonSummary) -> dict[str, Any]:
 
 
 def breakable(text: str) -> Markup:
-    """Let a name be folded where a word of it ends.
-
-    Args:
-        text: The name.
-
-    Returns:
-        The name, with a place to break behind every sign.
-    """
+    """Let a name be folded behind every sign."""
     return Markup("<wbr>").join(re.split(r"(?<=[:,_.=])|(?=\+)", text))
 
 
 def facts(summary: ComparisonSummary) -> Iterator[tuple[str, str]]:
-    """Say in a few words what was compared.
-
-    Args:
-        summary: The comparison.
-
-    Yields:
-        Names and values.
-    """
+    """Say in a few words what was compared."""
     comparison = summary.comparison
     yield "Baseline", comparison.baseline
     yield "Seed" if len(comparison.seeds) == 1 else "Seeds", ", ".join(map(str, comparison.seeds))
@@ -147,14 +119,7 @@ def facts(summary: ComparisonSummary) -> Iterator[tuple[str, str]]:
 
 
 def data_name(comparison: Comparison) -> str:
-    """Name the data by its file.
-
-    Args:
-        comparison: The comparison.
-
-    Returns:
-        The name that its command gives after `--data`, or that of what ships with the zoo for its task.
-    """
+    """Name the data by its file, or by what ships with the zoo for the task."""
     words = comparison.command
     if "--data" in words:
         return Path(words[words.index("--data") + 1]).name
@@ -163,14 +128,7 @@ def data_name(comparison: Comparison) -> str:
 
 
 def groups(columns: Sequence[Metric]) -> list[tuple[str, list[Metric]]]:
-    """Put columns under common headings.
-
-    Args:
-        columns: The columns.
-
-    Returns:
-        Headings and their columns, in order.
-    """
+    """Put metrics under common headings."""
     found: dict[str, list[Metric]] = {}
     for column in columns:
         found.setdefault(column.group, []).append(column)
@@ -178,16 +136,7 @@ def groups(columns: Sequence[Metric]) -> list[tuple[str, list[Metric]]]:
 
 
 def cell(summary: ComparisonSummary, column: Metric, row: VariantSummary) -> Cell:
-    """Write one number of the table.
-
-    Args:
-        summary: The comparison.
-        column: Which number.
-        row: Of which variant.
-
-    Returns:
-        The cell.
-    """
+    """Write one number of the table."""
     sample = row.samples.get(column.key)
     if sample is None:
         return Cell(NOTHING, "", None, "not measured", False)
@@ -199,15 +148,7 @@ def cell(summary: ComparisonSummary, column: Metric, row: VariantSummary) -> Cel
 
 
 def told(column: Metric, sample: Sample) -> str:
-    """Write all that is known of a number.
-
-    Args:
-        column: Which number.
-        sample: Its measurements.
-
-    Returns:
-        A line.
-    """
+    """Write all that is known of a number in a line."""
     values = ", ".join(map(column.write, sample.values))
     if sample.interval is None:
         return f"{column.title}: {values}"
@@ -216,12 +157,5 @@ def told(column: Metric, sample: Sample) -> str:
 
 
 def verdict_class(verdict: str) -> str:
-    """Say how a verdict looks.
-
-    Args:
-        verdict: The verdict.
-
-    Returns:
-        A class of the style sheet.
-    """
+    """The class of a verdict in the style sheet."""
     return verdict if verdict in (BETTER, WORSE, "failed", "baseline") else "noise"

@@ -43,16 +43,7 @@ class Point:
 
 
 def points_of(summary: ComparisonSummary, main: Metric, cost: Metric) -> list[Point]:
-    """Find the points of a chart.
-
-    Args:
-        summary: The comparison.
-        main: What quality is.
-        cost: What it costs.
-
-    Returns:
-        A point for every variant that has both.
-    """
+    """Find the point of every variant that has both metrics."""
     return [
         Point(
             place,
@@ -68,16 +59,7 @@ def points_of(summary: ComparisonSummary, main: Metric, cost: Metric) -> list[Po
 
 
 def pareto(points: Sequence[Point], main: Metric, cost: Metric) -> list[Point]:
-    """Find the points that no other one beats in quality without costing more, or the other way round.
-
-    Args:
-        points: All points.
-        main: Whether more quality is better.
-        cost: Whether more of it is better, as of a speed.
-
-    Returns:
-        The front, by cost.
-    """
+    """Find the points that no other one beats in quality without costing more, by cost."""
 
     def beats(one: Point, other: Point) -> bool:
         better = (main.better * (one.quality - other.quality), cost.better * (one.cost - other.cost))
@@ -88,31 +70,13 @@ def pareto(points: Sequence[Point], main: Metric, cost: Metric) -> list[Point]:
 
 
 def differs(points: Sequence[Point]) -> bool:
-    """Say whether a cost tells variants apart.
-
-    Args:
-        points: The points.
-
-    Returns:
-        Whether the dearest costs at least one in a hundred more than the cheapest.
-    """
+    """Whether the dearest costs at least one in a hundred more than the cheapest."""
     costs = [point.cost for point in points]
     return max(costs) > 1.01 * min(costs)
 
 
 def draw_scatter(points: Sequence[Point], main: Metric, cost: Metric, width: int, height: int) -> Markup:
-    """Draw quality against cost.
-
-    Args:
-        points: At least one.
-        main: What quality is.
-        cost: What it costs.
-        width: Of the chart.
-        height: Of the chart.
-
-    Returns:
-        The chart.
-    """
+    """Draw quality against cost."""
     front = pareto(points, main, cost)
     reaches = [point.quality + sign * point.spread for point in points for sign in (-1, 1)]
     hints = {1: "more is better", -1: "less is better"}
@@ -152,16 +116,7 @@ def draw_scatter(points: Sequence[Point], main: Metric, cost: Metric, width: int
 
 
 def error_bar(point: Point, x: Axis, y: Axis) -> list[Markup]:
-    """Draw the spread of a point's score.
-
-    Args:
-        point: The point.
-        x: The horizontal scale.
-        y: The vertical scale.
-
-    Returns:
-        A line, or nothing.
-    """
+    """Draw the spread of a point's score, if there is any."""
     if not point.spread:
         return []
     ends = {"y1": y(point.quality - point.spread), "y2": y(point.quality + point.spread)}
@@ -173,34 +128,12 @@ Box = tuple[float, float, float, float]
 
 
 def box(x: float, y: float, width: float, height: float) -> Box:
-    """Make a rectangle around a point.
-
-    Args:
-        x: Its middle.
-        y: Its middle.
-        width: Its width.
-        height: Its height.
-
-    Returns:
-        Left, top, right and bottom.
-    """
+    """Make a rectangle around a point: left, top, right, bottom."""
     return x - width / 2, y - height / 2, x + width / 2, y + height / 2
 
 
 def labelled(point: Point, at_x: float, at_y: float, taken: list[Box], x: Axis, y: Axis) -> list[Markup]:
-    """Write a point's name where nothing else stands.
-
-    Args:
-        point: The point.
-        at_x: Where it is.
-        at_y: Where it is.
-        taken: What stands there already; the label is added.
-        x: The horizontal scale.
-        y: The vertical scale.
-
-    Returns:
-        The label; nothing where there is no room, as the legend has it, too.
-    """
+    """Write a point's name where nothing else stands, and take that place; nowhere if there is no room."""
     name = cut(point.name, LONGEST_LABEL)
     wide = LETTER * len(name)
     beside = [(sign, step) for step in (0, -13, 13) for sign in (1, -1)]
@@ -216,13 +149,5 @@ def labelled(point: Point, at_x: float, at_y: float, taken: list[Box], x: Axis, 
 
 
 def overlap(one: Box, other: Box) -> bool:
-    """Say whether two rectangles share an area.
-
-    Args:
-        one: A rectangle.
-        other: Another.
-
-    Returns:
-        Whether they do.
-    """
+    """Whether two rectangles share an area."""
     return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]

@@ -49,14 +49,7 @@ def element(tag: str, *children: Markup | str, **attributes: object) -> Markup:
 
 
 def rounded(value: object) -> object:
-    """Write coordinates no finer than can be seen.
-
-    Args:
-        value: Any value.
-
-    Returns:
-        A number with two decimals at most, anything else as it is.
-    """
+    """Write a number with two decimals at most, anything else as it is."""
     return f"{value:.2f}".rstrip("0").rstrip(".") if isinstance(value, float) else value
 
 
@@ -104,65 +97,30 @@ class Axis:
         return [step * place for place in range(first, last + 1)]
 
     def labels(self) -> list[tuple[float, str]]:
-        """Write the ticks.
-
-        Returns:
-            Value and text of each.
-        """
+        """Write the ticks, each with its value."""
         return [(tick, self.write(tick)) for tick in self.ticks]
 
 
 def round_step(step: float) -> float:
-    """Round a distance between ticks up.
-
-    Args:
-        step: The smallest one that will do.
-
-    Returns:
-        One, two or five times a power of ten.
-    """
+    """Round a distance between ticks up to one, two or five times a power of ten."""
     power = 10.0 ** math.floor(math.log10(step))
     return next(factor * power for factor in (1, 2, 5, 10) if factor * power >= step * (1 - 1e-9))
 
 
 def cut(text: str, longest: int) -> str:
-    """Cut a name for which there is no room.
-
-    Args:
-        text: The name.
-        longest: How many letters there may be.
-
-    Returns:
-        The name, or its beginning.
-    """
+    """Cut a text for which there is no room."""
     return text if len(text) <= longest else f"{text[: longest - 1]}…"
 
 
 def padded(values: Sequence[float], share: float = 0.08) -> tuple[float, float]:
-    """Find a range with some room around values.
-
-    Args:
-        values: At least one.
-        share: How much room, of the range.
-
-    Returns:
-        Low and high, never the same.
-    """
+    """Find a range with some room around values, as a share of it; never empty."""
     low, high = min(values), max(values)
     room = share * (high - low) or abs(high) * 0.1 or 1.0
     return low - room, high + room
 
 
 def frame(x: Axis, y: Axis) -> list[Markup]:
-    """Draw the grid, the ticks and the titles of a chart.
-
-    Args:
-        x: The horizontal scale.
-        y: The vertical scale.
-
-    Returns:
-        The elements.
-    """
+    """Draw the grid, the ticks and the titles of a chart."""
     drawn = []
     for value, text in y.labels():
         drawn.append(element("line", class_="grid", x1=x.start, x2=x.end, y1=y(value), y2=y(value)))
@@ -199,18 +157,7 @@ def marker(place: int, x: float, y: float, title: str = "", *, hollow: bool = Fa
 
 
 def picture(width: int, height: int, title: str, about: str, *children: Markup) -> Markup:
-    """Put elements into a picture that says what it is.
-
-    Args:
-        width: In units, which are pixels unless there is less room.
-        height: Likewise.
-        title: Its name for those who do not see it.
-        about: What it shows, for them.
-        children: The elements.
-
-    Returns:
-        The picture.
-    """
+    """Put elements into a picture, with its name and what it shows for those who do not see it."""
     return element(
         "svg",
         element("title", title),
@@ -223,12 +170,5 @@ def picture(width: int, height: int, title: str, about: str, *children: Markup) 
 
 
 def line(points: Sequence[tuple[float, float]]) -> str:
-    """Write a path through points.
-
-    Args:
-        points: Where they are.
-
-    Returns:
-        The path's data.
-    """
+    """Write a path through points."""
     return "M" + "L".join(f"{x:.1f},{y:.1f}" for x, y in points)
