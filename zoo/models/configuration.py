@@ -72,7 +72,7 @@ class ZooConfig(SavedConfig):
         attn_logit_softcapping: Bound on the scores, None for none.
         qk_norm: Norm on queries and keys: "head", "full" or None.
         sliding_window: How many positions back a key may be, None for all.
-        norm: Norm part: "layernorm", "rmsnorm", "dyt".
+        norm: Norm part: "layernorm", "rmsnorm", "zero-centered-rmsnorm", "dyt".
         norm_placement: Where norms stand around a sublayer, a word of `NormPlacement`.
         layer_norm_eps: Epsilon of every norm.
         embedding_norm_eps: Epsilon of the norm on the embeddings, `layer_norm_eps` if not given.

@@ -74,6 +74,28 @@ class RMSNorm(nn.Module):
         return f"{self.weight.numel()}, eps={self.eps}"
 
 
+@NORMS.register("zero-centered-rmsnorm")
+class ZeroCenteredRMSNorm(RMSNorm):
+    """Root-mean-square normalisation whose weights are learned as differences from one (Gemma; Qwen3-Next).
+
+    Weight decay draws the factors towards one instead of zero, and 16-bit floats are finest where they are.
+
+    Args:
+        width: Size of the last dimension, which is normalised.
+        config: Supplies `layer_norm_eps`.
+    """
+
+    def init_weights(self) -> None:
+        """Set every factor to one, which is a weight of zero."""
+        init.zeros_(self.weight)
+
+    def forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
+        """Normalise the last dimension. Shapes as in the base class."""
+        precise = hidden_states.to(torch.promote_types(hidden_states.dtype, torch.float32))
+        factors = 1.0 + self.weight.to(precise.dtype)
+        return F.rms_norm(precise, self.weight.shape, factors, self.eps).to(hidden_states.dtype)
+
+
 @NORMS.register("dyt", aliases=("dynamic-tanh",))
 class DynamicTanh(nn.Module):
     """Dynamic tanh in the place of a norm: `weight * tanh(alpha * x) + bias` (Zhu et al. 2025).
