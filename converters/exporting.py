@@ -167,7 +167,9 @@ def export_native(
     write_native(model, workshop, native, plan.route)
     auto_class = TASK_CLASSES[task][0]
     output = native.output(plan.route.config, task)
-    difference = verify(model, workshop, auto_class, output, in_process=not fresh_process)
+    difference = verify(
+        model, workshop, auto_class, output, in_process=not fresh_process, in_double=native.computes_in_double
+    )
     steps = {step.symmetry.name: step.symmetry.summary for step in plan.route.steps}
     return ExportReport(plan.target, plan.class_name, auto_class, workshop, steps, plan.notes, output, difference)
 

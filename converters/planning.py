@@ -13,27 +13,6 @@ from .symmetries import Route, find_route
 from .symmetries.base import State
 from .weights import task_of, weights_of
 
-PREFERENCE = (
-    "marian",
-    "bert",
-    "roberta-prelayernorm",
-    "megatron-bert",
-    "gpt2",
-    "llama",
-    "mistral",
-    "qwen2",
-    "qwen3",
-    "t5",
-    "bart",
-    "pegasus",
-    "blenderbot",
-    "mbart",
-    "xlm",
-    "opt",
-    "roberta",
-)
-"""Which class to take where several fit equally well; others come after these."""
-
 BUNDLE = "bundle"
 """The target that every variant has."""
 
@@ -123,8 +102,8 @@ def plan_engines(model: ZooPreTrainedModel) -> list[TargetPlan]:
 
 
 def _rank(plan: TargetPlan) -> tuple[bool, bool, int, int]:
-    place = PREFERENCE.index(plan.target) if plan.target in PREFERENCE else len(PREFERENCE)
-    return not plan.exact, not plan.half_precision, len(plan.transforms) if plan.exact else 0, place
+    changes = len(plan.transforms) if plan.exact else 0
+    return not plan.exact, not plan.half_precision, changes, NATIVE.get(plan.target).rank
 
 
 def plan_target(

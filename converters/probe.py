@@ -121,6 +121,10 @@ def shrink(config: ZooConfig) -> ZooConfig:
         settings["layer_types"] = config.layer_types[:2]
     if config.sliding_window is not None:
         settings["sliding_window"] = 3
+    if rope := getattr(config, "rope_parameters", None):
+        columns = int(settings["head_dim"] * rope.get("partial_rotary_factor", 1.0)) // 2
+        factors = {name: [1.0] * columns for name in ("short_factor", "long_factor") if name in rope}
+        settings["rope_parameters"] = {**rope, **factors}
     return settled(config, settings)
 
 

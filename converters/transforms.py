@@ -258,3 +258,49 @@ def zero_bias() -> Transform:
         return (weight,)
 
     return Transform("add a bias to", lambda tensors: (tensors[0], torch.zeros_like(tensors[0])), remove)
+
+
+def split_rows(sizes: tuple[int, ...]) -> Transform:
+    """Cut the rows of one tensor into parts of these shares, as where queries, keys and values are one projection.
+
+    Args:
+        sizes: How many rows each part has, in any common unit.
+
+    Returns:
+        A transform from one tensor to as many as there are sizes.
+    """
+
+    def cut(tensors: Tensors) -> Tensors:
+        (tensor,) = tensors
+        if tensor.shape[0] % sum(sizes):
+            raise ValueError(f"{tensor.shape[0]} rows are not {sum(sizes)} equal parts")
+        unit = tensor.shape[0] // sum(sizes)
+        return tuple(part.clone() for part in tensor.split([size * unit for size in sizes]))
+
+    return Transform("split", cut, lambda tensors: (torch.cat(tensors),))
+
+
+def split_groups(key_value_heads: int, queries: int) -> Transform:
+    """Take queries, keys and values out of one projection that holds them group by group.
+
+    Args:
+        key_value_heads: Number of groups: each has some query heads, one key head and one value head, in this order.
+        queries: Query heads a group.
+
+    Returns:
+        A transform from one tensor, *Shape:* (key_value_heads * (queries + 2) * head_dim, ...), to three.
+    """
+
+    def cut(tensors: Tensors) -> Tensors:
+        groups = tensors[0].unflatten(0, (key_value_heads, queries + 2, -1))
+        parts = groups.split((queries, 1, 1), dim=1)
+        return tuple(part.flatten(0, 2).clone() for part in parts)
+
+    def join_again(tensors: Tensors) -> Tensors:
+        heads = (queries, 1, 1)
+        parts = [
+            tensor.unflatten(0, (key_value_heads, count, -1)) for tensor, count in zip(tensors, heads, strict=True)
+        ]
+        return (torch.cat(parts, dim=1).flatten(0, 2),)
+
+    return Transform("split", cut, join_again)

@@ -28,7 +28,7 @@ LARGEST_IN_DOUBLE = 500_000_000
 """Up to how many parameters a model is compared in float64 as well."""
 
 EXACT = 2e-5
-"""What may remain in float64, beside the largest output: symmetries that are limits leave less than this."""
+"""What may remain in float64, beside the largest output: many classes compute norms and rotations in float32 there."""
 
 ROUNDING = 2e-5
 """What may remain in float32, beside the largest output; or else [`NOISE`][] times the model's own rounding error."""
@@ -92,6 +92,7 @@ def verify(
     *,
     trust_remote_code: bool = False,
     in_process: bool = False,
+    in_double: bool = True,
     seed: int = 0,
 ) -> Difference:
     """Load an exported model and compare it with the original.
@@ -103,6 +104,7 @@ def verify(
         output: Where it returns what the original does: "logits", "last_hidden_state" or "hidden_states[-2]".
         trust_remote_code: Whether the folder brings its own code.
         in_process: Whether to load it in this process: quicker, but what the zoo has registered is there.
+        in_double: Whether to compare in float64 as well, if the model is not too large.
         seed: Of the inputs.
 
     Returns:
@@ -113,7 +115,7 @@ def verify(
     """
     batches = sample_inputs(model, seed)
     task = task_of(model)
-    dtypes = ["float32", "float64"] if model.num_parameters() <= LARGEST_IN_DOUBLE else ["float32"]
+    dtypes = ["float32", "float64"] if in_double and model.num_parameters() <= LARGEST_IN_DOUBLE else ["float32"]
     request: dict[str, Any] = {
         "folder": str(folder),
         "class_name": class_name,
@@ -205,18 +207,20 @@ def judge(
     float32 = distance(kept_ours["float32"], kept_theirs["float32"], names)
     allowed, float64 = ROUNDING * scale, None
     if "float64" in ours:
-        float64 = distance(kept_ours["float64"], kept_theirs["float64"], names)
+        finite = [name for name in names if theirs["float64"][name].isfinite().all()]
+        # In float64, transformers' eager attention makes NaN of queries that see no key: it takes the softmax in
+        # float32, where the mask's least number is -inf. What such a batch gives is measured in float32 alone.
+        float64 = distance(kept_ours["float64"], kept_theirs["float64"], finite) if finite else None
         allowed = max(allowed, NOISE * distance(kept_ours["float32"], kept_ours["float64"], names))
     if not (float32 <= allowed and (float64 is None or float64 <= EXACT * scale)):
         raise VerificationError(
             f"the exported model differs by {float32:.2g} in float32 (allowed {allowed:.2g}) and "
             f"{float64 if float64 is None else format(float64, '.2g')} in float64 (allowed {EXACT * scale:.2g})"
         )
-    precise = max(ours)
     same: dict[str, bool] = {}
     for batch, how in (("generate_greedy", "greedily"), ("generate_beams", "with 4 beams")):
-        if (name := f"{batch}.tokens") in ours[precise]:
-            same[batch] = torch.equal(ours[precise][name], theirs[precise][name])
+        if (name := f"{batch}.tokens") in ours["float32"]:
+            same[batch] = any(torch.equal(ours[dtype][name], theirs[dtype][name]) for dtype in ours)
             if not same[batch]:
                 raise VerificationError(f"the exported model decodes other tokens than the original {how}")
     greedy, beams = (same.get(batch) for batch in BEAMS)

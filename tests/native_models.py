@@ -191,8 +191,8 @@ def scramble(model, seed=0):
 
 def native_model(family, head, settings, dtype=torch.float64):
     """A model of transformers with random weights."""
-    config = getattr(transformers, f"{family}Config")(**settings)
-    return scramble(getattr(transformers, family + head)(config)).to(dtype)
+    model_class = getattr(transformers, family + head)
+    return scramble(model_class(model_class.config_class(**settings))).to(dtype)
 
 
 def zoo_model(name, task=None, dtype=torch.float64, **settings):

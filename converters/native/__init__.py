@@ -1,19 +1,7 @@
-"""Classes of transformers that models of the zoo come from and go to, one file a family."""
+"""Classes of transformers that models of the zoo come from and go to."""
 
-from . import bart, bert, gpt2, llama, opt, qwen, roberta, t5, xlm
+from . import families
 from .base import NATIVE, NativeFormat, native_format
+from .declared import DeclaredFormat
 
-__all__ = [
-    "NATIVE",
-    "NativeFormat",
-    "bart",
-    "bert",
-    "gpt2",
-    "llama",
-    "native_format",
-    "opt",
-    "qwen",
-    "roberta",
-    "t5",
-    "xlm",
-]
+__all__ = ["NATIVE", "DeclaredFormat", "NativeFormat", "families", "native_format"]

@@ -36,20 +36,24 @@ class NativeFormat(ABC):
 
     Attributes:
         name: What users call it, which is its model type.
+        rank: Of several classes that fit equally well, that of the lowest rank is taken.
         model_types: Model types of transformers that are read in this format; the first is written.
         variant: The variant that its checkpoints become.
         stack: Which stacks its models have: "encoder", "decoder" or "encoder-decoder".
         classes: The class of transformers for every task.
         prefix: What the names of a body's weights begin with when it stands under a head.
+        computes_in_double: Whether its classes compute anything in float64.
         reasons: What to say where a model has a setting that the class lacks, by field.
     """
 
     name: ClassVar[str]
+    rank: ClassVar[int] = 1000
     model_types: ClassVar[tuple[str, ...]]
     variant: ClassVar[str]
     stack: ClassVar[str]
     classes: ClassVar[Mapping[str, str]]
     prefix: ClassVar[str]
+    computes_in_double: ClassVar[bool] = True
     reasons: ClassVar[Mapping[str, str]] = MappingProxyType({})
 
     @abstractmethod

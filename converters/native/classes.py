@@ -23,9 +23,29 @@ AUTO_CLASSES: Mapping[str, Mapping[str, str]] = {
 }
 """transformers' own classes by task and model type."""
 
+EXPERTS = "its feed-forward networks are mixtures of experts"
+TWO_BASES = "its layers with a window rotate by another base than those without"
 RELATED = {
-    "umt5": "every layer has relative positions of its own, where all layers of t5 share one table",
+    "albert": "its embeddings are narrower than its layers, and are projected",
+    "apertus": "its activation has weights",
+    "blenderbot-small": "its decoder's embeddings are normalised before positions are added",
+    "cohere2": "its layers without a window have no positions, where all layers of the zoo have the same",
+    "deepseek_v3": "its keys and values come from a latent vector, and " + EXPERTS,
+    "diffllama": "its attention is the difference of two",
     "encoder-decoder": "convert its encoder and its decoder each by itself",
+    "gpt_oss": "its attention has sinks, and " + EXPERTS,
+    "granite_swa": "its attention has sinks",
+    "granitemoe": EXPERTS,
+    "hunyuan_v1_dense": "its queries and keys are normalised after their rotation",
+    "mixtral": EXPERTS,
+    "modernbert": TWO_BASES,
+    "modernbert-decoder": TWO_BASES,
+    "olmoe": EXPERTS,
+    "phimoe": EXPERTS,
+    "qwen2_moe": EXPERTS,
+    "qwen3_moe": EXPERTS,
+    "qwen3_next": "some of its layers are gated DeltaNet, and " + EXPERTS,
+    "umt5": "every layer has relative positions of its own, where all layers of t5 share one table",
 }
 """What keeps model types from being converted that are taken for one of those that are."""
 

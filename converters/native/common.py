@@ -20,11 +20,10 @@ COUNTS_TOKENS = "Padding before the tokens takes no positions in this class, in 
 """What to know of a class whose positions are "learned-unpadded", where the model's are not."""
 
 
-def plain_needs(config: ZooConfig, task: str) -> dict[str, Any]:
+def plain_needs(task: str) -> dict[str, Any]:
     """What the plain Transformer of most classes has; formats change and add to it.
 
     Args:
-        config: The settings of a model that might fit.
         task: What its head is for.
 
     Returns:
@@ -106,11 +105,11 @@ def tokens(config: Any, *, decoder_start: bool = False) -> dict[str, Any]:
     return {name: getattr(config, name, None) for name in names}
 
 
-def a_stack(config: ZooConfig) -> str:
-    """A configuration's stack with its article.
+def a_stack(config: Any) -> str:
+    """A stack with its article.
 
     Args:
-        config: The settings.
+        config: Settings of the zoo, or a native format.
 
     Returns:
         "a decoder", "an encoder" or "an encoder-decoder".

@@ -27,6 +27,7 @@ WRITERS = r"\.(o_proj|down_proj)\.(weight|bias)$"
 LAYER_NORMS = r"\.norm_(in|branch|out)\.(weight|bias)$"
 EMBEDDING_NORM = r"\.embedding_norm\.(weight|bias)$"
 FINAL_NORM = r"^model(\.encoder|\.decoder)?\.norm\.(weight|bias)$"
+NORM_WEIGHTS = r"norm(_in|_branch|_out)?\.weight$"
 EMBEDDINGS = r"\.embed_tokens\.weight$"
 TABLES = r"\.(embed_tokens|token_types|position)\.weight$"
 
@@ -37,6 +38,7 @@ class Symmetry(ABC):
     Attributes:
         name: What reports call it.
         field: The setting that it changes.
+        rank: Settings are changed in this order, as some symmetries rely on what others have done.
         summary: One line for reports.
         half_precision: Whether the new weights can be expected to survive 16-bit floats.
         unties: Whether it changes the embedding or the output projection by itself, so that they cannot stay tied.
@@ -44,6 +46,7 @@ class Symmetry(ABC):
 
     name: ClassVar[str]
     field: ClassVar[str]
+    rank: ClassVar[int] = 0
     summary: ClassVar[str]
     half_precision: ClassVar[bool] = True
     unties: ClassVar[bool] = False

@@ -6,8 +6,6 @@ import math
 import re
 from typing import Any
 
-import torch
-
 from zoo.models import ZooConfig
 from zoo.models.attention import attention_scaling
 from zoo.models.residual import deepnorm_constants
@@ -18,6 +16,7 @@ from .base import (
     EMBEDDING_NORM,
     EMBEDDINGS,
     LAYER_NORMS,
+    NORM_WEIGHTS,
     QUERY,
     TABLES,
     WRITERS,
@@ -28,7 +27,6 @@ from .base import (
     layer_readers,
     settled,
     stack_of,
-    stacks,
     symmetry,
 )
 
@@ -45,6 +43,7 @@ class MoveAttentionScale(Symmetry):
 
     name = "move-attention-scale"
     field = "attention_scale"
+    rank = 130
     summary = "attention's scale moved into the query projections"
 
     def settings(self, config: ZooConfig, wanted: Any, task: str) -> dict[str, Any] | None:
@@ -68,6 +67,7 @@ class MoveEmbeddingScale(Symmetry):
 
     name = "move-embedding-scale"
     field = "scale_embedding"
+    rank = 80
     summary = "sqrt(hidden_size) moved between the embedding and its table"
     unties = True
 
@@ -87,6 +87,7 @@ class MoveLogitScale(Symmetry):
 
     name = "move-logit-scale"
     field = "logit_scale"
+    rank = 70
     summary = "the logits' factor moved into the output projection"
     unties = True
 
@@ -105,6 +106,7 @@ class FoldResidualScale(Symmetry):
 
     name = "fold-residual-scale"
     field = "residual_scaling"
+    rank = 90
     summary = "learned scales on the branches folded into the projections before them"
 
     def settings(self, config: ZooConfig, wanted: Any, task: str) -> dict[str, Any] | None:
@@ -133,6 +135,7 @@ class DivideByDeepNormAlpha(Symmetry):
 
     name = "divide-by-deepnorm-alpha"
     field = "norm_placement"
+    rank = 100
     summary = "DeepNorm's factor on the skip connections turned into one on the branches"
 
     def settings(self, config: ZooConfig, wanted: Any, task: str) -> dict[str, Any] | None:
@@ -150,11 +153,31 @@ class DivideByDeepNormAlpha(Symmetry):
 
 
 @symmetry
+class ShiftNormWeights(Symmetry):
+    """Store the factors of RMSNorm as they are, or as differences from one."""
+
+    name = "shift-norm-weights"
+    field = "norm"
+    rank = 105
+    summary = "weights of RMSNorm stored as differences from one, or as they are"
+
+    def settings(self, config: ZooConfig, wanted: Any, task: str) -> dict[str, Any] | None:
+        """Between "rmsnorm" and "zero-centered-rmsnorm"."""
+        return {"norm": wanted} if {config.norm, wanted} == {"rmsnorm", "zero-centered-rmsnorm"} else None
+
+    def weights(self, state: State, config: ZooConfig, wanted: Any) -> State:
+        """Shift the weights of all norms."""
+        shift = 1.0 if wanted == "rmsnorm" else -1.0
+        return change(state, NORM_WEIGHTS, lambda weight: weight + shift)
+
+
+@symmetry
 class RescaleStream(Symmetry):
     """Another epsilon in the layers' norms: scale what they read, as `x / sqrt(var + eps)` is scale-free otherwise."""
 
     name = "rescale-stream"
     field = "layer_norm_eps"
+    rank = 180
     summary = "residual stream rescaled for the class's epsilon"
     half_precision = False
     unties = True
@@ -188,6 +211,7 @@ class RescaleEmbeddings(Symmetry):
 
     name = "rescale-embeddings"
     field = "embedding_norm_eps"
+    rank = 190
     summary = "embeddings rescaled for the class's epsilon"
     half_precision = False
     unties = True
@@ -200,60 +224,3 @@ class RescaleEmbeddings(Symmetry):
     def weights(self, state: State, config: ZooConfig, wanted: Any) -> State:
         """Scale the tables."""
         return change(state, TABLES, scale(math.sqrt(wanted / config.embedding_norm_eps)))
-
-
-@symmetry
-class NeutralEmbeddingNorm(Symmetry):
-    """Make a norm on the embeddings do nothing but subtract the mean, which the pre-norm layers would do anyway.
-
-    Embeddings are made so small that their variance vanishes beside epsilon, and the norm's weight scales them back.
-    """
-
-    name = "neutral-embedding-norm"
-    field = "embedding_norm"
-    summary = "a norm on the embeddings that only takes away their mean, which no layer sees"
-    half_precision = False
-    unties = True
-
-    def settings(self, config: ZooConfig, wanted: Any, task: str) -> dict[str, Any] | None:
-        """From none to one, before pre-norm layers with a final norm: there the mean is never seen."""
-        invisible = config.norm == "layernorm" and config.norm_placement == "pre" and config.final_norm
-        if wanted is not True or not invisible or config.position in COMPUTED_TABLES:
-            return None
-        return {"embedding_norm": True, "embedding_norm_eps": config.layer_norm_eps}
-
-    def weights(self, state: State, config: ZooConfig, wanted: Any) -> State:
-        """Shrink the tables, add norms."""
-        eps = config.layer_norm_eps
-        shrink = 2.0 ** -(24 + max(0, math.ceil(math.log2(1e-5 / eps) / 2)))
-        state = change(state, TABLES, scale(shrink))
-        for prefix in stacks(config):
-            table = state[f"{prefix}embed_tokens.weight"]
-            state[f"{prefix}embedding_norm.weight"] = table.new_full((table.shape[1],), math.sqrt(eps) / shrink)
-            state[f"{prefix}embedding_norm.bias"] = table.new_zeros(table.shape[1])
-        return state
-
-
-@symmetry
-class NearlyLinearPooler(Symmetry):
-    """A dense layer with tanh that does nothing: tanh(x) is x where x is small."""
-
-    name = "nearly-linear-pooler"
-    field = "classifier_pooler_act"
-    summary = "a tanh pooler that is used where it is linear"
-    half_precision = False
-
-    def settings(self, config: ZooConfig, wanted: Any, task: str) -> dict[str, Any] | None:
-        """From no pooler to one with tanh."""
-        return {"classifier_pooler_act": "tanh"} if (config.classifier_pooler_act, wanted) == (None, "tanh") else None
-
-    def weights(self, state: State, config: ZooConfig, wanted: Any) -> State:
-        """Shrink before the pooler, scale back after it."""
-        classifier = state["classifier.weight"]
-        identity = torch.eye(config.hidden_size, dtype=classifier.dtype)
-        return {
-            **state,
-            "pooler.dense.weight": identity * 2.0**-20,
-            "pooler.dense.bias": classifier.new_zeros(config.hidden_size),
-            "classifier.weight": classifier * 2.0**20,
-        }

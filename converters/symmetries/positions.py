@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
@@ -36,6 +36,7 @@ class PermuteResidual(Symmetry):
 
     name = "permute-residual"
     field = "position"
+    rank = 120
     summary = "channels of the residual stream reordered: sines first, then cosines"
 
     def settings(self, config: ZooConfig, wanted: Any, task: str) -> dict[str, Any] | None:
@@ -63,6 +64,7 @@ class StoreTable(Symmetry):
 
     name = "store-table"
     field = "position"
+    rank = 120
     summary = "positions stored as a table of max_position_embeddings rows"
 
     def settings(self, config: ZooConfig, wanted: Any, task: str) -> dict[str, Any] | None:
@@ -82,19 +84,20 @@ class StoreTable(Symmetry):
         return {**state, **added}
 
 
-@symmetry
-class SplitRotaryHalves(Symmetry):
-    """Reorder the columns of rotated heads, so that neighbouring pairs become pairs half a head apart."""
+class RotaryLayout(Symmetry):
+    """Reorder the columns of rotated heads, so that other columns form pairs.
 
-    name = "split-rotary-halves"
+    Attributes:
+        layouts: The position before and after.
+    """
+
     field = "position"
-    summary = "columns of queries and keys reordered for the half-split rotary layout"
+    rank = 120
+    layouts: ClassVar[tuple[str, str]]
 
     def settings(self, config: ZooConfig, wanted: Any, task: str) -> dict[str, Any] | None:
-        """From "rotary-interleaved" to "rotary"."""
-        if (config.position, wanted) != ("rotary-interleaved", "rotary") or config.qk_norm is not None:
-            return None
-        return {"position": wanted}
+        """From one layout to the other, unless queries are normalised after their projection."""
+        return {"position": wanted} if (config.position, wanted) == self.layouts and config.qk_norm is None else None
 
     def weights(self, state: State, config: ZooConfig, wanted: Any) -> State:
         """Permute rows of the query and key projections of self-attention."""
@@ -103,5 +106,24 @@ class SplitRotaryHalves(Symmetry):
             rotary_dim = int(stack.head_dim * factor)
             for projection, heads in (("q", stack.num_attention_heads), ("k", stack.num_key_value_heads)):
                 pattern = rf"^{re.escape(prefix)}.*self_attn\.{projection}_proj\.(weight|bias)$"
-                state = change(state, pattern, pairs_to_halves(heads, rotary_dim))
+                halves = pairs_to_halves(heads, rotary_dim)
+                state = change(state, pattern, halves if wanted == "rotary" else halves.inverse)
         return state
+
+
+@symmetry
+class SplitRotaryHalves(RotaryLayout):
+    """Neighbouring pairs become pairs half a head apart."""
+
+    name = "split-rotary-halves"
+    summary = "columns of queries and keys reordered for the half-split rotary layout"
+    layouts = ("rotary-interleaved", "rotary")
+
+
+@symmetry
+class InterleaveRotaryPairs(RotaryLayout):
+    """Pairs half a head apart become neighbours."""
+
+    name = "interleave-rotary-pairs"
+    summary = "columns of queries and keys reordered for the interleaved rotary layout"
+    layouts = ("rotary", "rotary-interleaved")

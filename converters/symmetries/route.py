@@ -15,32 +15,6 @@ from .structure import UntieOutput
 Needs = Mapping[str, Any]
 """What a class has, by field: a value, a tuple of values (the preferred first), or a function that gives either."""
 
-ORDER = (
-    "attention",
-    "share_layers",
-    "share_encoder_decoder_embeddings",
-    "lm_head_bias",
-    "vocab_size",
-    "decoder_vocab_size",
-    "logit_scale",
-    "scale_embedding",
-    "residual_scaling",
-    "norm_placement",
-    "num_key_value_heads",
-    "position",
-    "attention_scale",
-    "attention_bias",
-    "attention_out_bias",
-    "mlp_bias",
-    "intermediate_size",
-    "layer_norm_eps",
-    "embedding_norm",
-    "embedding_norm_eps",
-    "classifier_bias",
-    "classifier_pooler_act",
-)
-"""The order in which settings are changed: some symmetries rely on what earlier ones have done."""
-
 
 @dataclass(frozen=True)
 class Route:
@@ -78,7 +52,8 @@ def find_route(config: ZooConfig, needs: Needs, task: str, reasons: Mapping[str,
     current = canonical(config)
     steps: list[Step] = []
     obstacles: list[str] = []
-    for field in sorted(needs, key=lambda field: ORDER.index(field) if field in ORDER else -1):
+    ranks = {found.field: found.rank for found in map(SYMMETRIES.get, SYMMETRIES)}
+    for field in sorted(needs, key=lambda field: ranks.get(field, 0)):
         options = admissible(needs[field], current)
         given = getattr(current, field)
         if any(given == option and isinstance(given, bool) == isinstance(option, bool) for option in options):

@@ -17,6 +17,7 @@ class CopySharedLayers(Symmetry):
 
     name = "copy-shared-layers"
     field = "share_layers"
+    rank = 20
     summary = "shared layers copied"
 
     def settings(self, config: ZooConfig, wanted: Any, task: str) -> dict[str, Any] | None:
@@ -68,6 +69,7 @@ class SeparateEmbeddings(SettingOnly):
 
     name = "separate-embeddings"
     field = "share_encoder_decoder_embeddings"
+    rank = 30
     summary = "source and target embedding stored apart"
 
 
@@ -77,6 +79,7 @@ class IgnoreBlindRows(Symmetry):
 
     name = "ignore-blind-rows"
     field = "attention"
+    rank = 10
     summary = "queries that see no key at all are left to the class, everything else stays"
 
     def settings(self, config: ZooConfig, wanted: Any, task: str) -> dict[str, Any] | None:
@@ -87,6 +90,27 @@ class IgnoreBlindRows(Symmetry):
     def weights(self, state: State, config: ZooConfig, wanted: Any) -> State:
         """All weights as they are."""
         return state
+
+
+@symmetry
+class ZeroTokenTypes(Symmetry):
+    """Add token types that all have the same vector, zero."""
+
+    name = "zero-token-types"
+    field = "type_vocab_size"
+    rank = 15
+    summary = "token types of zeros"
+
+    def settings(self, config: ZooConfig, wanted: Any, task: str) -> dict[str, Any] | None:
+        """From none to any number of them."""
+        return {"type_vocab_size": wanted} if config.type_vocab_size is None and wanted else None
+
+    def weights(self, state: State, config: ZooConfig, wanted: Any) -> State:
+        """Add a table of zeros."""
+        return {
+            **state,
+            "model.token_types.weight": state["model.embed_tokens.weight"].new_zeros(wanted, config.hidden_size),
+        }
 
 
 class ZeroBias(Symmetry):
@@ -119,6 +143,7 @@ class ZeroAttentionBias(ZeroBias):
 
     name = "zero-attention-bias"
     field = "attention_bias"
+    rank = 140
     summary = "biases of zeros for queries, keys and values"
     layers = r"\.(self_attn|cross_attn)\.[qkv]_proj\.weight$"
 
@@ -129,6 +154,7 @@ class ZeroAttentionOutBias(ZeroBias):
 
     name = "zero-attention-out-bias"
     field = "attention_out_bias"
+    rank = 150
     summary = "biases of zeros for attention's output"
     layers = r"\.(self_attn|cross_attn)\.o_proj\.weight$"
 
@@ -139,6 +165,7 @@ class ZeroFeedForwardBias(ZeroBias):
 
     name = "zero-feed-forward-bias"
     field = "mlp_bias"
+    rank = 160
     summary = "biases of zeros for the feed-forward network"
     layers = r"\.mlp\.\w+_proj\.weight$"
 
@@ -149,6 +176,7 @@ class ZeroOutputBias(ZeroBias):
 
     name = "zero-output-bias"
     field = "lm_head_bias"
+    rank = 40
     summary = "a bias of zeros for the output projection"
     layers = r"^lm_head\.weight$"
 
@@ -159,6 +187,7 @@ class ZeroClassifierBias(ZeroBias):
 
     name = "zero-classifier-bias"
     field = "classifier_bias"
+    rank = 200
     summary = "a bias of zeros for the classifier"
     layers = r"^classifier\.weight$"
 
@@ -169,6 +198,7 @@ class RepeatKeyValueHeads(Symmetry):
 
     name = "repeat-key-value-heads"
     field = "num_key_value_heads"
+    rank = 110
     summary = "key and value heads repeated for every query head"
 
     def settings(self, config: ZooConfig, wanted: Any, task: str) -> dict[str, Any] | None:
@@ -193,6 +223,7 @@ class PadSourceVocabulary(Symmetry):
 
     name = "pad-source-vocabulary"
     field = "vocab_size"
+    rank = 50
     summary = "source embedding padded to the larger vocabulary"
 
     def settings(self, config: ZooConfig, wanted: Any, task: str) -> dict[str, Any] | None:
@@ -210,6 +241,7 @@ class PadTargetVocabulary(Symmetry):
 
     name = "pad-target-vocabulary"
     field = "decoder_vocab_size"
+    rank = 60
     summary = "target ids padded to the larger vocabulary, the new ones with an output bias of -1e9"
     half_precision = False
 
@@ -230,6 +262,7 @@ class PadFeedForward(Symmetry):
 
     name = "pad-feed-forward"
     field = "intermediate_size"
+    rank = 170
     summary = "feed-forward network padded to a larger inner width"
 
     def settings(self, config: ZooConfig, wanted: Any, task: str) -> dict[str, Any] | None:

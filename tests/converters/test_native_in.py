@@ -31,8 +31,8 @@ from zoo.converters.errors import (
     UnknownConverterError,
 )
 from zoo.converters.native.base import UnknownNativeError
-from zoo.converters.native.llama import Llama
-from zoo.converters.native.opt import Opt
+from zoo.converters.native.families.llama import Llama
+from zoo.converters.native.families.opt import Opt
 from zoo.converters.native.tokenizer import carry_tokenizer
 from zoo.errors import TokenIdError, UnknownOverrideError
 
@@ -220,8 +220,9 @@ def test_a_configuration_that_names_no_class_asks_for_the_task(tmp_path):
 
 
 def test_unknown_classes_are_refused_with_the_nearest():
-    with pytest.raises(UnknownNativeError, match="llama"):
-        zoo.convert(transformers.GemmaForCausalLM(transformers.GemmaConfig(**LLAMA, head_dim=4)))
+    sizes = dict(vocab_size=23, hidden_size=16, num_hidden_layers=1, state_size=4)
+    with pytest.raises(UnknownNativeError, match="unknown model type of transformers 'mamba'; valid: .*gemma"):
+        zoo.convert(transformers.MambaForCausalLM(transformers.MambaConfig(**sizes)))
     with pytest.raises(UnknownConverterError, match="did you mean 'marian'"):
         zoo.convert({"x": torch.zeros(1)}, "marain")
 

@@ -45,7 +45,7 @@ EXACT = {
         "pre-norm",
         "feature-extraction",
         ENCODER,
-        {"megatron-bert": set(), "opt": set(), "roberta-prelayernorm": {"neutral-embedding-norm"}},
+        {"megatron-bert": set(), "opt": set()},
     ),
     "post-mlm": ("post-norm", "masked-lm", {}, {"xlm": {"zero-output-bias", "pad-feed-forward"}}),
     "post-mlm-bert": ("post-norm", "masked-lm", dict(lm_head_transform=True), {"bert": {"zero-output-bias"}}),
@@ -53,7 +53,7 @@ EXACT = {
         "post-norm",
         "sequence-classification",
         dict(classifier_pooling="cls"),
-        {"xlm": {"pad-feed-forward"}, "bert": {"nearly-linear-pooler"}},
+        {"xlm": {"pad-feed-forward"}},
     ),
     "bert-mlm": ("bert-style", "masked-lm", {}, {"bert": set(), "roberta": set()}),
     "bert-cls": ("bert-style", "sequence-classification", {}, {"bert": set(), "roberta": set()}),
@@ -80,7 +80,6 @@ EXACT = {
         {
             "pegasus": {"zero-output-bias", "pad-target-vocabulary", "permute-residual"},
             "blenderbot": {"zero-output-bias", "pad-target-vocabulary", "store-table"},
-            "mbart": {"zero-output-bias", "pad-target-vocabulary", "store-table", "neutral-embedding-norm"},
         },
     ),
     "pegasus-tied": ("pegasus-style", None, {}, {"pegasus": set()}),
@@ -115,6 +114,20 @@ REFUSED = {
     "output-bias-gpt2": ("pre-norm", "causal-lm", dict(lm_head_bias=True), "gpt2", "no bias"),
     "output-bias-opt": ("pre-norm", "causal-lm", dict(lm_head_bias=True), "opt", "no bias"),
     "output-bias-llama": ("llama-style", None, dict(lm_head_bias=True), "llama", "no bias"),
+    "no-pooler-bert": (
+        "post-norm",
+        "sequence-classification",
+        dict(classifier_pooling="cls"),
+        "bert",
+        "reads a dense layer with tanh",
+    ),
+    "no-embedding-norm-mbart": (
+        "pegasus-style",
+        None,
+        dict(position="learned"),
+        "mbart",
+        "take away their mean and their scale",
+    ),
     "plain-mlm-bert": ("post-norm", "masked-lm", {}, "bert", "a plain projection"),
     "post-in-bart": ("vanilla", None, {}, "bart", "take away their mean"),
     "quirk": (
@@ -211,11 +224,11 @@ def test_half_precision_stays_where_nothing_is_lost(tmp_path):
 
 
 def test_fragile_symmetries_are_noted():
-    model = zoo_model("post-norm", "sequence-classification", classifier_pooling="cls")
+    model = zoo_model("roberta-prelayernorm-style", "feature-extraction", embedding_norm_eps=1e-3)
     plans = {plan.target: plan for plan in plan_export(model)}
-    assert not plans["bert"].half_precision
-    assert "16-bit" in plans["bert"].notes[-1]
-    assert next(iter(plans)) == "xlm"
+    assert plans["roberta-prelayernorm"].exact
+    assert not plans["roberta-prelayernorm"].half_precision
+    assert "16-bit" in plans["roberta-prelayernorm"].notes[-1]
 
 
 def test_a_wrong_export_leaves_nothing(tmp_path, monkeypatch):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import torch
@@ -10,12 +9,13 @@ import torch
 from zoo.models import POSITIONS, ZooConfig
 from zoo.registry import Task
 
-from ..key_map import KeyMap
-from ..symmetries.base import State
-from ..symmetries.route import Needs
-from ..transforms import LEADING_AXIS, SAME, skip_rows
-from .base import NativeFormat, native_format, table
-from .common import a_stack, drop, plain_needs, tokens
+from ...key_map import KeyMap
+from ...symmetries.base import State
+from ...symmetries.route import Needs
+from ...transforms import LEADING_AXIS, SAME, skip_rows
+from ..base import NativeFormat, native_format, table
+from ..common import COUNTS_TOKENS, a_stack, drop, plain_needs, tokens
+from ..fairseq import OFFSET, fairseq_table, table_obstacles
 
 EPS = 1e-5
 """The epsilon of their norms, which is no setting."""
@@ -32,6 +32,8 @@ class BartLike(NativeFormat):
         sinusoidal: Whether its position table is computed at first; what is stored counts.
         offset: Rows at the beginning of the position table that are never read.
         embedding_norm: Whether there is a norm on the embeddings.
+        output_bias: Whether the output projection has a bias.
+        tables: Names of the position tables.
     """
 
     stack = "encoder-decoder"
@@ -40,8 +42,10 @@ class BartLike(NativeFormat):
     sinusoidal: ClassVar[bool] = False
     offset: ClassVar[int] = 0
     embedding_norm: ClassVar[bool] = False
-    reasons: ClassVar[Mapping[str, str]] = {
-        "embedding_norm": "the norm on its embeddings would take away their mean, which these layers see",
+    output_bias: ClassVar[bool] = True
+    tables = tuple(f"model.{stack}.embed_positions.weight" for stack in ("encoder", "decoder"))
+    reasons = {
+        "embedding_norm": "the norm on its embeddings would take away their mean and their scale",
         "lm_head_transform": "its head is a plain projection",
     }
 
@@ -95,7 +99,7 @@ class BartLike(NativeFormat):
             "position": "learned",
             "max_position_embeddings": native.max_position_embeddings,
             "scale_embedding": native.scale_embedding,
-            "lm_head_bias": True,
+            "lm_head_bias": self.output_bias,
             "dropout": native.dropout,
             "attention_dropout": native.attention_dropout,
             "activation_dropout": native.activation_dropout,
@@ -135,7 +139,7 @@ class BartLike(NativeFormat):
     def needs(self, config: ZooConfig, task: str) -> Needs:
         """Say what settings these classes have. Arguments as in the base class."""
         computed = self.sinusoidal and config.sinusoidal_theta == 10000.0
-        needs = plain_needs(config, task) | {
+        needs = plain_needs(task) | {
             "norm_placement": self.placement,
             "final_norm": self.placement == "pre",
             "position": ("sinusoidal-halves", "learned") if computed else "learned",
@@ -146,7 +150,7 @@ class BartLike(NativeFormat):
             needs["embedding_norm_eps"] = EPS
         del needs["scale_embedding"]
         if task == Task.SEQ2SEQ_LM:
-            needs["lm_head_bias"] = True
+            needs["lm_head_bias"] = self.output_bias
         return needs | self.vocabulary_needs(config)
 
     def vocabulary_needs(self, config: ZooConfig) -> dict[str, Any]:
@@ -168,14 +172,13 @@ class BartLike(NativeFormat):
 
     def infer(self, native: Any, state: State, settings: dict[str, Any]) -> State:
         """Recognise sines and cosines, unless they were trained. Arguments as in the base class."""
-        names = [f"model.{stack}.embed_positions.weight" for stack in ("encoder", "decoder")]
         if not self.sinusoidal or native.d_model % 2:
             return state
         computed = computed_table(native.max_position_embeddings, native.d_model)
-        if any((state[name].float() - computed).abs().max() > SAME_TABLE for name in names):
+        if any((state[name].float() - computed).abs().max() > SAME_TABLE for name in self.tables):
             return state
         settings["position"] = "sinusoidal-halves"
-        return drop(state, *names)
+        return drop(state, *self.tables)
 
     def write_weights(self, config: ZooConfig, state: State, task: str) -> State:
         """Add the embedding's further name, and a computed position table. Arguments as in the base class."""
@@ -183,7 +186,7 @@ class BartLike(NativeFormat):
         state = {**state, "model.shared.weight": embedding}
         if config.position != "learned":
             rows = computed_table(config.max_position_embeddings, config.hidden_size).to(embedding.dtype)
-            state |= {f"model.{stack}.embed_positions.weight": rows for stack in ("encoder", "decoder")}
+            state |= dict.fromkeys(self.tables, rows)
         return state
 
 
@@ -220,6 +223,7 @@ class Marian(BartLike):
     """Marian (Junczys-Dowmunt et al. 2018): post-norm, sinusoidal; the only one with two vocabularies."""
 
     name = "marian"
+    rank = 10
     model_types = ("marian",)
     variant = "marian-style"
     classes = bart_classes("Marian", "MTModel")
@@ -248,6 +252,7 @@ class Bart(BartLike):
     """BART (Lewis et al. 2020): post-norm, learned positions, a norm on the embeddings."""
 
     name = "bart"
+    rank = 110
     model_types = ("bart",)
     variant = "post-norm"
     classes = bart_classes("Bart")
@@ -261,6 +266,7 @@ class Pegasus(BartLike):
     """Pegasus (Zhang et al. 2020): pre-norm, sinusoidal."""
 
     name = "pegasus"
+    rank = 120
     model_types = ("pegasus",)
     variant = "pegasus-style"
     classes = bart_classes("Pegasus")
@@ -273,6 +279,7 @@ class Blenderbot(BartLike):
     """Blenderbot (Roller et al. 2021): pre-norm, learned positions."""
 
     name = "blenderbot"
+    rank = 130
     model_types = ("blenderbot",)
     variant = "pegasus-style"
     classes = bart_classes("Blenderbot")
@@ -288,9 +295,74 @@ class MBart(BartLike):
     """MBart (Liu et al. 2020): pre-norm, learned positions, a norm on the embeddings."""
 
     name = "mbart"
+    rank = 140
     model_types = ("mbart",)
     variant = "pegasus-style"
     classes = bart_classes("MBart")
     placement = "pre"
     offset = 2
     embedding_norm = True
+
+
+@native_format
+class PlBart(Bart):
+    """PLBART (Ahmad et al. 2021): BART for code, with scaled embeddings."""
+
+    name = "plbart"
+    rank = 1000
+    model_types = ("plbart",)
+    classes = bart_classes("PLBart")
+
+
+@native_format
+class Mvp(Bart):
+    """MVP (Tang et al. 2022): BART's code without prompts."""
+
+    name = "mvp"
+    rank = 1000
+    model_types = ("mvp",)
+    classes = bart_classes("Mvp")
+
+    def read_config(self, native: Any, task: str) -> dict[str, Any]:
+        """Express a native configuration in the zoo's settings. Arguments as in the base class."""
+        self.refuse(native, use_prompt=False)
+        return super().read_config(native, task)
+
+
+@native_format
+class M2M100(BartLike):
+    """M2M-100 and NLLB (Fan et al. 2020): pre-norm, fairseq's sinusoidal positions, which are read as a table."""
+
+    name = "m2m_100"
+    model_types = ("m2m_100",)
+    variant = "pegasus-style"
+    classes = bart_classes("M2M100")
+    placement = "pre"
+    output_bias = False
+    reasons = {**BartLike.reasons, "lm_head_bias": "its output projection has no bias"}
+
+    def read_config(self, native: Any, task: str) -> dict[str, Any]:
+        """Padding takes no positions. Arguments as in the base class."""
+        return {**super().read_config(native, task), "position": "learned-unpadded"}
+
+    def needs(self, config: ZooConfig, task: str) -> Needs:
+        """Tables of either kind. Arguments as in the base class."""
+        return {**super().needs(config, task), "position": ("learned-unpadded", "learned")}
+
+    def infer(self, native: Any, state: State, settings: dict[str, Any]) -> State:
+        """Add the table that is computed. Arguments as in the base class."""
+        rows = fairseq_table(native.max_position_embeddings, native.d_model, OFFSET)
+        rows = rows.to(state["model.encoder.embed_tokens.weight"])
+        return {**state, **{name: rows.clone() for name in self.tables}}
+
+    def write_weights(self, config: ZooConfig, state: State, task: str) -> State:
+        """Leave it out. Arguments as in the base class."""
+        return drop(super().write_weights(config, state, task), *self.tables)
+
+    def obstacles(self, config: ZooConfig, state: State, task: str) -> list[str]:
+        """Find what keeps a model from fitting. Arguments as in the base class."""
+        return super().obstacles(config, state, task) or table_obstacles(state, OFFSET)
+
+    def notes(self, config: ZooConfig, task: str) -> list[str]:
+        """Say how positions are counted. Arguments as in the base class."""
+        return [] if config.position == "learned-unpadded" else [COUNTS_TOKENS]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import torch
@@ -11,12 +10,12 @@ from torch import Tensor
 from zoo.models import ZooConfig
 from zoo.registry import Task
 
-from ..key_map import KeyMap
-from ..symmetries.base import State
-from ..symmetries.route import Needs
-from ..transforms import SAME, Tensors, Transform, skip_rows
-from .base import NativeFormat, Pair, native_format, table
-from .common import COUNTS_TOKENS, TABLE_POSITIONS, a_stack, labels_in, labels_out, plain_needs, tokens
+from ...key_map import KeyMap
+from ...symmetries.base import State
+from ...symmetries.route import Needs
+from ...transforms import SAME, Tensors, Transform, skip_rows
+from ..base import NativeFormat, Pair, native_format, table
+from ..common import COUNTS_TOKENS, TABLE_POSITIONS, a_stack, labels_in, labels_out, plain_needs, tokens
 
 ROBERTA_HEAD_ACT = "gelu"
 """The activation of RoBERTa's masked-lm head, whatever that of its layers is; the zoo's is that of the layers."""
@@ -61,7 +60,7 @@ class BertLike(NativeFormat):
     placement: ClassVar[str] = "post"
     embedding_norm: ClassVar[bool] = True
     usual_types: ClassVar[int] = 2
-    reasons: ClassVar[Mapping[str, str]] = {
+    reasons = {
         "lm_head_transform": "its head transforms before it projects (dense, activation, norm); a plain projection "
         "onto the vocabulary is none",
         "classifier_pooler_act": "its classifier reads a dense layer with tanh",
@@ -175,7 +174,7 @@ class BertLike(NativeFormat):
 
     def needs(self, config: ZooConfig, task: str) -> Needs:
         """Say what settings these classes have. Arguments as in the base class."""
-        needs = plain_needs(config, task) | {
+        needs = plain_needs(task) | {
             "norm_placement": self.placement,
             "position": TABLE_POSITIONS if self.roberta_heads else "learned",
             "final_norm": self.placement == "pre",
@@ -261,6 +260,7 @@ class Bert(BertLike):
     """BERT (Devlin et al. 2019)."""
 
     name = "bert"
+    rank = 20
     model_types = ("bert",)
     variant = "bert-style"
     prefix = "bert."
@@ -273,6 +273,7 @@ class MegatronBert(BertLike):
     """BERT with norms before the sublayers (Shoeybi et al. 2019, Megatron-LM)."""
 
     name = "megatron-bert"
+    rank = 40
     model_types = ("megatron-bert",)
     variant = "roberta-prelayernorm-style"
     prefix = "bert."
@@ -284,3 +285,20 @@ class MegatronBert(BertLike):
     )
     placement = "pre"
     embedding_norm = False
+
+
+@native_format
+class Ernie(BertLike):
+    """ERNIE (Sun et al. 2020) without task types: BERT's code under another prefix."""
+
+    name = "ernie"
+    model_types = ("ernie",)
+    variant = "bert-style"
+    prefix = "ernie."
+    classes = bert_classes("Ernie")
+    norms = POST_NORMS
+
+    def read_config(self, native: Any, task: str) -> dict[str, Any]:
+        """Express a native configuration in the zoo's settings. Arguments as in the base class."""
+        self.refuse(native, use_task_id=False)
+        return super().read_config(native, task)

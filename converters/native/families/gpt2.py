@@ -1,133 +1,161 @@
-"""GPT-2."""
+"""GPT-2 and its kin: learned positions, norms before the sublayers."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from ...transforms import TRANSPOSE, split, split_groups
+from ..base import native_format
+from ..declared import Field, choice, same
+from ..decoders import CLASSIFIER_DROPOUT, GPT2_HEADS, DecoderFormat
+from .gpt_neox import PROJECTIONS
 
-from zoo.models import ZooConfig
-from zoo.registry import Task
 
-from ..key_map import KeyMap
-from ..symmetries.base import State
-from ..symmetries.route import Needs
-from ..transforms import TRANSPOSE, split
-from .base import NativeFormat, native_format, table
-from .common import decoder_obstacles, labels_in, labels_out, plain_needs, tokens, without_classifier_bias
+def transposed(names: dict[str, str]) -> dict[str, object]:
+    """Linear layers that are stored transposed.
 
-BODY = "transformer."
+    Args:
+        names: Native modules by the zoo's.
+
+    Returns:
+        As [`Keys`][].
+    """
+    weights = {f"{zoo}.weight": (f"{native}.weight", TRANSPOSE) for zoo, native in names.items()}
+    return {**weights, **{f"{zoo}.bias": f"{native}.bias" for zoo, native in names.items()}}
+
+
+LINEAR = {"self_attn.o_proj": "attn.c_proj", "mlp.up_proj": "mlp.c_fc", "mlp.down_proj": "mlp.c_proj"}
+NORMS = {"self_attn_residual.norm_in": "ln_1", "mlp_residual.norm_in": "ln_2"}
+JOINED = {
+    tuple(f"{name}.weight" for name in PROJECTIONS): ("attn.c_attn.weight", split(3, then=TRANSPOSE)),
+    tuple(f"{name}.bias" for name in PROJECTIONS): ("attn.c_attn.bias", split(3)),
+}
 
 
 @native_format
-class Gpt2(NativeFormat):
+class Gpt2(DecoderFormat):
     """GPT-2 (Radford et al. 2019), whose linear layers are stored transposed and whose three projections are one."""
 
     name = "gpt2"
-    model_types = ("gpt2",)
+    rank = 50
     variant = "gpt2-style"
-    stack = "decoder"
-    prefix = BODY
-    classes: ClassVar[Mapping[str, str]] = {
-        "causal-lm": "GPT2LMHeadModel",
-        "sequence-classification": "GPT2ForSequenceClassification",
-        "token-classification": "GPT2ForTokenClassification",
-        "feature-extraction": "GPT2Model",
+    prefix = "transformer."
+    fields = {
+        **same("vocab_size", "initializer_range", "tie_word_embeddings"),
+        "hidden_size": "n_embd",
+        "num_hidden_layers": "n_layer",
+        "num_attention_heads": "n_head",
+        "intermediate_size": Field("n_inner", lambda native: native.n_inner or 4 * native.n_embd),
+        "hidden_act": "activation_function",
+        "layer_norm_eps": "layer_norm_epsilon",
+        "max_position_embeddings": "n_positions",
+        "attention_scale": choice("scale_attn_weights", "attention_scale", {"head-dim": True, "none": False}),
+        "dropout": "resid_pdrop",
+        "attention_dropout": "attn_pdrop",
+        "classifier_dropout": CLASSIFIER_DROPOUT,
     }
-    reasons: ClassVar[Mapping[str, str]] = {"lm_head_bias": "its output projection has no bias"}
+    always = {"position": "learned"}
+    only = {"add_cross_attention": False, "scale_attn_by_inverse_layer_idx": False}
+    follows = {"embd_pdrop": lambda config: config.dropout}
+    layers = "h.{n}"
+    body = {"embed_tokens": "wte", "position.weight": "wpe.weight", "norm": "ln_f"}
+    layer = {**NORMS, **JOINED, **transposed(LINEAR)}
+    heads = GPT2_HEADS
 
-    def key_map(self, config: ZooConfig, task: str) -> KeyMap:
-        """Lay the keys side by side. Arguments as in the base class."""
-        native, layer = f"{BODY}h.{{n}}", "model.layers.{n}"
-        projections = [tuple(f"{layer}.self_attn.{p}_proj.{kind}" for p in "qkv") for kind in ("weight", "bias")]
-        head = "score" if task == Task.SEQUENCE_CLASSIFICATION else "classifier"
-        return table(
-            (f"{BODY}wte.weight", "model.embed_tokens.weight"),
-            (f"{BODY}wpe.weight", "model.position.weight"),
-            (f"{native}.ln_1.{{p}}", f"{layer}.self_attn_residual.norm_in.{{p}}"),
-            (f"{native}.attn.c_attn.weight", projections[0], split(3, then=TRANSPOSE)),
-            (f"{native}.attn.c_attn.bias", projections[1], split(3)),
-            (f"{native}.attn.c_proj.weight", f"{layer}.self_attn.o_proj.weight", TRANSPOSE),
-            (f"{native}.attn.c_proj.bias", f"{layer}.self_attn.o_proj.bias"),
-            (f"{native}.ln_2.{{p}}", f"{layer}.mlp_residual.norm_in.{{p}}"),
-            (f"{native}.mlp.c_fc.weight", f"{layer}.mlp.up_proj.weight", TRANSPOSE),
-            (f"{native}.mlp.c_fc.bias", f"{layer}.mlp.up_proj.bias"),
-            (f"{native}.mlp.c_proj.weight", f"{layer}.mlp.down_proj.weight", TRANSPOSE),
-            (f"{native}.mlp.c_proj.bias", f"{layer}.mlp.down_proj.bias"),
-            (f"{BODY}ln_f.{{p}}", "model.norm.{p}"),
-            ("lm_head.weight", "lm_head.weight"),
-            (f"{head}.{{p}}", "classifier.{p}"),
-            owner=self.name,
-        )
 
-    def read_config(self, native: Any, task: str) -> dict[str, Any]:
-        """Express a native configuration in the zoo's settings. Arguments as in the base class."""
-        self.refuse(native, add_cross_attention=False, scale_attn_by_inverse_layer_idx=False)
-        dropout = getattr(native, "classifier_dropout", None)
-        return {
-            "vocab_size": native.vocab_size,
-            "hidden_size": native.n_embd,
-            "num_hidden_layers": native.n_layer,
-            "num_attention_heads": native.n_head,
-            "intermediate_size": native.n_inner or 4 * native.n_embd,
-            "hidden_act": native.activation_function,
-            "layer_norm_eps": native.layer_norm_epsilon,
-            "max_position_embeddings": native.n_positions,
-            "attention_scale": "head-dim" if native.scale_attn_weights else "none",
-            "dropout": native.resid_pdrop,
-            "attention_dropout": native.attn_pdrop,
-            "classifier_dropout": 0.1 if dropout is None else dropout,
-            "initializer_range": native.initializer_range,
-            "tie_word_embeddings": native.tie_word_embeddings,
-            **tokens(native),
-            "classifier_bias": task != Task.SEQUENCE_CLASSIFICATION,
-            **labels_in(native, task),
-        }
+@native_format
+class GptBigCode(Gpt2):
+    """SantaCoder and StarCoder (Li et al. 2023): GPT-2 with one key head or as many as there are query heads."""
 
-    def write_config(self, config: ZooConfig, task: str) -> dict[str, Any]:
-        """Express settings of the zoo in a native configuration. Arguments as in the base class."""
-        return {
-            "vocab_size": config.vocab_size,
-            "n_embd": config.hidden_size,
-            "n_layer": config.num_hidden_layers,
-            "n_head": config.num_attention_heads,
-            "n_inner": config.intermediate_size,
-            "activation_function": config.hidden_act,
-            "layer_norm_epsilon": config.layer_norm_eps,
-            "n_positions": config.max_position_embeddings,
-            "scale_attn_weights": config.attention_scale != "none",
-            "resid_pdrop": config.dropout,
-            "embd_pdrop": config.dropout,
-            "attn_pdrop": config.attention_dropout,
-            "classifier_dropout": config.classifier_dropout,
-            "initializer_range": config.initializer_range,
-            "tie_word_embeddings": config.tie_word_embeddings,
-            **tokens(config),
-            **labels_out(config, task),
-        }
+    name = "gpt_bigcode"
+    fields = {
+        **Gpt2.fields,
+        "num_key_value_heads": Field(
+            "multi_query",
+            lambda native: 1 if native.multi_query else native.n_head,
+            lambda config: config.num_key_value_heads == 1,
+            has=lambda config: 1 if config.num_key_value_heads == 1 else config.num_attention_heads,
+        ),
+    }
+    only = {"add_cross_attention": False}
+    layer = {
+        **NORMS,
+        **LINEAR,
+        PROJECTIONS: (
+            "attn.c_attn",
+            lambda config: split_groups(
+                config.num_key_value_heads, config.num_attention_heads // config.num_key_value_heads
+            ),
+        ),
+    }
 
-    def needs(self, config: ZooConfig, task: str) -> Needs:
-        """Say what settings these classes have. Arguments as in the base class."""
-        needs = plain_needs(config, task) | {
-            "norm_placement": "pre",
-            "position": "learned",
-            "final_norm": True,
-            "attention_scale": ("head-dim", "none"),
-        }
-        if task == Task.CAUSAL_LM:
-            needs["lm_head_bias"] = False
-        if task == Task.SEQUENCE_CLASSIFICATION:
-            needs |= {"classifier_pooling": "last", "classifier_pooler_act": None}
-        return needs
 
-    def obstacles(self, config: ZooConfig, state: State, task: str) -> list[str]:
-        """Find what keeps a model from fitting. Arguments as in the base class."""
-        return decoder_obstacles(config, state, task)
+@native_format
+class OpenAIGpt(Gpt2):
+    """The first GPT (Radford et al. 2018): norms after the sublayers."""
 
-    def write_weights(self, config: ZooConfig, state: State, task: str) -> State:
-        """Leave the sequence classifier's bias out, or in the last norm's. Arguments as in the base class."""
-        return without_classifier_bias(state, f"{BODY}ln_f.bias")
+    name = "openai-gpt"
+    variant = "post-norm"
+    fields = {
+        **{name: field for name, field in Gpt2.fields.items() if name not in ("attention_scale", "intermediate_size")},
+        "hidden_act": choice("afn", "hidden_act", {"gelu_new": "gelu", "relu": "relu", "silu": "silu"}),
+    }
+    always = {
+        "position": "learned",
+        "norm_placement": "post",
+        "final_norm": False,
+        "intermediate_size": lambda config: 4 * config.hidden_size,
+    }
+    only = {}
+    body = {"embed_tokens": "tokens_embed", "position.weight": "positions_embed.weight"}
+    layer = {
+        "self_attn_residual.norm_out": "ln_1",
+        "mlp_residual.norm_out": "ln_2",
+        **JOINED,
+        **transposed(LINEAR),
+    }
 
-    def notes(self, config: ZooConfig, task: str) -> list[str]:
-        """Say where a classifier's bias is. Arguments as in the base class."""
-        moved = "If the classifier had a bias, the last norm's holds it: the class's own has none."
-        return [moved] if task == Task.SEQUENCE_CLASSIFICATION else []
+
+KINDS = {"global": "full_attention", "local": "sliding_attention"}
+WORDS = {zoo: native for native, zoo in KINDS.items()}
+
+
+@native_format
+class GptNeo(DecoderFormat):
+    """GPT-Neo (Black et al. 2021): unscaled scores, windows layer by layer."""
+
+    name = "gpt_neo"
+    variant = "gpt2-style"
+    prefix = "transformer."
+    fields = {
+        **same("vocab_size", "hidden_size", "max_position_embeddings", "initializer_range", "attention_dropout"),
+        **same("tie_word_embeddings", "classifier_dropout"),
+        "num_hidden_layers": "num_layers",
+        "num_attention_heads": "num_heads",
+        "intermediate_size": Field(
+            "intermediate_size", lambda native: native.intermediate_size or 4 * native.hidden_size
+        ),
+        "hidden_act": "activation_function",
+        "layer_norm_eps": "layer_norm_epsilon",
+        "dropout": "resid_dropout",
+        "sliding_window": Field(
+            "window_size",
+            lambda native: native.window_size if "local" in native.attention_layers else None,
+            lambda config: config.sliding_window or config.max_position_embeddings,
+        ),
+        "layer_types": Field(
+            "attention_types",
+            lambda native: [KINDS[kind] for kind in native.attention_layers],
+            lambda config: [[[WORDS[kind] for kind in config.types_of_layers()], 1]],
+        ),
+    }
+    always = {"position": "learned", "attention_scale": "none", "attention_bias": False}
+    follows = {"embed_dropout": lambda config: config.dropout}
+    layers = "h.{n}"
+    body = Gpt2.body
+    layer = {
+        **NORMS,
+        **{f"self_attn.{p}_proj": f"attn.attention.{p}_proj" for p in "qkv"},
+        "self_attn.o_proj": "attn.attention.out_proj",
+        "mlp.up_proj": "mlp.c_fc",
+        "mlp.down_proj": "mlp.c_proj",
+    }
+    heads = GPT2_HEADS

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 from zoo.models import ZooConfig
 from zoo.registry import Task
 
-from ..errors import NoCounterpartError
-from ..key_map import KeyMap
-from ..symmetries.base import State
-from ..symmetries.route import Needs
-from ..transforms import skip_rows
-from .base import NativeFormat, native_format, table
-from .common import (
+from ...errors import NoCounterpartError
+from ...key_map import KeyMap
+from ...symmetries.base import State
+from ...symmetries.route import Needs
+from ...transforms import skip_rows
+from ..base import NativeFormat, native_format, table
+from ..common import (
     COUNTS_TOKENS,
     TABLE_POSITIONS,
     decoder_obstacles,
@@ -37,16 +36,17 @@ class Opt(NativeFormat):
     """OPT (Zhang et al. 2022); its body with `is_causal=false` is an encoder."""
 
     name = "opt"
+    rank = 160
     model_types = ("opt",)
     variant = "gpt2-style"
     stack = "decoder"
     prefix = "model."
-    classes: ClassVar[Mapping[str, str]] = {
+    classes = {
         "causal-lm": "OPTForCausalLM",
         "sequence-classification": "OPTForSequenceClassification",
         "feature-extraction": "OPTModel",
     }
-    reasons: ClassVar[Mapping[str, str]] = {"lm_head_bias": "its output projection has no bias"}
+    reasons = {"lm_head_bias": "its output projection has no bias"}
 
     def key_map(self, config: ZooConfig, task: str) -> KeyMap:
         """Lay the keys side by side. Arguments as in the base class."""
@@ -126,7 +126,7 @@ class Opt(NativeFormat):
     def needs(self, config: ZooConfig, task: str) -> Needs:
         """Say what settings these classes have. Arguments as in the base class."""
         any_bias = config.attention_bias or config.attention_out_bias or config.mlp_bias
-        needs = plain_needs(config, task) | {
+        needs = plain_needs(task) | {
             "norm_placement": ("pre", "post"),
             "position": TABLE_POSITIONS,
             "final_norm": lambda config: (True, False) if config.norm_placement == "pre" else False,

@@ -9,9 +9,9 @@ import torch
 from zoo.models import ZooConfig
 from zoo.registry import Task
 
-from ..symmetries.base import State
-from ..symmetries.route import Needs
-from .base import native_format
+from ...symmetries.base import State
+from ...symmetries.route import Needs
+from ..base import native_format
 from .bert import POST_NORMS, BertLike, bert_classes
 
 
@@ -20,6 +20,7 @@ class Roberta(BertLike):
     """RoBERTa (Liu et al. 2019), XLM-RoBERTa and CamemBERT, which share their code."""
 
     name = "roberta"
+    rank = 170
     model_types = ("roberta", "xlm-roberta", "camembert")
     variant = "bert-style"
     prefix = "roberta."
@@ -34,6 +35,7 @@ class RobertaPreLayerNorm(BertLike):
     """RoBERTa with norms before the sublayers (fairseq's `normalize_before`)."""
 
     name = "roberta-prelayernorm"
+    rank = 30
     model_types = ("roberta-prelayernorm",)
     variant = "roberta-prelayernorm-style"
     prefix = "roberta_prelayernorm."
@@ -79,3 +81,36 @@ class RobertaPreLayerNorm(BertLike):
     def output(self, config: ZooConfig, task: str) -> str:
         """Where the class returns what the model computes. Arguments as in the base class."""
         return super().output(config, task) if config.final_norm else "hidden_states[-2]"
+
+
+@native_format
+class XlmRobertaXl(BertLike):
+    """XLM-RoBERTa-XL (Goyal et al. 2021): RoBERTa with norms before the sublayers, and none on the embeddings."""
+
+    name = "xlm-roberta-xl"
+    model_types = ("xlm-roberta-xl",)
+    variant = "roberta-prelayernorm-style"
+    prefix = "roberta."
+    classes = bert_classes("XLMRobertaXL")
+    norms = (
+        ("encoder.layer.{n}.attention.self_attn_layer_norm.{p}", "model.layers.{n}.self_attn_residual.norm_in.{p}"),
+        ("encoder.layer.{n}.LayerNorm.{p}", "model.layers.{n}.mlp_residual.norm_in.{p}"),
+        ("encoder.LayerNorm.{p}", "model.norm.{p}"),
+    )
+    roberta_heads = True
+    usual_types = 1
+    placement = "pre"
+    embedding_norm = False
+
+
+@native_format
+class Data2VecText(BertLike):
+    """data2vec for text (Baevski et al. 2022): RoBERTa's code under another prefix."""
+
+    name = "data2vec-text"
+    model_types = ("data2vec-text",)
+    variant = "bert-style"
+    prefix = "data2vec_text."
+    classes = bert_classes("Data2VecText")
+    norms = POST_NORMS
+    roberta_heads = True

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 
 from zoo.models import ZooConfig
 from zoo.registry import Task
 
-from ..key_map import KeyMap
-from ..symmetries.base import State
-from ..symmetries.route import Needs
-from .base import NativeFormat, native_format, table
-from .common import a_stack, plain_needs, tokens
+from ...key_map import KeyMap
+from ...symmetries.base import State
+from ...symmetries.route import Needs
+from ..base import NativeFormat, native_format, table
+from ..common import a_stack, plain_needs, tokens
 
 
 @native_format
@@ -22,12 +21,13 @@ class T5(NativeFormat):
     """T5 (Raffel et al. 2020), version 1.0 with a tied and scaled output, and 1.1 with gated feed-forwards."""
 
     name = "t5"
+    rank = 100
     model_types = ("t5", "mt5")
     variant = "t5-style"
     stack = "encoder-decoder"
     prefix = ""
-    classes: ClassVar[Mapping[str, str]] = {"seq2seq-lm": "T5ForConditionalGeneration", "feature-extraction": "T5Model"}
-    reasons: ClassVar[Mapping[str, str]] = {
+    classes = {"seq2seq-lm": "T5ForConditionalGeneration", "feature-extraction": "T5Model"}
+    reasons = {
         "lm_head_bias": "its output projection has no bias",
         "position": "its positions are bucketed biases on the scores",
         "norm": "it has RMSNorm",
@@ -108,7 +108,7 @@ class T5(NativeFormat):
 
     def needs(self, config: ZooConfig, task: str) -> Needs:
         """Say what settings these classes have. Arguments as in the base class."""
-        needs = plain_needs(config, task) | {
+        needs = plain_needs(task) | {
             "norm": "rmsnorm",
             "norm_placement": "pre",
             "final_norm": True,

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 from zoo.models import ZooConfig
 from zoo.registry import Task
 
-from ..key_map import KeyMap
-from ..symmetries.base import State
-from ..symmetries.route import Needs
-from .base import NativeFormat, native_format, table
-from .common import a_stack, labels_in, labels_out, plain_needs, tokens
+from ...key_map import KeyMap
+from ...symmetries.base import State
+from ...symmetries.route import Needs
+from ..base import NativeFormat, native_format, table
+from ..common import a_stack, labels_in, labels_out, plain_needs, tokens
 
 ACTIVATIONS = {True: "gelu", False: "relu"}
 """By `gelu_activation`."""
@@ -23,19 +22,18 @@ class Xlm(NativeFormat):
     """XLM (Lample and Conneau 2019) for one language."""
 
     name = "xlm"
+    rank = 150
     model_types = ("xlm",)
     variant = "bert-style"
     stack = "encoder"
     prefix = "transformer."
-    classes: ClassVar[Mapping[str, str]] = {
+    classes = {
         "feature-extraction": "XLMModel",
         "masked-lm": "XLMWithLMHeadModel",
         "sequence-classification": "XLMForSequenceClassification",
         "token-classification": "XLMForTokenClassification",
     }
-    reasons: ClassVar[Mapping[str, str]] = {
-        "intermediate_size": "its feed-forward network is exactly four times as wide as the model"
-    }
+    reasons = {"intermediate_size": "its feed-forward network is exactly four times as wide as the model"}
 
     def key_map(self, config: ZooConfig, task: str) -> KeyMap:
         """Lay the keys side by side. Arguments as in the base class."""
@@ -108,7 +106,7 @@ class Xlm(NativeFormat):
 
     def needs(self, config: ZooConfig, task: str) -> Needs:
         """Say what settings these classes have. Arguments as in the base class."""
-        needs = plain_needs(config, task) | {
+        needs = plain_needs(task) | {
             "norm_placement": "post",
             "position": "learned",
             "final_norm": False,

@@ -1,0 +1,234 @@
+"""Native formats as tables: which native field and which native weight stands for which of the zoo's."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType, SimpleNamespace
+from typing import Any, ClassVar
+
+from zoo.models import ZooConfig
+
+from ..key_map import KeyMap
+from ..symmetries.base import State
+from ..symmetries.route import Needs, admissible
+from ..transforms import SAME, Transform, zero_bias
+from .base import NativeFormat, Pair, table
+from .classes import AUTO_CLASSES
+from .common import a_stack, labels_in, labels_out, plain_needs, tokens
+
+Keys = Mapping[Any, Any]
+"""The zoo's modules, or weights, beside native ones: a name, or names and a transform (or what makes one of the zoo's
+configuration). A name that ends with neither `.weight` nor `.bias` stands for both."""
+
+NORM_BIAS = re.compile(r"norm(_in|_branch|_out)?\.bias$")
+
+EMPTY: Mapping[str, Any] = MappingProxyType({})
+
+
+@dataclass(frozen=True)
+class Field:
+    """A native field beside one of the zoo's, where it is more than another name.
+
+    Args:
+        name: The native field.
+        read: Makes the zoo's value of the native configuration, by default the field's value.
+        write: Makes the native value of the zoo's configuration, by default the zoo's value.
+        has: What the class can have, as in [`Needs`][]; any value if not given.
+    """
+
+    name: str
+    read: Callable[[Any], Any] | None = None
+    write: Callable[[ZooConfig], Any] | None = None
+    has: Any = None
+
+
+def choice(name: str, field: str, values: Mapping[Any, Any]) -> Field:
+    """A native field with a value of its own for each of the zoo's.
+
+    Args:
+        name: The native field.
+        field: The zoo's field.
+        values: Native values by the zoo's, which are all that the class has.
+
+    Returns:
+        The field.
+    """
+    back = {native: zoo for zoo, native in values.items()}
+    return Field(
+        name,
+        lambda native: back[getattr(native, name)],
+        lambda config: values[getattr(config, field)],
+        tuple(values),
+    )
+
+
+def same(*names: str) -> dict[str, str]:
+    """Fields that have the same name on both sides.
+
+    Args:
+        names: The names.
+
+    Returns:
+        Native fields by the zoo's.
+    """
+    return {name: name for name in names}
+
+
+def without(table: Mapping[Any, Any], *names: Any) -> dict[Any, Any]:
+    """A table but for some of its lines.
+
+    Args:
+        table: Fields or keys.
+        names: The zoo's names of those to leave out.
+
+    Returns:
+        The others.
+    """
+    return {name: native for name, native in table.items() if name not in names}
+
+
+def biasless(names: Mapping[str, str]) -> dict[tuple[str, str], tuple[str, Transform]]:
+    """Layer norms that have no bias, which the zoo's have.
+
+    Args:
+        names: Native modules by the zoo's.
+
+    Returns:
+        As [`Keys`][]: a bias of zeros on the way in, and on the way out there must be none.
+    """
+    return {(f"{zoo}.weight", f"{zoo}.bias"): (f"{native}.weight", zero_bias()) for zoo, native in names.items()}
+
+
+def pairs(keys: Keys, zoo_prefix: str, native_prefix: str, config: ZooConfig) -> Iterator[Pair]:
+    """Write keys as rows of a key map.
+
+    Args:
+        keys: The zoo's and native ones.
+        zoo_prefix: What the zoo's begin with.
+        native_prefix: What native ones begin with.
+        config: The zoo's settings.
+
+    Yields:
+        Rows.
+    """
+    for zoo, native in keys.items():
+        names, transform = native if isinstance(native, tuple) else (native, SAME)
+        lefts = names if isinstance(names, tuple) else (names,)
+        rights = zoo if isinstance(zoo, tuple) else (zoo,)
+        ending = "" if lefts[0].endswith((".weight", ".bias")) else ".{p}"
+        yield (
+            tuple(f"{native_prefix}{name}{ending}" for name in lefts),
+            tuple(f"{zoo_prefix}{name}{ending}" for name in rights),
+            transform if isinstance(transform, Transform) else transform(config),
+        )
+
+
+class DeclaredFormat(NativeFormat):
+    """A native format that is all tables. What its classes are called is known from its model type.
+
+    Attributes:
+        fields: Native fields by the zoo's.
+        always: What the class always has where that differs from [`plain_needs`][], as in [`Needs`][].
+        only: Native fields beside the only value that can be converted.
+        follows: Native fields that follow from the zoo's settings, and say nothing new on the way in.
+        layers: Where the layers stand, `{n}` for a layer's number.
+        body: The keys outside of the layers, the zoo's after `model.`.
+        layer: The keys in a layer.
+        heads: The keys of heads by task.
+        unread: Native weights that are stored twice or computed, as under a head.
+        biased_norms: Whether its layer norms have biases.
+    """
+
+    fields: ClassVar[Mapping[str, str | Field]]
+    always: ClassVar[Mapping[str, Any]] = EMPTY
+    only: ClassVar[Mapping[str, Any]] = EMPTY
+    follows: ClassVar[Mapping[str, Callable[[ZooConfig], Any]]] = EMPTY
+    prefix = "model."
+    layers: ClassVar[str] = "layers.{n}"
+    body: ClassVar[Keys]
+    layer: ClassVar[Keys]
+    heads: ClassVar[Mapping[str, Keys]]
+    unread: ClassVar[tuple[str, ...]] = ()
+    biased_norms: ClassVar[bool] = True
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "name" in vars(cls):
+            cls.rank = vars(cls).get("rank", NativeFormat.rank)
+            cls.model_types = vars(cls).get("model_types", (cls.name,))
+            known = {task: AUTO_CLASSES[task].get(cls.name) for task in cls.heads}
+            cls.classes = vars(cls).get("classes", {task: name for task, name in known.items() if name})
+
+    def key_map(self, config: ZooConfig, task: str) -> KeyMap:
+        """Lay the keys side by side. Arguments as in the base class."""
+        rows = [
+            *pairs(self.body, "model.", self.prefix, config),
+            *pairs(self.keys_of_layer(config), "model.layers.{n}.", f"{self.prefix}{self.layers}.", config),
+            *pairs(self.heads[task], "", "", config),
+        ]
+        return table(*rows, owner=self.name)
+
+    def keys_of_layer(self, config: ZooConfig) -> Keys:
+        """The keys in a layer, where they depend on the settings.
+
+        Args:
+            config: The zoo's settings.
+
+        Returns:
+            As `layer`.
+        """
+        return self.layer
+
+    def meaningless(self, task: str) -> tuple[str, ...]:
+        """Native weights that are stored twice or computed. Arguments as in the base class."""
+        return self.unread
+
+    def needs(self, config: ZooConfig, task: str) -> Needs:
+        """Say what settings these classes have. Arguments as in the base class."""
+        return self.has(task)
+
+    def has(self, task: str) -> dict[str, Any]:
+        """What settings the class has, whatever the model's are.
+
+        Args:
+            task: What the head is for.
+
+        Returns:
+            As [`Needs`][], without the fields that are free.
+        """
+        has = {**plain_needs(task), **self.always}
+        for name, field in self.fields.items():
+            if isinstance(field, Field) and field.has is not None:
+                has[name] = field.has
+            else:
+                has.pop(name, None)
+        return has
+
+    def read_config(self, native: Any, task: str) -> dict[str, Any]:
+        """Express a native configuration in the zoo's settings. Arguments as in the base class."""
+        self.refuse(native, **self.only)
+        settings: dict[str, Any] = {}
+        for name, field in self.fields.items():
+            found = field if isinstance(field, Field) else Field(field)
+            settings[name] = found.read(native) if found.read else getattr(native, found.name)
+        needs = {name: need for name, need in self.has(task).items() if name not in settings}
+        for name, need in sorted(needs.items(), key=lambda item: callable(item[1])):  # those that follow come last
+            settings[name] = admissible(need, SimpleNamespace(**settings))[0]  # type: ignore[arg-type]
+        return {**settings, **tokens(native), **labels_in(native, task)}
+
+    def write_config(self, config: ZooConfig, task: str) -> dict[str, Any]:
+        """Express settings of the zoo in a native configuration. Arguments as in the base class."""
+        written = {**self.only, **{name: write(config) for name, write in self.follows.items()}}
+        for name, field in self.fields.items():
+            found = field if isinstance(field, Field) else Field(field)
+            written[found.name] = found.write(config) if found.write else getattr(config, name)
+        return {**written, **tokens(config), **labels_out(config, task)}
+
+    def obstacles(self, config: ZooConfig, state: State, task: str) -> list[str]:
+        """Find what keeps a model from fitting. Arguments as in the base class."""
+        found = [] if config.stack == self.stack else [f"it is {a_stack(config)}, this is {a_stack(self)}"]
+        if not self.biased_norms and any(NORM_BIAS.search(name) and value.any() for name, value in state.items()):
+            found.append("its norms have biases, which this class's lack")
+        return found

@@ -1,0 +1,210 @@
+"""What the tables of decoders have in common: heads, rotary positions, windows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from zoo.models import ZooConfig
+from zoo.models.validation import LAYER_TYPES
+from zoo.registry import Task
+
+from ..errors import NoCounterpartError
+from ..symmetries.base import State
+from .common import decoder_obstacles, drop, without_classifier_bias
+from .declared import DeclaredFormat, Field, Keys
+
+HEADS: Mapping[str, Keys] = {
+    "causal-lm": {"lm_head": "lm_head"},
+    "sequence-classification": {"classifier": "score"},
+    "token-classification": {"classifier": "score"},
+    "feature-extraction": {},
+}
+"""Heads of most decoders."""
+
+GPT2_HEADS: Mapping[str, Keys] = {**HEADS, "token-classification": {"classifier": "classifier"}}
+"""The same where the classifier of tokens has another name, as GPT-2's."""
+
+HEAD_DIM = Field(
+    "head_dim", lambda native: getattr(native, "head_dim", None) or native.hidden_size // native.num_attention_heads
+)
+
+
+def whole_heads(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Read the rotary settings of a class that rotates heads as a whole, whatever a default scheme says.
+
+    Args:
+        given: `rope_parameters` of the native configuration.
+
+    Returns:
+        `rope_parameters` of the zoo.
+    """
+    rope = dict(given)
+    if rope.get("rope_type", "default") == "default" or rope.get("partial_rotary_factor") == 1.0:
+        rope.pop("partial_rotary_factor", None)
+    return rope
+
+
+def one_rotation(native: Any) -> dict[str, Any]:
+    """Read rotary settings that are given for every kind of layer.
+
+    Args:
+        native: The native configuration.
+
+    Returns:
+        `rope_parameters` of the zoo.
+
+    Raises:
+        NoCounterpartError: When kinds of layers rotate differently.
+    """
+    first, *others = (whole_heads(native.rope_parameters[kind]) for kind in sorted(set(native.layer_types)))
+    if any(other != first for other in others):
+        reason = f"rope_parameters={native.rope_parameters} differ between layers, rotary positions are the same in all"
+        raise NoCounterpartError(native.model_type, [reason])
+    return first
+
+
+ROPE = Field(
+    "rope_parameters",
+    lambda native: whole_heads(native.rope_parameters),
+    lambda config: dict(config.rope_parameters),
+)
+"""Rotary positions of whole heads."""
+
+ROPE_BY_LAYER = Field(
+    "rope_parameters",
+    one_rotation,
+    lambda config: {kind: dict(config.rope_parameters) for kind in LAYER_TYPES},
+)
+"""The same where a class has settings for every kind of layer."""
+
+
+def rotated_columns(config: Any) -> int:
+    """How many columns of a head are rotated.
+
+    Args:
+        config: A configuration of the zoo, or a native one.
+
+    Returns:
+        An even number, unless the configuration is one that classes differ about.
+    """
+    head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    return int(head_dim * config.rope_parameters.get("partial_rotary_factor", 1.0))
+
+
+def part_of_heads(native: Any) -> dict[str, Any]:
+    """Read the rotary settings of a class that rotates a part of each head.
+
+    Args:
+        native: The native configuration.
+
+    Returns:
+        `rope_parameters` of the zoo.
+
+    Raises:
+        NoCounterpartError: When that part has an odd number of columns, which are no pairs.
+    """
+    if rotated_columns(native) % 2:
+        raise NoCounterpartError(native.model_type, [f"{rotated_columns(native)} {ODD}"])
+    return dict(native.rope_parameters)
+
+
+ODD = "columns of each head are rotated, an odd number"
+
+PARTIAL_ROPE = Field("rope_parameters", part_of_heads, ROPE.write)
+"""Rotary positions of a leading part of each head."""
+
+ONE_WINDOW: Mapping[str, str | Field] = {"sliding_window": "sliding_window"}
+"""One window in all layers, or none."""
+
+
+def sliding_window(native: Any) -> int | None:
+    """The window of the layers that slide.
+
+    Args:
+        native: The native configuration.
+
+    Returns:
+        None if no layer does.
+    """
+    return native.sliding_window if "sliding_attention" in native.layer_types else None
+
+
+WINDOWS_BY_LAYER: Mapping[str, str | Field] = {
+    "sliding_window": Field(
+        "sliding_window", sliding_window, lambda config: config.sliding_window or config.max_position_embeddings
+    ),
+    "layer_types": Field(
+        "layer_types", lambda native: list(native.layer_types), lambda config: config.types_of_layers()
+    ),
+}
+"""One window in some of the layers."""
+
+CLASSIFIER_DROPOUT = Field(
+    "classifier_dropout",
+    lambda native: 0.1 if getattr(native, "classifier_dropout", None) is None else native.classifier_dropout,
+)
+
+
+class DecoderFormat(DeclaredFormat):
+    """A decoder that is all tables: pre-norm with a final norm, unless the table says something else."""
+
+    stack = "decoder"
+    heads = HEADS
+    reasons: ClassVar[Mapping[str, str]] = {"lm_head_bias": "its output projection has no bias"}
+
+    def has(self, task: str) -> dict[str, Any]:
+        """What settings the class has. Arguments as in the base class."""
+        has = {"norm_placement": "pre", "final_norm": True, **super().has(task)}
+        if task == Task.CAUSAL_LM:
+            has.setdefault("lm_head_bias", False)
+        if task == Task.SEQUENCE_CLASSIFICATION:
+            has |= {"classifier_pooling": "last", "classifier_pooler_act": None}
+        return has
+
+    def read_config(self, native: Any, task: str) -> dict[str, Any]:
+        """Express a native configuration. Sequence classifiers have no bias. Arguments as in the base class."""
+        return {"classifier_bias": task != Task.SEQUENCE_CLASSIFICATION, **super().read_config(native, task)}
+
+    def obstacles(self, config: ZooConfig, state: State, task: str) -> list[str]:
+        """Find what keeps a model from fitting. Arguments as in the base class."""
+        found = super().obstacles(config, state, task)
+        if config.stack == self.stack:
+            found += decoder_obstacles(config, state, task)
+            found += self.rotary_obstacles(config) + self.window_obstacles(config)
+        return found
+
+    def rotary_obstacles(self, config: ZooConfig) -> list[str]:
+        """What the class cannot rotate.
+
+        Args:
+            config: The zoo's settings.
+
+        Returns:
+            A phrase each.
+        """
+        if getattr(config, "rope_parameters", None) is None:
+            return []
+        if config.rope_parameters.get("partial_rotary_factor", 1.0) == 1.0:
+            return []
+        if self.fields.get("rope_parameters") is not PARTIAL_ROPE:
+            return ["a part of each head is rotated, it rotates heads as a whole"]
+        return [f"{rotated_columns(config)} {ODD}"] if rotated_columns(config) % 2 else []
+
+    def window_obstacles(self, config: ZooConfig) -> list[str]:
+        """Which windows the class lacks. Arguments as for `rotary_obstacles`."""
+        windows = {config.window_of_layer(layer) for layer in range(config.num_hidden_layers)}
+        one = "sliding_window" in self.fields and "layer_types" not in self.fields
+        return ["its layers have different windows, here all have the same"] if one and len(windows) > 1 else []
+
+    def write_weights(self, config: ZooConfig, state: State, task: str) -> State:
+        """Leave the sequence classifier's bias out, or in the last norm's. Arguments as in the base class."""
+        if task != Task.SEQUENCE_CLASSIFICATION:
+            return state
+        last_norm = f"{self.prefix}{self.body.get('norm')}.bias"
+        return without_classifier_bias(state, last_norm) if last_norm in state else drop(state, "score.bias")
+
+    def notes(self, config: ZooConfig, task: str) -> list[str]:
+        """Say where a classifier's bias is. Arguments as in the base class."""
+        moved = "If the classifier had a bias, the last norm's holds it: the class's own has none."
+        return [moved] if task == Task.SEQUENCE_CLASSIFICATION and config.norm == "layernorm" else []

@@ -1,0 +1,52 @@
+"""fairseq's sinusoidal positions, which no part of the zoo computes: classes that have them are read as tables."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from ..symmetries.base import State
+
+OFFSET = 2
+"""Rows of position tables before the first token's, which padding once had."""
+
+SAME_TABLE = 1e-4
+"""How far a table may be from what is computed, which some machines round differently."""
+
+
+def fairseq_table(rows: int, width: int, first: int) -> Tensor:
+    """All sines, then all cosines, of wavelengths from 2 pi to 20000 pi.
+
+    Args:
+        rows: How many positions.
+        width: The hidden size.
+        first: The number of the first position.
+
+    Returns:
+        *Shape:* (rows, width)
+    """
+    half = width // 2
+    frequencies = torch.exp(torch.arange(half).float() * -(math.log(10000) / (half - 1)))
+    phases = torch.arange(first, first + rows).float()[:, None] * frequencies
+    table = torch.cat([phases.sin(), phases.cos()], dim=1)
+    return torch.cat([table, table.new_zeros(rows, width % 2)], dim=1)
+
+
+def table_obstacles(state: State, first: int) -> list[str]:
+    """What keeps a model's positions from being these.
+
+    Args:
+        state: The zoo's weights.
+        first: The number of the first position.
+
+    Returns:
+        A phrase, or nothing.
+    """
+    tables = [value for name, value in state.items() if name.endswith("position.weight")]
+    same = tables and all(
+        (table.float() - fairseq_table(table.shape[0], table.shape[1], first).to(table.device)).abs().max() < SAME_TABLE
+        for table in tables
+    )
+    return [] if same else ["its positions are not the sines and cosines that this class computes"]

@@ -1,0 +1,99 @@
+"""OLMo and nanochat: norms that have no weights, which are ones in the zoo."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from torch import Tensor
+
+from zoo.models import ZooConfig
+
+from ...symmetries.base import NORM_WEIGHTS, State
+from ...transforms import Transform, each
+from ..base import native_format
+from ..declared import biasless, same, without
+from .llama import ATTENTION, ATTENTION_BIAS, GATED, PRE_NORMS, QK_NORMS, SAME_OUT_BIAS, LlamaLike
+
+
+class Weightless(LlamaLike):
+    """What both have in common."""
+
+    def read_weights(self, native: Any, state: State, task: str) -> State:
+        """Add ones. Arguments as in the base class."""
+        state = super().read_weights(native, state, task)
+        like, head_dim = state["model.embed_tokens.weight"], native.hidden_size // native.num_attention_heads
+        widths = {f"{name}.weight": native.hidden_size for name in PRE_NORMS.values()}
+        widths |= {f"{name}.weight": head_dim for zoo, name in QK_NORMS.items() if zoo in self.layer}
+        layers = {
+            f"layers.{n}.{name}": width for n in range(native.num_hidden_layers) for name, width in widths.items()
+        }
+        ends = {f"{name}.weight": native.hidden_size for name in ("norm", "embedding_norm") if name in str(self.body)}
+        return {**state, **{f"model.{name}": like.new_ones(width) for name, width in {**layers, **ends}.items()}}
+
+    def write_weights(self, config: ZooConfig, state: State, task: str) -> State:
+        """Leave the ones out. Arguments as in the base class."""
+        return {name: value for name, value in state.items() if not name.endswith("norm.weight")}
+
+    def obstacles(self, config: ZooConfig, state: State, task: str) -> list[str]:
+        """Find what keeps a model from fitting. Arguments as in the base class."""
+        found = super().obstacles(config, state, task)
+        if any(re.search(NORM_WEIGHTS, name) and (value != 1).any() for name, value in state.items()):
+            found.append("its norms have weights, which this class's lack")
+        return found
+
+
+@native_format
+class Olmo(Weightless):
+    """OLMo (Groeneveld et al. 2024): layer norms without weights and biases."""
+
+    name = "olmo"
+    fields = {**without(LlamaLike.fields, "layer_norm_eps"), **ATTENTION_BIAS}
+    always = {**LlamaLike.always, **SAME_OUT_BIAS, "norm": "layernorm", "layer_norm_eps": 1e-5}
+    only = {"clip_qkv": None}
+    body = {"embed_tokens": "embed_tokens", **biasless({"norm": "norm"})}
+    layer = {**ATTENTION, **GATED, **biasless(PRE_NORMS)}
+    biased_norms = False
+
+
+def swapped_halves(heads: int) -> Transform:
+    """Turn rotations backwards: the halves of every head change places.
+
+    Args:
+        heads: Number of heads of the projection.
+
+    Returns:
+        A transform of each tensor, *Shape:* (heads * head_dim, ...), unchanged.
+    """
+
+    def swap(tensor: Tensor) -> Tensor:
+        return tensor.unflatten(0, (heads, 2, -1)).flip(1).flatten(0, 2)
+
+    return each("swap the halves of", swap, swap)
+
+
+@native_format
+class NanoChat(Weightless):
+    """nanochat (Karpathy 2025): also a norm on the embeddings and, rotated the other way, on queries and keys."""
+
+    name = "nanochat"
+    variant = "qk-norm"
+    fields = {**LlamaLike.fields, **ATTENTION_BIAS, **same("final_logit_softcapping")}
+    always = {
+        **LlamaLike.always,
+        **SAME_OUT_BIAS,
+        "feed_forward": "mlp",
+        "qk_norm": "head",
+        "embedding_norm": True,
+        "embedding_norm_eps": lambda config: config.layer_norm_eps,
+    }
+    body = {**LlamaLike.body, "embedding_norm": "embedding_norm"}
+    layer = {
+        "self_attn.q_proj": ("self_attn.q_proj", lambda config: swapped_halves(config.num_attention_heads)),
+        "self_attn.k_proj": ("self_attn.k_proj", lambda config: swapped_halves(config.num_key_value_heads)),
+        **without(ATTENTION, "self_attn.q_proj", "self_attn.k_proj"),
+        **QK_NORMS,
+        "mlp.up_proj": "mlp.fc1",
+        "mlp.down_proj": "mlp.fc2",
+        **PRE_NORMS,
+    }

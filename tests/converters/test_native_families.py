@@ -1,0 +1,123 @@
+"""Each class of transformers that is a table: in, out and in again, with the same outputs."""
+
+import pytest
+import torch
+import transformers
+from native_families import FALCON, FAMILY_CASES, MPT, NEOX, SLIDES, WIDE
+from native_models import LLAMA, NATIVE_CASES, batch, largest_difference, native_model, outputs, scramble
+
+import zoo
+from zoo.converters import plan_export
+from zoo.converters.errors import LostInputWarning, NoCounterpartError
+from zoo.converters.exporting import export_native
+from zoo.converters.native import NATIVE
+from zoo.converters.planning import plan_target
+from zoo.converters.weights import task_of, weights_of
+
+pytestmark = pytest.mark.thorough
+
+
+@pytest.mark.parametrize("case", FAMILY_CASES)
+def test_there_and_back(case, tmp_path):
+    family, head, settings = FAMILY_CASES[case]
+    native = native_model(family, head, settings, dtype=torch.float32)
+    model = zoo.convert(native)
+    for side in ("right", "left"):
+        given = batch(native.config, side)
+        theirs = outputs(native, given)
+        if side == "left" and model.config.classifier_pooling == "cls" and head == "ForSequenceClassification":
+            continue  # the native heads read padding there
+        assert largest_difference(theirs, outputs(model, given)) < 1e-5 * max(1.0, float(theirs.abs().max())), side
+    plan = plan_target(NATIVE.get(native.config.model_type), model.config, weights_of(model), task_of(model))
+    assert plan.obstacles == ()
+    report = export_native(model, tmp_path, plan, fresh_process=False)
+    assert report.class_name == type(native).__name__
+    assert report.difference.greedy in (None, True)
+    again = type(native).from_pretrained(tmp_path)
+    assert largest_difference(outputs(native), outputs(again)) < 1e-5 * max(1.0, report.difference.largest)
+
+
+def test_every_model_type_has_a_case():
+    cases = (*FAMILY_CASES.values(), *NATIVE_CASES.values())
+    tested = {getattr(transformers, family + head).config_class.model_type for family, head, _ in cases}
+    tested |= {"camembert"}  # XLM-RoBERTa's code
+    assert {model_type for name in NATIVE for model_type in NATIVE.get(name).model_types} == tested
+
+
+@pytest.mark.parametrize(
+    ("family", "settings", "says"),
+    [
+        ("Falcon", {**FALCON, "alibi": True}, "alibi=True is set"),
+        ("SmolLM3", {**WIDE, "no_rope_layers": [1, 0]}, r"no_rope_layers=\[1, 0\] is set"),
+        ("Exaone4", {**LLAMA, **SLIDES}, "layers without a window have no positions"),
+        ("Cohere", {**WIDE, "use_qk_norm": True}, "use_qk_norm=True is set"),
+        ("Mpt", {**MPT, "attn_config": {"clip_qkv": 6.0}}, r"clip_qkv=6\.0 is set"),
+        (
+            "Olmo3",
+            {
+                **WIDE,
+                "layer_types": ["full_attention", "sliding_attention"],
+                "rope_parameters": {
+                    "full_attention": {"rope_type": "linear", "factor": 2.0, "rope_theta": 1e4},
+                    "sliding_attention": {"rope_type": "default", "rope_theta": 1e4},
+                },
+            },
+            "differ between layers",
+        ),
+    ],
+)
+def test_what_the_zoo_lacks_is_refused(family, settings, says):
+    with pytest.raises(NoCounterpartError, match=says):
+        zoo.convert(native_model(family, "ForCausalLM", settings))
+
+
+def test_known_types_without_counterpart_say_why():
+    native = transformers.AlbertForMaskedLM(
+        transformers.AlbertConfig(
+            vocab_size=23,
+            hidden_size=16,
+            num_hidden_layers=1,
+            num_attention_heads=4,
+            intermediate_size=24,
+            embedding_size=8,
+        )
+    )
+    with pytest.raises(NoCounterpartError, match="this albert model has no counterpart: its embeddings are narrower"):
+        zoo.convert(native)
+
+
+def test_norms_are_folded_without_loss():
+    """Two norms become one by what reads them: in 16 bits that would round, so the result is float32, and says so."""
+    native = native_model("GPTNeoX", "ForCausalLM", NEOX, dtype=torch.bfloat16)
+    with pytest.warns(LostInputWarning, match="stored in float32"):
+        model = zoo.convert(native)
+    assert model.dtype == torch.float32
+    assert largest_difference(outputs(native.float()), outputs(model)) < 1e-4
+    plain = transformers.GPTNeoXForCausalLM(transformers.GPTNeoXConfig(**NEOX)).to(torch.bfloat16)
+    assert zoo.convert(plain).dtype == torch.bfloat16
+
+
+def test_biases_of_norms_keep_a_model_from_classes_without(tmp_path):
+    model = scramble(
+        zoo.build(
+            "pre-norm",
+            "causal-lm",
+            position="alibi",
+            attention_bias=False,
+            mlp_bias=False,
+            vocab_size=20,
+            hidden_size=16,
+            num_hidden_layers=1,
+            num_attention_heads=4,
+            intermediate_size=64,
+        )
+    )
+    (plan,) = (plan for plan in plan_export(model) if plan.target == "mpt")
+    assert plan.obstacles == ("its norms have biases, which this class's lack",)
+
+
+@pytest.mark.parametrize("name", ["gemma2-style", "olmo2-style", "gptj-style"])
+def test_variants_after_a_class_go_there(name):
+    sizes = dict(vocab_size=20, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=24)
+    plan = plan_export(zoo.build(name, **sizes))[0]
+    assert (plan.exact, plan.target) == (True, name.removesuffix("-style"))
