@@ -6,7 +6,10 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from html import escape
+
+from markupsafe import Markup
+
+from .elements import element, lines
 
 Point = tuple[float, float]
 
@@ -73,7 +76,7 @@ class Canvas:
     """Collects the elements of a picture; y grows downwards."""
 
     def __init__(self) -> None:
-        self.parts: list[str] = []
+        self.parts: list[Markup] = []
         self.bounds = Bounds()
 
     def rectangle(self, center: Point, width: float, height: float, style: str, *, radius: float = 6.0) -> None:
@@ -88,8 +91,7 @@ class Canvas:
         """
         x, y = center[0] - width / 2, center[1] - height / 2
         self.bounds.include(x, y, x + width, y + height)
-        size = f'x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}" rx="{radius:g}"'
-        self.parts.append(f'<rect class="{style}" {size}/>')
+        self.parts.append(element("rect", class_=style, x=x, y=y, width=width, height=height, rx=radius))
 
     def circle(self, center: Point, radius: float, style: str) -> None:
         """Draw a circle.
@@ -101,7 +103,7 @@ class Canvas:
         """
         x, y = center
         self.bounds.include(x - radius, y - radius, x + radius, y + radius)
-        self.parts.append(f'<circle class="{style}" cx="{x:g}" cy="{y:g}" r="{radius:g}"/>')
+        self.parts.append(element("circle", class_=style, cx=x, cy=y, r=radius))
 
     def text(self, at: Point, words: str, style: str, *, size: float, anchor: str = "middle") -> None:
         """Write a line of text.
@@ -117,8 +119,7 @@ class Canvas:
         width = len(words) * size * CHARACTER
         left = x - width * {"start": 0.0, "middle": 0.5, "end": 1.0}[anchor]
         self.bounds.include(left, y - size, left + width, y + size / 3)
-        place = f'x="{x:g}" y="{y:g}" font-size="{size:g}" text-anchor="{anchor}"'
-        self.parts.append(f'<text class="{style}" {place}>{escape(words)}</text>')
+        self.parts.append(element("text", words, class_=style, x=x, y=y, font_size=size, text_anchor=anchor))
 
     def line(self, *points: Point, style: str = "wire", arrow: bool = False) -> None:
         """Draw a line with round corners.
@@ -131,12 +132,12 @@ class Canvas:
         for x, y in points:
             self.bounds.include(x, y, x, y)
         end = toward(points[-1], points[-2], ARROW - 1) if arrow else points[-1]
-        self.parts.append(f'<path class="{style}" d="{rounded([*points[:-1], end])}"/>')
+        self.parts.append(element("path", class_=style, d=rounded([*points[:-1], end])))
         if arrow:
             tip, back = points[-1], toward(points[-1], points[-2], ARROW)
             dx, dy = (back[1] - tip[1]) * 0.55, (back[0] - tip[0]) * 0.55
             corners = (tip, (back[0] + dx, back[1] + dy), (back[0] - dx, back[1] - dy))
-            self.parts.append(f'<path class="dot" d="M{" L".join(f"{x:g} {y:g}" for x, y in corners)} Z"/>')
+            self.parts.append(element("path", class_="dot", d=f"M{' L'.join(f'{x:g} {y:g}' for x, y in corners)} Z"))
 
     @contextmanager
     def group(self, style: str, title: str = "") -> Iterator[None]:
@@ -149,9 +150,9 @@ class Canvas:
         Yields:
             Nothing.
         """
-        self.parts.append(f'<g class="{style}">' + (f"<title>{escape(title)}</title>" if title else ""))
+        before, self.parts = self.parts, [element("title", title)] if title else []
         yield
-        self.parts.append("</g>")
+        self.parts = [*before, element("g", lines(*self.parts), class_=style)]
 
     def paste(self, other: Canvas, offset: Point) -> None:
         """Draw another picture here.
@@ -161,7 +162,7 @@ class Canvas:
             offset: How far to move it.
         """
         (x, y), bounds = offset, other.bounds
-        self.parts += [f'<g transform="translate({x:g} {y:g})">', *other.parts, "</g>"]
+        self.parts.append(element("g", lines(*other.parts), transform=f"translate({x:g} {y:g})"))
         self.bounds.include(bounds.left + x, bounds.top + y, bounds.right + x, bounds.bottom + y)
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import zlib
-from html import escape
+
+from markupsafe import Markup
 
 from .boxes import Marks, draw_badge
 from .canvas import CHARACTER, Canvas, fitted
 from .columns import GAP, WIDTH, Column
 from .comparing import compare
+from .elements import element, lines
 from .look import style_sheet
 from .parts import Drawing
 from .text import to_text
@@ -239,17 +241,22 @@ def document(canvas: Canvas, title: str, description: str) -> str:
     x, y = bounds.left - MARGIN, bounds.top - MARGIN
     width, height = bounds.right - x + MARGIN, bounds.bottom - y + MARGIN
     name = f"zoo-{zlib.crc32((title + description).encode()):08x}"
-    box = f"{x:g} {y:g} {width:g} {height:g}"
-    return "\n".join(
-        (
-            f'<svg xmlns="http://www.w3.org/2000/svg" class="zoo-drawing" role="img" viewBox="{box}" '
-            f'width="{width:g}" height="{height:g}" style="max-width:100%;height:auto" '
-            f'aria-labelledby="{name}-title {name}-desc">',
-            f'<title id="{name}-title">{escape(title)}</title>',
-            f'<desc id="{name}-desc">{escape(description)}</desc>',
-            f"<style>{style_sheet()}</style>",
-            f'<rect class="paper" x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}"/>',
+    drawn = element(
+        "svg",
+        lines(
+            element("title", title, id=f"{name}-title"),
+            element("desc", description, id=f"{name}-desc"),
+            element("style", Markup(style_sheet())),
+            element("rect", class_="paper", x=x, y=y, width=width, height=height),
             *canvas.parts,
-            "</svg>\n",
-        )
+        ),
+        xmlns="http://www.w3.org/2000/svg",
+        class_="zoo-drawing",
+        role="img",
+        viewBox=f"{x:g} {y:g} {width:g} {height:g}",
+        width=width,
+        height=height,
+        style="max-width:100%;height:auto",
+        aria_labelledby=f"{name}-title {name}-desc",
     )
+    return f"{drawn}\n"

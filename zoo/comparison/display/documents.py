@@ -6,6 +6,8 @@ import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from zoo.files import write_file
+
 from ..results.comparison import Comparison
 from ..results.summary import ComparisonSummary, summarize
 from .cells import table
@@ -41,7 +43,9 @@ def write_files(comparison: Comparison, folder: str | Path | None = None) -> lis
     folder = Path(comparison.folder if folder is None else folder)
     summary = summarize(comparison)
     makers = {CSV: to_csv, MARKDOWN: to_markdown, LATEX: to_latex, HTML: to_html}
-    return [write_text(folder / name, make(summary)) for name, make in makers.items()]
+    for name, make in makers.items():
+        write_file(folder / name, make(summary))
+    return [folder / name for name in makers]
 
 
 def to_markdown(summary: ComparisonSummary) -> str:
@@ -92,20 +96,3 @@ def latex_rows(rows: Sequence[Sequence[str]]) -> Iterator[str]:
 def for_latex(text: str) -> str:
     """Escape what LaTeX reads as commands."""
     return "".join(LATEX_LETTERS.get(letter, letter) for letter in text)
-
-
-def write_text(file: Path, text: str) -> Path:
-    """Write a file whole or not at all.
-
-    Args:
-        file: The file.
-        text: What it is to hold.
-
-    Returns:
-        The file.
-    """
-    file.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = file.with_name(f".{file.name}.new")
-    unfinished.write_text(text, encoding="utf-8")
-    unfinished.replace(file)
-    return file

@@ -8,10 +8,12 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
+from zoo.drawing.elements import element
+
 from ...results.summary import ComparisonSummary
 from ...results.units import duration, large, number
 from ...run.record import Run
-from .svg import DASHES, SERIES, Axis, element, frame, line, marker, picture
+from .svg import DASHES, SERIES, Axis, frame, line, marker, picture
 
 KINDS = {"loss": "Training", "heldout_loss": "Held-out"}
 """Which losses are logged, and what they are called."""

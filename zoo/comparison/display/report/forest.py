@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from markupsafe import Markup
 
+from zoo.drawing.elements import element
+
 from ...results.metrics import Metric
 from ...results.statistics import BETTER, WORSE
 from ...results.summary import ComparisonSummary, VariantSummary
 from ..cells import corrected
 from ..formatting import signed
-from .svg import SERIES, Axis, cut, element, marker, padded, picture
+from .svg import SERIES, Axis, cut, marker, padded, picture
 
 NUMBERS = 165
 """Room for what is said of the variants, beside the plot where there is room."""

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
+from zoo.drawing.elements import element
+
 from ...results.metrics import Metric
 from ...results.summary import ComparisonSummary
 from ..cells import number
-from .svg import SERIES, Axis, cut, element, frame, line, marker, padded, picture
+from .svg import SERIES, Axis, cut, frame, line, marker, padded, picture
 
 LETTER = 7.2
 """Width of a letter of a label, about."""

@@ -1,4 +1,4 @@
-"""Charts as SVG, made of elements, scales and axes. Colours, fonts and dark mode are the page's style sheet's."""
+"""Charts as SVG, made of scales and axes. Colours, fonts and dark mode are the page's style sheet's."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from markupsafe import Markup, escape
+from markupsafe import Markup
+
+from zoo.drawing.elements import element, rounded
 
 SERIES = 8
 """Colours of the style sheet, `--s0` to `--s7`; there are as many markers and dashes, so that no colour has to be told
@@ -27,30 +29,6 @@ MARKERS = (
 )
 
 Writer = Callable[[float], str]
-
-
-def element(tag: str, *children: Markup | str, **attributes: object) -> Markup:
-    """Make an element.
-
-    Args:
-        tag: Its name.
-        children: What is in it; text is escaped.
-        attributes: By name, with "_" for "-" and behind Python's words; those that are None are left out.
-
-    Returns:
-        Markup.
-    """
-    written = "".join(
-        f' {name.rstrip("_").replace("_", "-")}="{escape(rounded(value))}"'
-        for name, value in attributes.items()
-        if value is not None
-    )
-    return Markup(f"<{tag}{written}>{Markup('').join(children)}</{tag}>")
-
-
-def rounded(value: object) -> object:
-    """Write a number with two decimals at most, anything else as it is."""
-    return f"{value:.2f}".rstrip("0").rstrip(".") if isinstance(value, float) else value
 
 
 @dataclass(frozen=True)
