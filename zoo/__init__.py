@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         hub as hub,
         inside as inside,
         labelling as labelling,
+        listing as listing,
         loading as loading,
         making as making,
         manifest as manifest,
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
     from zoo.generation import generate
     from zoo.hub import pull, push
     from zoo.labelling import predict
+    from zoo.listing import show_code
     from zoo.quantizing import to_int8
     from zoo.registry import describe, list_variants, list_weights, register, register_weights
     from zoo.training import train
@@ -84,6 +86,7 @@ _SUBMODULES = (
     "hub",
     "inside",
     "labelling",
+    "listing",
     "loading",
     "making",
     "manifest",
@@ -120,6 +123,7 @@ _HOMES = {
     "push": "zoo.hub",
     "register": "zoo.registry",
     "register_weights": "zoo.registry",
+    "show_code": "zoo.listing",
     "to_int8": "zoo.quantizing",
     "train": "zoo.training",
 }
@@ -143,6 +147,7 @@ __all__ = [
     "push",
     "register",
     "register_weights",
+    "show_code",
     "to_int8",
     "train",
 ]

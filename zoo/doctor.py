@@ -12,7 +12,7 @@ import torch
 
 from zoo.environment import version_of
 from zoo.errors import UnsupportedBackendError
-from zoo.fast import unpadding
+from zoo.fast import unpadded_attention, unpadding
 from zoo.fast.captured_steps import CAPTURE_AFTER
 from zoo.fast.int8 import MANY, int8_engine
 from zoo.fast.matmul import EXACT, LARGEST, try_matmul
@@ -161,7 +161,8 @@ def padding() -> Finding:
     """When padding is taken out before the layers."""
     mode = current().unpadding
     when = (
-        f"on a CPU with sdpa: sequences of {unpadding.SHORT} tokens and more, {unpadding.SHARE:.1%} padding and more"
+        f"on a CPU with sdpa: sequences of {unpadded_attention.SHORT} tokens and more, "
+        f"{unpadding.SHARE:.1%} padding and more"
         if mode == "auto"
         else f"{mode}, as ZOO_UNPADDING or fast_paths says"
     )

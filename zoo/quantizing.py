@@ -17,8 +17,7 @@ from zoo.models import ZooPreTrainedModel
 from zoo.models.attention import Attention
 from zoo.models.borrowing import borrowed_by
 from zoo.models.feed_forward import GatedFeedForward
-from zoo.models.stack import ZooStack
-from zoo.models.stacks import ZooEncoder
+from zoo.models.stack import ZooEncoder, ZooStack
 
 Model = TypeVar("Model", bound=ZooPreTrainedModel)
 

@@ -46,7 +46,7 @@ def measure(model: ZooPreTrainedModel, ids: torch.Tensor, mask: torch.Tensor, tr
 
     found = []
     for mode, short in WAYS.values():
-        with fast_paths(unpadding=mode), patch("zoo.fast.unpadding.SHORT", short):
+        with fast_paths(unpadding=mode), patch("zoo.fast.unpadded_attention.SHORT", short):
             found.append(best(step))
     return found
 

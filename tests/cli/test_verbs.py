@@ -51,6 +51,21 @@ def test_show_as_json(zoo):
     assert cross["quirks"] == ["cross-attention-reuses-self"]
 
 
+def test_show_code_prints_the_source_in_reading_order(zoo):
+    text = zoo("show", "gpt2-style", "--code", columns=80).stdout
+    order = [
+        "def gpt2_style(config",
+        "class ZooForCausalLM",
+        "class TransformerLayer",
+        "class Residual(",
+        "class Attention(",
+    ]
+    assert [text.index(start) for start in order] == sorted(text.index(start) for start in order)
+    assert "        return self.down_proj(self.norm(self.dropout(inner)))" in text.splitlines()
+    functions = json.loads(zoo("show", "gpt2-style", "--code", "--json").stdout)["functions"]
+    assert functions[0]["file"] == "zoo/models/language_modeling.py"
+
+
 def test_diff(zoo):
     text = zoo("diff", "pre-norm", "post-norm").stdout
     assert [line.split() for line in text.splitlines() if "norm_placement" in line] == [

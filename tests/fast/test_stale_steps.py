@@ -14,9 +14,9 @@ from transformers import LogitsProcessorList
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS, AttentionInterface
 
 import zoo
+from zoo.fast import attention as attention_module
 from zoo.fast import fast_paths
 from zoo.fast.captured_steps import captured_steps_of
-from zoo.models import attention as attention_module
 from zoo.models.attention import Attention
 from zoo.models.embedding import TokenEmbedding
 from zoo.models.feed_forward import FeedForward

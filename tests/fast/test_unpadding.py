@@ -9,7 +9,7 @@ import torch
 
 import zoo
 from zoo.errors import InputError
-from zoo.fast import unpadding
+from zoo.fast import unpadded_attention, unpadding
 from zoo.fast.attention_backends import dropping_attention, torch_attention
 from zoo.fast.switches import fast_paths, from_environment
 from zoo.fast.unpadding import Unpadding
@@ -146,7 +146,7 @@ def test_sequences_by_themselves_attend_as_with_padding(queries, keys, causal, b
     key, value = (torch.randn(1, key_heads, tokens[1], 8, dtype=torch.float64, requires_grad=True) for _ in range(2))
     bias = torch.randn(2, 4, 6, 6, dtype=torch.float64) if biased else None
     results = []
-    for attend in (unpadding.attend_padded, unpadding.attend_by_sequence):
+    for attend in (unpadded_attention.attend_padded, unpadded_attention.attend_by_sequence):
         for attention in (torch_attention, dropping_attention):
             backend = partial(attention, torch.nn.Module(), scaling=0.3)
             mixed = attend(query, key, value, mask, causal, bias, backend)

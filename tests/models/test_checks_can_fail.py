@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,6 +15,8 @@ from transformers.loss.loss_utils import ForMaskedLMLoss
 
 import zoo
 import zoo.errors
+from zoo.fast import attention as attention_module
+from zoo.fast import chunked_loss
 from zoo.fast.decode_step import DecodeStep
 from zoo.fast.unpadding import UnpaddedMask
 from zoo.models import (
@@ -25,9 +28,8 @@ from zoo.models import (
     ZooForConditionalGeneration,
     ZooForMaskedLM,
     language_modeling,
-    stacks,
+    stack,
 )
-from zoo.models import attention as attention_module
 from zoo.quantizing import FusedProjections
 from zoo.testing import CHECKS, Case, Subject, basics, cases, check_variant, new_subject
 from zoo.testing.subjects import TARGET_LENGTH
@@ -79,33 +81,34 @@ def refuse_to_grow(model: Any, patch: pytest.MonkeyPatch) -> None:
 
 
 def ignore_padding(model: Any, patch: pytest.MonkeyPatch) -> None:
-    original = stacks.self_attention_masks
+    original = stack.self_attention_masks
 
-    def unpadded(config: Any, embeds: Any, mask: Any, *rest: Any, unpadding: Any = None) -> dict[str, Any]:
-        return original(config, embeds, None, *rest)
+    def unpadded(config: Any, states: Any, context: Any, *rest: Any) -> dict[str, Any]:
+        return original(config, states, replace(context, attention_mask=None), *rest)
 
-    patch.setattr(stacks, "self_attention_masks", unpadded)
+    patch.setattr(stack, "self_attention_masks", unpadded)
 
 
 def swap_causality(model: Any, patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(stacks, "self_attention_masks", lambda config, *rest, **named: {"full_attention": None})
+    patch.setattr(stack, "self_attention_masks", lambda config, *rest, **named: {"full_attention": None})
     for module in model.modules():
         if isinstance(module, Attention):
             module.is_causal = not module.is_causal
 
 
 def mask_by_infinity(model: Any, patch: pytest.MonkeyPatch) -> None:
-    original = stacks.self_attention_masks
+    original = stack.self_attention_masks
 
-    def infinite(config: Any, embeds: torch.Tensor, mask: Any, *rest: Any, unpadding: Any = None) -> dict[str, Any]:
+    def infinite(config: Any, states: torch.Tensor, context: Any, *rest: Any) -> dict[str, Any]:
+        made = original(config, states, context, *rest)
+        mask = context.attention_mask
         if mask is None:
-            return original(config, embeds, mask, *rest)
+            return made
         hidden = (mask == 0)[:, None, None, :]
-        shape = (len(mask), 1, embeds.shape[1], embeds.shape[1])
-        made = torch.zeros(shape, dtype=embeds.dtype).masked_fill(hidden, -torch.inf)
-        return dict.fromkeys(original(config, embeds, mask, *rest), made)
+        shape = (len(mask), 1, states.shape[1], states.shape[1])
+        return dict.fromkeys(made, torch.zeros(shape, dtype=states.dtype).masked_fill(hidden, -torch.inf))
 
-    patch.setattr(stacks, "self_attention_masks", infinite)
+    patch.setattr(stack, "self_attention_masks", infinite)
 
 
 def change_eager_attention(model: Any, patch: pytest.MonkeyPatch) -> None:
@@ -187,12 +190,12 @@ def never_step(model: Any, patch: pytest.MonkeyPatch) -> None:
 
 
 def forget_the_last_label(model: Any, patch: pytest.MonkeyPatch) -> None:
-    original = language_modeling.chunked_loss
+    original = chunked_loss.chunked_loss
 
     def shorter(states: torch.Tensor, labels: torch.Tensor, *rest: Any, **named: Any) -> torch.Tensor:
         return original(states[:, :-1], labels[:, :-1], *rest, **named)
 
-    patch.setattr(language_modeling, "chunked_loss", shorter)
+    patch.setattr(chunked_loss, "chunked_loss", shorter)
 
 
 def take_values_for_queries(model: Any, patch: pytest.MonkeyPatch) -> None:

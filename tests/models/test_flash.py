@@ -95,18 +95,15 @@ def test_a_backend_that_may_drop_a_bias_is_refused_at_the_call(name):
 
 
 @pytest.mark.parametrize(
-    ("name", "task", "change"),
+    ("name", "task", "window"),
     [
-        ("pre-norm:sliding_window=2", "masked-lm", {"backend_window": property(lambda self: self.sliding_window)}),
-        ("pre-norm:sliding_window=3", "causal-lm", {"backend_window": property(lambda self: None)}),
+        ("pre-norm:sliding_window=2", "masked-lm", lambda module: module.sliding_window),
+        ("pre-norm:sliding_window=3", "causal-lm", lambda module: None),
     ],
 )
-def test_these_checks_can_fail(name, task, change, monkeypatch):
-    from zoo.models.attention import Attention
-
+def test_these_checks_can_fail(name, task, window, monkeypatch):
     model, ids = built(name, task), torch.randint(5, 60, (2, 11))
-    for attribute, value in change.items():
-        monkeypatch.setattr(Attention, attribute, value)
+    monkeypatch.setattr("zoo.fast.attention.flash_window", window)
     eager, flash = on_both(model, input_ids=ids)
     assert (eager - flash).abs().max() > 1e-3
 

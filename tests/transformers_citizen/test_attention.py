@@ -48,7 +48,7 @@ def test_asking_for_weights_warns_once_and_changes_one_call_only(pair):
         patch.setitem(
             AttentionInterface._global_mapping, "sdpa", lambda *args, **kwargs: seen.append(1) or sdpa(*args, **kwargs)
         )
-        with warnings_of("zoo.models.stack") as warnings:
+        with warnings_of("zoo.fast.attention") as warnings:
             model(**subject.inputs(), output_attentions=True)
             assert not seen
             model(**subject.inputs(), output_attentions=True)

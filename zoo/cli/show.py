@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 @click.argument("name", type=VariantName(), metavar="NAME")
 @task_option("What to draw the model for; by default the variant's first task.")
 @svg_option("Draw it as a block diagram into this SVG file instead of printing it.")
+@click.option("--code", "wants_code", is_flag=True, help="Print the source that a forward passes, in reading order.")
 @json_option
-def show(name: str, task: str | None, svg: Path | None, as_json: bool) -> None:
+def show(name: str, task: str | None, svg: Path | None, wants_code: bool, as_json: bool) -> None:
     """Show what a variant is, with a drawing of its block.
 
     In the drawing the residual stream runs down the left side; branches leave it to the right and join it again. Where
@@ -36,6 +37,9 @@ def show(name: str, task: str | None, svg: Path | None, as_json: bool) -> None:
         return
     from zoo.drawing import draw, to_svg
 
+    if wants_code:
+        show_source(name, task, as_json=as_json)
+        return
     if svg is not None:
         write_picture(svg, to_svg(draw(name, task)), as_json=as_json)
         return
@@ -58,6 +62,23 @@ def show(name: str, task: str | None, svg: Path | None, as_json: bool) -> None:
         write(heading("Weights"), indented(table(("", "", ""), rows)))
     if card.limits:
         write(heading("Limits"), *(indented(Text(limit)) for limit in card.limits))
+
+
+def show_source(name: str, task: str | None, *, as_json: bool) -> None:
+    """Write the source that a forward passes.
+
+    Args:
+        name: A variant's name, possibly with settings.
+        task: What the model is for, None for the variant's first task.
+        as_json: Whether to write data.
+    """
+    from zoo.listing import show_code
+
+    listing = show_code(name, task)
+    if as_json:
+        write_json(listing.to_dict())
+    else:
+        write(Text(str(listing), no_wrap=True, overflow="ignore"))
 
 
 def facts(card: Card, drawing: Drawing) -> list[RenderableType]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import torch
+from torch import nn
 from torch.nn import functional as F
 
 from .switches import current
@@ -112,6 +113,61 @@ def loss_and_gradient(
         gradient -= label_smoothing / logits.shape[-1]
     target = torch.full_like(labels, label_smoothing - 1, dtype=gradient.dtype)
     return loss, gradient.scatter_add_(1, labels[:, None], target[:, None])
+
+
+class Head(Protocol):
+    """What [`cross_entropy`][] calls of a language model.
+
+    Attributes:
+        lm_head: The output projection.
+    """
+
+    lm_head: nn.Linear
+
+    def project(self, hidden_states: torch.Tensor) -> torch.Tensor:
+        """Score every token id. *Shape:* (..., hidden_size) to (..., vocab_size)."""
+
+    def head_modules(self) -> Sequence[nn.Module]:
+        """The modules that `project` computes with."""
+
+    def targets(self, labels: torch.Tensor, **kwargs: Any) -> torch.Tensor:
+        """The labels, each where it is predicted. *Shape:* (batch_size, seq_len), unchanged."""
+
+
+def cross_entropy(
+    head: Head,
+    hidden_states: torch.Tensor,
+    labels: torch.Tensor,
+    skip_logits: bool,
+    label_smoothing: float,
+    *,
+    num_items_in_batch: torch.Tensor | int | None = None,
+    **kwargs: Any,
+) -> tuple[torch.Tensor | None, torch.Tensor]:
+    """The mean cross entropy of a token, a chunk of tokens at a time where nobody wants the logits and that pays.
+
+    Args:
+        head: The language model.
+        hidden_states: *Shape:* (batch_size, seq_len, hidden_size)
+        labels: Token ids, -100 where there is no loss. *Shape:* (batch_size, seq_len)
+        skip_logits: Whether the loss alone is wanted.
+        label_smoothing: Share of the target that is spread over the whole vocabulary (Szegedy et al. 2016).
+        num_items_in_batch: What the sum of losses is divided by, the number of labels if not given.
+        kwargs: Passed on to `targets`.
+
+    Returns:
+        Logits, *Shape:* (batch_size, seq_len, vocab_size), or None if they were skipped; and the loss, *Shape:* ()
+    """
+    targets = head.targets(labels, **kwargs)
+    vocab_size = head.lm_head.out_features
+    if skip_logits and pays(targets, vocab_size):
+        parameters = [parameter for module in head.head_modules() for parameter in module.parameters()]
+        chunk_size = chunk_size_for(vocab_size)
+        total = chunked_loss(hidden_states, targets, head.project, parameters, chunk_size, label_smoothing)
+        return None, mean_loss(total, targets, num_items_in_batch)
+    logits = head.project(hidden_states)
+    loss = mean_loss(summed_loss(logits, targets, label_smoothing), targets, num_items_in_batch)
+    return None if skip_logits else logits, loss
 
 
 def summed_loss(logits: torch.Tensor, labels: torch.Tensor, label_smoothing: float = 0.0) -> torch.Tensor:

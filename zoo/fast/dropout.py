@@ -6,11 +6,14 @@ other work. Sixteen bits decide as well.
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import nn
 from torch.nn import functional as F
 
 from .switches import current
+from .watching import is_watched
 
 BITS = 16
 LEVELS = 1 << BITS
@@ -22,7 +25,11 @@ PAYS_FROM = 4096
 
 
 class Dropout(nn.Dropout):
-    """`torch.nn.Dropout` that goes through [`dropout`][]."""
+    """`torch.nn.Dropout` that goes through [`dropout`][], and is not called where it would do nothing."""
+
+    def __call__(self, states: torch.Tensor) -> Any:
+        """Drop elements in training. *Shape:* any, unchanged."""
+        return super().__call__(states) if self.training or is_watched(self) else states
 
     def forward(self, states: torch.Tensor) -> torch.Tensor:
         """Drop elements in training.

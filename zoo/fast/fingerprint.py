@@ -71,7 +71,7 @@ class Fingerprint:
         self._views = [
             *(dictionary.values() for dictionary in members if dictionary),
             *(vars(kind).values() for kind in watched),
-            *(vars(sys.modules[name]).values() for name in {kind.__module__: None for kind in watched if is_own(kind)}),
+            *(vars(sys.modules[name]).values() for name in own_files(watched)),
             *inner_values(value for get, dictionary in self._attributes for value in get(dictionary)),
         ]
         self._functions = [
@@ -173,9 +173,18 @@ def attention_backends(modules: list[nn.Module]) -> set[str]:
     return {str(config._attn_implementation) for config in configs if isinstance(config, PreTrainedConfig)}
 
 
-def is_own(kind: type) -> bool:
-    """Whether a class is the zoo's."""
-    return kind.__module__.startswith(OURS)
+def own_files(kinds: list[type]) -> dict[str, None]:
+    """Names of the zoo's files that a forward may run through, so that a function replaced in one of them is seen.
+
+    Args:
+        kinds: Classes of modules.
+
+    Returns:
+        The files that the zoo's classes are in, and those of functions that they import.
+    """
+    names = dict.fromkeys(kind.__module__ for kind in kinds if kind.__module__.startswith(OURS))
+    functions = [value for name in names for value in vars(sys.modules[name]).values() if type(value) is FunctionType]
+    return names | dict.fromkeys(one.__module__ for one in functions if one.__module__.startswith(OURS))
 
 
 def can_be_captured(model: nn.Module) -> bool:

@@ -1,24 +1,23 @@
-"""Padding removed once at a stack's entry: tokens of a batch in one row, and attention a sequence at a time."""
+"""Unpadding: padding removed once at a stack's entry, so that layers run on the tokens of a batch in one row."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
-from typing import Any
+from dataclasses import dataclass, replace
+from functools import wraps
+from typing import Any, Protocol, TypeVar, cast
 
 import torch
 from torch import nn
 from transformers import PreTrainedConfig
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.masking_utils import find_packed_sequence_indices
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-from .attention_backends import dropping_attention, torch_attention
-from .dropout import draws_bits
 from .switches import current
+from .watching import are_untouched
 
-SHORT = 48
-"""Mean number of tokens of a sequence below which one call of attention with padding is cheaper than many without."""
+RunLayers = TypeVar("RunLayers", bound=Callable[..., torch.Tensor])
 
 GAIN = 150_000
 """Packing pays where what it saves of a layer's token-wise work is more than this for each sequence: tokens times
@@ -149,91 +148,82 @@ class UnpaddedMask:
         return is_token if causal is None else is_token & causal
 
 
-def unpadded_attention(
-    module: nn.Module,
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    attention_mask: UnpaddedMask,
-    scaling: float,
-    dropout: float = 0.0,
-    position_bias: torch.Tensor | None = None,
-    **kwargs: Any,
-) -> tuple[torch.Tensor, None]:
-    """PyTorch's scaled dot-product attention on unpadded sequences: each by itself, or short ones padded again.
+class Stack(Protocol):
+    """What [`without_padding`][] reads of a stack of layers.
+
+    Attributes:
+        config: Of the stack.
+        layers: What may run without padding, with the norm behind it.
+        norm: That norm.
+        can_unpad: Whether all of it looks at one token only, but for attention.
+        built_of: The classes of which it was built.
+    """
+
+    config: Any
+    layers: Any
+    norm: Any
+    can_unpad: bool
+    built_of: frozenset[type[nn.Module]]
+
+
+def without_padding(run_layers: RunLayers) -> RunLayers:
+    """Let the layers of a stack run on tokens laid end to end, where that pays and nobody can tell: a decorator.
+
+    Padding stays where there is a cache, where hidden states are recorded, where position ids tell documents in a row
+    apart, and where somebody has hooks on the layers or has replaced parts of them.
 
     Args:
-        module: The attention module, for `is_causal`.
-        query: *Shape:* (1, num_attention_heads, num_tokens, head_dim)
-        key: *Shape:* (1, num_key_value_heads, num_key_tokens, head_dim)
-        value: *Shape:* as key.
-        attention_mask: Tells the sequences apart.
-        scaling: Multiplies the scores.
-        dropout: Probability of dropping an attention weight.
-        position_bias: Added to the scores. *Shape:* (batch_size, num_attention_heads, query_len, key_len)
-        kwargs: What other backends take.
+        run_layers: A method of a [`Stack`][], called with the configuration of the call, hidden states and a dataclass
+            of what all layers see, whose masks become an [`UnpaddedMask`][].
+    """
+
+    @wraps(run_layers)
+    def unpadded(self: Any, config: Any, hidden_states: torch.Tensor, context: Any, **kwargs: Any) -> torch.Tensor:
+        tokens, source = unpaddings(self, config, hidden_states, context, **kwargs)
+        if tokens is None:
+            return run_layers(self, config, hidden_states, context, **kwargs)
+        changes = {"attention_mask": UnpaddedMask(tokens, tokens), "position_ids": tokens.unpad(context.position_ids)}
+        if source is not None:
+            changes["encoder_hidden_states"] = source.unpad(context.encoder_hidden_states)
+            changes["encoder_attention_mask"] = UnpaddedMask(tokens, source)
+        context = replace(context, **changes)
+        return tokens.pad(run_layers(self, config, tokens.unpad(hidden_states), context, **kwargs))
+
+    return cast(RunLayers, unpadded)
+
+
+def unpaddings(
+    stack: Stack,
+    config: Any,
+    hidden_states: torch.Tensor,
+    context: Any,
+    *,
+    output_hidden_states: bool | None = None,
+    **kwargs: Any,
+) -> tuple[Unpadding | None, Unpadding | None]:
+    """Find out where tokens are, if the layers of a stack are to run without padding in this call.
+
+    Args:
+        config: The configuration of this call.
+        hidden_states: *Shape:* (batch_size, seq_len, hidden_size)
+        context: The rest of what the layers see.
+        output_hidden_states: Whether the caller wants to see what passes between the layers, with its padding.
+        kwargs: What else the layers are given.
 
     Returns:
-        The mixed values, *Shape:* (1, num_tokens, num_attention_heads, head_dim), and no weights.
+        An unpadding of the stack's input, and one of what cross attention reads; or None for both.
     """
-    is_causal = getattr(module, "is_causal", False)
-    backend = dropping_attention if draws_bits(query, dropout) else torch_attention
-    backend = partial(backend, module, scaling=scaling, dropout=dropout)
-    is_short = len(attention_mask.keys.indices) < SHORT * attention_mask.keys.batch_size
-    attend = attend_padded if is_short else attend_by_sequence
-    return attend(query, key, value, attention_mask, is_causal, position_bias, backend), None
-
-
-def attend_padded(
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    mask: UnpaddedMask,
-    is_causal: bool,
-    position_bias: torch.Tensor | None,
-    backend: Callable[..., Any],
-) -> torch.Tensor:
-    """Put the padding back for attention alone. Shapes as for `unpadded_attention`."""
-    query, key, value = (
-        unpadding.pad(states.transpose(1, 2)).transpose(1, 2)
-        for unpadding, states in ((mask.queries, query), (mask.keys, key), (mask.keys, value))
-    )
-    visible = mask.visible(is_causal)
-    if position_bias is not None:
-        visible = position_bias if visible is None else position_bias.masked_fill(~visible, -torch.inf)
-    mixed, _ = backend(query, key, value, visible, is_causal=False)
-    return mask.queries.unpad(mixed)
-
-
-def attend_by_sequence(
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    mask: UnpaddedMask,
-    is_causal: bool,
-    position_bias: torch.Tensor | None,
-    backend: Callable[..., Any],
-) -> torch.Tensor:
-    """Call attention for each sequence, without any mask. Shapes as for `unpadded_attention`."""
-    queries, keys = mask.queries, mask.keys
-    sequences = zip(
-        query.split(queries.lengths, dim=2),
-        key.split(keys.lengths, dim=2),
-        value.split(keys.lengths, dim=2),
-        strict=True,
-    )
-    mixed = []
-    for row, states in enumerate(sequences):
-        bias = None
-        if position_bias is not None:
-            first_query, first_key = queries.starts[row], keys.starts[row]
-            rows = slice(first_query, first_query + queries.lengths[row])
-            columns = slice(first_key, first_key + keys.lengths[row])
-            bias = position_bias[row, :, rows, columns][None]
-            if is_causal:
-                bias = bias + torch.full_like(bias[0, 0], -torch.inf).triu(1)
-        mixed.append(backend(*states, bias, is_causal=is_causal and bias is None)[0])
-    return torch.cat(mixed, dim=1)
+    records = stack.config.output_hidden_states if output_hidden_states is None else output_hidden_states
+    if context.past_key_values is not None or records or not stack.can_unpad:
+        return None, None
+    source = (context.encoder_attention_mask, context.encoder_hidden_states)
+    found = find_unpaddings(config, (context.attention_mask, hidden_states), source)
+    if not any(found) or not are_untouched((stack.layers, stack.norm), stack.built_of):
+        return None, None
+    documents = None
+    if config.is_decoder and context.attention_mask is None:
+        documents = find_packed_sequence_indices(context.position_ids)
+    return (None, None) if documents is not None else (found[0], found[1])
 
 
 def find_unpaddings(

@@ -14,7 +14,7 @@ from transformers.generation import BaseStreamer
 from transformers.utils.logging import tqdm
 
 from zoo.errors import ConfigError, SequenceTooLongError, UnknownOverrideError, ZooError
-from zoo.models.positions import Position
+from zoo.models.embedding import Position
 from zoo.quantizing import Int8Model
 from zoo.tasks import Tokenizers
 

@@ -6,7 +6,7 @@ from .choices import AttentionScale, NormPlacement, Pooling, QKNorm, ResidualSca
 from .classification import ZooForSequenceClassification, ZooForTokenClassification
 from .conditional_generation import ZooForConditionalGeneration
 from .configuration import ZooConfig
-from .embedding import TokenEmbedding, TokenTypeEmbedding
+from .embedding import LearnedPosition, Position, TokenEmbedding, TokenTypeEmbedding
 from .encoder_decoder import ZooEncoderDecoder
 from .feed_forward import FeedForward, GatedFeedForward
 from .language_modeling import ZooForCausalLM, ZooForMaskedLM
@@ -14,11 +14,11 @@ from .layers import DecoderLayer, EncoderLayer, ParallelDecoderLayer, ParallelEn
 from .norms import DynamicTanh, LayerNorm, RMSNorm
 from .parts import ATTENTIONS, FEED_FORWARDS, INITIALIZERS, NORMS, POSITIONS
 from .position_bias import AlibiPosition, RelativeBucketPosition
-from .positions import LearnedPosition, Position, SinusoidalHalvesPosition, SinusoidalPosition
 from .pretrained import ZooModel, ZooPreTrainedModel
 from .residual import Residual
 from .rotary import InterleavedRotaryPosition, RotaryPosition
-from .stacks import ZooDecoder, ZooEncoder
+from .sinusoidal import SinusoidalHalvesPosition, SinusoidalPosition
+from .stack import ZooDecoder, ZooEncoder
 from .transformer import Transformer
 
 TASK_CLASSES: dict[str, tuple[str, type[ZooPreTrainedModel]]] = {

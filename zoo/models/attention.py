@@ -7,14 +7,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 from transformers.cache_utils import Cache, EncoderDecoderCache
-from transformers.integrations.sdpa_attention import sdpa_attention_forward
-from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-from zoo.errors import UnsupportedBackendError
-from zoo.fast.attention_backends import dropping_attention, eager_attention, torch_attention
-from zoo.fast.dropout import draws_bits
+from zoo.fast.attention import attention
 from zoo.fast.growing_cache import self_attention_cache
-from zoo.fast.unpadding import UnpaddedMask, unpadded_attention
+from zoo.fast.idle import Identity
 
 from .choices import AttentionScale, QKNorm
 from .norms import build_norm
@@ -22,10 +18,6 @@ from .parts import ATTENTIONS, POSITIONS
 
 if TYPE_CHECKING:
     from .configuration import ZooConfig
-
-
-ADDS_BIASES = ("sdpa", "eager", "flex_attention")
-"""Backends that are known to add position biases to the scores; of any other nobody knows."""
 
 
 @ATTENTIONS.register("multi-head")
@@ -63,17 +55,10 @@ class Attention(nn.Module):
         self.q_norm = self._qk_norm(query_width)
         self.k_norm = self._qk_norm(key_width)
 
-    @property
-    def backend_window(self) -> int | None:
-        """The sliding window as FlashAttention counts it: with the query's own position, also where it looks ahead."""
-        if self.sliding_window is None or self.is_causal:
-            return self.sliding_window
-        return self.sliding_window + 1
-
     def _qk_norm(self, width: int) -> nn.Module:
         """The norm on a projection of this width, over one head or over all of it."""
         if self.qk_norm is None:
-            return nn.Identity()
+            return Identity()
         return build_norm(self.config, self.head_dim if self.qk_norm == QKNorm.HEAD else width)
 
     def forward(
@@ -114,8 +99,7 @@ class Attention(nn.Module):
                 query, key = self.rotate(query, key, position_embeddings)
             if past_key_values is not None:
                 key, value = self_attention_cache(past_key_values).update(key, value, cache_idx)
-        attend = self.attend if query.shape[0] == key.shape[0] else self.attend_by_source
-        mixed, weights = attend(query, key, value, attention_mask, position_bias=position_bias, **kwargs)
+        mixed, weights = self.attend(query, key, value, attention_mask, position_bias=position_bias, **kwargs)
         return self.o_proj(mixed.reshape(*hidden_states.shape[:-1], -1)), weights
 
     def project(self, hidden_states: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -179,50 +163,21 @@ class Attention(nn.Module):
         cache = past_key_values if isinstance(past_key_values, EncoderDecoderCache) else None
         if cache is not None and cache.is_updated.get(cache_idx):
             layer = cache.cross_attention_cache.layers[cache_idx]
-            return layer.keys, layer.values
-        key = self.project_heads(self.k_proj, self.k_norm, key_value_states)
-        value = self.project_heads(self.v_proj, None, key_value_states)
-        if cache is not None:
-            key, value = cache.cross_attention_cache.update(key, value, cache_idx)
-            cache.is_updated[cache_idx] = True
+            key, value = layer.keys, layer.values
+        else:
+            key = self.project_heads(self.k_proj, self.k_norm, key_value_states)
+            value = self.project_heads(self.v_proj, None, key_value_states)
+            if cache is not None:
+                key, value = cache.cross_attention_cache.update(key, value, cache_idx)
+                cache.is_updated[cache_idx] = True
+        # Beams may share one row of keys, which `attend` of this class understands.
+        beams = key_value_states.shape[0] // key.shape[0]
+        if beams > 1 and type(self).attend is not Attention.attend:
+            key, value = key.repeat_interleave(beams, dim=0), value.repeat_interleave(beams, dim=0)
         return key, value
 
-    def attend_by_source(
-        self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, attention_mask: Any, **kwargs: Any
-    ) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """Mix the values of sources that several rows share, as beams do: their queries stand in one row meanwhile.
-
-        Args:
-            query: *Shape:* (batch_size * num_beams, num_attention_heads, query_len, head_dim)
-            key: *Shape:* (batch_size, num_key_value_heads, key_len, head_dim)
-            value: *Shape:* as key.
-            attention_mask: The same for all beams of a sequence; in the form that the backend wants.
-            kwargs: As for `attend`.
-
-        Returns:
-            As `attend`, for every row.
-        """
-        beams, length = query.shape[0] // key.shape[0], query.shape[2]
-        has_rows = isinstance(attention_mask, torch.Tensor) and attention_mask.ndim == 4
-        if type(self).attend is not Attention.attend or not (attention_mask is None or has_rows) or length > 1:
-            key, value = key.repeat_interleave(beams, dim=0), value.repeat_interleave(beams, dim=0)
-            return self.attend(query, key, value, attention_mask, **kwargs)
-        query = query.unflatten(0, (-1, beams)).squeeze(3).transpose(1, 2)
-        mask = attention_mask[::beams] if has_rows and attention_mask.shape[0] > 1 else attention_mask
-        mixed, weights = self.attend(query, key, value, mask, **kwargs)
-        if weights is not None:
-            weights = weights.transpose(1, 2).flatten(0, 1).unsqueeze(2)
-        return mixed.flatten(0, 1).unsqueeze(1), weights
-
     def attend(
-        self,
-        query: torch.Tensor,
-        key: torch.Tensor,
-        value: torch.Tensor,
-        attention_mask: Any,
-        position_bias: torch.Tensor | None = None,
-        attn_implementation: str | None = None,
-        **kwargs: Any,
+        self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, attention_mask: Any, **kwargs: Any
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """Mix the values by a backend of transformers.
 
@@ -231,45 +186,14 @@ class Attention(nn.Module):
             key: *Shape:* (batch_size, num_key_value_heads, key_len, head_dim)
             value: *Shape:* as key.
             attention_mask: In the form that the backend wants.
-            position_bias: *Shape:* (batch_size, num_attention_heads, query_len, key_len)
-            attn_implementation: The backend of this call, the configuration's if not given.
-            kwargs: Passed on to the backend.
+            kwargs: `position_bias`, `attn_implementation`, by default the configuration's, and what the backend takes.
 
         Returns:
             The mixed values, *Shape:* (batch_size, query_len, num_attention_heads, head_dim), and the weights or None.
         """
-        name = attn_implementation or self.config._attn_implementation
-        if position_bias is not None and name not in ADDS_BIASES:
-            raise UnsupportedBackendError(
-                f"attention backend {name!r} adds no position biases, so results would be wrong without a word; "
-                f"valid: {', '.join(ADDS_BIASES)}"
-            )
-        backend = ALL_ATTENTION_FUNCTIONS.get_interface(name, eager_attention)
-        dropout = self.dropout if self.training else 0.0
-        if dropout and name == "flex_attention":
-            raise UnsupportedBackendError(
-                f"flex_attention cannot drop attention weights, and attention_dropout is {dropout}: build the model "
-                "with attention_dropout=0, or train it on sdpa"
-            )
-        if isinstance(attention_mask, UnpaddedMask):
-            backend = unpadded_attention
-        elif backend is sdpa_attention_forward and draws_bits(query, dropout):
-            backend = dropping_attention
-        elif backend is sdpa_attention_forward and query.shape[1:3] == (key.shape[1], 1) and position_bias is None:
-            backend = torch_attention
-        return backend(
-            self,
-            query,
-            key,
-            value,
-            attention_mask,
-            scaling=self.scaling,
-            dropout=dropout,
-            softcap=self.softcap,
-            sliding_window=self.backend_window,
-            position_bias=position_bias,
-            **kwargs,
-        )
+        kwargs["attn_implementation"] = kwargs.get("attn_implementation") or self.config._attn_implementation
+        kwargs["dropout"] = self.dropout if self.training else 0.0
+        return attention(self, query, key, value, attention_mask, scaling=self.scaling, softcap=self.softcap, **kwargs)
 
 
 def attention_scaling(config: ZooConfig) -> float:

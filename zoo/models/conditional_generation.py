@@ -150,7 +150,8 @@ class ZooForConditionalGeneration(LanguageModel, CachedGenerationMixin):
             use_cache=use_cache,
             **kwargs,
         )
-        logits, loss = self.logits_and_loss(outputs.last_hidden_state, labels, skip_logits, loss_smoothing, **kwargs)
+        options = {"skip_logits": skip_logits, "label_smoothing": loss_smoothing, **kwargs}
+        logits, loss = self.logits_and_loss(outputs.last_hidden_state, labels, **options)
         return Seq2SeqLMOutput(
             loss=loss,
             logits=logits,

@@ -13,7 +13,7 @@ from zoo.errors import ConfigError
 from .configuration import ZooConfig
 from .options import CallOptions
 from .pretrained import BODIES, ZooModel
-from .stacks import ZooDecoder, ZooEncoder
+from .stack import ZooDecoder, ZooEncoder
 
 
 class ZooEncoderDecoder(ZooModel):

@@ -9,7 +9,7 @@ from torch import nn
 from transformers.activations import ACT2FN
 
 from zoo.fast.dropout import Dropout
-from zoo.fast.idle import through
+from zoo.fast.idle import Identity
 
 from .norms import build_norm
 from .parts import FEED_FORWARDS
@@ -33,7 +33,7 @@ class FeedForward(nn.Module):
         self.down_proj = nn.Linear(config.intermediate_size, config.hidden_size, bias=config.mlp_bias)
         self.act_fn = build_activation(config.hidden_act)
         self.dropout = Dropout(config.activation_dropout)
-        self.norm = build_norm(config, config.intermediate_size) if config.mlp_inner_norm else nn.Identity()
+        self.norm = build_norm(config, config.intermediate_size) if config.mlp_inner_norm else Identity()
 
     def forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
         """Transform every position by itself.
@@ -45,7 +45,7 @@ class FeedForward(nn.Module):
             *Shape:* as hidden_states.
         """
         inner = self.act_fn(self.up_proj(hidden_states))
-        return self.down_proj(through(self.norm, through(self.dropout, inner)))
+        return self.down_proj(self.norm(self.dropout(inner)))
 
 
 @FEED_FORWARDS.register("gated")
@@ -72,7 +72,7 @@ class GatedFeedForward(FeedForward):
             *Shape:* as hidden_states.
         """
         gate, up = self.project(hidden_states)
-        return self.down_proj(through(self.norm, through(self.dropout, self.act_fn(gate) * up)))
+        return self.down_proj(self.norm(self.dropout(self.act_fn(gate) * up)))
 
     def project(self, hidden_states: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Make what opens and closes the gate, and what goes through it.

@@ -9,7 +9,7 @@ from transformers.modeling_outputs import CausalLMOutputWithPast, MaskedLMOutput
 from transformers.utils.generic import can_return_tuple
 
 from zoo.fast.captured_steps import with_captured_steps
-from zoo.fast.chunked_loss import IGNORED, chunk_size_for, chunked_loss, mean_loss, pays, summed_loss
+from zoo.fast.chunked_loss import IGNORED, cross_entropy
 from zoo.fast.generation import CachedGenerationMixin
 
 from .configuration import ZooConfig
@@ -18,7 +18,7 @@ from .limits import refuse_paging
 from .norms import build_norm
 from .options import CallOptions
 from .pretrained import ZooPreTrainedModel
-from .stacks import ZooDecoder, ZooEncoder
+from .stack import ZooDecoder, ZooEncoder
 from .transformer import transformer_of
 
 
@@ -88,9 +88,10 @@ class LanguageModel(ZooPreTrainedModel):
         self,
         hidden_states: torch.Tensor,
         labels: torch.Tensor | None,
+        logits_to_keep: int | torch.Tensor = 0,
+        *,
         skip_logits: bool,
         label_smoothing: float,
-        logits_to_keep: int | torch.Tensor = 0,
         **kwargs: Any,
     ) -> tuple[torch.Tensor | None, torch.Tensor | None]:
         """Score token ids, and where there are labels compare with them.
@@ -98,32 +99,21 @@ class LanguageModel(ZooPreTrainedModel):
         Args:
             hidden_states: *Shape:* (batch_size, seq_len, hidden_size)
             labels: As the forward was given them. *Shape:* (batch_size, seq_len)
+            logits_to_keep: Positions to predict at, see [`keep_positions`][].
             skip_logits: Whether the loss alone is wanted, which is then computed a chunk of tokens at a time.
             label_smoothing: Share of the target that is spread over the whole vocabulary.
-            logits_to_keep: Positions to predict at, see [`keep_positions`][].
             kwargs: What else the forward was given, `num_items_in_batch` for instance.
 
         Returns:
             Logits, *Shape:* (batch_size, num_positions, vocab_size), None if they were skipped; and the loss, None
             without labels.
         """
-        skips = skip_logits and labels is not None
-        targets = self.targets(labels, **kwargs) if labels is not None and (skips or label_smoothing) else None
-        vocab_size = self.lm_head.out_features
-        if targets is not None and skips and pays(targets, vocab_size):
-            parameters = [parameter for module in self.head_modules() for parameter in module.parameters()]
-            chunk_size = chunk_size_for(vocab_size)
-            total = chunked_loss(hidden_states, targets, self.project, parameters, chunk_size, label_smoothing)
-            return None, mean_loss(total, targets, kwargs.get("num_items_in_batch"))
-        logits = self.project(keep_positions(hidden_states, 0 if skips else logits_to_keep))
+        if labels is not None and (skip_logits or label_smoothing):
+            return cross_entropy(self, hidden_states, labels, skip_logits, label_smoothing, **kwargs)
+        logits = self.project(keep_positions(hidden_states, logits_to_keep))
         if labels is None:
             return logits, None
-        if targets is not None:
-            total = summed_loss(logits, targets, label_smoothing)
-            loss = mean_loss(total, targets, kwargs.get("num_items_in_batch"))
-        else:
-            loss = self.loss_function(logits=logits, labels=labels, vocab_size=logits.shape[-1], **kwargs)
-        return None if skips else logits, loss
+        return logits, self.loss_function(logits=logits, labels=labels, vocab_size=logits.shape[-1], **kwargs)
 
 
 def keep_positions(hidden_states: torch.Tensor, logits_to_keep: int | torch.Tensor) -> torch.Tensor:
@@ -215,16 +205,9 @@ class ZooForCausalLM(LanguageModel, CachedGenerationMixin):
             use_cache=use_cache,
             **kwargs,
         )
-        logits, loss = self.logits_and_loss(
-            outputs.last_hidden_state, labels, skip_logits, loss_smoothing, logits_to_keep, **kwargs
-        )
-        return CausalLMOutputWithPast(
-            loss=loss,
-            logits=logits,
-            past_key_values=outputs.past_key_values,
-            hidden_states=outputs.hidden_states,
-            attentions=outputs.attentions,
-        )
+        options = {"skip_logits": skip_logits, "label_smoothing": loss_smoothing, **kwargs}
+        logits, loss = self.logits_and_loss(outputs.last_hidden_state, labels, logits_to_keep, **options)
+        return CausalLMOutputWithPast(loss, logits, outputs.past_key_values, outputs.hidden_states, outputs.attentions)
 
 
 class PredictionTransform(nn.Module):
@@ -304,7 +287,6 @@ class ZooForMaskedLM(LanguageModel):
             token_type_ids=token_type_ids,
             **kwargs,
         )
-        logits, loss = self.logits_and_loss(outputs.last_hidden_state, labels, skip_logits, loss_smoothing, **kwargs)
-        return MaskedLMOutput(
-            loss=loss, logits=logits, hidden_states=outputs.hidden_states, attentions=outputs.attentions
-        )
+        options = {"skip_logits": skip_logits, "label_smoothing": loss_smoothing, **kwargs}
+        logits, loss = self.logits_and_loss(outputs.last_hidden_state, labels, **options)
+        return MaskedLMOutput(loss, logits, outputs.hidden_states, outputs.attentions)

@@ -10,17 +10,23 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 
 from .attention import build_attention
 from .feed_forward import build_feed_forward
-from .residual import build_residual
+from .residual import build_residual, first
 
 if TYPE_CHECKING:
+    from .attention import Attention
     from .configuration import ZooConfig
+    from .residual import Residual
 
 
 class TransformerLayer(GradientCheckpointingLayer):
-    """Base of all layers: what a stack may call, and how it tells layers from other modules.
+    """Base of all layers: self-attention, cross attention if there is a source, then the feed-forward network.
 
-    The arguments that carry gradients come first and are passed by position, as reentrant gradient checkpointing needs.
+    A layer says how the first and the last join the residual stream: `mix_tokens` and `feed_forward`. The arguments
+    that carry gradients come first and are passed by position, as reentrant gradient checkpointing needs.
     """
+
+    cross_attn: Attention
+    cross_attn_residual: Residual
 
     def forward(
         self,
@@ -40,12 +46,35 @@ class TransformerLayer(GradientCheckpointingLayer):
                 *Shape:* (batch_size, num_attention_heads, seq_len, key_len)
             encoder_hidden_states: What cross attention reads. *Shape:* (batch_size, source_len, hidden_size)
             encoder_attention_mask: Mask of cross attention, in the backend's form.
-            kwargs: `position_embeddings`, `past_key_values`, `step` and what attention backends take.
+            kwargs: `position_embeddings`, `past_key_values`, `step` (how many layers came before this one) and what
+                attention backends take.
 
         Returns:
             *Shape:* as hidden_states.
         """
-        raise NotImplementedError(f"{type(self).__name__} defines no forward")
+        hidden_states = self.mix_tokens(hidden_states, attention_mask, position_bias, **kwargs)
+        if encoder_hidden_states is not None:
+            hidden_states = self.cross_attn_residual(
+                hidden_states, self.cross_attn, encoder_attention_mask, None, encoder_hidden_states, **kwargs
+            )
+        return self.feed_forward(hidden_states)
+
+    def mix_tokens(self, hidden_states: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+        """Let tokens see each other: self-attention in its residual connection.
+
+        Args:
+            hidden_states: *Shape:* (batch_size, seq_len, hidden_size)
+            args: The mask and the position bias.
+            kwargs: What else the layer was given.
+
+        Returns:
+            *Shape:* as hidden_states.
+        """
+        raise NotImplementedError(f"{type(self).__name__} defines neither mix_tokens nor a forward")
+
+    def feed_forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
+        """Transform every token by itself. *Shape:* (batch_size, seq_len, hidden_size), unchanged."""
+        return hidden_states
 
 
 class EncoderLayer(TransformerLayer):
@@ -65,17 +94,12 @@ class EncoderLayer(TransformerLayer):
         self.mlp = build_feed_forward(config)
         self.mlp_residual = build_residual(config)
 
-    def forward(
-        self,
-        hidden_states: torch.Tensor,
-        attention_mask: Any = None,
-        position_bias: torch.Tensor | None = None,
-        encoder_hidden_states: torch.Tensor | None = None,
-        encoder_attention_mask: Any = None,
-        **kwargs: Any,
-    ) -> torch.Tensor:
-        """Transform the residual stream. Arguments as in the base class; nothing of an encoder is read."""
-        hidden_states = self.self_attn_residual(hidden_states, self.self_attn, attention_mask, position_bias, **kwargs)
+    def mix_tokens(self, hidden_states: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+        """Self-attention. Arguments as in the base class."""
+        return self.self_attn_residual(hidden_states, self.self_attn, *args, **kwargs)
+
+    def feed_forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
+        """The feed-forward network. *Shape:* (batch_size, seq_len, hidden_size), unchanged."""
         return self.mlp_residual(hidden_states, self.mlp)
 
 
@@ -95,23 +119,6 @@ class DecoderLayer(EncoderLayer):
             self.cross_attn = build_attention(config, layer_idx, is_cross=True)
             self.cross_attn_residual = build_residual(config)
 
-    def forward(
-        self,
-        hidden_states: torch.Tensor,
-        attention_mask: Any = None,
-        position_bias: torch.Tensor | None = None,
-        encoder_hidden_states: torch.Tensor | None = None,
-        encoder_attention_mask: Any = None,
-        **kwargs: Any,
-    ) -> torch.Tensor:
-        """Transform the residual stream. Arguments as in the base class."""
-        hidden_states = self.self_attn_residual(hidden_states, self.self_attn, attention_mask, position_bias, **kwargs)
-        if encoder_hidden_states is not None:
-            hidden_states = self.cross_attn_residual(
-                hidden_states, self.cross_attn, encoder_attention_mask, None, encoder_hidden_states, **kwargs
-            )
-        return self.mlp_residual(hidden_states, self.mlp)
-
 
 class ParallelEncoderLayer(TransformerLayer):
     """`x + attention(norm(x)) + mlp(norm(x))`: both sublayers read the same input (GPT-J; PaLM, section 2).
@@ -129,17 +136,9 @@ class ParallelEncoderLayer(TransformerLayer):
         self.mlp = build_feed_forward(config)
         self.residual = build_residual(config)
 
-    def forward(
-        self,
-        hidden_states: torch.Tensor,
-        attention_mask: Any = None,
-        position_bias: torch.Tensor | None = None,
-        encoder_hidden_states: torch.Tensor | None = None,
-        encoder_attention_mask: Any = None,
-        **kwargs: Any,
-    ) -> torch.Tensor:
-        """Transform the residual stream. Arguments as in the base class; nothing of an encoder is read."""
-        return self.residual(hidden_states, self.branches, attention_mask, position_bias, **kwargs)
+    def mix_tokens(self, hidden_states: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+        """Both sublayers; none is left for `feed_forward`. Arguments as in the base class."""
+        return self.residual(hidden_states, self.branches, *args, **kwargs)
 
     def branches(self, normed: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
         """The sum of both sublayers.
@@ -152,7 +151,7 @@ class ParallelEncoderLayer(TransformerLayer):
         Returns:
             *Shape:* as normed.
         """
-        return self.self_attn(normed, *args, **kwargs)[0] + self.mlp(normed)
+        return first(self.self_attn(normed, *args, **kwargs)) + first(self.mlp(normed))
 
 
 class ParallelDecoderLayer(ParallelEncoderLayer):
@@ -170,23 +169,6 @@ class ParallelDecoderLayer(ParallelEncoderLayer):
         if config.add_cross_attention:
             self.cross_attn = build_attention(config, layer_idx, is_cross=True)
             self.cross_attn_residual = build_residual(config)
-
-    def forward(
-        self,
-        hidden_states: torch.Tensor,
-        attention_mask: Any = None,
-        position_bias: torch.Tensor | None = None,
-        encoder_hidden_states: torch.Tensor | None = None,
-        encoder_attention_mask: Any = None,
-        **kwargs: Any,
-    ) -> torch.Tensor:
-        """Transform the residual stream. Arguments as in the base class."""
-        hidden_states = self.residual(hidden_states, self.branches, attention_mask, position_bias, **kwargs)
-        if encoder_hidden_states is None:
-            return hidden_states
-        return self.cross_attn_residual(
-            hidden_states, self.cross_attn, encoder_attention_mask, None, encoder_hidden_states, **kwargs
-        )
 
 
 def encoder_layer(config: ZooConfig, layer_idx: int) -> nn.Module:

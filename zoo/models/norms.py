@@ -9,6 +9,8 @@ from torch import nn
 from torch.nn import functional as F
 from transformers import initialization as init
 
+from zoo.fast.layer_norm import QuickLayerNorm
+
 from .parts import NORMS
 
 if TYPE_CHECKING:
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @NORMS.register("layernorm")
-class LayerNorm(nn.LayerNorm):
+class LayerNorm(QuickLayerNorm):
     """Layer normalisation (Ba et al. 2016).
 
     Args:
@@ -26,18 +28,6 @@ class LayerNorm(nn.LayerNorm):
 
     def __init__(self, width: int, config: ZooConfig) -> None:
         super().__init__(width, eps=config.layer_norm_eps)
-
-    def forward(self, input: torch.Tensor) -> torch.Tensor:
-        """Normalise the last dimension.
-
-        Args:
-            input: *Shape:* (..., width)
-
-        Returns:
-            *Shape:* as input.
-        """
-        # torch.nn.functional.layer_norm takes twice as long for a single token.
-        return torch.layer_norm(input, self.normalized_shape, self.weight, self.bias, self.eps)
 
 
 @NORMS.register("rmsnorm")

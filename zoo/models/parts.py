@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
     from .attention import Attention
     from .configuration import ZooConfig
-    from .positions import Position
+    from .embedding import Position
 
 BUILT_IN = "zoo.models"
 
 POSITIONS: Registry[type[Position]] = Registry("position", built_in=BUILT_IN)
-"""Position encodings: subclasses of [`zoo.models.positions.Position`][]."""
+"""Position encodings: subclasses of [`zoo.models.embedding.Position`][]."""
 
 NORMS: Registry[Callable[[int, ZooConfig], nn.Module]] = Registry("norm", built_in=BUILT_IN)
 """Normalisations: called with the normalised width and the configuration."""

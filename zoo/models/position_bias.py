@@ -12,8 +12,8 @@ from transformers import initialization as init
 
 from zoo.errors import ConfigError
 
+from .embedding import Position
 from .parts import POSITIONS
-from .positions import Position
 
 if TYPE_CHECKING:
     from .configuration import ZooConfig

@@ -10,7 +10,7 @@ from torch import nn
 from transformers import initialization as init
 
 from zoo.fast.dropout import Dropout
-from zoo.fast.idle import through
+from zoo.fast.idle import Identity
 
 from .choices import NormPlacement, ResidualScaling
 from .norms import build_norm
@@ -107,12 +107,12 @@ class Residual(nn.Module):
         dropout: nn.Module | None = None,
     ) -> None:
         super().__init__()
-        self.norm_in = norm_in or nn.Identity()
-        self.norm_branch = norm_branch or nn.Identity()
-        self.norm_out = norm_out or nn.Identity()
-        self.skip = skip or nn.Identity()
-        self.scale = scale or nn.Identity()
-        self.dropout = dropout or nn.Identity()
+        self.norm_in = norm_in or Identity()
+        self.norm_branch = norm_branch or Identity()
+        self.norm_out = norm_out or Identity()
+        self.skip = skip or Identity()
+        self.scale = scale or Identity()
+        self.dropout = dropout or Identity()
 
     def __call__(self, hidden_states: torch.Tensor, sublayer: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Apply the sublayer inside the residual connection. Arguments as for `forward`."""
@@ -134,10 +134,17 @@ class Residual(nn.Module):
         Returns:
             The new residual stream. *Shape:* (batch_size, seq_len, hidden_size)
         """
-        output = sublayer(through(self.norm_in, hidden_states), *args, **kwargs)
-        branch = output[0] if isinstance(output, tuple) else output
-        branch = through(self.dropout, through(self.scale, through(self.norm_branch, branch)))
-        return through(self.norm_out, through(self.skip, hidden_states) + branch)
+        branch = first(sublayer(self.norm_in(hidden_states), *args, **kwargs))
+        branch = self.dropout(self.scale(self.norm_branch(branch)))
+        return self.norm_out(self.skip(hidden_states) + branch)
+
+
+def first(output: Any) -> torch.Tensor:
+    """What a sublayer adds to the residual stream: its output, or the first of several.
+
+    Attention returns its weights beside it; what else comes behind it is for `_can_record_outputs` of a stack.
+    """
+    return output[0] if isinstance(output, tuple) else output
 
 
 def build_residual(config: ZooConfig) -> Residual:

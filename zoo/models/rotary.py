@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import torch
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding, apply_rotary_pos_emb
 
+from .embedding import Position, Rotation
 from .parts import POSITIONS
-from .positions import Position, Rotation
 
 if TYPE_CHECKING:
     from .configuration import ZooConfig

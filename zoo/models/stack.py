@@ -1,4 +1,4 @@
-"""What encoder and decoder have in common."""
+"""Stacks: what embeds tokens, applies layer after layer, and normalises; the encoder and the decoder."""
 
 import copy
 from itertools import cycle
@@ -7,21 +7,26 @@ from typing import Any
 import torch
 from torch import nn
 from transformers.cache_utils import Cache
-from transformers.utils import logging
+from transformers.modeling_outputs import BaseModelOutput, BaseModelOutputWithPastAndCrossAttentions
+from transformers.utils.generic import merge_with_config_defaults
+from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 
+from zoo.errors import ConfigError
+from zoo.fast.attention import config_of_call
 from zoo.fast.dropout import Dropout
-from zoo.fast.growing_cache import self_attention_cache
-from zoo.fast.idle import through
-from zoo.fast.unpadding import Unpadding, find_unpaddings
-from zoo.fast.watching import are_untouched, kinds_of
+from zoo.fast.idle import Identity
+from zoo.fast.unpadding import without_padding
+from zoo.fast.watching import kinds_of
 
+from .attention import Attention
 from .configuration import ZooConfig
-from .masks import position_biases
+from .context import Context, new_cache, position_biases, prepare_cache, self_attention_masks
+from .embedding import TokenTypeEmbedding
+from .layers import TransformerLayer
 from .norms import build_norm
+from .options import CallOptions
 from .pretrained import ZooModel
-from .transformer import BACKENDS, LayerBuilder, transformer_of
-
-logger = logging.get_logger(__name__)
+from .transformer import LayerBuilder, transformer_of
 
 
 class ZooStack(ZooModel):
@@ -39,25 +44,14 @@ class ZooStack(ZooModel):
         self.position = self.transformer.build_position(config)
         self.embedding_norm = build_embedding_norm(config)
         self.dropout = Dropout(config.dropout)
+        self.layer_types = config.types_of_layers()
         distinct_layers = 1 if config.share_layers else config.num_hidden_layers
         self.layers = nn.ModuleList([build_layer(config, layer_idx) for layer_idx in range(distinct_layers)])
-        self.norm = build_norm(config) if config.final_norm else nn.Identity()
+        self.norm = build_norm(config) if config.final_norm else Identity()
         self._no_split_modules = {type(layer).__name__ for layer in self.layers}
         self.can_unpad = self.transformer.can_unpad(config)
-        self.built_of = kinds_of(self.unpadded_modules)
+        self.built_of = kinds_of((self.layers, self.norm))
         self.gradient_checkpointing = False
-
-    def padding_mask(self, attention_mask: Any, input_ids: torch.Tensor | None) -> Any:
-        """The padding mask to use, by the variant's rule.
-
-        Args:
-            attention_mask: The given mask.
-            input_ids: *Shape:* (batch_size, seq_len)
-
-        Returns:
-            A mask or None.
-        """
-        return self.transformer.attention_mask(attention_mask, input_ids, self.config)
 
     def tied_weights(self) -> dict[str, str]:
         """Parameters that a variant's layers hold under several names.
@@ -68,6 +62,10 @@ class ZooStack(ZooModel):
         first: dict[int, str] = {}
         names = ((name, id(parameter)) for name, parameter in self.named_parameters(remove_duplicate=False))
         return {name: first[identity] for name, identity in names if first.setdefault(identity, name) != name}
+
+    def padding_mask(self, attention_mask: Any, input_ids: torch.Tensor | None) -> Any:
+        """The padding mask to use, by the variant's rule. Arguments as for [`zoo.models.context.given_mask`][]."""
+        return self.transformer.attention_mask(attention_mask, input_ids, self.config)
 
     def token_embeddings(self, input_ids: torch.Tensor | None, inputs_embeds: torch.Tensor | None) -> torch.Tensor:
         """Look ids up unless their embeddings are given.
@@ -86,125 +84,189 @@ class ZooStack(ZooModel):
             raise ValueError("give exactly one of input_ids and inputs_embeds")
         return self.embed_tokens(input_ids) if inputs_embeds is None else inputs_embeds
 
-    def check_length(self, length: int, position_ids: torch.Tensor | None) -> None:
-        """Refuse positions that the encoding cannot place.
-
-        Args:
-            length: Number of positions, cached ones included.
-            position_ids: The given positions, if any; of packed or padded sequences they are fewer.
-
-        Raises:
-            SequenceTooLongError: When there are too many.
-        """
-        limit = self.position.max_length
-        if position_ids is not None and limit is not None and length > limit:
-            if torch.compiler.is_compiling():
-                return
-            length = int(position_ids.max()) + 1
-        self.position.check_length(length)
-
-    def config_of_call(self, output_attentions: bool | None) -> ZooConfig:
-        """The configuration of one call: with eager attention where weights are asked for that the backend hasn't got.
-
-        Args:
-            output_attentions: Whether the caller wants attention weights, None for what the configuration says.
-
-        Returns:
-            The stack's own configuration, or a copy of it.
-        """
-        wanted = self.config.output_attentions if output_attentions is None else output_attentions
-        backend = self.config._attn_implementation
-        if not wanted or backend == "eager" or backend not in BACKENDS:
-            return self.config
-        if not torch.compiler.is_compiling():
-            logger.warning_once(
-                f"{backend} returns no attention weights: calls that ask for them run on eager attention"
-            )
-        config = copy.copy(self.config)
-        config._attn_implementation_internal = "eager"
-        return config
-
-    def run_layers(
-        self,
-        inputs_embeds: torch.Tensor,
-        position_ids: torch.Tensor,
-        masks: dict[str, Any],
-        encoder_hidden_states: torch.Tensor | None = None,
-        encoder_attention_mask: Any = None,
-        past_key_values: Cache | None = None,
-        unpadding: Unpadding | None = None,
-        **kwargs: Any,
-    ) -> torch.Tensor:
-        """Embed positions, apply every layer, normalise.
+    def run(self, inputs_embeds: torch.Tensor, context: Context, **kwargs: Any) -> torch.Tensor:
+        """Place tokens, embed their positions, and run the layers.
 
         Args:
             inputs_embeds: *Shape:* (batch_size, seq_len, hidden_size)
-            position_ids: *Shape:* (batch_size or 1, seq_len)
-            masks: A mask for every layer type.
-            encoder_hidden_states: What cross attention reads. *Shape:* (batch_size, source_len, hidden_size)
-            encoder_attention_mask: Mask of cross attention.
-            past_key_values: Keys and values of earlier positions.
-            unpadding: Where the tokens are, if the layers are to run without padding.
+            context: What the caller gave beside them; completed here.
             kwargs: Passed on to the layers.
 
         Returns:
-            *Shape:* (batch_size, seq_len, hidden_size)
-        """
-        cache = None if past_key_values is None else self_attention_cache(past_key_values)
-        biases = position_biases(self.config, self.position, inputs_embeds, cache)
-        hidden_states = self.position.embed(inputs_embeds, position_ids)
-        hidden_states = through(self.dropout, through(self.embedding_norm, hidden_states))
-        if unpadding is not None:
-            hidden_states = unpadding.unpad(hidden_states)
-            position_ids = unpadding.unpad(position_ids)
-        position_embeddings = self.position.rotation(hidden_states, position_ids)
-        for step, (layer, layer_type) in enumerate(zip(cycle(self.layers), self.config.types_of_layers())):
-            hidden_states = layer(
-                hidden_states,
-                masks[layer_type],
-                biases[layer_type],
-                encoder_hidden_states,
-                encoder_attention_mask,
-                position_embeddings=position_embeddings,
-                past_key_values=past_key_values,
-                position_ids=position_ids,
-                step=step,
-                **kwargs,
-            )
-        hidden_states = through(self.norm, hidden_states)
-        return hidden_states if unpadding is None else unpadding.pad(hidden_states)
+            *Shape:* as inputs_embeds.
 
-    def unpaddings(
-        self,
-        config: ZooConfig,
-        *sequences: tuple[Any, torch.Tensor | None],
-        output_hidden_states: bool | None = None,
-        **kwargs: Any,
-    ) -> tuple[Unpadding | None, ...]:
-        """Find out where tokens are, if the layers are to run without padding in this call.
+        Raises:
+            SequenceTooLongError: When there are more positions than the encoding can place.
+            InputError: When the mask leaves out cached positions.
+        """
+        config = config_of_call(self.config, kwargs.get("output_attentions"))
+        context.place(inputs_embeds, self.position)
+        if self.position.has_bias:
+            context.biases = position_biases(self.layer_types, self.position, inputs_embeds, context.cache)
+        hidden_states = self.dropout(self.embedding_norm(self.position.embed(inputs_embeds, context.position_ids)))
+        kwargs["attn_implementation"] = config._attn_implementation
+        return self.run_layers(config, hidden_states, context, **kwargs)
+
+    @without_padding
+    def run_layers(
+        self, config: ZooConfig, hidden_states: torch.Tensor, context: Context, **kwargs: Any
+    ) -> torch.Tensor:
+        """Apply every layer, then the final norm.
 
         Args:
             config: The configuration of this call.
-            sequences: As for [`zoo.fast.unpadding.find_unpaddings`][].
-            output_hidden_states: Whether the caller wants to see what passes between the layers, with its padding.
-            kwargs: What else the call was given.
+            hidden_states: Embedded tokens. *Shape:* (batch_size, seq_len, hidden_size)
+            context: What all layers see.
+            kwargs: Passed on to the layers.
 
         Returns:
-            An unpadding for each of the sequences, or None for all: also where somebody has hooks on what would run
-            without padding, or has replaced parts of it.
+            *Shape:* as hidden_states.
         """
-        records = self.config.output_hidden_states if output_hidden_states is None else output_hidden_states
-        found: tuple[Unpadding | None, ...] = (None,) * len(sequences)
-        if self.can_unpad and not records:
-            found = find_unpaddings(config, *sequences)
-        if any(found) and not are_untouched(self.unpadded_modules, self.built_of):
-            return (None,) * len(sequences)
-        return found
+        masks = self_attention_masks(config, hidden_states, context, self.layer_types)
+        source = context.source(config, hidden_states) if context.encoder_hidden_states is not None else ()
+        kwargs["position_embeddings"] = self.position.rotation(hidden_states, context.position_ids)
+        kwargs |= {"past_key_values": context.past_key_values, "position_ids": context.position_ids}
+        layer_types = self.layer_types[: self.config.num_hidden_layers]  # generation lowers it for an early exit
+        for step, (layer, kind) in enumerate(zip(cycle(self.layers), layer_types)):
+            hidden_states = layer(hidden_states, masks[kind], context.biases.get(kind), *source, step=step, **kwargs)
+        return self.norm(hidden_states)
 
-    @property
-    def unpadded_modules(self) -> tuple[nn.Module, nn.Module]:
-        """What may run without padding: the layers and the norm behind them."""
-        return self.layers, self.norm
+
+class ZooEncoder(ZooStack):
+    """A stack that sees its whole input in both directions.
+
+    Args:
+        config: A configuration whose only stack is an encoder, or of an encoder-decoder.
+
+    Raises:
+        ConfigError: When the configuration describes a decoder.
+    """
+
+    _can_record_outputs = {"hidden_states": TransformerLayer, "attentions": OutputRecorder(Attention, index=1)}
+
+    def __init__(self, config: ZooConfig) -> None:
+        if config.is_decoder:
+            raise ConfigError(
+                "this configuration describes a decoder, an encoder was asked for; "
+                f"zoo.config({config.variant!r}, task='masked-lm') describes one"
+            )
+        super().__init__(config, transformer_of(config).encoder_layer)
+        num_types = config.type_vocab_size
+        self.token_types = TokenTypeEmbedding(num_types, config) if num_types is not None else None
+        self.post_init()
+
+    @merge_with_config_defaults
+    @capture_outputs
+    def forward(
+        self,
+        input_ids: torch.Tensor | None = None,
+        attention_mask: Any = None,
+        position_ids: torch.Tensor | None = None,
+        inputs_embeds: torch.Tensor | None = None,
+        token_type_ids: torch.Tensor | None = None,
+        past_key_values: Cache | None = None,
+        **kwargs: CallOptions,
+    ) -> BaseModelOutput:
+        """Encode a batch of sequences.
+
+        Args:
+            input_ids: Token ids. *Shape:* (batch_size, seq_len)
+            attention_mask: 1 for real tokens, 0 for padding; of the prefix, too. *Shape:* (batch_size, key_len)
+            position_ids: Positions, by default counted on from the prefix. *Shape:* (batch_size, seq_len)
+            inputs_embeds: Instead of input_ids. *Shape:* (batch_size, seq_len, hidden_size)
+            token_type_ids: Types of tokens, by default 0; without effect in a model that has no types.
+                *Shape:* (batch_size, seq_len)
+            past_key_values: Keys and values of a prefix that every position sees (prefix-tuning), extended in place.
+            kwargs: `output_attentions`, `output_hidden_states`, `return_dict`, and what attention backends take.
+
+        Returns:
+            `last_hidden_state`, *Shape:* (batch_size, seq_len, hidden_size), and what was asked for.
+
+        Raises:
+            TokenIdError: When an id is outside of the vocabulary.
+            SequenceTooLongError: When the input is longer than the position table.
+            InputError: When the mask leaves out the prefix.
+        """
+        attention_mask = self.padding_mask(attention_mask, input_ids)
+        inputs_embeds = self.token_embeddings(input_ids, inputs_embeds)
+        if self.token_types is not None:
+            inputs_embeds = self.token_types(inputs_embeds, token_type_ids)
+        context = Context(attention_mask, position_ids, past_key_values)
+        hidden_states = self.run(inputs_embeds, context, **kwargs)
+        return BaseModelOutput(last_hidden_state=hidden_states)
+
+
+class ZooDecoder(ZooStack):
+    """A stack in which every position sees only itself and earlier ones, and an encoder's output if there is one.
+
+    Args:
+        config: A configuration whose only stack is a decoder, or the decoder's view of an encoder-decoder.
+
+    Raises:
+        ConfigError: When the configuration describes an encoder.
+    """
+
+    _can_record_outputs = {
+        "hidden_states": TransformerLayer,
+        "attentions": OutputRecorder(Attention, index=1, layer_name="self_attn"),
+        "cross_attentions": OutputRecorder(Attention, index=1, layer_name="cross_attn"),
+    }
+
+    def __init__(self, config: ZooConfig) -> None:
+        if not config.is_decoder:
+            raise ConfigError(
+                f"this configuration describes an {config.stack}, a decoder was asked for; "
+                f"zoo.config({config.variant!r}, task='causal-lm') describes one"
+            )
+        super().__init__(config, transformer_of(config).decoder_layer)
+        self.post_init()
+
+    @merge_with_config_defaults
+    @capture_outputs
+    def forward(
+        self,
+        input_ids: torch.Tensor | None = None,
+        attention_mask: Any = None,
+        position_ids: torch.Tensor | None = None,
+        past_key_values: Cache | None = None,
+        inputs_embeds: torch.Tensor | None = None,
+        encoder_hidden_states: torch.Tensor | None = None,
+        encoder_attention_mask: Any = None,
+        use_cache: bool | None = None,
+        **kwargs: CallOptions,
+    ) -> BaseModelOutputWithPastAndCrossAttentions:
+        """Decode a batch of sequences, or continue them from a cache.
+
+        Args:
+            input_ids: Token ids. *Shape:* (batch_size, seq_len)
+            attention_mask: 1 for real tokens, cached ones included. *Shape:* (batch_size, key_len)
+            position_ids: Positions, by default counted on from the cache. *Shape:* (batch_size, seq_len)
+            past_key_values: Keys and values of earlier positions, extended in place.
+            inputs_embeds: Instead of input_ids. *Shape:* (batch_size, seq_len, hidden_size)
+            encoder_hidden_states: What cross attention reads. *Shape:* (batch_size, source_len, hidden_size)
+            encoder_attention_mask: 1 for real source tokens. *Shape:* (batch_size, source_len)
+            use_cache: Whether to return keys and values; a new cache is made if none is given.
+            kwargs: `output_attentions`, `output_hidden_states`, `return_dict`, and what attention backends take.
+
+        Returns:
+            `last_hidden_state`, *Shape:* (batch_size, seq_len, hidden_size), the cache, and what was asked for.
+
+        Raises:
+            TokenIdError: When an id is outside of the vocabulary.
+            SequenceTooLongError: When the sequence is longer than the position table.
+            InputError: When the mask leaves out cached positions.
+        """
+        if past_key_values is not None:
+            prepare_cache(past_key_values, 0 if encoder_hidden_states is None else encoder_hidden_states.shape[1])
+        elif use_cache:
+            past_key_values = new_cache(self.config, has_source=encoder_hidden_states is not None)
+        attention_mask = self.padding_mask(attention_mask, input_ids)
+        inputs_embeds = self.token_embeddings(input_ids, inputs_embeds)
+        source = (encoder_hidden_states, encoder_attention_mask)
+        hidden_states = self.run(
+            inputs_embeds, Context(attention_mask, position_ids, past_key_values, *source), **kwargs
+        )
+        return BaseModelOutputWithPastAndCrossAttentions(hidden_states, past_key_values)
 
 
 def build_embedding_norm(config: ZooConfig) -> nn.Module:
@@ -217,7 +279,7 @@ def build_embedding_norm(config: ZooConfig) -> nn.Module:
         A module mapping (batch_size, seq_len, hidden_size) to the same shape.
     """
     if not config.embedding_norm:
-        return nn.Identity()
+        return Identity()
     own = copy.copy(config)
     own.layer_norm_eps = config.embedding_norm_eps
     return build_norm(own)

@@ -10,10 +10,12 @@ import torch
 from torch import nn
 
 from zoo.errors import ConfigError, InputError
+from zoo.fast.attention import BACKENDS
 from zoo.fast.chunked_loss import IGNORED
 from zoo.registry import VARIANTS
 
 from .choices import Pooling
+from .context import given_mask
 from .embedding import TokenEmbedding
 from .layers import decoder_layer, encoder_layer
 from .parts import PART_FIELDS, POSITIONS
@@ -21,7 +23,9 @@ from .pooling import POOLERS
 
 if TYPE_CHECKING:
     from .configuration import ZooConfig
-    from .positions import Position
+    from .embedding import Position
+
+__all__ = ["BACKENDS", "Transformer", "given_mask", "shift_tokens_right", "transformer_of", "vocabulary_size"]
 
 LayerBuilder = Callable[["ZooConfig", int], nn.Module]
 """Builds one layer from the stack's configuration and the layer's place."""
@@ -34,23 +38,6 @@ MaskRule = Callable[[Any, "torch.Tensor | None", "ZooConfig"], Any]
 
 DecoderInputs = Callable[["torch.Tensor | None", "torch.Tensor | None", "ZooConfig"], torch.Tensor]
 """Makes decoder input ids from source ids and labels, either of which may be None."""
-
-BACKENDS = ("sdpa", "eager", "flex_attention", "flash_attention_2", "flash_attention_3")
-"""Every attention backend of transformers that the library's own attention runs on, the default first."""
-
-
-def given_mask(attention_mask: Any, input_ids: torch.Tensor | None, config: ZooConfig) -> Any:
-    """The usual rule: what is not masked by the caller is not masked.
-
-    Args:
-        attention_mask: The given mask.
-        input_ids: *Shape:* (batch_size, seq_len)
-        config: The configuration of the stack.
-
-    Returns:
-        The given mask.
-    """
-    return attention_mask
 
 
 def shift_tokens_right(input_ids: torch.Tensor | None, labels: torch.Tensor | None, config: ZooConfig) -> torch.Tensor:
@@ -151,7 +138,7 @@ class Transformer:
             config: The configuration of the stack.
 
         Returns:
-            A [`zoo.models.positions.Position`][].
+            A [`zoo.models.embedding.Position`][].
         """
         return (self.position or POSITIONS.get(config.position))(config)
 

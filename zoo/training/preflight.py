@@ -15,7 +15,7 @@ from datasets import Dataset
 from transformers import PreTrainedModel
 
 from zoo.errors import ConfigError, InputError, SequenceTooLongError, TokenIdError
-from zoo.models.positions import Position
+from zoo.models.embedding import Position
 from zoo.tasks import DataTask, Splits
 from zoo.tasks.tables import place_of
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch import nn
 
+from zoo.fast.idle import Identity
 from zoo.models import Attention, EncoderLayer, Transformer, ZooConfig
 from zoo.models.transformer import BACKENDS, given_mask
 from zoo.registry import Quirk, register
@@ -36,7 +36,7 @@ class NlptEncoderLayer(EncoderLayer):
 
     def __init__(self, config: ZooConfig, layer_idx: int) -> None:
         super().__init__(config, layer_idx)
-        self.self_attn_residual.dropout = nn.Identity()
+        self.self_attn_residual.dropout = Identity()
         if config.has_quirk("masked-rows-are-nan"):
             self.self_attn = InfinitelyMaskedAttention(config, layer_idx)
 

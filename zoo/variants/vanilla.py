@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from zoo.errors import ConfigError
+from zoo.fast.idle import Identity
 from zoo.models import ATTENTIONS, Attention, DecoderLayer, EncoderLayer, Residual, Transformer, ZooConfig
 from zoo.models.borrowing import Borrower
 from zoo.models.transformer import BACKENDS, given_mask
@@ -70,7 +71,7 @@ class VanillaEncoderLayer(EncoderLayer):
         super().__init__(config, layer_idx)
         if config.has_quirk("dropout-on-the-skip"):
             for residual in (self.self_attn_residual, self.mlp_residual):
-                residual.skip, residual.dropout = residual.dropout, nn.Identity()
+                residual.skip, residual.dropout = residual.dropout, Identity()
 
 
 class VanillaDecoderLayer(DecoderLayer):

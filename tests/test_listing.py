@@ -1,0 +1,72 @@
+"""The source of a forward: short, and exactly what runs."""
+
+from __future__ import annotations
+
+import ast
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+import torch
+
+import zoo
+from zoo.listing import show_code
+
+FILES, LINES = 8, 250
+"""What a reader of GPT-2 opens and reads at most."""
+
+
+def test_gpt2_is_read_in_few_files_and_lines():
+    listing = show_code("gpt2-style")
+    assert len(listing.files) <= FILES, listing.files
+    assert listing.lines_of_code <= LINES
+    assert listing.files[0] == "zoo/models/language_modeling.py"
+    assert listing.builder.name == "gpt2_style" and "@register(" in listing.builder.text
+
+
+def traced(name: str) -> set[tuple[str, int]]:
+    """File and first line of every function of zoo.models and zoo.variants that a forward calls, by a debugger."""
+    model = zoo.build(name)
+    root = Path(zoo.__file__).parents[1]
+    found = set()
+
+    def enter(frame, event, argument):
+        path = Path(frame.f_code.co_filename)
+        if path.parent in (root / "zoo/models", root / "zoo/variants") and frame.f_code.co_name.isidentifier():
+            found.add((path.relative_to(root).as_posix(), frame.f_code.co_firstlineno))
+
+    before = sys.gettrace()
+    sys.settrace(enter)
+    try:
+        ids = torch.arange(3, 9)[None]
+        both = {"decoder_input_ids": ids} if model.config.is_encoder_decoder else {}
+        model(input_ids=ids, **both)
+    finally:
+        sys.settrace(before)
+    return found
+
+
+@pytest.mark.parametrize(
+    "name", ["gpt2-style@tiny", "llama-style@tiny", "vanilla@tiny+cross-attention-reuses-self", "t5-style@tiny"]
+)
+def test_what_is_listed_is_what_runs(name):
+    listing = show_code(name)
+    assert {(function.file, function.line) for function in listing.functions} == traced(name)
+    assert len(set(listing.functions)) == len(listing.functions)
+
+
+def test_the_listing_is_the_source_with_short_docstrings():
+    listing = show_code("gpt2-style")
+    for function in listing.functions:
+        (parsed,) = ast.parse(textwrap.dedent(function.text)).body
+        assert isinstance(parsed, ast.FunctionDef) and parsed.name == function.name
+        assert len((ast.get_docstring(parsed) or "one").splitlines()) == 1
+    source = str(listing)
+    assert source.count("\nclass LanguageModel(ZooPreTrainedModel):\n") == 1
+    assert source.index("class ZooForCausalLM") < source.index("class ZooDecoder") < source.index("class Attention")
+
+
+def test_settings_that_small_sizes_do_not_fit_are_run_as_they_are():
+    listing = show_code("pre-norm:num_attention_heads=16,head_dim=None,hidden_size=80", "masked-lm")
+    assert "zoo/models/attention.py" in listing.files

@@ -1,0 +1,140 @@
+"""The seam between a model's attention and what computes it: transformers' attention interface, or something faster."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any, TypeVar, cast
+
+import torch
+from torch import nn
+from transformers import PreTrainedConfig
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+from transformers.utils import logging
+
+from zoo.errors import UnsupportedBackendError
+
+from .attention_backends import dropping_attention, eager_attention, torch_attention
+from .dropout import draws_bits
+from .unpadded_attention import unpadded_attention
+from .unpadding import UnpaddedMask
+
+logger = logging.get_logger(__name__)
+
+Config = TypeVar("Config", bound=PreTrainedConfig)
+
+BACKENDS = ("sdpa", "eager", "flex_attention", "flash_attention_2", "flash_attention_3")
+"""Attention backends of transformers that a model's own attention runs on, the default first. Only `eager` returns
+attention weights."""
+
+ADDS_BIASES = ("sdpa", "eager", "flex_attention")
+"""Backends that are known to add position biases to the scores; of any other nobody knows."""
+
+
+def config_of_call(config: Config, output_attentions: bool | None) -> Config:
+    """The configuration of one call: with eager attention where weights are asked for that the backend doesn't return.
+
+    Args:
+        output_attentions: Whether the caller wants attention weights, None for what the configuration says.
+
+    Returns:
+        The same configuration, or a copy of it.
+    """
+    wanted = config.output_attentions if output_attentions is None else output_attentions
+    backend = config._attn_implementation
+    if not wanted or backend == "eager" or backend not in BACKENDS:
+        return config
+    if not torch.compiler.is_compiling():
+        logger.warning_once(f"{backend} returns no attention weights: calls that ask for them run on eager attention")
+    config = copy.copy(config)
+    config._attn_implementation_internal = "eager"
+    return config
+
+
+def attention(
+    module: nn.Module,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: Any,
+    *,
+    attn_implementation: str,
+    dropout: float,
+    position_bias: torch.Tensor | None = None,
+    **kwargs: Any,
+) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """Mix values by the backend of a call, or by what computes the same faster.
+
+    Args:
+        module: The attention module, for `is_causal`, `sliding_window` and its training mode.
+        query: *Shape:* (batch_size, num_attention_heads, query_len, head_dim)
+        key: With fewer rows than the query where beams share a source. *Shape:* (batch_size, num_key_value_heads,
+            key_len, head_dim)
+        value: *Shape:* as key.
+        attention_mask: In the form that the backend wants, None for no mask beyond causality.
+        attn_implementation: The backend's name.
+        dropout: Probability of dropping an attention weight.
+        position_bias: Added to the scores. *Shape:* (batch_size, num_attention_heads, query_len, key_len)
+        kwargs: Passed on to the backend.
+
+    Returns:
+        The mixed values, *Shape:* (batch_size, query_len, num_attention_heads, head_dim), and the weights if the
+        backend has them, *Shape:* (batch_size, num_attention_heads, query_len, key_len).
+
+    Raises:
+        UnsupportedBackendError: When the backend would leave out the bias or the dropout.
+    """
+    if query.shape[0] != key.shape[0]:
+        kwargs |= {"attn_implementation": attn_implementation, "dropout": dropout, "position_bias": position_bias}
+        return attention_by_source(module, query, key, value, attention_mask, **kwargs)
+    if position_bias is not None and attn_implementation not in ADDS_BIASES:
+        raise UnsupportedBackendError(
+            f"attention backend {attn_implementation!r} adds no position biases, so results would be wrong without a "
+            f"word; valid: {', '.join(ADDS_BIASES)}"
+        )
+    if dropout and attn_implementation == "flex_attention":
+        raise UnsupportedBackendError(
+            f"flex_attention cannot drop attention weights, and attention_dropout is {dropout}: build the model "
+            "with attention_dropout=0, or train it on sdpa"
+        )
+    backend = ALL_ATTENTION_FUNCTIONS.get_interface(attn_implementation, eager_attention)
+    if isinstance(attention_mask, UnpaddedMask):
+        backend = unpadded_attention
+    elif backend is sdpa_attention_forward and draws_bits(query, dropout):
+        backend = dropping_attention
+    elif backend is sdpa_attention_forward and query.shape[1:3] == (key.shape[1], 1) and position_bias is None:
+        backend = torch_attention
+    kwargs |= {"dropout": dropout, "position_bias": position_bias, "sliding_window": flash_window(module)}
+    return backend(module, query, key, value, attention_mask, **kwargs)
+
+
+def attention_by_source(
+    module: nn.Module, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, attention_mask: Any, **kwargs: Any
+) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """Attention to sources that several rows share, as beams do: for one decode step, beams become query positions.
+
+    Args:
+        query: *Shape:* (batch_size * num_beams, num_attention_heads, query_len, head_dim)
+        key: *Shape:* (batch_size, num_key_value_heads, key_len, head_dim)
+        attention_mask: The same for all beams of a sequence; in the form that the backend wants.
+
+    Returns:
+        As [`attention`][], for every row.
+    """
+    beams, length = query.shape[0] // key.shape[0], query.shape[2]
+    has_rows = isinstance(attention_mask, torch.Tensor) and attention_mask.ndim == 4
+    if not (attention_mask is None or has_rows) or length > 1:
+        key, value = key.repeat_interleave(beams, dim=0), value.repeat_interleave(beams, dim=0)
+        return attention(module, query, key, value, attention_mask, **kwargs)
+    query = query.unflatten(0, (-1, beams)).squeeze(3).transpose(1, 2)
+    mask = attention_mask[::beams] if has_rows and attention_mask.shape[0] > 1 else attention_mask
+    mixed, weights = attention(module, query, key, value, mask, **kwargs)
+    if weights is not None:
+        weights = weights.transpose(1, 2).flatten(0, 1).unsqueeze(2)
+    return mixed.flatten(0, 1).unsqueeze(1), weights
+
+
+def flash_window(module: nn.Module) -> int | None:
+    """The sliding window as FlashAttention counts it: with the query's own position, also where it looks ahead."""
+    window = cast("int | None", module.sliding_window)
+    return window if window is None or module.is_causal else window + 1

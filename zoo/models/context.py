@@ -1,0 +1,223 @@
+"""What all layers of a stack see in one call beside hidden states: masks, position biases, and the cache."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import torch
+from transformers.cache_utils import (
+    Cache,
+    DynamicCache,
+    DynamicLayer,
+    DynamicSlidingWindowLayer,
+    EncoderDecoderCache,
+    StaticLayer,
+)
+from transformers.masking_utils import (
+    create_bidirectional_mask,
+    create_bidirectional_sliding_window_mask,
+    create_causal_mask,
+    create_sliding_window_causal_mask,
+)
+
+from zoo.errors import InputError
+from zoo.fast.growing_cache import self_attention_cache
+from zoo.fast.unpadding import UnpaddedMask
+
+if TYPE_CHECKING:
+    from .configuration import ZooConfig
+    from .embedding import Position
+
+MASKS = {
+    (False, "full_attention"): create_bidirectional_mask,
+    (False, "sliding_attention"): create_bidirectional_sliding_window_mask,
+    (True, "full_attention"): create_causal_mask,
+    (True, "sliding_attention"): create_sliding_window_causal_mask,
+}
+"""transformers' mask of every pair of causality and layer type."""
+
+
+def given_mask(attention_mask: Any, input_ids: torch.Tensor | None, config: ZooConfig) -> Any:
+    """The usual padding mask of a stack: the caller's.
+
+    Args:
+        attention_mask: 1 for real tokens, *Shape:* (batch_size, key_len); None; or any other mask.
+        input_ids: *Shape:* (batch_size, seq_len)
+    """
+    return attention_mask
+
+
+@dataclass
+class Context:
+    """What the layers of a stack see in one call beside hidden states.
+
+    Attributes:
+        attention_mask: Of the stack's input: 1 for real tokens, cached ones included, *Shape:* (batch_size, key_len);
+            None; or finished masks, one for all layers or a dict by layer type.
+        position_ids: Positions; None before `place` counts them on from the cache.
+            *Shape:* (batch_size or 1, seq_len)
+        past_key_values: Keys and values of earlier positions, extended by the layers.
+        encoder_hidden_states: What cross attention reads. *Shape:* (batch_size, source_len, hidden_size)
+        encoder_attention_mask: 1 for real source tokens. *Shape:* (batch_size, source_len)
+        biases: Position biases by layer type. *Shape:* (batch_size, num_attention_heads, seq_len, key_len)
+    """
+
+    attention_mask: Any
+    position_ids: Any
+    past_key_values: Cache | None
+    encoder_hidden_states: torch.Tensor | None = None
+    encoder_attention_mask: Any = None
+    biases: dict[str, torch.Tensor | None] = field(default_factory=dict)
+
+    @property
+    def cache(self) -> Cache | None:
+        """The cache of self-attention."""
+        return None if self.past_key_values is None else self_attention_cache(self.past_key_values)
+
+    def place(self, inputs_embeds: torch.Tensor, position: Position) -> None:
+        """Count positions on from the cache unless they are given, and refuse such as cannot be placed.
+
+        Args:
+            inputs_embeds: *Shape:* (batch_size, seq_len, hidden_size)
+            position: The position part of the stack.
+
+        Raises:
+            SequenceTooLongError: When there are more positions than the part can place.
+            InputError: When the mask leaves out cached positions, which nobody would know to be padding or not.
+        """
+        seen = 0 if self.cache is None else self.cache.get_seq_length()
+        if not isinstance(seen, torch.Tensor):  # a static cache counts on its device
+            length = seen + inputs_embeds.shape[1]
+            position.check(length, self.position_ids)
+            mask = self.attention_mask
+            if isinstance(mask, torch.Tensor) and mask.ndim == 2 and mask.shape[1] < length:
+                raise mask_too_short(mask, length)
+        if self.position_ids is None:
+            self.position_ids = position.count(inputs_embeds, self.attention_mask, seen)
+
+    def source(self, config: ZooConfig, hidden_states: torch.Tensor) -> tuple[torch.Tensor | None, Any]:
+        """What cross attention reads, and its mask in the form that the attention backend wants.
+
+        Args:
+            config: The decoder's.
+            hidden_states: The decoder's. *Shape:* (batch_size, target_len, hidden_size)
+
+        Returns:
+            Hidden states, *Shape:* (batch_size, source_len, hidden_size), and a mask, None where nothing is masked.
+        """
+        states, mask = self.encoder_hidden_states, self.encoder_attention_mask
+        if not isinstance(mask, UnpaddedMask):
+            mask = create_bidirectional_mask(config, hidden_states, mask, encoder_hidden_states=states)
+        return states, mask
+
+
+def mask_too_short(attention_mask: torch.Tensor, length: int) -> InputError:
+    """The error of a padding mask that leaves out cached positions.
+
+    Args:
+        attention_mask: *Shape:* (batch_size, key_len)
+        length: Number of positions, cached ones included.
+    """
+    return InputError(
+        f"the (decoder's) attention_mask, given or made of the token ids, covers {attention_mask.shape[1]} positions, "
+        f"but with the cache there are {length}: give a mask for all of them, or use_cache=False"
+    )
+
+
+def self_attention_masks(
+    config: ZooConfig, hidden_states: torch.Tensor, context: Context, layer_types: Iterable[str]
+) -> dict[str, Any]:
+    """Make the mask of self-attention for every layer type, in the form that the attention backend wants.
+
+    Args:
+        hidden_states: Gives sizes, dtype and device. *Shape:* (batch_size, seq_len, hidden_size)
+        context: Gives the padding mask, the cache, and position ids, which tell documents in one row apart.
+        layer_types: The kinds of layers, see [`MASKS`][].
+
+    Returns:
+        A mask for every layer type, None where nothing is masked beyond causality.
+    """
+    mask, kinds = context.attention_mask, dict.fromkeys(layer_types)
+    if isinstance(mask, (dict, UnpaddedMask)):
+        return mask if isinstance(mask, dict) else dict.fromkeys(kinds, mask)
+    options: dict[str, Any] = {"past_key_values": context.cache}
+    if config.is_decoder:
+        options["position_ids"] = context.position_ids
+    return {kind: MASKS[config.is_decoder, kind](config, hidden_states, mask, **options) for kind in kinds}
+
+
+def position_biases(
+    layer_types: list[str], position: Position, inputs_embeds: torch.Tensor, cache: Cache | None
+) -> dict[str, torch.Tensor | None]:
+    """Make the position bias of every layer type, over the keys that its cache holds.
+
+    Args:
+        layer_types: The kind of every layer.
+        position: A position part that has a bias.
+        inputs_embeds: Gives sizes, dtype and device. *Shape:* (batch_size, seq_len, hidden_size)
+        cache: Keys and values of earlier positions.
+
+    Returns:
+        None or a tensor for every layer type. *Shape:* (batch_size, num_attention_heads, seq_len, key_len)
+    """
+    batch_size, seq_len = inputs_embeds.shape[:2]
+    positions = torch.arange(seq_len, device=inputs_embeds.device)
+    biases: dict[str, torch.Tensor | None] = {}
+    for layer_type in dict.fromkeys(layer_types):
+        seen, key_len, key_offset = 0, seq_len, 0
+        if cache is not None:
+            layer_idx = layer_types.index(layer_type)
+            seen = cache.get_seq_length(layer_idx)
+            key_len, key_offset = cache.get_mask_sizes(seq_len, layer_idx)
+        keys = torch.arange(key_len, device=inputs_embeds.device) + key_offset
+        bias = position.bias(positions + seen, keys)
+        biases[layer_type] = None if bias is None else bias.to(inputs_embeds.dtype).expand(batch_size, -1, -1, -1)
+    return biases
+
+
+def new_cache(config: ZooConfig, *, has_source: bool) -> Cache:
+    """Make an empty cache for a decoder.
+
+    transformers chooses the kind of cache layer by `config.layer_types`; without windows, it adds layers that hold all
+    keys and values as they come.
+
+    Args:
+        config: The decoder's.
+        has_source: Whether there is cross attention to an encoder's output, which no window bounds.
+    """
+    cache = DynamicCache() if config.sliding_window is None else prepare_cache(DynamicCache(config=config))
+    return EncoderDecoderCache(cache, DynamicCache()) if has_source else cache
+
+
+def prepare_cache(past_key_values: Cache, source_len: int = 0) -> Cache:
+    """Make transformers' cache layers hold what attention sees, before a forward reads and extends them.
+
+    Both halves of an encoder-decoder's cache are made by one configuration there, so that cross attention would forget
+    the beginning of a source that is longer than the window of self-attention. A layer with a window of one position,
+    of which the next query sees none, keeps all of them. And sources that were read in inference mode cannot take part
+    in what records gradients.
+
+    Args:
+        past_key_values: Any cache, changed in place.
+        source_len: Number of positions that cross attention reads.
+
+    Returns:
+        The same cache.
+    """
+    own = self_attention_cache(past_key_values).layers
+    for layer_idx, layer in enumerate(own):
+        if isinstance(layer, DynamicSlidingWindowLayer) and layer.sliding_window == 1 and not layer.is_initialized:
+            own[layer_idx] = DynamicLayer()
+    if not isinstance(past_key_values, EncoderDecoderCache):
+        return past_key_values
+    records = torch.is_grad_enabled() and not torch.compiler.is_compiling()
+    sources = past_key_values.cross_attention_cache.layers
+    for layer_idx, layer in enumerate(sources):
+        if past_key_values.is_updated.get(layer_idx):
+            if records and layer.keys.is_inference():
+                layer.keys, layer.values = layer.keys.clone(), layer.values.clone()
+        elif getattr(layer, "is_sliding", False):
+            sources[layer_idx] = StaticLayer(source_len) if isinstance(layer, StaticLayer) else DynamicLayer()
+    return past_key_values
