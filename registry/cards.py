@@ -22,7 +22,6 @@ class Facts:
     """What a variant's name does not tell, but a model of it does.
 
     Attributes:
-        num_parameters: Number of parameters.
         limits: What it cannot do because of its settings, a sentence each.
     """
 
@@ -40,9 +39,6 @@ def find_facts_with(finder: FactFinder) -> FactFinder:
 
     Args:
         finder: Called with a name as `parse_name` reads it; tells about its default build, without allocating it.
-
-    Returns:
-        The finder.
     """
     global _fact_finder  # noqa: PLW0603
     _fact_finder = finder
@@ -128,9 +124,6 @@ def describe(name: str) -> Card:
 
     Args:
         name: Its name, an alias, or a name with settings such as "vanilla@small+faithful".
-
-    Returns:
-        Its card.
 
     Raises:
         UnknownVariantError: When there is no such variant.

@@ -30,14 +30,7 @@ _CLOSING = {"(": ")", "[": "]", "{": "}"}
 
 
 def is_word(text: str) -> bool:
-    """Whether a text may be a name: letters, digits, dots, hyphens and underscores, a letter or digit first.
-
-    Args:
-        text: The text.
-
-    Returns:
-        True if it may.
-    """
+    """Whether a text may be a name: letters, digits, dots, hyphens and underscores, a letter or digit first."""
     return _WORD_PATTERN.fullmatch(text) is not None
 
 
@@ -67,7 +60,6 @@ class VariantSpec:
     """A variant's name and the settings that go with it. `str()` writes it as `parse_name` reads it.
 
     Args:
-        name: The variant's name.
         preset: A preset of the variant, e.g. "small".
         quirks: Quirks to switch on.
         faithful: Whether to switch all quirks on.

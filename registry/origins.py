@@ -92,9 +92,6 @@ def loading_plugin(distribution: str | None) -> Iterator[None]:
 
     Args:
         distribution: The plugin's distribution.
-
-    Yields:
-        Nothing.
     """
     loading = Loading(distribution)
     token = _LOADING.set(loading)
@@ -109,11 +106,7 @@ def loading_plugin(distribution: str | None) -> Iterator[None]:
 
 
 def on_failed_load(undo: Callable[[], None]) -> None:
-    """Say how to take a registration back, should the plugin that is being loaded fail later.
-
-    Args:
-        undo: Called in that case.
-    """
+    """Say how to take a registration back, should the plugin that is being loaded fail later."""
     loading = _LOADING.get()
     if loading is not None:
         loading.undo.append(undo)

@@ -20,9 +20,6 @@ class Printed:
 def rows(pairs: Iterable[tuple[str, str]]) -> str:
     """Write names and texts in two columns.
 
-    Args:
-        pairs: The rows.
-
     Returns:
         Lines of at most `WIDTH` characters, texts folded within their column.
     """

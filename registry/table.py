@@ -167,9 +167,6 @@ class Registry(Generic[T]):
             name: Its name or one of its aliases. A deprecated one gives a `DeprecatedNameWarning`.
             provider: The distribution that should bring it, where that is known.
 
-        Returns:
-            The thing.
-
         Raises:
             UnknownNameError: When nothing has this name, not even in a plugin.
             MissingPluginError: When nothing has it, and `provider` should have brought it.

@@ -33,9 +33,6 @@ TASKS = tuple(task.value for task in Task)
 def require_task(name: str) -> str:
     """Check the name of a task.
 
-    Args:
-        name: What was given.
-
     Returns:
         The same, as a plain string.
 

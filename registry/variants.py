@@ -57,13 +57,11 @@ class Variant:
     """A named builder and what is known about it.
 
     Attributes:
-        name: Its name.
         builder: Called with a configuration, returns the model's architecture.
         tasks: What it can be built for; the first is the default.
         source: Where the design or the code comes from.
         origin: The module that registered it, and its distribution.
         paper: The paper that describes it, and the section.
-        summary: The first line of the builder's docstring.
         description: The rest of it.
         tags: Words to find it by.
         defaults: Configuration fields in which it differs from the configuration's defaults.
@@ -99,12 +97,6 @@ class Variant:
 
     def check_task(self, task: str | None = None) -> str:
         """Check that it can be built for a task.
-
-        Args:
-            task: The task's name, or None for the default.
-
-        Returns:
-            The task.
 
         Raises:
             UnknownTaskError: When there is no such task.
@@ -202,7 +194,6 @@ def register(
     """Register a variant: a decorator for its builder function, whose docstring becomes the card's text.
 
     Args:
-        name: The variant's name.
         tasks: What it can be built for; the first is the default.
         source: Where the design or the code comes from.
         paper: The paper that describes it, and the section.
@@ -216,9 +207,6 @@ def register(
         aliases: Its other names.
         deprecated: Why it should no longer be used, and what instead.
         override: Whether it may take the name of another variant.
-
-    Returns:
-        The decorator, which returns the builder as it is.
 
     Raises:
         UnknownTaskError: When there is no such task.

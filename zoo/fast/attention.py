@@ -72,10 +72,8 @@ def attention(
             key_len, head_dim)
         value: *Shape:* as key.
         attention_mask: In the form that the backend wants, None for no mask beyond causality.
-        attn_implementation: The backend's name.
         dropout: Probability of dropping an attention weight.
         position_bias: Added to the scores. *Shape:* (batch_size, num_attention_heads, query_len, key_len)
-        kwargs: Passed on to the backend.
 
     Returns:
         The mixed values, *Shape:* (batch_size, query_len, num_attention_heads, head_dim), and the weights if the

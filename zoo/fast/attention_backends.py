@@ -32,11 +32,9 @@ def eager_attention(
         value: *Shape:* as key.
         attention_mask: Added to the scores, or True for what may be seen, as other backends have it. *Shape:*
             (batch_size, 1 or num_attention_heads, query_len, key_len)
-        scaling: Multiplies the scores.
         dropout: Probability of dropping an attention weight.
         softcap: Scores are squashed to (-softcap, softcap) (Gemma 2, section 2).
         position_bias: Added to the scores. *Shape:* (batch_size, num_attention_heads, query_len, key_len)
-        kwargs: What other backends take.
 
     Returns:
         The mixed values, *Shape:* (batch_size, query_len, num_attention_heads, head_dim), and the weights,
@@ -74,15 +72,11 @@ def torch_attention(
     """PyTorch's scaled dot-product attention, where nothing else needs preparing.
 
     Args:
-        module: The attention module.
         query: *Shape:* (batch_size, num_attention_heads, query_len, head_dim)
         key: *Shape:* (batch_size, num_key_value_heads, key_len, head_dim)
         value: *Shape:* as key.
-        attention_mask: As for [`eager_attention`][].
-        scaling: Multiplies the scores.
         dropout: Probability of dropping an attention weight.
         is_causal: Whether a query sees only keys up to its own position, unless a mask says so.
-        kwargs: What other backends take.
 
     Returns:
         The mixed values, *Shape:* (batch_size, query_len, num_attention_heads, head_dim), and no weights.
@@ -121,7 +115,6 @@ def dropping_attention(
         attention_mask: Added to the scores, or True for what may be seen.
         is_causal: Whether a query sees only keys up to its own position, unless a mask says so; as the module if not
             given.
-        kwargs: Passed on.
 
     Returns:
         The mixed values, *Shape:* (batch_size, query_len, num_attention_heads, head_dim), and no weights.

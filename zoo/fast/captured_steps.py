@@ -62,7 +62,6 @@ class CapturedStep:
     """A captured decode step, which takes the place of all of its kind.
 
     Attributes:
-        capture: Its operations.
         program: The same as a Python function.
         output: The class of the forward's output.
     """
@@ -72,11 +71,7 @@ class CapturedStep:
     output: type[Any]
 
     def replay(self, step: DecodeStep, weights: PrepackedWeights | None = None) -> Any:
-        """Do a decode step.
-
-        Args:
-            step: A step of the captured kind. Its cache is extended.
-            weights: Prepacked weights.
+        """Do a decode step of the captured kind, and extend its cache.
 
         Returns:
             What the forward would return; None if it has to be asked, be it for an error.
@@ -94,11 +89,7 @@ class CapturedStep:
 
 
 class StepReplayer:
-    """Replays decode steps during one call of `generate`.
-
-    Args:
-        model: The model that generates.
-    """
+    """Replays decode steps during one call of `generate`."""
 
     def __init__(self, model: PreTrainedModel) -> None:
         self.model = model
@@ -113,15 +104,7 @@ class StepReplayer:
         return captured_steps_of(self.model) if self.modes.graph_capture != "never" else None
 
     def forward(self, forward: Callable[..., Any], arguments: dict[str, Any]) -> Any:
-        """Do a forward, by a captured step where there is one.
-
-        Args:
-            forward: The model's own.
-            arguments: All of its arguments, by name.
-
-        Returns:
-            The forward's output.
-        """
+        """Do a forward, by a captured step where there is one."""
         if is_watched() or (captured := self.captured) is None:
             return forward(**arguments)
         if (step := DecodeStep.of(arguments, drops_masks=self.drops_masks)) is None:
@@ -148,8 +131,6 @@ class StepReplayer:
         """Prepack the weights of a kind of step, once in a generation, as they may have other values in the next.
 
         Args:
-            captured: The model's captured steps.
-            step: The next decode step.
             known: The captured step of its kind.
 
         Returns:
@@ -176,9 +157,7 @@ def capture_step(forward: Callable[..., Any], step: DecodeStep, output: Any) -> 
     """Capture a decode step, and see whether its replay comes out as the forward did.
 
     Args:
-        forward: The model's.
         step: The step as it was before the forward.
-        output: The forward's.
 
     Returns:
         None where it cannot be captured.
@@ -205,9 +184,6 @@ _captured: WeakKeyDictionary[nn.Module, CapturedSteps] = WeakKeyDictionary()
 
 def captured_steps_of(model: PreTrainedModel) -> CapturedSteps | None:
     """Find the captured steps of a model as it is now; those of what it was before are forgotten.
-
-    Args:
-        model: Any model of the zoo.
 
     Returns:
         Captured steps, of which there may be none yet; None where there cannot be any.
@@ -240,14 +216,7 @@ _replayer: ContextVar[StepReplayer | None] = ContextVar("replayer", default=None
 
 @contextmanager
 def replayed_steps(model: PreTrainedModel) -> Iterator[None]:
-    """Capture and replay decode steps of a model for a while, in this thread.
-
-    Args:
-        model: The model that generates.
-
-    Yields:
-        Nothing.
-    """
+    """Capture and replay decode steps of a model for a while, in this thread."""
     token = _replayer.set(StepReplayer(model))
     try:
         yield
@@ -256,14 +225,7 @@ def replayed_steps(model: PreTrainedModel) -> Iterator[None]:
 
 
 def with_captured_steps(forward: Forward) -> Forward:
-    """Let captured steps take the place of a model's forward where it is a decode step.
-
-    Args:
-        forward: A method of a model's class.
-
-    Returns:
-        A method with the same signature.
-    """
+    """Let captured steps take the place of a model's forward where it is a decode step."""
 
     @wraps(forward)
     def step_forward(self: PreTrainedModel, *args: Any, **kwargs: Any) -> Any:

@@ -47,13 +47,11 @@ class ChunkedCrossEntropy(torch.autograd.Function):
         """Sum the losses.
 
         Args:
-            ctx: Carries gradients to the backward pass.
             hidden_states: *Shape:* (num_tokens, hidden_size)
             labels: *Shape:* (num_tokens,)
             project: Maps hidden states to logits by the parameters.
             chunk_size: Tokens whose logits exist at one time.
             label_smoothing: Share of the target that is spread over the whole vocabulary.
-            parameters: What the projection learns.
 
         Returns:
             *Shape:* ()
@@ -116,11 +114,7 @@ def loss_and_gradient(
 
 
 class Head(Protocol):
-    """What [`cross_entropy`][] calls of a language model.
-
-    Attributes:
-        lm_head: The output projection.
-    """
+    """What [`cross_entropy`][] calls of a language model."""
 
     lm_head: nn.Linear
 
@@ -147,13 +141,10 @@ def cross_entropy(
     """The mean cross entropy of a token, a chunk of tokens at a time where nobody wants the logits and that pays.
 
     Args:
-        head: The language model.
         hidden_states: *Shape:* (batch_size, seq_len, hidden_size)
         labels: Token ids, -100 where there is no loss. *Shape:* (batch_size, seq_len)
-        skip_logits: Whether the loss alone is wanted.
         label_smoothing: Share of the target that is spread over the whole vocabulary (Szegedy et al. 2016).
         num_items_in_batch: What the sum of losses is divided by, the number of labels if not given.
-        kwargs: Passed on to `targets`.
 
     Returns:
         Logits, *Shape:* (batch_size, seq_len, vocab_size), or None if they were skipped; and the loss, *Shape:* ()
@@ -221,7 +212,6 @@ def chunked_loss(
         labels: Token ids, -100 where there is no loss: those positions are not even projected. *Shape:* (batch_size,
             seq_len)
         project: Maps hidden states to logits by the parameters.
-        parameters: What the projection learns.
         chunk_size: Tokens whose logits exist at one time.
         label_smoothing: Share of the target that is spread over the whole vocabulary (Szegedy et al. 2016).
 
@@ -236,14 +226,7 @@ def chunked_loss(
 
 
 def chunk_size_for(vocab_size: int) -> int:
-    """Say how many tokens' logits may exist at one time.
-
-    Args:
-        vocab_size: Number of token ids.
-
-    Returns:
-        A number of tokens.
-    """
+    """Say how many tokens' logits may exist at one time."""
     return max(SMALLEST_CHUNK, LOGITS // vocab_size)
 
 
@@ -252,7 +235,6 @@ def pays(labels: torch.Tensor, vocab_size: int) -> bool:
 
     Args:
         labels: *Shape:* (batch_size, seq_len)
-        vocab_size: Number of token ids.
 
     Returns:
         By the mode of [`zoo.fast.switches`][]; never while a graph is made, which knows no lengths.

@@ -37,7 +37,6 @@ class DecodeStep:
     Attributes:
         tensors: The arguments that are tensors.
         flags: The others.
-        cache: Keys and values of earlier positions.
         lengths: How many positions are in the cache, for how many there is room, and how long the masks are.
     """
 
@@ -51,7 +50,6 @@ class DecodeStep:
         """Recognise a step by the arguments of a forward.
 
         Args:
-            arguments: By name.
             drops_masks: Whether a mask that masks nothing is as good as none.
 
         Returns:
@@ -81,9 +79,6 @@ class DecodeStep:
     def makes_room(self, rows: int) -> bool:
         """See to it that one more position fits into the cache.
 
-        Args:
-            rows: The batch size.
-
         Returns:
             Whether the cache is one that can be written in place, and holds that many rows.
         """
@@ -99,11 +94,7 @@ class DecodeStep:
         return True
 
     def measures(self) -> bool:
-        """Look up all lengths.
-
-        Returns:
-            Whether each is the same wherever it occurs.
-        """
+        """Look up all lengths."""
         for tensor, dimension in zip(self.inputs, self.dimensions, strict=True):
             if dimension is not None:
                 place, name = dimension
@@ -153,9 +144,6 @@ class DecodeStep:
     def capture(self, forward: Callable[..., Any]) -> CapturedGraph:
         """Capture a forward on arguments like these.
 
-        Args:
-            forward: The model's.
-
         Returns:
             A graph that takes the inputs, and returns the logits and all keys and values of self-attention.
         """
@@ -173,15 +161,7 @@ class DecodeStep:
         return capture(step, self.inputs, self.dimensions, self.lengths)
 
     def with_memory(self, memory: Sequence[torch.Tensor], seen: int) -> Cache:
-        """A copy of the cache on other tensors.
-
-        Args:
-            memory: As in `memory`.
-            seen: How many positions there are.
-
-        Returns:
-            The copy.
-        """
+        """A copy of the cache on other tensors."""
         own = [copy.copy(layer) for layer in self.own_layers]
         sources = [copy.copy(layer) for layer in self.source_layers]
         pairs = list(zip(memory[::2], memory[1::2], strict=True))

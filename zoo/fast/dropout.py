@@ -32,14 +32,7 @@ class Dropout(nn.Dropout):
         return super().__call__(states) if self.training or is_watched(self) else states
 
     def forward(self, states: torch.Tensor) -> torch.Tensor:
-        """Drop elements in training.
-
-        Args:
-            states: *Shape:* any
-
-        Returns:
-            *Shape:* as states.
-        """
+        """Drop elements in training. *Shape:* any, unchanged."""
         return dropout(states, self.p, training=self.training)
 
 

@@ -132,23 +132,13 @@ def alike(one: object, other: object) -> bool:
 
 
 def own_attributes(attributes: dict[str, Any]) -> Callable[[dict[str, Any]], tuple[Any, ...]]:
-    """Make a function that reads what a module has beside the administration of `torch.nn.Module`.
-
-    Args:
-        attributes: The module's.
-
-    Returns:
-        Takes the module's attributes.
-    """
+    """Make a function that reads what a module has beside the administration of `torch.nn.Module`."""
     names = [name for name in attributes if name not in OWN_ATTRIBUTES]
     return itemgetter(*names, "training")  # once more, as a single name would give no tuple
 
 
 def inner_values(values: Iterator[Any]) -> list[Any]:
     """Find what can be changed inside of attributes: a configuration's fields, what lists and dictionaries hold.
-
-    Args:
-        values: The attributes.
 
     Returns:
         For each object that holds others a collection of these, which shows what it will hold later.
@@ -189,9 +179,6 @@ def own_files(kinds: list[type]) -> dict[str, None]:
 
 def can_be_captured(model: nn.Module) -> bool:
     """Whether nothing happens in a model's forward but what its classes say, and these are known.
-
-    Args:
-        model: Any model of the zoo.
 
     Returns:
         False on accelerators and in training; where hooks, other libraries or methods put in the place of others have

@@ -22,7 +22,6 @@ class LogitsProcessors(LogitsProcessorList):
         Args:
             input_ids: What has been written. *Shape:* (batch_size, seq_len)
             scores: *Shape:* (batch_size, vocab_size)
-            kwargs: What else processors need.
 
         Returns:
             *Shape:* as scores.

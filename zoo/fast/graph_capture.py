@@ -26,6 +26,8 @@ from torch.utils._pytree import tree_leaves
 from torch.utils._sympy.interp import sympy_interp
 from torch.utils._sympy.reference import PythonReferenceAnalysis
 
+from .graph_passes import eliminate_dead_code, fold_transposes
+
 Program = Callable[..., tuple[torch.Tensor, ...]]
 
 SHORTEST = 2
@@ -33,8 +35,6 @@ SHORTEST = 2
 
 PLAIN = (bool, int, float, str, slice, type(...), torch.dtype, torch.device, torch.layout, torch.memory_format)
 """Arguments that are the same in every run, and that a program can be written with."""
-
-VIEWS = (torch.Tensor.view, torch.Tensor.reshape)
 
 QUICKER: dict[Any, Callable[..., Any]] = {}
 """Operations where Python reaches them sooner than by the function that was captured."""
@@ -67,28 +67,14 @@ class CapturedGraph:
 
 
 def copy_graph(graph: fx.Graph) -> fx.Graph:
-    """The same operations once more.
-
-    Args:
-        graph: The operations.
-
-    Returns:
-        A graph that can be changed.
-    """
+    """Copy a graph, so that it can be changed."""
     copy = fx.Graph()
     copy.output(copy.graph_copy(graph, {}))
     return copy
 
 
 def compile_graph(graph: fx.Graph) -> Program:
-    """Write a captured graph down as a Python function.
-
-    Args:
-        graph: The operations.
-
-    Returns:
-        Takes what the graph has placeholders for.
-    """
+    """Compile a captured graph to a Python function, which takes what the graph has placeholders for."""
     graph = copy_graph(graph)
     for node in graph.nodes:
         if node.op == "call_function":
@@ -111,9 +97,6 @@ def capture(
         dimensions: For every tensor the dimension that is a length, and which one; None if all of its shape is fixed.
         lengths: Numbers that may be other ones in every run, by name.
 
-    Returns:
-        The captured graph.
-
     Raises:
         Exception: Of any kind, where the function does what cannot be captured.
     """
@@ -121,18 +104,18 @@ def capture(
     fake = FakeTensorMode(shape_env=shapes, allow_non_fake_inputs=True)
     fake.cache_enabled = False  # it is the process's, and compares int8 weights, which cannot be compared
     with torch.inference_mode(False), torch.no_grad():
-        symbolic = {name: variable(fake, name, length) for name, length in lengths.items()}
+        symbolic = {name: symbolic_length(fake, name, length) for name, length in lengths.items()}
         symbols = [length.node.expr for length in symbolic.values()]  # before any turns out to depend on another
         with fake:
-            inputs = [valueless(*pair, symbolic) for pair in zip(tensors, dimensions, strict=True)]
+            inputs = [fake_like(*pair, symbolic) for pair in zip(tensors, dimensions, strict=True)]
             with CaptureMode(inputs, symbolic) as mode:
                 outputs = function(*inputs, *symbolic.values())
         mode.graph.output(tuple(mode.argument(output) for output in outputs))
     condition = sympy.And(*(guard.expr for guard in shapes.guards))
     if not condition.free_symbols <= set(symbols):
         raise NotImplementedError("what is computed depends on values")
-    fold_idle_moves(mode.graph)
-    remove_unused(mode.graph)
+    fold_transposes(mode.graph)
+    eliminate_dead_code(mode.graph)
     holds = sympy.lambdify(symbols, condition, modules="math")
     return CapturedGraph(mode.graph, tuple(mode.constants), holds)
 
@@ -226,26 +209,17 @@ class CaptureMode(TorchFunctionMode):
         return self.last_placeholder
 
 
-def variable(mode: FakeTensorMode, name: str, length: int) -> torch.SymInt:
-    """A number that stands for others as well.
-
-    Args:
-        mode: Where it is to be used.
-        name: What it is called.
-        length: One of them.
-
-    Returns:
-        The number.
-    """
+def symbolic_length(mode: FakeTensorMode, name: str, length: int) -> torch.SymInt:
+    """Make a symbolic length: a number that stands for every other one, until it is compared."""
     context: StatelessSymbolicContext[Any, Any] = StatelessSymbolicContext(dynamic_sizes=[DimDynamic.DYNAMIC])
     stand_in = mode.from_tensor(torch.empty(length), source=ConstantSource(name), symbolic_context=context)
     return cast(torch.SymInt, stand_in.shape[0])
 
 
-def valueless(
+def fake_like(
     tensor: torch.Tensor, dimension: tuple[int, str] | None, lengths: dict[str, torch.SymInt]
 ) -> torch.Tensor:
-    """A tensor like another, without values, and with a variable where it has a length.
+    """Make a fake tensor: the shape of another, with symbolic lengths, and no values.
 
     Args:
         tensor: Gives shape, dtype and device.
@@ -259,53 +233,3 @@ def valueless(
     if dimension is not None:
         shape[dimension[0]] = lengths[dimension[1]]
     return torch.empty(shape, dtype=tensor.dtype, device=tensor.device)
-
-
-def remove_unused(graph: fx.Graph) -> None:
-    """Remove operations whose result nobody reads, unless they write.
-
-    Args:
-        graph: Changed in place.
-    """
-    for node in reversed(graph.nodes):
-        if node.op == "call_function" and not node.users and not node.meta.get("writes"):
-            graph.erase_node(node)
-
-
-def fold_idle_moves(graph: fx.Graph) -> None:
-    """Fold transpositions that leave all elements in their order, as those of a single token, into views beside them.
-
-    Args:
-        graph: Changed in place.
-    """
-    for node in graph.find_nodes(op="call_function", target=torch.Tensor.transpose):
-        source, shape = node.args[0], node.meta["val"].shape
-        if not all(type(size) is int for size in shape) or not keeps_order(source.meta["val"].shape, *node.args[1:]):
-            continue
-        if source.target in VIEWS:
-            with graph.inserting_before(node):
-                view = graph.call_function(torch.reshape, (source.args[0], tuple(shape)))
-            view.meta = node.meta
-            node.replace_all_uses_with(view)
-        else:
-            for user in list(node.users):
-                if user.target in VIEWS:
-                    user.target = torch.Tensor.reshape
-                    user.replace_input_with(node, source)
-
-
-def keeps_order(shape: Sequence[int], first: int, second: int) -> bool:
-    """Whether elements stay in their order when two dimensions are swapped.
-
-    Args:
-        shape: Before.
-        first: One of the dimensions.
-        second: The other one.
-
-    Returns:
-        True where nothing but dimensions of size 1 moves past another.
-    """
-    dimensions = list(range(len(shape)))
-    moved = dimensions.copy()
-    moved[first], moved[second] = moved[second], moved[first]
-    return [place for place in dimensions if shape[place] != 1] == [place for place in moved if shape[place] != 1]

@@ -47,8 +47,6 @@ class GrowingLayer(DynamicLayer):
         Args:
             key_states: *Shape:* (batch_size, num_key_value_heads, seq_len, head_dim)
             value_states: *Shape:* as key_states.
-            args: As for `DynamicLayer.update`.
-            kwargs: Likewise.
 
         Returns:
             All keys and all values. *Shape:* (batch_size, num_key_value_heads, key_len, head_dim)
@@ -68,9 +66,6 @@ class GrowingLayer(DynamicLayer):
 
     def has_room(self, length: int) -> bool:
         """Whether so many positions fit where `keys` and `values` are.
-
-        Args:
-            length: Number of positions.
 
         Returns:
             False also where `keys` or `values` have been replaced, and of what inference mode has made, outside of it.
@@ -96,14 +91,7 @@ class GrowingLayer(DynamicLayer):
         self.show(self.keys.shape[2])
 
     def show(self, length: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Let `keys` and `values` be what has been written.
-
-        Args:
-            length: Number of positions.
-
-        Returns:
-            Both.
-        """
+        """Let `keys` and `values` be what has been written."""
         keys, values = self.rooms
         self.keys, self.values = self.shown = keys.narrow(2, 0, length), values.narrow(2, 0, length)
         return self.shown
@@ -145,8 +133,6 @@ class SourceLayer(DynamicLayer):
         Args:
             key_states: *Shape:* (batch_size * num_beams, num_key_value_heads, source_len, head_dim)
             value_states: *Shape:* as key_states.
-            args: As for `DynamicLayer.update`.
-            kwargs: Likewise.
 
         Returns:
             Both. *Shape:* (batch_size, num_key_value_heads, source_len, head_dim)
@@ -166,19 +152,11 @@ class SourceLayer(DynamicLayer):
             super().reorder_cache(beam_idx)
 
     def batch_repeat_interleave(self, repeats: int) -> None:
-        """Let every row stand for several.
-
-        Args:
-            repeats: How many.
-        """
+        """Let every row stand for several."""
         self.num_beams *= repeats
 
     def batch_select_indices(self, indices: torch.Tensor) -> None:
-        """Keep some rows.
-
-        Args:
-            indices: Which.
-        """
+        """Keep some rows."""
         self.spread()
         super().batch_select_indices(indices)
 
@@ -192,9 +170,6 @@ class SourceLayer(DynamicLayer):
 def may_be_written(states: torch.Tensor) -> bool:
     """Whether a tensor may be changed in place: outside of inference mode not one that was made in it.
 
-    Args:
-        states: Any tensor.
-
     Returns:
         False if PyTorch would refuse.
     """
@@ -206,9 +181,6 @@ def self_attention_cache(past_key_values: Cache) -> Cache:
 
     Args:
         past_key_values: A cache of one sequence or of an encoder-decoder.
-
-    Returns:
-        The cache that self-attention extends.
     """
     if isinstance(past_key_values, EncoderDecoderCache):
         return past_key_values.self_attention_cache

@@ -97,9 +97,6 @@ def _int8_engine(many: bool) -> Int8Engine:
 def overflows(engine: str) -> bool:
     """Try whether large products are summed exactly.
 
-    Args:
-        engine: One of PyTorch's quantized engines.
-
     Returns:
         False if they are, and inputs may have all eight bits.
     """
@@ -111,7 +108,6 @@ def pack(engine: str, weight: torch.Tensor, bias: torch.Tensor) -> Any:
     """Round a weight matrix and lay it out as the library wants it.
 
     Args:
-        engine: One of PyTorch's quantized engines.
         weight: *Shape:* (out_features, in_features)
         bias: Stays float32. *Shape:* (out_features,)
 

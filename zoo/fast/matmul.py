@@ -50,31 +50,18 @@ class Trial:
 def compare(
     usual: Callable[[], object], other: Callable[[], torch.Tensor], exact: torch.Tensor, needed: float = PAYS
 ) -> Trial:
-    """Let two ways to multiply take turns.
+    """Compare two ways to multiply, by speed and by exactness.
 
     Args:
-        usual: Multiplies.
-        other: Multiplies in another way.
         exact: The result, in float64.
         needed: How many times as fast the other has to be.
-
-    Returns:
-        Its speed and exactness.
     """
     deviation = float((other().double() - exact).abs().max() / exact.abs().max())
     return Trial(gain(usual, other), deviation, needed)
 
 
 def gain(usual: Callable[[], object], other: Callable[[], object]) -> float:
-    """Let two ways to do the same take turns.
-
-    Args:
-        usual: Does it.
-        other: Does it in another way.
-
-    Returns:
-        How many times as fast the other is.
-    """
+    """How many times as fast the other way to do the same is, by the best of `ROUNDS` in turn."""
     times: dict[Callable[[], object], list[float]] = {usual: [], other: []}
     for _ in range(ROUNDS):
         for run, measured in times.items():
@@ -89,10 +76,6 @@ def try_matmul(tokens: int, width: int) -> Trial:
 
     Args:
         tokens: How many there are at a time.
-        width: The hidden size.
-
-    Returns:
-        Speed and exactness of oneDNN.
     """
     sizes = (min(1 << size.bit_length() - 1, most) for size, most in zip((tokens, width), LARGEST, strict=True))
     return _try_matmul(*sizes, torch.get_num_threads())
@@ -130,9 +113,6 @@ def multiplied_by_onednn() -> Iterator[None]:
     PyTorch asks it to where precision may be "medium", a setting of the process; without AMX instructions it computes
     in float32 all the same. However threads overlap, the last one to finish puts the precision back, unless somebody
     else has chosen one.
-
-    Yields:
-        Nothing.
     """
     with _lock:
         _precisions.append(chosen_precision())
@@ -165,11 +145,7 @@ def fast_matmul(tokens: int, width: int, device: torch.device | str = "cpu") -> 
 
     Args:
         tokens: About how many there are at a time.
-        width: The hidden size.
         device: Where; elsewhere than on a CPU nothing changes.
-
-    Yields:
-        Nothing.
     """
     mode = current().onednn_matmul
     on_cpu = torch.device(device).type == "cpu"

@@ -58,9 +58,6 @@ class JointLinear:
     def prepack(self, constants: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
         """Lay the weights out.
 
-        Args:
-            constants: The graph's.
-
         Returns:
             The weights as MKL wants them, a tensor that tells their shape and takes no memory, and the bias if there
             is one.
@@ -84,14 +81,7 @@ class Prepacking:
     layers: tuple[JointLinear, ...]
 
     def prepack(self, constants: Sequence[torch.Tensor]) -> PrepackedWeights:
-        """Prepack weights as they are now.
-
-        Args:
-            constants: The captured graph's.
-
-        Returns:
-            A copy of the weights.
-        """
+        """Prepack weights as they are now."""
         tensors = tuple(tensor for layer in self.layers for tensor in layer.prepack(constants))
         places = dict.fromkeys(place for layer in self.layers for place in (*layer.weights, *layer.biases))
         return PrepackedWeights(self.program, tensors, tuple(constants[place] for place in places))
@@ -102,7 +92,6 @@ class PrepackedWeights:
 
     Args:
         program: Takes all inputs and all constants of the graph, then the tensors.
-        tensors: The prepacked weights.
         sources: The weights and biases themselves.
     """
 
@@ -130,9 +119,6 @@ class PrepackedWeights:
 def sample(tensor: torch.Tensor) -> torch.Tensor:
     """Look at a few values of a tensor, spread over all of it.
 
-    Args:
-        tensor: A weight or a bias.
-
     Returns:
         A view. *Shape:* (at most SAMPLES,)
     """
@@ -144,7 +130,6 @@ def prepacking_of(capture: CapturedGraph, *, everywhere: bool = False) -> Prepac
     """Find the linear layers that prepacked weights make faster, by a trial of each size.
 
     Args:
-        capture: A captured decode step.
         everywhere: Whether to take them all, without a trial.
 
     Returns:
@@ -169,7 +154,6 @@ def joint_layers(graph: fx.Graph, constants: Sequence[Any]) -> list[JointLinear]
 
     Args:
         graph: A captured graph.
-        constants: Its constants.
 
     Returns:
         All of them, those with the same input as one.
@@ -206,7 +190,6 @@ def replace(graph: fx.Graph, layer: JointLinear, constants: Sequence[torch.Tenso
     Args:
         graph: Changed in place; what `prepack` returns become its last inputs.
         layer: Layers of this graph.
-        constants: The graph's.
     """
     inputs = graph.find_nodes(op="placeholder")
     for place in range(len(inputs), len(inputs) + (3 if layer.biases else 2)):
@@ -233,7 +216,6 @@ def prepacked_linear(
 
     Args:
         states: As many rows as they were prepacked for. *Shape:* (..., in_features)
-        prepacked: The weights.
         shape: Tells their size. *Shape:* (out_features, in_features)
         bias: *Shape:* (out_features,)
         rows: For how many rows they were prepacked.
@@ -252,10 +234,6 @@ def can_prepack() -> bool:
 def try_rows(rows: int, width: int = 1024) -> Trial | None:
     """Measure the layer that widens so many rows to four times their size, once in a process.
 
-    Args:
-        rows: How many.
-        width: The hidden size.
-
     Returns:
         Speed and exactness of prepacked weights; None where they cannot be prepacked.
     """
@@ -267,7 +245,6 @@ def try_prepacked(layer: JointLinear, constants: Sequence[torch.Tensor]) -> Tria
 
     Args:
         layer: Layers of a captured graph.
-        constants: The graph's.
 
     Returns:
         Speed and exactness of prepacked weights, beside those as they lie.

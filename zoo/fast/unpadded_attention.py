@@ -36,10 +36,8 @@ def unpadded_attention(
         key: *Shape:* (1, num_key_value_heads, num_key_tokens, head_dim)
         value: *Shape:* as key.
         attention_mask: Tells the sequences apart.
-        scaling: Multiplies the scores.
         dropout: Probability of dropping an attention weight.
         position_bias: Added to the scores. *Shape:* (batch_size, num_attention_heads, query_len, key_len)
-        kwargs: What other backends take.
 
     Returns:
         The mixed values, *Shape:* (1, num_tokens, num_attention_heads, head_dim), and no weights.

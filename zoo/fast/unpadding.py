@@ -35,7 +35,6 @@ class Unpadding:
         indices: Places of the tokens among all positions of the batch. *Shape:* (num_tokens,)
         starts: First position of every sequence.
         lengths: Number of tokens of every sequence; they stand without a gap.
-        batch_size: Number of sequences.
         seq_len: Number of positions of each.
     """
 
@@ -81,9 +80,7 @@ class Unpadding:
         """Every position holds a token.
 
         Args:
-            batch_size: Number of sequences.
             seq_len: Number of positions of each.
-            device: Where the batch is.
 
         Returns:
             A unpadding that only lays sequences end to end.
@@ -118,12 +115,7 @@ class Unpadding:
 
 @dataclass(frozen=True)
 class UnpaddedMask:
-    """What attention on unpadded sequences takes for a mask: which queries may see which keys.
-
-    Args:
-        queries: Where the queries are.
-        keys: Where the keys are.
-    """
+    """What attention on unpadded sequences takes for a mask: which queries may see which keys."""
 
     queries: Unpadding
     keys: Unpadding
@@ -152,7 +144,6 @@ class Stack(Protocol):
     """What [`without_padding`][] reads of a stack of layers.
 
     Attributes:
-        config: Of the stack.
         layers: What may run without padding, with the norm behind it.
         norm: That norm.
         can_unpad: Whether all of it looks at one token only, but for attention.
@@ -204,11 +195,8 @@ def unpaddings(
     """Find out where tokens are, if the layers of a stack are to run without padding in this call.
 
     Args:
-        config: The configuration of this call.
         hidden_states: *Shape:* (batch_size, seq_len, hidden_size)
-        context: The rest of what the layers see.
         output_hidden_states: Whether the caller wants to see what passes between the layers, with its padding.
-        kwargs: What else the layers are given.
 
     Returns:
         An unpadding of the stack's input, and one of what cross attention reads; or None for both.
@@ -232,7 +220,6 @@ def find_unpaddings(
     """Find the tokens of everything that a stack reads, if it can do without padding and gains by it.
 
     Args:
-        config: The configuration of the stack in this call.
         sequences: A padding mask and the states that it belongs to, of the stack's input and of what cross attention
             reads. *Shape:* (batch_size, seq_len) or None, and (batch_size, seq_len, hidden_size) or None
 

@@ -33,14 +33,7 @@ def is_watched(module: nn.Module) -> bool:
 
 
 def kinds_of(modules: Iterable[nn.Module]) -> frozenset[type[nn.Module]]:
-    """List the classes of modules and of all that is in them.
-
-    Args:
-        modules: Any modules.
-
-    Returns:
-        The classes.
-    """
+    """List the classes of modules and of all that is in them."""
     return frozenset(type(part) for module in modules for part in module.modules())
 
 

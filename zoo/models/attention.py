@@ -25,7 +25,6 @@ class Attention(nn.Module):
     """Multi-head attention (Vaswani et al. 2017, section 3.2), grouped when there are fewer key-value heads.
 
     Args:
-        config: The configuration of the stack.
         layer_idx: The layer's place in the stack, which is its place in the cache.
         is_causal: Whether a query may see only keys up to its own position.
         is_cross: Whether keys and values come from another sequence.
@@ -82,7 +81,6 @@ class Attention(nn.Module):
             position_embeddings: What the position part's `rotation` returned.
             past_key_values: Keys and values of earlier positions, extended in place.
             step: How many layers came before this application, the place in the cache; `layer_idx` if not given.
-            kwargs: Passed on to the attention backend.
 
         Returns:
             The output, *Shape:* (batch_size, query_len, hidden_size), and the weights if the backend has them,
@@ -155,7 +153,6 @@ class Attention(nn.Module):
         Args:
             key_value_states: *Shape:* (batch_size, key_len, hidden_size)
             past_key_values: Holds them after the first step.
-            cache_idx: Place in the cache.
 
         Returns:
             Two tensors. *Shape:* (batch_size, num_key_value_heads, key_len, head_dim)
@@ -218,12 +215,7 @@ def build_attention(config: ZooConfig, layer_idx: int, *, is_causal: bool = Fals
     """Build the attention sublayer that the configuration names.
 
     Args:
-        config: Supplies `attention`.
-        layer_idx: The layer's place in the stack.
         is_causal: Whether a query may see only keys up to its own position.
         is_cross: Whether keys and values come from another sequence.
-
-    Returns:
-        The attention module.
     """
     return ATTENTIONS.get(config.attention)(config, layer_idx, is_causal=is_causal, is_cross=is_cross)

@@ -36,9 +36,6 @@ class Borrower(nn.Module):
 def borrowed_by(module: nn.Module) -> dict[str, nn.Module]:
     """The modules that a module uses as its children although they are another's.
 
-    Args:
-        module: Any module.
-
     Returns:
         The modules by name, none unless it is a [`Borrower`][].
     """

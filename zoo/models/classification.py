@@ -40,25 +40,13 @@ class Classifier(ZooPreTrainedModel):
         self.classifier = nn.Linear(config.hidden_size, config.num_labels, bias=config.classifier_bias)
 
     def run_body(self, token_type_ids: torch.Tensor | None, **kwargs: Any) -> Any:
-        """Compute hidden states, without a cache.
-
-        Args:
-            token_type_ids: Passed on if given: a decoder knows no types. *Shape:* (batch_size, seq_len)
-            kwargs: What else the body takes.
-
-        Returns:
-            The body's outputs.
-        """
+        """Compute hidden states, without a cache; a decoder, which knows no token types, is given none."""
         types = {} if token_type_ids is None else {"token_type_ids": token_type_ids}
         return self.model(**types, **{"use_cache": False, **kwargs})
 
 
 class SequencePooler(nn.Module):
-    """A dense layer between pooling and classifier (BERT's pooler).
-
-    Args:
-        config: Supplies `hidden_size` and `classifier_pooler_act`.
-    """
+    """A dense layer between pooling and classifier (BERT's pooler)."""
 
     def __init__(self, config: ZooConfig) -> None:
         super().__init__()
@@ -133,11 +121,7 @@ class ZooForSequenceClassification(Classifier):
 
 
 class ZooForTokenClassification(Classifier):
-    """Classifies every token by its hidden state.
-
-    Args:
-        config: As for [`Classifier`][].
-    """
+    """Classifies every token by its hidden state."""
 
     def __init__(self, config: ZooConfig) -> None:
         super().__init__(config)

@@ -33,29 +33,13 @@ class ZooForConditionalGeneration(LanguageModel, CachedGenerationMixin):
         self.post_init()
 
     def resize_token_embeddings(self, *args: Any, **kwargs: Any) -> nn.Embedding:
-        """Resize the source vocabulary, and the target vocabulary with it while both have one size.
-
-        Args:
-            args: As for [`ZooEncoderDecoder.resize_token_embeddings`][].
-            kwargs: Likewise.
-
-        Returns:
-            The source embedding.
-        """
+        """Resize the source vocabulary, and the target vocabulary with it while both have one size."""
         embedding = self.model.resize_token_embeddings(*args, **kwargs)
         self.resize_head()
         return embedding
 
     def resize_decoder_token_embeddings(self, *args: Any, **kwargs: Any) -> nn.Embedding:
-        """Resize the target vocabulary alone.
-
-        Args:
-            args: As for [`ZooEncoderDecoder.resize_decoder_token_embeddings`][].
-            kwargs: Likewise.
-
-        Returns:
-            The target embedding.
-        """
+        """Resize the target vocabulary alone."""
         embedding = self.model.resize_decoder_token_embeddings(*args, **kwargs)
         self.resize_head()
         return embedding

@@ -263,17 +263,11 @@ class ZooConfig(SavedConfig):
 
         Args:
             name: The quirk's name, as the variant declares it.
-
-        Returns:
-            True if it is.
         """
         return name in self.quirks
 
     def window_of_layer(self, layer_idx: int) -> int | None:
         """The sliding window of one layer.
-
-        Args:
-            layer_idx: The layer's place in the stack.
 
         Returns:
             Number of positions back that the layer sees, None for all.

@@ -101,7 +101,6 @@ class Context:
         """What cross attention reads, and its mask in the form that the attention backend wants.
 
         Args:
-            config: The decoder's.
             hidden_states: The decoder's. *Shape:* (batch_size, target_len, hidden_size)
 
         Returns:
@@ -157,7 +156,6 @@ def position_biases(
         layer_types: The kind of every layer.
         position: A position part that has a bias.
         inputs_embeds: Gives sizes, dtype and device. *Shape:* (batch_size, seq_len, hidden_size)
-        cache: Keys and values of earlier positions.
 
     Returns:
         None or a tensor for every layer type. *Shape:* (batch_size, num_attention_heads, seq_len, key_len)
@@ -184,7 +182,6 @@ def new_cache(config: ZooConfig, *, has_source: bool) -> Cache:
     keys and values as they come.
 
     Args:
-        config: The decoder's.
         has_source: Whether there is cross attention to an encoder's output, which no window bounds.
     """
     cache = DynamicCache() if config.sliding_window is None else prepare_cache(DynamicCache(config=config))
@@ -202,9 +199,6 @@ def prepare_cache(past_key_values: Cache, source_len: int = 0) -> Cache:
     Args:
         past_key_values: Any cache, changed in place.
         source_len: Number of positions that cross attention reads.
-
-    Returns:
-        The same cache.
     """
     own = self_attention_cache(past_key_values).layers
     for layer_idx, layer in enumerate(own):

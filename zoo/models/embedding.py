@@ -25,12 +25,7 @@ Rotation = tuple[torch.Tensor, torch.Tensor]
 
 
 class TokenEmbedding(nn.Embedding):
-    """A vector for every token id, multiplied by sqrt(hidden_size) if the configuration says so.
-
-    Args:
-        num_embeddings: Number of token ids.
-        config: Supplies `hidden_size` and `scale_embedding`.
-    """
+    """A vector for every token id, multiplied by sqrt(hidden_size) if the configuration says so."""
 
     def __init__(self, num_embeddings: int, config: ZooConfig) -> None:
         super().__init__(num_embeddings, config.hidden_size)
@@ -57,12 +52,7 @@ class TokenEmbedding(nn.Embedding):
 
 
 class TokenTypeEmbedding(nn.Embedding):
-    """A vector for every token type, added to the tokens' own (BERT's segments: first and second sentence).
-
-    Args:
-        num_embeddings: Number of types.
-        config: Supplies `hidden_size`.
-    """
+    """A vector for every token type, added to the tokens' own (BERT's segments: first and second sentence)."""
 
     def __init__(self, num_embeddings: int, config: ZooConfig) -> None:
         super().__init__(num_embeddings, config.hidden_size)
@@ -186,7 +176,6 @@ class Position(nn.Module):
         Args:
             query: *Shape:* (batch_size, num_attention_heads, seq_len, head_dim)
             key: *Shape:* (batch_size, num_key_value_heads, seq_len, head_dim)
-            rotation: What `rotation` returned.
 
         Returns:
             The encoded query and key. *Shape:* as given.
@@ -242,11 +231,7 @@ class LearnedPosition(Position):
 
 @POSITIONS.register("learned-unpadded")
 class LearnedUnpaddedPosition(LearnedPosition):
-    """A trained vector for every position, of which padding takes none wherever it stands (RoBERTa, OPT).
-
-    Args:
-        config: As for [`LearnedPosition`][].
-    """
+    """A trained vector for every position, of which padding takes none wherever it stands (RoBERTa, OPT)."""
 
     def count(
         self, inputs_embeds: torch.Tensor, attention_mask: Any = None, seen: int | torch.Tensor = 0

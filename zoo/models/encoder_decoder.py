@@ -49,11 +49,7 @@ class ZooEncoderDecoder(ZooModel):
         return self.encoder.embed_tokens
 
     def set_input_embeddings(self, value: nn.Embedding) -> None:
-        """Replace the source embedding, and the target embedding where they are one.
-
-        Args:
-            value: The new embedding.
-        """
+        """Replace the source embedding, and the target embedding where they are one."""
         self.encoder.embed_tokens = value
         if self.config.share_encoder_decoder_embeddings:
             self.decoder.embed_tokens = value
@@ -67,9 +63,6 @@ class ZooEncoderDecoder(ZooModel):
             new_num_tokens: The new number of token ids, None for the old one.
             pad_to_multiple_of: What the number is rounded up to a multiple of.
             mean_resizing: Whether new vectors are drawn around the mean of the old ones.
-
-        Returns:
-            The source embedding.
         """
         have_one_size = self.config.vocab_size == self.config.decoder_vocab_size
         if have_one_size and not self.config.share_encoder_decoder_embeddings:
@@ -83,9 +76,6 @@ class ZooEncoderDecoder(ZooModel):
         self, new_num_tokens: int | None = None, pad_to_multiple_of: int | None = None, mean_resizing: bool = True
     ) -> nn.Embedding:
         """Resize the target vocabulary alone. Arguments as for `resize_token_embeddings`.
-
-        Returns:
-            The target embedding.
 
         Raises:
             ConfigError: When source and target embeddings are one.

@@ -36,14 +36,7 @@ class FeedForward(nn.Module):
         self.norm = build_norm(config, config.intermediate_size) if config.mlp_inner_norm else Identity()
 
     def forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
-        """Transform every position by itself.
-
-        Args:
-            hidden_states: *Shape:* (batch_size, seq_len, hidden_size)
-
-        Returns:
-            *Shape:* as hidden_states.
-        """
+        """Transform every position by itself. *Shape:* (batch_size, seq_len, hidden_size), unchanged."""
         inner = self.act_fn(self.up_proj(hidden_states))
         return self.down_proj(self.norm(self.dropout(inner)))
 
@@ -53,9 +46,6 @@ class GatedFeedForward(FeedForward):
     """`down_proj(act(gate_proj(x)) * up_proj(x))` (Shazeer 2020, "GLU Variants Improve Transformer").
 
     With `hidden_act` silu this is SwiGLU, with gelu GeGLU, with relu ReGLU.
-
-    Args:
-        config: As for [`FeedForward`][].
     """
 
     def __init__(self, config: ZooConfig) -> None:
@@ -63,14 +53,7 @@ class GatedFeedForward(FeedForward):
         self.gate_proj = nn.Linear(config.hidden_size, config.intermediate_size, bias=config.mlp_bias)
 
     def forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
-        """Transform every position by itself.
-
-        Args:
-            hidden_states: *Shape:* (batch_size, seq_len, hidden_size)
-
-        Returns:
-            *Shape:* as hidden_states.
-        """
+        """Transform every position by itself. *Shape:* (batch_size, seq_len, hidden_size), unchanged."""
         gate, up = self.project(hidden_states)
         return self.down_proj(self.norm(self.dropout(self.act_fn(gate) * up)))
 
@@ -100,12 +83,5 @@ def build_activation(name: str) -> nn.Module:
 
 
 def build_feed_forward(config: ZooConfig) -> nn.Module:
-    """Build the feed-forward sublayer that the configuration names.
-
-    Args:
-        config: Supplies `feed_forward`.
-
-    Returns:
-        A module mapping (batch_size, seq_len, hidden_size) to the same shape.
-    """
+    """Build the feed-forward sublayer that the configuration names."""
     return FEED_FORWARDS.get(config.feed_forward)(config)

@@ -54,15 +54,7 @@ def fill_decoder(config: ZooConfig) -> None:
 
 
 def repeat_pattern(pattern: list[str], length: int) -> list[str]:
-    """Repeat a pattern over the layers.
-
-    Args:
-        pattern: The layer types to repeat.
-        length: Number of layers.
-
-    Returns:
-        One layer type a layer.
-    """
+    """Repeat a pattern over the layers."""
     return [pattern[i % len(pattern)] for i in range(length)]
 
 

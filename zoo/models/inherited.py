@@ -30,9 +30,6 @@ def in_the_zoos_words(cls: type[Config]) -> type[Config]:
 
     Args:
         cls: The class of the configuration, already under `huggingface_hub.dataclasses.strict`.
-
-    Returns:
-        The same.
     """
     strict_init: Callable[..., None] = cls.__init__
 
@@ -100,14 +97,7 @@ def validate_labels(id2label: Any, num_labels: Any) -> None:
 
 
 def is_list_of_names(value: Any) -> bool:
-    """Whether a value is a list of words, or None.
-
-    Args:
-        value: Any value.
-
-    Returns:
-        True if it is.
-    """
+    """Whether a value is a list of words, or None."""
     return value is None or (isinstance(value, (list, tuple)) and all(isinstance(name, str) for name in value))
 
 
@@ -137,9 +127,6 @@ def validate_rope_parameters(rope_parameters: Any) -> None:
 
 def is_number(value: Any) -> bool:
     """Whether a value is a number that one can compute with.
-
-    Args:
-        value: Any value.
 
     Returns:
         True for finite integers and floats.

@@ -24,22 +24,12 @@ if TYPE_CHECKING:
 
 @INITIALIZERS.register("normal")
 def normal(module: nn.Module, config: ZooConfig) -> None:
-    """Normal with `initializer_range`, which is what transformers has done already (BERT, Llama).
-
-    Args:
-        module: Any module of the model.
-        config: The configuration of its stack.
-    """
+    """Normal with `initializer_range`, which is what transformers has done already (BERT, Llama)."""
 
 
 @INITIALIZERS.register("depth-scaled")
 def depth_scaled(module: nn.Module, config: ZooConfig) -> None:
-    """Normal, with the projections onto the residual stream divided by sqrt(2 * depth) (GPT-2, section 2.3).
-
-    Args:
-        module: Any module of the model.
-        config: The configuration of its stack.
-    """
+    """Normal, with the projections onto the residual stream divided by sqrt(2 * depth) (GPT-2, section 2.3)."""
     std = config.initializer_range / math.sqrt(2 * config.num_hidden_layers)
     if isinstance(module, Attention):
         init.normal_(module.o_proj.weight, mean=0.0, std=std)
@@ -49,12 +39,7 @@ def depth_scaled(module: nn.Module, config: ZooConfig) -> None:
 
 @INITIALIZERS.register("xavier-uniform")
 def xavier_uniform(module: nn.Module, config: ZooConfig) -> None:
-    """Xavier-uniform linear layers; embeddings normal, with variance 1 / hidden_size where they are scaled up again.
-
-    Args:
-        module: Any module of the model.
-        config: The configuration of its stack.
-    """
+    """Xavier-uniform linear layers; embeddings normal, with variance 1 / hidden_size where they are scaled up again."""
     if isinstance(module, nn.Linear):
         init.xavier_uniform_(module.weight)
     elif isinstance(module, nn.Embedding) and config.scale_embedding:
@@ -63,12 +48,7 @@ def xavier_uniform(module: nn.Module, config: ZooConfig) -> None:
 
 @INITIALIZERS.register("deepnorm")
 def deepnorm(module: nn.Module, config: ZooConfig) -> None:
-    """Xavier-uniform, with gain beta on values, outputs and the feed-forward network (Wang et al. 2022, figure 2).
-
-    Args:
-        module: Any module of the model.
-        config: The configuration of its stack.
-    """
+    """Xavier-uniform, with gain beta on values, outputs and the feed-forward network (Wang et al. 2022, figure 2)."""
     xavier_uniform(module, config)
     gain = deepnorm_constants(config)[1]
     if isinstance(module, Attention):
@@ -82,12 +62,7 @@ def deepnorm(module: nn.Module, config: ZooConfig) -> None:
 
 @INITIALIZERS.register("torch")
 def torch_default(module: nn.Module, config: ZooConfig) -> None:
-    """PyTorch's own: uniform linear layers bounded by 1 / sqrt(fan_in), standard normal embeddings.
-
-    Args:
-        module: Any module of the model.
-        config: The configuration of its stack.
-    """
+    """PyTorch's own: uniform linear layers bounded by 1 / sqrt(fan_in), standard normal embeddings."""
     if isinstance(module, nn.Linear):
         bound = 1 / math.sqrt(module.in_features)
         init.uniform_(module.weight, -bound, bound)

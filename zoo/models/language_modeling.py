@@ -28,7 +28,6 @@ class LanguageModel(ZooPreTrainedModel):
     An argument of a forward whose name contains "label" is one that transformers' trainer expects in every batch.
 
     Args:
-        config: A complete configuration.
         body: The model whose hidden states are projected.
         embedding: Name of the parameter that the projection is when embeddings are tied.
     """
@@ -65,11 +64,7 @@ class LanguageModel(ZooPreTrainedModel):
         return logits
 
     def head_modules(self) -> tuple[nn.Module, ...]:
-        """What `project` computes with.
-
-        Returns:
-            The modules behind the body.
-        """
+        """What `project` computes with."""
         return (self.lm_head,)
 
     def targets(self, labels: torch.Tensor, **kwargs: Any) -> torch.Tensor:
@@ -77,7 +72,6 @@ class LanguageModel(ZooPreTrainedModel):
 
         Args:
             labels: *Shape:* (batch_size, seq_len)
-            kwargs: What else the forward was given.
 
         Returns:
             The same, unless a head shifts them. *Shape:* (batch_size, seq_len)
@@ -211,11 +205,7 @@ class ZooForCausalLM(LanguageModel, CachedGenerationMixin):
 
 
 class PredictionTransform(nn.Module):
-    """BERT's transform before the output projection: dense, activation, norm.
-
-    Args:
-        config: Supplies `hidden_size`, `hidden_act` and the norm.
-    """
+    """BERT's transform before the output projection: dense, activation, norm."""
 
     def __init__(self, config: ZooConfig) -> None:
         super().__init__()

@@ -65,7 +65,6 @@ class TransformerLayer(GradientCheckpointingLayer):
         Args:
             hidden_states: *Shape:* (batch_size, seq_len, hidden_size)
             args: The mask and the position bias.
-            kwargs: What else the layer was given.
 
         Returns:
             *Shape:* as hidden_states.
@@ -78,12 +77,7 @@ class TransformerLayer(GradientCheckpointingLayer):
 
 
 class EncoderLayer(TransformerLayer):
-    """Self-attention, then the feed-forward network (Vaswani et al. 2017, figure 1, left).
-
-    Args:
-        config: The configuration of the stack.
-        layer_idx: The layer's place in the stack.
-    """
+    """Self-attention, then the feed-forward network (Vaswani et al. 2017, figure 1, left)."""
 
     is_causal = False
 
@@ -108,7 +102,6 @@ class DecoderLayer(EncoderLayer):
 
     Args:
         config: The configuration of the stack; `add_cross_attention` adds cross attention.
-        layer_idx: The layer's place in the stack.
     """
 
     is_causal = True
@@ -121,12 +114,7 @@ class DecoderLayer(EncoderLayer):
 
 
 class ParallelEncoderLayer(TransformerLayer):
-    """`x + attention(norm(x)) + mlp(norm(x))`: both sublayers read the same input (GPT-J; PaLM, section 2).
-
-    Args:
-        config: The configuration of the stack.
-        layer_idx: The layer's place in the stack.
-    """
+    """`x + attention(norm(x)) + mlp(norm(x))`: both sublayers read the same input (GPT-J; PaLM, section 2)."""
 
     is_causal = False
 
@@ -145,8 +133,6 @@ class ParallelEncoderLayer(TransformerLayer):
 
         Args:
             normed: The normed residual stream. *Shape:* (batch_size, seq_len, hidden_size)
-            args: Passed on to attention.
-            kwargs: Passed on to attention.
 
         Returns:
             *Shape:* as normed.
@@ -159,7 +145,6 @@ class ParallelDecoderLayer(ParallelEncoderLayer):
 
     Args:
         config: The configuration of the stack; `add_cross_attention` adds cross attention.
-        layer_idx: The layer's place in the stack.
     """
 
     is_causal = True
@@ -172,26 +157,10 @@ class ParallelDecoderLayer(ParallelEncoderLayer):
 
 
 def encoder_layer(config: ZooConfig, layer_idx: int) -> nn.Module:
-    """Build an encoder layer with sequential or parallel sublayers, as the configuration says.
-
-    Args:
-        config: Supplies `parallel_residual`.
-        layer_idx: The layer's place in the stack.
-
-    Returns:
-        A [`TransformerLayer`][].
-    """
+    """Build an encoder layer with sequential or parallel sublayers, as the configuration says."""
     return (ParallelEncoderLayer if config.parallel_residual else EncoderLayer)(config, layer_idx)
 
 
 def decoder_layer(config: ZooConfig, layer_idx: int) -> nn.Module:
-    """Build a decoder layer with sequential or parallel sublayers, as the configuration says.
-
-    Args:
-        config: Supplies `parallel_residual`.
-        layer_idx: The layer's place in the stack.
-
-    Returns:
-        A [`TransformerLayer`][].
-    """
+    """Build a decoder layer with sequential or parallel sublayers, as the configuration says."""
     return (ParallelDecoderLayer if config.parallel_residual else DecoderLayer)(config, layer_idx)

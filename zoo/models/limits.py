@@ -14,9 +14,6 @@ FLASH = ("flash_attention_2", "flash_attention_3")
 def backends_of(config: ZooConfig) -> tuple[str, ...]:
     """Attention backends that a configuration's parts run on.
 
-    Args:
-        config: A complete configuration.
-
     Returns:
         Names as for `attn_implementation`, the default first.
     """
@@ -25,14 +22,7 @@ def backends_of(config: ZooConfig) -> tuple[str, ...]:
 
 
 def refusals(config: ZooConfig) -> dict[str, str]:
-    """Attention backends that a configuration is refused on.
-
-    Args:
-        config: A complete configuration.
-
-    Returns:
-        Why, by the backend's name.
-    """
+    """Attention backends that a configuration is refused on."""
     why = dict.fromkeys(set(BACKENDS) - set(transformer_of(config).backends), "a part of the variant's own")
     if POSITIONS.get(config.position).has_bias:
         why |= dict.fromkeys(FLASH, f"positions {config.position!r}, which are added to attention scores")
@@ -46,10 +36,6 @@ def refusals(config: ZooConfig) -> dict[str, str]:
 
 def what_paging_lacks(config: ZooConfig, attn_implementation: str) -> str | None:
     """Say what transformers' paged attention, by which continuous batching generates, would leave out.
-
-    Args:
-        config: A complete configuration.
-        attn_implementation: The backend to run on.
 
     Returns:
         None where it gives what attention does.
@@ -67,10 +53,6 @@ def what_paging_lacks(config: ZooConfig, attn_implementation: str) -> str | None
 def refuse_paging(config: ZooConfig, attn_implementation: str) -> None:
     """Refuse paged attention where its tokens would be wrong.
 
-    Args:
-        config: A complete configuration.
-        attn_implementation: The backend to run on.
-
     Raises:
         UnsupportedBackendError: When paged attention lacks something that the configuration has.
     """
@@ -82,14 +64,7 @@ def refuse_paging(config: ZooConfig, attn_implementation: str) -> None:
 
 
 def limits_of(config: ZooConfig) -> tuple[str, ...]:
-    """Say what a configuration cannot do that others can.
-
-    Args:
-        config: A complete configuration.
-
-    Returns:
-        A sentence for every limit.
-    """
+    """Say what a configuration cannot do that others can."""
     reasons: dict[str, list[str]] = {}
     refused = refusals(config)
     for name in BACKENDS:

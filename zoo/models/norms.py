@@ -23,7 +23,6 @@ class LayerNorm(QuickLayerNorm):
 
     Args:
         width: Size of the last dimension, which is normalised.
-        config: Supplies `layer_norm_eps`.
     """
 
     def __init__(self, width: int, config: ZooConfig) -> None:
@@ -38,7 +37,6 @@ class RMSNorm(nn.Module):
 
     Args:
         width: Size of the last dimension, which is normalised.
-        config: Supplies `layer_norm_eps`.
     """
 
     def __init__(self, width: int, config: ZooConfig) -> None:
@@ -47,14 +45,7 @@ class RMSNorm(nn.Module):
         self.eps = config.layer_norm_eps
 
     def forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
-        """Normalise the last dimension.
-
-        Args:
-            hidden_states: *Shape:* (..., width)
-
-        Returns:
-            *Shape:* as hidden_states.
-        """
+        """Normalise the last dimension. *Shape:* (..., width), unchanged."""
         precise = hidden_states.to(torch.promote_types(hidden_states.dtype, torch.float32))
         normalised = F.rms_norm(precise, self.weight.shape, eps=self.eps)
         return self.weight * normalised.to(hidden_states.dtype)
@@ -109,14 +100,7 @@ class DynamicTanh(nn.Module):
         init.zeros_(self.bias)
 
     def forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
-        """Squash every element.
-
-        Args:
-            hidden_states: *Shape:* (..., width)
-
-        Returns:
-            *Shape:* as hidden_states.
-        """
+        """Squash every element. *Shape:* (..., width), unchanged."""
         return self.weight * torch.tanh(self.alpha * hidden_states) + self.bias
 
 
@@ -124,10 +108,6 @@ def build_norm(config: ZooConfig, width: int | None = None) -> nn.Module:
     """Build the norm that the configuration names.
 
     Args:
-        config: Supplies `norm` and, without a width, `hidden_size`.
         width: Size of the normalised dimension.
-
-    Returns:
-        A module mapping (..., width) to (..., width).
     """
     return NORMS.get(config.norm)(width or config.hidden_size, config)

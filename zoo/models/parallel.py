@@ -39,9 +39,6 @@ def tensor_parallel_plan(model: nn.Module) -> dict[str, str]:
 def styles(module: nn.Module) -> dict[str, str]:
     """How the parts of a sublayer are sliced: by head, or by inner channel.
 
-    Args:
-        module: Any module.
-
     Returns:
         {name of a part: a style of transformers}, empty for a module that must be whole.
     """

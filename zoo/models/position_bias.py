@@ -24,9 +24,6 @@ class AlibiPosition(Position):
     """Attention with linear biases: each head subtracts its slope times the distance (Press et al. 2021).
 
     In a stack that sees both directions the distance is taken without its sign.
-
-    Args:
-        config: Supplies `num_attention_heads`.
     """
 
     has_bias = True
@@ -37,9 +34,6 @@ class AlibiPosition(Position):
 
     def slopes(self, device: torch.device) -> torch.Tensor:
         """2^(-8/n), 2^(-16/n), ... for n heads; every other slope of 2n heads where n is no power of two.
-
-        Args:
-            device: Where to compute them.
 
         Returns:
             *Shape:* (num_attention_heads,)

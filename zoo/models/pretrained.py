@@ -24,11 +24,7 @@ from .transformer import BACKENDS, given_mask, transformer_of
 
 
 class ZooPreTrainedModel(PreTrainedModel):
-    """Loading, saving, initialisation and capabilities of every model of the zoo.
-
-    Args:
-        config: A complete configuration.
-    """
+    """Loading, saving, initialisation and capabilities of every model of the zoo."""
 
     config: ZooConfig
     all_tied_weights_keys: dict[str, str]
@@ -64,7 +60,6 @@ class ZooPreTrainedModel(PreTrainedModel):
             args: The folder or repository, and what follows it.
             use_safetensors: Anything but False: a pickled checkpoint can run code when it is opened.
             verify: Whether to compare the weights of a folder with its manifest, if it has one.
-            kwargs: As for `PreTrainedModel.from_pretrained`.
 
         Returns:
             The model; with `output_loading_info`, also what was missing or unexpected.
@@ -98,10 +93,7 @@ class ZooPreTrainedModel(PreTrainedModel):
         """Save a checkpoint, as transformers does, and write into the folder's manifest what was saved.
 
         Args:
-            save_directory: The folder.
             is_main_process: Whether this process writes the configuration and the manifest.
-            args: As for `PreTrainedModel.save_pretrained`.
-            kwargs: Likewise.
         """
         with recorded(Path(save_directory)) if is_main_process else nullcontext():
             super().save_pretrained(save_directory, is_main_process, *args, **kwargs)
@@ -114,13 +106,7 @@ class ZooPreTrainedModel(PreTrainedModel):
         return super()._upload_modified_files(working_dir, repo_id, timestamps, *args, **kwargs)
 
     def set_attn_implementation(self, attn_implementation: str | dict[str, str], *args: Any, **kwargs: Any) -> None:
-        """Change the attention backend of all stacks.
-
-        Args:
-            attn_implementation: The backend's name.
-            args: As for `PreTrainedModel.set_attn_implementation`.
-            kwargs: Likewise.
-        """
+        """Change the attention backend of all stacks."""
         super().set_attn_implementation(attn_implementation, *args, **kwargs)
         # Older versions of transformers do not reach a stack that has a configuration of its own.
         for module in self.modules():
@@ -194,9 +180,6 @@ class ZooPreTrainedModel(PreTrainedModel):
     def prune_heads(self, heads_to_prune: dict[int, list[int]]) -> None:
         """Refuse: heads of one layer cannot be removed.
 
-        Args:
-            heads_to_prune: Heads by layer.
-
         Raises:
             UnsupportedOperationError: Always.
         """
@@ -213,9 +196,6 @@ class ZooPreTrainedModel(PreTrainedModel):
         """Names of tied parameters, by the configuration's own two switches.
 
         transformers knows one switch, `tie_word_embeddings`; sharing source and target embeddings is independent of it.
-
-        Args:
-            all_submodels: Whether to ask nested models as well.
 
         Returns:
             {target: source} of every tied parameter.
@@ -282,9 +262,6 @@ class ZooModel(ZooPreTrainedModel):
 
     Called by itself it builds the right one of [`ZooEncoder`][], [`ZooDecoder`][] and [`ZooEncoderDecoder`][], so that
     it can stand in transformers' `AutoModel` for all of them.
-
-    Args:
-        config: A complete configuration.
     """
 
     def __new__(cls, config: ZooConfig | None = None, *args: Any, **kwargs: Any) -> "ZooModel":

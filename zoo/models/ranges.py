@@ -65,31 +65,17 @@ def largest(value: float) -> float:
 
     Args:
         value: An integer or a float.
-
-    Returns:
-        That of the same type.
     """
     return LARGEST if isinstance(value, int) else LARGEST_FLOAT
 
 
 def as_list(value: Any) -> list[Any]:
-    """Take a value for a list of one.
-
-    Args:
-        value: A value or several.
-
-    Returns:
-        The values.
-    """
+    """Take a value for a list of one."""
     return list(value) if isinstance(value, (list, tuple)) else [value]
 
 
 def range_in_words(least: float, greatest: float) -> str:
     """Write a range for a message.
-
-    Args:
-        least: Its least value.
-        greatest: Its greatest.
 
     Returns:
         For instance "at least 1 and at most 10,000".
@@ -131,7 +117,6 @@ def nearest_divisor(number: int, wanted: int) -> int:
     """Find the divisor of a number that is nearest to another number.
 
     Args:
-        number: What is to be divided.
         wanted: About what the divisor should be.
 
     Returns:

@@ -30,11 +30,7 @@ SLOTS: dict[str, tuple[str, ...]] = {
 
 
 class Scale(nn.Module):
-    """Multiplication by a constant.
-
-    Args:
-        factor: The constant.
-    """
+    """Multiplication by a constant."""
 
     def __init__(self, factor: float) -> None:
         super().__init__()
@@ -67,14 +63,7 @@ class LearnedScale(nn.Module):
         init.constant_(self.weight, self.initial)
 
     def forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
-        """Scale.
-
-        Args:
-            hidden_states: *Shape:* (..., hidden_size)
-
-        Returns:
-            *Shape:* as hidden_states.
-        """
+        """Scale. *Shape:* (..., hidden_size), unchanged."""
         return hidden_states * self.weight
 
     def extra_repr(self) -> str:
@@ -128,8 +117,6 @@ class Residual(nn.Module):
         Args:
             hidden_states: The residual stream. *Shape:* (batch_size, seq_len, hidden_size)
             sublayer: A module or function that maps the normed stream to the branch, or to a tuple that begins with it.
-            args: Passed on to the sublayer.
-            kwargs: Passed on to the sublayer.
 
         Returns:
             The new residual stream. *Shape:* (batch_size, seq_len, hidden_size)
@@ -151,12 +138,6 @@ def build_residual(config: ZooConfig) -> Residual:
     """Build the residual connection that the configuration describes.
 
     This is the one place where the words of `norm_placement` and `residual_scaling` turn into modules.
-
-    Args:
-        config: The configuration of the stack that the layer stands in.
-
-    Returns:
-        A residual connection whose slots are filled.
     """
     slots: dict[str, nn.Module] = {slot: build_norm(config) for slot in SLOTS[config.norm_placement]}
     if config.norm_placement == NormPlacement.DEEPNORM:
@@ -173,9 +154,6 @@ def deepnorm_constants(config: ZooConfig) -> tuple[float, float]:
 
     Args:
         config: The configuration of one stack; with `is_encoder_decoder`, both depths count for the encoder.
-
-    Returns:
-        alpha and beta.
     """
     depth = config.num_hidden_layers
     if not config.is_encoder_decoder:

@@ -29,8 +29,6 @@ class PartialRotaryEmbedding(LlamaRotaryEmbedding):
 
         Args:
             config: Supplies `rope_parameters` (`rope_theta`, `partial_rotary_factor`) and `head_dim`.
-            args: Ignored; other schemes take a device and a length.
-            kwargs: Ignored.
 
         Returns:
             Frequencies, *Shape:* (rotary_dim / 2,), and the factor on cosines and sines.

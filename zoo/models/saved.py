@@ -18,9 +18,6 @@ from zoo.errors import CheckpointError, OtherSizesError, ZooError, enumerate_nam
 def weight_files(folder: Path) -> list[Path]:
     """List the safetensors files that a checkpoint's weights are read from.
 
-    Args:
-        folder: The checkpoint.
-
     Returns:
         The one file, or those that the index names.
 
@@ -89,12 +86,6 @@ def refuse_other_sizes(model: PreTrainedModel, mismatched: Iterable[tuple[str, A
 def saved_shapes(folder: Path) -> dict[str, tuple[int, ...]]:
     """Read names and shapes of a checkpoint's weights, and nothing else of them.
 
-    Args:
-        folder: The checkpoint.
-
-    Returns:
-        The shape of every tensor, by name.
-
     Raises:
         CheckpointError: When a file is missing, truncated or damaged.
     """
@@ -116,7 +107,6 @@ def check_described(model: PreTrainedModel, shapes: dict[str, tuple[int, ...]], 
     Args:
         model: What the configuration builds, on any device.
         shapes: Names and shapes of the saved weights.
-        folder: The checkpoint, for the message.
 
     Raises:
         CheckpointError: When they are others.

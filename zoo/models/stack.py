@@ -30,12 +30,7 @@ from .transformer import LayerBuilder, transformer_of
 
 
 class ZooStack(ZooModel):
-    """What encoder and decoder have in common: embeddings, layers, final norm.
-
-    Args:
-        config: The configuration of this stack.
-        build_layer: Builds one layer.
-    """
+    """What encoder and decoder have in common: embeddings, layers, final norm."""
 
     def __init__(self, config: ZooConfig, build_layer: LayerBuilder) -> None:
         super().__init__(config)
@@ -90,7 +85,6 @@ class ZooStack(ZooModel):
         Args:
             inputs_embeds: *Shape:* (batch_size, seq_len, hidden_size)
             context: What the caller gave beside them; completed here.
-            kwargs: Passed on to the layers.
 
         Returns:
             *Shape:* as inputs_embeds.
@@ -114,10 +108,7 @@ class ZooStack(ZooModel):
         """Apply every layer, then the final norm.
 
         Args:
-            config: The configuration of this call.
             hidden_states: Embedded tokens. *Shape:* (batch_size, seq_len, hidden_size)
-            context: What all layers see.
-            kwargs: Passed on to the layers.
 
         Returns:
             *Shape:* as hidden_states.
@@ -270,14 +261,7 @@ class ZooDecoder(ZooStack):
 
 
 def build_embedding_norm(config: ZooConfig) -> nn.Module:
-    """Build the norm on the embeddings, with its own epsilon, or the identity.
-
-    Args:
-        config: Supplies `embedding_norm` and `embedding_norm_eps`.
-
-    Returns:
-        A module mapping (batch_size, seq_len, hidden_size) to the same shape.
-    """
+    """Build the norm on the embeddings, with its own epsilon, or the identity."""
     if not config.embedding_norm:
         return Identity()
     own = copy.copy(config)

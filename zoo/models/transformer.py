@@ -72,9 +72,6 @@ def shift_tokens_right(input_ids: torch.Tensor | None, labels: torch.Tensor | No
 def vocabulary_size(config: ZooConfig) -> int:
     """The usual number of outputs: one a token id, of the target where there are two vocabularies.
 
-    Args:
-        config: A complete configuration.
-
     Returns:
         The number of token ids that can be predicted.
     """
@@ -132,14 +129,7 @@ class Transformer:
         return replaceable == (encoder_layer, decoder_layer, given_mask)
 
     def build_position(self, config: ZooConfig) -> Position:
-        """Build the position encoding of one stack.
-
-        Args:
-            config: The configuration of the stack.
-
-        Returns:
-            A [`zoo.models.embedding.Position`][].
-        """
+        """Build the position encoding of one stack."""
         return (self.position or POSITIONS.get(config.position))(config)
 
     def pool(self, hidden_states: torch.Tensor, attention_mask: torch.Tensor | None, config: ZooConfig) -> torch.Tensor:
@@ -158,12 +148,5 @@ class Transformer:
 
 
 def transformer_of(config: ZooConfig) -> Transformer:
-    """The blueprint of the variant that a configuration names.
-
-    Args:
-        config: A complete configuration.
-
-    Returns:
-        What the variant's builder returns for it.
-    """
+    """The blueprint of the variant that a configuration names."""
     return VARIANTS.get(config.variant).builder(config)

@@ -74,9 +74,6 @@ def validate_types(config: ZooConfig) -> None:
 
     transformers checks fields whose annotations are types; those of [`ZooConfig`][] are kept as text.
 
-    Args:
-        config: The configuration.
-
     Raises:
         ConfigError: When one is not.
     """
@@ -103,10 +100,6 @@ def type_in_words(words: list[str]) -> str:
 def is_of_type(value: Any, word: str) -> bool:
     """Whether a value has a type; True and False are no numbers here.
 
-    Args:
-        value: Any value.
-        word: A key of `TYPES`.
-
     Returns:
         True if it has, and so have the elements of a list.
     """
@@ -119,11 +112,6 @@ def is_of_type(value: Any, word: str) -> bool:
 def require_choice(field: str, value: object, valid: list[str]) -> None:
     """Require a value to be among its choices.
 
-    Args:
-        field: Name of the field, for the message.
-        value: What was given.
-        valid: What may be given.
-
     Raises:
         InvalidChoiceError: When it is not.
     """
@@ -133,10 +121,6 @@ def require_choice(field: str, value: object, valid: list[str]) -> None:
 
 def require_activation(field: str, value: str | None) -> None:
     """Require the name of an activation that transformers knows, or None.
-
-    Args:
-        field: Name of the field, for the message.
-        value: What was given.
 
     Raises:
         InvalidChoiceError: When transformers has no such activation.
@@ -151,7 +135,6 @@ def validate_layers(config: ZooConfig, layer_types: list[str] | None) -> None:
     """Require layer types to name every layer, and windows to have a size.
 
     Args:
-        config: The configuration.
         layer_types: The kind of each layer, or a pattern of them.
 
     Raises:

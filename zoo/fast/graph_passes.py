@@ -1,0 +1,60 @@
+"""Passes over a captured graph, which leave fewer operations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import fx
+
+VIEWS = (torch.Tensor.view, torch.Tensor.reshape)
+
+
+def eliminate_dead_code(graph: fx.Graph) -> None:
+    """Eliminate dead code: operations whose result nobody reads, unless they write.
+
+    Args:
+        graph: Changed in place.
+    """
+    for node in reversed(graph.nodes):
+        if node.op == "call_function" and not node.users and not node.meta.get("writes"):
+            graph.erase_node(node)
+
+
+def fold_transposes(graph: fx.Graph) -> None:
+    """Fold transpositions that leave all elements in their order, as those of a single token, into views beside them.
+
+    Args:
+        graph: Changed in place.
+    """
+    for node in graph.find_nodes(op="call_function", target=torch.Tensor.transpose):
+        source, shape = node.args[0], node.meta["val"].shape
+        if not all(type(size) is int for size in shape) or not keeps_order(source.meta["val"].shape, *node.args[1:]):
+            continue
+        if source.target in VIEWS:
+            with graph.inserting_before(node):
+                view = graph.call_function(torch.reshape, (source.args[0], tuple(shape)))
+            view.meta = node.meta
+            node.replace_all_uses_with(view)
+        else:
+            for user in list(node.users):
+                if user.target in VIEWS:
+                    user.target = torch.Tensor.reshape
+                    user.replace_input_with(node, source)
+
+
+def keeps_order(shape: Sequence[int], first: int, second: int) -> bool:
+    """Whether elements stay in their order when two dimensions are swapped.
+
+    Args:
+        shape: Before.
+        first: One of the dimensions.
+        second: Another one.
+
+    Returns:
+        True where nothing but dimensions of size 1 moves past another.
+    """
+    dimensions = list(range(len(shape)))
+    moved = dimensions.copy()
+    moved[first], moved[second] = moved[second], moved[first]
+    return [place for place in dimensions if shape[place] != 1] == [place for place in moved if shape[place] != 1]
