@@ -61,6 +61,10 @@ class Module:
                     self.definitions[name] = [statement]
                 if not inner and TYPE_CHECKING in names_in(statement.test):
                     self._read(statement.body, for_types=True)
+            elif isinstance(statement, ast.Try):  # to import what need not be installed
+                for each in statement.body:
+                    if isinstance(each, ast.Import):
+                        self.definitions |= {alias.asname or alias.name: [statement] for alias in each.names}
             elif names:
                 for name in names:
                     self.definitions.setdefault(name, []).append(statement)
