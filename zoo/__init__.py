@@ -13,6 +13,7 @@ from zoo.hooks import AutoRegistration
 
 if TYPE_CHECKING:
     from zoo import (  # noqa: I001 - one statement for all of them
+        benchmarks as benchmarks,
         building as building,
         comparison as comparison,
         converters as converters,
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
         variants as variants,
         weights as weights,
     )
+    from zoo.benchmarks import bench
     from zoo.building import config
     from zoo.comparison import compare
     from zoo.converters import convert, export
@@ -67,6 +69,7 @@ if TYPE_CHECKING:
 
 #: The submodules for users, imported when first used. To add one: a word here, and a line above for the type checker.
 _SUBMODULES = (
+    "benchmarks",
     "building",
     "comparison",
     "converters",
@@ -106,6 +109,7 @@ _SUBMODULES = (
 
 #: Where each public name lives. To add one: a line here, and one above for the type checker.
 _HOMES = {
+    "bench": "zoo.benchmarks",
     "build": "zoo.dispatch",
     "compare": "zoo.comparison",
     "config": "zoo.building",
@@ -130,6 +134,7 @@ _HOMES = {
 
 __all__ = [
     "__version__",
+    "bench",
     "build",
     "compare",
     "config",

@@ -52,6 +52,7 @@ GROUPS = {
     },
     "Compare": {
         "compare": ("zoo.cli.compare:compare", "Train variants with the same seeds, data and budget, side by side."),
+        "bench": ("zoo.cli.bench:bench", "Run benchmarks, and show what was recorded of every variant."),
     },
     "Convert and share": {
         "convert": (

@@ -1,0 +1,93 @@
+"""Every benchmark that ships can be run: its names, settings, conditions and tests exist and suit each other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from zoo.benchmarks import benchmarks, find_benchmark
+from zoo.benchmarks.definition import read
+from zoo.benchmarks.names import expand
+from zoo.comparison.request.request import Request
+from zoo.errors import ConfigError, UnknownNameError, UnsupportedTaskError
+from zoo.registry import VARIANTS
+from zoo.tasks import find_task
+
+ALL = benchmarks()
+
+
+@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("shortened", [False, True], ids=["whole", "quick"])
+def test_it_can_be_asked_for(name: str, shortened: bool) -> None:
+    benchmark = ALL[name].shortened() if shortened else ALL[name]
+    for condition in benchmark.conditions:
+        arguments = benchmark.arguments(condition)
+        said = {key: arguments.pop(key) for key in ("arguments",) if key in arguments}
+        names = benchmark.names(condition)
+        assert len(names) == len(set(names)) >= 2
+        Request(names, arguments=said.get("arguments", {}), **arguments).check()
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_its_baseline_is_the_first_name(name: str) -> None:
+    benchmark = ALL[name]
+    for condition, said in benchmark.conditions.items():
+        assert benchmark.names(condition)[0] == said.get("variants", benchmark.variants)[0]
+
+
+def test_the_score_that_decides_is_one_of_the_task_or_a_loss() -> None:
+    for one in ALL.values():
+        scores = {one.task(condition).main_score for condition in one.conditions}
+        assert one.score in {*scores, "heldout_loss"} or one.tests
+
+
+def test_patterns_stand_for_what_there_is() -> None:
+    task = find_task("translation")
+    assert expand(["vanilla+*"], task) == [f"vanilla+{quirk}" for quirk in VARIANTS.get("vanilla").quirks]
+    assert set(expand(["*-norm"], task)) == {"post-norm", "pre-norm", "res-post-norm", "sandwich-norm"}
+    assert "pre-norm:position=rotary" in expand(["pre-norm:position=*"], task)
+    assert "pre-norm:position=rotary,norm=rmsnorm" in expand(["pre-norm:position=rotary,norm=*"], task)
+    assert expand(["vanilla", "*", "vanilla"], task)[0] == "vanilla"
+    with pytest.raises(UnsupportedTaskError):
+        task.check_variant(*expand(["gpt2-style"], task))
+
+
+def test_a_condition_changes_single_entries(tmp_path: Path) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text(
+        "{version: 1, summary: s, minutes: 1, score: bleu, seeds: 1, variants: [pre-norm, post-norm],"
+        " compare: {task: translation, settings: {hidden_size: 32, dropout: 0.2}, sweep: {lr: [1, 2]}},"
+        " conditions: {wide: {settings: {hidden_size: 64}, sweep: null}}}"
+    )
+    arguments = find_benchmark(str(file)).arguments("wide")
+    assert arguments["settings"] == {"hidden_size": 64, "dropout": 0.2} and arguments["sweep"] is None
+    with pytest.raises(UnknownNameError, match="did you mean 'wide'"):
+        find_benchmark(str(file)).arguments("wid")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[1", "is not valid YAML"),
+        ("3", "is no benchmark"),
+        ("{version: 1}", "missing"),
+        ("{vesion: 1}", "did you mean 'version'"),
+        ("{version: 1, summary: s, minutes: 1, score: a, seeds: 1, variants: [a], compare: {}}", "names no task"),
+        (
+            "{version: 1, summary: s, minutes: 1, score: a, seeds: 1, variants: [a], compare: {task: copy},"
+            " quick: {conditions: [x]}}",
+            "unknown condition 'x'",
+        ),
+    ],
+)
+def test_a_file_that_is_no_benchmark_is_refused(tmp_path: Path, text: str, message: str) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text(text)
+    with pytest.raises((ConfigError, UnknownNameError), match=message):
+        read(file)
+
+
+def test_an_unknown_benchmark_names_the_nearest() -> None:
+    with pytest.raises(UnknownNameError, match="did you mean 'char-lm'"):
+        find_benchmark("charlm")

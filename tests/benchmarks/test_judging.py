@@ -1,0 +1,102 @@
+"""Verdicts from rows agree with the standard library, count lost runs, and never mix what differs."""
+
+from __future__ import annotations
+
+import importlib.util
+import statistics
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from zoo.benchmarks import Row, benchmarks, find_benchmark, judge
+from zoo.benchmarks.page import anchors, front, markdown_table, told
+
+BENCHMARK = replace(
+    find_benchmark("translation-en-pt"), variants=["pre-norm", "post-norm", "rezero", "deepnorm"], seeds=5
+)
+
+
+def rows(variant: str, scores: list[float | None], cost: float = 1.0) -> list[Row]:
+    """A row a seed; None is a run that failed."""
+    return [
+        Row(1, "", variant, seed, error="it diverged")
+        if score is None
+        else Row(1, "", variant, seed, values={"bleu": score, "training_flops": cost})
+        for seed, score in enumerate(scores)
+    ]
+
+
+BASE = rows("pre-norm", [70.0, 71.0, 70.5, 69.8, 70.2])
+
+
+def test_the_numbers_are_those_of_the_rows() -> None:
+    verdicts = judge(BENCHMARK, [*BASE, *rows("post-norm", [60.0, 61.5, 60.1, 60.3, 59.9])])
+    standing = verdicts.of("post-norm")
+    assert standing is not None and standing.difference is not None
+    assert standing.samples["bleu"].mean == pytest.approx(statistics.mean([60.0, 61.5, 60.1, 60.3, 59.9]))
+    assert standing.samples["bleu"].deviation == pytest.approx(statistics.stdev([60.0, 61.5, 60.1, 60.3, 59.9]))
+    assert standing.verdict == "worse" and standing.difference.mean == pytest.approx(-9.94)
+    assert [one.variant for one in verdicts.standings] == ["pre-norm", "post-norm"]
+    assert verdicts.missing == ["rezero", "deepnorm"]
+
+
+def test_less_is_better_for_a_loss() -> None:
+    losses = {"pre-norm": [2.0, 2.1, 1.9, 2.2, 2.0], "rezero": [1.0, 1.0, 1.1, 0.9, 1.2]}
+    made = [
+        Row(1, "", name, seed, values={"heldout_loss": loss})
+        for name, own in losses.items()
+        for seed, loss in enumerate(own)
+    ]
+    verdicts = judge(BENCHMARK, made, score="heldout_loss")
+    assert verdicts.standings[0].variant == "rezero" and verdicts.standings[0].verdict == "better"
+
+
+def test_a_lost_run_is_worse_than_any_number() -> None:
+    verdicts = judge(BENCHMARK, [*BASE, *rows("rezero", [90.0, 91.0, None, None, None])])
+    standing = verdicts.of("rezero")
+    assert standing is not None and standing.lost == 3 and standing.verdict != "better"
+    failed = judge(BENCHMARK, [*BASE, *rows("rezero", [None] * 5)]).of("rezero")
+    assert failed is not None and failed.verdict == "failed"
+
+
+@pytest.mark.parametrize("change", [{"data": "f" * 64}, {"version": 2}, {"condition": "other"}])
+def test_other_data_versions_and_conditions_are_never_mixed(change: dict[str, object]) -> None:
+    other = [replace(row, **change) for row in rows("rezero", [10.0] * 5)]  # type: ignore[arg-type]
+    assert judge(BENCHMARK, [*BASE, *other]).of("rezero") is None
+
+
+def test_the_pareto_front_is_what_none_beats() -> None:
+    made = [
+        *rows("pre-norm", [70.0, 70.0], cost=2.0),
+        *rows("post-norm", [60.0, 60.0], cost=1.0),
+        *rows("rezero", [65.0, 65.0], cost=3.0),
+    ]
+    verdicts = judge(BENCHMARK, made)
+    assert [one.variant for one in front(verdicts, "training_flops")] == ["post-norm", "pre-norm"]
+    assert "`rezero`" not in told(verdicts).split("Pareto")[1]
+
+
+def test_tables_hold_every_variant_and_say_what_is_missing() -> None:
+    verdicts = judge(BENCHMARK, [*BASE, *rows("rezero", [70.1, 70.9, 70.6, 69.7, 70.3])])
+    table = markdown_table(verdicts)
+    assert table.count("\n") == 3 and "`rezero`" in table and "within noise" in table
+    assert "Not recorded yet: `post-norm`, `deepnorm`" in told(verdicts)
+
+
+def test_published_numbers_stand_beside_ours() -> None:
+    char_lm = benchmarks()["char-lm"]
+    assert char_lm.text is not None
+    row = Row(1, "", "gpt2-style", 0, data=char_lm.text.sha256, values={"heldout_loss": 1.885})
+    made = [replace(row, seed=seed) for seed in range(3)]
+    assert ", within 0.02 of it" in anchors(char_lm, {"": judge(char_lm, made)})
+    off = [replace(row, values={"heldout_loss": 2.5}) for row in made]
+    assert "NOT within 0.02" in anchors(char_lm, {"": judge(char_lm, off)})
+
+
+def test_the_page_is_what_its_command_writes() -> None:
+    spec = importlib.util.spec_from_file_location("results", Path(__file__).parents[2] / "scripts/bench/results.py")
+    assert spec is not None and spec.loader is not None
+    results = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(results)
+    assert results.PAGE.read_text(encoding="utf-8") == results.page()

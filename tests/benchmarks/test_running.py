@@ -1,0 +1,119 @@
+"""A benchmark runs, is recorded, is not run twice, and its rows come out again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from zoo.benchmarks import Benchmark, Row, bench, find_benchmark, read_rows, verify
+from zoo.benchmarks.rows import write_rows
+from zoo.cli.main import cli
+from zoo.errors import ConfigError, UnknownNameError, UnsupportedTaskError
+
+DEFINITION = """
+version: 3
+summary: A benchmark of seconds.
+minutes: 1
+score: symbol_accuracy
+seeds: 1
+variants: ["pre-norm:position=sinusoidal", "pre-norm:position=learned", "pre-norm:position=alibi"]
+conditions:
+  short: {}
+tests:
+  2x: "{task}:decoder_only=true,min_length=6,length=6,train_examples=1,heldout_examples=20"
+  8x: "{task}:decoder_only=true,min_length=40,length=40,train_examples=1,heldout_examples=20"
+compare:
+  task: "copy:decoder_only=true,length=3,train_examples=200,heldout_examples=20"
+  budget: steps=6
+  match: params
+  match_by: intermediate
+  settings: {hidden_size: 16, intermediate_size: 32, num_hidden_layers: 1, max_position_embeddings: 32}
+"""
+
+
+@pytest.fixture(scope="module")
+def benchmark_(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Benchmark]:
+    file = tmp_path_factory.mktemp("bench") / "mine.yaml"
+    file.write_text(DEFINITION)
+    yield find_benchmark(str(file))
+
+
+@pytest.fixture(scope="module")
+def recorded(benchmark_: Benchmark) -> list[Row]:
+    bench(benchmark_, record=True, output_dir=benchmark_.results.parent / "out", progress=False)
+    return read_rows(benchmark_.results)
+
+
+@pytest.mark.slow
+def test_every_run_is_a_row_with_all_its_numbers(recorded: list[Row]) -> None:
+    trained = [row for row in recorded if not row.error]
+    assert {row.variant for row in trained} == {"pre-norm:position=sinusoidal", "pre-norm:position=learned"}
+    for row in trained:
+        assert row.version == 3 and row.condition == "short" and row.digest and row.machine and row.date and row.threads
+        assert {"symbol_accuracy", "heldout_loss", "parameters", "training_flops", "symbol_accuracy@2x"} <= set(
+            row.values
+        )
+    by_name = {row.variant: row.values for row in trained}
+    # Eight times as long is more than the table of learned positions holds.
+    assert "symbol_accuracy@8x" not in by_name["pre-norm:position=learned"]
+
+
+@pytest.mark.slow
+def test_a_variant_that_cannot_be_made_equal_says_why_and_stops_no_other(recorded: list[Row]) -> None:
+    (refused,) = (row for row in recorded if "alibi" in row.variant)
+    assert "cannot be made equal to the baseline" in refused.error and not refused.values
+
+
+@pytest.mark.slow
+def test_what_is_recorded_is_not_run_again(benchmark_: Benchmark, recorded: list[Row], tmp_path: Path) -> None:
+    before = benchmark_.results.read_bytes()
+    rows = bench(benchmark_, record=True, output_dir=tmp_path / "elsewhere", progress=False)
+    assert sorted(rows, key=lambda row: row.key) == recorded and benchmark_.results.read_bytes() == before
+    assert not (tmp_path / "elsewhere").exists()
+
+
+@pytest.mark.slow
+def test_rows_come_out_again_and_changed_ones_do_not(benchmark_: Benchmark, recorded: list[Row]) -> None:
+    row = next(row for row in recorded if "learned" in row.variant)
+    (same,) = verify(benchmark_, [row])
+    assert same.holds and same.exact
+    changed = replace(row, values=dict(row.values) | {"symbol_accuracy": row.values["symbol_accuracy"] + 1})
+    assert not verify(benchmark_, [changed])[0].holds
+    # On another machine the noise decides.
+    assert not verify(benchmark_, [replace(changed, machine="another")])[0].holds
+
+
+def test_what_cannot_be_run_is_refused_before_anything_is(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="needs a text of yours"):
+        bench("char-lm")
+    with pytest.raises(ConfigError, match="has data of its own"):
+        bench("translation-en-pt", data=tmp_path)
+    with pytest.raises(ConfigError, match="is no result"):
+        bench("translation-en-pt", quick=True, record=True)
+    with pytest.raises(UnsupportedTaskError):
+        bench("translation-en-pt", "gpt2-style")
+    with pytest.raises(UnknownNameError, match="did you mean 'copy'"):
+        bench("length", conditions=["cpy"])
+
+
+def test_the_command_lists_and_shows(benchmark_: Benchmark, tmp_path: Path) -> None:
+    run = CliRunner().invoke(cli, ["bench", "list"])
+    assert run.exit_code == 0 and "translation-en-pt" in run.output
+    write_rows(benchmark_.results.with_name("shown.csv"), [])
+    file = tmp_path / "shown.yaml"
+    file.write_text(DEFINITION)
+    rows = [
+        Row(3, "short", f"pre-norm:position={position}", seed, values={"symbol_accuracy": value + seed})
+        for position, value in (("sinusoidal", 10.0), ("learned", 40.0))
+        for seed in range(3)
+    ]
+    write_rows(tmp_path / "shown.csv", rows)
+    shown = CliRunner().invoke(cli, ["bench", "show", str(file)])
+    assert shown.exit_code == 0 and "41.00 ± 1.00" in shown.output and "+30" in shown.output
+    plain = CliRunner().invoke(cli, ["bench", "show", str(file), "--json"])
+    assert len(json.loads(plain.output)) == 6

@@ -1,0 +1,252 @@
+"""What a benchmark is: a comparison with a name and a version, so that its results can stand side by side for years."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
+
+import yaml  # type: ignore[import-untyped]
+
+from zoo.errors import ConfigError, UnknownNameError
+from zoo.tasks import DataTask, find_task
+from zoo.training.recipe import RecipeLoader, recipe_for
+
+from .names import expand
+
+FOLDER = Path(__file__).parent
+
+NESTED = ("arguments", "settings", "sweep")
+"""Arguments of a comparison that are dictionaries: a condition changes single entries, or takes all away (null)."""
+
+
+@dataclass(frozen=True)
+class Text:
+    """A text that users bring themselves, since it does not ship.
+
+    Attributes:
+        name: What it is called.
+        sha256: Of its bytes. Rows that were made with another text are kept apart.
+        source: Where it comes from.
+    """
+
+    name: str
+    sha256: str
+    source: str
+
+
+@dataclass(frozen=True)
+class Anchor:
+    """A published number that a row of the benchmark should come near to.
+
+    Attributes:
+        variant: Which row.
+        value: The published number.
+        tolerance: How far from it a mean may be, because of seeds and of what the source does not say.
+        source: Where it was published.
+        condition: Of which condition.
+    """
+
+    variant: str
+    value: float
+    tolerance: float
+    source: str
+    condition: str = ""
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """A comparison with a name.
+
+    Attributes:
+        name: Its name.
+        version: Raised with every change that changes results; rows of other versions are not compared.
+        summary: What it asks, in a sentence.
+        minutes: How long all of it takes on two cores, roughly.
+        compare: Arguments of [`zoo.compare`][]; at least the `task`.
+        variants: Names of variants, the baseline first; also patterns, see [`zoo.benchmarks.names`][].
+        seeds: How many seeds each gets.
+        score: The column that decides: a score of the task, or "heldout_loss".
+        source: What it follows.
+        conditions: Changes to `compare` by name, each of which makes a comparison of its own; also to `variants`.
+        tests: Tasks by name on whose held-out examples each model is scored as well, though it was not trained on them;
+            "{task}" stands for the task that it was trained on.
+        text: The text that users bring; None where everything ships or is made.
+        anchors: Published numbers.
+        quick: Changes that make it take less than two minutes; what comes out says nothing but that it runs.
+        results: The CSV file of what was recorded: with those that ship, or beside the benchmark's own file.
+    """
+
+    name: str
+    version: int
+    summary: str
+    minutes: int
+    compare: Mapping[str, Any]
+    variants: Sequence[str]
+    seeds: int
+    score: str
+    source: str = ""
+    conditions: Mapping[str, Mapping[str, Any]] = field(default_factory=lambda: {"": {}})
+    tests: Mapping[str, str] = field(default_factory=dict)
+    text: Text | None = None
+    anchors: Sequence[Anchor] = ()
+    quick: Mapping[str, Any] = field(default_factory=dict)
+    results: Path = Path()
+
+    def task(self, condition: str = "") -> DataTask:
+        """Look up what is trained on.
+
+        Args:
+            condition: Which condition.
+
+        Returns:
+            The task, with its options.
+        """
+        said = self.arguments(condition)
+        return recipe_for(said["task"], said.get("recipe")).data_task()
+
+    def arguments(self, condition: str) -> dict[str, Any]:
+        """Put together what a condition is compared with.
+
+        Args:
+            condition: One of `conditions`.
+
+        Returns:
+            Arguments of [`zoo.compare`][].
+
+        Raises:
+            UnknownNameError: When there is no such condition.
+        """
+        if condition not in self.conditions:
+            raise UnknownNameError(condition, self.conditions, kind="condition", owner=f"benchmark {self.name!r}")
+        changes = {name: value for name, value in self.conditions[condition].items() if name != "variants"}
+        merged = {**self.compare, **changes}
+        for name in NESTED:
+            if name in self.compare and changes.get(name) is not None:
+                merged[name] = {**self.compare[name], **changes[name]}
+        return merged
+
+    def names(self, condition: str = "") -> list[str]:
+        """List what a condition compares.
+
+        Args:
+            condition: One of `conditions`.
+
+        Returns:
+            Names of variants, the baseline first.
+        """
+        return expand(self.conditions[condition].get("variants", self.variants), self.task(condition))
+
+    def shortened(self) -> Benchmark:
+        """Make it take less than two minutes.
+
+        Returns:
+            The same benchmark with the changes in `quick`.
+        """
+        changes = dict(self.quick)
+        compare = Benchmark(**{**vars(self), "conditions": {"": changes.pop("compare", {})}}).arguments("")
+        kept = changes.pop("conditions", list(self.conditions))
+        tests = changes.pop("tests", list(self.tests))
+        dropped = ("variants", *self.quick.get("compare", {}))
+        conditions = {
+            name: {key: value for key, value in self.conditions[name].items() if key not in dropped} for name in kept
+        }
+        return replace(
+            self,
+            compare=compare,
+            conditions=conditions,
+            tests={name: self.tests[name] for name in tests},
+            text=None,
+            **changes,
+        )
+
+
+def benchmarks() -> dict[str, Benchmark]:
+    """List the benchmarks that ship with the zoo.
+
+    Returns:
+        Each by its name.
+    """
+    return {file.stem: read(file) for file in sorted(FOLDER.glob("*.yaml"))}
+
+
+def find_benchmark(name: str) -> Benchmark:
+    """Find a benchmark.
+
+    Args:
+        name: The name of one that ships, or a YAML file of one's own.
+
+    Returns:
+        The benchmark.
+
+    Raises:
+        UnknownNameError: When there is none of this name.
+        ConfigError: When the file is no benchmark.
+    """
+    if Path(name).suffix in (".yaml", ".yml"):
+        return read(Path(name))
+    file = FOLDER / f"{name}.yaml"
+    if not file.is_file():
+        raise UnknownNameError(name, [one.stem for one in FOLDER.glob("*.yaml")], kind="benchmark")
+    return read(file)
+
+
+def read(file: Path) -> Benchmark:
+    """Read a benchmark's file.
+
+    Args:
+        file: The file.
+
+    Returns:
+        The benchmark, called like the file.
+
+    Raises:
+        ConfigError: When something is missing, unknown, or contradicts something else.
+    """
+    try:
+        said = yaml.load(file.read_text(encoding="utf-8"), Loader=RecipeLoader)
+    except OSError as error:
+        raise ConfigError(f"{file} cannot be read: {error.strerror}") from error
+    except (UnicodeDecodeError, yaml.YAMLError) as error:
+        raise ConfigError(f"{file} is not valid YAML: {' '.join(str(error).split())}") from error
+    known = [one.name for one in fields(Benchmark) if one.name not in ("name", "results")]
+    results = FOLDER / "results" if file.parent == FOLDER else file.parent
+    if not isinstance(said, dict):
+        raise ConfigError(f"{file} is no benchmark: it must hold {', '.join(known[:7])}")
+    for entry in said:
+        if entry not in known:
+            raise UnknownNameError(str(entry), known, kind="entry", owner=str(file))
+    try:
+        text = Text(**said["text"]) if said.get("text") else None
+        anchors = tuple(Anchor(**anchor) for anchor in said.get("anchors", ()))
+        made = {"name": file.stem, "text": text, "anchors": anchors, "results": results / f"{file.stem}.csv"}
+        found = Benchmark(**{**said, **made})
+    except TypeError as error:
+        raise ConfigError(f"{file} is no benchmark: {error}") from error
+    check(found, file)
+    return found
+
+
+def check(benchmark: Benchmark, file: Path) -> None:
+    """Refuse a definition that contradicts itself.
+
+    Args:
+        benchmark: The benchmark.
+        file: Where it was read.
+
+    Raises:
+        ConfigError: With the first thing that is wrong.
+    """
+    if "task" not in benchmark.compare:
+        raise ConfigError(f"{file}: compare names no task")
+    kinds = {benchmark.task(condition).model_task for condition in benchmark.conditions}
+    if len(kinds) > 1:
+        raise ConfigError(f"{file}: the conditions are for different models, {' and '.join(sorted(kinds))}")
+    for condition in benchmark.conditions:
+        for test in benchmark.tests.values():
+            find_task(test.format(task=benchmark.task(condition).name))
+    for entry in ("conditions", "tests"):
+        for name in benchmark.quick.get(entry, ()):
+            if name not in getattr(benchmark, entry):
+                raise UnknownNameError(name, getattr(benchmark, entry), kind=entry.rstrip("s"), owner=str(file))

@@ -1,0 +1,227 @@
+"""Verdicts as tables: for the terminal, and as Markdown for docs/results.md."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from zoo.comparison.results.metrics import COSTS, LOSSES
+from zoo.comparison.results.statistics import Sample
+
+from .definition import Benchmark
+from .judging import Standing, Verdicts, direction
+from .rows import Row
+
+COST_COLUMNS = {column.key: column for column in COSTS}
+TITLES = {column.key: column.title for column in (*LOSSES, *COSTS)} | {"bleu": "BLEU", "chrf": "chrF"}
+
+
+def columns_shown(verdicts: Verdicts) -> list[str]:
+    """Choose what a table shows beside the score that decides.
+
+    Args:
+        verdicts: The verdicts.
+
+    Returns:
+        Other scores, also of tests, and two costs: those that all machines agree upon.
+    """
+    known = dict.fromkeys(name for one in verdicts.standings for name in one.samples)
+    scores = [name for name in known if name not in COST_COLUMNS and name != "train_loss"]
+    return [name for name in (*scores, "parameters", "training_flops") if name != verdicts.score and name in known]
+
+
+def headings(verdicts: Verdicts) -> list[str]:
+    """Name the columns of a table.
+
+    Args:
+        verdicts: The verdicts.
+
+    Returns:
+        The headings.
+    """
+    return [
+        "Variant",
+        "Seeds",
+        title(verdicts.score),
+        "Difference",
+        "p",
+        "Verdict",
+        *map(title, columns_shown(verdicts)),
+    ]
+
+
+def cells(verdicts: Verdicts, standing: Standing) -> list[str]:
+    """Write one row.
+
+    Args:
+        verdicts: The verdicts.
+        standing: The variant.
+
+    Returns:
+        The cells.
+    """
+    difference = standing.difference
+    lost = f" ({standing.lost} lost)" if standing.lost else ""
+    p = None if difference is None else difference.adjusted
+    return [
+        standing.variant,
+        f"{len(standing.rows)}{lost}",
+        spread(standing.samples.get(verdicts.score)),
+        "" if difference is None else f"{difference.mean:+.3g}",
+        "" if p is None else "< 0.001" if p < 0.001 else f"{p:.3f}",
+        standing.verdict,
+        *(number(name, standing.samples.get(name)) for name in columns_shown(verdicts)),
+    ]
+
+
+def spread(sample: Sample | None) -> str:
+    """Write a mean and its deviation.
+
+    Args:
+        sample: The sample; None where there is none.
+
+    Returns:
+        For instance "71.93 ± 0.40".
+    """
+    if sample is None:
+        return ""
+    digits = 2 if abs(sample.mean) >= 10 else 4
+    deviation = "" if sample.deviation is None else f" ± {sample.deviation:.{digits}f}"
+    return f"{sample.mean:.{digits}f}{deviation}"
+
+
+def number(name: str, sample: Sample | None) -> str:
+    """Write the mean of a column.
+
+    Args:
+        name: The column.
+        sample: Its sample; None where there is none.
+
+    Returns:
+        The number with its unit.
+    """
+    if sample is None:
+        return ""
+    return COST_COLUMNS[name].write(sample.mean) if name in COST_COLUMNS else spread(sample)
+
+
+def title(column: str) -> str:
+    """What a column is called above a table.
+
+    Args:
+        column: Its name, possibly of a test.
+
+    Returns:
+        For instance "Held-out loss, twice".
+    """
+    name, _, test = column.partition("@")
+    called = TITLES.get(name, name.replace("_", " ").capitalize())
+    return f"{called}, {test}" if test else called
+
+
+def front(verdicts: Verdicts, cost: str) -> list[Standing]:
+    """Find the Pareto front: the variants that none beats both in score and in cost.
+
+    Args:
+        verdicts: The verdicts.
+        cost: The column of a cost, of which less is better.
+
+    Returns:
+        The variants, the cheapest first.
+    """
+    both = [one for one in verdicts.standings if verdicts.score in one.samples and cost in one.samples]
+    better = direction(verdicts.score)
+    found: list[Standing] = []
+    for one in sorted(both, key=lambda one: (one.samples[cost].mean, -better * one.samples[verdicts.score].mean)):
+        if not found or better * one.samples[verdicts.score].mean > better * found[-1].samples[verdicts.score].mean:
+            found.append(one)
+    return found
+
+
+def markdown_table(verdicts: Verdicts) -> str:
+    """Write verdicts as a table of Markdown.
+
+    Args:
+        verdicts: The verdicts.
+
+    Returns:
+        The lines.
+    """
+    columns = headings(verdicts)
+    lines = [columns, ["---", *("---:" for _ in columns[1:])]]
+    lines += [[f"`{row[0]}`", *row[1:]] for row in (cells(verdicts, one) for one in verdicts.standings)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def told(verdicts: Verdicts) -> str:
+    """Say in sentences what a table shows.
+
+    Args:
+        verdicts: The verdicts.
+
+    Returns:
+        Who is ahead, who is behind, who cannot be told apart, and the Pareto front.
+    """
+    words: Mapping[str, list[str]] = {
+        word: [f"`{one.variant}`" for one in verdicts.standings if one.verdict == word]
+        for word in ("better", "worse", "within noise", "untested", "failed")
+    }
+    said = {
+        "better": "Ahead of the baseline beyond noise",
+        "worse": "Behind it beyond noise",
+        "within noise": "Cannot be told from it",
+        "untested": "With too few seeds to say",
+        "failed": "Failed",
+    }
+    lines = [f"- {said[word]}: {', '.join(names)}." for word, names in words.items() if names]
+    cheapest = front(verdicts, "training_flops")
+    if len(cheapest) > 1:
+        names = ", ".join(f"`{one.variant}`" for one in cheapest)
+        lines.append(f"- Best for the operations that training takes (the Pareto front, cheapest first): {names}.")
+    if verdicts.missing:
+        lines.append(f"- Not recorded yet: {', '.join(f'`{name}`' for name in verdicts.missing)}.")
+    return "\n".join(lines)
+
+
+def made_on(rows: Sequence[Row]) -> str:
+    """Say on what the rows were made.
+
+    Args:
+        rows: The rows of one benchmark.
+
+    Returns:
+        Machines, versions and dates.
+    """
+
+    def listed(values: Iterable[str]) -> str:
+        return ", ".join(sorted(set(values)))
+
+    dates = sorted({row.date for row in rows})
+    days = dates[0] if len(dates) == 1 else f"{dates[0]} to {dates[-1]}"
+    busy = sum(row.load > row.threads + 1 for row in rows)
+    idle = "on an idle machine" if not busy else f"{busy} of {len(rows)} while the machine had other work"
+    where = f"{listed(row.machine for row in rows)}, {listed(f'{row.threads} threads' for row in rows)}, {idle}"
+    made = f"zoo {listed(row.zoo for row in rows)}, torch {listed(row.torch for row in rows)}"
+    return f"{len(rows)} runs, {days}; {where}; {made}, transformers {listed(row.transformers for row in rows)}."
+
+
+def anchors(benchmark: Benchmark, judged: Mapping[str, Verdicts]) -> str:
+    """Put published numbers beside the recorded ones.
+
+    Args:
+        benchmark: The benchmark.
+        judged: The verdicts of each condition.
+
+    Returns:
+        A line an anchor, empty where there are none.
+    """
+    lines = []
+    for anchor in benchmark.anchors:
+        standing = judged[anchor.condition].of(anchor.variant)
+        sample = None if standing is None else standing.samples.get(benchmark.score)
+        if sample is None:
+            came = "not recorded yet"
+        else:
+            near = abs(sample.mean - anchor.value) <= anchor.tolerance
+            came = f"{spread(sample)} here, {'within' if near else 'NOT within'} {anchor.tolerance:g} of it"
+        lines.append(f"- Published for `{anchor.variant}`: {anchor.value:g} ({anchor.source}); {came}.")
+    return "\n".join(lines)

@@ -1,0 +1,201 @@
+"""`zoo bench`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from .output import heading, table, write, write_json
+from .parameters import json_option
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from zoo.benchmarks import Benchmark, Row, Verdicts
+
+data_option = click.option(
+    "--data", type=click.Path(path_type=Path, exists=True, dir_okay=False), help="The text, where it does not ship."
+)
+
+
+@click.group("bench")
+def bench() -> None:
+    """Run benchmarks, and show what was recorded of every variant.
+
+    A benchmark is a comparison with a name and a version: its data, sizes, seeds and training are settled, so that its
+    results can stand side by side. Those of the zoo's own variants ship with it.
+    """
+
+
+@bench.command("list")
+@json_option
+def list_benchmarks(as_json: bool) -> None:
+    """List the benchmarks, how long they take, and how much of each is recorded."""
+    from zoo.benchmarks import benchmarks, read_rows
+
+    found = benchmarks()
+    if as_json:
+        write_json({name: asdict(one) for name, one in found.items()})
+        return
+    rows = [
+        (name, duration(one.minutes), f"{len(read_rows(one.results)):,}", one.summary) for name, one in found.items()
+    ]
+    write(table(("Benchmark", "Two cores", "Rows", "What it asks"), rows, right=("Two cores", "Rows")))
+
+
+@bench.command("run")
+@click.argument("name")
+@click.argument("variants", nargs=-1)
+@data_option
+@click.option("--condition", "conditions", multiple=True, help="Only this of its conditions; any number of times.")
+@click.option("--seeds", type=click.IntRange(min=1), help="How many seeds; by default the benchmark's.")
+@click.option("--quick", is_flag=True, help="A version of less than two minutes, which says only that it runs.")
+@click.option("--record", is_flag=True, help="Add the rows to those that ship.")
+@click.option("--jobs", "-j", type=click.IntRange(min=1), default=1, show_default=True, help="Runs at a time.")
+@click.option(
+    "--output",
+    "-o",
+    type=click.Path(path_type=Path),
+    help="Where models and results go.  [default: outputs/bench/NAME]",
+)
+@click.option("--quiet", is_flag=True, help="No progress bars.")
+@json_option
+def run(
+    name: str,
+    variants: tuple[str, ...],
+    data: Path | None,
+    conditions: tuple[str, ...],
+    seeds: int | None,
+    quick: bool,
+    record: bool,
+    jobs: int,
+    output: Path | None,
+    quiet: bool,
+    as_json: bool,
+) -> int:
+    """Run a benchmark, or only some VARIANTS of it, which may be of your own.
+
+    What is finished is not repeated, and what was interrupted goes on: give the same command again.
+    """
+    from zoo.benchmarks import bench as run_benchmark
+    from zoo.benchmarks import find_benchmark
+
+    rows = run_benchmark(
+        name,
+        variants or None,
+        data=data,
+        conditions=conditions or None,
+        seeds=seeds,
+        quick=quick,
+        record=record,
+        output_dir=output,
+        jobs=jobs,
+        progress=not quiet,
+        tell=None if quiet else lambda sentence: click.echo(sentence, err=True),
+    )
+    if as_json:
+        write_json([asdict(row) for row in rows])
+    else:
+        benchmark = find_benchmark(name)
+        show_rows(benchmark.shortened() if quick else benchmark, rows)
+    return 1 if any(row.error for row in rows) else 0
+
+
+@bench.command("show")
+@click.argument("name")
+@click.option("--score", metavar="COLUMN", help="What decides; by default what the benchmark says.")
+@click.option("--baseline", metavar="VARIANT", help="What the others are measured against.")
+@json_option
+def show(name: str, score: str | None, baseline: str | None, as_json: bool) -> None:
+    """Show what was recorded of a benchmark: means, verdicts against the baseline, costs."""
+    from zoo.benchmarks import find_benchmark, read_rows
+
+    benchmark = find_benchmark(name)
+    rows = read_rows(benchmark.results)
+    if as_json:
+        write_json([asdict(row) for row in rows])
+    else:
+        show_rows(benchmark, rows, score, baseline)
+
+
+@bench.command("verify")
+@click.argument("name")
+@click.option("--rows", "count", type=click.IntRange(min=1), default=1, show_default=True, help="How many to repeat.")
+@click.option("--seed", default=0, show_default=True, help="Which ones.")
+@data_option
+def verify(name: str, count: int, seed: int, data: Path | None) -> int:
+    """Repeat recorded rows, and say whether they come out again.
+
+    On the same machine with the same versions a number must be equal to the last bit; elsewhere it must lie within the
+    noise that the recorded seeds have.
+    """
+    from zoo.benchmarks import find_benchmark, read_rows
+    from zoo.benchmarks import verify as repeat
+
+    benchmark = find_benchmark(name)
+    repeated = repeat(
+        benchmark,
+        read_rows(benchmark.results),
+        count,
+        data=data,
+        seed=seed,
+        tell=lambda sentence: click.echo(sentence, err=True),
+    )
+    for one in repeated:
+        recorded = one.row.values[benchmark.score]
+        word = "equal to the last bit" if one.exact else "within the noise" if one.holds else "NOT the same"
+        where = f", {one.row.condition}" if one.row.condition else ""
+        click.echo(f"{one.row.variant}, seed {one.row.seed}{where}: {recorded} recorded, {one.value} now: {word}")
+    return 0 if all(one.holds for one in repeated) else 1
+
+
+def show_rows(benchmark: Benchmark, rows: Sequence[Row], score: str | None = None, baseline: str | None = None) -> None:
+    """Print a table a condition.
+
+    Args:
+        benchmark: The benchmark.
+        rows: What was recorded.
+        score: The column that decides.
+        baseline: What the others are measured against.
+    """
+    from zoo.benchmarks import judge
+
+    data = rows[0].data if rows and all(row.data == rows[0].data for row in rows) else None
+    for condition in benchmark.conditions:
+        verdicts = judge(benchmark, rows, condition, score=score, baseline=baseline, data=data)
+        if condition:
+            write(heading(condition))
+        write(as_table(verdicts))
+        if verdicts.missing:
+            click.echo(f"Not recorded: {', '.join(verdicts.missing)}", err=True)
+
+
+def as_table(verdicts: Verdicts) -> Table:
+    """Put verdicts into a table.
+
+    Args:
+        verdicts: The verdicts.
+
+    Returns:
+        Something to write.
+    """
+    from zoo.benchmarks.page import cells, headings
+
+    columns = headings(verdicts)
+    return table(columns, [cells(verdicts, one) for one in verdicts.standings], right=columns[1:])
+
+
+def duration(minutes: int) -> str:
+    """Write a time as people say it.
+
+    Args:
+        minutes: The time.
+
+    Returns:
+        For instance "7 h".
+    """
+    return f"{minutes} min" if minutes < 100 else f"{minutes / 60:.0f} h"
