@@ -20,7 +20,7 @@ from zoo.training.recipe import recipe_for
 
 TINY = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
 ARGUMENTS = {"max_steps": 3, "warmup_steps": 1, "logging_steps": 1, "use_cpu": True, "per_device_train_batch_size": 8}
-FEW = "train_examples=24,heldout_examples=6,length=5,min_length=2"
+FEW = "train_examples=24,heldout_examples=6"
 VARIANTS = {
     "translation": "pre-norm",
     "language-modeling": "gpt2-style",
@@ -28,7 +28,15 @@ VARIANTS = {
     "text-classification": "llama-style",
     "token-classification": "pre-norm",
 }
-OPTIONS = {"language-modeling": "block_size=20", "masked-language-modeling": "block_size=20"}
+IN_PLACE = {
+    "multi-query-recall": "length=8,num_pairs=2",
+    "in-context-recall": "length=12",
+    "selective-copying": "length=8,num_copied=3",
+    "memorization": "length=8",
+}
+OPTIONS = {"language-modeling": "block_size=20", "masked-language-modeling": "block_size=20"} | {
+    task: f"{FEW},{options}" for task, options in IN_PLACE.items()
+}
 SCORES = {
     "translation": {"bleu", "chrf"},
     "language-modeling": {"perplexity", "bits_per_byte"},
@@ -64,7 +72,7 @@ def data(tmp_path_factory):
 
 def named(task):
     """Half of the synthetic tasks for language models, half for encoder-decoders."""
-    few = f"{FEW},decoder_only={task not in ('copy', 'reverse')}"
+    few = f"{FEW},length=5,min_length=2,decoder_only={task not in ('copy', 'reverse')}"
     return f"{task}:{OPTIONS.get(task, few if task not in VARIANTS else '')}".rstrip(":")
 
 
@@ -77,7 +85,9 @@ def test_a_saved_model_gets_the_scores_of_its_training(task, data, tmp_path):
         variant,
         named(task),
         data=data.get(task),
-        tokenizer={"kind": "character"} if task in OPTIONS else {"kind": "word", "min_frequency": 1},
+        tokenizer={"kind": "character"}
+        if task in ("language-modeling", "masked-language-modeling")
+        else {"kind": "word", "min_frequency": 1},
         settings=TINY,
         generation={"num_beams": 1, "max_length": 8},
         output_dir=folder,

@@ -103,7 +103,7 @@ class Recipe:
             ConfigError: When a setting in the name has another value there.
         """
         for setting, value in parse_name(name).overrides.items():
-            if setting in self.explicit and self.model.get(setting) != value:
+            if setting in self.explicit and self.model.get(setting, value) != value:
                 raise ConfigError(
                     f"{name!r} says {setting}={value}, and {setting}={self.model[setting]} was given beside it; "
                     "give one of them"

@@ -1,6 +1,19 @@
 """Tasks that make their own examples, to study what architectures can learn."""
 
+from .recall import InContextRecall, Memorization, MultiQueryRecall, SelectiveCopying
 from .rules import Addition, AssociativeRecall, Copy, Induction, Reverse, Sort
 from .task import Synthetic
 
-__all__ = ["Addition", "AssociativeRecall", "Copy", "Induction", "Reverse", "Sort", "Synthetic"]
+__all__ = [
+    "Addition",
+    "AssociativeRecall",
+    "Copy",
+    "InContextRecall",
+    "Induction",
+    "Memorization",
+    "MultiQueryRecall",
+    "Reverse",
+    "SelectiveCopying",
+    "Sort",
+    "Synthetic",
+]
