@@ -13,7 +13,7 @@ from torch.nn.modules import module as hooks_of_all
 from transformers import AttentionInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
-from zoo.fast.idle import Identity
+from zoo.fast.identity import Identity
 from zoo.fast.switches import fast_paths
 from zoo.models import ZooPreTrainedModel
 from zoo.quantizing import to_int8

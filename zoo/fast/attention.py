@@ -96,6 +96,7 @@ def attention(
             "with attention_dropout=0, or train it on sdpa"
         )
     backend = ALL_ATTENTION_FUNCTIONS.get_interface(attn_implementation, eager_attention)
+    # What computes the same faster takes the place of transformers' sdpa only: whoever registers another is obeyed.
     if isinstance(attention_mask, UnpaddedMask):
         backend = unpadded_attention
     elif backend is sdpa_attention_forward and draws_bits(query, dropout):
@@ -124,6 +125,7 @@ def attention_by_source(
     if not (attention_mask is None or has_rows) or length > 1:
         key, value = key.repeat_interleave(beams, dim=0), value.repeat_interleave(beams, dim=0)
         return attention(module, query, key, value, attention_mask, **kwargs)
+    # (batch_size * beams, heads, 1, head_dim) to (batch_size, heads, beams, head_dim), and back below.
     query = query.unflatten(0, (-1, beams)).squeeze(3).transpose(1, 2)
     mask = attention_mask[::beams] if has_rows and attention_mask.shape[0] > 1 else attention_mask
     mixed, weights = attention(module, query, key, value, mask, **kwargs)

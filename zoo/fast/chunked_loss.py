@@ -1,4 +1,4 @@
-"""Cross entropy over a large vocabulary without ever holding the logits of all tokens."""
+"""Chunked cross entropy: the loss over a large vocabulary, without ever holding the logits of all tokens."""
 
 from __future__ import annotations
 

@@ -83,5 +83,6 @@ def noise_like(states: torch.Tensor, p: float) -> torch.Tensor:
     words = torch.empty(-(-states.numel() // NUMBERS_OF_WORD), dtype=WORD, device=states.device)
     numbers = words.random_(torch.iinfo(WORD).min, None).view(torch.int16)[: states.numel()].view(states.shape)
     noise = torch.empty(states.shape, dtype=states.dtype, device=states.device)
+    # 16 bits are uniform from -2**15 to 2**15 - 1, and `dropped` of these levels lie below the threshold.
     torch.ge(numbers, dropped - LEVELS // 2, out=noise)
     return noise.mul_(LEVELS / (LEVELS - dropped))

@@ -86,7 +86,7 @@ class Fingerprint:
         self._whole = [type(model), *chain.from_iterable(names), *methods, *code, *self._seen]
 
     def _look(self) -> Iterator[Any]:
-        """Everything that is looked at in every step, in the same order each time."""
+        """Everything that is looked at before every decode step, in the same order each time."""
         return chain(
             chain.from_iterable(self._views),
             chain.from_iterable([get(dictionary) for get, dictionary in self._attributes]),
@@ -97,7 +97,7 @@ class Fingerprint:
         )
 
     def holds(self) -> bool:
-        """Whether the model is still what it was, quickly enough to ask in every step.
+        """Whether the model is still what it was, quickly enough to ask before every decode step.
 
         Methods of `LARGE_BASES` and the code inside of functions are left to `==`.
 

@@ -1,4 +1,4 @@
-"""What the zoo adds to transformers' generation: a cache that grows in place, and steps without the Python around."""
+"""Generation: transformers' own, with a KV cache that grows in place and captured decode steps."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .switches import current
 
 
 class LogitsProcessors(LogitsProcessorList):
-    """transformers' list, which looks at every signature in every step, without doing so."""
+    """transformers' list, which looks at every signature in every decode step, without doing so."""
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor, **kwargs: Any) -> torch.Tensor:
         """Change the scores of the next token.

@@ -1,4 +1,4 @@
-"""A cache for generation that writes what is new, where transformers' own copies everything at every step."""
+"""KV cache that grows in place: it writes what is new, where transformers' own copies all of it every decode step."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ class GrowingLayer(DynamicLayer):
 class SourceLayer(DynamicLayer):
     """Keys and values of sources, held once for all beams that read the same one.
 
-    Attention to fewer keys than it has queries goes by `Attention.attend_by_source`.
+    Attention to fewer keys than it has queries goes by [`zoo.fast.attention.attention_by_source`][].
 
     Args:
         num_beams: How many rows in succession have the same source.

@@ -1,4 +1,4 @@
-"""Linear layers on prepacked weights: laid out by MKL for the few rows of a decode step, on a CPU.
+"""Prepacked weights: MKL lays those of linear layers out for the few rows of a decode step, on a CPU.
 
 A matrix is multiplied by one to some dozens of rows in every decode step. MKL then takes two to five times as long as
 it needs where it has to make do with the weights as they lie; it can prepack them once for a number of rows.

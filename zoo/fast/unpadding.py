@@ -20,7 +20,7 @@ from .watching import are_untouched
 RunLayers = TypeVar("RunLayers", bound=Callable[..., torch.Tensor])
 
 GAIN = 150_000
-"""Packing pays where what it saves of a layer's token-wise work is more than this for each sequence: tokens times
+"""Unpadding pays where what it saves of a layer's token-wise work is more than this for each sequence: tokens times
 hidden_size squared, so 9 tokens at a hidden size of 128. Measured on two cores of a Xeon, as SHORT and SHARE were."""
 
 SHARE = 0.125
@@ -65,6 +65,7 @@ class Unpadding:
         first = torch.where(is_token, places, seq_len).amin(dim=1)
         last = torch.where(is_token, places, -1).amax(dim=1)
         lengths = is_token.sum(dim=1)
+        # Tokens stand without a gap where the first and the last are as far apart as there are tokens.
         if not bool(((lengths > 0) & (last - first + 1 == lengths)).all()):
             return None
         return cls(
@@ -83,7 +84,7 @@ class Unpadding:
             seq_len: Number of positions of each.
 
         Returns:
-            A unpadding that only lays sequences end to end.
+            An unpadding that only lays sequences end to end.
         """
         indices = torch.arange(batch_size * seq_len, device=device)
         return cls(indices, (0,) * batch_size, (seq_len,) * batch_size, batch_size, seq_len)

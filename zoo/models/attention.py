@@ -10,7 +10,7 @@ from transformers.cache_utils import Cache, EncoderDecoderCache
 
 from zoo.fast.attention import attention
 from zoo.fast.growing_cache import self_attention_cache
-from zoo.fast.idle import Identity
+from zoo.fast.identity import Identity
 
 from .choices import AttentionScale, QKNorm
 from .norms import build_norm
@@ -80,7 +80,7 @@ class Attention(nn.Module):
             key_value_states: Makes keys and values in cross attention. *Shape:* (batch_size, key_len, hidden_size)
             position_embeddings: What the position part's `rotation` returned.
             past_key_values: Keys and values of earlier positions, extended in place.
-            step: How many layers came before this application, the place in the cache; `layer_idx` if not given.
+            step: How many layers were applied before, which is the place in the cache; `layer_idx` if not given.
 
         Returns:
             The output, *Shape:* (batch_size, query_len, hidden_size), and the weights if the backend has them,
@@ -152,7 +152,7 @@ class Attention(nn.Module):
 
         Args:
             key_value_states: *Shape:* (batch_size, key_len, hidden_size)
-            past_key_values: Holds them after the first step.
+            past_key_values: Holds them after the first call.
 
         Returns:
             Two tensors. *Shape:* (batch_size, num_key_value_heads, key_len, head_dim)

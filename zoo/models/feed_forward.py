@@ -9,7 +9,7 @@ from torch import nn
 from transformers.activations import ACT2FN
 
 from zoo.fast.dropout import Dropout
-from zoo.fast.idle import Identity
+from zoo.fast.identity import Identity
 
 from .norms import build_norm
 from .parts import FEED_FORWARDS

@@ -44,7 +44,7 @@ def what_paging_lacks(config: ZooConfig, attn_implementation: str) -> str | None
     if POSITIONS.get(config.position).has_bias:
         return f"positions {config.position!r}, which are added to attention scores"
     if config.share_layers:
-        return "share_layers=True, as every step needs a place of its own in the cache"
+        return "share_layers=True, as every application of the layer needs a place of its own in the cache"
     if config.attn_logit_softcapping is not None and not (backend in FLASH or "/" in backend):
         return "attn_logit_softcapping, which only FlashAttention has on pages"
     return None if transformer_of(config).backends == BACKENDS else "a part of the variant's own"

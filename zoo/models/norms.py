@@ -1,4 +1,4 @@
-"""Normalisations, and where they stand around a sublayer."""
+"""Normalisations. Where they stand around a sublayer is said in [`zoo.models.residual`][]."""
 
 from __future__ import annotations
 

@@ -93,6 +93,7 @@ class RelativeBucketPosition(Position):
         buckets_a_side = self.num_buckets // 2 if self.bidirectional else self.num_buckets
         offset = (distance > 0).long() * buckets_a_side if self.bidirectional else 0
         distance = distance.abs() if self.bidirectional else (-distance).clamp(min=0)
+        # Half of the buckets of a side are single distances, the others grow logarithmically up to max_distance.
         exact = buckets_a_side // 2
         growth = torch.log(distance.clamp(min=1).float() / exact) / math.log(self.max_distance / exact)
         logarithmic = (exact + (growth * (buckets_a_side - exact)).long()).clamp(max=buckets_a_side - 1)

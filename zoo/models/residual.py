@@ -10,7 +10,7 @@ from torch import nn
 from transformers import initialization as init
 
 from zoo.fast.dropout import Dropout
-from zoo.fast.idle import Identity
+from zoo.fast.identity import Identity
 
 from .choices import NormPlacement, ResidualScaling
 from .norms import build_norm

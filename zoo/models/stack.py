@@ -14,7 +14,7 @@ from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 from zoo.errors import ConfigError
 from zoo.fast.attention import config_of_call
 from zoo.fast.dropout import Dropout
-from zoo.fast.idle import Identity
+from zoo.fast.identity import Identity
 from zoo.fast.unpadding import without_padding
 from zoo.fast.watching import kinds_of
 
@@ -113,6 +113,7 @@ class ZooStack(ZooModel):
         Returns:
             *Shape:* as hidden_states.
         """
+        # Made once for all layers: masks by layer type, what cross attention reads, rotations.
         masks = self_attention_masks(config, hidden_states, context, self.layer_types)
         source = context.source(config, hidden_states) if context.encoder_hidden_states is not None else ()
         kwargs["position_embeddings"] = self.position.rotation(hidden_states, context.position_ids)

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from zoo.fast.idle import Identity
+from zoo.fast.identity import Identity
 from zoo.models import Attention, EncoderLayer, Transformer, ZooConfig
 from zoo.models.transformer import BACKENDS, given_mask
 from zoo.registry import Quirk, register

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from zoo.errors import ConfigError
-from zoo.fast.idle import Identity
+from zoo.fast.identity import Identity
 from zoo.models import ATTENTIONS, Attention, DecoderLayer, EncoderLayer, Residual, Transformer, ZooConfig
 from zoo.models.borrowing import Borrower
 from zoo.models.transformer import BACKENDS, given_mask

@@ -1,4 +1,4 @@
-"""The identity without the detour: an empty slot costs what looking at it costs."""
+"""Identity without a call: an empty slot costs what looking at it costs."""
 
 from __future__ import annotations
 
