@@ -51,24 +51,26 @@ class RecordedScore:
 
     def __str__(self) -> str:
         """The value, to the digits that are printed wherever it is told."""
-        return printed(self.value)
+        return f"{self.value:.{digits(self.value)}f}"
 
     @property
     def interval_text(self) -> str:
         """The interval to the same digits, nothing where there is none."""
-        return "" if self.interval is None else f"{printed(self.interval[0])} to {printed(self.interval[1])}"
+        return (
+            "" if self.interval is None else " to ".join(f"{bound:.{digits(self.value)}f}" for bound in self.interval)
+        )
 
 
-def printed(value: float) -> str:
-    """Write a score: percentages with one digit behind the point, small numbers with three.
+def digits(value: float) -> int:
+    """How many digits of a score behind the point are printed.
 
     Args:
         value: The score.
 
     Returns:
-        Its text.
+        One for percentages, three for small numbers.
     """
-    return f"{value:.1f}" if abs(value) >= SMALL else f"{value:.3f}"
+    return 1 if abs(value) >= SMALL else 3
 
 
 @dataclass(frozen=True)

@@ -62,3 +62,19 @@ print(zoo.config("pre-norm@tiny", position="triangle").providers)
 """
     expected = "['triangle-decoder']\nZooForCausalLM\n{'position': 'zoo-triangle'}\n"
     assert run("-c", program, folder=tmp_path, PYTHONPATH=str(site)) == expected
+
+
+@pytest.mark.parametrize("document", ["README.md", "README.pt-BR.md"])
+def test_the_first_lines_translate_and_draw(document: str, tmp_path: Path) -> None:
+    code = blocks(document, "python")[0]
+    assert run("-c", code, folder=tmp_path, HF_HUB_OFFLINE="1") == "A água está fria.\n"
+    assert (tmp_path / "cross.png").stat().st_size > 1000
+
+
+def test_the_tables_of_weights_are_what_the_command_prints() -> None:
+    from zoo.registry import find_weights, list_weights
+    from zoo.weights.tables import to_markdown
+
+    text = (ROOT / "docs/weights.md").read_text(encoding="utf-8")
+    (shown,) = re.findall(r"<!-- zoo weights list --markdown -->\n(.*?)<!-- end -->", text, flags=re.DOTALL)
+    assert shown == to_markdown(map(find_weights, list_weights()))

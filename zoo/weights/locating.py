@@ -110,7 +110,7 @@ def fetch_weights(weights: Weights, **options: Any) -> Path:
     with FileLock(kept / f"{folder.name}.lock"):
         if not folder.exists():
             convert_into(folder, weights, pulled(weights, **options))
-    check_files(folder, read_record(folder))
+    check_files(folder, replace(weights, files=read_record(folder).files))
     return folder
 
 
