@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from zoo.building import build
+from zoo.building import build, config
 from zoo.models import ZooPreTrainedModel
 from zoo.registry import VARIANTS, list_variants
 
@@ -90,7 +90,7 @@ def matrix_row(name: str, task: str, *, onnx: bool = False) -> MatrixRow:
     Returns:
         What came out.
     """
-    model = scrambled(build(name, task, seed=0, **TINY))
+    model = scrambled(build(name, task, seed=0, **sizes(name, task)))
     engines = {
         "ctranslate2": tried(model, lambda folder: export_ctranslate2(model, folder, "float32", None)),
         "onnx": tried(model, lambda folder: export_onnx(model, folder)) if onnx else "",
@@ -107,6 +107,21 @@ def matrix_row(name: str, task: str, *, onnx: bool = False) -> MatrixRow:
     difference = None if report.difference is None else report.difference.float32
     others = tuple(plan.target for plan in exact[1:])
     return MatrixRow(name, task, exact[0].target, exact[0].transforms, difference, others, "", **engines)
+
+
+def sizes(name: str, task: str) -> dict[str, Any]:
+    """Sizes of a small model.
+
+    Args:
+        name: A variant.
+        task: One of its tasks.
+
+    Returns:
+        `TINY`, with wider heads where a part of each is rotated that would be less than a pair of columns.
+    """
+    rope = getattr(config(name, task, **TINY), "rope_parameters", None) or {}
+    is_narrow = TINY["hidden_size"] // TINY["num_attention_heads"] * rope.get("partial_rotary_factor", 1.0) < 2
+    return {**TINY, "num_attention_heads": 2} if is_narrow else TINY
 
 
 def tried(model: ZooPreTrainedModel, export: Callable[[Path], ExportReport]) -> float | str:

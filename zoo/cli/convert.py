@@ -16,7 +16,13 @@ from .parameters import Setting, json_option
 @click.option(
     "-o", "--output", required=True, type=click.Path(path_type=Path), metavar="DIR", help="The folder to save it in."
 )
-@click.option("--from", "origin", metavar="FORMAT", help="The format, e.g. vanilla; by default the keys tell.")
+@click.option(
+    "--from",
+    "origin",
+    metavar="FORMAT",
+    help="The format, e.g. vanilla, or the model type of transformers, e.g. gemma2 (docs/converters.md lists all of "
+    "them); by default the keys or the configuration tell.",
+)
 @click.option(
     "--quirks",
     metavar="NAME,...",

@@ -66,7 +66,7 @@ class Cwm(LlamaLike):
     """Code World Model (Meta 2025): windows layer by layer."""
 
     name = "cwm"
-    fields = {**LlamaLike.fields, **WINDOWS_BY_LAYER}
+    fields = {**LlamaLike.fields, **same("mlp_bias"), **WINDOWS_BY_LAYER}
 
 
 @native_format
