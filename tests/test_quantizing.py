@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import copy
+import io
 import json
+import pickle
 from collections.abc import Iterator
 
 import pytest
@@ -131,6 +134,17 @@ def test_a_machine_without_an_engine_says_so(monkeypatch, lacking, value):
     monkeypatch.setattr(int8, lacking, value)
     with pytest.raises(UnsupportedBackendError, match="multiplies no int8"):
         zoo.to_int8(zoo.build("gpt2-style", "causal-lm", vocab_size=50, **SIZES))
+
+
+def test_pickling_is_refused_in_plain_words_and_copying_is_not():
+    subject = new_subject("gpt2-style", "causal-lm")
+    quantised = zoo.to_int8(subject.model)
+    for part in (quantised, quantised.model.layers[0].self_attn):
+        for save in (pickle.dumps, lambda part: torch.save(part, io.BytesIO())):
+            with pytest.raises(UnsupportedOperationError, match="cannot be pickled"):
+                save(part)
+    ids = subject.inputs()["input_ids"]
+    assert torch.equal(copy.deepcopy(quantised)(ids).logits, quantised(ids).logits)
 
 
 def test_padding_counts_for_rounding_only():

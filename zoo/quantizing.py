@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import copyreg
 from collections import Counter
 from functools import cache
 from typing import Any, NoReturn, TypeVar, cast
@@ -194,7 +195,15 @@ def subclass(first: type, second: type) -> Any:
 
 @cache
 def _subclass(first: type, second: type) -> Any:
-    return type(f"Int8{second.__name__}", (first, second), {"__module__": second.__module__, "__doc__": second.__doc__})
+    names = {"__module__": second.__module__, "__doc__": second.__doc__}
+    return Int8Class(f"Int8{second.__name__}", (first, second), names)
+
+
+class Int8Class(type):
+    """The class of classes that are made on demand, which pickling cannot name and is told so."""
+
+
+copyreg.pickle(Int8Class, lambda made: refuse("be pickled, and so not saved by torch.save nor sent to other processes"))
 
 
 class Int8Model(ZooPreTrainedModel):

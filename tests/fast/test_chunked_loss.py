@@ -9,6 +9,7 @@ from torch.nn import functional as F
 import zoo
 from zoo.fast.chunked_loss import chunked_loss
 from zoo.fast.switches import fast_paths
+from zoo.testing.subjects import new_subject
 
 TOKENS, WIDTH, VOCABULARY = 23, 8, 50
 
@@ -119,3 +120,20 @@ def test_a_step_holds_less_memory():
                 peak = max(peak, held)
         peaks[skip] = peak
     assert peaks[True] < 0.8 * peaks[False], peaks
+
+
+def test_replicas_of_data_parallel_teach_their_head():
+    """A replica's weights are no parameters, but results of those that are."""
+    subject = new_subject("llama-style", "causal-lm")
+    inputs = subject.inputs()
+    gradients = []
+    for replicated in (False, True):
+        model = subject.copy().train()
+        learned = model.lm_head.weight
+        if replicated:
+            model.lm_head = model.lm_head._replicate_for_data_parallel()
+            model.lm_head.weight, model.lm_head.bias = learned * 1, None
+        with fast_paths(chunked_loss="always"):
+            model(**inputs, labels=inputs["input_ids"], skip_logits=True).loss.backward()
+        gradients.append(learned.grad)
+    torch.testing.assert_close(*gradients)

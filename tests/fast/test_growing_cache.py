@@ -92,6 +92,35 @@ def test_what_inference_mode_began_is_continued_outside(name, task, mode):
     torch.testing.assert_close(torch.cat(pieces, dim=1), subject.run())
 
 
+@torch.no_grad()
+def test_beams_take_the_memory_of_one_layer_more_than_greedy_search():
+    """Which is what transformers' own take, for it copies one layer after the other; and room for an eighth."""
+    layers, length, final = 6, 400, 410
+    cache = DynamicCache()
+    let_grow(cache, 1, final)
+    states = torch.randn(3, 2, length, 4)
+    for layer_idx in range(layers):
+        cache.update(states, states, layer_idx)
+    for _ in range(3):
+        cache.reorder_cache(torch.tensor([1, 1, 0]))
+        for layer_idx in range(layers):
+            cache.update(states[:, :, :1], states[:, :, :1], layer_idx)
+    rooms = [room for layer in cache.layers for room in layer.rooms]
+    spares = {room.data_ptr() for layer in cache.layers for room in layer.spare.rooms}
+    assert len(spares) == 2 and not spares & {room.data_ptr() for room in rooms}
+    assert {room.shape[2] for room in rooms} == {final}
+    without_end = GrowingLayer()
+    without_end.update(*[torch.randn(1, 1, 4000, 2)] * 2)
+    assert without_end.rooms[0].shape[2] == 4500
+
+
+@torch.no_grad()
+def test_the_cache_of_a_generation_is_never_longer_than_its_text():
+    subject = new_subject("gpt2-style", "causal-lm")
+    output = generate(subject, num_beams=2)
+    assert {layer.rooms[0].shape[2] for layer in output.past_key_values.layers} == {output.sequences.shape[1]}
+
+
 def test_gradients_flow_through_it():
     layer, states = GrowingLayer(), torch.randn(1, 2, 1, 4, requires_grad=True)
     for _ in range(3):

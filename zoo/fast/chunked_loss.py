@@ -151,8 +151,9 @@ def cross_entropy(
     """
     targets = head.targets(labels, **kwargs)
     vocab_size = head.lm_head.out_features
-    if skip_logits and pays(targets, vocab_size):
-        parameters = [parameter for module in head.head_modules() for parameter in module.parameters()]
+    # A replica of DataParallel has none: its weights are results of those that learn.
+    parameters = [parameter for module in head.head_modules() for parameter in module.parameters()]
+    if skip_logits and parameters and pays(targets, vocab_size):
         chunk_size = chunk_size_for(vocab_size)
         total = chunked_loss(hidden_states, targets, head.project, parameters, chunk_size, label_smoothing)
         return None, mean_loss(total, targets, num_items_in_batch)
@@ -218,9 +219,11 @@ def chunked_loss(
     Returns:
         *Shape:* ()
     """
-    has_label = labels != IGNORED
+    labels = labels.flatten()
+    (with_label,) = torch.where(labels != IGNORED)  # once, for an accelerator has to be waited for
+    states = hidden_states.flatten(0, -2).index_select(0, with_label)
     total: torch.Tensor = ChunkedCrossEntropy.apply(
-        hidden_states[has_label], labels[has_label], project, chunk_size, label_smoothing, *parameters
+        states, labels[with_label], project, chunk_size, label_smoothing, *parameters
     )
     return total
 

@@ -56,5 +56,5 @@ class CachedGenerationMixin(GenerationMixin):
         result = super()._prepare_cache_for_generation(generation_config, model_kwargs, *args, **kwargs)
         if given is None and current().cache_room != "never":
             copies = max(generation_config.num_beams or 1, generation_config.num_return_sequences or 1)
-            let_grow(model_kwargs.get("past_key_values"), copies)
+            let_grow(model_kwargs.get("past_key_values"), copies, generation_config.max_length or 0)
         return result

@@ -18,23 +18,56 @@ from transformers.cache_utils import (
 ROOM = 64
 """For how many further positions there is room at least, when room is made."""
 
+SHARE = 8
+"""There is room for this part of the positions that are there; each is copied about as many times in all."""
+
+
+class SpareRoom:
+    """Memory for the keys and values of one layer, by which all layers of a cache put their beams in order."""
+
+    def __init__(self) -> None:
+        self.rooms: tuple[torch.Tensor, ...] = ()
+
+    def swap(self, rooms: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
+        """Take a layer's rooms.
+
+        Args:
+            rooms: Its keys and values, which it still reads and does not write to again.
+
+        Returns:
+            Others of the same sizes, to write to.
+        """
+        fits = len(self.rooms) == len(rooms) and all(
+            (free.shape, free.dtype, free.device) == (room.shape, room.dtype, room.device) and may_be_written(free)
+            for free, room in zip(self.rooms, rooms, strict=True)
+        )
+        free = self.rooms if fits else tuple(map(torch.empty_like, rooms))
+        self.rooms = rooms
+        return free
+
 
 class GrowingLayer(DynamicLayer):
     """Keys and values of one layer, with room for those to come.
 
     `keys` and `values` show what has been written. Whoever puts other tensors there, as a crop or another device does,
     is understood: the next update makes room anew.
+
+    Args:
+        spare: What the layers of a cache share to put beams in order, its own if not given.
+        longest: For how many positions there will be room at most, unless more are written; 0 if nobody knows.
+        kwargs: As for `DynamicLayer`.
     """
 
-    def __init__(self, **kwargs: Any) -> None:
+    def __init__(self, spare: SpareRoom | None = None, longest: int = 0, **kwargs: Any) -> None:
         super().__init__(**kwargs)
+        self.spare = spare or SpareRoom()
+        self.longest = longest
         self.rooms: tuple[torch.Tensor, ...] = ()
-        self.spare: tuple[torch.Tensor, ...] = ()
         self.shown: tuple[torch.Tensor, ...] = ()
 
     def __copy__(self) -> GrowingLayer:
         """A branch: what has been written is shared, and whoever writes next, this layer or its copy, moves first."""
-        self.shown = self.spare = ()
+        self.shown = ()
         branch = type(self)()
         branch.__dict__.update(self.__dict__)
         return branch
@@ -72,7 +105,7 @@ class GrowingLayer(DynamicLayer):
         """
         if not self.shown or self.keys is not self.shown[0] or self.values is not self.shown[1]:
             return False
-        return length <= self.rooms[0].shape[2] and all(map(may_be_written, (*self.rooms, *self.spare)))
+        return length <= self.rooms[0].shape[2] and all(map(may_be_written, self.rooms))
 
     def reserve(self, length: int) -> None:
         """Move to where there is more room than needed, unless there is enough.
@@ -82,10 +115,11 @@ class GrowingLayer(DynamicLayer):
         """
         if self.has_room(length):
             return
-        capacity = length + max(ROOM, length // 2)
+        capacity = length + max(ROOM, length // SHARE)
+        if length <= self.longest:
+            capacity = min(capacity, self.longest)
         states = (self.keys, self.values)
         self.rooms = tuple(one.new_empty(*one.shape[:2], capacity, one.shape[-1]) for one in states)
-        self.spare = ()
         for room, one in zip(self.rooms, states, strict=True):
             room[:, :, : one.shape[2]] = one
         self.show(self.keys.shape[2])
@@ -104,17 +138,18 @@ class GrowingLayer(DynamicLayer):
         """
         if not self.has_room(0) or len(beam_idx) != len(self.keys):
             super().reorder_cache(beam_idx)
-        elif not torch.equal(beam_idx, torch.arange(len(beam_idx), device=beam_idx.device)):
-            spare = self.spare or tuple(torch.empty_like(room) for room in self.rooms)
-            for shown, free in zip(self.shown, spare, strict=True):
+        elif is_far(beam_idx) or not torch.equal(beam_idx, torch.arange(len(beam_idx))):
+            free_rooms = self.spare.swap(self.rooms)
+            for shown, free in zip(self.shown, free_rooms, strict=True):
                 torch.index_select(shown, 0, beam_idx.to(shown.device), out=free.narrow(2, 0, shown.shape[2]))
-            self.rooms, self.spare = spare, self.rooms
+            self.rooms = free_rooms
             self.show(self.keys.shape[2])
 
 
 class SourceLayer(DynamicLayer):
     """Keys and values of sources, held once for all beams that read the same one.
 
+    On an accelerator beams have to stay with their sources, as they do in beam search: to look would mean to wait.
     Attention to fewer keys than it has queries goes by [`zoo.fast.attention.attention_by_source`][].
 
     Args:
@@ -146,10 +181,12 @@ class SourceLayer(DynamicLayer):
         Args:
             beam_idx: For every row the row that it becomes. *Shape:* (batch_size * num_beams,)
         """
-        rows = torch.arange(len(beam_idx), device=beam_idx.device)
-        if not torch.equal(beam_idx // self.num_beams, rows // self.num_beams):
-            self.spread()
-            super().reorder_cache(beam_idx)
+        if self.num_beams > 1:
+            sources = beam_idx // self.num_beams
+            if is_far(beam_idx) or torch.equal(sources, torch.arange(len(beam_idx)) // self.num_beams):
+                return
+        self.spread()
+        super().reorder_cache(beam_idx)
 
     def batch_repeat_interleave(self, repeats: int) -> None:
         """Let every row stand for several."""
@@ -165,6 +202,18 @@ class SourceLayer(DynamicLayer):
         repeats, self.num_beams = self.num_beams, 1
         if repeats > 1:
             super().batch_repeat_interleave(repeats)
+
+
+def is_far(tensor: torch.Tensor) -> bool:
+    """Whether asking for a tensor's values means to wait for an accelerator.
+
+    Args:
+        tensor: Any tensor.
+
+    Returns:
+        False for one of the processor's own.
+    """
+    return tensor.device.type != "cpu"
 
 
 def may_be_written(states: torch.Tensor) -> bool:
@@ -187,20 +236,22 @@ def self_attention_cache(past_key_values: Cache) -> Cache:
     return past_key_values
 
 
-def let_grow(cache: Cache | None, num_beams: int) -> None:
+def let_grow(cache: Cache | None, num_beams: int, longest: int = 0) -> None:
     """Change the layers of a new cache that would copy into such that do not.
 
     Args:
         cache: A cache that holds nothing yet; other kinds than `DynamicCache` stay as they are.
         num_beams: How many rows in succession have the same source.
+        longest: How many positions will be written, 0 if nobody knows.
     """
+    growing = partial(GrowingLayer, SpareRoom(), longest)
     if isinstance(cache, EncoderDecoderCache):
-        replace_layers(cache.self_attention_cache, GrowingLayer)
+        replace_layers(cache.self_attention_cache, growing)
         # No window bounds what cross attention sees; transformers makes its layers as those of self-attention.
         kinds = (DynamicLayer, DynamicSlidingWindowLayer)
         replace_layers(cache.cross_attention_cache, partial(SourceLayer, num_beams), kinds)
     else:
-        replace_layers(cache, GrowingLayer)
+        replace_layers(cache, growing)
 
 
 def hold_every_row(cache: Cache | None) -> None:
