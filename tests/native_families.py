@@ -119,7 +119,7 @@ FAMILY_CASES = {
         ("Helium", "ForCausalLM", [WIDE]),
         ("HyperCLOVAX", "ForCausalLM", [{**MULTIPLIED, "use_post_norm": post} for post in (False, True)]),
         ("Jais2", "ForCausalLM", [WIDE]),
-        ("M2M100", "ForConditionalGeneration", [{**BART, "scale_embedding": True}]),
+        ("M2M100", "ForConditionalGeneration", [{**BART, "scale_embedding": True}, {**BART, "pad_token_id": 0}]),
         ("Ministral", "ForCausalLM", [{**WIDE, **SLIDES}]),
         ("Mpt", "ForCausalLM", [MPT]),
         ("Mpt", "ForSequenceClassification", [MPT]),
@@ -141,7 +141,7 @@ FAMILY_CASES = {
         ("StableLm", "ForCausalLM", [{**WIDE, "use_qkv_bias": True}, {**WIDE, "use_parallel_residual": True}]),
         ("Starcoder2", "ForCausalLM", [{**WIDE, "sliding_window": 3}]),
         ("VaultGemma", "ForCausalLM", [GEMMA]),
-        ("XGLM", "ForCausalLM", [XGLM]),
+        ("XGLM", "ForCausalLM", [XGLM, {**XGLM, "pad_token_id": 3}]),
         ("XLMRobertaXL", "ForMaskedLM", [ROBERTA]),
     )
     for number, settings in enumerate(choices)

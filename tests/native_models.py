@@ -203,17 +203,20 @@ def zoo_model(name, task=None, dtype=torch.float64, **settings):
 def batch(config, side="right", seed=1):
     """Ids, mask, and what else a model reads: token types where a native encoder has them, target ids."""
     generator = torch.Generator().manual_seed(seed)
+    pad = config.pad_token_id  # which some classes take for padding wherever it stands
     ids = torch.randint(3, 17, (3, 7), generator=generator)
+    ids[ids == pad] = 17
     mask = torch.ones_like(ids)
     mask[1, 5:] = 0
     mask[2, 3:] = 0
     mask = mask.flip(-1) if side == "left" else mask
-    ids[mask == 0] = config.pad_token_id or 0
+    ids[mask == 0] = pad or 0
     given = {"input_ids": ids, "attention_mask": mask}
     if (types := getattr(config, "type_vocab_size", None)) is not None:
         given["token_type_ids"] = torch.randint(0, types, ids.shape, generator=generator)
     if config.is_encoder_decoder:
         given["decoder_input_ids"] = torch.randint(3, 17, (3, 5), generator=generator)
+        given["decoder_input_ids"][given["decoder_input_ids"] == pad] = 17
     return given
 
 

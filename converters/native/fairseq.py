@@ -16,13 +16,14 @@ SAME_TABLE = 1e-4
 """How far a table may be from what is computed, which some machines round differently."""
 
 
-def fairseq_table(rows: int, width: int, first: int) -> Tensor:
+def fairseq_table(rows: int, width: int, first: int, padding: int | None) -> Tensor:
     """All sines, then all cosines, of wavelengths from 2 pi to 20000 pi.
 
     Args:
         rows: How many positions.
         width: The hidden size.
         first: The number of the first position.
+        padding: The number whose row is zero, as the id of padding once counted as a position.
 
     Returns:
         *Shape:* (rows, width)
@@ -31,22 +32,26 @@ def fairseq_table(rows: int, width: int, first: int) -> Tensor:
     frequencies = torch.exp(torch.arange(half).float() * -(math.log(10000) / (half - 1)))
     phases = torch.arange(first, first + rows).float()[:, None] * frequencies
     table = torch.cat([phases.sin(), phases.cos()], dim=1)
+    if padding is not None and first <= padding < first + rows:
+        table[padding - first] = 0.0
     return torch.cat([table, table.new_zeros(rows, width % 2)], dim=1)
 
 
-def table_obstacles(state: State, first: int) -> list[str]:
+def table_obstacles(state: State, first: int, padding: int | None) -> list[str]:
     """What keeps a model's positions from being these.
 
     Args:
         state: The zoo's weights.
-        first: The number of the first position.
+        first: As for [`fairseq_table`][].
+        padding: As for [`fairseq_table`][].
 
     Returns:
         A phrase, or nothing.
     """
     tables = [value for name, value in state.items() if name.endswith("position.weight")]
     same = tables and all(
-        (table.float() - fairseq_table(table.shape[0], table.shape[1], first).to(table.device)).abs().max() < SAME_TABLE
+        (table.float() - fairseq_table(table.shape[0], table.shape[1], first, padding).to(table.device)).abs().max()
+        < SAME_TABLE
         for table in tables
     )
     return [] if same else ["its positions are not the sines and cosines that this class computes"]

@@ -9,13 +9,14 @@ import torch
 from zoo.models import POSITIONS, ZooConfig
 from zoo.registry import Task
 
+from ...errors import NoCounterpartError
 from ...key_map import KeyMap
 from ...symmetries.base import State
 from ...symmetries.route import Needs
 from ...transforms import LEADING_AXIS, SAME, skip_rows
 from ..base import NativeFormat, native_format, table
 from ..common import COUNTS_TOKENS, a_stack, drop, plain_needs, tokens
-from ..fairseq import OFFSET, fairseq_table, table_obstacles
+from ..fairseq import fairseq_table, table_obstacles
 
 EPS = 1e-5
 """The epsilon of their norms, which is no setting."""
@@ -343,6 +344,8 @@ class M2M100(BartLike):
 
     def read_config(self, native: Any, task: str) -> dict[str, Any]:
         """Padding takes no positions. Arguments as in the base class."""
+        if native.pad_token_id is None:
+            raise NoCounterpartError(self.name, ["pad_token_id is None, from which positions are counted"])
         return {**super().read_config(native, task), "position": "learned-unpadded"}
 
     def needs(self, config: ZooConfig, task: str) -> Needs:
@@ -351,7 +354,8 @@ class M2M100(BartLike):
 
     def infer(self, native: Any, state: State, settings: dict[str, Any]) -> State:
         """Add the table that is computed. Arguments as in the base class."""
-        rows = fairseq_table(native.max_position_embeddings, native.d_model, OFFSET)
+        padding = native.pad_token_id  # positions are counted from the number after it
+        rows = fairseq_table(native.max_position_embeddings, native.d_model, padding + 1, padding)
         rows = rows.to(state["model.encoder.embed_tokens.weight"])
         return {**state, **{name: rows.clone() for name in self.tables}}
 
@@ -361,7 +365,10 @@ class M2M100(BartLike):
 
     def obstacles(self, config: ZooConfig, state: State, task: str) -> list[str]:
         """Find what keeps a model from fitting. Arguments as in the base class."""
-        return super().obstacles(config, state, task) or table_obstacles(state, OFFSET)
+        padding = config.pad_token_id
+        if padding is None:
+            return ["pad_token_id is None, from which positions are counted"]
+        return super().obstacles(config, state, task) or table_obstacles(state, padding + 1, padding)
 
     def notes(self, config: ZooConfig, task: str) -> list[str]:
         """Say how positions are counted. Arguments as in the base class."""

@@ -75,7 +75,7 @@ class Xglm(DecoderFormat):
 
     def read_weights(self, native: Any, state: State, task: str) -> State:
         """Add the table that is computed. Arguments as in the base class."""
-        rows = fairseq_table(native.max_position_embeddings, native.d_model, OFFSET)
+        rows = fairseq_table(native.max_position_embeddings, native.d_model, OFFSET, native.pad_token_id)
         like = state["model.embed_tokens.weight"]
         return {**super().read_weights(native, state, task), "model.embed_positions.weight": rows.to(like)}
 
@@ -85,4 +85,4 @@ class Xglm(DecoderFormat):
 
     def obstacles(self, config: ZooConfig, state: State, task: str) -> list[str]:
         """Find what keeps a model from fitting. Arguments as in the base class."""
-        return super().obstacles(config, state, task) + table_obstacles(state, OFFSET)
+        return super().obstacles(config, state, task) + table_obstacles(state, OFFSET, config.pad_token_id)
