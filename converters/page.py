@@ -34,8 +34,8 @@ Weights are read file by file and renamed in place. Peak memory stays below the 
 
 A model of transformers' own is compared with what was made of it while it is in memory: on one batch of rows without
 padding, padded on the right and padded on the left, in float32 at least. Where outputs differ by more than rounding, it
-is refused. Classifiers that read the first position (BERT, RoBERTa, XLM) are compared without the last row:
-there transformers' classes read padding, and the zoo's the first token.
+is refused. Classifiers that read the first position (BERT, RoBERTa, XLM) read padding if it stands on the left, the
+zoo's the first token: they are compared with what transformers' classes make of that row without its padding.
 
 ## Out
 

@@ -13,6 +13,7 @@ from ..probe import needs_masks, own_arithmetic
 from ..symmetries import Route, find_route
 from ..symmetries.base import LM_TASKS
 from ..weights import task_of
+from .settings import foreign_settings
 
 TASKS: Mapping[str, str] = {
     Task.SEQ2SEQ_LM: "encoder-decoder",
@@ -130,4 +131,9 @@ def plan_ctranslate2(model: ZooPreTrainedModel) -> tuple[Route | None, tuple[str
     route = find_route(config, needs(config, task), task)
     found = [*own_arithmetic(config, task), *route.obstacles, *obstacles(route.config)]
     notes = ["Give attention masks: the original made them from the ids."] if needs_masks(config, task) else []
+    if model.can_generate() and (foreign := foreign_settings(model.generation_config)):
+        notes.append(
+            f"CTranslate2 does not follow {', '.join(foreign)}, which the generation configuration asks for: `zoo "
+            f"generate` will refuse until it is left out, as with --generation {foreign[0].split()[0]}=None."
+        )
     return route, tuple(found), tuple(notes)

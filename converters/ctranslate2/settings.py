@@ -48,6 +48,27 @@ NEUTRAL = {"typical_p": 1.0, "encoder_repetition_penalty": 1.0, "num_beam_groups
 """Values that change nothing, and are written by transformers' trainer."""
 
 
+def foreign_settings(settings: GenerationConfig) -> list[str]:
+    """Find what CTranslate2 cannot follow.
+
+    Args:
+        settings: The settings of transformers.
+
+    Returns:
+        Names of fields, and combinations of them.
+    """
+    changed = settings.to_diff_dict().items()
+    # Zero is off, but for ids of tokens.
+    given = {name for name, value in changed if value or (value == 0 and value is not False and name.endswith("_id"))}
+    given = {name for name in given if getattr(settings, name, None) != NEUTRAL.get(name, ...)}
+    foreign = sorted(name for name in given if name not in SETTLED and not name.startswith("_"))
+    if (settings.num_beams or 1) > 1 and settings.early_stopping == "never":
+        foreign.append("early_stopping='never' (its beam search stops early)")
+    if (settings.num_beams or 1) > 1 and settings.do_sample:
+        foreign.append("do_sample with num_beams")
+    return foreign
+
+
 def options_of(settings: GenerationConfig) -> dict[str, Any]:
     """Translate generation settings.
 
@@ -60,13 +81,7 @@ def options_of(settings: GenerationConfig) -> dict[str, Any]:
     Raises:
         ConfigError: When one is set that has no counterpart.
     """
-    given = {name for name, value in settings.to_diff_dict().items() if value and value != NEUTRAL.get(name)}
-    foreign = sorted(name for name in given if name not in SETTLED and not name.startswith("_"))
-    if (settings.num_beams or 1) > 1 and settings.early_stopping == "never":
-        foreign.append("early_stopping='never' (its beam search stops early)")
-    if (settings.num_beams or 1) > 1 and settings.do_sample:
-        foreign.append("do_sample with num_beams")
-    if foreign:
+    if foreign := foreign_settings(settings):
         raise ConfigError(f"CTranslate2 does not follow {', '.join(foreign)}; leave it out, or use another engine")
     found: dict[str, Any] = {"beam_size": 1}  # its own default is 2
     found |= {

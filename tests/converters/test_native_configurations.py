@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 import torch
 import transformers
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from native_families import FAMILY_CASES
 from native_models import BART, ENCODER, GPT2, LLAMA, OPT, ROBERTA, T5, XLM, batch, largest_difference, native_model
@@ -104,14 +104,31 @@ def configurations(family):
     return st.fixed_dictionaries({}, optional={"tie_word_embeddings": st.booleans(), **strays, **optional})
 
 
+DRAWN = 6
+ACCEPTED = 2
+"""How many configurations are drawn of a class, always the same ones, and how many must be converted at least."""
+
+RARELY_ACCEPTED = {"GPT2": 1, "OPT": 1, "Roberta": 1, "RobertaPreLayerNorm": 1, "XLM": 1}
+"""Classes many of whose switches have no counterpart."""
+
+NOT_A_CONFIGURATION = (AssertionError, AttributeError, NotImplementedError, RuntimeError, TypeError, ValueError)
+"""What classes of transformers raise for a configuration that they do not take."""
+
+
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("family", FAMILIES)
-@settings(max_examples=4, deadline=None, suppress_health_check=list(HealthCheck))
-@given(data=st.data())
-def test_configurations_are_read_as_their_class_does(family, data):
-    """Nothing that is misread: what can be converted is the same, with padding on either side."""
+def test_configurations_are_read_as_their_class_does(family):
+    """Nothing that is misread: what can be converted is the same, with padding on either side; and most can."""
     sizes, head = FAMILIES[family]
-    require_same_or_refused(family, head, {**sizes, **data.draw(configurations(family)), "use_cache": False})
+    accepted = []
+
+    @settings(max_examples=DRAWN, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))
+    @given(configurations(family))
+    def convert(drawn):
+        accepted.append(is_same_or_refused(family, head, {**sizes, **drawn, "use_cache": False}))
+
+    convert()
+    assert sum(accepted) >= RARELY_ACCEPTED.get(family, ACCEPTED)
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -122,21 +139,22 @@ def test_configurations_of_tables_are_read_as_their_class_does(family, data):
     """The same with fewer examples, which differ from commit to commit."""
     head, sizes = TABLES[family]
     drawn = {**sizes, **data.draw(configurations(family)), "use_cache": False}
-    require_same_or_refused(family, head, drawn, torch.float32)
+    is_same_or_refused(family, head, drawn, torch.float32)
 
 
-def require_same_or_refused(family, head, drawn, dtype=torch.float64):
-    """Convert a native model with settings, unless its class takes none of the kind."""
+def is_same_or_refused(family, head, drawn, dtype=torch.float64):
+    """Convert a native model with settings, unless its class takes none of the kind: whether it was converted."""
     try:
         native = native_model(family, head, drawn, dtype)
-    except Exception:
-        assume(False)  # no configuration that the class takes
+    except NOT_A_CONFIGURATION:
+        return False  # no configuration that the class takes
     try:
         model = zoo.convert(native)
     except DifferentOutputsError:
         raise
     except ZooError:
-        return
+        return False
     for side in ("right", "left"):
         inputs = batch(native.config, side)
         assert largest_difference(outputs_of(native, inputs), outputs_of(model, inputs)) < 1e-4
+    return True

@@ -14,6 +14,7 @@ from native_models import (
     OPT,
     ROBERTA,
     T5,
+    XLM,
     batch,
     largest_difference,
     native_model,
@@ -35,6 +36,8 @@ from zoo.converters.native.families.llama import Llama
 from zoo.converters.native.families.opt import Opt
 from zoo.converters.native.tokenizer import carry_tokenizer
 from zoo.errors import TokenIdError, UnknownOverrideError
+from zoo.models.choices import Pooling
+from zoo.models.pooling import POOLERS
 
 pytestmark = pytest.mark.thorough
 
@@ -117,6 +120,16 @@ def test_generation_settings_are_carried_over():
     ids = torch.randint(3, 17, (2, 4))
     model = zoo.convert(native)
     assert torch.equal(native.generate(ids, do_sample=False), model.generate(ids, do_sample=False))
+
+
+@pytest.mark.parametrize("family", ["Bert", "Roberta", "XLM"])
+def test_classifiers_by_the_first_position_are_compared_where_padding_stands_there(family, monkeypatch):
+    sizes = {"Bert": ENCODER, "Roberta": ROBERTA, "XLM": XLM}[family]
+    native = native_model(family, "ForSequenceClassification", sizes)
+    zoo.convert(native)
+    monkeypatch.setitem(POOLERS, Pooling.CLS, lambda hidden_states, attention_mask: hidden_states[:, 0])
+    with pytest.raises(DifferentOutputsError, match="padded on the left"):
+        zoo.convert(native)
 
 
 def test_labels_are_carried_over():

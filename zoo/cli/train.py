@@ -45,7 +45,7 @@ TRAINING_FLAGS: dict[str, tuple[Any, str]] = {
 """transformers' training arguments that have a flag of their own; all others go through `--training`."""
 
 TRAINING_SWITCHES = {
-    "load_best_model_at_end": "Keep the checkpoint with the lowest held-out loss instead of the last one.",
+    "load_best_model_at_end": "Keep the checkpoint with the lowest loss on some of the training data, not the last.",
     "full_determinism": "Use only operations that give the same bits every time, even where that is slow.",
     "use_cpu": "Leave a GPU alone.",
 }
@@ -207,6 +207,7 @@ def show(result: TrainingResult) -> None:
     device = report.device if report.num_devices == 1 else f"{report.num_devices} x {report.device}"
     rows = [
         ("Data", f"{data.train.examples:,} examples, {data.heldout.examples:,} held out; columns: {columns}"),
+        *([("Best by", f"{data.selection.examples:,} other examples of the training data")] if data.selection else []),
         ("Parameters", f"{report.num_parameters:,}"),
         ("Steps", f"{report.steps:,} ({report.epochs:.4g} epochs){kept}"),
         ("Time", f"{report.train_seconds:,.1f} s, {report.train_tokens_per_second:,.0f} tokens/s on {device}"),

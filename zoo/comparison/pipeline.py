@@ -11,6 +11,7 @@ from typing import Any
 
 from zoo.environment import environment
 from zoo.errors import ConfigError
+from zoo.tasks.leaks import leaks_said
 from zoo.tasks.libraries import loading_bars
 from zoo.tasks.tables import Column
 from zoo.training import Recipe
@@ -105,6 +106,8 @@ def carry_out(
     task = chosen.data_task()
     with loading_bars(shown=progress):
         splits = task.load_from(source)
+    if splits.duplicates:
+        tell(leaks_said(splits))
     plan = make_plan(folder, request.common(splits), request.names, request.all_seeds, request.baseline)
     more = [name for name in plan.names if name not in request.names]
     more += [f"seed {seed}" for seed in plan.seeds if seed not in request.all_seeds]

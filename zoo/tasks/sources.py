@@ -70,11 +70,13 @@ class Splits:
         train: Those to train on.
         heldout: Those to evaluate on.
         source: Where they come from, None where nobody knows.
+        duplicates: How many examples to train on were left out because they are held out as well.
     """
 
     train: Dataset
     heldout: Dataset
     source: DataSource | None = None
+    duplicates: int = 0
 
     def __iter__(self) -> Iterator[Dataset]:
         return iter((self.train, self.heldout))

@@ -13,6 +13,7 @@ from typing_extensions import Self
 from zoo.errors import ConfigError, UnknownNameError, UnknownTaskError, UnsupportedTaskError
 from zoo.registry import VARIANTS, Registry, parse_name
 
+from .leaks import without_leaks
 from .predictions import Outputs, Predictions
 from .scores import Score
 from .sources import DataSource, Splits, load_splits, set_aside
@@ -163,13 +164,13 @@ class DataTask(ABC):
             source: The source.
 
         Returns:
-            As `load` does, and where they come from.
+            As `load` does, without what is held out among the examples to train on, and where they come from.
 
         Raises:
             DataError: When they cannot be read.
         """
         found = self.load(source.data, heldout=source.heldout, columns=source.columns, seed=source.seed)
-        return replace(found, source=source)
+        return replace(without_leaks(found), source=source)
 
     def set_aside(self, examples: Dataset, *, seed: int = 0) -> Splits:
         """Take some of the training examples away, to choose by them what held-out examples must not decide.

@@ -64,11 +64,15 @@ class DataRecord:
         source: Where they come from; None where they were given as objects.
         train: Those that were trained on.
         heldout: Those that were evaluated on.
+        selection: Those of the training data that the best checkpoint was chosen by; None where the last one was kept.
+        duplicates: How many were not trained on because they are held out as well.
     """
 
     source: DataSource | None
     train: ExamplesRecord
     heldout: ExamplesRecord
+    selection: ExamplesRecord | None = None
+    duplicates: int = 0
 
 
 @dataclass(frozen=True)
@@ -122,6 +126,8 @@ class RunRecord:
                 source=None if data["source"] is None else from_plain(DataSource, data["source"]),
                 train=from_plain(ExamplesRecord, data["train"]),
                 heldout=from_plain(ExamplesRecord, data["heldout"]),
+                selection=from_plain(ExamplesRecord, data["selection"]) if data.get("selection") else None,
+                duplicates=int(data.get("duplicates", 0)),
             ),
         )
 
@@ -143,7 +149,7 @@ class RunRecord:
             "seed": self.seed,
             "task": recipe["task"],
             "task_options": recipe["task_options"],
-            "data": [data["train"], data["heldout"]],
+            "data": [data["train"], data["heldout"], data["selection"]],
             "tokenizer": {**recipe["tokenizer"], "sha256": self.tokenizers},
             "model": recipe["model"],
             "init": recipe["init"],
@@ -175,7 +181,13 @@ def from_plain(kind: type[Record], written: Mapping[str, Any]) -> Record:
 
 
 def record_run(
-    model: str | PreTrainedModel, recipe: Recipe, tokenizers: Tokenizers, splits: Splits, *, seed: int
+    model: str | PreTrainedModel,
+    recipe: Recipe,
+    tokenizers: Tokenizers,
+    splits: Splits,
+    *,
+    selection: Dataset | None = None,
+    seed: int,
 ) -> RunRecord:
     """Record a run.
 
@@ -184,6 +196,7 @@ def record_run(
         recipe: The recipe, with everything that was said beside it.
         tokenizers: The tokenizers.
         splits: The examples.
+        selection: The examples that the best checkpoint is chosen by.
         seed: The seed.
 
     Returns:
@@ -201,7 +214,13 @@ def record_run(
         seed=seed,
         recipe=ran,
         tokenizers=digest_of_tokenizers(tokenizers),
-        data=DataRecord(splits.source, *map(ExamplesRecord.of, splits)),
+        data=DataRecord(
+            splits.source,
+            ExamplesRecord.of(splits.train),
+            ExamplesRecord.of(splits.heldout),
+            selection=None if selection is None else ExamplesRecord.of(selection),
+            duplicates=splits.duplicates,
+        ),
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 import time
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
@@ -16,15 +17,16 @@ from transformers import EarlyStoppingCallback, PreTrainedModel, PrinterCallback
 from zoo.errors import ConfigError, ZooError
 from zoo.folders import check_output
 from zoo.tasks import DataSource, DataTask, Outputs, Splits, Tokenizers
+from zoo.tasks.leaks import leaks_said, without_leaks
 from zoo.tasks.libraries import loading_bars
-from zoo.tasks.tables import Column
+from zoo.tasks.tables import Column, DataWarning
 
 from .arguments import ZooTrainingArguments, training_arguments
 from .checkpoints import clear_checkpoints, going_on_from, remove_except
 from .determinism import determinism
 from .inputs import build_for, encode, full_recipe, num_parameters, tokenizers_for
 from .predicting import check_generation, predict
-from .preflight import check_data
+from .preflight import check_data, check_examples
 from .progress import LossProgress
 from .publishing import check_push, push_result
 from .recipe import Recipe
@@ -100,7 +102,8 @@ def train(
         progress: Whether to show progress bars.
         arguments: Fields of transformers' `Seq2SeqTrainingArguments`: `num_train_epochs`, `learning_rate`, ...; and
             `early_stopping_patience`, after how many evaluations without a better one the run ends. `optim` may be
-            "muon".
+            "muon". Where the best checkpoint is kept, it is chosen by examples that are set aside from the training
+            data, never by those that are reported.
 
     Returns:
         The trained model, what it wrote, and the numbers.
@@ -132,10 +135,16 @@ def train(
                 clear_checkpoints(args.output_dir, force=force)
         source = DataSource.of(None if isinstance(data, Splits) else data, heldout, columns, seed)
         with loading_bars(shown=progress):
-            splits = data if isinstance(data, Splits) else data_task.load_from(source)
+            splits = without_leaks(data) if isinstance(data, Splits) else data_task.load_from(source)
+        if splits.duplicates:
+            warnings.warn(leaks_said(splits), DataWarning, stacklevel=2)
         data_task = data_task.fitted(splits)
         tokenizers = tokenizer if isinstance(tokenizer, Tokenizers) else tokenizers_for(data_task, splits.train, chosen)
-        run = record_run(model, chosen, tokenizers, splits, seed=args.seed)
+        selection = None
+        if args.load_best_model_at_end or args.early_stopping_patience is not None:  # by what is not reported
+            kept_for_training, selection = data_task.set_aside(splits.train, seed=seed)
+            splits = replace(splits, train=kept_for_training)
+        run = record_run(model, chosen, tokenizers, splits, selection=selection, seed=args.seed)
         if isinstance(model, str) and chosen.init is not None:
             model = build_for(data_task, model, tokenizers, chosen, seed=args.seed)
         check_room(num_parameters(model, data_task, tokenizers, chosen), args, output_dir, saves=saves)
@@ -143,6 +152,8 @@ def train(
         if isinstance(model, str):
             model = build_for(data_task, model, tokenizers, chosen, seed=args.seed)
         idle = check_data(model, run.variant, data_task, encoded, data_task.collator(tokenizers), args)
+        chosen_by = encoded.heldout if selection is None else data_task.encode(selection, tokenizers)
+        check_examples(model, chosen_by, "training")
         if args.ddp_find_unused_parameters is None:
             args.ddp_find_unused_parameters = bool(idle)
         check_generation(model, data_task, tokenizers, chosen.generation)
@@ -150,12 +161,14 @@ def train(
         if resume and args.process_index == 0:
             remove_except(checkpoints, checkpoint)
         with determinism(wanted=args.full_determinism):
-            trainer = make_trainer(run, model, args, data_task, tokenizers, encoded, callbacks, progress=progress)
+            watched = Splits(encoded.train, chosen_by)
+            trainer = make_trainer(run, model, args, data_task, tokenizers, watched, callbacks, progress=progress)
             if output_dir is not None:
                 keep_logs(trainer, output_dir)
             trainer.train(resume_from_checkpoint=checkpoint)
             train_seconds, memory = trainer.totals.elapsed(), peak_memory(args.device)
             trainer.check_trained()
+            trainer.eval_dataset = encoded.heldout
             if output_dir is not None:
                 force = force or (resume and is_unscored(output_dir))
                 save_trained(trainer, tokenizers, output_dir, run, force=force)
@@ -259,7 +272,7 @@ def make_trainer(
         args: How.
         task: The task.
         tokenizers: The tokenizers.
-        encoded: Examples as ids.
+        encoded: Examples as ids, to train on and to evaluate on meanwhile.
         callbacks: transformers' callbacks, besides those that `args` ask for.
         progress: Whether to show a progress bar.
 

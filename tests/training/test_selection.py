@@ -1,0 +1,63 @@
+"""Held-out examples decide nothing: they are neither trained on nor chosen by."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+from datasets import concatenate_datasets
+from safetensors.torch import load_file
+
+import zoo
+from zoo.tasks import TASKS, DataError, DataSource, Splits, find_task
+from zoo.tasks.leaks import contents
+from zoo.tasks.tables import DataWarning
+from zoo.training.record import RunRecord
+
+
+def pairs(file, rows):
+    file.write_text("en\tpt\n" + "".join(f"{row['en']}\t{row['pt']}\n" for row in rows), encoding="utf-8")
+    return file
+
+
+def test_what_is_held_out_is_not_trained_on(tiny, tmp_path):
+    examples = TASKS.get("translation").load().train.select(range(100))
+    train = pairs(tmp_path / "train.tsv", examples)
+    heldout = pairs(tmp_path / "heldout.tsv", examples.select(range(50)))
+    folder = tmp_path / "model"
+    with pytest.warns(
+        DataWarning, match="50 examples are among those to train on and among the held-out ones.*leaves 50"
+    ):
+        run = zoo.train("pre-norm", data=train, heldout=heldout, output_dir=folder, **tiny).run
+    assert (run.data.duplicates, run.data.train.examples, run.data.heldout.examples) == (50, 50, 50)
+    assert RunRecord.from_dict(json.loads((folder / "result.json").read_text())).data.duplicates == 50
+    assert zoo.evaluate(folder).repeats_training
+    with pytest.raises(DataError, match="all 50 examples to train on are held-out examples as well"):
+        find_task("translation").load_from(DataSource(str(heldout), str(train)))
+
+
+@pytest.mark.parametrize("name", sorted(TASKS))
+def test_tasks_train_on_nothing_that_is_held_out(name):
+    task = TASKS.get(name)
+    if task.makes_examples or task.shipped is not None:
+        splits = task.load()
+        assert not set(contents(splits.train)) & set(contents(splits.heldout))
+
+
+@pytest.mark.parametrize("choice", [{"load_best_model_at_end": True}, {"early_stopping_patience": 1}])
+def test_held_out_examples_choose_nothing(tiny, tmp_path, choice):
+    examples = TASKS.get("translation").load().train
+    train, others = examples.select(range(60)), examples.select(range(100, 140))
+    wrong = others.map(lambda row, at: {"pt": others[39 - at]["pt"]}, with_indices=True)
+    weights, losses = [], []
+    for number, heldout in enumerate((others, concatenate_datasets([wrong, others.select(range(3))]))):
+        settings = {**tiny, "max_steps": 12, "eval_strategy": "steps", "eval_steps": 3, "learning_rate": 0.3, **choice}
+        folder = tmp_path / str(number)
+        result = zoo.train("pre-norm", data=Splits(train, heldout), output_dir=folder, **settings)
+        weights.append(load_file(folder / "model.safetensors"))
+        losses.append([entry["eval_loss"] for entry in result.report.evaluations])
+        data = result.run.data
+        assert data.selection.examples == 3 and data.train.examples == 57 and data.heldout.examples == len(heldout)
+    assert losses[0] == losses[1] and len(losses[0]) > 1
+    assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
