@@ -107,7 +107,7 @@ def test_variants_see_the_same_batches(few, tiny, monkeypatch):
             step(self, model, inputs, *rest),
         )[1],
     )
-    for name in ("vanilla", "pre-norm:num_hidden_layers=2,dropout=0.3"):
+    for name in ("vanilla", "pre-norm:decoder_layers=2,dropout=0.3"):
         train(name, data=few, **{**tiny, "max_steps": 12})
     assert len(seen) == 24 and seen[:12] == seen[12:]
 
