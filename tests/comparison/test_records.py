@@ -24,7 +24,7 @@ from zoo.tasks import TASKS
 
 pytestmark = pytest.mark.xdist_group("comparison")
 
-MODEL = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
+MODEL = {"hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 32}
 ARGUMENTS = {
     "max_steps": 2,
     "learning_rate": 0.002,
