@@ -15,9 +15,9 @@ from zoo.comparison.results.statistics import (
     NOISE,
     UNKNOWN,
     WORSE,
+    Measurements,
     PairedDifference,
     Pairs,
-    Sample,
     bootstrap_interval,
     compare_all,
     holm,
@@ -127,7 +127,7 @@ def test_what_cannot_be_told_is_not_told():
     same, other = compare_all([Pairs([0.0, 0.0, 0.0]), Pairs([0.1, 0.1, 0.1])])
     assert (verdict(same), same.adjusted, verdict(other), other.effect) == (NOISE, 1.0, NOISE, None)
     assert noise_floor([same, other]) is None, "a floor of zero would let everything above it count"
-    assert Sample.of([3.0]) == Sample((3.0,), 3.0, None, None)
+    assert Measurements.of([3.0]) == Measurements((3.0,), 3.0, None, None)
 
 
 def test_holm_goes_down_step_by_step():
@@ -145,16 +145,16 @@ def test_intervals_hold_the_mean_as_often_as_they_say(seeds):
 
 
 def test_more_values_than_can_be_gone_through():
-    sample = Sample.of([float(value) for value in range(20)])
+    sample = Measurements.of([float(value) for value in range(20)])
     assert sample.interval == pytest.approx((6.5, 12.5), abs=0.6) and sample.deviation == pytest.approx(5.916, abs=1e-3)
-    assert Sample.of(sample.values[::-1]).interval == sample.interval
+    assert Measurements.of(sample.values[::-1]).interval == sample.interval
 
 
 @settings(max_examples=60, deadline=None)
 @given(samples, st.randoms(use_true_random=False))
 def test_the_order_of_seeds_does_not_matter(sample, random):
     shuffled = random.sample(sample, len(sample))
-    one, other = Sample.of(sample), Sample.of(shuffled)
+    one, other = Measurements.of(sample), Measurements.of(shuffled)
     assert one.interval == other.interval and one.mean == other.mean
     assert one.deviation == pytest.approx(other.deviation, abs=1e-12)
     assert paired_p(sample) == pytest.approx(paired_p(shuffled), abs=1e-9)
@@ -163,7 +163,7 @@ def test_the_order_of_seeds_does_not_matter(sample, random):
 @settings(max_examples=60, deadline=None)
 @given(samples, st.floats(0.01, 100), values)
 def test_units_do_not_matter(sample, scale, shift):
-    plain, scaled = Sample.of(sample), Sample.of([scale * value + shift for value in sample])
+    plain, scaled = Measurements.of(sample), Measurements.of([scale * value + shift for value in sample])
     assert scaled.mean == pytest.approx(scale * plain.mean + shift, abs=1e-6)
     assert scaled.interval == pytest.approx([scale * end + shift for end in plain.interval], abs=1e-6)
     assert scaled.deviation == pytest.approx(scale * plain.deviation, abs=1e-6)

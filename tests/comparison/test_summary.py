@@ -10,6 +10,7 @@ from dataclasses import replace
 import pytest
 from synthetic_comparison import made_up, made_up_run
 
+import zoo
 from zoo.comparison import Run
 from zoo.comparison.display.documents import to_latex, to_markdown, write_files
 from zoo.comparison.display.findings import headline, sentences
@@ -18,9 +19,10 @@ from zoo.comparison.display.records import records, to_csv
 from zoo.comparison.display.report.curves import joined
 from zoo.comparison.display.report.scatter import Point, pareto
 from zoo.comparison.results.metrics import metrics_of
-from zoo.comparison.results.statistics import Sample
+from zoo.comparison.results.statistics import Measurements
 from zoo.comparison.results.summary import summarize
 from zoo.comparison.results.units import duration, large, memory, milliseconds, number, percent
+from zoo.errors import DeprecatedNameWarning
 
 
 def test_numbers_are_written_for_people():
@@ -33,11 +35,11 @@ def test_numbers_are_written_for_people():
     assert (milliseconds(0.00447), percent(0.175)) == ("4.47 ms", "17.5 %")
     assert [duration(value) for value in (41.26, 125, 7260)] == ["41.3 s", "2.1 min", "2.0 h"]
     assert (signed(number(2), -1.5), signed(number(2), 0.25)) == ("−1.50", "+0.25")
-    assert mean_and_spread(number(1), Sample.of([1.0, 3.0])) == "2.0 ± 1.4"
-    assert mean_and_spread(milliseconds, Sample.of([0.001, 0.003])) == "2.00 ± 1.41 ms"
-    assert mean_and_spread(memory, Sample.of([455 * 2**20, 457 * 2**20])) == "456 ± 1 MiB"
-    assert mean_and_spread(large, Sample.of([1_900_000, 1_901_000])) == "1.90 M"
-    assert mean_and_spread(large, Sample.of([7, 7])) == mean_and_spread(large, Sample.of([7])) == "7"
+    assert mean_and_spread(number(1), Measurements.of([1.0, 3.0])) == "2.0 ± 1.4"
+    assert mean_and_spread(milliseconds, Measurements.of([0.001, 0.003])) == "2.00 ± 1.41 ms"
+    assert mean_and_spread(memory, Measurements.of([455 * 2**20, 457 * 2**20])) == "456 ± 1 MiB"
+    assert mean_and_spread(large, Measurements.of([1_900_000, 1_901_000])) == "1.90 M"
+    assert mean_and_spread(large, Measurements.of([7, 7])) == mean_and_spread(large, Measurements.of([7])) == "7"
 
 
 def test_variants_are_judged_seed_by_seed():
@@ -157,3 +159,9 @@ def test_files_for_documents(tmp_path):
     written = write_files(comparison, tmp_path)
     assert [file.name for file in written] == ["results.csv", "results.md", "results.tex", "report.html"]
     assert sorted(file.name for file in tmp_path.iterdir()) == sorted(file.name for file in written)
+
+
+def test_the_former_name_of_a_summary_is_understood():
+    with pytest.warns(DeprecatedNameWarning, match="is called ComparisonSummary now"):
+        former = zoo.comparison.Summary
+    assert former is zoo.comparison.ComparisonSummary is type(summarize(made_up(seeds=1)))

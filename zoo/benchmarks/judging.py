@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from zoo.comparison import Run
 from zoo.comparison.results.metrics import COSTS, LOSSES
-from zoo.comparison.results.statistics import UNKNOWN, PairedDifference, Pairs, Sample, compare_all, verdict
+from zoo.comparison.results.statistics import UNKNOWN, Measurements, PairedDifference, Pairs, compare_all, verdict
 from zoo.comparison.results.summary import BASELINE, FAILED
 
 from .definition import Benchmark
@@ -32,7 +32,7 @@ class Standing:
 
     variant: str
     rows: Sequence[Row]
-    samples: Mapping[str, Sample]
+    samples: Mapping[str, Measurements]
     difference: PairedDifference | None
     verdict: str
 
@@ -203,7 +203,7 @@ def finite(row: Row, column: str) -> float | None:
     return value if value is not None and math.isfinite(value) else None
 
 
-def samples_of(rows: Sequence[Row]) -> dict[str, Sample]:
+def samples_of(rows: Sequence[Row]) -> dict[str, Measurements]:
     """Summarise each column over the seeds.
 
     Args:
@@ -214,7 +214,7 @@ def samples_of(rows: Sequence[Row]) -> dict[str, Sample]:
     """
     columns = dict.fromkeys(name for row in rows for name in row.values)
     values = {name: [value for row in rows if (value := finite(row, name)) is not None] for name in columns}
-    return {name: Sample.of(found) for name, found in values.items() if found}
+    return {name: Measurements.of(found) for name, found in values.items() if found}
 
 
 def columns_of_run(run: Run) -> dict[str, float]:

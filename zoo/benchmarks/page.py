@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from zoo.comparison.results.metrics import COSTS, LOSSES
-from zoo.comparison.results.statistics import Sample
+from zoo.comparison.results.statistics import Measurements
 
 from .definition import Benchmark
 from .judging import Standing, Verdicts, direction
@@ -73,7 +73,7 @@ def cells(verdicts: Verdicts, standing: Standing) -> list[str]:
     ]
 
 
-def spread(sample: Sample | None) -> str:
+def spread(sample: Measurements | None) -> str:
     """Write a mean and its deviation.
 
     Args:
@@ -89,7 +89,7 @@ def spread(sample: Sample | None) -> str:
     return f"{sample.mean:.{digits}f}{deviation}"
 
 
-def number(name: str, sample: Sample | None) -> str:
+def number(name: str, sample: Measurements | None) -> str:
     """Write the mean of a column.
 
     Args:

@@ -17,7 +17,7 @@ FORMAT = 1
 
 
 @dataclass(frozen=True)
-class Plan:
+class ComparisonPlan:
     """What is compared.
 
     Attributes:
@@ -41,7 +41,7 @@ class Plan:
 
 def make_plan(
     folder: Path, common: Mapping[str, Any], names: Sequence[str], seeds: Sequence[int], baseline: str | None
-) -> Plan:
+) -> ComparisonPlan:
     """Begin a comparison, or extend the one that is in a folder by more variants or seeds.
 
     Args:
@@ -61,7 +61,7 @@ def make_plan(
     common = plain(common)
     known = find_plan(folder)
     if known is None:
-        plan = Plan(dict(common), list(names), list(seeds), names[0])
+        plan = ComparisonPlan(dict(common), list(names), list(seeds), names[0])
     elif (difference := first_difference(known.common, common)) is not None:
         raise OutputExistsError(f"{folder} holds another comparison: {difference}; choose another folder (-o)")
     else:
@@ -71,21 +71,15 @@ def make_plan(
     return plan if baseline is None else replace(plan, baseline=baseline)
 
 
-def find_plan(folder: Path) -> Plan | None:
-    """Read what a folder's comparison is of.
-
-    Args:
-        folder: The folder.
-
-    Returns:
-        The plan, None where there is no comparison.
+def find_plan(folder: Path) -> ComparisonPlan | None:
+    """Read what a folder's comparison is of; None where there is none.
 
     Raises:
-        OutputExistsError: When there is one that another version of the zoo has written.
+        OutputExistsError: When another version of the zoo has written it.
     """
     written = read_json(folder / PLAN)
     if isinstance(written, dict) and written.pop("format", None) == FORMAT:
-        return Plan(**written)
+        return ComparisonPlan(**written)
     if written is not None or (folder / RESULTS).exists():
         raise OutputExistsError(
             f"{folder} holds a comparison that another version of the zoo has written; choose another folder (-o)"

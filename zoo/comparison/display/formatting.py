@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..results.statistics import Sample
+from ..results.statistics import Measurements
 from ..results.units import Writer
 
 NOTHING = "–"
@@ -19,14 +19,14 @@ def p_value(p: float) -> str:
     return "< 0.001" if p < 0.001 else f"= {p:.3f}"
 
 
-def mean_and_spread(write: Writer, sample: Sample) -> str:
+def mean_and_spread(write: Writer, sample: Measurements) -> str:
     """Write a mean, with the standard deviation where there is one to be seen: "41.20 ± 0.53"."""
     text, _, unit = write(sample.mean).partition(" ")
     spread = spread_beside(write, sample)
     return " ".join(filter(None, (text, spread and f"± {spread}", unit)))
 
 
-def spread_beside(write: Writer, sample: Sample) -> str:
+def spread_beside(write: Writer, sample: Measurements) -> str:
     """Write a standard deviation in the unit of its mean, and no finer; nothing where it rounds to zero."""
     text = write(sample.mean).partition(" ")[0].replace(",", "")
     if not sample.deviation or not sample.mean:

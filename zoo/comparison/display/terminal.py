@@ -60,11 +60,7 @@ def render(comparison: Comparison) -> RenderableType:
 
 
 class Numbers:
-    """The numbers, a row a variant, in as many tables below each other as the width needs.
-
-    Args:
-        summary: The comparison.
-    """
+    """The numbers, a row a variant, in as many tables below each other as the width needs."""
 
     def __init__(self, summary: ComparisonSummary) -> None:
         self.summary = summary

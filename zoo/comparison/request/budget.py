@@ -15,12 +15,7 @@ LENGTHS = ("max_steps", "num_train_epochs")
 
 @dataclass(frozen=True)
 class Budget:
-    """How long every run is.
-
-    Attributes:
-        kind: What is counted: one of `KINDS`.
-        amount: How much of it there is.
-    """
+    """How long every run is: so much of one of `KINDS`."""
 
     kind: str
     amount: float
@@ -30,13 +25,7 @@ class Budget:
 
 
 def read_budget(given: str | Mapping[str, float] | None) -> Budget | None:
-    """Read a budget.
-
-    Args:
-        given: For instance "tokens=2e6", or {"tokens": 2e6}.
-
-    Returns:
-        The budget, None for the recipe's.
+    """Read a budget, "tokens=2e6" or {"tokens": 2e6}; None is the recipe's.
 
     Raises:
         ConfigError: When it cannot be read.

@@ -43,16 +43,10 @@ def read_sweep(given: str | Iterable[str] | Mapping[str, Sequence[Any]] | None) 
 
 
 def read_values(text: str) -> tuple[str, list[Any]]:
-    """Read the values of one argument.
-
-    Args:
-        text: For instance "lr=1e-3,5e-4".
-
-    Returns:
-        The argument, and its values.
+    """Read the values of one argument: "lr=1e-3,5e-4".
 
     Raises:
-        ConfigError: When it cannot be read.
+        ConfigError: When they cannot be read.
     """
     name, equals, listed = text.partition("=")
     if not (equals and name.strip().isidentifier()):

@@ -35,7 +35,7 @@ BETTER, WORSE, NOISE, UNKNOWN = "better", "worse", "within noise", "untested"
 
 
 @dataclass(frozen=True)
-class Sample:
+class Measurements:
     """What is known of a number that was measured once a seed.
 
     Attributes:
@@ -51,7 +51,7 @@ class Sample:
     interval: tuple[float, float] | None
 
     @classmethod
-    def of(cls, values: Sequence[float]) -> Sample:
+    def of(cls, values: Sequence[float]) -> Measurements:
         """Summarise at least one measurement."""
         several = len(values) > 1
         return cls(
@@ -205,12 +205,7 @@ def paired_p(differences: Sequence[float]) -> float:
 def sign_p(wins: int, losses: int) -> float:
     """The p-value of the two-sided sign test (Arbuthnot 1710): as many heads or tails of a fair coin, or more.
 
-    Args:
-        wins: How many differences are of one sign.
-        losses: How many are of the other; ties do not count.
-
-    Returns:
-        2^(1 - n) where all n are alike, 1 where there are none.
+    Ties do not count; n differences that are all of one sign give 2^(1 - n).
     """
     tosses = wins + losses
     tail = sum(math.comb(tosses, k) for k in range(min(wins, losses) + 1))

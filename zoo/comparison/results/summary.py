@@ -10,7 +10,7 @@ from ..run.record import Run
 from .comparison import Comparison
 from .metrics import Metric, metrics_of
 from .pooled import PooledTest, pooled_test
-from .statistics import UNKNOWN, PairedDifference, Pairs, Sample, compare_all, noise_floor, verdict
+from .statistics import UNKNOWN, Measurements, PairedDifference, Pairs, compare_all, noise_floor, verdict
 
 BASELINE = "baseline"
 FAILED = "failed"
@@ -31,7 +31,7 @@ class VariantSummary:
 
     name: str
     runs: Sequence[Run]
-    samples: dict[str, Sample]
+    samples: dict[str, Measurements]
     difference: PairedDifference | None
     verdict: str
 
@@ -128,13 +128,13 @@ def pooled_over(main: Metric | None, comparison: Comparison) -> PooledTest | Non
     return pooled_test(whole, comparison.baseline) if comparison.baseline in whole else None
 
 
-def samples_of(metrics: Sequence[Metric], runs: Sequence[Run]) -> dict[str, Sample]:
+def samples_of(metrics: Sequence[Metric], runs: Sequence[Run]) -> dict[str, Measurements]:
     """Summarise each metric over one variant's seeds, by key."""
     samples = {}
     for metric in metrics:
         values = [value for run in runs if (value := number_of(metric, run)) is not None]
         if values:
-            samples[metric.key] = Sample.of(values)
+            samples[metric.key] = Measurements.of(values)
     return samples
 
 

@@ -1,4 +1,8 @@
-"""Where runs happen: in processes of this machine, or on those of a cluster that an existing engine manages."""
+"""Where runs happen: in processes of this machine, or on those of a cluster that an existing engine manages.
+
+A launcher takes jobs, whose folders every machine can reach, how many of them to do at a time, options of its engine,
+and what to call before each.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +16,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from zoo.errors import ConfigError, InvalidChoiceError
+from zoo.errors import ConfigError
 
 from ..setup.job import Job
 from .outcome import note
@@ -28,13 +32,7 @@ SECONDS_BETWEEN_LOOKS = 0.5
 
 
 def launch_locally(jobs: Sequence[Job], processes: int, options: Mapping[str, Any], announce: Announce) -> None:
-    """Do runs on this machine.
-
-    Args:
-        jobs: The runs.
-        processes: How many of them at a time.
-        options: None are known.
-        announce: Called before each.
+    """Do runs in processes of this machine; there are no options.
 
     Raises:
         ConfigError: When options are given.
@@ -66,14 +64,7 @@ def launch_locally(jobs: Sequence[Job], processes: int, options: Mapping[str, An
 
 
 def launch_with_ray(jobs: Sequence[Job], processes: int, options: Mapping[str, Any], announce: Announce) -> None:
-    """Hand runs to Ray: to the cluster that RAY_ADDRESS names, or to a local one.
-
-    Args:
-        jobs: The runs, whose folders all nodes can reach.
-        processes: How many of them at a time.
-        options: As for `ray.remote`: num_cpus, num_gpus, resources, ...
-        announce: Called before each.
-    """
+    """Hand runs to Ray: to the cluster that RAY_ADDRESS names, or to a local one; options are those of `ray.remote`."""
     ray = library("ray")
     ours = not ray.is_initialized()
     if ours:
@@ -104,12 +95,8 @@ def ray_environment() -> dict[str, Any]:
 def launch_with_submitit(jobs: Sequence[Job], processes: int, options: Mapping[str, Any], announce: Announce) -> None:
     """Hand runs to submitit: to Slurm where there is one, or to processes of this machine.
 
-    Args:
-        jobs: The runs, whose folders all nodes can reach.
-        processes: How many of them at a time.
-        options: As for `submitit.AutoExecutor.update_parameters`: slurm_partition, gpus_per_node, timeout_min, ...;
-            and `cluster`, "slurm" or "local", by default what there is.
-        announce: Called before each.
+    Options are those of `submitit.AutoExecutor.update_parameters`, and `cluster`: "slurm" or "local", by default what
+    there is.
     """
     submitit = library("submitit")
     settings = dict(options)
@@ -166,16 +153,11 @@ LAUNCHERS: dict[str, Callable[[Sequence[Job], int, Mapping[str, Any], Announce],
 
 
 def check_launcher(name: str) -> None:
-    """Require a launcher to be there.
-
-    Args:
-        name: One of `LAUNCHERS`.
+    """Require the library of a launcher to be installed.
 
     Raises:
-        ConfigError: When there is none of this name, or its library is not installed.
+        ConfigError: When it is not.
     """
-    if name not in LAUNCHERS:
-        raise InvalidChoiceError(name, LAUNCHERS, kind="launcher")
     if name != "local" and find_spec(name) is None:
         raise ConfigError(
             f"launcher {name!r} needs {name}, which is not installed: pip install 'transformer-zoo[{name}]'"

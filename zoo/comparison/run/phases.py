@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ..plan import Plan
+from ..plan import ComparisonPlan
 from ..request.sweep import Values, combinations
 from ..setup.job import Job
 from ..setup.jobs import JobMaker
@@ -31,7 +31,7 @@ class Phases:
         launched: Whether there was anything to do.
     """
 
-    plan: Plan
+    plan: ComparisonPlan
     maker: JobMaker
     tried: Values
     launch: Launch

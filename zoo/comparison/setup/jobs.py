@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from zoo.measuring import FlopsPerToken
+from zoo.registry import parse_name
 
 from ..files import TOKENIZER, plain
 from ..request.budget import LENGTHS
@@ -105,10 +106,11 @@ class JobMaker:
             for key, value in inputs.recipe.arguments.items()
             if key != "seed" and not (length and key in LENGTHS)
         }
+        settings = inputs.recipe.model_settings(found.name)  # a size that matching has put into the name is said there
         steps = length.get("max_steps", inputs.work.steps) if seconds is None else None
         recipe = plain(asdict(inputs.recipe)) | {
             "arguments": {**logging(kept, steps), **kept, **length, **values},
-            "model": inputs.recipe.model_settings(found.name),
+            "model": {key: value for key, value in settings.items() if key not in parse_name(found.name).overrides},
         }
         modules = modules_of(inputs.config(found.name))
         hashed = inputs.hash_of(found.name, recipe, modules, seed=seed, seconds=seconds, trial=trial)

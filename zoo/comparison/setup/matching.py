@@ -54,13 +54,7 @@ class Match:
 
 @dataclass(frozen=True)
 class Sizes:
-    """Where a search begins.
-
-    Attributes:
-        name: The variant's name.
-        task: What its model is for.
-        settings: What the recipe says.
-    """
+    """Where a search begins: a variant's name, what its model is for, and what the recipe says."""
 
     name: str
     task: str

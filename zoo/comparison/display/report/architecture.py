@@ -26,14 +26,7 @@ OF_THE_TOKENIZER = ("vocab_size", "decoder_vocab_size")
 
 @dataclass(frozen=True)
 class Contrast:
-    """One axis in which a variant differs.
-
-    Attributes:
-        kind: "setting", "quirk" or "code".
-        name: The axis.
-        baseline: What the baseline has.
-        own: What the variant has.
-    """
+    """A "setting", "quirk" or "code" in which a variant differs from the baseline."""
 
     kind: str
     name: str

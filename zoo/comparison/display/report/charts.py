@@ -25,15 +25,7 @@ FIRST_COSTS = ("training_flops", "parameters", "train_seconds")
 
 @dataclass(frozen=True)
 class Chart:
-    """A chart in all its sizes.
-
-    Attributes:
-        key: Its name among those that it can be exchanged for.
-        label: What the reader chooses it by.
-        wide: For screens and paper.
-        narrow: For telephones.
-        note: A sentence on what it shows.
-    """
+    """A chart in two widths, chosen by its label: for screens and paper, and for telephones."""
 
     key: str
     label: str

@@ -40,14 +40,7 @@ BEGINNING = 0.08
 
 @dataclass(frozen=True)
 class Curve:
-    """What a variant's seeds have logged.
-
-    Attributes:
-        place: The variant's number.
-        name: Its name.
-        points: Position, and lowest, mean and highest value there.
-        seeds: How many seeds there are.
-    """
+    """What a variant's seeds have logged: positions, with lowest, mean and highest value there."""
 
     place: int
     name: str

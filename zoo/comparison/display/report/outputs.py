@@ -18,12 +18,7 @@ MOST_WORDS = 200
 
 @dataclass(frozen=True)
 class Piece:
-    """Some words of an output.
-
-    Attributes:
-        text: The words.
-        is_right: Whether the reference has them there.
-    """
+    """Some words of an output, and whether the reference has them there."""
 
     text: str
     is_right: bool
@@ -31,17 +26,7 @@ class Piece:
 
 @dataclass(frozen=True)
 class Output:
-    """What a variant wrote for an example.
-
-    Attributes:
-        place: The variant's number.
-        name: Its name.
-        seed: Of the run.
-        pieces: The output.
-        is_right: Whether all of it is as it should be.
-        others: How many seeds in all wrote the very same.
-        seeds: How many seeds wrote anything.
-    """
+    """What a variant wrote for an example; `others` of `seeds` seeds wrote the very same."""
 
     place: int
     name: str
@@ -54,14 +39,7 @@ class Output:
 
 @dataclass(frozen=True)
 class Example:
-    """An example with all outputs.
-
-    Attributes:
-        number: Its place in the data, from 1.
-        source: What was read.
-        reference: What should have been written.
-        outputs: An output a variant.
-    """
+    """An example, numbered by its place in the data from 1, with an output a variant."""
 
     number: int
     source: str

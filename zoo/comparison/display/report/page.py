@@ -18,7 +18,7 @@ from zoo.tasks import TASKS, split_name
 
 from ...results.comparison import Comparison
 from ...results.metrics import Metric
-from ...results.statistics import BETTER, WORSE, Sample, most_coverage
+from ...results.statistics import BETTER, WORSE, Measurements, most_coverage
 from ...results.summary import ComparisonSummary, VariantSummary
 from ...results.units import duration, large
 from ..cells import corrected, difference
@@ -33,15 +33,7 @@ from .svg import DASHES, MARKERS, SERIES
 
 @dataclass(frozen=True)
 class Cell:
-    """A number in the table.
-
-    Attributes:
-        mean: The mean, with its unit.
-        spread: The standard deviation, empty where there is none.
-        value: What the row is sorted by, None where there is nothing.
-        told: All that is known of it.
-        is_best: Whether no variant has a better one.
-    """
+    """A number in the table: mean and spread as text, what the row is sorted by, and all that is known of it."""
 
     mean: str
     spread: str
@@ -147,7 +139,7 @@ def cell(summary: ComparisonSummary, column: Metric, row: VariantSummary) -> Cel
     return Cell(column.write(sample.mean), spread, sample.mean, told(column, sample), is_best)
 
 
-def told(column: Metric, sample: Sample) -> str:
+def told(column: Metric, sample: Measurements) -> str:
     """Write all that is known of a number in a line."""
     values = ", ".join(map(column.write, sample.values))
     if sample.interval is None:

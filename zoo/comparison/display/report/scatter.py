@@ -25,16 +25,7 @@ LONGEST_LABEL = 30
 
 @dataclass(frozen=True)
 class Point:
-    """A variant between quality and cost.
-
-    Attributes:
-        place: The variant's number.
-        name: Its name.
-        cost: Mean cost.
-        quality: Mean main score.
-        spread: Standard deviation of the score, 0 of a single one.
-        told: Both in words.
-    """
+    """A variant between mean cost and mean main score, with the standard deviation of the score; both in words."""
 
     place: int
     name: str
