@@ -61,9 +61,9 @@ def killed(config):
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
     folder = tmp_path_factory.mktemp("data")
-    splits = TASKS.get("translation").load()
-    for name, examples in (("train", splits.train), ("heldout", splits.train)):
-        pairs = "".join(f"{row['en']}\t{row['pt']}\n" for row in examples.select(range(24)))
+    examples = TASKS.get("translation").load().train
+    for name, first in (("train", 0), ("heldout", 24)):
+        pairs = "".join(f"{row['en']}\t{row['pt']}\n" for row in examples.select(range(first, first + 24)))
         (folder / f"{name}.tsv").write_text(f"en\tpt\n{pairs}", encoding="utf-8")
     return folder
 
