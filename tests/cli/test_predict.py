@@ -38,7 +38,10 @@ def texts(tmp_path_factory) -> Path:
 def words(tmp_path_factory) -> Path:
     """A model that tells animals from other words."""
     folder = tmp_path_factory.mktemp("words")
-    rows = [{"tokens": ["the", animal, "runs"], "tags": ["O", "ANIMAL", "O"]} for animal in ("cat", "dog") * 32]
+    rows = [
+        {"tokens": ["the", animal, "runs", str(place)], "tags": ["O", "ANIMAL", "O", "O"]}
+        for place, animal in enumerate(("cat", "dog") * 32)
+    ]
     (folder / "data.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
     zoo.train(
         "pre-norm", "token-classification", data=folder / "data.jsonl", tokenizer="word", settings=TINY,
