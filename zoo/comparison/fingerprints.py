@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +21,3 @@ def digest_of_files(folder: Path) -> str:
         digest.update(f"{file.relative_to(folder).as_posix()}\n".encode())
         digest.update(file.read_bytes())
     return digest.hexdigest()[:16]
-
-
-def digest_of_module(name: str) -> str:
-    """Make a short name for a module's source, or take its own where there is none."""
-    found = find_spec(name)
-    if found is None or found.origin is None or not Path(found.origin).is_file():
-        return name
-    return hashlib.sha256(Path(found.origin).read_bytes()).hexdigest()[:16]

@@ -113,7 +113,7 @@ class JobMaker:
             "model": {key: value for key, value in settings.items() if key not in parse_name(found.name).overrides},
         }
         modules = modules_of(inputs.config(found.name))
-        hashed = inputs.hash_of(found.name, recipe, modules, seed=seed, seconds=seconds, trial=trial)
+        hashed = inputs.hash_of(found.name, recipe, seed=seed, seconds=seconds, trial=trial)
         place = f"{'trial' if trial else 'seed'}-{seed}-{hashed[:8]}"
         told = {key: value for key, value in length.items() if key == "max_steps" and seconds is None}
         return Job(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -14,6 +14,7 @@ from zoo.errors import ConfigError, ZooError
 from zoo.measuring import FlopsPerToken, flops_per_token
 from zoo.models import ZooConfig
 from zoo.models.parts import NAMED_FIELDS
+from zoo.registry.origins import Origin
 from zoo.tasks import DataTask, Splits, Tokenizers, load_tokenizers
 from zoo.training import Recipe
 from zoo.training.arguments import ZooTrainingArguments, training_arguments
@@ -22,7 +23,8 @@ from zoo.training.preflight import check_data
 from zoo.training.record import digest_of_examples
 
 from ..files import TOKENIZER
-from ..fingerprints import content_hash, digest_of_files, digest_of_module
+from ..fingerprints import content_hash, digest_of_files
+from ..sources import digest_of_modules, digest_of_the_zoo
 from .workload import Workload, workload
 
 INCIDENTAL = ("transformers_version", "_name_or_path")
@@ -108,24 +110,25 @@ class SharedInputs:
         collator = self.task.collator(self.tokenizers)
         check_data(model, variant, self.task, self.encoded, collator, self.arguments)
 
-    def hash_of(self, variant: str, recipe: Mapping[str, Any], modules: Iterable[str], **others: Any) -> str:
+    def hash_of(self, variant: str, recipe: Mapping[str, Any], **others: Any) -> str:
         """Make a short name for everything that decides what a run comes to.
 
         Args:
             variant: The variant's name.
             recipe: How it is trained.
-            modules: The user's own modules that it needs.
             others: What else decides.
 
         Returns:
             Another run has another one.
         """
-        made = {name: value for name, value in self.config(variant).to_dict().items() if name not in INCIDENTAL}
+        made_of = self.config(variant)
+        made = {name: value for name, value in made_of.to_dict().items() if name not in INCIDENTAL}
         trained = {name: value for name, value in recipe.items() if name not in ("model", "explicit", "tokenizer")}
         return content_hash(
             {
                 "versions": {name: version_of(name) for name in ("transformer-zoo", "torch", "transformers")},
-                "modules": [digest_of_module(module) for module in modules],
+                "zoo": digest_of_the_zoo(),
+                "modules": digest_of_modules(origin.module for origin in foreign_origins(made_of).values()),
                 "config": made,
                 "recipe": trained,
                 "data": self.data_digest,
@@ -168,15 +171,29 @@ def modules_of(model_config: ZooConfig) -> tuple[str, ...]:
         ConfigError: When one of them is a script or a notebook, which cannot be imported.
     """
     modules = []
-    for field, registry in NAMED_FIELDS.items():
-        name = getattr(model_config, field)
-        origin = registry.origin(name)
-        if origin.built_in or origin.plugin is not None:
+    for named, origin in foreign_origins(model_config).items():
+        if origin.plugin is not None:
             continue
         if origin.module == "__main__":
             raise ConfigError(
-                f"{registry.kind} {name!r} is registered in a script or notebook, which the processes of a comparison "
-                "cannot import; move it to a module"
+                f"{named} is registered in a script or notebook, which the processes of a comparison cannot import; "
+                "move it to a module"
             )
         modules.append(origin.module)
     return tuple(dict.fromkeys(modules))
+
+
+def foreign_origins(model_config: ZooConfig) -> dict[str, Origin]:
+    """Find what of a model comes from elsewhere.
+
+    Args:
+        model_config: The model's configuration.
+
+    Returns:
+        Where the variant and its parts come from, by what they are called: "position 'mine'".
+    """
+    origins = {}
+    for field, registry in NAMED_FIELDS.items():
+        name = getattr(model_config, field)
+        origins[f"{registry.kind} {name!r}"] = registry.origin(name)
+    return {called: origin for called, origin in origins.items() if not origin.built_in}

@@ -1,0 +1,130 @@
+"""Which source decides a run: the zoo's own, and what a user's or a plugin's module imports of its own kind."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import sysconfig
+from collections.abc import Iterable, Iterator
+from functools import cache
+from importlib.machinery import PathFinder
+from importlib.util import find_spec, resolve_name
+from pathlib import Path
+
+import zoo.registry
+
+OWN = ("building.py", "evaluating.py", "fast", "generation", "models", "tasks", "training", "variants")
+"""The zoo's files by which a model is built, trained and scored. An edit elsewhere changes no result."""
+
+STANDARD_LIBRARY = Path(sysconfig.get_path("stdlib")).resolve()
+
+INSTALLED = ("site-packages", "dist-packages")
+"""Folders of installed distributions, which their versions tell apart."""
+
+
+@cache
+def digest_of_the_zoo() -> str:
+    """Make a short name for the zoo's own source, so that whoever edits it repeats what the edit may change."""
+    folder, registry = (Path(module.__file__ or "").parent for module in (zoo, zoo.registry))
+    found = {file.relative_to(folder.parent): file for name in OWN for file in python_files(folder / name)}
+    found |= {file.relative_to(registry.parent): file for file in python_files(registry)}
+    digest = hashlib.sha256()
+    for name, file in sorted(found.items()):
+        digest.update(f"{name.as_posix()}\n".encode())
+        digest.update(file.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def python_files(place: Path) -> list[Path]:
+    """List a file of Python, or those in a folder."""
+    return [place] if place.is_file() else list(place.rglob("*.py"))
+
+
+def digest_of_modules(modules: Iterable[str]) -> str:
+    """Make a short name for the source of modules, and of what they import that is neither Python's nor installed.
+
+    Args:
+        modules: Full names of modules that register what is trained, a plugin's too: what they import of their own
+            package counts even where it is installed.
+
+    Returns:
+        Another one after an edit of any of them.
+    """
+    sources = {name: file for module in modules for name, file in sources_of(module)}
+    digest = hashlib.sha256()
+    for name, file in sorted(sources.items()):
+        digest.update(f"{name}\n".encode())
+        digest.update(file.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def sources_of(module: str) -> Iterator[tuple[str, Path]]:
+    """Follow imports from a module.
+
+    Args:
+        module: Its full name.
+
+    Yields:
+        The name and the file of the module, and of each that it imports, directly or not.
+    """
+    package = module.partition(".")[0]
+    waiting, seen = [module], set[str]()
+    while waiting:
+        name = waiting.pop()
+        if name in seen:
+            continue
+        seen.add(name)
+        file = _file_of(name)
+        if file is None or not (name.partition(".")[0] == package or _is_a_users(name, file)):
+            continue
+        yield name, file
+        waiting += imported_by(name, file)
+
+
+def imported_by(module: str, file: Path) -> Iterator[str]:
+    """List what a module imports, in functions too.
+
+    Args:
+        module: Its full name.
+        file: Its source.
+
+    Yields:
+        Full names of modules, and of what may be one: `from package import name`.
+    """
+    package = module if file.name == "__init__.py" else module.rpartition(".")[0]
+    for node in ast.walk(ast.parse(file.read_bytes())):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield from _with_parents(alias.name)
+        elif isinstance(node, ast.ImportFrom):
+            relative = "." * node.level + (node.module or "")
+            base = resolve_name(relative, package) if node.level else relative
+            yield from _with_parents(base)
+            yield from (f"{base}.{alias.name}" for alias in node.names)
+
+
+def _with_parents(name: str) -> Iterator[str]:
+    """A module and the packages that it is in, whose code runs first."""
+    parts = name.split(".")
+    yield from (".".join(parts[: count + 1]) for count in range(len(parts)))
+
+
+def _file_of(name: str) -> Path | None:
+    """The source of a module, found without importing anything; None where there is none."""
+    top, *rest = name.split(".")
+    try:
+        spec = find_spec(top)
+    except (ImportError, ValueError):
+        return None
+    for depth in range(len(rest)):
+        if spec is None or spec.submodule_search_locations is None:
+            return None
+        spec = PathFinder.find_spec(".".join((top, *rest[: depth + 1])), spec.submodule_search_locations)
+    return Path(spec.origin) if spec is not None and spec.origin is not None and spec.origin.endswith(".py") else None
+
+
+def _is_a_users(name: str, file: Path) -> bool:
+    """Whether a module is neither the zoo's, nor Python's, nor of an installed distribution."""
+    place = file.resolve()
+    installed = place.is_relative_to(STANDARD_LIBRARY) or any(folder in place.parts for folder in INSTALLED)
+    return name.partition(".")[0] != "zoo" and not installed
