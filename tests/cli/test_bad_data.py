@@ -30,7 +30,7 @@ LANGUAGE = ("gpt2-style", "--task", "language-modeling")
         ),
         (
             ("pre-norm", "--task", "translation:max_length=2"),
-            {"train.tsv": PAIRS * 2, "dev.tsv": PAIRS},
+            {"train.tsv": PAIRS * 2, "dev.tsv": PAIRS.replace("Hello", "Good day")},
             "train.tsv: all 3 examples have more than max_length=2 tokens; the shortest has",
         ),
         (TRANSLATION, {"a.tsv": f"{PAIRS}Bye.\t\n"}, "a.tsv, line 3: column 'pt' is empty"),

@@ -74,7 +74,7 @@ def test_sweeps():
             read_sweep(wrong)
 
 
-COMMON = {"task": "copy", "data": "0123", "arguments": {"learning_rate": 1e-3}, "budget": None}
+COMMON = {"task": "copy", "data": "0123", "arguments": {"learning_rate": 1e-3}, "budget": None, "sweep": {}}
 
 
 def test_a_folder_is_extended(tmp_path):
@@ -86,6 +86,17 @@ def test_a_folder_is_extended(tmp_path):
     assert make_plan(tmp_path, COMMON, ["a"], [0], "b").baseline == "b"
     with pytest.raises(UnknownNameError, match="unknown baseline 'x'; valid: a, b"):
         make_plan(tmp_path, COMMON, ["a"], [0], "x")
+
+
+def test_a_sweep_is_widened(tmp_path):
+    swept = {**COMMON, "sweep": {"learning_rate": [1e-3, 5e-4]}}
+    make_plan(tmp_path, swept, ["a"], [0], None).write(tmp_path)
+    for values, both in (([1e-3, 2e-3], [1e-3, 5e-4, 2e-3]), ([5e-4], [1e-3, 5e-4])):
+        wider = make_plan(tmp_path, {**COMMON, "sweep": {"learning_rate": values}}, ["a"], [0], None)
+        assert wider.sweep == {"learning_rate": both}
+    for other in ({}, {"weight_decay": [0.1]}, {"learning_rate": [1e-3], "weight_decay": [0.1]}):
+        with pytest.raises(OutputExistsError, match="sweep"):
+            make_plan(tmp_path, {**COMMON, "sweep": other}, ["a"], [0], None)
 
 
 def test_a_folder_of_another_comparison_is_refused(tmp_path):

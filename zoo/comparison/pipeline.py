@@ -111,8 +111,10 @@ def carry_out(
     plan = make_plan(folder, request.common(splits), request.names, request.all_seeds, request.baseline)
     more = [name for name in plan.names if name not in request.names]
     more += [f"seed {seed}" for seed in plan.seeds if seed not in request.all_seeds]
+    more += [f"{name}={value}" for name in plan.sweep for value in plan.sweep[name] if value not in request.tried[name]]
     if more:
         tell(f"{folder} is extended; it holds {', '.join(more)} as well")
+    request = replace(request, sweep=plan.sweep or None)
     task = task.fitted(splits)
     tokenizers = tokenizers_in(folder, task, splits, chosen, begun=find_plan(folder) is not None)
     inputs = SharedInputs(chosen, task, splits, tokenizers, folder)

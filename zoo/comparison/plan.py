@@ -34,6 +34,12 @@ class ComparisonPlan:
     baseline: str
     seconds: float = 0.0
 
+    @property
+    def sweep(self) -> dict[str, list[Any]]:
+        """The values that are tried, by training argument."""
+        swept: dict[str, list[Any]] = self.common["sweep"]
+        return swept
+
     def write(self, folder: Path) -> None:
         """Write it into the comparison's folder."""
         write_json(folder / PLAN, {"format": FORMAT, **asdict(self)})
@@ -42,7 +48,7 @@ class ComparisonPlan:
 def make_plan(
     folder: Path, common: Mapping[str, Any], names: Sequence[str], seeds: Sequence[int], baseline: str | None
 ) -> ComparisonPlan:
-    """Begin a comparison, or extend the one that is in a folder by more variants or seeds.
+    """Begin a comparison, or extend the one that is in a folder by more variants, seeds or values of a sweep.
 
     Args:
         folder: The comparison's folder.
@@ -58,13 +64,16 @@ def make_plan(
         OutputExistsError: When the folder holds another comparison.
         UnknownNameError: When the baseline is not compared.
     """
-    common = plain(common)
+    shared: dict[str, Any] = plain(common)
     known = find_plan(folder)
     if known is None:
-        plan = ComparisonPlan(dict(common), list(names), list(seeds), names[0])
-    elif (difference := first_difference(known.common, common)) is not None:
-        raise OutputExistsError(f"{folder} holds another comparison: {difference}; choose another folder (-o)")
+        plan = ComparisonPlan(shared, list(names), list(seeds), names[0])
     else:
+        if known.sweep.keys() == shared["sweep"].keys():
+            shared["sweep"] = {name: united(known.sweep[name], values) for name, values in shared["sweep"].items()}
+            known = replace(known, common={**known.common, "sweep": shared["sweep"]})
+        if (difference := first_difference(known.common, shared)) is not None:
+            raise OutputExistsError(f"{folder} holds another comparison: {difference}; choose another folder (-o)")
         plan = replace(known, names=united(known.names, names), seeds=united(known.seeds, seeds))
     if baseline is not None and baseline not in plan.names:
         raise UnknownNameError(baseline, plan.names, kind="baseline")
