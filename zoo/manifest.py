@@ -160,6 +160,10 @@ def describe(file: Path) -> Written:
     return Written(file.stat().st_size, sha256_of(file), None if xxhash is None else quick_hash(file))
 
 
+MAPPED = 1 << 24
+"""Bytes of a file that are mapped into memory at a time; systems want parts to begin at multiples of 2^16 at most."""
+
+
 def sha256_of(file: Path) -> str:
     """Hash a file by SHA-256.
 
@@ -184,10 +188,13 @@ def quick_hash(file: Path) -> str:
     Returns:
         Hexadecimal digits.
     """
-    digest = xxhash.xxh3_128()
-    if file.stat().st_size:  # nothing cannot be mapped
-        with file.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as content:
-            digest.update(content)
+    digest, size = xxhash.xxh3_128(), file.stat().st_size
+    with file.open("rb") as stream:
+        # Part by part, or the whole file would count as memory of this process.
+        for start in range(0, size, MAPPED):
+            length = min(MAPPED, size - start)
+            with mmap.mmap(stream.fileno(), length, offset=start, access=mmap.ACCESS_READ) as content:
+                digest.update(content)
     return digest.hexdigest()
 
 

@@ -111,7 +111,15 @@ ACCEPTED = 2
 RARELY_ACCEPTED = {"GPT2": 1, "OPT": 1, "Roberta": 1, "RobertaPreLayerNorm": 1, "XLM": 1}
 """Classes many of whose switches have no counterpart."""
 
-NOT_A_CONFIGURATION = (AssertionError, AttributeError, NotImplementedError, RuntimeError, TypeError, ValueError)
+NOT_A_CONFIGURATION = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    NotImplementedError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+)
 """What classes of transformers raise for a configuration that they do not take."""
 
 
