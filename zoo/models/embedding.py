@@ -80,7 +80,7 @@ class TokenTypeEmbedding(nn.Embedding):
 
 
 class Position(nn.Module):
-    """Base of all position encodings; by itself it encodes nothing.
+    """No positions at all; the base of all position encodings.
 
     An encoding that has parameters reads them in its `forward`, which the methods below call: offloading brings weights
     to the device when a module is called, and not before.

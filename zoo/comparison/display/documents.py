@@ -11,7 +11,7 @@ from zoo.files import write_file
 from ..results.comparison import Comparison
 from ..results.summary import ComparisonSummary, summarize
 from .cells import table
-from .findings import sentences
+from .findings import counted, sentences
 from .records import to_csv
 from .report import to_html
 
@@ -55,7 +55,8 @@ def to_markdown(summary: ComparisonSummary) -> str:
     lines = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in (header, rule, *rows)]
     words = [f"- {sentence}" for sentence in sentences(summary)]
     command = shlex.join(summary.comparison.command)
-    title = f"# {summary.comparison.task}: {len(summary.rows)} variants, {len(summary.comparison.seeds)} seeds"
+    numbers = (counted(len(summary.rows), "variant"), counted(len(summary.comparison.seeds), "seed"))
+    title = f"# {summary.comparison.task}: {', '.join(numbers)}"
     return "\n".join([title, "", *lines, "", *words, "", "```console", f"$ {command}", "```", ""])
 
 

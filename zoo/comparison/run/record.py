@@ -38,7 +38,7 @@ class Run:
         report: What [`zoo.training.TrainingReport`][] writes, but for its history; None where the run failed.
         costs: What `zoo.measuring.Costs` writes; None where the run failed, or nothing was measured.
         curve: What was logged while it was trained, in order: each with `step`, `tokens` and `seconds` so far, and
-            `loss` (with `learning_rate` and `grad_norm`) or `heldout_loss`.
+            `loss` (with `learning_rate` and `grad_norm`), `heldout_loss`, or `selection_loss` of examples set aside.
         outputs: What it wrote for the held-out examples.
         reload: What became of it in a fresh process; None where the run failed.
         error: Why it failed; None where it did not.

@@ -24,7 +24,7 @@ from zoo.errors import ZooError
 from zoo.measuring import FlopsPerToken, measure
 from zoo.tasks import DataError, DataTask, Splits, load_tokenizers
 from zoo.tasks.libraries import loading_bars
-from zoo.training import Recipe, TrainingReport, TrainingResult, train
+from zoo.training import Recipe, TrainingResult, train
 from zoo.training.arguments import training_arguments
 from zoo.training.clocks import TimeBudget, TimedCheckpoints
 from zoo.training.guard import TrainingError
@@ -68,7 +68,7 @@ def work(job: Job) -> dict[str, Any]:
         progress=job.progress,
     )
     report = result.report.to_dict()
-    curve = curve_of(result.report)
+    curve = curve_of(result)
     for told_by_the_curve in ("history", "evaluations"):
         del report[told_by_the_curve]
     written = {"report": report, "curve": curve, "outputs": result.outputs}
@@ -126,12 +126,16 @@ def some_encoded(task: DataTask, examples: Dataset, result: TrainingResult, numb
         return task.encode(examples, result.tokenizers, training=True, seed=result.report.seed)
 
 
-def curve_of(report: TrainingReport) -> list[dict[str, float]]:
-    """Put everything that was logged at each step while training into one row, with the held-out loss at the end."""
+def curve_of(result: TrainingResult) -> list[dict[str, float]]:
+    """Put everything that was logged at each step while training into one row, with the held-out loss at the end.
+
+    Where examples were set aside to choose the best checkpoint by, losses on the way are of those.
+    """
+    report, evaluated = result.report, "heldout_loss" if result.run.data.selection is None else "selection_loss"
     kept = ("step", "tokens", "seconds", "loss", "learning_rate", "grad_norm")
     points = [{key: entry[key] for key in kept if key in entry} for entry in report.history]
     points += [
-        {**{key: entry[key] for key in kept[:3] if key in entry}, "heldout_loss": entry["eval_loss"]}
+        {**{key: entry[key] for key in kept[:3] if key in entry}, evaluated: entry["eval_loss"]}
         for entry in report.evaluations
     ]
     end = {"step": report.steps, "tokens": report.train_tokens, "seconds": report.train_seconds}

@@ -15,7 +15,7 @@ from ...results.units import duration, large, number
 from ...run.record import Run
 from .svg import DASHES, SERIES, Axis, frame, line, marker, picture
 
-KINDS = {"loss": "Training", "heldout_loss": "Held-out"}
+KINDS = {"loss": "Training", "heldout_loss": "Held-out", "selection_loss": "Set aside"}
 """Which losses are logged, and what they are called."""
 
 AXES: dict[str, tuple[str, Callable[[float], str]]] = {
