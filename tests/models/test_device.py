@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from every_variant import ONE_TASK
 
-pytestmark = pytest.mark.thorough
+pytestmark = [pytest.mark.thorough, pytest.mark.xdist_group("device")]
 
 
 ONE_OF_EACH = ("llama-style", "gpt2-style", "bert-style", "vanilla", "t5-style")
