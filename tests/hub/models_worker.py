@@ -129,7 +129,8 @@ def check_native(folder: Path, name: str, task: str, weights: str = "") -> None:
 
     sys.modules["zoo"] = None  # type: ignore[assignment]
     model = getattr(transformers, AUTO_CLASSES[task]).from_pretrained(repo_of(name, task), revision="native")
-    in_float32 = hasattr(model.config, "rms_norm_eps")  # as transformers computes this norm, whatever the model's type
+    # As transformers computes this norm and GPT-J's rotations, whatever the model's type.
+    in_float32 = hasattr(model.config, "rms_norm_eps") or model.config.model_type == "gptj"
     exact = weights == "as-is" and not in_float32
     compare(model, folder, name, task, exact=exact, same_names=False, most=1e-5 if in_float32 else 1e-12)
 

@@ -18,7 +18,7 @@ from torch import nn
 from transformers import DynamicCache, EncoderDecoderCache
 
 import zoo
-from zoo.fast import unpadding
+from zoo.fast import unpadded_attention
 from zoo.fast.switches import fast_paths
 from zoo.measuring import OperatorCounter, executed
 from zoo.models.transformer import transformer_of
@@ -176,7 +176,7 @@ def test_a_training_step_takes_the_operations_of_transformers_own(case):
 
 @pytest.mark.parametrize("name", zoo.list_variants())
 def test_without_padding_tokens_alone_are_worked_on(name, monkeypatch):
-    monkeypatch.setattr(unpadding, "SHORT", 0)
+    monkeypatch.setattr(unpadded_attention, "SHORT", 0)
     body = zoo.build(f"{name}@tiny", vocab_size=20).base_model
     mask = (torch.arange(7) < torch.tensor([[7], [2]])).long()
     inputs: dict[str, Any] = {"input_ids": IDS, "attention_mask": mask}
