@@ -328,7 +328,7 @@ def test_noise(found: float, interval: tuple[float, float] | None, expected: boo
 
 
 def run(*arguments: str) -> str:
-    result = CliRunner().invoke(cli, list(arguments))
+    result = CliRunner(env={"COLUMNS": None}).invoke(cli, list(arguments))
     assert result.exit_code == 0, result.output
     return result.output
 

@@ -111,6 +111,8 @@ def exact_models(draw):
         if kind == "seq2seq":
             return "post-norm", "seq2seq-lm", {**chosen, "embedding_norm": False}, "marian"
         target = draw(st.sampled_from(["blenderbot", "mbart", "pegasus"]))
+        if target == "mbart":
+            chosen |= dict(embedding_norm=True, embedding_norm_eps=1e-5)
         return "pre-norm", "seq2seq-lm", {**chosen, "decoder_vocab_size": chosen["vocab_size"] + 3}, target
     if kind == "bart":
         chosen |= dict(embedding_norm=True, embedding_norm_eps=1e-5, lm_head_bias=draw(BOOLEANS))
