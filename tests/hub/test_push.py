@@ -29,6 +29,15 @@ def test_a_folder_becomes_one_commit(hub: LoopbackHub, worker: Start, tmp_path: 
     assert answer["ok"]["files"] == {path: len(content) for path, content in files.items()}
 
 
+def test_folders_are_uploaded_without_the_zoo_after_a_push(hub: LoopbackHub, worker: Start, tmp_path: Path) -> None:
+    """The client's own ways of uploading stay what they are in a process that has pushed."""
+    process, own = worker(), checkpoint(b"uploaded by the client")
+    assert process("push", write(tmp_path / "model", checkpoint()), "org/model")["error"] is None
+    answer = process("upload", write(tmp_path / "own", own), "org/model")
+    assert answer["error"] is None, answer
+    assert own.items() <= hub.storage.contents("org/model").items()
+
+
 def test_pushing_the_same_again_changes_nothing(hub: LoopbackHub, worker: Start, tmp_path: Path) -> None:
     folder, process = write(tmp_path / "model", checkpoint()), worker()
     first = process("push", folder, "org/model")["ok"]["commit"]

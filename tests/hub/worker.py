@@ -59,7 +59,13 @@ def main() -> None:
     def listing(owner: str, **options: Any) -> list[dict[str, Any]]:
         return [vars(model) for model in hub.list_hub(owner, patience=hub.Patience(timeout=patience), **options)]
 
-    verbs = {"push": push, "pull": pull, "list": listing}
+    def upload(folder: str, repo_id: str) -> str:
+        """Upload a folder without the zoo, as transformers' trainer does."""
+        import huggingface_hub
+
+        return huggingface_hub.upload_folder(repo_id=repo_id, folder_path=folder).oid
+
+    verbs = {"push": push, "pull": pull, "list": listing, "upload": upload}
     print("ready", flush=True)
     for line in sys.stdin:
         verb, arguments, options, token = json.loads(line)

@@ -1,4 +1,7 @@
-"""Holding the client for Xet storage, which has its own connections, to a patience."""
+"""Holding the client for Xet storage, which has its own connections, to a patience.
+
+huggingface_hub has no public way to give it a session of hf_xet, so a private function is replaced where it is there.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +39,7 @@ def limit_xet(patience: Patience) -> None:
 
 
 def watch_uploads(patience: Callable[[], Patience]) -> None:
-    """Let every upload of this process end when nothing of it moves any more.
+    """Let uploads of this process that a `with` waits for end when nothing of them moves any more, as those of commits.
 
     hf_xet sends the list of a file's blocks without a time-out where a Hub takes only the first version of such lists.
 
@@ -68,7 +71,7 @@ class WatchedSession:
 
 
 class WatchedUpload:
-    """An upload that is ended when it makes no progress: a context manager, as hf_xet's own.
+    """An upload that is ended when it makes no progress in a `with`, and otherwise hf_xet's own.
 
     Args:
         upload: hf_xet's own.
@@ -80,6 +83,9 @@ class WatchedUpload:
         self.longest = patience.attempts * patience.timeout + patience.first_wait * 2 ** (patience.attempts - 1)
         self._ended = threading.Event()
         self._stalled = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._upload, name)
 
     def __enter__(self) -> Any:
         threading.Thread(target=self._watch, daemon=True).start()
