@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import linecache
 import sys
 import textwrap
 from pathlib import Path
@@ -11,7 +12,10 @@ import pytest
 import torch
 
 import zoo
+from zoo.errors import InputError
 from zoo.listing import show_code
+from zoo.models.transformer import Transformer
+from zoo.registry import VARIANTS
 
 FILES, LINES = 8, 250
 """What a reader of GPT-2 opens and reads at most."""
@@ -70,3 +74,32 @@ def test_the_listing_is_the_source_with_short_docstrings():
 def test_settings_that_small_sizes_do_not_fit_are_run_as_they_are():
     listing = show_code("pre-norm:num_attention_heads=16,head_dim=None,hidden_size=80", "masked-lm")
     assert "zoo/models/attention.py" in listing.files
+
+
+CELL = """
+@zoo.register("of-a-cell", tasks=("causal-lm",), source="a notebook")
+def of_a_cell(config):
+    '''What a user tries.'''
+    return Transformer()
+"""
+
+
+@pytest.mark.parametrize("kept", [True, False], ids=["notebook", "gone"])
+def test_a_variant_of_a_notebook_is_listed_while_its_cell_is_known(kept, monkeypatch):
+    monkeypatch.setattr(VARIANTS, "_items", {**VARIANTS._items})
+    name = f"/tmp/cells/{kept}.py"
+    if kept:
+        monkeypatch.setitem(linecache.cache, name, (len(CELL), None, CELL.splitlines(keepends=True), name))
+    exec(compile(CELL, name, "exec"), {"zoo": zoo, "Transformer": Transformer, "__name__": "__main__"})
+    if kept:
+        assert "def of_a_cell(config):" in show_code("of-a-cell").builder.text
+    else:
+        with pytest.raises(InputError, match="the source of 'of_a_cell' cannot be read: /tmp/cells/False.py:2"):
+            show_code("of-a-cell")
+
+
+def test_a_builder_that_is_no_function_is_named(monkeypatch):
+    monkeypatch.setattr(VARIANTS, "_items", {**VARIANTS._items})
+    zoo.register("of-a-class", tasks=("causal-lm",), source="here")(type("Builder", (), {"__call__": Transformer})())
+    with pytest.raises(InputError, match="the builder of 'of-a-class' is a Builder; only functions can be listed"):
+        show_code("of-a-class")

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import linecache
 import sys
 import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from types import CodeType, FrameType
+from types import CodeType, FrameType, FunctionType
 from typing import Any
 
 import torch
 from torch import nn
 
 from zoo.building import build
-from zoo.errors import ConfigError
+from zoo.errors import ConfigError, InputError
 from zoo.models import ZooPreTrainedModel
 from zoo.registry import VARIANTS, parse_name
 from zoo.registry.printed import Printed
@@ -105,9 +106,12 @@ def show_code(name: str, task: str | None = None) -> Listing:
 
     Raises:
         ZooError: When a name, task, quirk or field is unknown, or values contradict each other.
+        InputError: When the builder is no function, or the source of something is not there to be read.
     """
     spec = parse_name(name)
     builder = VARIANTS.get(spec.name).builder
+    if not isinstance(builder, FunctionType):
+        raise InputError(f"the builder of {spec.name!r} is a {type(builder).__name__}; only functions can be listed")
     try:
         model = build(str(dataclasses.replace(spec, preset=spec.preset or "tiny")), task)
     except ConfigError:  # of settings that do not fit small sizes
@@ -166,16 +170,16 @@ def is_function(code: CodeType) -> bool:
 
 
 @cache
-def definitions(file: str) -> dict[int, tuple[ast.FunctionDef, str | None]]:
+def definitions(source: str) -> dict[int, tuple[ast.FunctionDef, str | None]]:
     """Find the functions in a file.
 
     Args:
-        file: Its path.
+        source: What is in it.
 
     Returns:
         Each with its class, as it is written, by the line where it begins.
     """
-    tree = ast.parse(Path(file).read_text(encoding="utf-8"))
+    tree = ast.parse(source)
 
     def walk(node: ast.AST, owner: str | None) -> Iterator[tuple[int, tuple[ast.FunctionDef, str | None]]]:
         for child in ast.iter_child_nodes(node):
@@ -198,20 +202,26 @@ def function_of(code: CodeType) -> Function:
 
     Returns:
         The function with a docstring of one sentence.
+
+    Raises:
+        InputError: When its source is not there, as after `python -c`, or another one by now.
     """
-    file = Path(code.co_filename)
-    node, owner = definitions(code.co_filename)[code.co_firstlineno]
-    lines = file.read_text(encoding="utf-8").splitlines()[: node.end_lineno]
+    source = "".join(linecache.getlines(code.co_filename))  # of a notebook's cell, too
+    node, owner = definitions(source).get(code.co_firstlineno, (None, None))
+    if node is None or node.name != code.co_name:
+        raise InputError(f"the source of {code.co_name!r} cannot be read: {code.co_filename}:{code.co_firstlineno}")
+    lines = source.splitlines()[: node.end_lineno]
     docstring = range(0)
-    if (text := ast.get_docstring(node)) is not None:
+    if (told := ast.get_docstring(node)) is not None:
         docstring = range(node.body[0].lineno - 1, node.body[0].end_lineno or 0)
         indent = " " * node.body[0].col_offset
-        lines[docstring.start] = f'{indent}"""{text.splitlines()[0]}"""'
+        lines[docstring.start] = f'{indent}"""{told.splitlines()[0]}"""'
     first = code.co_firstlineno - 1
     kept = [place for place in range(first, len(lines)) if place not in docstring[1:]]
     counted = (place for place in kept if place not in docstring and is_code(lines[place]))
-    source = textwrap.indent(textwrap.dedent("\n".join(lines[place] for place in kept)), "    " if owner else "")
-    return Function(place_of(file), first + 1, owner, node.name, source, sum(1 for _ in counted))
+    text = textwrap.indent(textwrap.dedent("\n".join(lines[place] for place in kept)), "    " if owner else "")
+    place = place_of(Path(code.co_filename).absolute())
+    return Function(place, first + 1, owner, node.name, text, sum(1 for _ in counted))
 
 
 def is_code(line: str) -> bool:
