@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import pytest
 import torch
 
 import zoo
 from zoo.errors import InputError
 from zoo.fast import unpadded_attention, unpadding
-from zoo.fast.attention_backends import dropping_attention, torch_attention
 from zoo.fast.switches import fast_paths, from_environment
 from zoo.fast.unpadding import Unpadding
 from zoo.models import FEED_FORWARDS
@@ -136,7 +133,7 @@ def test_modes_are_checked(monkeypatch):
     ("queries", "keys", "causal"), [(RIGHT, RIGHT, True), (LEFT, LEFT, False), (FULL, RIGHT, False)]
 )
 @pytest.mark.parametrize("key_heads", [4, 2])
-def test_sequences_by_themselves_attend_as_with_padding(queries, keys, causal, biased, key_heads):
+def test_sequences_by_themselves_attend_as_with_padding(queries, keys, causal, biased, key_heads, monkeypatch):
     mask = unpadding.UnpaddedMask(
         *(found for found in (Unpadding.of(queries), Unpadding.of(keys)) if found is not None)
     )
@@ -146,10 +143,13 @@ def test_sequences_by_themselves_attend_as_with_padding(queries, keys, causal, b
     key, value = (torch.randn(1, key_heads, tokens[1], 8, dtype=torch.float64, requires_grad=True) for _ in range(2))
     bias = torch.randn(2, 4, 6, 6, dtype=torch.float64) if biased else None
     results = []
-    for attend in (unpadded_attention.attend_padded, unpadded_attention.attend_by_sequence):
-        for attention in (torch_attention, dropping_attention):
-            backend = partial(attention, torch.nn.Module(), scaling=0.3)
-            mixed = attend(query, key, value, mask, causal, bias, backend)
+    module = torch.nn.Module()
+    module.is_causal = causal
+    for short in (100, 0):
+        monkeypatch.setattr(unpadded_attention, "SHORT", short)
+        for drops in (False, True):
+            monkeypatch.setattr(unpadded_attention, "draws_bits", lambda *_, drops=drops: drops)
+            mixed, _ = unpadded_attention.unpadded_attention(module, query, key, value, mask, 0.3, position_bias=bias)
             results.append((mixed, *torch.autograd.grad(mixed.square().sum(), (query, key, value))))
     for found in results[1:]:
         torch.testing.assert_close(found, results[0])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -42,61 +41,61 @@ def unpadded_attention(
     Returns:
         The mixed values, *Shape:* (1, num_tokens, num_attention_heads, head_dim), and no weights.
     """
-    is_causal = getattr(module, "is_causal", False)
     backend = dropping_attention if draws_bits(query, dropout) else torch_attention
-    backend = partial(backend, module, scaling=scaling, dropout=dropout)
-    is_short = len(attention_mask.keys.indices) < SHORT * attention_mask.keys.batch_size
-    attend = attend_padded if is_short else attend_by_sequence
-    return attend(query, key, value, attention_mask, is_causal, position_bias, backend), None
+    attend = partial(backend, module, scaling=scaling, dropout=dropout)
+    is_causal, queries, keys = getattr(module, "is_causal", False), attention_mask.queries, attention_mask.keys
+    if len(keys.indices) < SHORT * keys.batch_size:
+        visible = padded_mask(attention_mask, is_causal, position_bias)
+        states = ((queries, query), (keys, key), (keys, value))
+        padded = [unpadding.pad(one.transpose(1, 2)).transpose(1, 2) for unpadding, one in states]
+        return queries.unpad(attend(*padded, visible, is_causal=False)[0]), None
+    mixed = [
+        attend(*states, bias, is_causal=is_causal and bias is None)[0]
+        for *states, bias in zip(
+            query.split(queries.lengths, dim=2),
+            key.split(keys.lengths, dim=2),
+            value.split(keys.lengths, dim=2),
+            sequence_biases(attention_mask, is_causal, position_bias),
+            strict=True,
+        )
+    ]
+    return torch.cat(mixed, dim=1), None
 
 
-def attend_padded(
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    mask: UnpaddedMask,
-    is_causal: bool,
-    position_bias: torch.Tensor | None,
-    backend: Callable[..., Any],
-) -> torch.Tensor:
-    """Put the padding back for attention alone. Shapes as for `unpadded_attention`."""
-    query, key, value = (
-        unpadding.pad(states.transpose(1, 2)).transpose(1, 2)
-        for unpadding, states in ((mask.queries, query), (mask.keys, key), (mask.keys, value))
-    )
+def padded_mask(mask: UnpaddedMask, is_causal: bool, position_bias: torch.Tensor | None) -> torch.Tensor | None:
+    """What attention takes for a mask once the padding is back.
+
+    Args:
+        is_causal: Whether a query sees only keys up to its own position.
+        position_bias: *Shape:* (batch_size, num_attention_heads, query_len, key_len)
+
+    Returns:
+        As [`UnpaddedMask.visible`][zoo.fast.unpadding.UnpaddedMask.visible]; where there is a bias, that with -inf for
+        what may not be seen.
+    """
     visible = mask.visible(is_causal)
-    if position_bias is not None:
-        visible = position_bias if visible is None else position_bias.masked_fill(~visible, -torch.inf)
-    mixed, _ = backend(query, key, value, visible, is_causal=False)
-    return mask.queries.unpad(mixed)
+    if position_bias is None:
+        return visible
+    return position_bias if visible is None else position_bias.masked_fill(~visible, -torch.inf)
 
 
-def attend_by_sequence(
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    mask: UnpaddedMask,
-    is_causal: bool,
-    position_bias: torch.Tensor | None,
-    backend: Callable[..., Any],
-) -> torch.Tensor:
-    """Call attention for each sequence, without any mask. Shapes as for `unpadded_attention`."""
+def sequence_biases(
+    mask: UnpaddedMask, is_causal: bool, position_bias: torch.Tensor | None
+) -> list[torch.Tensor | None]:
+    """Cut a bias to the sequences. Arguments as for [`padded_mask`][].
+
+    Returns:
+        For each None, or the bias with -inf for what a causal query may not see.
+        *Shape:* (1, num_attention_heads, query_len, key_len), of the sequence's own lengths
+    """
     queries, keys = mask.queries, mask.keys
-    sequences = zip(
-        query.split(queries.lengths, dim=2),
-        key.split(keys.lengths, dim=2),
-        value.split(keys.lengths, dim=2),
-        strict=True,
-    )
-    mixed = []
-    for row, states in enumerate(sequences):
-        bias = None
-        if position_bias is not None:
-            first_query, first_key = queries.starts[row], keys.starts[row]
-            rows = slice(first_query, first_query + queries.lengths[row])
-            columns = slice(first_key, first_key + keys.lengths[row])
-            bias = position_bias[row, :, rows, columns][None]
-            if is_causal:
-                bias = bias + torch.full_like(bias[0, 0], -torch.inf).triu(1)
-        mixed.append(backend(*states, bias, is_causal=is_causal and bias is None)[0])
-    return torch.cat(mixed, dim=1)
+    if position_bias is None:
+        return [None] * queries.batch_size
+    biases: list[torch.Tensor | None] = []
+    for row in range(queries.batch_size):
+        first_query, first_key = queries.starts[row], keys.starts[row]
+        rows = slice(first_query, first_query + queries.lengths[row])
+        columns = slice(first_key, first_key + keys.lengths[row])
+        bias = position_bias[row, :, rows, columns][None]
+        biases.append(bias + torch.full_like(bias[0, 0], -torch.inf).triu(1) if is_causal else bias)
+    return biases
