@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import os
-import platform
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
-from pathlib import Path
 
 import torch
 
-from zoo.environment import version_of
+from zoo.environment import device_name, processor_facts, version_of
 from zoo.errors import UnsupportedBackendError
 from zoo.fast import unpadded_attention, unpadding
 from zoo.fast.captured_steps import CAPTURE_AFTER
@@ -80,14 +78,10 @@ def examine() -> list[Finding]:
 
 def processor() -> Finding:
     """What kind of processor there is."""
-    info = Path("/proc/cpuinfo")
-    facts: dict[str, str] = {}
-    for line in info.read_text(encoding="utf-8").splitlines() if info.exists() else []:
-        name, _, value = line.partition(":")
-        facts.setdefault(name.strip(), value.strip())
+    facts = processor_facts()
     flags = facts.get("flags", facts.get("Features", "")).split()
     known = [name for name in INSTRUCTIONS if name in flags]
-    name = facts.get("model name") or platform.processor() or platform.machine()
+    name = device_name(torch.device("cpu"))
     library = "MKL" if torch.backends.mkl.is_available() else "another library than MKL"
     return Finding(
         "Processor",

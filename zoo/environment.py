@@ -7,9 +7,14 @@ import platform
 import sys
 import warnings
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from zoo.registry import VARIANTS
 from zoo.registry.plugins import SWITCH, admitted, installed
+
+if TYPE_CHECKING:
+    import torch
 
 PACKAGES = (
     "transformer-zoo",
@@ -77,6 +82,32 @@ def version_of(package: str) -> str | None:
         return version(package)
     except PackageNotFoundError:
         return None
+
+
+def processor_facts() -> dict[str, str]:
+    """What Linux says of the first processor, by name; nothing elsewhere."""
+    info = Path("/proc/cpuinfo")
+    facts: dict[str, str] = {}
+    for line in info.read_text(encoding="utf-8").splitlines() if info.exists() else []:
+        name, _, value = line.partition(":")
+        facts.setdefault(name.strip(), value.strip())
+    return facts
+
+
+def device_name(device: torch.device) -> str:
+    """Name what computes.
+
+    Args:
+        device: A GPU, or else the processor is meant.
+
+    Returns:
+        The name that its maker gave it.
+    """
+    if device.type == "cuda":
+        import torch
+
+        return torch.cuda.get_device_name(device)
+    return processor_facts().get("model name") or platform.processor() or platform.machine()
 
 
 def devices() -> dict[str, str | None]:

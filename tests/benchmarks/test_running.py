@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +13,9 @@ from click.testing import CliRunner
 
 from zoo.benchmarks import Benchmark, Row, bench, find_benchmark, read_rows, verify
 from zoo.benchmarks.rows import write_rows
+from zoo.benchmarks.running import Session
 from zoo.cli.main import cli
+from zoo.comparison import Run
 from zoo.errors import ConfigError, UnknownNameError, UnsupportedTaskError
 
 DEFINITION = """
@@ -86,6 +89,23 @@ def test_rows_come_out_again_and_changed_ones_do_not(benchmark_: Benchmark, reco
     assert not verify(benchmark_, [changed])[0].holds
     # On another machine the noise decides.
     assert not verify(benchmark_, [replace(changed, machine="another")])[0].holds
+
+
+@pytest.mark.parametrize("mistaken", [True, False])
+def test_a_score_of_which_the_worse_would_win_is_refused(benchmark_: Benchmark, tmp_path: Path, mistaken: bool) -> None:
+    taken = replace(benchmark_, less_is_better=["symbol_accuracy"] if mistaken else [])
+    session = Session(taken, tmp_path, None, None, 1, False, print)
+    scores = {"symbol_accuracy": {"value": 1.0, "higher_is_better": True}}
+    with pytest.raises(ConfigError, match="less_is_better") if mistaken else nullcontext():
+        session.check_directions([Run("a", "", report={"scores": scores}), Run("b", "", error="it failed")])
+
+
+def test_rows_of_another_text_are_not_repeated(tmp_path: Path) -> None:
+    (tmp_path / "text.txt").write_text("To be")
+    with pytest.raises(ConfigError, match="is recorded of"):
+        verify(find_benchmark("char-lm"), [], data=tmp_path / "text.txt")
+    with pytest.raises(ConfigError, match="needs a text of yours"):
+        verify(find_benchmark("char-lm"), [])
 
 
 def test_what_cannot_be_run_is_refused_before_anything_is(tmp_path: Path) -> None:

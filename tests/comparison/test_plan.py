@@ -7,8 +7,8 @@ import math
 import pytest
 from datasets import Dataset
 
+from zoo.comparison.digests import content_hash
 from zoo.comparison.files import PLAN, RESULTS, locked, write_json
-from zoo.comparison.fingerprints import content_hash
 from zoo.comparison.plan import find_plan, make_plan
 from zoo.comparison.request.budget import Budget, read_budget
 from zoo.comparison.request.seeds import read_seeds

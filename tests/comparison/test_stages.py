@@ -8,7 +8,7 @@ from pathlib import Path
 import zoo.comparison
 
 ROOT = Path(zoo.comparison.__file__).parent
-STAGES = ("files", "fingerprints", "sources", "request", "plan", "setup", "run", "results", "display", "pipeline")
+STAGES = ("files", "digests", "sources", "request", "plan", "setup", "run", "results", "display", "pipeline")
 """As docs/architecture.md lists them."""
 
 SHOWN = ("results/comparison.py", "display")

@@ -7,11 +7,10 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-import yaml  # type: ignore[import-untyped]
-
+from zoo.comparison.results.metrics import LOSSES
 from zoo.errors import ConfigError, UnknownNameError
 from zoo.tasks import DataTask, find_task
-from zoo.training.recipe import RecipeLoader, recipe_for
+from zoo.training.recipe import read_yaml, recipe_for
 
 from .names import expand
 
@@ -68,6 +67,7 @@ class Benchmark:
         variants: Names of variants, the baseline first; also patterns, see [`zoo.benchmarks.names`][].
         seeds: How many seeds each gets.
         score: The column that decides: a score of the task, or "heldout_loss".
+        less_is_better: Scores of the task of which less is better; of losses that is known.
         source: What it follows.
         conditions: Changes to `compare` by name, each of which makes a comparison of its own; also to `variants`.
         tests: Tasks by name on whose held-out examples each model is scored as well, though it was not trained on them;
@@ -86,6 +86,7 @@ class Benchmark:
     variants: Sequence[str]
     seeds: int
     score: str
+    less_is_better: Sequence[str] = ()
     source: str = ""
     conditions: Mapping[str, Mapping[str, Any]] = field(default_factory=lambda: {"": {}})
     tests: Mapping[str, str] = field(default_factory=dict)
@@ -121,11 +122,19 @@ class Benchmark:
         if condition not in self.conditions:
             raise UnknownNameError(condition, self.conditions, kind="condition", owner=f"benchmark {self.name!r}")
         changes = {name: value for name, value in self.conditions[condition].items() if name != "variants"}
-        merged = {**self.compare, **changes}
-        for name in NESTED:
-            if name in self.compare and changes.get(name) is not None:
-                merged[name] = {**self.compare[name], **changes[name]}
-        return merged
+        return changed(self.compare, changes)
+
+    def better(self, column: str) -> int:
+        """Say whether more of a column is better.
+
+        Args:
+            column: A score or a loss, possibly of a test ("heldout_loss@2x").
+
+        Returns:
+            1 where more is better, -1 where less is.
+        """
+        name = column.partition("@")[0]
+        return -1 if name in self.less_is_better or name in {metric.key for metric in LOSSES} else 1
 
     def names(self, condition: str = "") -> list[str]:
         """List what a condition compares.
@@ -138,6 +147,22 @@ class Benchmark:
         """
         return expand(self.conditions[condition].get("variants", self.variants), self.task(condition))
 
+    def check_data(self, data: str | Path | None) -> None:
+        """Refuse data that are missing or not wanted.
+
+        Args:
+            data: The text that was brought.
+
+        Raises:
+            ConfigError: When the benchmark wants one and there is none, or the other way round.
+        """
+        if data is None and self.text is not None:
+            raise ConfigError(
+                f"benchmark {self.name!r} needs a text of yours (--data): {self.text.name}, from {self.text.source}"
+            )
+        if data is not None and self.text is None:
+            raise ConfigError(f"benchmark {self.name!r} has data of its own; leave data={str(data)!r} out")
+
     def shortened(self) -> Benchmark:
         """Make it take less than two minutes.
 
@@ -145,7 +170,7 @@ class Benchmark:
             The same benchmark with the changes in `quick`.
         """
         changes = dict(self.quick)
-        compare = Benchmark(**{**vars(self), "conditions": {"": changes.pop("compare", {})}}).arguments("")
+        compare = changed(self.compare, changes.pop("compare", {}))
         kept = changes.pop("conditions", list(self.conditions))
         tests = changes.pop("tests", list(self.tests))
         dropped = ("variants", *self.quick.get("compare", {}))
@@ -160,6 +185,15 @@ class Benchmark:
             text=None,
             **changes,
         )
+
+
+def changed(compare: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Change arguments of a comparison, single entries of those in `NESTED`."""
+    merged = {**compare, **changes}
+    for name in NESTED:
+        if name in compare and changes.get(name) is not None:
+            merged[name] = {**compare[name], **changes[name]}
+    return merged
 
 
 def benchmarks() -> dict[str, Benchmark]:
@@ -204,16 +238,11 @@ def read(file: Path) -> Benchmark:
     Raises:
         ConfigError: When something is missing, unknown, or contradicts something else.
     """
-    try:
-        said = yaml.load(file.read_text(encoding="utf-8"), Loader=RecipeLoader)
-    except OSError as error:
-        raise ConfigError(f"{file} cannot be read: {error.strerror}") from error
-    except (UnicodeDecodeError, yaml.YAMLError) as error:
-        raise ConfigError(f"{file} is not valid YAML: {' '.join(str(error).split())}") from error
+    said = read_yaml(file)
     known = [one.name for one in fields(Benchmark) if one.name not in ("name", "results")]
     results = FOLDER / "results" if file.parent == FOLDER else file.parent
     if not isinstance(said, dict):
-        raise ConfigError(f"{file} is no benchmark: it must hold {', '.join(known[:7])}")
+        raise ConfigError(f"{file} is no benchmark: it must hold names and values; entries: {', '.join(known)}")
     for entry in said:
         if entry not in known:
             raise UnknownNameError(str(entry), known, kind="entry", owner=str(file))

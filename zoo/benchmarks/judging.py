@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from zoo.comparison import Run
 from zoo.comparison.results.metrics import COSTS, LOSSES
-from zoo.comparison.results.statistics import UNKNOWN, Measurements, PairedDifference, Pairs, compare_all, verdict
-from zoo.comparison.results.summary import BASELINE, FAILED
+from zoo.comparison.results.statistics import Measurements, PairedDifference
+from zoo.comparison.results.verdicts import FAILED, finite, judged
 
 from .definition import Benchmark
 from .rows import SHIPPED, Row
-
-LOWER_IS_BETTER = frozenset({"heldout_loss", "train_loss", "perplexity", "bits_per_byte"})
-"""Columns of quality of which less is better."""
 
 
 @dataclass(frozen=True)
@@ -104,103 +100,19 @@ def judge(
     for row in rows:
         if (row.version, row.condition, row.data) == (benchmark.version, condition, data):
             found.setdefault(row.variant, []).append(row)
-    others = [name for name in found if name != baseline]
-    paired = {name: pairs_of(score, found[name], found.get(baseline, [])) for name in others}
-    tested = [name for name in others if paired[name].differences]
-    differences = dict(zip(tested, compare_all([paired[name] for name in tested]), strict=True))
-    standings = [
-        Standing(
-            variant=name,
-            rows=own,
-            samples=samples_of(own),
-            difference=differences.get(name),
-            verdict=word_for(name, own, score, differences.get(name), baseline),
-        )
-        for name, own in found.items()
-    ]
-    standings.sort(key=lambda one: (score not in one.samples, one.lost, badness(one, score)))
+    better = benchmark.better(score)
+    scores = {name: {row.seed: finite(row.values.get(score)) for row in own} for name, own in found.items()}
+    standings = []
+    for name, (difference, word) in judged(scores, baseline, better).items():
+        finished = any(value is not None for value in scores[name].values())
+        standings.append(Standing(name, found[name], samples_of(found[name]), difference, word if finished else FAILED))
+
+    def badness(one: Standing) -> tuple[bool, int, float]:
+        sample = one.samples.get(score)
+        return sample is None, one.lost, 0.0 if sample is None else -better * sample.mean
+
+    standings.sort(key=badness)
     return Verdicts(benchmark, condition, data, score, standings, [name for name in names if name not in found])
-
-
-def badness(standing: Standing, score: str) -> float:
-    """How far behind a variant is.
-
-    Args:
-        standing: The variant.
-        score: The column that decides.
-
-    Returns:
-        A number that is lower for a better mean.
-    """
-    sample = standing.samples.get(score)
-    return math.inf if sample is None else -direction(score) * sample.mean
-
-
-def direction(column: str) -> int:
-    """Whether more of a column is better.
-
-    Args:
-        column: A column of quality, possibly of a test ("heldout_loss@twice").
-
-    Returns:
-        1 where more is better, -1 where less is.
-    """
-    return -1 if column.partition("@")[0] in LOWER_IS_BETTER else 1
-
-
-def word_for(name: str, rows: Sequence[Row], score: str, difference: PairedDifference | None, baseline: str) -> str:
-    """Say in a word where a variant stands.
-
-    Args:
-        name: Its name.
-        rows: Its rows.
-        score: The column that decides.
-        difference: How it differs from the baseline, if that is known.
-        baseline: The baseline.
-
-    Returns:
-        A verdict.
-    """
-    if not any(score in row.values for row in rows):
-        return FAILED
-    if name == baseline:
-        return BASELINE
-    return UNKNOWN if difference is None else verdict(difference)
-
-
-def pairs_of(score: str, rows: Sequence[Row], baseline: Sequence[Row]) -> Pairs:
-    """Subtract the baseline's scores seed by seed. A run that failed or diverged is worse than any number.
-
-    Args:
-        score: The column that decides.
-        rows: A variant's rows.
-        baseline: The baseline's.
-
-    Returns:
-        The pairs.
-    """
-    own, base = ({row.seed: finite(row, score) for row in each} for each in (rows, baseline))
-    both = [(own[seed], base[seed]) for seed in own if seed in base]
-    return Pairs(
-        differences=[mine - other for mine, other in both if mine is not None and other is not None],
-        lost=sum(mine is None and other is not None for mine, other in both),
-        baseline_lost=sum(mine is not None and other is None for mine, other in both),
-        better=direction(score),
-    )
-
-
-def finite(row: Row, column: str) -> float | None:
-    """Read a number of a row.
-
-    Args:
-        row: The row.
-        column: The column.
-
-    Returns:
-        The number; None where there is none, or it is not finite.
-    """
-    value = row.values.get(column)
-    return value if value is not None and math.isfinite(value) else None
 
 
 def samples_of(rows: Sequence[Row]) -> dict[str, Measurements]:
@@ -213,7 +125,7 @@ def samples_of(rows: Sequence[Row]) -> dict[str, Measurements]:
         A sample for every column that has numbers.
     """
     columns = dict.fromkeys(name for row in rows for name in row.values)
-    values = {name: [value for row in rows if (value := finite(row, name)) is not None] for name in columns}
+    values = {name: [value for row in rows if (value := finite(row.values.get(name))) is not None] for name in columns}
     return {name: Measurements.of(found) for name, found in values.items() if found}
 
 

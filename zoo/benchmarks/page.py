@@ -6,9 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from zoo.comparison.results.metrics import COSTS, LOSSES
 from zoo.comparison.results.statistics import Measurements
+from zoo.comparison.results.units import counted
 
 from .definition import Benchmark
-from .judging import Standing, Verdicts, direction
+from .judging import Standing, Verdicts
 from .rows import Row
 
 COST_COLUMNS = {column.key: column for column in COSTS}
@@ -129,7 +130,7 @@ def front(verdicts: Verdicts, cost: str) -> list[Standing]:
         The variants, the cheapest first.
     """
     both = [one for one in verdicts.standings if verdicts.score in one.samples and cost in one.samples]
-    better = direction(verdicts.score)
+    better = verdicts.benchmark.better(verdicts.score)
     found: list[Standing] = []
     for one in sorted(both, key=lambda one: (one.samples[cost].mean, -better * one.samples[verdicts.score].mean)):
         if not found or better * one.samples[verdicts.score].mean > better * found[-1].samples[verdicts.score].mean:
@@ -199,9 +200,10 @@ def made_on(rows: Sequence[Row]) -> str:
     days = dates[0] if len(dates) == 1 else f"{dates[0]} to {dates[-1]}"
     busy = sum(row.load > row.threads + 1 for row in rows)
     idle = "on an idle machine" if not busy else f"{busy} of {len(rows)} while the machine had other work"
-    where = f"{listed(row.machine for row in rows)}, {listed(f'{row.threads} threads' for row in rows)}, {idle}"
+    where = f"{listed(row.machine for row in rows)}, {listed(counted(row.threads, 'thread') for row in rows)}, {idle}"
     made = f"zoo {listed(row.zoo for row in rows)}, torch {listed(row.torch for row in rows)}"
-    return f"{len(rows)} runs, {days}; {where}; {made}, transformers {listed(row.transformers for row in rows)}."
+    made += f", transformers {listed(row.transformers for row in rows)}"
+    return f"{counted(len(rows), 'run')}, {days}; {where}; {made}."
 
 
 def anchors(benchmark: Benchmark, judged: Mapping[str, Verdicts]) -> str:

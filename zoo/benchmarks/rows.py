@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import io
 import json
 from collections.abc import Iterable, Mapping
@@ -68,6 +69,11 @@ class Row:
 
 FIXED = tuple(one.name for one in fields(Row) if one.name != "values")
 """The columns that every file has; those of scores and costs stand behind them."""
+
+
+def name_of_data(data: Path | None) -> str:
+    """What data are called in rows: `SHIPPED`, or the SHA-256 of the text that was brought."""
+    return SHIPPED if data is None else hashlib.sha256(data.read_bytes()).hexdigest()
 
 
 def read_rows(file: Path) -> list[Row]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import platform
 from collections.abc import Callable, Iterable, Sequence
@@ -10,21 +9,17 @@ from dataclasses import dataclass, field
 from datetime import date
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from zoo.comparison import Comparison, Run, compare
-from zoo.comparison.files import CHECKPOINT, read_json, write_json
-from zoo.environment import version_of
+from zoo.environment import device_name, version_of
 from zoo.errors import ConfigError, UnknownNameError, ZooError
-from zoo.evaluating import evaluate
-from zoo.tasks import DataSource, find_task
 
 from .definition import Benchmark, find_benchmark
 from .judging import columns_of_run
 from .names import expand
-from .rows import SHIPPED, Row, read_rows, record
-
-TESTS = "tests.json"
-"""The scores of a run on other examples, in its folder."""
+from .rows import Row, name_of_data, read_rows, record
+from .transfer import transfer_scores
 
 Tell = Callable[[str], None]
 
@@ -56,7 +51,7 @@ class Session:
     @cached_property
     def called(self) -> str:
         """What the data are called in rows."""
-        return SHIPPED if self.data is None else hashlib.sha256(self.data.read_bytes()).hexdigest()
+        return name_of_data(self.data)
 
     def run(self, condition: str, names: Sequence[str], seeds: Sequence[int]) -> None:
         """Run variants under a condition. Where rows are recorded, those that are there are not made again.
@@ -69,6 +64,8 @@ class Session:
         there = {row.key: row for row in (read_rows(self.file) if self.file else ())}
         keys = {name: [self.key(condition, name, seed) for seed in seeds] for name in names}
         missing = [name for name in names if any(key not in there for key in keys[name])]
+        if len(missing) < len(names):
+            self.tell(f"{len(names) - len(missing)} of {len(names)} variants are recorded, and not run again")
         if missing and names[0] not in missing:
             missing = [names[0], *missing]
         # Recorded as soon as they are there, one variant at a time; else all at once, which is quicker.
@@ -126,7 +123,26 @@ class Session:
             failed = [Run(name, "", seed, error=str(error)) for name in names for seed in seeds]
             return [self.row(condition, run, None) for run in failed]
         runs = [run for name in names for run in found.runs_of(name) if run.seed in seeds]
+        self.check_directions(runs)
         return [self.row(condition, run, found) for run in runs]
+
+    def check_directions(self, runs: Iterable[Run]) -> None:
+        """Refuse a definition that takes the worse for the better.
+
+        Args:
+            runs: What came out, which says of every score whether more is better.
+
+        Raises:
+            ConfigError: With the score.
+        """
+        scores = [item for run in runs if run.report is not None for item in run.report["scores"].items()]
+        for name, score in scores:
+            better = 1 if score.get("higher_is_better", True) else -1
+            if self.benchmark.better(name) != better:
+                raise ConfigError(
+                    f"benchmark {self.benchmark.name!r} takes {name!r} for a score of which "
+                    f"{'less' if better > 0 else 'more'} is better; its task says otherwise: see less_is_better"
+                )
 
     def row(self, condition: str, run: Run, found: Comparison | None) -> Row:
         """Make a row of a run.
@@ -141,7 +157,7 @@ class Session:
         """
         values = columns_of_run(run)
         if found is not None and run.report is not None:
-            values |= self.test(condition, run, found.folder / run.folder)
+            values |= transfer_scores(self.benchmark, condition, run, found.folder, self.data, self.tell)
         return Row(
             version=self.benchmark.version,
             condition=condition,
@@ -152,49 +168,10 @@ class Session:
             values=values,
             error=" ".join((run.error or "").split()),
             digest=run.hash,
-            zoo=version_of("transformer-zoo") or "",
-            torch=version_of("torch") or "",
-            transformers=version_of("transformers") or "",
-            python=platform.python_version(),
-            machine=machine(),
-            threads=threads(self.jobs),
             load=round(os.getloadavg()[0], 1) if hasattr(os, "getloadavg") else 0.0,
             date=date.today().isoformat(),
+            **measured_on(self.jobs),
         )
-
-    def test(self, condition: str, run: Run, folder: Path) -> dict[str, float]:
-        """Score a model on examples of other tasks, once.
-
-        Args:
-            condition: Under which it was trained.
-            run: Its run.
-            folder: The run's folder.
-
-        Returns:
-            The main score and the loss of every test, as "exact_match@twice"; those that the model cannot read, for
-            instance because they are longer than its positions, are left out.
-        """
-        kept = read_json(folder / TESTS)
-        if isinstance(kept, dict) and kept.pop("digest", None) == run.hash and set(kept) == set(self.benchmark.tests):
-            return {f"{column}@{test}": value for test, values in kept.items() for column, value in values.items()}
-        found: dict[str, dict[str, float]] = {}
-        trained = self.benchmark.task(condition).name
-        for test, pattern in self.benchmark.tests.items():
-            name = pattern.format(task=trained)
-            task = find_task(name)
-            examples = task.load_from(DataSource.of(self.data, None, None, 0)).heldout
-            try:
-                evaluation = evaluate(folder / CHECKPOINT, name, data=examples, n_bootstrap=1)
-            except ZooError as error:
-                self.tell(f"{run.label}, {test}: {error}")
-                found[test] = {}
-            else:
-                found[test] = {"heldout_loss": evaluation.loss}
-                if self.benchmark.score in evaluation.scores:
-                    found[test][self.benchmark.score] = evaluation.scores[self.benchmark.score].value
-        if found:
-            write_json(folder / TESTS, {"digest": run.hash, **found})
-        return {f"{column}@{test}": value for test, values in found.items() for column, value in values.items()}
 
 
 def bench(
@@ -237,13 +214,8 @@ def bench(
     found = find_benchmark(benchmark) if isinstance(benchmark, str) else benchmark
     if quick and record:
         raise ConfigError("quick and record were given; what the short version gives is no result")
-    if data is None and found.text is not None and not quick:
-        raise ConfigError(
-            f"benchmark {found.name!r} needs a text of yours (--data): {found.text.name}, from {found.text.source}"
-        )
-    if data is not None and found.text is None:
-        raise ConfigError(f"benchmark {found.name!r} has data of its own; leave data={str(data)!r} out")
     chosen = found.shortened() if quick else found
+    chosen.check_data(data)
     say = tell or (lambda sentence: None)
     session = Session(
         benchmark=chosen,
@@ -291,33 +263,22 @@ def names_to_run(benchmark: Benchmark, variants: str | Iterable[str] | None, con
     return [baseline, *(name for name in asked if name != baseline)]
 
 
-def machine() -> str:
-    """Name what computes.
-
-    Returns:
-        The accelerator's name, or the processor's.
-    """
-    import torch
-
-    if torch.cuda.is_available():
-        return torch.cuda.get_device_name()
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8") as stream:
-            models = [line.partition(":")[2].strip() for line in stream if line.startswith("model name")]
-    except OSError:
-        models = []
-    return models[0] if models else platform.processor() or platform.machine()
-
-
-def threads(jobs: int) -> int:
-    """How many threads each of several runs at a time has.
+def measured_on(jobs: int) -> dict[str, Any]:
+    """Say on what a run is made.
 
     Args:
-        jobs: How many there are at a time.
+        jobs: How many runs there are at a time, which share the processors.
 
     Returns:
-        The threads of torch, or each run's share of the processors.
+        The fields of [`Row`][] about versions, machine and threads.
     """
     import torch
 
-    return torch.get_num_threads() if jobs == 1 else max(1, (os.cpu_count() or 1) // jobs)
+    return {
+        "zoo": version_of("transformer-zoo") or "",
+        "torch": torch.__version__,
+        "transformers": version_of("transformers") or "",
+        "python": platform.python_version(),
+        "machine": device_name(torch.device("cuda" if torch.cuda.is_available() else "cpu")),
+        "threads": torch.get_num_threads() if jobs == 1 else max(1, (os.cpu_count() or 1) // jobs),
+    }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import tempfile
 from collections.abc import Sequence
@@ -13,9 +14,9 @@ from zoo.errors import ConfigError
 from zoo.models import ZooConfig
 
 from .definition import Benchmark
-from .judging import Verdicts, judge
-from .rows import SHIPPED, Row
-from .running import Tell, machine
+from .judging import Verdicts, columns_of_run, judge
+from .rows import Row, name_of_data
+from .running import Tell, measured_on
 
 SPREADS = 3.0
 """Standard deviations within which a repeated number counts as the same on another machine."""
@@ -30,7 +31,8 @@ class Repeated:
         value: The score that came out.
         holds: Whether it is the recorded one: to the last bit on the same machine with the same versions, and within
             the noise of the seeds elsewhere.
-        exact: Whether it had to be, and was, equal to the last bit; None on another machine.
+        exact: Whether it was equal to the last bit, as it has to be; None on another machine, or with other versions or
+            threads.
     """
 
     row: Row
@@ -62,14 +64,15 @@ def verify(
         What came out, row by row.
 
     Raises:
-        ConfigError: When nothing was recorded of this version of the benchmark.
+        ConfigError: When nothing was recorded of this version of the benchmark with these data.
     """
-    wanted = benchmark.text.sha256 if benchmark.text else SHIPPED
+    benchmark.check_data(data)
+    told = name_of_data(data)
     usable = [
-        row for row in rows if row.version == benchmark.version and row.data == wanted and benchmark.score in row.values
+        row for row in rows if (row.version, row.data) == (benchmark.version, told) and benchmark.score in row.values
     ]
     if not usable:
-        raise ConfigError(f"no row of benchmark {benchmark.name!r}, version {benchmark.version}, is recorded")
+        raise ConfigError(f"no row of benchmark {benchmark.name!r}, version {benchmark.version}, is recorded of {told}")
     chosen = random.Random(seed).sample(usable, min(count, len(usable)))
     return [repeat(benchmark, row, judge(benchmark, rows, row.condition), data, tell) for row in chosen]
 
@@ -108,25 +111,10 @@ def repeat(benchmark: Benchmark, row: Row, verdicts: Verdicts, data: Path | None
             **training,
         )
         (run,) = found.runs
-    value = float("nan") if run.report is None else of(run.report, benchmark.score)
-    same = machine() == row.machine and (found.environment["versions"]["torch"] == row.torch)
     recorded = row.values[benchmark.score]
+    value = columns_of_run(run).get(benchmark.score, math.nan)
+    if all(getattr(row, name) == now for name, now in measured_on(jobs=1).items()):
+        return Repeated(row, value, holds=value == recorded, exact=value == recorded)
     standing = verdicts.of(row.variant)
     spread = (standing.samples[benchmark.score].deviation if standing else None) or 0.0
-    exact = value == recorded if same else None
-    return Repeated(row, value, bool(exact) or abs(value - recorded) <= SPREADS * spread, exact)
-
-
-def of(report: dict[str, object], column: str) -> float:
-    """Read a score or a loss of a report.
-
-    Args:
-        report: What [`zoo.training.TrainingReport`][] writes.
-        column: The column.
-
-    Returns:
-        The number.
-    """
-    scores = report["scores"]
-    assert isinstance(scores, dict)
-    return float(scores[column]["value"] if column in scores else report[column])  # type: ignore[arg-type]
+    return Repeated(row, value, holds=abs(value - recorded) <= SPREADS * spread, exact=None)

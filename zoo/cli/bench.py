@@ -36,13 +36,14 @@ def bench() -> None:
 def list_benchmarks(as_json: bool) -> None:
     """List the benchmarks, how long they take, and how much of each is recorded."""
     from zoo.benchmarks import benchmarks, read_rows
+    from zoo.comparison.results.units import duration
 
     found = benchmarks()
     if as_json:
         write_json({name: asdict(one) for name, one in found.items()})
         return
     rows = [
-        (name, duration(one.minutes), f"{len(read_rows(one.results)):,}", one.summary) for name, one in found.items()
+        (name, duration(60 * one.minutes), str(len(read_rows(one.results))), one.summary) for name, one in found.items()
     ]
     write(table(("Benchmark", "Two cores", "Rows", "What it asks"), rows, right=("Two cores", "Rows")))
 
@@ -187,15 +188,3 @@ def as_table(verdicts: Verdicts) -> Table:
 
     columns = headings(verdicts)
     return table(columns, [cells(verdicts, one) for one in verdicts.standings], right=columns[1:])
-
-
-def duration(minutes: int) -> str:
-    """Write a time as people say it.
-
-    Args:
-        minutes: The time.
-
-    Returns:
-        For instance "7 h".
-    """
-    return f"{minutes} min" if minutes < 100 else f"{minutes / 60:.0f} h"

@@ -168,12 +168,7 @@ def load_recipe(recipe: str | Path) -> Recipe:
         file = FOLDER / f"{recipe}.yaml"
         if not file.is_file():
             raise UnknownNameError(str(recipe), shipped_recipes(), kind="recipe")
-    try:
-        read = yaml.load(file.read_text(encoding="utf-8"), Loader=RecipeLoader)
-    except OSError as error:
-        raise ConfigError(f"{file} cannot be read: {error.strerror}") from error
-    except (UnicodeDecodeError, yaml.YAMLError) as error:
-        raise ConfigError(f"{file} is not valid YAML: {error}") from error
+    read = read_yaml(file)
     sections = [section.name for section in fields(Recipe)]
     if not isinstance(read, dict) or not isinstance(read.get("task"), str):
         raise ConfigError(f"{file} is no recipe: it must name its task; sections: {', '.join(sections)}")
@@ -183,6 +178,26 @@ def load_recipe(recipe: str | Path) -> Recipe:
         if section not in ("task", "explicit", "init") and not isinstance(value, dict):
             raise ConfigError(f"{file}: section {section!r} must hold names and values, not {type(value).__name__}")
     return Recipe(**read)
+
+
+def read_yaml(file: Path) -> Any:
+    """Read YAML, or JSON.
+
+    Args:
+        file: The file.
+
+    Returns:
+        Plain data.
+
+    Raises:
+        ConfigError: When the file cannot be read.
+    """
+    try:
+        return yaml.load(file.read_text(encoding="utf-8"), Loader=RecipeLoader)
+    except OSError as error:
+        raise ConfigError(f"{file} cannot be read: {error.strerror}") from error
+    except (UnicodeDecodeError, yaml.YAMLError) as error:
+        raise ConfigError(f"{file} is not valid YAML: {' '.join(str(error).split())}") from error
 
 
 def recipe_for(task: str | None, recipe: str | Path | Recipe | None = None) -> Recipe:

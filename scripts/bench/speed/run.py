@@ -18,7 +18,6 @@ import argparse
 import fnmatch
 import json
 import os
-import platform
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from datetime import date
@@ -32,6 +31,8 @@ from measuring import Machine, Peer, Row, measure
 from original_work import OriginalWork
 from shapes import FULL, GPU, TINY
 from workloads import Work
+
+from zoo.environment import device_name
 
 PRESETS = ("cpu", "originals", "cuda")
 
@@ -89,15 +90,6 @@ def to_markdown(rows: list[Row], about: dict[str, str]) -> str:
     return "\n".join(lines)
 
 
-def name_of(device: torch.device) -> str:
-    """The processor's or the accelerator's name."""
-    if device.type == "cuda":
-        return torch.cuda.get_device_name(device)
-    info = Path("/proc/cpuinfo")
-    names = [line for line in info.read_text().splitlines() if "model name" in line] if info.exists() else []
-    return names[0].partition(":")[2].strip() if names else platform.processor()
-
-
 def workloads_of(arguments: argparse.Namespace, device: torch.device) -> Iterator[tuple[str, Callable[[], list[Peer]]]]:
     """The workloads of a preset, by their names."""
     on_gpu = arguments.preset == "cuda"
@@ -124,7 +116,7 @@ def main() -> None:
     measured, reading = products(device, dtype), bandwidth(device)
     rounds, seconds = (1, 0.0) if arguments.tiny else (arguments.rounds, arguments.seconds)
     about = {
-        "machine": f"{name_of(device)}, {torch.get_num_threads()} threads of {os.cpu_count()} cores",
+        "machine": f"{device_name(device)}, {torch.get_num_threads()} threads of {os.cpu_count()} cores",
         "torch": torch.__version__,
         "transformers": transformers.__version__,
         "dtype": arguments.dtype,

@@ -10,8 +10,9 @@ from zoo.files import write_file
 
 from ..results.comparison import Comparison
 from ..results.summary import ComparisonSummary, summarize
+from ..results.units import counted
 from .cells import table
-from .findings import counted, sentences
+from .findings import sentences
 from .records import to_csv
 from .report import to_html
 

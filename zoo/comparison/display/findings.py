@@ -8,7 +8,9 @@ from ..results.metrics import Metric
 from ..results.power import MOST_SEEDS, same_within, seeds_needed, smallest_difference
 from ..results.resampled_sentences import sentence_tests
 from ..results.statistics import BETTER, LEVEL, NOISE, UNKNOWN, WORSE, most_coverage, typical_spread
-from ..results.summary import BASELINE, FAILED, ComparisonSummary, VariantSummary
+from ..results.summary import ComparisonSummary, VariantSummary
+from ..results.units import counted
+from ..results.verdicts import BASELINE, FAILED
 from .formatting import p_value, signed
 
 
@@ -141,8 +143,3 @@ def sentence(row: VariantSummary, main: Metric, baseline: str, tests: int) -> st
         same = "" if margin is None else f"; the same within ±{main.write(margin)} by two one-sided t-tests"
         return f"{row.name} cannot be told from {baseline}, within noise: {numbers}{same}.{failed}"
     return f"{row.name} is {row.verdict} than {baseline}: {numbers}.{failed}"
-
-
-def counted(number: int, noun: str) -> str:
-    """Write how many there are: "1 variant", "7 variants"."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

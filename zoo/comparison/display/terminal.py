@@ -12,7 +12,8 @@ from rich.text import Text
 from ..results.comparison import Comparison
 from ..results.metrics import Metric
 from ..results.statistics import BETTER, WORSE
-from ..results.summary import FAILED, ComparisonSummary, VariantSummary, summarize
+from ..results.summary import ComparisonSummary, VariantSummary, summarize
+from ..results.verdicts import FAILED
 from .cells import corrected, difference, number
 from .examples import chosen_examples, shortened, shown_runs
 from .findings import sentences

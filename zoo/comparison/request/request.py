@@ -16,8 +16,8 @@ from zoo.training.arguments import check_numbers, training_arguments
 from zoo.training.inputs import full_recipe
 from zoo.training.record import digest_of_examples
 
+from ..digests import digest_of_files
 from ..files import plain
-from ..fingerprints import digest_of_files
 from .budget import LENGTHS, Budget, read_budget
 from .options import Options, options
 from .seeds import DATA_SEED, read_seeds

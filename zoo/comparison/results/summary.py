@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -10,10 +9,8 @@ from ..run.record import Run
 from .comparison import Comparison
 from .metrics import Metric, metrics_of
 from .pooled import PooledTest, pooled_test
-from .statistics import UNKNOWN, Measurements, PairedDifference, Pairs, compare_all, noise_floor, verdict
-
-BASELINE = "baseline"
-FAILED = "failed"
+from .statistics import Measurements, PairedDifference, noise_floor
+from .verdicts import FAILED, finite, judged
 
 
 @dataclass(frozen=True)
@@ -91,27 +88,13 @@ def summarize(comparison: Comparison) -> ComparisonSummary:
     metrics = metrics_of(comparison)
     main = next((metric for metric in metrics if metric.key == comparison.main_score), None)
     runs = {name: comparison.runs_of(name) for name in comparison.names}
-    baseline = runs[comparison.baseline]
-    paired = {
-        name: pairs_of(main, own, baseline)
-        for name, own in runs.items()
-        if name != comparison.baseline and main is not None
-    }
-    tested = [name for name, pairs in paired.items() if pairs.differences]
-    differences = dict(zip(tested, compare_all([paired[name] for name in tested]), strict=True))
+    scores = {name: {run.seed: number_of(main, run) for run in own} for name, own in runs.items()}
     rows = []
-    for name, own in runs.items():
-        difference = differences.get(name)
-        if not any(run.report is not None for run in own):
-            word = FAILED
-        elif name == comparison.baseline:
-            word = BASELINE
-        elif difference is None or main is None:
-            word = UNKNOWN
-        else:
-            word = verdict(difference)
-        rows.append(VariantSummary(name, own, samples_of(metrics, own), difference, word))
-    floor = noise_floor(list(differences.values()))
+    for name, (difference, word) in judged(scores, comparison.baseline, main.better if main else 1).items():
+        finished = any(run.report is not None for run in runs[name])
+        samples = samples_of(metrics, runs[name])
+        rows.append(VariantSummary(name, runs[name], samples, difference, word if finished else FAILED))
+    floor = noise_floor([row.difference for row in rows if row.difference is not None])
     return ComparisonSummary(comparison, metrics, rows, main, floor, pooled_over(main, comparison))
 
 
@@ -138,19 +121,6 @@ def samples_of(metrics: Sequence[Metric], runs: Sequence[Run]) -> dict[str, Meas
     return samples
 
 
-def pairs_of(metric: Metric, runs: Sequence[Run], baseline: Sequence[Run]) -> Pairs:
-    """Subtract the baseline's numbers seed by seed; a run without a finite number, failed or diverged, is lost."""
-    own, base = ({run.seed: number_of(metric, run) for run in each} for each in (runs, baseline))
-    both = [(own[seed], base[seed]) for seed in own if seed in base]
-    return Pairs(
-        differences=[mine - other for mine, other in both if mine is not None and other is not None],
-        lost=sum(mine is None and other is not None for mine, other in both),
-        baseline_lost=sum(mine is not None and other is None for mine, other in both),
-        better=metric.better,
-    )
-
-
-def number_of(metric: Metric, run: Run) -> float | None:
+def number_of(metric: Metric | None, run: Run) -> float | None:
     """The value of a metric, None where the run has none or it is not finite."""
-    value = metric.read(run)
-    return value if value is not None and math.isfinite(value) else None
+    return None if metric is None else finite(metric.read(run))

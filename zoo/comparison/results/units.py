@@ -48,3 +48,8 @@ def duration(value: float) -> str:
     if value < 100:
         return f"{value:.1f} s"
     return f"{value / 60:.1f} min" if value < 6000 else f"{value / 3600:.1f} h"
+
+
+def counted(number: int, noun: str) -> str:
+    """Write how many there are: "1 variant", "7 variants"."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -22,8 +22,8 @@ from zoo.training.inputs import build_for, encode, tokenizers_for
 from zoo.training.preflight import check_data
 from zoo.training.record import digest_of_examples
 
+from ..digests import content_hash, digest_of_files
 from ..files import TOKENIZER
-from ..fingerprints import content_hash, digest_of_files
 from ..sources import digest_of_modules, digest_of_the_zoo
 from .workload import Workload, workload
 

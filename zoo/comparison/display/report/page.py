@@ -20,9 +20,9 @@ from ...results.comparison import Comparison
 from ...results.metrics import Metric
 from ...results.statistics import BETTER, WORSE, Measurements, most_coverage
 from ...results.summary import ComparisonSummary, VariantSummary
-from ...results.units import duration, large
+from ...results.units import counted, duration, large
 from ..cells import corrected, difference
-from ..findings import basis, counted, findings, headline
+from ..findings import basis, findings, headline
 from ..formatting import NOTHING, spread_beside
 from ..records import to_csv
 from .architecture import architectures_of
