@@ -22,6 +22,9 @@ HEADS: Mapping[str, Keys] = {
 }
 """Heads of most decoders."""
 
+PROJECTIONS = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj")
+"""What many classes store as one weight, by [`split_groups`][] or [`split`][]."""
+
 GPT2_HEADS: Mapping[str, Keys] = {**HEADS, "token-classification": {"classifier": "classifier"}}
 """The same where the classifier of tokens has another name, as GPT-2's."""
 

@@ -63,8 +63,7 @@ class EncoderFormat(DeclaredFormat):
         """What settings the class has. Arguments as in the base class."""
         has = super().has(task)
         if task == Task.MASKED_LM:
-            has = {"lm_head_transform": self.mlm_transform, "lm_head_bias": True} | has
-            has["lm_head_transform"] = self.mlm_transform
+            has |= {"lm_head_transform": self.mlm_transform, "lm_head_bias": True}
         if task == Task.SEQUENCE_CLASSIFICATION:
             has |= {"classifier_pooling": "cls", "classifier_pooler_act": self.pooler_act, "classifier_bias": True}
         return has

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import torch
 
@@ -55,17 +55,29 @@ def fold_norm(state: State, norm: str, *readers: str) -> None:
         state[f"{norm}.bias"] = torch.zeros_like(bias)
 
 
-def share_norm(state: State, layer: str, norms: tuple[str, str], readers: tuple[str, str]) -> None:
+def share_norms(
+    state: State, layers: Iterable[str], norms: tuple[str, str], readers: tuple[str, str], name: str
+) -> State:
     """Make one norm of the two that parallel sublayers have, by folding both into what reads them if they differ.
 
     Args:
-        state: Native weights, changed in place; the second norm is left out.
-        layer: What the names of a layer's weights begin with.
+        state: Native weights.
+        layers: What the names of each layer's weights begin with.
         norms: The norms, the kept one first.
         readers: The linear layer that reads each.
+        name: The native format's name, for the warning of [`changed_exactly`][].
+
+    Returns:
+        The weights without the second norms.
     """
-    kept, other = (f"{layer}{norm}" for norm in norms)
-    if any(not torch.equal(state[f"{kept}.{part}"], state[f"{other}.{part}"]) for part in ("weight", "bias")):
-        fold_norm(state, kept, f"{layer}{readers[0]}")
-        fold_norm(state, other, f"{layer}{readers[1]}")
-    del state[f"{other}.weight"], state[f"{other}.bias"]
+
+    def shared(state: State) -> State:
+        for layer in layers:
+            kept, other = (f"{layer}{norm}" for norm in norms)
+            if any(not torch.equal(state[f"{kept}.{part}"], state[f"{other}.{part}"]) for part in ("weight", "bias")):
+                fold_norm(state, kept, f"{layer}{readers[0]}")
+                fold_norm(state, other, f"{layer}{readers[1]}")
+            del state[f"{other}.weight"], state[f"{other}.bias"]
+        return state
+
+    return changed_exactly(state, shared, name)

@@ -7,8 +7,8 @@ from typing import Any
 from ...transforms import split, split_groups
 from ..base import native_format
 from ..declared import biasless, same
-from ..decoders import GPT2_HEADS, DecoderFormat
-from .gpt_neox import PROJECTIONS
+from ..decoders import GPT2_HEADS, PROJECTIONS, DecoderFormat
+from .gpt_neox import FEED_FORWARD
 from .llama import NO_BIASES, PRE_NORMS
 
 FOUR_TIMES = {"intermediate_size": lambda config: 4 * config.hidden_size}
@@ -42,8 +42,7 @@ class Bloom(DecoderFormat):
         **PRE_NORMS,
         PROJECTIONS: ("self_attention.query_key_value", lambda config: split_groups(config.num_attention_heads, 1)),
         "self_attn.o_proj": "self_attention.dense",
-        "mlp.up_proj": "mlp.dense_h_to_4h",
-        "mlp.down_proj": "mlp.dense_4h_to_h",
+        **FEED_FORWARD,
     }
     heads = GPT2_HEADS
 

@@ -9,11 +9,13 @@ from zoo.models import ZooConfig
 from ...symmetries.base import State
 from ...transforms import split_groups
 from ..base import native_format
-from ..declared import Field, Keys, same
-from ..decoders import GPT2_HEADS, ROPE, DecoderFormat
-from ..folding import changed_exactly, share_norm
-from .gpt_neox import PROJECTIONS
-from .llama import PRE_NORMS
+from ..declared import Field, same
+from ..decoders import GPT2_HEADS, PROJECTIONS, ROPE
+from ..folding import share_norms
+from .gpt_neox import FEED_FORWARD, ParallelOrNot
+from .llama import SAME_BIASES
+
+READERS = ("self_attention.query_key_value", "mlp.dense_h_to_4h")
 
 
 def key_heads(native: Any) -> int:
@@ -29,7 +31,7 @@ def is_grouped(config: ZooConfig) -> bool:
 
 
 @native_format
-class Falcon(DecoderFormat):
+class Falcon(ParallelOrNot):
     """Falcon with rotary positions (Almazrouei et al. 2023)."""
 
     name = "falcon"
@@ -53,11 +55,7 @@ class Falcon(DecoderFormat):
             "bias", has=lambda config: config.attention_bias or config.attention_out_bias or config.mlp_bias
         ),
     }
-    always = {
-        "position": "rotary",
-        "attention_out_bias": lambda config: config.attention_bias,
-        "mlp_bias": lambda config: config.attention_bias,
-    }
+    always = {**SAME_BIASES, "position": "rotary"}
     only = {"alibi": False}
     follows = {
         "new_decoder_architecture": is_grouped,
@@ -74,14 +72,9 @@ class Falcon(DecoderFormat):
             ),
         ),
         "self_attn.o_proj": "self_attention.dense",
-        "mlp.up_proj": "mlp.dense_h_to_4h",
-        "mlp.down_proj": "mlp.dense_4h_to_h",
+        **FEED_FORWARD,
     }
     heads = GPT2_HEADS
-
-    def keys_of_layer(self, config: ZooConfig) -> Keys:
-        """One norm where the sublayers are parallel. Arguments as in the base class."""
-        return {**self.layer, **({"residual.norm_in": "input_layernorm"} if config.parallel_residual else PRE_NORMS)}
 
     def read_weights(self, native: Any, state: State, task: str) -> State:
         """Make one norm of two in the new architecture. Arguments as in the base class."""
@@ -89,19 +82,13 @@ class Falcon(DecoderFormat):
         layers = [f"transformer.h.{layer}." for layer in range(native.num_hidden_layers)]
         if f"{layers[0]}ln_mlp.weight" not in state:
             return state
-
-        def one_norm(state: State) -> State:
-            for layer in layers:
-                readers = ("self_attention.query_key_value", "mlp.dense_h_to_4h")
-                share_norm(state, layer, ("ln_attn", "ln_mlp"), readers)
-                for part in ("weight", "bias"):
-                    state[f"{layer}input_layernorm.{part}"] = state.pop(f"{layer}ln_attn.{part}")
-                if f"{layer}mlp.dense_h_to_4h.bias" in state:
-                    output = state[f"{layer}mlp.dense_4h_to_h.weight"]
-                    state.setdefault(f"{layer}mlp.dense_4h_to_h.bias", output.new_zeros(output.shape[0]))
-            return state
-
-        return changed_exactly(state, one_norm, self.name)
+        state = share_norms(state, layers, ("ln_attn", "ln_mlp"), READERS, self.name)
+        state = {name.replace(".ln_attn.", ".input_layernorm."): value for name, value in state.items()}
+        for layer in layers:
+            if f"{layer}mlp.dense_h_to_4h.bias" in state:
+                output = state[f"{layer}mlp.dense_4h_to_h.weight"]
+                state.setdefault(f"{layer}mlp.dense_4h_to_h.bias", output.new_zeros(output.shape[0]))
+        return state
 
     def infer(self, native: Any, state: State, settings: dict[str, Any]) -> State:
         """Folded norms bring biases along. Arguments as in the base class."""

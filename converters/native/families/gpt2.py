@@ -5,8 +5,7 @@ from __future__ import annotations
 from ...transforms import TRANSPOSE, split, split_groups
 from ..base import native_format
 from ..declared import Field, choice, same
-from ..decoders import CLASSIFIER_DROPOUT, GPT2_HEADS, DecoderFormat
-from .gpt_neox import PROJECTIONS
+from ..decoders import CLASSIFIER_DROPOUT, GPT2_HEADS, PROJECTIONS, DecoderFormat
 
 
 def transposed(names: dict[str, str]) -> dict[str, object]:

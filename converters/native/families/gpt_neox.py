@@ -10,18 +10,25 @@ from ...symmetries.base import State
 from ...transforms import split_groups
 from ..base import native_format
 from ..declared import Keys, same, without
-from ..decoders import GPT2_HEADS, PARTIAL_ROPE, DecoderFormat
-from ..folding import changed_exactly, share_norm
+from ..decoders import GPT2_HEADS, PARTIAL_ROPE, PROJECTIONS, DecoderFormat
+from ..folding import share_norms
 from .llama import ATTENTION_BIAS, PRE_NORMS, SAME_OUT_BIAS, SIZES
-
-PROJECTIONS = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj")
 
 NORMS = ("input_layernorm", "post_attention_layernorm")
 READERS = ("attention.query_key_value", "mlp.dense_h_to_4h")
+FEED_FORWARD: Keys = {"mlp.up_proj": "mlp.dense_h_to_4h", "mlp.down_proj": "mlp.dense_4h_to_h"}
+
+
+class ParallelOrNot(DecoderFormat):
+    """A decoder whose sublayers are parallel behind one norm, or not: its `layer` leaves the norms out."""
+
+    def keys_of_layer(self, config: ZooConfig) -> Keys:
+        """One norm where the sublayers are parallel. Arguments as in the base class."""
+        return {**self.layer, **({"residual.norm_in": "input_layernorm"} if config.parallel_residual else PRE_NORMS)}
 
 
 @native_format
-class GptNeoX(DecoderFormat):
+class GptNeoX(ParallelOrNot):
     """GPT-NeoX and Pythia (Black et al. 2022)."""
 
     name = "gpt_neox"
@@ -40,27 +47,17 @@ class GptNeoX(DecoderFormat):
     layer = {
         PROJECTIONS: ("attention.query_key_value", lambda config: split_groups(config.num_attention_heads, 1)),
         "self_attn.o_proj": "attention.dense",
-        "mlp.up_proj": "mlp.dense_h_to_4h",
-        "mlp.down_proj": "mlp.dense_4h_to_h",
+        **FEED_FORWARD,
     }
     heads = GPT2_HEADS
-
-    def keys_of_layer(self, config: ZooConfig) -> Keys:
-        """One norm where the sublayers are parallel. Arguments as in the base class."""
-        return {**self.layer, **({"residual.norm_in": "input_layernorm"} if config.parallel_residual else PRE_NORMS)}
 
     def read_weights(self, native: Any, state: State, task: str) -> State:
         """Make one norm of two where sublayers are parallel, by what reads them. Arguments as in the base class."""
         state = super().read_weights(native, state, task)
         if not native.use_parallel_residual:
             return state
-
-        def one_norm(state: State) -> State:
-            for layer in range(native.num_hidden_layers):
-                share_norm(state, f"gpt_neox.layers.{layer}.", NORMS, READERS)
-            return state
-
-        return changed_exactly(state, one_norm, self.name)
+        layers = [f"gpt_neox.layers.{layer}." for layer in range(native.num_hidden_layers)]
+        return share_norms(state, layers, NORMS, READERS, self.name)
 
     def infer(self, native: Any, state: State, settings: dict[str, Any]) -> State:
         """Folded norms bring biases along. Arguments as in the base class."""

@@ -12,7 +12,7 @@ from ...symmetries.base import State
 from ...transforms import Tensors, Transform
 from ..base import native_format
 from ..declared import Field, same, without
-from ..decoders import ODD, DecoderFormat, rotated_columns
+from ..decoders import ODD, PROJECTIONS, DecoderFormat, rotated_columns
 
 THETA = 10000.0
 """The base of the rotary wavelengths, which is no setting."""
@@ -101,8 +101,8 @@ class CodeGen(GptJ):
 
     name = "codegen"
     layer = {
-        **without(GptJ.layer, *(f"self_attn.{p}_proj" for p in "qkv")),
-        tuple(f"self_attn.{p}_proj" for p in "qkv"): ("attn.qkv_proj", Transform("split", _cut, _join)),
+        **without(GptJ.layer, *PROJECTIONS),
+        PROJECTIONS: ("attn.qkv_proj", Transform("split", _cut, _join)),
     }
 
     def obstacles(self, config: ZooConfig, state: State, task: str) -> list[str]:

@@ -7,7 +7,7 @@ from typing import Any
 from ..base import native_format
 from ..declared import Field, same, without
 from ..decoders import WINDOWS_BY_LAYER, DecoderFormat
-from .llama import SAME_OUT_BIAS, Llama, LlamaLike, any_attention_bias
+from .llama import SAME_BIASES, Llama, LlamaLike, any_attention_bias
 
 INTERLEAVED = {"position": "rotary-interleaved"}
 
@@ -33,8 +33,7 @@ class Ernie45(LlamaLike):
     always = {
         **LlamaLike.always,
         **INTERLEAVED,
-        **SAME_OUT_BIAS,
-        "mlp_bias": lambda config: config.attention_bias,
+        **SAME_BIASES,
     }
 
 

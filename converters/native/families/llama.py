@@ -35,6 +35,7 @@ ATTENTION_BIAS: Mapping[str, str | Field] = {"attention_bias": Field("attention_
 """One setting for the biases of all four projections."""
 
 SAME_OUT_BIAS = {"attention_out_bias": lambda config: config.attention_bias}
+SAME_BIASES = {**SAME_OUT_BIAS, "mlp_bias": lambda config: config.attention_bias}
 
 
 class LlamaLike(DecoderFormat):

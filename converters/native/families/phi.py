@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...transforms import split_rows
 from ..base import native_format
 from ..declared import choice
-from ..decoders import ONE_WINDOW, PARTIAL_ROPE, DecoderFormat
+from ..decoders import ONE_WINDOW, PARTIAL_ROPE, PROJECTIONS, DecoderFormat
 from .llama import PRE_NORMS, SIZES, LlamaLike
 
 JOINED_GATE = {
@@ -46,7 +46,7 @@ class Phi3(LlamaLike):
     name = "phi3"
     fields = {**LlamaLike.fields, **ONE_WINDOW, "rope_parameters": PARTIAL_ROPE, "dropout": "resid_pdrop"}
     layer = {
-        ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"): (
+        PROJECTIONS: (
             "self_attn.qkv_proj",
             lambda config: split_rows((config.num_attention_heads, *[config.num_key_value_heads] * 2)),
         ),

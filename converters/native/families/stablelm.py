@@ -9,11 +9,11 @@ from zoo.models import ZooConfig
 from ...symmetries.base import State, change
 from ...transforms import split_groups
 from ..base import native_format
-from ..declared import Keys, choice, same, without
-from ..decoders import ONE_WINDOW, PARTIAL_ROPE, ROPE, DecoderFormat
+from ..declared import choice, same, without
+from ..decoders import ONE_WINDOW, PARTIAL_ROPE, PROJECTIONS, ROPE, DecoderFormat
 from ..folding import changed_exactly
-from .gpt_neox import PROJECTIONS
-from .llama import ATTENTION, ATTENTION_BIAS, GATED, NO_BIASES, PRE_NORMS, SAME_OUT_BIAS, SIZES
+from .gpt_neox import FEED_FORWARD, ParallelOrNot
+from .llama import ATTENTION, ATTENTION_BIAS, GATED, NO_BIASES, PRE_NORMS, SAME_BIASES, SAME_OUT_BIAS, SIZES
 
 STORED_NORMS = r"norm\.weight$"
 
@@ -29,7 +29,7 @@ class NormedLike(DecoderFormat):
 
 
 @native_format
-class StableLm(NormedLike):
+class StableLm(ParallelOrNot, NormedLike):
     """StableLM 2 (Bellagente et al. 2024)."""
 
     name = "stablelm"
@@ -42,11 +42,7 @@ class StableLm(NormedLike):
     }
     always = {**NO_BIASES, "position": "rotary", "feed_forward": "gated"}
     only = {"qk_layernorm": False}
-
-    def keys_of_layer(self, config: ZooConfig) -> Keys:
-        """One norm where the sublayers are parallel. Arguments as in the base class."""
-        norms: Keys = {"residual.norm_in": "input_layernorm"} if config.parallel_residual else PRE_NORMS
-        return {**ATTENTION, **GATED, **norms}
+    layer = {**ATTENTION, **GATED}
 
 
 @native_format
@@ -62,11 +58,7 @@ class Starcoder2(NormedLike):
         "attention_bias": "use_bias",
         "dropout": "residual_dropout",
     }
-    always = {
-        "position": "rotary",
-        "attention_out_bias": lambda config: config.attention_bias,
-        "mlp_bias": lambda config: config.attention_bias,
-    }
+    always = {**SAME_BIASES, "position": "rotary"}
     layer = {**ATTENTION, **PRE_NORMS, "mlp.up_proj": "mlp.c_fc", "mlp.down_proj": "mlp.c_proj"}
 
 
@@ -121,6 +113,5 @@ class Persimmon(NormedLike):
         "self_attn.o_proj": "self_attn.dense",
         **{f"self_attn.{p}_norm": f"self_attn.{p}_layernorm" for p in "qk"},
         **PRE_NORMS,
-        "mlp.up_proj": "mlp.dense_h_to_4h",
-        "mlp.down_proj": "mlp.dense_4h_to_h",
+        **FEED_FORWARD,
     }
