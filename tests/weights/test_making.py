@@ -1,0 +1,43 @@
+"""Weights made again, and verified."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from zoo.errors import ConfigError
+from zoo.making import ScoreComparison, make_weights, verify_weights
+from zoo.registry import RecordedScore, find_weights
+from zoo.weights import locate_weights, read_record
+from zoo.weights.built_in import SHIPPED
+
+
+def test_weights_verify() -> None:
+    (found,) = verify_weights(["vanilla.language"])
+    assert found.holds, found
+    assert {score.key for score in found.scores} >= {"accuracy", "loss"}
+
+
+def test_made_again_from_what_is_trained(tmp_path: Path) -> None:
+    """From a trained folder on: float16, a record, the same scores."""
+    made, scores = make_weights("vanilla.language", tmp_path / "again", trained=SHIPPED / "vanilla.language")
+    assert made.dtype == "float16" and all(score.same and score.within_noise for score in scores)
+    assert made.fingerprint == pytest.approx(find_weights("vanilla.language").fingerprint, abs=1e-4)
+    read = read_record(tmp_path / "again")
+    assert replace(read, source="") == replace(made, source="")
+    assert locate_weights(read) == tmp_path / "again"
+    with pytest.raises(ConfigError, match=r"nothing says how gpt2-style\.openai was trained"):
+        make_weights("gpt2-style.openai", tmp_path / "no")
+
+
+@pytest.mark.parametrize(
+    ("found", "interval", "expected"),
+    [(82.0, (81.0, 83.0), True), (84.0, (83.0, 85.0), False), (84.0, None, True), (90.0, None, False)],
+)
+def test_noise(found: float, interval: tuple[float, float] | None, expected: bool) -> None:
+    recorded = RecordedScore("BLEU", 82.5, None if interval is None else (82.0, 83.0))
+    comparison = ScoreComparison("bleu", RecordedScore("BLEU", found, interval), recorded)
+    assert comparison.within_noise is expected
+    assert ScoreComparison("bleu", recorded, None).within_noise is None

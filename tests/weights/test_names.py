@@ -1,0 +1,78 @@
+"""Names of weights: found, listed, registered, taken by other things, misspelt."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+import zoo
+from zoo.errors import CheckpointError, ConfigError, NameCollisionError, RegistrationError, UnknownWeightsError
+from zoo.registry import Weights, find_weights, register_weights
+from zoo.weights import locate
+
+
+def test_names_lead_to_models() -> None:
+    by_name = zoo.build("vanilla.en-pt")
+    by_tag = zoo.build("vanilla", weights="en-pt")
+    assert not by_name.training and by_name.dtype == torch.float32
+    for name, tensor in by_name.state_dict().items():
+        assert torch.equal(tensor, by_tag.state_dict()[name])
+    assert "vanilla.en-pt" in zoo.list_weights("*.en-pt", task="seq2seq-lm")
+    assert zoo.list_weights("*.en-pt", task="masked-lm") == []
+    assert zoo.list_weights(("vanilla.*", "!*faithful")) == [
+        name for name in zoo.list_weights("vanilla.*") if not name.endswith("faithful")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "nearest"),
+    [("vanilla.en-tp", "vanilla.en-pt"), ("vanila.en-pt", "vanilla.en-pt"), ("vanilla.EN_PT", "vanilla.en-pt")],
+)
+def test_an_unknown_name_leads_to_the_nearest(name: str, nearest: str) -> None:
+    for use in (zoo.build, zoo.load, locate, lambda name: zoo.generate(name, "x"), find_weights):
+        with pytest.raises(UnknownWeightsError) as caught:
+            use(name)
+        assert caught.value.nearest == nearest
+
+
+def test_what_names_no_weights_is_left_alone(tmp_path: Path) -> None:
+    assert locate(tmp_path) == tmp_path
+    assert locate("some/where/else/deep") == Path("some/where/else/deep")
+    assert locate("vanilla.pt") == Path("vanilla.pt"), "a file that is missing"
+    with pytest.raises(CheckpointError, match=r"'vanilla' is a variant, without weights.*vanilla\.en-pt"):
+        zoo.generate("vanilla", "x")
+
+
+def test_a_folder_of_that_name_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("vanilla.en-pt").mkdir()
+    assert locate("vanilla.en-pt") == Path("vanilla.en-pt")
+
+
+@pytest.mark.parametrize("given", [{"faithful": True}, {"seed": 1}, {"quirks": ["dropout-on-the-skip"]}])
+def test_trained_weights_take_no_settings_of_new_ones(given: dict[str, object]) -> None:
+    with pytest.raises(ConfigError, match=f"as it was trained, so it takes no {next(iter(given))}"):
+        zoo.build("vanilla.en-pt", **given)
+
+
+def test_other_weights_may_be_registered_but_not_over_these(registered: Weights) -> None:
+    assert zoo.build("vanilla.mine").config.variant == "vanilla"
+    register_weights(registered)  # as a notebook's cell does that is run again
+    with pytest.raises(NameCollisionError, match=r"'vanilla\.en-pt' of .*exists already, from zoo\.weights\.built_in"):
+        register_weights(replace(registered, name="vanilla.en-pt"))
+    for name in ("vanilla", "vanilla.", ".en", "vanilla.en pt", "van/illa.en"):
+        with pytest.raises(RegistrationError, match="VARIANT.TAG"):
+            replace(registered, name=name)
+
+
+@given(st.text(alphabet="vanil.-_+@:/ p", max_size=20))
+def test_no_text_breaks_the_look_up(text: str) -> None:
+    try:
+        assert isinstance(locate(text), Path)
+    except zoo.errors.ZooError as error:
+        assert "\n" not in str(error)

@@ -1,0 +1,88 @@
+"""What ships: small, whole, good enough, and as its definitions and records say."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import zoo
+from zoo.registry import VARIANTS, find_weights
+from zoo.weights.built_in import SHIPPED, read_definitions
+from zoo.weights.records import RECORD_FILE
+
+MIB = 2**20
+SHIPPED_NAMES = sorted(read_definitions("shipped"))
+FIRST_TRIES = {
+    "The water is cold.": "A água está fria.",
+    "Hello.": "Olá.",
+    "Hello, how are you?": "Olá, como você está?",
+    "Good morning.": "Bom dia.",
+    "Thank you.": "Obrigado.",
+    "I love you.": "Eu amo você.",
+    "My name is Maria.": "Meu nome é Maria.",
+    "The cat is black.": "O gato é preto.",
+    "Where is the bathroom?": "Onde é o banheiro?",
+    "The book is on the table.": "O livro está na mesa.",
+    "Attention is all you need.": "Atenção é tudo de que você precisa.",
+}
+
+
+def test_what_ships_is_small_and_whole() -> None:
+    found = [find_weights(name) for name in SHIPPED_NAMES]
+    assert sum(weights.size or 0 for weights in found) <= 12 * MIB
+    assert {folder.name for folder in SHIPPED.iterdir()} == set(SHIPPED_NAMES)
+    for weights in found:
+        files = {file.name for file in Path(weights.source).iterdir() if file.name[0] != "."}
+        assert files == {*weights.files, RECORD_FILE}
+        assert weights.scores and weights.fingerprint and weights.versions and weights.data_license
+        assert weights.command[:3] == ("zoo", "train", weights.command[2])
+        assert weights.command[2].partition("+")[0] == weights.variant
+
+
+@pytest.mark.parametrize("name", SHIPPED_NAMES)
+def test_records_say_what_definitions_say(name: str) -> None:
+    """A definition that was changed has been made again."""
+    definition = read_definitions("shipped")[name]
+    weights = find_weights(name)
+    assert weights.command == ("zoo", "train", *definition["train"].split())
+    assert {key: getattr(weights, key) for key in definition if key != "train"} == {
+        key: value for key, value in definition.items() if key != "train"
+    }
+
+
+@pytest.mark.parametrize("name", SHIPPED_NAMES)
+def test_scores_are_one_number_from_one_place(name: str) -> None:
+    """The record has none of its own: cards read the same file."""
+    from zoo.hub.records import find_results, recorded_license
+
+    weights = find_weights(name)
+    folder = Path(weights.source)
+    assert "scores" not in json.loads((folder / RECORD_FILE).read_text())
+    told = {result["metric_type"]: result["metric_value"] for result in find_results(folder)}
+    assert told == pytest.approx({key: score.value for key, score in weights.scores.items()}, abs=1e-4)
+    assert recorded_license(folder) == weights.license.lower()
+
+
+def test_translators_are_good_enough() -> None:
+    for name in SHIPPED_NAMES:
+        if find_weights(name).task == "seq2seq-lm" and not name.endswith("-faithful"):
+            assert find_weights(name).scores["bleu"].value > 60, name
+
+
+def test_what_users_try_first_comes_out_right() -> None:
+    written = zoo.generate("vanilla.en-pt", list(FIRST_TRIES))
+    assert {one.prompt: one.text for one in written} == FIRST_TRIES
+
+
+def test_labels_come_out_right() -> None:
+    labels = zoo.predict("vanilla.language", ["The water is cold.", "A água está fria."])
+    assert [label.label for label in labels] == ["English", "Portuguese"]
+
+
+def test_definitions_of_native_checkpoints_name_a_commit() -> None:
+    for name, definition in read_definitions("native").items():
+        address = zoo.hub.parse_address(definition["source"])
+        assert len(address.revision) == 40 and set(address.revision) <= set("0123456789abcdef"), name
+        assert find_weights(name).variant in VARIANTS
