@@ -11,6 +11,7 @@ import pytest
 
 from zoo.benchmarks import Row, benchmarks, find_benchmark, judge
 from zoo.benchmarks.page import anchors, front, markdown_table, told
+from zoo.errors import UnknownNameError
 
 BENCHMARK = replace(
     find_benchmark("translation-en-pt"), variants=["pre-norm", "post-norm", "rezero", "deepnorm"], seeds=5
@@ -64,6 +65,14 @@ def test_a_lost_run_is_worse_than_any_number() -> None:
 def test_other_data_versions_and_conditions_are_never_mixed(change: dict[str, object]) -> None:
     other = [replace(row, **change) for row in rows("rezero", [10.0] * 5)]  # type: ignore[arg-type]
     assert judge(BENCHMARK, [*BASE, *other]).of("rezero") is None
+
+
+def test_what_was_never_recorded_is_no_column_and_no_baseline() -> None:
+    with pytest.raises(UnknownNameError, match="unknown column 'blue' .* did you mean 'bleu'"):
+        judge(BENCHMARK, BASE, score="blue")
+    with pytest.raises(UnknownNameError, match="unknown baseline 'prenorm'.* did you mean 'pre-norm'"):
+        judge(BENCHMARK, BASE, baseline="prenorm")
+    assert judge(BENCHMARK, [], score="blue").standings == []
 
 
 def test_the_pareto_front_is_what_none_beats() -> None:

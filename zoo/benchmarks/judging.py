@@ -9,6 +9,7 @@ from zoo.comparison import Run
 from zoo.comparison.results.metrics import COSTS, LOSSES
 from zoo.comparison.results.statistics import Measurements, PairedDifference
 from zoo.comparison.results.verdicts import FAILED, finite, judged
+from zoo.errors import UnknownNameError
 
 from .definition import Benchmark
 from .rows import SHIPPED, Row
@@ -91,6 +92,9 @@ def judge(
 
     Returns:
         The verdicts, corrected for the number of variants.
+
+    Raises:
+        UnknownNameError: When rows were recorded, but none has such a column, or none is of such a baseline.
     """
     score = score or benchmark.score
     names = benchmark.names(condition)
@@ -100,6 +104,11 @@ def judge(
     for row in rows:
         if (row.version, row.condition, row.data) == (benchmark.version, condition, data):
             found.setdefault(row.variant, []).append(row)
+    known = list(dict.fromkeys(column for own in found.values() for row in own for column in row.values))
+    if known and score not in known:
+        raise UnknownNameError(score, known, kind="column", owner=f"benchmark {benchmark.name!r}")
+    if found and baseline not in {*found, *names}:
+        raise UnknownNameError(baseline, list(found), kind="baseline")
     better = benchmark.better(score)
     scores = {name: {row.seed: finite(row.values.get(score)) for row in own} for name, own in found.items()}
     standings = []

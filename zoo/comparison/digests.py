@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,14 @@ def content_hash(content: Any) -> str:
 
 def digest_of_files(folder: Path) -> str:
     """Make a short name for the tokenizers of a folder."""
+    files = (file for file in folder.rglob("*.json") if file.is_file())  # and no weights beside them
+    return digest_of_named({file.relative_to(folder).as_posix(): file for file in files})
+
+
+def digest_of_named(files: Mapping[str, Path]) -> str:
+    """Make a short name for the contents of files, each by its name."""
     digest = hashlib.sha256()
-    for file in sorted(path for path in folder.rglob("*.json") if path.is_file()):  # and no weights beside them
-        digest.update(f"{file.relative_to(folder).as_posix()}\n".encode())
+    for name, file in sorted(files.items()):
+        digest.update(f"{name}\n".encode())
         digest.update(file.read_bytes())
     return digest.hexdigest()[:16]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import hashlib
 import sysconfig
 from collections.abc import Iterable, Iterator
 from functools import cache
@@ -12,6 +11,8 @@ from importlib.util import find_spec, resolve_name
 from pathlib import Path
 
 import zoo.registry
+
+from .digests import digest_of_named
 
 OWN = ("building.py", "evaluating.py", "fast", "generation", "models", "tasks", "training", "variants")
 """The zoo's files by which a model is built, trained and scored. An edit elsewhere changes no result."""
@@ -26,13 +27,9 @@ INSTALLED = ("site-packages", "dist-packages")
 def digest_of_the_zoo() -> str:
     """Make a short name for the zoo's own source, so that whoever edits it repeats what the edit may change."""
     folder, registry = (Path(module.__file__ or "").parent for module in (zoo, zoo.registry))
-    found = {file.relative_to(folder.parent): file for name in OWN for file in python_files(folder / name)}
-    found |= {file.relative_to(registry.parent): file for file in python_files(registry)}
-    digest = hashlib.sha256()
-    for name, file in sorted(found.items()):
-        digest.update(f"{name.as_posix()}\n".encode())
-        digest.update(file.read_bytes())
-    return digest.hexdigest()[:16]
+    own = [(folder, file) for name in OWN for file in python_files(folder / name)]
+    own += [(registry, file) for file in python_files(registry)]
+    return digest_of_named({file.relative_to(root.parent).as_posix(): file for root, file in own})
 
 
 def python_files(place: Path) -> list[Path]:
@@ -50,12 +47,7 @@ def digest_of_modules(modules: Iterable[str]) -> str:
     Returns:
         Another one after an edit of any of them.
     """
-    sources = {name: file for module in modules for name, file in sources_of(module)}
-    digest = hashlib.sha256()
-    for name, file in sorted(sources.items()):
-        digest.update(f"{name}\n".encode())
-        digest.update(file.read_bytes())
-    return digest.hexdigest()[:16]
+    return digest_of_named({name: file for module in modules for name, file in sources_of(module)})
 
 
 def sources_of(module: str) -> Iterator[tuple[str, Path]]:
