@@ -17,8 +17,8 @@ import zoo
 from zoo.errors import ZooError
 from zoo.fast import captured_steps
 from zoo.fast.captured_steps import captured_steps_of
-from zoo.fast.fingerprint import can_be_captured
 from zoo.fast.growing_cache import ROOM
+from zoo.fast.guards import can_be_captured
 from zoo.fast.switches import fast_paths
 from zoo.measuring.executed import executed
 from zoo.testing.subjects import randomize, token_ids

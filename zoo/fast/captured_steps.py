@@ -20,8 +20,8 @@ from transformers import PreTrainedModel
 from transformers.utils import logging
 
 from .decode_step import DecodeStep
-from .fingerprint import Fingerprint, can_be_captured
 from .graph_capture import SHORTEST, CapturedGraph, Program, compile_graph
+from .guards import Guards, can_be_captured
 from .prepacked_linear import PrepackedWeights, Prepacking, prepacking_of
 from .switches import current
 
@@ -45,13 +45,13 @@ class CapturedSteps:
     """Captured decode steps of one model.
 
     Attributes:
-        fingerprint: Of the model that they were captured of.
+        guards: What the model's forward depended on when they were captured.
         counts: How many steps of each kind the model itself has done.
         steps: What takes the place of each kind; None where it cannot be captured.
         prepackings: How weights are prepacked, by kind and mode; None where that would not make steps faster.
     """
 
-    fingerprint: Fingerprint
+    guards: Guards
     counts: Counter[Any] = field(default_factory=Counter)
     steps: dict[Any, CapturedStep | None] = field(default_factory=dict)
     prepackings: dict[Any, Prepacking | None] = field(default_factory=dict)
@@ -105,14 +105,14 @@ class StepReplayer:
 
     def forward(self, forward: Callable[..., Any], arguments: dict[str, Any]) -> Any:
         """Do a forward, by a captured step where there is one."""
-        if is_watched() or (captured := self.captured) is None:
+        if is_observed() or (captured := self.captured) is None:
             return forward(**arguments)
         if (step := DecodeStep.of(arguments, drops_masks=self.drops_masks)) is None:
             return forward(**arguments)
         kind = step.kind
         self.counts[kind] += 1
         if (known := captured.steps.get(kind)) is not None:
-            if not captured.fingerprint.holds():
+            if not captured.guards.hold():
                 return forward(**arguments)
             output = known.replay(step, self.prepacked_for(captured, step, known))
             return forward(**arguments) if output is None else output
@@ -120,7 +120,7 @@ class StepReplayer:
         captured.counts[kind] += 1
         wanted = self.modes.graph_capture == "always" or captured.counts[kind] >= CAPTURE_AFTER
         can = kind not in captured.steps and min(step.lengths.values()) >= SHORTEST
-        if wanted and can and captured.fingerprint.holds() and _capturing.acquire(blocking=False):
+        if wanted and can and captured.guards.hold() and _capturing.acquire(blocking=False):
             try:
                 captured.steps[kind] = capture_step(forward, step, output)
             finally:
@@ -190,14 +190,14 @@ def captured_steps_of(model: PreTrainedModel) -> CapturedSteps | None:
     """
     if not can_be_captured(model):
         return None
-    fingerprint, known = Fingerprint(model), _captured.get(model)
-    if known is None or known.fingerprint != fingerprint:
-        known = _captured[model] = CapturedSteps(fingerprint)
-    known.fingerprint = fingerprint
+    guards, known = Guards(model), _captured.get(model)
+    if known is None or known.guards != guards:
+        known = _captured[model] = CapturedSteps(guards)
+    known.guards = guards
     return known
 
 
-def is_watched() -> bool:
+def is_observed() -> bool:
     """Whether anybody wants to see more of a forward than its output: gradients, hooks, modes of PyTorch."""
     return (
         torch.is_grad_enabled()

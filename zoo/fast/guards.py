@@ -1,4 +1,4 @@
-"""Fingerprint of a model: whatever its forward depends on but values of tensors, so that no captured step is stale.
+"""Guards, as torch.compile has them: what a forward depends on beside values of tensors, so no captured step is stale.
 
 A captured step reads parameters where they are, so their values count by themselves. All else was decided when the step
 was captured: which modules there are, which tensors they hold, their attributes (`scaling`, `eps`, a configuration's
@@ -21,7 +21,7 @@ from transformers import PreTrainedConfig
 from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS, PreTrainedModel
 
-OURS = __name__.removesuffix("fingerprint").removesuffix("fast.")
+OURS = __name__.removesuffix("guards").removesuffix("fast.")
 """Where the zoo's modules live: elsewhere if the code came with a checkpoint."""
 
 KNOWN_MODULES = ("torch.nn.", "transformers.activations", OURS)
@@ -45,11 +45,11 @@ LARGE_BASES = (nn.Module, PreTrainedModel)
 SCALARS = (bool, int, float, str)
 
 
-class Fingerprint:
+class Guards:
     """What a model's forward depends on, to be compared with what it depends on now.
 
     Objects are compared by identity: an equal tensor is another one as soon as either is written to. The model itself
-    is not held, so that it can be forgotten while its fingerprint is known.
+    is not held, so that it can be forgotten while its guards are kept.
 
     Args:
         model: The model as it is now.
@@ -96,7 +96,7 @@ class Fingerprint:
             (END,),
         )
 
-    def holds(self) -> bool:
+    def hold(self) -> bool:
         """Whether the model is still what it was, quickly enough to ask before every decode step.
 
         Methods of `LARGE_BASES` and the code inside of functions are left to `==`.
@@ -114,8 +114,8 @@ class Fingerprint:
             return False
 
     def __eq__(self, other: object) -> bool:
-        """Whether two fingerprints are of the same model in the same state."""
-        if not isinstance(other, Fingerprint):
+        """Whether two sets of guards are of the same model in the same state."""
+        if not isinstance(other, Guards):
             return NotImplemented
         return len(self._whole) == len(other._whole) and all(map(alike, self._whole, other._whole))
 
