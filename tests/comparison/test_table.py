@@ -9,7 +9,7 @@ from rich.console import Console
 from synthetic_comparison import made_up, made_up_run
 
 from zoo.comparison import Run, render
-from zoo.comparison.display.terminal import folded
+from zoo.comparison.display.layout import folded
 
 LONG = "pre-norm:position=rotary,num_key_value_heads=2"
 

@@ -222,7 +222,7 @@ def find_benchmark(name: str) -> Benchmark:
         return read(Path(name))
     file = FOLDER / f"{name}.yaml"
     if not file.is_file():
-        raise UnknownNameError(name, [one.stem for one in FOLDER.glob("*.yaml")], kind="benchmark")
+        raise UnknownNameError(name, sorted(one.stem for one in FOLDER.glob("*.yaml")), kind="benchmark")
     return read(file)
 
 

@@ -13,9 +13,8 @@ from .output import heading, table, write, write_json
 from .parameters import json_option
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from zoo.benchmarks import Benchmark, Row, Verdicts
+    from zoo.comparison.display.layout import WideTable
 
 data_option = click.option(
     "--data", type=click.Path(path_type=Path, exists=True, dir_okay=False), help="The text, where it does not ship."
@@ -170,21 +169,20 @@ def show_rows(benchmark: Benchmark, rows: Sequence[Row], score: str | None = Non
         verdicts = judge(benchmark, rows, condition, score=score, baseline=baseline, data=data)
         if condition:
             write(heading(condition))
-        write(as_table(verdicts))
-        if verdicts.missing:
-            click.echo(f"Not recorded: {', '.join(verdicts.missing)}", err=True)
+        if verdicts.standings:
+            write(as_table(verdicts))
+        missing = ", ".join(verdicts.missing) if verdicts.standings else "anything"
+        if missing:
+            click.echo(f"Not recorded: {missing}", err=True)
 
 
-def as_table(verdicts: Verdicts) -> Table:
-    """Put verdicts into a table.
+def as_table(verdicts: Verdicts) -> WideTable:
+    """Put verdicts into as many tables below each other as the terminal needs."""
+    from rich.text import Text
 
-    Args:
-        verdicts: The verdicts.
-
-    Returns:
-        Something to write.
-    """
     from zoo.benchmarks.page import cells, headings
+    from zoo.comparison.display.layout import WideTable
 
-    columns = headings(verdicts)
-    return table(columns, [cells(verdicts, one) for one in verdicts.standings], right=columns[1:])
+    names, *columns = zip(*(cells(verdicts, one) for one in verdicts.standings), strict=True)
+    titled = zip(headings(verdicts)[1:], columns, strict=True)
+    return WideTable(names, [[Text(title.replace(" ", "\n", 1)), *map(Text, column)] for title, column in titled])
