@@ -14,10 +14,8 @@ from typing import Any
 import torch
 
 from zoo.errors import CheckpointError
+from zoo.folders import RECORD_FILE
 from zoo.models import ZooPreTrainedModel
-
-RECORD_FILE = "weights.json"
-"""The record of weights, in their folder."""
 
 LENGTH, NUM_LOGITS, STEP = 8, 16, 37
 """Tokens of the fixed input, logits of a fingerprint, and how far the ids of neighbouring tokens are apart."""

@@ -24,9 +24,18 @@ from zoo.manifest import MANIFEST_FILE, WEIGHTS, changed_files, read_manifest, r
 MODEL_FILE = "config.json"
 """What every saved model has."""
 
+RESULT_FILE = "result.json"
+"""The record of the run that trained it, and its numbers; a model card is made of them."""
+
+EVALUATIONS_FILE = "evaluations.json"
+"""Scores, as `zoo evaluate --save` writes them: one entry for every task and data."""
+
+RECORD_FILE = "weights.json"
+"""The record of weights by name."""
+
 USUAL_FILES = (
     *(MODEL_FILE, "generation_config.json", "model.safetensors", "model.safetensors.index.json", "README.md"),
-    *("tokenizer.json", "tokenizer_config.json", "result.json"),
+    *("tokenizer.json", "tokenizer_config.json", RESULT_FILE),
 )
 """What is nearly always written into a folder."""
 

@@ -18,11 +18,11 @@ from zoo.errors import ConfigError, ZooError
 from zoo.evaluating import evaluate
 from zoo.files import write_file
 from zoo.fingerprints import fingerprint
-from zoo.folders import check_output, written_whole
+from zoo.folders import RESULT_FILE, check_output, written_whole
 from zoo.hub.records import keep_evaluation
 from zoo.loading import load
 from zoo.registry import RecordedScore, Weights, find_weights, list_weights
-from zoo.training.record import RESULT_FILE, read_result
+from zoo.training.record import read_result
 from zoo.weights import locate_weights, read_record, write_record
 from zoo.weights.records import scores_of, versions
 

@@ -7,7 +7,8 @@ import pytest
 from huggingface_hub import ModelCard
 
 import zoo
-from zoo.hub.records import EVALUATIONS, keep_evaluation
+from zoo.folders import EVALUATIONS_FILE
+from zoo.hub.records import keep_evaluation
 
 from .conftest import READ, STRANGER, WRITE, Worker, checkpoint, safetensors, without_attributes, write
 from .faults import Fault
@@ -289,7 +290,7 @@ def test_what_was_evaluated_is_on_the_card(hub: LoopbackHub, worker: Start, tmp_
     keep_evaluation(folder, {**evaluation, "loss": 2.5, "scores": {}}, "other.tsv")
     assert worker()("push", folder, "org/model")["error"] is None
     pushed = hub.storage.contents("org/model")
-    assert "Olá" not in pushed[EVALUATIONS].decode()
+    assert "Olá" not in pushed[EVALUATIONS_FILE].decode()
     text = pushed["README.md"].decode()
     results = ModelCard(text).data.eval_results
     assert [(result.dataset_name, result.metric_type, result.metric_value) for result in results] == [

@@ -27,9 +27,9 @@ import torch
 from safetensors.torch import load_file
 from transformers.utils import logging
 
+from zoo.folders import RESULT_FILE
 from zoo.tasks import TASKS, Splits
 from zoo.training import train
-from zoo.training.record import RESULT_FILE
 from zoo.training.trainer import ZooTrainer
 
 SIZES = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32, "dropout": 0.2}

@@ -11,11 +11,11 @@ import torch
 import zoo
 from zoo.errors import CheckpointError
 from zoo.fingerprints import fingerprint
+from zoo.folders import RECORD_FILE
 from zoo.making import verify_weights
 from zoo.models.residual import Residual
 from zoo.registry import FileDigest, Weights, find_weights
 from zoo.weights import locate_weights, read_record
-from zoo.weights.records import RECORD_FILE
 
 
 @pytest.mark.parametrize("name", sorted(find_weights("vanilla.language").files))

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 import zoo
+from zoo.folders import RECORD_FILE
 from zoo.registry import VARIANTS, find_weights
 from zoo.weights.built_in import SHIPPED, read_definitions
-from zoo.weights.records import RECORD_FILE
 
 MIB = 2**20
 SHIPPED_NAMES = sorted(read_definitions("shipped"))

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from zoo.errors import CheckpointError
+from zoo.folders import RESULT_FILE
 
 from .addresses import MAIN, Address, parse_address
 from .cards import CardFacts, write_card
@@ -21,7 +22,7 @@ from .commits import Change
 from .errors import HubError, RepoIdError, RevisionMissingError, VisibilityError
 from .exports import BUNDLE, NATIVE_REVISION, Exported, export_checkpoint
 from .folders import CARD, INDEX, WEIGHTS, PushedFile, files_to_push
-from .records import RESULT, find_result, find_results, recipe_of, recorded_license, without_places
+from .records import find_result, find_results, recipe_of, recorded_license, without_places
 from .retries import Patience
 
 ATTRIBUTES = ".gitattributes"
@@ -128,9 +129,9 @@ def push(
         of_model, left_out = files_to_push(code.folder if code else folder)
         files = {file.path: file for file in of_model}
         own_card = (folder / CARD).is_file() and not overwrite_card
-        if RESULT in files:
+        if RESULT_FILE in files:
             told = json.dumps(without_places(find_result(folder)), indent=2, ensure_ascii=False).encode()
-            files[RESULT] = PushedFile(RESULT, len(told), told)
+            files[RESULT_FILE] = PushedFile(RESULT_FILE, len(told), told)
         if own_card:
             content = (folder / CARD).read_bytes()
         else:

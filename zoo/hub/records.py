@@ -9,13 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from zoo.files import write_file
+from zoo.folders import EVALUATIONS_FILE, RECORD_FILE, RESULT_FILE
 from zoo.manifest import recorded
-
-RESULT = "result.json"
-"""Where `zoo compare` writes what came out of a run: beside the folder of the checkpoint."""
-
-EVALUATIONS = "evaluations.json"
-"""Where `zoo evaluate --save` writes: in the checkpoint's folder, one entry for every task and data."""
 
 RECIPE = {
     "task": "Task",
@@ -39,9 +34,6 @@ SECTIONS = {
 }
 """What of a recipe a card tells, and how it calls it."""
 
-WEIGHTS_RECORD = "weights.json"
-"""The record of weights by name, in their folder."""
-
 NOT_KEPT = ("outputs", "seconds")
 """What of an evaluation is no property of the checkpoint."""
 
@@ -59,7 +51,7 @@ def find_result(folder: Path) -> Mapping[str, Any]:
     Returns:
         The fields of its record, and its `report`; nothing where there is none.
     """
-    for file in (folder / RESULT, folder.resolve().parent / RESULT):
+    for file in (folder / RESULT_FILE, folder.resolve().parent / RESULT_FILE):  # in a comparison it is beside it
         try:
             result = json.loads(file.read_text(encoding="utf-8"))
         except (OSError, ValueError, RecursionError):
@@ -135,7 +127,7 @@ def keep_evaluation(folder: Path, evaluation: Mapping[str, Any], data: str) -> P
         for earlier in find_evaluations(folder)
         if (earlier.get("task"), earlier.get("data")) != (kept.get("task"), data)
     ]
-    file = folder / EVALUATIONS
+    file = folder / EVALUATIONS_FILE
     content = json.dumps({"evaluations": [*others, {"data": data, **kept}]}, indent=2, ensure_ascii=False)
     with recorded(folder):
         write_file(file, content + "\n")
@@ -152,7 +144,7 @@ def recorded_license(folder: Path) -> str | None:
         Its SPDX identifier as the Hub writes it, None where there is no record of one.
     """
     try:
-        record = json.loads((folder / WEIGHTS_RECORD).read_text(encoding="utf-8"))
+        record = json.loads((folder / RECORD_FILE).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
         return None
     found = _mapping(record).get("license")
@@ -169,7 +161,7 @@ def find_evaluations(folder: Path) -> list[Mapping[str, Any]]:
         The evaluations, none where there is no such file.
     """
     try:
-        found = json.loads((folder / EVALUATIONS).read_text(encoding="utf-8"))["evaluations"]
+        found = json.loads((folder / EVALUATIONS_FILE).read_text(encoding="utf-8"))["evaluations"]
     except (OSError, ValueError, LookupError, TypeError, RecursionError):
         return []
     return [entry for entry in found if isinstance(entry, dict)] if isinstance(found, list) else []

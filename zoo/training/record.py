@@ -14,13 +14,11 @@ from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 from datasets import Dataset
 from transformers import PreTrainedModel
 
+from zoo.folders import RESULT_FILE
 from zoo.tasks import DataSource, Splits, Tokenizers
 from zoo.tasks.tables import NUMBERS
 
 from .recipe import Recipe
-
-RESULT_FILE = "result.json"
-"""Where a checkpoint's folder holds the record of its run, and its numbers; a model card is made of them."""
 
 INCIDENTAL_ARGUMENTS = re.compile(r"(logging|save|dataloader)_.*|report_to|run_name|project|disable_tqdm|use_cpu")
 """Training arguments that may differ between a run and its continuation."""

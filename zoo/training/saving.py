@@ -13,11 +13,11 @@ from transformers import PreTrainedModel
 
 from zoo.errors import UnwritableError, ZooError
 from zoo.files import write_file
-from zoo.folders import written_whole
+from zoo.folders import RESULT_FILE, written_whole
 from zoo.manifest import recorded
 from zoo.tasks import Tokenizers
 
-from .record import RESULT_FILE, RunRecord, read_result
+from .record import RunRecord, read_result
 
 
 def save_checkpoint(

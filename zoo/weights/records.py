@@ -11,14 +11,9 @@ from typing import Any
 
 from zoo.errors import CheckpointError, RegistrationError, ZooError, enumerate_names
 from zoo.files import write_file
+from zoo.folders import EVALUATIONS_FILE, RECORD_FILE
 from zoo.manifest import MANIFEST_FILE, describe
 from zoo.registry import FileDigest, RecordedScore, Weights
-
-RECORD_FILE = "weights.json"
-"""As in `zoo.fingerprints`, which imports torch."""
-
-EVALUATIONS = "evaluations.json"
-"""Where the scores are, as `zoo evaluate --save` wrote them: cards and tables read them from there too."""
 
 MAKERS = ("transformer-zoo", "torch", "transformers", "tokenizers")
 """The distributions whose versions a record tells."""
@@ -66,7 +61,7 @@ def read_scores(folder: Path) -> dict[str, RecordedScore]:
     Returns:
         Scores and the loss, by key; none where nothing was evaluated.
     """
-    file = folder / EVALUATIONS
+    file = folder / EVALUATIONS_FILE
     if not file.is_file():
         return {}
     return scores_of(json.loads(file.read_text(encoding="utf-8"))["evaluations"][0])
