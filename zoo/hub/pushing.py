@@ -7,7 +7,6 @@ import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,9 +18,10 @@ from .addresses import MAIN, Address, parse_address
 from .cards import CardFacts, write_card
 from .client import Hub
 from .commits import Change
-from .errors import HubError, RepoIdError, RevisionMissingError, VisibilityError
+from .destination import require_branch, require_repository, stale_weights
+from .errors import HubError, RepoIdError
 from .exports import BUNDLE, NATIVE_REVISION, Exported, export_checkpoint
-from .folders import CARD, INDEX, WEIGHTS, PushedFile, files_to_push
+from .folders import CARD, PushedFile, files_to_push
 from .records import find_result, find_results, recipe_of, recorded_license, without_places
 from .retries import Patience
 
@@ -232,81 +232,3 @@ def as_folder(
         if tokenizer is not None:
             tokenizer.save_pretrained(folder)
         yield folder, workshop
-
-
-def require_repository(hub: Hub, address: Address, private: bool | None) -> Address:
-    """Create the repository unless it is there.
-
-    Args:
-        hub: The connection.
-        address: Where to push.
-        private: Whether it has to be private, or public; None for either.
-
-    Returns:
-        The address with the owner's name.
-
-    Raises:
-        HubError: When it can be neither found nor created, or is something else than a model's.
-        VisibilityError: When others see it who should not, or the other way round.
-    """
-    url = hub.ask(
-        "creating the repository",
-        address,
-        lambda: hub.api.create_repo(address.repo_id, private=private, exist_ok=True),
-    )
-    if url.repo_type not in (None, "model"):
-        raise HubError(f"{address.repo_id} is the name of a {url.repo_type}, so no model can have it")
-    address = replace(address, repo_id=url.repo_id)
-    if private is not None:
-        info = hub.ask("looking up who sees the repository", address, lambda: hub.api.model_info(address.repo_id))
-        if bool(info.private) != private:
-            is_now, wanted = ("public", "private") if private else ("private", "public")
-            raise VisibilityError(
-                f"{address.repo_id} is there already and is {is_now}, but {wanted} was asked for; nothing was pushed: "
-                f"change it at {hub.api.endpoint}/{address.repo_id}/settings, or push to another repository"
-            )
-    return address
-
-
-def require_branch(hub: Hub, address: Address) -> str:
-    """Create the branch unless it is there.
-
-    Args:
-        hub: The connection.
-        address: Where to push.
-
-    Returns:
-        Its newest commit.
-
-    Raises:
-        HubError: When it can be neither found nor created.
-    """
-    try:
-        return hub.resolve(address)
-    except RevisionMissingError:
-        hub.ask(
-            "creating the branch",
-            address,
-            lambda: hub.api.create_branch(address.repo_id, branch=address.revision, exist_ok=True),
-        )
-        return hub.resolve(address)
-
-
-def stale_weights(files: Iterable[str], there: Iterable[str]) -> list[str]:
-    """List weights of an earlier push that a loader would prefer to, or mix up with, the new ones.
-
-    Args:
-        files: Paths that are pushed.
-        there: Paths that are in the repository.
-
-    Returns:
-        Paths to remove: weights and their index beside the configuration, where new weights come.
-    """
-
-    def are_weights(path: str) -> bool:
-        return "/" not in path and (fnmatchcase(path, WEIGHTS) or path == INDEX)
-
-    pushed = set(files)
-    if not any(are_weights(path) for path in pushed):
-        return []
-    return sorted(path for path in there if are_weights(path) and path not in pushed)
