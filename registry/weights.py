@@ -181,15 +181,15 @@ def find_weights(name: str, tag: str | None = None) -> Weights:
         UnknownWeightsError: When there are none of this name; it names those of the variant, where it has some.
         UnknownVariantError: When a tag is given and there is no such variant.
     """
-    variant, _, rest = (name, ".", tag) if tag is not None else name.partition(".")
-    if tag is not None or variant in VARIANTS:
-        variant = VARIANTS.canonical(variant)
-        name = f"{variant}.{rest}"
-        if name not in WEIGHTS:
-            known = list_weights(f"{variant}.*")
-            if known:
-                raise UnknownWeightsError(name, known, owner=f"variant {variant!r}")
-    return WEIGHTS.get(name)
+    given = name if tag is None else f"{name}.{tag}"
+    variant, _, rest = given.partition(".")
+    if tag is None and variant not in VARIANTS:
+        return WEIGHTS.get(given)
+    variant = VARIANTS.canonical(variant)
+    found = f"{variant}.{rest}"
+    if found not in WEIGHTS and (known := list_weights(f"{variant}.*")):
+        raise UnknownWeightsError(given, known, owner=f"variant {variant!r}")
+    return WEIGHTS.get(found)
 
 
 def is_weights_name(text: str) -> bool:

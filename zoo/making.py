@@ -7,9 +7,10 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from math import hypot
 from pathlib import Path
+from typing import Any
 
 from safetensors.torch import load_file, save_file
 from transformers.utils import SAFE_WEIGHTS_NAME
@@ -75,6 +76,10 @@ class ScoreComparison:
         allowed = hypot(*halves) if len(halves) == len(intervals) else NOISE * abs(self.recorded.value)
         return abs(self.found.value - self.recorded.value) <= allowed
 
+    def to_dict(self) -> dict[str, Any]:
+        """Write it as plain data, with what follows from it."""
+        return {**asdict(self), "same": self.same, "within_noise": self.within_noise}
+
 
 @dataclass(frozen=True)
 class Verification:
@@ -94,6 +99,11 @@ class Verification:
     def holds(self) -> bool:
         """Whether files, outputs and scores are what was recorded."""
         return self.problem is None and all(score.same is not False for score in self.scores)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Write it as plain data, with what follows from it."""
+        scores = [score.to_dict() for score in self.scores]
+        return {"name": self.name, "holds": self.holds, "problem": self.problem, "scores": scores}
 
 
 def make_weights(
@@ -243,9 +253,9 @@ def verify_one(weights: Weights, *, scores: bool) -> Verification:
     """
     try:
         folder = locate_weights(weights)
-        load(folder)
         recorded = read_record(folder) if weights.on_hub else weights
         if not (scores and recorded.scores):
+            load(folder)
             return Verification(weights.name)
         return Verification(weights.name, compare_scores(scores_of(evaluate(folder).to_dict()), recorded))
     except ZooError as error:

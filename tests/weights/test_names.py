@@ -40,6 +40,14 @@ def test_an_unknown_name_leads_to_the_nearest(name: str, nearest: str) -> None:
         assert caught.value.nearest == nearest
 
 
+def test_a_variant_is_told_its_weights() -> None:
+    for name, tag in (("vanilla", None), ("vanilla", "pt"), ("vanilla.pt", None)):
+        with pytest.raises(UnknownWeightsError) as caught:
+            find_weights(name, tag)
+        assert caught.value.given == (name if tag is None else f"{name}.{tag}")
+        assert list(caught.value.valid) == zoo.list_weights("vanilla.*")
+
+
 def test_what_names_no_weights_is_left_alone(tmp_path: Path) -> None:
     assert locate(tmp_path) == tmp_path
     assert locate("some/where/else/deep") == Path("some/where/else/deep")

@@ -25,7 +25,26 @@ def test_the_command_lists_shows_and_verifies() -> None:
     for output in (run("weights"), run("weights", "show", "vanilla.en-pt"), run("show", "vanilla")):
         assert str(score) in output
     assert run("show", "vanilla.en-pt") == run("weights", "show", "vanilla.en-pt")
-    assert "ok" in run("weights", "verify", "--quick")
+    verified = run("weights", "verify", "--quick").splitlines()
+    assert [line.split() for line in verified] == [
+        [name, "ok"] for name in list_weights() if not find_weights(name).on_hub
+    ]
+    (found,) = json.loads(run("weights", "verify", "--quick", "vanilla.language", "--json"))
+    assert found == {"name": "vanilla.language", "holds": True, "problem": None, "scores": []}
+
+
+@pytest.mark.parametrize("columns", [80, 120, 200])
+def test_a_terminal_is_not_overrun(columns: int) -> None:
+    lines = CliRunner(env={"COLUMNS": str(columns)}).invoke(cli, ["weights"]).stdout.splitlines()
+    assert max(map(len, lines)) <= columns and len(lines) < 4 * len(list_weights())
+    (line,) = (line for line in lines if line.startswith("vanilla.en-pt "))
+    assert f"BLEU {find_weights('vanilla.en-pt').scores['bleu']}" in line and "Translates everyday" in line
+
+
+def test_what_matches_nothing_is_said_and_is_no_error() -> None:
+    result = CliRunner().invoke(cli, ["weights", "list", "vanila.en-pt"])
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert result.stderr == "zoo: no weights match 'vanila.en-pt'; did you mean 'vanilla.en-pt'?\n"
 
 
 @pytest.mark.slow

@@ -7,18 +7,22 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .output import table, write, write_json
+from .output import table, width, write, write_json
 from .parameters import json_option, task_option
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from rich.table import Table
+    from rich.text import Text
 
-    from zoo.making import ScoreComparison
+    from zoo.making import ScoreComparison, Verification
     from zoo.registry import Weights
 
-HEADINGS = ("Name", "Task", "What it does", "Parameters", "Scores", "Size", "Where")
+HEADINGS = ("Name", "Task", "What it does", "Parameters", "Score", "Size", "Where")
+
+WIDE = 180
+"""From how many columns all of these are shown."""
 
 
 @click.group("weights", invoke_without_command=True)
@@ -44,7 +48,8 @@ def list_them(patterns: tuple[str, ...], task: str | None, markdown: bool, as_js
 
     A PATTERN is a name with wildcards ('*.en-pt'); one that begins with '!' leaves out what it matches.
     """
-    from zoo.registry import find_weights, list_weights
+    from zoo.errors import suggest
+    from zoo.registry import WEIGHTS, find_weights, list_weights
     from zoo.weights.tables import to_markdown
 
     found = [find_weights(name) for name in list_weights(patterns or "*", task=task)]
@@ -55,7 +60,10 @@ def list_them(patterns: tuple[str, ...], task: str | None, markdown: bool, as_js
     elif markdown:
         click.echo(to_markdown(found), nl=False)
     elif not found:
-        click.echo(f"zoo: no weights match {' '.join(patterns)!r}", err=True)
+        wanted = " ".join(patterns)
+        click.echo(f"zoo: no weights match{f' {wanted!r}' if wanted else ''}{suggest(wanted, WEIGHTS)}", err=True)
+    elif (columns := width()) is not None and columns < WIDE:
+        write(table(("Name", "Score", "What it does"), [short_row(one) for one in found]))
     else:
         write(table(HEADINGS, [row(one) for one in found], right=("Parameters", "Size")))
 
@@ -80,6 +88,24 @@ def row(one: Weights) -> tuple[str, ...]:
         in_words(one.size, "B"),
         place_of(one),
     )
+
+
+def short_row(one: Weights) -> tuple[str | Text, ...]:
+    """Lay out what a terminal has room for; `zoo weights show` says the rest.
+
+    Args:
+        one: The record of the weights.
+
+    Returns:
+        The cells.
+    """
+    from rich.text import Text
+
+    from zoo.weights.tables import main_score, place_of
+
+    score = main_score(one)
+    place = (f" [{place_of(one)}]", "dim") if one.on_hub else ""
+    return one.name, f"{score.name} {score}" if score else "", Text.assemble(one.summary, place)
 
 
 @weights.command("show")
@@ -138,7 +164,7 @@ def make(name: str, output: Path | None, trained: Path | None, force: bool, as_j
     out = output if output is not None else Path("outputs") / f"weights-{name}"
     made, scores = make_weights(name, out, trained=trained, force=force)
     if as_json:
-        write_json({"path": str(out.resolve()), **asdict(made), "comparison": [as_plain(score) for score in scores]})
+        write_json({"path": str(out.resolve()), **asdict(made), "comparison": [score.to_dict() for score in scores]})
         return
     write(f"{out}: {made.name}, {made.num_parameters:,} parameters, stored as {made.dtype}", comparison(scores))
 
@@ -166,20 +192,6 @@ def comparison(scores: Iterable[ScoreComparison]) -> Table:
     return table(("", "Now", "Recorded", "95 % interval", ""), rows, right=("Now", "Recorded"))
 
 
-def as_plain(score: ScoreComparison) -> dict[str, object]:
-    """Write a comparison as plain data.
-
-    Args:
-        score: The comparison.
-
-    Returns:
-        Its fields, and what follows from them.
-    """
-    from dataclasses import asdict
-
-    return {**asdict(score), "same": score.same, "within_noise": score.within_noise}
-
-
 @weights.command("verify")
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 @click.option("--quick", is_flag=True, help="Files and outputs on a fixed input only, no scores.")
@@ -197,23 +209,23 @@ def verify(names: tuple[str, ...], quick: bool, as_json: bool) -> None:
     logging.disable_progress_bar()
     found = verify_weights(names or None, scores=not quick)
     if as_json:
-        write_json(
-            [
-                {
-                    "name": one.name,
-                    "holds": one.holds,
-                    "problem": one.problem,
-                    "scores": [as_plain(score) for score in one.scores],
-                }
-                for one in found
-            ]
-        )
+        write_json([one.to_dict() for one in found])
     else:
-        for one in found:
-            told = one.problem or ", ".join(
-                f"{score.found.name} {score.found}" + ("" if score.same else f" (recorded: {score.recorded})")
-                for score in one.scores
-            )
-            write(f"{'ok ' if one.holds else 'BAD'}  {one.name}  {told}")
+        write(table(("", "", ""), [(one.name, "ok" if one.holds else "BAD", told(one)) for one in found]))
     if failing := [one.name for one in found if not one.holds]:
         raise MakingError(f"not what was recorded: {enumerate_names(failing)}")
+
+
+def told(one: Verification) -> str:
+    """Say what came out of verifying weights.
+
+    Args:
+        one: What came out.
+
+    Returns:
+        What is wrong, or else their scores.
+    """
+    return one.problem or ", ".join(
+        f"{score.found.name} {score.found}" + ("" if score.same else f" (recorded: {score.recorded})")
+        for score in one.scores
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from zoo.registry import Weights
+from zoo.registry import RecordedScore, Weights
 
 from .built_in import SHIPPED
 
@@ -46,6 +46,18 @@ def place_of(weights: Weights) -> str:
     return "shipped" if Path(weights.source).parent == SHIPPED else weights.source
 
 
+def main_score(weights: Weights) -> RecordedScore | None:
+    """Find the score that a table shows.
+
+    Args:
+        weights: The record of the weights.
+
+    Returns:
+        The score, None where they have none of these.
+    """
+    return next((weights.scores[key] for key in MAIN_SCORES if key in weights.scores), None)
+
+
 def scores_text(weights: Weights) -> str:
     """Write the main score of weights.
 
@@ -55,11 +67,10 @@ def scores_text(weights: Weights) -> str:
     Returns:
         For instance "BLEU 82.7 (80.1 to 85.2)"; nothing where they have none.
     """
-    for key in MAIN_SCORES:
-        if (score := weights.scores.get(key)) is not None:
-            interval = f" ({score.interval_text})" if score.interval_text else ""
-            return f"{score.name} {score}{interval}"
-    return ""
+    score = main_score(weights)
+    if score is None:
+        return ""
+    return f"{score.name} {score} ({score.interval_text})" if score.interval_text else f"{score.name} {score}"
 
 
 def facts(weights: Weights) -> list[tuple[str, str]]:
