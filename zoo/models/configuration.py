@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
@@ -12,7 +11,7 @@ from huggingface_hub.dataclasses import strict
 from .filling import fill, repeat_pattern
 from .inherited import in_the_zoos_words, validate_inherited, validate_rope_parameters, validate_rope_tables
 from .parts import POSITIONS
-from .saved_configuration import SavedConfig
+from .stack_configuration import StackConfig
 from .validation import validate, validate_types
 
 if TYPE_CHECKING:
@@ -37,7 +36,7 @@ GATED_ACTIVATIONS = {"swiglu": "silu", "geglu": "gelu", "reglu": "relu"}
 
 @in_the_zoos_words
 @strict
-class ZooConfig(SavedConfig):
+class ZooConfig(StackConfig):
     """What a model of the zoo is made of, in the field names of transformers.
 
     A configuration is complete: a saved one rebuilds its model even if a variant's defaults change later. Use
@@ -251,13 +250,6 @@ class ZooConfig(SavedConfig):
         own = {name: value for name, value in self.to_dict().items() if name in ZooConfig.__annotations__}
         return {**super().to_diff_dict(), **own}
 
-    @property
-    def stack(self) -> str:
-        """Which stacks the model has: "encoder", "decoder" or "encoder-decoder"."""
-        if self.is_encoder_decoder and not self.is_decoder:
-            return "encoder-decoder"
-        return "decoder" if self.is_decoder else "encoder"
-
     def has_quirk(self, name: str) -> bool:
         """Whether a defect of the original is switched on.
 
@@ -265,69 +257,3 @@ class ZooConfig(SavedConfig):
             name: The quirk's name, as the variant declares it.
         """
         return name in self.quirks
-
-    def window_of_layer(self, layer_idx: int) -> int | None:
-        """The sliding window of one layer.
-
-        Returns:
-            Number of positions back that the layer sees, None for all.
-        """
-        return self.sliding_window if self.types_of_layers()[layer_idx] == "sliding_attention" else None
-
-    def types_of_layers(self) -> list[str]:
-        """The kind of self-attention mask of every layer, in transformers' words.
-
-        Returns:
-            "full_attention" or "sliding_attention" for each.
-        """
-        types: list[str] | None = getattr(self, "layer_types", None)
-        if types is not None:
-            return types[: self.num_hidden_layers]  # generation lowers the number for an early exit
-        return ["full_attention" if self.sliding_window is None else "sliding_attention"] * self.num_hidden_layers
-
-    def decoder_config(self) -> ZooConfig:
-        """The configuration of the decoder stack of an encoder-decoder.
-
-        Returns:
-            A copy in which the plain fields describe the decoder.
-        """
-        decoder = copy.deepcopy(self)
-        grouped = self.num_key_value_heads != self.num_attention_heads
-        own_head_dim = self.head_dim * self.num_attention_heads != self.hidden_size
-        decoder.vocab_size = self.vocab_size if self.share_encoder_decoder_embeddings else self.decoder_vocab_size
-        decoder.num_hidden_layers = self.decoder_layers
-        decoder.num_attention_heads = self.decoder_attention_heads
-        decoder.num_key_value_heads = self.num_key_value_heads if grouped else self.decoder_attention_heads
-        decoder.head_dim = self.head_dim if own_head_dim else self.hidden_size // self.decoder_attention_heads
-        decoder.intermediate_size = self.decoder_intermediate_size
-        if self.decoder_pad_token_id is not None:
-            decoder.pad_token_id = self.decoder_pad_token_id
-        if hasattr(self, "layer_types"):
-            decoder.layer_types = repeat_pattern(self.layer_types, self.decoder_layers)
-        decoder.is_decoder = decoder.add_cross_attention = True
-        return decoder
-
-    def encoder_decoder_config(self) -> ZooConfig:
-        """The configuration of both stacks, also where `is_decoder` makes this one describe the decoder alone.
-
-        Returns:
-            This configuration, or a copy without `is_decoder`.
-        """
-        if not self.is_decoder:
-            return self
-        both = copy.deepcopy(self)
-        both.is_decoder = False
-        return both
-
-    def get_text_config(self, decoder: bool | None = None, encoder: bool | None = None) -> ZooConfig:
-        """What transformers asks for when it sizes a cache: the decoder's view of an encoder-decoder.
-
-        Args:
-            decoder: Whether the decoder's configuration is wanted.
-            encoder: Whether the encoder's is.
-
-        Returns:
-            This configuration, or a copy describing the decoder.
-        """
-        wants_decoder = bool(decoder) and not encoder
-        return self.decoder_config() if wants_decoder and self.stack == "encoder-decoder" else self

@@ -1,0 +1,109 @@
+"""Views of a configuration: which stacks it describes, one stack of two by itself, and the kind of every layer."""
+
+from __future__ import annotations
+
+import copy
+from typing import TYPE_CHECKING
+
+from .filling import repeat_pattern
+from .saved_configuration import SavedConfig
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+
+class StackConfig(SavedConfig):
+    """What a configuration says of stacks and their layers. Its fields are those of [`ZooConfig`][]."""
+
+    if TYPE_CHECKING:
+        num_hidden_layers: int
+        decoder_layers: int
+        hidden_size: int
+        vocab_size: int
+        decoder_vocab_size: int
+        num_attention_heads: int
+        decoder_attention_heads: int
+        num_key_value_heads: int
+        head_dim: int
+        intermediate_size: int
+        decoder_intermediate_size: int
+        pad_token_id: int | None
+        decoder_pad_token_id: int | None
+        sliding_window: int | None
+        share_encoder_decoder_embeddings: bool
+        is_decoder: bool
+        is_encoder_decoder: bool
+        add_cross_attention: bool
+
+    @property
+    def stack(self) -> str:
+        """Which stacks the model has: "encoder", "decoder" or "encoder-decoder"."""
+        if self.is_encoder_decoder and not self.is_decoder:
+            return "encoder-decoder"
+        return "decoder" if self.is_decoder else "encoder"
+
+    def window_of_layer(self, layer_idx: int) -> int | None:
+        """The sliding window of one layer.
+
+        Returns:
+            Number of positions back that the layer sees, None for all.
+        """
+        return self.sliding_window if self.types_of_layers()[layer_idx] == "sliding_attention" else None
+
+    def types_of_layers(self) -> list[str]:
+        """The kind of self-attention mask of every layer, in transformers' words.
+
+        Returns:
+            "full_attention" or "sliding_attention" for each.
+        """
+        types: list[str] | None = getattr(self, "layer_types", None)
+        if types is not None:
+            return types[: self.num_hidden_layers]  # generation lowers the number for an early exit
+        return ["full_attention" if self.sliding_window is None else "sliding_attention"] * self.num_hidden_layers
+
+    def decoder_config(self) -> Self:
+        """The configuration of the decoder stack of an encoder-decoder.
+
+        Returns:
+            A copy in which the plain fields describe the decoder.
+        """
+        decoder = copy.deepcopy(self)
+        grouped = self.num_key_value_heads != self.num_attention_heads
+        own_head_dim = self.head_dim * self.num_attention_heads != self.hidden_size
+        decoder.vocab_size = self.vocab_size if self.share_encoder_decoder_embeddings else self.decoder_vocab_size
+        decoder.num_hidden_layers = self.decoder_layers
+        decoder.num_attention_heads = self.decoder_attention_heads
+        decoder.num_key_value_heads = self.num_key_value_heads if grouped else self.decoder_attention_heads
+        decoder.head_dim = self.head_dim if own_head_dim else self.hidden_size // self.decoder_attention_heads
+        decoder.intermediate_size = self.decoder_intermediate_size
+        if self.decoder_pad_token_id is not None:
+            decoder.pad_token_id = self.decoder_pad_token_id
+        if hasattr(self, "layer_types"):
+            decoder.layer_types = repeat_pattern(self.layer_types, self.decoder_layers)
+        decoder.is_decoder = decoder.add_cross_attention = True
+        return decoder
+
+    def encoder_decoder_config(self) -> Self:
+        """The configuration of both stacks, also where `is_decoder` makes this one describe the decoder alone.
+
+        Returns:
+            This configuration, or a copy without `is_decoder`.
+        """
+        if not self.is_decoder:
+            return self
+        both = copy.deepcopy(self)
+        both.is_decoder = False
+        return both
+
+    def get_text_config(self, decoder: bool | None = None, encoder: bool | None = None) -> Self:
+        """What transformers asks for when it sizes a cache: the decoder's view of an encoder-decoder.
+
+        Args:
+            decoder: Whether the decoder's configuration is wanted.
+            encoder: Whether the encoder's is.
+
+        Returns:
+            This configuration, or a copy describing the decoder.
+        """
+        wants_decoder = bool(decoder) and not encoder
+        return self.decoder_config() if wants_decoder and self.stack == "encoder-decoder" else self
