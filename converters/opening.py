@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ import torch
 from transformers.utils import CONFIG_NAME
 
 from zoo.errors import InvalidChoiceError, UnknownOverrideError
+from zoo.files import read_json
 from zoo.loading import load
 from zoo.models import ZooPreTrainedModel
 from zoo.models.configuration import MODEL_TYPE
@@ -62,8 +62,8 @@ def model_type_of(folder: Path) -> str | None:
         The model type, None where there is nothing that says it.
     """
     try:
-        saved = json.loads((folder / CONFIG_NAME).read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
+        saved = read_json(folder / CONFIG_NAME)
+    except (OSError, ValueError):
         return None
     found = saved.get("model_type") if isinstance(saved, dict) else None
     return found if isinstance(found, str) else None

@@ -16,13 +16,16 @@ from hypothesis import strategies as st
 from transformers import AutoModel, AutoModelForCausalLM
 
 import zoo
+from zoo.comparison import Comparison
 from zoo.errors import CheckpointError, ConfigError, ZooError
+from zoo.folders import EVALUATIONS_FILE, RECORD_FILE, RESULT_FILE
 from zoo.hub.records import find_results, keep_evaluation
 from zoo.models import ZooModel
 from zoo.models.configuration import ZooConfig
 from zoo.tasks import DataSource, load_tokenizers
 from zoo.tasks.tokenizers.pairs import train_tokenizers
 from zoo.training import Recipe
+from zoo.training.checkpoints import SEAL, damage
 from zoo.training.record import DataRecord, ExamplesRecord, RunRecord, saved_run
 
 EXAMPLES = int(os.environ.get("ZOO_FUZZ_EXAMPLES", "40"))
@@ -195,6 +198,17 @@ def test_nested_too_deeply(saved: list[Path], tmp_path: Path) -> None:
         (folder / "config.json").write_text('{"model_type": "transformer-zoo", "x": ' + "[" * depth + "]" * depth + "}")
         with pytest.raises(CheckpointError, match=told):
             zoo.load(folder)
+
+
+def test_records_that_are_nested_too_deeply(saved: list[Path], tmp_path: Path) -> None:
+    folder = changed(saved[0], tmp_path / "model")
+    for name in (RESULT_FILE, EVALUATIONS_FILE, RECORD_FILE, SEAL, "results.json"):
+        (folder / name).write_text("[" * 100_000 + "]" * 100_000)
+    assert saved_run(folder) is None and find_results(folder) == []
+    assert damage(folder) == f"its {SEAL} cannot be read"
+    for read, told in ((Comparison.read, "no finished comparison"), (zoo.load, "is damaged: it is nested too deeply")):
+        with pytest.raises(ZooError, match=told):
+            read(folder)
 
 
 def test_auto_classes_do_not_leave_the_folder_either(saved: list[Path], tmp_path: Path) -> None:

@@ -3,13 +3,34 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from zoo.errors import OutputExistsError, UnwritableError, ZooError
+
+
+def read_json(file: Path) -> Any:
+    """Read a JSON file that anybody may have written.
+
+    Args:
+        file: The file.
+
+    Returns:
+        What it holds.
+
+    Raises:
+        OSError: When there is no such file, or it cannot be read.
+        ValueError: When it holds no JSON, or JSON that is nested too deeply for Python.
+    """
+    try:
+        return json.loads(file.read_text(encoding="utf-8"))
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
 
 
 def write_file(file: Path, text: str) -> None:

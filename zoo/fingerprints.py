@@ -6,7 +6,6 @@ nothing else would tell.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 import torch
 
 from zoo.errors import CheckpointError
+from zoo.files import read_json
 from zoo.folders import RECORD_FILE
 from zoo.models import ZooPreTrainedModel
 
@@ -89,10 +89,10 @@ def read_record_file(folder: Path) -> dict[str, Any]:
     if not file.is_file():
         return {}
     try:
-        record = json.loads(file.read_text(encoding="utf-8"))
+        record = read_json(file)
         if isinstance(record, dict) and all(isinstance(value, (int, float)) for value in record["fingerprint"]):
             return record
-    except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
+    except (OSError, ValueError, LookupError, TypeError) as error:
         raise CheckpointError(f"{file}, the record of these weights, is damaged: {error}") from error
     raise CheckpointError(f"{file} is no record of weights")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import re
 import warnings
 from collections.abc import Mapping
@@ -22,6 +21,7 @@ from zoo.errors import (
     ZooWarning,
     enumerate_names,
 )
+from zoo.files import read_json
 from zoo.fingerprints import check_fingerprint, recorded_fingerprint
 from zoo.models import TASK_CLASSES, ZooConfig, ZooPreTrainedModel
 from zoo.models.configuration import MODEL_TYPE
@@ -142,8 +142,8 @@ def read_config(folder: Path) -> dict[str, Any]:
         pulled = "; a pull into it was interrupted, pull it again" if (folder / PULLING).is_dir() else ""
         raise CheckpointError(f"{folder} has no {CONFIG_NAME}, so it is no checkpoint; it holds: {found}{pulled}")
     try:
-        saved = json.loads(file.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:
+        saved = read_json(file)
+    except ValueError as error:
         raise CheckpointError(f"{file} is not valid JSON: {error}") from error
     model_type = saved.get("model_type") if isinstance(saved, dict) else None
     if model_type != MODEL_TYPE:

@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path, PurePosixPath
 
 from zoo.errors import CheckpointError, enumerate_names
-from zoo.files import write_file
+from zoo.files import read_json, write_file
 
 try:
     import xxhash
@@ -77,8 +77,8 @@ def read_manifest(folder: Path) -> dict[str, Written]:
     if not file.is_file():
         return {}
     try:
-        found = {name: Written(**entry) for name, entry in json.loads(file.read_bytes())["files"].items()}
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OSError) as error:
+        found = {name: Written(**entry) for name, entry in read_json(file)["files"].items()}
+    except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
         raise CheckpointError(f"{file} is damaged; remove it, and the folder loads unchecked") from error
     for name in found:
         path = PurePosixPath(name)

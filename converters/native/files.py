@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +15,7 @@ from transformers.utils import (
     WEIGHTS_NAME,
 )
 
+from zoo.files import read_json
 from zoo.hub.addresses import is_repository
 
 from ..checkpoint import read_pickled, read_safetensors
@@ -137,8 +137,8 @@ def names_in(index: Path) -> list[str]:
         UnsafeFileError: When it names a file outside of its folder.
     """
     try:
-        names = sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        names = sorted(set(read_json(index)["weight_map"].values()))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ConversionError(f"{str(index)!r} is no valid index of weight files") from error
     for name in names:
         if not isinstance(name, str) or Path(name).name != name or "\\" in name or name in ("", ".", ".."):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from transformers.configuration_utils import PreTrainedConfig
 from transformers.utils import CONFIG_NAME, GENERATION_CONFIG_NAME
 
 from zoo.errors import ZooError, enumerate_names
+from zoo.files import read_json
 from zoo.registry import Task
 
 from ..checkpoint import Checkpoint, report_not_finite
@@ -38,7 +38,7 @@ def read_native_config(folder: Path) -> PreTrainedConfig:
     """
     try:
         path = find(folder, CONFIG_NAME)
-        if path is not None and not isinstance(json.loads(path.read_text(encoding="utf-8")), dict):
+        if path is not None and not isinstance(read_json(path), dict):
             raise ConversionError(f"{str(path)!r} is no configuration")
         return AutoConfig.from_pretrained(folder, trust_remote_code=False)
     except ZooError:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import warnings
 from pathlib import Path
+
+from zoo.files import read_json
 
 from ..errors import LostInputWarning
 from .files import require_inside
@@ -77,8 +78,8 @@ def names_its_class(folder: Path) -> bool:
     if not ((folder / TOKENIZER_FILE).is_file() and config.is_file()):
         return False
     try:
-        return "tokenizer_class" in json.loads(config.read_text(encoding="utf-8"))
-    except (ValueError, TypeError, RecursionError):
+        return "tokenizer_class" in read_json(config)
+    except (ValueError, TypeError):
         return False
 
 

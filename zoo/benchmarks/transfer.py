@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from zoo.comparison import Run
-from zoo.comparison.files import CHECKPOINT, read_json, write_json
+from zoo.comparison.files import CHECKPOINT, read_json_or_none, write_json
 from zoo.comparison.request.seeds import DATA_SEED
 from zoo.errors import ZooError
 from zoo.evaluating import evaluate
@@ -36,7 +36,7 @@ def transfer_scores(
         instance because they are longer than its positions, are left out.
     """
     file = folder / run.folder / TESTS
-    kept = read_json(file)
+    kept = read_json_or_none(file)
     if not isinstance(kept, dict) or kept.get("digest") != run.hash or set(kept["scores"]) != set(benchmark.tests):
         model = folder / run.folder / CHECKPOINT
         scores = {test: score(benchmark, condition, test, model, data, tell) for test in benchmark.tests}

@@ -11,7 +11,7 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from zoo.files import write_file
+from zoo.files import read_json, write_file
 
 RESULTS = "results.json"
 """What a comparison found, in its folder."""
@@ -51,10 +51,10 @@ def write_json(file: Path, value: Any) -> Path:
     return file
 
 
-def read_json(file: Path) -> Any:
+def read_json_or_none(file: Path) -> Any:
     """Read JSON; None where there is no such file, or it is no JSON."""
     try:
-        return json.loads(file.read_text(encoding="utf-8"))
+        return read_json(file)
     except (OSError, ValueError):
         return None
 

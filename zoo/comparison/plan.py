@@ -10,7 +10,7 @@ from typing import Any
 from zoo.errors import OutputExistsError, UnknownNameError
 from zoo.training.record import first_difference
 
-from .files import PLAN, RESULTS, plain, read_json, write_json
+from .files import PLAN, RESULTS, plain, read_json_or_none, write_json
 
 FORMAT = 1
 """Version of comparison.json."""
@@ -86,7 +86,7 @@ def find_plan(folder: Path) -> ComparisonPlan | None:
     Raises:
         OutputExistsError: When another version of the zoo has written it.
     """
-    written = read_json(folder / PLAN)
+    written = read_json_or_none(folder / PLAN)
     if isinstance(written, dict) and written.pop("format", None) == FORMAT:
         return ComparisonPlan(**written)
     if written is not None or (folder / RESULTS).exists():

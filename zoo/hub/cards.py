@@ -16,7 +16,7 @@ from .acceptance import is_distribution
 from .addresses import MAIN, Address
 from .architecture import describe_axes, forward_flops, parameter_count
 from .client import LIBRARY
-from .folders import CONFIG, read_json, tensor_shapes
+from .folders import CONFIG, read_object, tensor_shapes
 
 TEMPLATE = Path(__file__).with_name("card.md.jinja")
 
@@ -72,7 +72,7 @@ def write_card(folder: Path, address: Address, facts: CardFacts) -> str:
     Returns:
         The text of its README, with the metadata that the Hub reads.
     """
-    config = read_json(folder / CONFIG)
+    config = read_object(folder / CONFIG)
     shown = {
         key: value if isinstance(value, (int, float)) else as_text(value) for key, value in config.items() if value
     }

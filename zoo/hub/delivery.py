@@ -15,6 +15,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from zoo.errors import OutputExistsError, enumerate_names
+from zoo.files import read_json
 
 from .errors import HubError
 
@@ -100,7 +101,7 @@ def finish_delivery(folder: Path) -> None:
 def _read(file: Path) -> tuple[str, list[str], list[str]]:
     """Read a record or a journal: source, files, and files to remove."""
     try:
-        content: dict[str, Any] = json.loads(file.read_text())
+        content: dict[str, Any] = read_json(file)
         files, stale = ([str(path) for path in content.get(key, ())] for key in ("files", "stale"))
     except (ValueError, AttributeError, TypeError) as error:
         raise OutputExistsError(f"{file} is damaged; choose another folder, or empty this one") from error

@@ -12,6 +12,7 @@ from typing import Any
 from huggingface_hub.utils import filter_repo_objects  # type: ignore[attr-defined]
 
 from zoo.errors import CheckpointError, enumerate_names
+from zoo.files import read_json
 
 from .errors import UnsafeWeightsError
 
@@ -146,7 +147,7 @@ def _belongs_to_a_model(path: str, file: Path) -> bool:
     return not name.startswith(".") and any(fnmatchcase(name, pattern) for pattern in PUSHED)
 
 
-def read_json(file: Path) -> dict[str, Any]:
+def read_object(file: Path) -> dict[str, Any]:
     """Read an object from a JSON file.
 
     Args:
@@ -159,7 +160,7 @@ def read_json(file: Path) -> dict[str, Any]:
         CheckpointError: When it is none.
     """
     try:
-        content = json.loads(file.read_text(encoding="utf-8"))
+        content = read_json(file)
     except (ValueError, OSError) as error:
         raise CheckpointError(f"{file} cannot be read as JSON: {error}") from error
     if not isinstance(content, dict):
@@ -178,7 +179,7 @@ def check_shards(folder: Path) -> None:
     """
     index = folder / INDEX
     if index.is_file():
-        shards = sorted(set(read_json(index).get("weight_map", {}).values()))
+        shards = sorted(set(read_object(index).get("weight_map", {}).values()))
         missing = [name for name in shards if not (folder / name).is_file()]
         if missing:
             raise CheckpointError(f"{index} names files that {folder} lacks: {enumerate_names(missing)}")

@@ -20,7 +20,7 @@ from .checksums import checksum_of, is_intact, is_intact_blob
 from .client import LIBRARY, Hub
 from .delivery import deliver
 from .errors import HubAccessError, HubError, IntegrityError
-from .folders import CONFIG, check_shards, read_json
+from .folders import CONFIG, check_shards, read_object
 from .retries import Patience
 from .session import expecting
 
@@ -89,7 +89,7 @@ def pull(
         hub = Hub(token, patience)
         download = Download(hub, address, cache_dir, force_download, trust_remote_code, with_pickles)
         snapshot = download.run()
-    warn_of_missing_plugin(read_json(snapshot.folder / CONFIG))
+    warn_of_missing_plugin(read_object(snapshot.folder / CONFIG))
     if local_dir is None:
         return snapshot.folder
     return deliver(snapshot.folder, snapshot.files, Path(local_dir), f"{address.repo_id}@{snapshot.commit}")
@@ -134,7 +134,7 @@ def from_cache(
     if CONFIG not in files:
         raise HubError(f"{address} has no {CONFIG} in the cache, so it is no checkpoint")
     check_shards(folder)
-    refuse_code(address, read_json(folder / CONFIG), trust_remote_code=trust_remote_code)
+    refuse_code(address, read_object(folder / CONFIG), trust_remote_code=trust_remote_code)
     return Snapshot(address, folder.name, folder, files)
 
 
@@ -184,7 +184,7 @@ class Download:
                 for path in fresh.files:
                     adopt(fresh.folder, folder, listed[path])
         self._bring({CONFIG: listed[CONFIG]}, folder)
-        needs_code = refuse_code(self.address, read_json(folder / CONFIG), trust_remote_code=self.trust_remote_code)
+        needs_code = refuse_code(self.address, read_object(folder / CONFIG), trust_remote_code=self.trust_remote_code)
         wanted = files_to_pull(listed, with_code=needs_code, with_pickles=self.with_pickles)
         self._bring({path: listed[path] for path in wanted}, folder)
         check_shards(folder)

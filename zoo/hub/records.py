@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from zoo.files import write_file
+from zoo.files import read_json, write_file
 from zoo.folders import EVALUATIONS_FILE, RECORD_FILE, RESULT_FILE
 from zoo.manifest import recorded
 
@@ -53,8 +53,8 @@ def find_result(folder: Path) -> Mapping[str, Any]:
     """
     for file in (folder / RESULT_FILE, folder.resolve().parent / RESULT_FILE):  # in a comparison it is beside it
         try:
-            result = json.loads(file.read_text(encoding="utf-8"))
-        except (OSError, ValueError, RecursionError):
+            result = read_json(file)
+        except (OSError, ValueError):
             continue
         if _mapping(_mapping(result).get("report")):
             return _mapping(result)
@@ -144,8 +144,8 @@ def recorded_license(folder: Path) -> str | None:
         Its SPDX identifier as the Hub writes it, None where there is no record of one.
     """
     try:
-        record = json.loads((folder / RECORD_FILE).read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
+        record = read_json(folder / RECORD_FILE)
+    except (OSError, ValueError):
         return None
     found = _mapping(record).get("license")
     return found.lower() if isinstance(found, str) else None
@@ -161,8 +161,8 @@ def find_evaluations(folder: Path) -> list[Mapping[str, Any]]:
         The evaluations, none where there is no such file.
     """
     try:
-        found = json.loads((folder / EVALUATIONS_FILE).read_text(encoding="utf-8"))["evaluations"]
-    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+        found = read_json(folder / EVALUATIONS_FILE)["evaluations"]
+    except (OSError, ValueError, LookupError, TypeError):
         return []
     return [entry for entry in found if isinstance(entry, dict)] if isinstance(found, list) else []
 

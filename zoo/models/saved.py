@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +12,7 @@ from transformers import PreTrainedModel
 from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME
 
 from zoo.errors import CheckpointError, OtherSizesError, ZooError, enumerate_names
+from zoo.files import read_json
 
 
 def weight_files(folder: Path) -> list[Path]:
@@ -28,11 +28,11 @@ def weight_files(folder: Path) -> list[Path]:
     if not index.is_file():
         return [only]
     try:
-        content = json.loads(index.read_text(encoding="utf-8"))
+        content = read_json(index)
         names = sorted(set(content["weight_map"].values()))
         if not isinstance(content["metadata"], dict):
             raise TypeError("its metadata are no object")
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise CheckpointError(f"{index} is not a valid index of weight files: {error}") from error
     if not names:
         raise CheckpointError(f"{index} names no files, so there are no weights")

@@ -16,7 +16,7 @@ from transformers.trainer import TRAINER_STATE_NAME
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
 from zoo.errors import ConfigError, OutputExistsError, ZooWarning
-from zoo.files import write_file
+from zoo.files import read_json, write_file
 from zoo.folders import MODEL_FILE
 
 from .record import first_difference
@@ -82,7 +82,7 @@ def damage(checkpoint: Path) -> str | None:
         What is wrong, None where it is whole.
     """
     try:
-        sealed = json.loads((checkpoint / SEAL).read_text(encoding="utf-8"))["files"].items()
+        sealed = read_json(checkpoint / SEAL)["files"].items()
     except OSError:
         return "it was never finished"
     except (ValueError, LookupError, TypeError, AttributeError):
@@ -105,7 +105,7 @@ def best_of(checkpoint: Path) -> Path:
     Returns:
         The best one; this one where nothing was evaluated.
     """
-    best = json.loads((checkpoint / TRAINER_STATE_NAME).read_text(encoding="utf-8")).get("best_global_step")
+    best = read_json(checkpoint / TRAINER_STATE_NAME).get("best_global_step")
     return checkpoint.with_name(f"{PREFIX_CHECKPOINT_DIR}-{best}") if best else checkpoint
 
 
@@ -156,7 +156,7 @@ def check_same_model(checkpoint: str | Path, model: PreTrainedModel) -> None:
     Raises:
         ConfigError: With the first field that differs.
     """
-    saved = json.loads((Path(checkpoint) / MODEL_FILE).read_text(encoding="utf-8"))
+    saved = read_json(Path(checkpoint) / MODEL_FILE)
     wanted = json.loads(model.config.to_json_string(use_diff=False))
     for field, value in saved.items():
         if field in wanted and wanted[field] != value and not INCIDENTAL.fullmatch(field):
@@ -176,7 +176,7 @@ def check_same_run(checkpoint: str | Path, run: Mapping[str, Any]) -> None:
     Raises:
         ConfigError: With the first thing that differs.
     """
-    sealed = json.loads((Path(checkpoint) / SEAL).read_text(encoding="utf-8"))["run"]
+    sealed = read_json(Path(checkpoint) / SEAL)["run"]
     if (difference := first_difference(sealed, json.loads(json.dumps(run)))) is not None:
         raise ConfigError(
             f"{checkpoint} is of another run: {difference}; give the settings of the interrupted run, another output "

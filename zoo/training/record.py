@@ -14,6 +14,7 @@ from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 from datasets import Dataset
 from transformers import PreTrainedModel
 
+from zoo.files import read_json
 from zoo.folders import RESULT_FILE
 from zoo.tasks import DataSource, Splits, Tokenizers
 from zoo.tasks.tables import NUMBERS
@@ -264,7 +265,7 @@ def read_result(folder: str | Path) -> dict[str, Any]:
         The fields of its record and its `report`; nothing where there is none, or it cannot be read.
     """
     try:
-        written = json.loads((Path(folder) / RESULT_FILE).read_text(encoding="utf-8"))
+        written = read_json(Path(folder) / RESULT_FILE)
     except (OSError, ValueError):
         return {}
     return written if isinstance(written, dict) else {}

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from zoo.errors import CheckpointError, RegistrationError, ZooError, enumerate_names
-from zoo.files import write_file
+from zoo.files import read_json, write_file
 from zoo.folders import EVALUATIONS_FILE, RECORD_FILE
 from zoo.manifest import MANIFEST_FILE, describe
 from zoo.registry import FileDigest, RecordedScore, Weights
@@ -36,7 +36,7 @@ def read_record(folder: Path) -> Weights:
     """
     file = folder / RECORD_FILE
     try:
-        fields: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+        fields: dict[str, Any] = read_json(file)
         files = {name: FileDigest(**digest) for name, digest in fields.pop("files").items()}
         told: dict[str, Any] = {
             name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()
@@ -46,7 +46,7 @@ def read_record(folder: Path) -> Weights:
         raise CheckpointError(
             f"{error.filename} is missing, so nothing tells what the weights there must be"
         ) from error
-    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         raise CheckpointError(f"{file}, the record of these weights, is damaged: {error}") from error
     except RegistrationError as error:
         raise CheckpointError(f"{file}: {error}") from error
@@ -64,7 +64,7 @@ def read_scores(folder: Path) -> dict[str, RecordedScore]:
     file = folder / EVALUATIONS_FILE
     if not file.is_file():
         return {}
-    return scores_of(json.loads(file.read_text(encoding="utf-8"))["evaluations"][0])
+    return scores_of(read_json(file)["evaluations"][0])
 
 
 def scores_of(evaluation: Mapping[str, Any]) -> dict[str, RecordedScore]:

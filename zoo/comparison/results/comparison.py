@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from zoo.errors import ConfigError
+from zoo.files import read_json
 from zoo.registry.printed import Printed
 
 from ..files import RESULTS, write_json
@@ -95,7 +95,7 @@ class Comparison(Printed):
         """
         file = Path(folder) / RESULTS
         try:
-            written = json.loads(file.read_text(encoding="utf-8"))
+            written = read_json(file)
         except (OSError, ValueError) as error:
             raise ConfigError(
                 f"{folder} holds no finished comparison: {file} cannot be read; give the command that began it again"

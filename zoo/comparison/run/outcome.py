@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ..files import CHECKPOINT, RELOADED, RESULT, read_json, write_json
+from ..files import CHECKPOINT, RELOADED, RESULT, read_json_or_none, write_json
 from ..setup.job import Job
 from .record import ReloadCheck, Run
 
@@ -19,7 +19,7 @@ def note(job: Job, error: str) -> None:
 
 def result_of(job: Job) -> dict[str, Any] | None:
     """Read a worker's result or error; None where there is none of this job yet."""
-    written = read_json(Path(job.folder) / RESULT)
+    written = read_json_or_none(Path(job.folder) / RESULT)
     return written if isinstance(written, dict) and written.get("hash") == job.hash else None
 
 
@@ -28,7 +28,7 @@ def needs_reload(job: Job) -> bool:
     written = result_of(job)
     if job.trial or written is None or "error" in written:
         return False
-    reloaded = read_json(Path(job.folder) / RELOADED)
+    reloaded = read_json_or_none(Path(job.folder) / RELOADED)
     return not isinstance(reloaded, dict) or "error" in reloaded
 
 
@@ -45,7 +45,7 @@ def read_run(job: Job) -> Run:
     found: dict[str, Any] = {key: written[key] for key in ("report", "costs", "curve", "outputs") if key in written}
     if "error" in written or job.trial:
         return replace(run, **found, error=written.get("error"))
-    reloaded = read_json(Path(job.folder) / RELOADED) or {"error": "the saved model has not been loaded"}
+    reloaded = read_json_or_none(Path(job.folder) / RELOADED) or {"error": "the saved model has not been loaded"}
     if "error" in reloaded:
         return replace(run, **found, error=reloaded["error"])
     reload = ReloadCheck(**reloaded)
