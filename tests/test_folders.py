@@ -8,12 +8,13 @@ import subprocess
 import sys
 import textwrap
 from pathlib import Path
+from typing import Any
 
 import pytest
 from filelock import FileLock
 
 from zoo.errors import OutputExistsError, UnwritableError
-from zoo.folders import check_output, written_whole
+from zoo.folders import check_output, finish_earlier, written_whole
 from zoo.manifest import MANIFEST_FILE, recorded
 
 
@@ -176,8 +177,6 @@ def test_a_process_killed_at_any_moment_leaves_old_or_new_and_no_rubbish(tmp_pat
             save(out, force=True, **NEW)
             os._exit(0)
         killed = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
-        for workshop in out.parent.glob(".out.*"):
-            os.utime(workshop, (0, 0))
         with pytest.raises(OutputExistsError):  # which finishes or clears what was left, and writes nothing
             save(out, **NEW)
         found = contents(out)
@@ -189,6 +188,29 @@ def test_a_process_killed_at_any_moment_leaves_old_or_new_and_no_rubbish(tmp_pat
         if not killed:
             break
     assert 5 < moment < 100
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_what_was_taken_for_a_dead_process_begins_again(
+    before: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    acquire = FileLock.acquire
+
+    def taken(lock: FileLock) -> Any:
+        """Another process clears the temporary folder away before its lock is held, or just before that is known."""
+        monkeypatch.undo()
+        if before:
+            finish_earlier(tmp_path / "out")
+            assert not Path(lock.lock_file).parent.exists()
+        held = acquire(lock)
+        if not before:
+            shutil.rmtree(Path(lock.lock_file).parent)
+        return held
+
+    monkeypatch.setattr(FileLock, "acquire", taken)
+    save(tmp_path / "out", **NEW)
+    assert contents(tmp_path / "out") == NEW_FILES
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
 def test_a_living_process_is_left_alone_and_so_is_what_only_looks_like_one(tmp_path: Path) -> None:

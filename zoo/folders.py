@@ -9,13 +9,13 @@ from __future__ import annotations
 import glob
 import os
 import shutil
+import sys
 import tempfile
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from filelock import FileLock, Timeout
+from filelock import BaseFileLock, FileLock, Timeout
 
 from zoo.errors import OutputExistsError, enumerate_names
 from zoo.files import check_writable, written
@@ -41,9 +41,6 @@ USUAL_FILES = (
 
 LOCK, MAKING, READY = "lock", "new", "ready"
 """In the temporary folder: what its process holds; what is being written; and what is whole and being moved."""
-
-BEGINNING = 60
-"""Seconds that a process may take between making the lock and holding it."""
 
 
 def check_output(folder: Path, *, force: bool = False) -> None:
@@ -121,24 +118,43 @@ def written_whole(folder: Path, *, force: bool = False) -> Iterator[Path]:
         finish_earlier(folder)
         check_output(folder, force=force)
         folder.parent.mkdir(parents=True, exist_ok=True)
-        workshop = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+        workshop, lock = locked_workshop(folder)
         moved = True
         try:
-            with FileLock(workshop / LOCK):
-                made = workshop / MAKING
-                made.mkdir()
-                yield made
-                record_all(made)
-                check_output(folder, force=force)
-                if folder.is_dir() and any(folder.iterdir()):
-                    check_replaceable(folder, tuple(relative_files(made)))
-                made.rename(workshop / READY)
-                moved = False
-                move_into(folder, workshop / READY)
-                moved = True
+            made = workshop / MAKING
+            made.mkdir()
+            yield made
+            record_all(made)
+            check_output(folder, force=force)
+            if folder.is_dir() and any(folder.iterdir()):
+                check_replaceable(folder, tuple(relative_files(made)))
+            made.rename(workshop / READY)
+            moved = False
+            move_into(folder, workshop / READY)
+            moved = True
         finally:
+            lock.release()
             if moved:
                 clear(workshop)
+
+
+def locked_workshop(folder: Path) -> tuple[Path, BaseFileLock]:
+    """Make a temporary folder and hold its lock; until then another process may take it for a dead one's.
+
+    Args:
+        folder: What is going to be written.
+
+    Returns:
+        The temporary folder, and its lock, which is held.
+    """
+    while True:
+        workshop = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+        lock = FileLock(workshop / LOCK)
+        with suppress(FileNotFoundError):
+            lock.acquire()
+            if (workshop / LOCK).is_file():
+                return workshop, lock
+            lock.release()
 
 
 def relative_files(folder: Path) -> list[str]:
@@ -188,17 +204,21 @@ def finish_earlier(folder: Path) -> None:
         folder: The folder that they were writing.
     """
     for workshop in folder.parent.glob(f".{glob.escape(folder.name)}.*"):
-        begun = (workshop / MAKING).is_dir() or (workshop / READY).is_dir()
-        ours = workshop.is_dir() and ((workshop / LOCK).is_file() or not any(workshop.iterdir()))
-        if not ours or not (begun or time.time() - workshop.stat().st_mtime > BEGINNING):
-            continue  # somebody else's, or one that is only just being made
+        with suppress(OSError):  # it is not empty, as it is once there is a lock
+            workshop.rmdir()
+        if not (workshop / LOCK).is_file():
+            continue  # somebody else's
         try:
             with FileLock(workshop / LOCK, blocking=False):
                 if (workshop / READY).is_dir():
                     move_into(folder, workshop / READY)
+                clear(workshop)
         except Timeout:
             continue  # its process is alive
-        clear(workshop)
+        if sys.platform == "win32":  # a lock that is held cannot be removed there, nor one that somebody else holds
+            with suppress(OSError):
+                (workshop / LOCK).unlink()
+                workshop.rmdir()
 
 
 def clear(workshop: Path) -> None:
