@@ -192,7 +192,7 @@ def test_a_changed_checkpoint_is_noticed(compared):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("launcher", ["ray", "submitit"])
+@pytest.mark.parametrize("launcher", [pytest.param("ray", marks=pytest.mark.nightly), "submitit"])
 def test_engines_get_whole_runs(compared, launcher, monkeypatch):
     """A run of which all but the last part is done, so that the test is quick."""
     monkeypatch.setenv("RAY_worker_niceness", "0")  # or its workers wait until the other tests are done

@@ -1,4 +1,4 @@
-"""Every fault at every request, as `matrix` tries them: a cross-section by default, all others marked slow."""
+"""Every fault at every request, as `matrix` tries them: a cross-section by default, all others every night."""
 
 from __future__ import annotations
 
@@ -30,7 +30,9 @@ def lanes(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         yield made
 
 
-@pytest.mark.parametrize("sampled", [True, pytest.param(False, marks=pytest.mark.slow)], ids=["some", "others"])
+@pytest.mark.parametrize(
+    "sampled", [True, pytest.param(False, marks=[pytest.mark.slow, pytest.mark.nightly])], ids=["some", "others"]
+)
 @pytest.mark.parametrize("action", ACTIONS)
 def test_faults(lanes: list[Lane], action: str, sampled: bool) -> None:
     requests, outcomes = try_all(lanes, ACTIONS[action], lambda place: (place % STEP == 0) is sampled)

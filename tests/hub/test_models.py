@@ -50,6 +50,7 @@ def test_what_is_pulled_is_what_was_pushed(hub: LoopbackHub, tmp_path: Path) -> 
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_every_variant_comes_back_in_all_three_ways(hub: LoopbackHub, tmp_path: Path) -> None:
     said = run(hub, tmp_path / "home-a", "push-three-ways", tmp_path / "kept", EVERY)
     native = [line.split()[1] for line in said.splitlines() if line.startswith("native ")]

@@ -35,6 +35,7 @@ def test_killed_runs_end_with_the_weights_of_a_whole_one(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_runs_killed_at_random_moments_cannot_be_told_from_whole_ones(tmp_path):
     """A few kills; `python tests/training/kills.py FOLDER --kills 50` are more."""
     script = Path(__file__).with_name("kills.py")

@@ -67,10 +67,10 @@ def over(pairs: tuple[tuple[str, str], ...]) -> pytest.MarkDecorator:
 
 
 def quick_over(quick: tuple[tuple[str, str], ...], pairs: tuple[tuple[str, str], ...]) -> pytest.MarkDecorator:
-    """The same where a test takes long: only some pairs are run by default."""
+    """The same where a test takes long: only some pairs are run every time."""
+    marks = {True: (), False: (pytest.mark.slow, pytest.mark.nightly)}
     return pytest.mark.parametrize(
-        "pair",
-        [pytest.param(pair, id="-".join(pair), marks=() if pair in quick else pytest.mark.slow) for pair in pairs],
+        "pair", [pytest.param(pair, id="-".join(pair), marks=marks[pair in quick]) for pair in pairs]
     )
 
 

@@ -16,14 +16,15 @@ SLICED = (*ONE_OF_EACH, ("qk-norm", "causal-lm"), ("olmo2-style", "causal-lm"), 
 GATHERED = (*ONE_OF_EACH, ("universal", "seq2seq-lm"), ("gpt2-style", "causal-lm"))
 
 
-pytestmark = pytest.mark.xdist_group("parallel")  # one pair of processes serves all tests
+pytestmark = pytest.mark.xdist_group("parallel")  # one pair of processes serves many tests
 
 
 @pytest.fixture(scope="module")
-def verdicts(tmp_path_factory) -> dict[str, dict[str, dict]]:
-    """What two processes found out about every model, by kind and model."""
+def verdicts(request, tmp_path_factory) -> dict[str, dict[str, dict]]:
+    """What two processes found out about models, by kind and model: one of each, or the others."""
     found = {}
-    for kind, pairs in (("tp", SLICED), ("fsdp", GATHERED)):
+    for kind, every in (("tp", SLICED), ("fsdp", GATHERED)):
+        pairs = [pair for pair in every if (pair in ONE_OF_EACH) is request.param]
         folder = tmp_path_factory.mktemp(kind)
         for pair in pairs:
             subject = tiny(pair)
@@ -38,8 +39,21 @@ def verdicts(tmp_path_factory) -> dict[str, dict[str, dict]]:
     return found
 
 
-@pytest.mark.slow
-@over(SLICED)
+def in_two_processes(pairs: tuple[tuple[str, str], ...]) -> pytest.MarkDecorator:
+    """Run a test on what two processes found out about every pair; one of each family every time, the rest at night."""
+    params = [
+        pytest.param(
+            pair,
+            pair in ONE_OF_EACH,
+            id="-".join(pair),
+            marks=pytest.mark.slow if pair in ONE_OF_EACH else [pytest.mark.slow, pytest.mark.nightly],
+        )
+        for pair in pairs
+    ]
+    return pytest.mark.parametrize(("pair", "verdicts"), params, indirect=["verdicts"])
+
+
+@in_two_processes(SLICED)
 def test_sliced_weights_compute_the_same(pair, verdicts):
     verdict = verdicts["tp"][pair[0]]
     assert "error" not in verdict, verdict["error"]
@@ -49,8 +63,7 @@ def test_sliced_weights_compute_the_same(pair, verdicts):
     assert any("q_proj" in name for name in verdict["sliced"]) is not whole_attention
 
 
-@pytest.mark.slow
-@over(GATHERED)
+@in_two_processes(GATHERED)
 def test_weights_that_are_gathered_compute_the_same(pair, verdicts):
     verdict = verdicts["fsdp"][pair[0]]
     assert "error" not in verdict, verdict["error"]

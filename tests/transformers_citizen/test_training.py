@@ -165,7 +165,7 @@ FEATURES = {
             pair,
             feature,
             id=f"{'-'.join(pair)}-{feature}",
-            marks=() if pair == ONE_OF_EACH[0] and feature != "compile" else pytest.mark.slow,
+            marks=() if pair == ONE_OF_EACH[0] else (pytest.mark.slow, pytest.mark.nightly),
         )
         for pair in ONE_OF_EACH
         for feature in FEATURES
