@@ -14,8 +14,6 @@ from zoo.loading import load
 from zoo.models import ZooPreTrainedModel
 from zoo.models.configuration import MODEL_TYPE
 
-from .native.reading import convert_native
-
 OPTIONS = ("dtype", "attn_implementation")
 """What a converted model is loaded with; a saved one takes all that `from_pretrained` does."""
 
@@ -43,6 +41,8 @@ def open_folder(folder: Path, task: str | None = None, **options: Any) -> ZooPre
     if unknown := next((name for name in options if name not in OPTIONS), None):
         owner = "loading a model of transformers' own classes, which is converted"
         raise UnknownOverrideError(unknown, OPTIONS, owner=owner)
+    from .native.reading import convert_native
+
     dtype = dtype_of(options.get("dtype"))
     model = convert_native(folder, task)
     if dtype is not None:

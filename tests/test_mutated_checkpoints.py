@@ -23,7 +23,7 @@ from zoo.hub.records import find_results, keep_evaluation
 from zoo.models import ZooModel
 from zoo.models.configuration import ZooConfig
 from zoo.tasks import DataSource, load_tokenizers
-from zoo.tasks.tokenizers.pairs import train_tokenizers
+from zoo.tokenizers.pairs import train_tokenizers
 from zoo.training import Recipe
 from zoo.training.checkpoints import SEAL, damage
 from zoo.training.record import DataRecord, ExamplesRecord, RunRecord, saved_run

@@ -238,6 +238,10 @@ class UnsupportedOperationError(ZooError, NotImplementedError):
     """Something that transformers' models can or could do and the zoo's cannot."""
 
 
+class DataError(ZooError, ValueError):
+    """Data that cannot be used as it is. The message names the file, and the line where there is one."""
+
+
 class CheckpointError(ZooError, OSError):
     """A checkpoint is missing, truncated, or not one of the zoo's."""
 

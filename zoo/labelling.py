@@ -15,9 +15,8 @@ from zoo.errors import ConfigError
 from zoo.generation import load_checkpoint
 from zoo.generation.checkpoint import TokenizerSource
 from zoo.models import ZooForSequenceClassification, ZooForTokenClassification
-from zoo.tasks.encoding import to_ids
-from zoo.tasks.token_classification import pieces_of
-from zoo.tasks.tokenizers import Tokenizers
+from zoo.tokenizers import Tokenizers
+from zoo.tokenizers.encoding import pieces_of, to_ids
 
 
 @dataclass(frozen=True)

@@ -12,30 +12,15 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 from transformers import GenerationConfig
 from transformers.generation import GenerateBeamDecoderOnlyOutput, GenerateBeamEncoderDecoderOutput, GenerationMixin
-from transformers.utils import CONFIG_NAME
 
 from zoo.errors import CheckpointError, UnsupportedOperationError
 from zoo.models import ZooConfig
 
 from ..engine import EngineModel
+from ..exported import CTRANSLATE2, is_exported_for
 from ..extras import require
 from .settings import options_of
 from .vocabulary import saved_vocabularies
-
-WEIGHTS = "model.bin"
-
-
-def is_ctranslate2(folder: str | os.PathLike[str]) -> bool:
-    """Whether a folder holds what `write_ctranslate2` wrote.
-
-    Args:
-        folder: A folder.
-
-    Returns:
-        True if it does.
-    """
-    path = Path(folder)
-    return (path / WEIGHTS).is_file() and (path / CONFIG_NAME).is_file()
 
 
 def load_ctranslate2(folder: str | os.PathLike[str]) -> CTranslate2Model:
@@ -53,7 +38,7 @@ def load_ctranslate2(folder: str | os.PathLike[str]) -> CTranslate2Model:
     """
     require("ctranslate2", "ctranslate2")
     path = Path(folder)
-    if not is_ctranslate2(path):
+    if not is_exported_for(CTRANSLATE2, path):
         raise CheckpointError(
             f"{path} holds no CTranslate2 export; `zoo export DIR -o {path} --as ctranslate2` writes one"
         )

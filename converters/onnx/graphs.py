@@ -18,10 +18,8 @@ from transformers.modeling_outputs import BaseModelOutput
 from zoo.models import ZooPreTrainedModel
 from zoo.registry import Task
 
+from ..exported import DECODER, ENCODER, WHOLE
 from ..weights import task_of
-
-ENCODER, DECODER, WHOLE = "encoder_model", "decoder_model", "model"
-"""Names of the graphs, as the files that Hugging Face Optimum and transformers.js look for."""
 
 BATCH, LENGTH, SEEN, TARGET = 2, 5, 4, 3
 """Sizes of the example that is traced, no two alike; all of them stay free."""

@@ -15,7 +15,8 @@ from zoo.errors import InputError
 from zoo.models import ZooConfig
 
 from ..engine import NoPosition
-from .graphs import DECODER, ENCODER, WHOLE, content, filled_cache, names_of_cache
+from ..exported import DECODER, ENCODER, WHOLE
+from .graphs import content, filled_cache, names_of_cache
 from .session import OnnxBase
 
 

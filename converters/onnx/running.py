@@ -5,35 +5,20 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from transformers.utils import CONFIG_NAME
-
 from zoo.errors import CheckpointError
 from zoo.models import TASK_CLASSES, ZooConfig
 from zoo.registry import Task
 
+from ..exported import ONNX, is_exported_for
 from ..extras import require
-from .graphs import DECODER, WHOLE
 from .models import OnnxForCausalLM, OnnxForConditionalGeneration, OnnxModel
-from .session import ENDING, OnnxBase
+from .session import OnnxBase
 
 CLASSES: dict[str, type[OnnxBase]] = {
     Task.SEQ2SEQ_LM.value: OnnxForConditionalGeneration,
     Task.CAUSAL_LM.value: OnnxForCausalLM,
 }
 """By the task; all others do not generate."""
-
-
-def is_onnx(folder: str | os.PathLike[str]) -> bool:
-    """Whether a folder holds graphs that `write_onnx` wrote.
-
-    Args:
-        folder: A folder.
-
-    Returns:
-        True if it does.
-    """
-    path = Path(folder)
-    return (path / CONFIG_NAME).is_file() and any((path / f"{name}{ENDING}").is_file() for name in (WHOLE, DECODER))
 
 
 def load_onnx(folder: str | os.PathLike[str]) -> OnnxBase:
@@ -51,7 +36,7 @@ def load_onnx(folder: str | os.PathLike[str]) -> OnnxBase:
     """
     require("onnx", "onnxruntime")
     path = Path(folder)
-    if not is_onnx(path):
+    if not is_exported_for(ONNX, path):
         raise CheckpointError(f"{path} holds no ONNX export; `zoo export DIR -o {path} --as onnx` writes one")
     config = ZooConfig.from_pretrained(path)
     saved = (config.architectures or [None])[0]

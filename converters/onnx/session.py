@@ -13,8 +13,7 @@ from zoo.models import ZooConfig
 from zoo.models.transformer import Transformer, transformer_of
 
 from ..engine import EngineModel
-
-ENDING = ".onnx"
+from ..exported import GRAPH_ENDING
 
 
 def open_session(path: Path) -> Any:
@@ -50,7 +49,7 @@ class OnnxBase(EngineModel):
 
     def __init__(self, config: ZooConfig, folder: Path) -> None:
         super().__init__(config, folder)
-        self.sessions = {path.stem: open_session(path) for path in sorted(folder.glob(f"*{ENDING}"))}
+        self.sessions = {path.stem: open_session(path) for path in sorted(folder.glob(f"*{GRAPH_ENDING}"))}
 
     @property
     def rules(self) -> Transformer:

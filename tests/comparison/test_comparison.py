@@ -28,7 +28,7 @@ from zoo.comparison.setup.job import Job
 from zoo.comparison.setup.jobs import folder_name
 from zoo.errors import ConfigError, UnknownNameError, UnknownOverrideError, UnknownVariantError
 from zoo.tasks import TASKS, read_columns
-from zoo.tasks.tokenizers import pairs
+from zoo.tokenizers import pairs
 from zoo.training.checkpoints import SEAL, seal
 
 pytestmark = pytest.mark.xdist_group("comparison")  # one comparison serves most tests

@@ -17,7 +17,7 @@ from zoo.converters.errors import ExportError, MissingExtraError, VerificationEr
 from zoo.converters.onnx import load_onnx
 from zoo.errors import CheckpointError, ConfigError, UnsupportedOperationError
 from zoo.generation import generate, load_checkpoint
-from zoo.tasks.tokenizers import Tokenizers, train_word
+from zoo.tokenizers import Tokenizers, train_word
 
 # One export to each engine serves most tests.
 pytestmark = [pytest.mark.thorough, pytest.mark.xdist_group("engines")]

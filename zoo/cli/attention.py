@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from .importing import without_collecting
 from .output import write_json
 from .parameters import json_option
 
@@ -35,10 +36,11 @@ def attention(
     column by column, and attention.html, one page without anything from elsewhere on which every head can be looked at
     closely.
     """
-    from transformers.utils import logging
+    with without_collecting():
+        from transformers.utils import logging
 
-    from zoo.inside import attention as attend
-    from zoo.inside.saving import save_attention
+        from zoo.inside import attention as attend
+        from zoo.inside.saving import save_attention
 
     logging.disable_progress_bar()
     maps = attend(model, source, target, device=device)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from .importing import without_collecting
 from .output import table, write, write_json
 from .parameters import columns_option, engine_option, generation_option, json_option
 
@@ -65,11 +66,12 @@ def evaluate(
 
     MODEL is a checkpoint's folder with its tokenizer, the name of weights (zoo weights), or a repository on the Hub.
     """
-    from transformers.utils import logging
+    with without_collecting():
+        from transformers.utils import logging
 
-    from zoo.evaluating import evaluate as run_evaluation
-    from zoo.files import check_writable, write_file
-    from zoo.hub.records import keep_evaluation
+        from zoo.evaluating import evaluate as run_evaluation
+        from zoo.files import check_writable, write_file
+        from zoo.hub.records import keep_evaluation
 
     if save and not Path(model).is_dir():
         raise click.BadOptionUsage("save", f"--save needs a folder to write to, and {model!r} is none")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from .importing import without_collecting
 from .output import write_json
 from .parameters import generation_option
 from .texts import read_lines, texts_options
@@ -53,11 +54,12 @@ def generate(
     options = {**{name: value for name, value in flags.items() if value is not None}, **dict(generation)}
     several = options.get("num_return_sequences", 1) > 1
 
-    from transformers import TextStreamer
-    from transformers.utils import logging
+    with without_collecting():
+        from transformers import TextStreamer
+        from transformers.utils import logging
 
-    from zoo.generation import generate as generate_texts
-    from zoo.generation import load_checkpoint
+        from zoo.generation import generate as generate_texts
+        from zoo.generation import load_checkpoint
 
     logging.disable_progress_bar()
     loaded, tokenizers = load_checkpoint(model, device=device, engine=engine)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from .importing import without_collecting
 from .output import write_json
 from .texts import read_lines, texts_options
 
@@ -33,9 +34,10 @@ def predict(
     """
     lines = list(texts) if texts else list(read_lines(file))
 
-    from transformers.utils import logging
+    with without_collecting():
+        from transformers.utils import logging
 
-    from zoo.labelling import predict as predict_labels
+        from zoo.labelling import predict as predict_labels
 
     logging.disable_progress_bar()
     labelled = predict_labels(model, lines, batch_size=batch_size, device=device, engine=engine)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 from rich.text import Text
 
+from .importing import without_collecting
 from .output import table, width, write, write_json
 from .parameters import json_option, task_option
 
@@ -32,7 +33,8 @@ def summary(
 
     NAME is a variant, DIR a checkpoint's folder. Nothing is allocated. What several modules share is counted once.
     """
-    from zoo.inside import summary as summarise
+    with without_collecting():
+        from zoo.inside import summary as summarise
 
     found = summarise(name, task, depth=depth, batch_size=batch_size, seq_len=seq_len, fold=not every_layer)
     if as_json:

@@ -19,7 +19,7 @@ def tokenizers(as_json: bool) -> None:
     --tokenizer takes a kind, or a folder with a tokenizer.json; a recipe gives a kind's options.
     """
     from zoo.settings import first_line
-    from zoo.tasks import TOKENIZERS
+    from zoo.tokenizers import TOKENIZERS
 
     kinds: list[dict[str, Any]] = [
         {

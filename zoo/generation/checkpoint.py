@@ -9,8 +9,8 @@ import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 from zoo.errors import ConfigError, InvalidChoiceError
-from zoo.tasks import Tokenizers, load_tokenizers
-from zoo.tasks.tokenizers.pairs import TOKENIZER_FILE, read_tokenizer
+from zoo.tokenizers import Tokenizers, load_tokenizers
+from zoo.tokenizers.pairs import TOKENIZER_FILE, read_tokenizer
 from zoo.weights import locate
 
 from .engines import TORCH_INT8, load_for

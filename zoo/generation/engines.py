@@ -7,12 +7,15 @@ from pathlib import Path
 
 from transformers import PreTrainedModel
 
+from zoo.converters.exported import CTRANSLATE2, ONNX, is_exported_for
 from zoo.dispatch import load
 from zoo.errors import InvalidChoiceError
 from zoo.quantizing import to_int8
 from zoo.weights import locate
 
-TORCH, TORCH_INT8, ONNX, CTRANSLATE2 = ENGINES = ("torch", "torch-int8", "onnx", "ctranslate2")
+TORCH, TORCH_INT8 = "torch", "torch-int8"
+
+ENGINES = (TORCH, TORCH_INT8, ONNX, CTRANSLATE2)
 """What models run in, the first one by default."""
 
 
@@ -33,13 +36,10 @@ def load_for(model: str | Path, engine: str | None = None) -> PreTrainedModel:
         MissingExtraError: When the engine is not installed.
         CheckpointError: When there is no such checkpoint.
     """
-    from zoo.converters.ctranslate2.running import is_ctranslate2
-    from zoo.converters.onnx.running import is_onnx
-
     if engine is not None and engine not in ENGINES:
         raise InvalidChoiceError(engine, ENGINES, kind="engine")
     folder = locate(model)
-    made_for = next((name for name, holds in ((ONNX, is_onnx), (CTRANSLATE2, is_ctranslate2)) if holds(folder)), None)
+    made_for = next((name for name in (ONNX, CTRANSLATE2) if is_exported_for(name, folder)), None)
     if made_for is None:
         return _run_in(load(folder), engine or TORCH, folder)
     if engine not in (None, made_for):

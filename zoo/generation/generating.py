@@ -16,7 +16,7 @@ from transformers.utils.logging import tqdm
 from zoo.errors import ConfigError, SequenceTooLongError, UnknownOverrideError, ZooError
 from zoo.models.embedding import Position
 from zoo.quantizing import Int8Model
-from zoo.tasks import Tokenizers
+from zoo.tokenizers import Tokenizers
 
 from .checkpoint import TokenizerSource, load_checkpoint
 from .results import Candidate, Generation

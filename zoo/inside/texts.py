@@ -11,7 +11,7 @@ from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 from zoo.generation.generating import MAX_NEW_TOKENS, generation_config, position_limit
-from zoo.tasks import Tokenizers
+from zoo.tokenizers import Tokenizers
 
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 """What bytes that are no letter by themselves decode to."""

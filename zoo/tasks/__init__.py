@@ -1,13 +1,15 @@
 """What models are trained on: data, tokenizers, scores."""
 
+from zoo.errors import DataError
+from zoo.tokenizers import TOKENIZERS, Tokenizers, load_tokenizers, train_tokenizers
+
 from .finding import find_task, split_name
 from .predictions import Outputs, Predictions
 from .reading import read_columns
 from .scores import Score, translation_scores
 from .sources import SHIPPED, DataSource, Splits, full_path, load_splits
-from .tables import DataError, Kind, UnknownColumnError
+from .tables import Kind, UnknownColumnError
 from .task import TASKS, DataTask
-from .tokenizers import TOKENIZERS, Tokenizers, load_tokenizers, train_tokenizers
 
 __all__ = [
     "SHIPPED",

@@ -1,4 +1,4 @@
-"""From texts to ids, within a length."""
+"""Examples as ids, within a length."""
 
 from __future__ import annotations
 
@@ -6,40 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from datasets import Dataset, DatasetInfo
-from transformers import PreTrainedTokenizerFast
 
-from zoo.errors import ConfigError
+from zoo.errors import ConfigError, DataError
 
-from .tables import NUMBERS, DataError
-
-
-def to_ids(tokenizer: PreTrainedTokenizerFast, texts: Sequence[Any], **options: Any) -> list[list[int]]:
-    """Turn texts into ids.
-
-    Args:
-        tokenizer: The tokenizer.
-        texts: The texts, or lists of tokens with `is_split_into_words=True`.
-        options: What the tokenizer is called with.
-
-    Returns:
-        Ids a text.
-
-    Raises:
-        DataError: When the tokenizer has no id for something, and none for what is unknown.
-    """
-    if not texts:
-        return []
-    try:
-        ids: list[list[int]] = tokenizer(list(texts), return_attention_mask=False, verbose=False, **options)[
-            "input_ids"
-        ]
-    except Exception as error:
-        if tokenizer.unk_token is not None:
-            raise
-        known = tokenizer.get_vocab()
-        unknown = sorted({character for text in texts for character in text if character not in known})
-        raise DataError(f"the tokenizer has no id for {', '.join(map(repr, unknown)) or error}") from error
-    return ids
+from .tables import NUMBERS
 
 
 def check_length(max_length: int | None) -> None:

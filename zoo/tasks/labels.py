@@ -9,13 +9,13 @@ from typing import Any
 from datasets import Dataset
 from typing_extensions import Self
 
-from zoo.errors import ConfigError, enumerate_names, suggest
+from zoo.errors import ConfigError, DataError, enumerate_names, suggest
+from zoo.tokenizers import Tokenizers, train_tokenizers
 
 from .encoding import check_length
 from .sources import Splits
-from .tables import DataError, Table, place_of
+from .tables import Table, place_of
 from .task import DataTask
-from .tokenizers import Tokenizers, train_tokenizers
 
 
 @dataclass(frozen=True)

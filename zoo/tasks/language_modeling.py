@@ -8,12 +8,13 @@ from dataclasses import dataclass
 
 from datasets import Dataset
 
+from zoo.tokenizers import Tokenizers
+
 from .blocks import BlockCollator, TokenBlocks
 from .predictions import Outputs, Predictions
 from .scores import Score, perplexity
 from .task import TASKS
 from .text_task import RawTextTask, padding_of
-from .tokenizers import Tokenizers
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,10 @@ from dataclasses import replace
 
 from datasets import Dataset
 
+from zoo.errors import DataError
+
 from .sources import Splits
-from .tables import NUMBERS, DataError
+from .tables import NUMBERS
 
 PLACES = {*NUMBERS.values(), "document"}
 """Columns that say where an example stands, and not what it is."""

@@ -11,7 +11,7 @@ import datasets
 import huggingface_hub.utils
 from datasets import Dataset, DatasetDict, load_dataset, load_from_disk
 
-from .tables import DataError
+from zoo.errors import DataError
 
 SAVED_FILES = ("dataset_info.json", "dataset_dict.json")
 """What `save_to_disk` leaves in a folder."""

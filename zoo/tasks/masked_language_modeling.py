@@ -10,6 +10,7 @@ from datasets import Dataset
 from transformers import DataCollatorForLanguageModeling
 
 from zoo.errors import ConfigError
+from zoo.tokenizers import Tokenizers
 
 from .blocks import BlockCollator, MaskedBlocks
 from .metrics import accuracy_score
@@ -17,7 +18,6 @@ from .predictions import Outputs, Predictions
 from .scores import Score, perplexity
 from .task import TASKS
 from .text_task import RawTextTask, padding_of
-from .tokenizers import Tokenizers
 
 MASK = "<mask>"
 

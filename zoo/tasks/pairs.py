@@ -9,10 +9,12 @@ from typing import Any, ClassVar
 from datasets import Dataset
 from transformers import DataCollatorForSeq2Seq
 
-from .encoding import check_length, encoded, short_enough, to_ids
+from zoo.tokenizers import Tokenizers, train_tokenizers
+from zoo.tokenizers.encoding import to_ids
+
+from .encoding import check_length, encoded, short_enough
 from .tables import Kind
 from .task import DataTask
-from .tokenizers import Tokenizers, train_tokenizers
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,9 @@ from pathlib import Path
 
 from datasets import Dataset
 
+from zoo.errors import DataError
+
 from .reading import read_lines
-from .tables import DataError
 
 TEXT_SUFFIX = ".txt"
 BORDER = re.compile(r"(?<=\S)\n(?=\S)")

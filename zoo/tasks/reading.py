@@ -14,11 +14,10 @@ from datasets import ClassLabel, Dataset
 from datasets.table import InMemoryTable
 from pyarrow.parquet import read_table as read_parquet_table  # type: ignore[import-untyped]
 
-from zoo.errors import enumerate_names, suggest
+from zoo.errors import DataError, enumerate_names, suggest
 
 from .tables import (
     Column,
-    DataError,
     DataWarning,
     Kind,
     Table,

@@ -9,9 +9,11 @@ from pathlib import Path
 
 from datasets import Dataset
 
+from zoo.errors import DataError
+
 from .libraries import dataset_splits, is_dataset_name, is_saved_dataset
 from .reading import PAIR, READERS, read_table, table_of
-from .tables import Column, DataError, Kind, Table
+from .tables import Column, Kind, Table
 
 SHIPPED = Path(__file__).parent / "data"
 """Corpora that ship with the zoo."""

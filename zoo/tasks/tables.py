@@ -10,7 +10,7 @@ from typing import Any
 
 from datasets import Dataset, DatasetInfo
 
-from zoo.errors import UnknownNameError, ZooError, ZooWarning
+from zoo.errors import DataError, UnknownNameError, ZooWarning
 
 Column = str | int
 
@@ -45,10 +45,6 @@ USUAL_NAMES = {
     Kind.TOKENS: ("tokens", "words"),
     Kind.TAGS: ("tags", "labels", "ner_tags", "pos_tags"),
 }
-
-
-class DataError(ZooError, ValueError):
-    """Data that cannot be used as it is. The message names the file, and the line where there is one."""
 
 
 class DataWarning(ZooWarning):

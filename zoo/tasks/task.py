@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from typing_extensions import Self
 
-from zoo.errors import ConfigError, UnknownNameError, UnknownTaskError, UnsupportedTaskError
+from zoo.errors import ConfigError, DataError, UnknownNameError, UnknownTaskError, UnsupportedTaskError
 from zoo.registry import VARIANTS, Registry, parse_name
+from zoo.tokenizers import Tokenizers
 
 from .leaks import without_leaks
 from .predictions import Outputs, Predictions
 from .scores import Score
 from .sources import DataSource, Splits, load_splits, set_aside
-from .tables import DataError, Kind
-from .tokenizers import Tokenizers
+from .tables import Kind
 
 if TYPE_CHECKING:
     from datasets import Dataset

@@ -9,14 +9,16 @@ from typing import Any
 from datasets import Dataset
 from transformers import DataCollatorWithPadding
 
-from .encoding import encoded, to_ids
+from zoo.tokenizers import Tokenizers
+from zoo.tokenizers.encoding import to_ids
+
+from .encoding import encoded
 from .labels import LabelsTask
 from .metrics import accuracy_score, macro_f1_score
 from .predictions import Outputs, Predictions
 from .scores import Score
 from .tables import Kind
 from .task import TASKS
-from .tokenizers import Tokenizers
 
 
 @dataclass(frozen=True)

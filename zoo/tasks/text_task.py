@@ -10,15 +10,15 @@ from typing import Any
 import numpy as np
 from datasets import Dataset
 
-from zoo.errors import ConfigError
+from zoo.errors import ConfigError, DataError
+from zoo.tokenizers import Tokenizers, train_tokenizers
+from zoo.tokenizers.encoding import to_ids
 
 from .blocks import Ids
-from .encoding import to_ids
 from .raw_text import TEXT_SUFFIX, in_parts, read_text
 from .sources import HELDOUT_NAMES, Splits, find_file
-from .tables import Column, DataError, Kind
+from .tables import Column, Kind
 from .task import DataTask
-from .tokenizers import Tokenizers, train_tokenizers
 
 TEXTS_AT_ONCE = 64
 """Texts that are tokenized together."""

@@ -8,18 +8,19 @@ from itertools import chain
 from typing import Any
 
 from datasets import Dataset
-from transformers import DataCollatorForTokenClassification, PreTrainedTokenizerFast
+from transformers import DataCollatorForTokenClassification
 
 from zoo.fast.chunked_loss import IGNORED
+from zoo.tokenizers import Tokenizers
+from zoo.tokenizers.encoding import pieces_of
 
-from .encoding import encoded, to_ids
+from .encoding import encoded
 from .labels import LabelsTask
 from .metrics import accuracy_score, entity_f1_score, has_entities, macro_f1_score
 from .predictions import Outputs, Predictions
 from .scores import Score
 from .tables import Kind
 from .task import TASKS
-from .tokenizers import Tokenizers
 
 
 @dataclass(frozen=True)
@@ -97,21 +98,6 @@ class TokenClassification(LabelsTask):
         else:
             found = macro_f1_score(answers, labels, len(self.labels), n_bootstrap=n_bootstrap)
         return {"f1": found, "accuracy": accuracy_score(answers, labels, n_bootstrap=n_bootstrap)}
-
-
-def pieces_of(tokenizer: PreTrainedTokenizerFast, tokens: Sequence[str]) -> list[list[int]]:
-    """Cut every token by itself, with the blank before it that it has in running text.
-
-    Args:
-        tokenizer: What cuts.
-        tokens: The tokens of one text.
-
-    Returns:
-        The ids of each, at least one.
-    """
-    spaced = [" " * (place > 0) + token for place, token in enumerate(tokens)]
-    pieces = to_ids(tokenizer, spaced, add_special_tokens=False)
-    return [ids or [tokenizer.unk_token_id or 0] for ids in pieces]
 
 
 TASKS.register(TokenClassification.name, TokenClassification())

@@ -14,13 +14,13 @@ from typing import ClassVar
 
 from datasets import Dataset
 
-from zoo.errors import ConfigError
+from zoo.errors import ConfigError, DataError
 from zoo.fast.chunked_loss import IGNORED
+from zoo.tokenizers import Tokenizers
+from zoo.tokenizers.encoding import to_ids
 
-from ..encoding import short_enough, to_ids
-from ..tables import DataError
+from ..encoding import short_enough
 from ..task import TASKS
-from ..tokenizers import Tokenizers
 from .task import Synthetic
 
 UNASKED = "."

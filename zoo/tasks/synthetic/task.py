@@ -12,19 +12,20 @@ from typing import Any, ClassVar
 import numpy as np
 from datasets import Dataset
 
-from zoo.errors import ConfigError
+from zoo.errors import ConfigError, DataError
 from zoo.fast.chunked_loss import IGNORED
+from zoo.tokenizers import Tokenizers, train_tokenizers
+from zoo.tokenizers.encoding import to_ids
 
 from ..blocks import BlockCollator
-from ..encoding import short_enough, to_ids
+from ..encoding import short_enough
 from ..metrics import ratio, resampled
 from ..pairs import PairsTask
 from ..predictions import Outputs, Predictions
 from ..scores import Score
 from ..sources import Splits
-from ..tables import Column, DataError
+from ..tables import Column
 from ..text_task import padding_of, single_vocabulary
-from ..tokenizers import Tokenizers, train_tokenizers
 
 TRIES = 100
 """How often a new example is looked for before the space of examples is taken to be exhausted."""

@@ -13,7 +13,7 @@ from zoo.registry import Registry
 from .vocabulary import SPECIALS, UNKNOWN, counted, whole_tokens, wrap
 
 TOKENIZERS: Registry[Callable[..., PreTrainedTokenizerFast]] = Registry(
-    "tokenizer", built_in="zoo.tasks.tokenizers.originals"
+    "tokenizer", built_in="zoo.tokenizers.originals"
 )
 """Functions that train a tokenizer on texts; what else they take are its options."""
 

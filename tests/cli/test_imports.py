@@ -1,0 +1,71 @@
+"""What verbs import: a user waits for it, so nothing that the work does not need."""
+
+from __future__ import annotations
+
+import gc
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from zoo.cli.importing import without_collecting
+
+NEEDLESS = {
+    "ctranslate2",
+    "datasets",
+    "matplotlib",
+    "onnx",
+    "onnxruntime",
+    "pandas",
+    "pyarrow",
+    "sacrebleu",
+    "scipy",
+    "sklearn",
+}
+"""Libraries that writing and labelling have no use for."""
+
+OTHERS_WORK = {
+    "transformers.pipelines",
+    "transformers.trainer",
+    "transformers.training_args",
+    "zoo.comparison",
+    "zoo.converters.native",
+    "zoo.converters.onnx",
+    "zoo.inside",
+    "zoo.tasks",
+    "zoo.training",
+}
+
+RUNS = {
+    "generate": ["generate", "vanilla.en-pt", "The water is cold."],
+    "predict": ["predict", "vanilla.language", "The water is cold."],
+    "build": ["build", "vanilla@tiny", "-o", "built"],
+}
+
+PROGRAM = f"""
+import json, sys
+from zoo.cli.main import cli
+for verb, arguments in {RUNS!r}.items():
+    cli.main(arguments, standalone_mode=False)
+    print(json.dumps([verb, sorted(sys.modules)]), file=sys.stderr)
+"""
+
+
+@pytest.mark.slow
+def test_verbs_import_only_what_they_need(tmp_path: Path) -> None:
+    run = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True, cwd=tmp_path)
+    assert run.stdout.startswith("A água está fria.\nEnglish\t")
+    loaded = dict(json.loads(line) for line in run.stderr.splitlines() if line.startswith("["))
+    assert loaded.keys() == RUNS.keys()
+    for verb, modules in loaded.items():
+        assert not (NEEDLESS | OTHERS_WORK) & set(modules), f"zoo {verb}"
+
+
+def test_garbage_is_left_alone_for_a_while_only() -> None:
+    assert gc.isenabled()
+    with pytest.raises(ImportError), without_collecting():
+        assert not gc.isenabled()
+        raise ImportError
+    assert gc.isenabled()
