@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
+
+import zoo
+from zoo.cli.main import cli
+from zoo.registry import VARIANTS
 
 ROOT = Path(__file__).parents[1]
 
@@ -31,6 +37,40 @@ def run(*arguments: str, folder: Path, **environment: str) -> str:
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+def commands(document: Path) -> list[str]:
+    """The commands `zoo ...` of a document, those of several lines as one, without what a comment says of them."""
+    text = document.read_text(encoding="utf-8").replace("\\\n", " ")
+    return re.findall(r"^\$ (zoo .*?)(?:\s{2,}#.*)?$", text, flags=re.MULTILINE)
+
+
+COMMANDS = [
+    pytest.param(command, id=f"{document.name}-{command}")
+    for document in sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
+    for command in commands(document)
+    if "..." not in command
+]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_of_the_documents_is_one(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its verb, its options and their values are read as they are when it runs; nothing is done with them."""
+    monkeypatch.chdir(tmp_path)
+    arguments = shlex.split(command)[1:]
+    for argument in arguments:
+        if re.fullmatch(r"[\w/]+\.(txt|csv|tsv|pt)|reviews|model|out|models/[\w-]+", argument):
+            Path(argument).parent.mkdir(exist_ok=True)
+            Path(argument).touch()
+    found: click.Command = cli
+    context = None
+    while isinstance(found, click.Group) and arguments and not arguments[0].startswith("-"):
+        context = found.make_context(found.name, list(arguments), parent=context)
+        _, found, arguments = found.resolve_command(context, arguments)
+    found.make_context(found.name, list(arguments), parent=context)
+    variants = [word for word in arguments if word.partition(":")[0].partition("@")[0].partition("+")[0] in VARIANTS]
+    for name in variants:
+        zoo.describe(name)
 
 
 @pytest.mark.slow

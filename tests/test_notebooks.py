@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,10 +19,11 @@ pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("notebooks")]
 @pytest.fixture(scope="module")
 def kernel() -> Iterator[KernelManager]:
     """One process for all: what they import takes longer than most of what they do."""
-    manager = KernelManager(kernel_name="python3", transport="ipc")
-    manager.start_kernel()
-    yield manager
-    manager.shutdown_kernel(now=True)
+    with tempfile.TemporaryDirectory() as folder:  # for its sockets, whose names may not be long
+        manager = KernelManager(kernel_name="python3", transport="ipc", ip=f"{folder}/kernel")
+        manager.start_kernel()
+        yield manager
+        manager.shutdown_kernel(now=True)
 
 
 def test_there_are_three() -> None:
