@@ -94,6 +94,7 @@ class Weights:
         dtype: How the files store weights.
         scores: The scores that it had, by key, on the held-out examples of its training.
         fingerprint: Logits on a fixed input, which tell whether the code computes what it did.
+        limits: What it is known to get wrong, in a sentence.
         parent: What its training started from, if that was not random: weights by name, a folder or a repository.
         files: What every file must hold, by its path in the folder. Of a repository the Hub's own checksums are used.
     """
@@ -114,6 +115,7 @@ class Weights:
     dtype: str | None = None
     scores: Mapping[str, RecordedScore] = field(default_factory=dict)
     fingerprint: tuple[float, ...] = ()
+    limits: str = ""
     parent: str | None = None
     files: Mapping[str, FileDigest] = field(default_factory=dict)
 

@@ -1,4 +1,4 @@
-"""Write docs/results.md from what `zoo bench run NAME --record` has recorded.
+"""Write docs/results.md from what `zoo bench run NAME --record` has recorded, and the rows of weights that ship.
 
 python scripts/bench/results.py
 """
@@ -9,6 +9,8 @@ from pathlib import Path
 
 from zoo.benchmarks import Benchmark, benchmarks, judge, read_rows
 from zoo.benchmarks.page import anchors, made_on, markdown_table, told
+from zoo.benchmarks.rows import write_rows
+from zoo.benchmarks.weights import RESULTS, rows_of_weights
 from zoo.files import write_file
 
 PAGE = Path(__file__).parents[2] / "docs" / "results.md"
@@ -24,6 +26,9 @@ tell the two apart, not that they are the same.
 `zoo bench show NAME` prints a table, `zoo bench run NAME VARIANT` repeats a row or adds one of your own, and
 `zoo bench verify NAME` repeats some rows and says whether they come out again. Quality does not depend on what else a
 machine does; how fast a run was does, so no speeds are shown, and the CSV files say how busy the machine was.
+
+What the [weights that ship](weights.md) scored has rows of its own, in
+[weights.csv](../zoo/benchmarks/results/weights.csv), written from the very files that their cards read.
 """
 
 
@@ -60,4 +65,5 @@ def page() -> str:
 
 if __name__ == "__main__":
     write_file(PAGE, page())
-    print(f"Wrote {PAGE}")
+    write_rows(RESULTS, rows_of_weights())
+    print(f"Wrote {PAGE} and {RESULTS}")

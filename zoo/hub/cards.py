@@ -49,6 +49,7 @@ class CardFacts:
         license: The licence's identifier, None where the author gave none.
         recipe: How it was trained.
         eval_results: How well it does: `EvalResult`s, or mappings with their fields.
+        limits: What it is known to get wrong, in sentences.
         exports: Which exports were made: mappings with `target`, `verified` and `difference`.
         native: The native export's `target`, `auto_class` and `revision`.
     """
@@ -57,6 +58,7 @@ class CardFacts:
     license: str | None = None
     recipe: Mapping[str, Any] = field(default_factory=dict)
     eval_results: tuple[EvalResult | Mapping[str, Any], ...] = ()
+    limits: tuple[str, ...] = ()
     exports: tuple[Mapping[str, Any], ...] = ()
     native: Mapping[str, str] | None = None
 
@@ -111,7 +113,7 @@ def write_card(folder: Path, address: Address, facts: CardFacts) -> str:
         exports=facts.exports,
         provenance=provenance(shown, known.pop("origin", None)),
         plugin_package=f" {config['provider']}" if is_distribution(config.get("provider")) else "",
-        **known,
+        **{**known, "limits": (*map(as_text, facts.limits), *known["limits"])},
     )
     return str(card)
 

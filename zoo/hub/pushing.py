@@ -22,7 +22,7 @@ from .destination import require_branch, require_repository, stale_weights
 from .errors import HubError, RepoIdError
 from .exports import BUNDLE, NATIVE_REVISION, Exported, export_checkpoint
 from .folders import CARD, PushedFile, files_to_push
-from .records import find_result, find_results, recipe_of, recorded_license, without_places
+from .records import find_result, find_results, recipe_of, recorded_license, recorded_limits, without_places
 from .retries import Patience
 
 ATTRIBUTES = ".gitattributes"
@@ -140,6 +140,7 @@ def push(
                 license=license if license is not None else recorded_license(folder),
                 recipe=recipe if recipe is not None else recipe_of(find_result(folder)),
                 eval_results=tuple(eval_results if eval_results is not None else find_results(folder)),
+                limits=recorded_limits(folder),
                 exports=tuple(export.for_card() for export in (code, foreign) if export),
                 native=_native_facts(foreign),
             )

@@ -143,12 +143,30 @@ def recorded_license(folder: Path) -> str | None:
     Returns:
         Its SPDX identifier as the Hub writes it, None where there is no record of one.
     """
+    found = _recorded(folder, "license")
+    return None if found is None else found.lower()
+
+
+def recorded_limits(folder: Path) -> tuple[str, ...]:
+    """Find what weights by name are known to get wrong.
+
+    Args:
+        folder: The checkpoint.
+
+    Returns:
+        Sentences, none where nothing is recorded.
+    """
+    found = _recorded(folder, "limits")
+    return (found,) if found else ()
+
+
+def _recorded(folder: Path, field: str) -> str | None:
     try:
         record = read_json(folder / RECORD_FILE)
     except (OSError, ValueError):
         return None
-    found = _mapping(record).get("license")
-    return found.lower() if isinstance(found, str) else None
+    found = _mapping(record).get(field)
+    return found if isinstance(found, str) else None
 
 
 def find_evaluations(folder: Path) -> list[Mapping[str, Any]]:

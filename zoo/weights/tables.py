@@ -90,6 +90,7 @@ def facts(weights: Weights) -> list[tuple[str, str]]:
         "data": weights.data,
         "licence of the data": weights.data_license,
         "tokenizer": weights.tokenizer,
+        "limits": weights.limits,
         "parameters": "" if weights.num_parameters is None else f"{weights.num_parameters:,}",
         "stored as": weights.dtype or "",
         "size": in_words(weights.size, "B"),
