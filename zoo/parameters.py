@@ -11,6 +11,7 @@ from torch import nn
 
 from zoo.building import skeleton
 from zoo.models import Position
+from zoo.models.feed_forwards import Experts
 from zoo.registry import VARIANTS, parse_name
 
 
@@ -43,6 +44,7 @@ class ParameterTable:
         rows: The parameters, in the order of the model.
         total: Their number, each shared one counted once.
         non_embedding: The same without embeddings of tokens and positions.
+        active: Their number without the experts that a token does not see.
     """
 
     name: str
@@ -50,6 +52,7 @@ class ParameterTable:
     rows: tuple[ParameterRow, ...]
     total: int
     non_embedding: int
+    active: int
 
     def to_dict(self) -> dict[str, Any]:
         """Convert to what JSON can hold.
@@ -115,6 +118,25 @@ def count_by_parameter(name: str, task: str | None = None, **overrides: Any) -> 
         rows=tuple(rows),
         total=sum(row.count for row in rows),
         non_embedding=sum(row.count for row in rows if not row.is_embedding),
+        active=sum(row.count for row in rows) - count_idle(model),
+    )
+
+
+def count_idle(model: nn.Module) -> int:
+    """Count the parameters of experts that a token does not see.
+
+    Args:
+        model: The model.
+
+    Returns:
+        Their number, 0 where there are no experts.
+    """
+    return sum(
+        parameter.numel() // experts.num_experts * (experts.num_experts - experts.num_experts_per_tok)
+        for experts in model.modules()
+        if isinstance(experts, Experts)
+        for parameter in (experts.gate_up_proj, experts.down_proj, experts.gate_up_proj_bias, experts.down_proj_bias)
+        if parameter is not None
     )
 
 

@@ -16,6 +16,7 @@ HIDDEN, HEADS, INNER, LAYERS = 64, 4, 80, 2
 DECODER_HEADS, DECODER_INNER, DECODER_LAYERS = 2, 112, 1
 VOCABULARY, TARGET_VOCABULARY, LABELS = 37, 41, 5
 SOURCE, TARGET = 6, 7
+STREAMS = 4
 SIZES = {
     "hidden_size": HIDDEN,
     "num_attention_heads": HEADS,
@@ -32,9 +33,19 @@ DECODER_SIZES = {
 }
 
 GATED = {"llama-style", "qk-norm", "olmo2-style", "gemma2-style", "t5-style"}
-KEY_VALUE_HEADS = {"llama-style": 2, "gemma2-style": 2}
-ROTATED = {"llama-style": 16, "qk-norm": 16, "olmo2-style": 16, "gemma2-style": 16, "gptj-style": 4}
+KEY_VALUE_HEADS = dict.fromkeys(("llama-style", "gemma2-style", "mixtral-style", "qwen3-moe-style", "deepseek-moe"), 2)
+ROTATED = {
+    **dict.fromkeys(("mixtral-style", "qwen3-moe-style", "deepseek-moe"), 16),
+    "llama-style": 16,
+    "qk-norm": 16,
+    "olmo2-style": 16,
+    "gemma2-style": 16,
+    "gptj-style": 4,
+}
 TRANSFORMS = {"bert-style", "roberta-prelayernorm-style"}
+EXPERTS = {"mixtral-style": (2, 8), "qwen3-moe-style": (4, 16), "deepseek-moe": (4 + 1, 16)}
+"""How many experts a token sees, a shared one included, and of how many a router chooses."""
+MOE_INNER = dict.fromkeys(("qwen3-moe-style", "deepseek-moe"), 512)
 ONE_EMBEDDING = {"explicando", "t5-style", "marian-style", "pegasus-style", "attention-is-all-you-need"}
 
 
@@ -53,13 +64,31 @@ def attention(queries: int, keys: int, heads: int, kv_heads: int | None = None, 
 
 
 def feed_forward(variant: str, inner: int, positions: int) -> int:
+    if variant in EXPERTS:
+        seen, count = EXPERTS[variant]
+        width = MOE_INNER.get(variant, inner)
+        return linear(HIDDEN, count, positions) + seen * 3 * linear(HIDDEN, width, positions)
     return (3 if variant in GATED else 2) * linear(HIDDEN, inner, positions)
+
+
+def hyper_connections(variant: str, length: int) -> tuple[int, int]:
+    """Of a layer and of a stack's end: weights are computed, and streams are read and mixed."""
+    reads, mixes = linear(STREAMS, HIDDEN, length), linear(STREAMS, STREAMS * HIDDEN, length)
+    if variant == "hyper-connections":
+        return 2 * (linear(HIDDEN, 2 + STREAMS, STREAMS * length) + reads + mixes), 0
+    if variant == "manifold-hyper-connections":
+        width = STREAMS * HIDDEN
+        return 2 * (linear(width, 2 * STREAMS + STREAMS**2, length) + reads + mixes), linear(
+            width, STREAMS, length
+        ) + reads
+    return 0, 0
 
 
 def stack(variant: str, length: int, one_head: bool = False) -> int:
     kv_heads = KEY_VALUE_HEADS.get(variant)
     layer = attention(length, length, HEADS, kv_heads, one_head=one_head) + feed_forward(variant, INNER, length)
-    return LAYERS * layer
+    connections, end = hyper_connections(variant, length)
+    return LAYERS * (layer + connections) + end
 
 
 def decoder(variant: str, source: int, target: int, one_head: bool = False) -> int:

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import zoo
-from zoo.models import FEED_FORWARDS, INITIALIZERS, NORMS, POSITIONS, TASK_CLASSES
+from zoo.models import FEED_FORWARDS, INITIALIZERS, NORMS, POSITIONS, RESIDUALS, TASK_CLASSES
 from zoo.models.choices import AttentionScale, NormPlacement, Pooling, QKNorm, ResidualScaling
 from zoo.registry import TASKS
 from zoo.testing import randomize, token_ids
@@ -47,6 +47,7 @@ def configurations(draw: Any) -> tuple[str, dict[str, Any]]:
         "norm": draw(st.sampled_from(NORMS.names())),
         "norm_placement": draw(words(NormPlacement)),
         "qk_norm": draw(st.none() | words(QKNorm)),
+        "residual": draw(st.sampled_from(RESIDUALS.names())),
         "residual_scaling": draw(st.none() | words(ResidualScaling)),
         "position": draw(st.sampled_from(POSITIONS.names())),
         "attention_scale": draw(words(AttentionScale) | st.just(2.0)),

@@ -57,6 +57,12 @@ NATIVES = {
     "marian-style": Native("Marian", "MTModel", BART, ("encoder_layers", "decoder_layers")),
     "t5-style": Native("T5", "ForConditionalGeneration", T5, ("num_layers", "num_decoder_layers")),
 }
+EXPERTS = {**LLAMA, "num_experts_per_tok": 2}
+NATIVES |= {
+    "mixtral-style": Native("Mixtral", "ForCausalLM", {**EXPERTS, "num_local_experts": 4}),
+    "qwen3-moe-style": Native("Qwen3Moe", "ForCausalLM", {**EXPERTS, "num_experts": 4, "moe_intermediate_size": 24}),
+}
+NATIVES["deepseek-moe"] = NATIVES["mixtral-style"]
 NATIVES |= dict.fromkeys(("qk-norm", "olmo2-style"), NATIVES["llama-style"])
 BY_STACK = {"encoder": BERT, "decoder": NATIVES["gpt2-style"], "encoder-decoder": NATIVES["marian-style"]}
 """What variants without a published model are measured by."""
@@ -123,12 +129,19 @@ def of_native(count: Callable[[Any], int], name: str, stack: str) -> tuple[list[
     return a_layer_and_the_rest(count, native.build, len(native.depths))
 
 
-MORE_A_LAYER = {"t5-style": 1, "normformer": 1}
-"""Operators that variants need and their measure does not: a bias that is cut to its place, heads that are scaled."""
+MORE_A_LAYER = {
+    "t5-style": 1,
+    "normformer": 1,
+    "hyper-connections": 65,
+    "manifold-hyper-connections": 36,
+    "deepseek-moe": 2,
+}
+"""Operators that variants need and their measure does not: a bias that is cut to its place, heads that are scaled,
+streams that are read, mixed and written, an expert that every token sees."""
 
 MORE_A_MODEL = {
-    reads: {"encoder-decoder": 34, "t5-style": 23, "alibi-decoder": 5},
-    writes: {"encoder-decoder": 5, "t5-style": 3},
+    reads: {"encoder-decoder": 34, "t5-style": 23, "alibi-decoder": 5, "manifold-hyper-connections": 6},
+    writes: {"encoder-decoder": 5, "t5-style": 3, "manifold-hyper-connections": 5},
 }
 """The same outside of layers: tables of sines are computed and not kept, source and target masked by one rule."""
 

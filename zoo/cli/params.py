@@ -47,6 +47,8 @@ def params(name: str, task: str | None, every_layer: bool, as_json: bool) -> Non
         if row.shared_with:
             write(Text(f"{row.name} uses what {row.shared_with} has.", style="dim"))
     write(Text(f"\n{counted.name} for {counted.task}: {counted.total:,} parameters", style="bold"))
+    if counted.active != counted.total:
+        write(Text(f"{counted.active:,} of them for any one token, which does not see all experts"))
     write(Text(f"{counted.non_embedding:,} without embeddings of tokens and positions"))
 
 

@@ -26,6 +26,9 @@ RULES = {
 }
 """Fields of a blueprint that are no modules, and how a drawing names them."""
 
+ROLES = {"norm_out": "after", **dict.fromkeys(("norm_in", "norm_branch", "scale", "dropout"), "branch")}
+"""Where the slots of a residual connection stand; what is not named here stands on the skip connection."""
+
 Marks = Mapping[str, tuple[str, ...]]
 
 
@@ -102,7 +105,7 @@ class Reader:
             name=name,
             before=tuple(self.modules(stack, before, prefix, config)),
             layer=tuple(self.items(calls, layer, path, config)),
-            after=tuple(self.modules(stack, ("norm",), prefix, config)),
+            after=tuple(self.modules(stack, ("stream", "norm"), prefix, config)),
             repeats=config.num_hidden_layers,
             remark="; ".join(remarks),
             quirks=self.marks.get(f"{prefix}layers", ()),
@@ -162,7 +165,7 @@ class Reader:
         for inner in call.inner:
             slot = name_in(call.module, inner.module)
             if slot and does_something(inner.module):
-                role = {"skip": "skip", "norm_out": "after"}.get(slot, "branch")
+                role = ROLES.get(slot, "skip")
                 slots[slot] = (self.step(inner.module, f"{path}.{slot}", role, config),)
             elif not slot:
                 place = f"{path.rpartition('.')[0]}.{name_in(layer, inner.module)}"
@@ -172,7 +175,8 @@ class Reader:
             inside = (Together(tuple(step for step, _ in sublayers)),)
         before = slots.get("norm_in", ())
         behind = (*slots.get("norm_branch", ()), *slots.get("scale", ()), *slots.get("dropout", ()))
-        return Residual(slots.get("skip", ()), (*before, *inside, *behind), slots.get("norm_out", ()))
+        skip = [step for slot, steps in slots.items() if slot not in ROLES for step in steps]
+        return Residual(tuple(skip), (*before, *inside, *behind), slots.get("norm_out", ()))
 
     def head(self) -> Iterator[Step]:
         """Draw what stands behind the body.

@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from zoo.models import Position, ZooConfig
+from zoo.models.parts import RESIDUALS
 from zoo.models.residual import Residual
 
 
@@ -61,7 +62,7 @@ def trace(layer: nn.Module, config: ZooConfig, position: Position) -> list[Call]
     try:
         with torch.no_grad():
             layer.eval()(
-                hidden_states,
+                RESIDUALS.get(config.residual).build_stream(config).open(hidden_states),
                 None,
                 None,
                 torch.zeros_like(hidden_states) if config.add_cross_attention else None,

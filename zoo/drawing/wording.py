@@ -13,6 +13,7 @@ from zoo.models import (
     DynamicTanh,
     FeedForward,
     GatedFeedForward,
+    MixtureOfExperts,
     Position,
     RMSNorm,
     TokenEmbedding,
@@ -25,7 +26,7 @@ from zoo.models.residual import LearnedScale, Scale
 from .parts import Kind
 
 KINDS: dict[Kind, tuple[type, ...]] = {
-    "feed-forward": (FeedForward,),
+    "feed-forward": (FeedForward, MixtureOfExperts),
     "norm": (nn.LayerNorm, RMSNorm, DynamicTanh),
     "embedding": (nn.Embedding,),
     "linear": (nn.Linear,),
@@ -72,7 +73,7 @@ def label_and_detail(module: nn.Module, config: ZooConfig) -> tuple[str, str]:
         return label, f"{detail}, times sqrt({module.embedding_dim})" if scaled else detail
     if isinstance(module, nn.Linear):
         return "linear", f"{module.in_features} → {module.out_features}{'' if module.bias is None else ', bias'}"
-    return type(module).__name__, ""
+    return getattr(module, "drawn_as", (type(module).__name__, ""))
 
 
 def kind_of(module: nn.Module) -> Kind:

@@ -191,6 +191,7 @@ def unpaddings(
     context: Any,
     *,
     output_hidden_states: bool | None = None,
+    output_router_logits: bool | None = None,
     **kwargs: Any,
 ) -> tuple[Unpadding | None, Unpadding | None]:
     """Find out where tokens are, if the layers of a stack are to run without padding in this call.
@@ -198,11 +199,13 @@ def unpaddings(
     Args:
         hidden_states: *Shape:* (batch_size, seq_len, hidden_size)
         output_hidden_states: Whether the caller wants to see what passes between the layers, with its padding.
+        output_router_logits: Whether the caller wants to see the scores of routers, with those of padding.
 
     Returns:
         An unpadding of the stack's input, and one of what cross attention reads; or None for both.
     """
     records = stack.config.output_hidden_states if output_hidden_states is None else output_hidden_states
+    records = records or output_router_logits or getattr(stack.config, "output_router_logits", False)
     if context.past_key_values is not None or records or not stack.can_unpad:
         return None, None
     source = (context.encoder_attention_mask, context.encoder_hidden_states)

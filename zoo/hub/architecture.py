@@ -70,10 +70,16 @@ def describe_axes(config: Mapping[str, Any]) -> list[tuple[str, str]]:
         "Norm": f"{config.get('norm')}, placed: {config.get('norm_placement')}",
         "Attention": _attention(config),
         "Feed-forward": _feed_forward(config),
-        "Residual": "parallel" if config.get("parallel_residual") else config.get("residual_scaling") or "plain",
+        "Residual": _residual(config),
         "Embeddings": _embeddings(config),
     }
     return [(axis, str(value)) for axis, value in axes.items() if value is not None]
+
+
+def _residual(config: Mapping[str, Any]) -> str:
+    words = [config.get("residual", "plain"), "parallel" if config.get("parallel_residual") else None]
+    chosen = [str(word) for word in (*words, config.get("residual_scaling")) if word not in (None, "plain")]
+    return ", ".join(chosen) or "plain"
 
 
 def _stack(config: Mapping[str, Any]) -> str:

@@ -84,6 +84,7 @@ def count_flops(model: PreTrainedModel, batch: Mapping[str, Any]) -> Flops:
     with FakeTensorMode(), fast_paths(unpadding="never"):
         hollow = without_values(model)
         hollow.set_attn_implementation("eager")  # whose products are all to be seen
+        hollow.set_experts_implementation("batched_mm")
         shapes = {name: torch.empty(value.shape, dtype=value.dtype) for name, value in inputs.items()}
         with FlopCounterMode(display=False) as counter:
             output = hollow.train()(**shapes)[0]

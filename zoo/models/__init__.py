@@ -9,13 +9,15 @@ from .configuration import ZooConfig
 from .embedding import LearnedPosition, Position, TokenEmbedding, TokenTypeEmbedding
 from .encoder_decoder import ZooEncoderDecoder
 from .feed_forward import FeedForward, GatedFeedForward
+from .feed_forwards import MixtureOfExperts, SigmoidMixtureOfExperts, balance_experts
 from .language_modeling import ZooForCausalLM, ZooForMaskedLM
 from .layers import DecoderLayer, EncoderLayer, ParallelDecoderLayer, ParallelEncoderLayer, TransformerLayer
 from .norms import DynamicTanh, LayerNorm, RMSNorm
-from .parts import ATTENTIONS, FEED_FORWARDS, INITIALIZERS, NORMS, POSITIONS
+from .parts import ATTENTIONS, FEED_FORWARDS, INITIALIZERS, NORMS, POSITIONS, RESIDUALS
 from .position_bias import AlibiPosition, RelativeBucketPosition
 from .pretrained import ZooModel, ZooPreTrainedModel
 from .residual import Residual
+from .residuals import HyperConnections, LambdaResidual, ManifoldHyperConnections
 from .rotary import InterleavedRotaryPosition, RotaryPosition
 from .sinusoidal import SinusoidalHalvesPosition, SinusoidalPosition
 from .stack import ZooDecoder, ZooEncoder
@@ -37,6 +39,7 @@ __all__ = [
     "INITIALIZERS",
     "NORMS",
     "POSITIONS",
+    "RESIDUALS",
     "TASK_CLASSES",
     "AlibiPosition",
     "Attention",
@@ -46,9 +49,13 @@ __all__ = [
     "EncoderLayer",
     "FeedForward",
     "GatedFeedForward",
+    "HyperConnections",
     "InterleavedRotaryPosition",
+    "LambdaResidual",
     "LayerNorm",
     "LearnedPosition",
+    "ManifoldHyperConnections",
+    "MixtureOfExperts",
     "NormPlacement",
     "ParallelDecoderLayer",
     "ParallelEncoderLayer",
@@ -60,6 +67,7 @@ __all__ = [
     "Residual",
     "ResidualScaling",
     "RotaryPosition",
+    "SigmoidMixtureOfExperts",
     "SinusoidalHalvesPosition",
     "SinusoidalPosition",
     "TokenEmbedding",
@@ -77,5 +85,6 @@ __all__ = [
     "ZooForTokenClassification",
     "ZooModel",
     "ZooPreTrainedModel",
+    "balance_experts",
     "initialization",
 ]

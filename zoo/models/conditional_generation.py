@@ -13,6 +13,7 @@ from zoo.fast.generation import CachedGenerationMixin
 
 from .configuration import ZooConfig
 from .encoder_decoder import ZooEncoderDecoder
+from .feed_forwards.balance import with_router_loss
 from .language_modeling import LanguageModel
 from .options import CallOptions
 
@@ -136,7 +137,7 @@ class ZooForConditionalGeneration(LanguageModel, CachedGenerationMixin):
         )
         options = {"skip_logits": skip_logits, "label_smoothing": loss_smoothing, **kwargs}
         logits, loss = self.logits_and_loss(outputs.last_hidden_state, labels, **options)
-        return Seq2SeqLMOutput(
+        output = Seq2SeqLMOutput(
             loss=loss,
             logits=logits,
             past_key_values=outputs.past_key_values,
@@ -147,3 +148,5 @@ class ZooForConditionalGeneration(LanguageModel, CachedGenerationMixin):
             encoder_hidden_states=outputs.encoder_hidden_states,
             encoder_attentions=outputs.encoder_attentions,
         )
+        output = with_router_loss(output, outputs, attention_mask, self.config, "encoder_")
+        return with_router_loss(output, outputs, decoder_attention_mask, self.config, "decoder_")

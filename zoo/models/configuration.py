@@ -12,7 +12,7 @@ from .filling import fill, repeat_pattern
 from .inherited import in_the_zoos_words, validate_inherited, validate_rope_parameters, validate_rope_tables
 from .parts import POSITIONS
 from .stack_configuration import StackConfig
-from .validation import validate, validate_types
+from .validation import validate, validate_options, validate_types
 
 if TYPE_CHECKING:
     # Optional for whoever makes a configuration, always there for whoever reads one: __post_init__ fills them.
@@ -61,7 +61,8 @@ class ZooConfig(StackConfig):
         intermediate_size: Inner width of the feed-forward network.
         decoder_intermediate_size: The same in the decoder beside an encoder, `intermediate_size` if not given.
         hidden_act: Activation in the feed-forward network, a name of transformers' `ACT2FN`.
-        feed_forward: Feed-forward part: "mlp", "gated", or "swiglu", "geglu", "reglu" for gated with that activation.
+        feed_forward: Feed-forward part: "mlp", "gated", "moe", "moe-sigmoid", or "swiglu", "geglu", "reglu" for gated
+            with that activation.
         mlp_bias: Whether the feed-forward projections have biases.
         mlp_inner_norm: Whether a norm stands on the inner width, after the activation (NormFormer).
         attention: Attention part: "multi-head" or a plugin's.
@@ -79,6 +80,7 @@ class ZooConfig(StackConfig):
         final_norm: Whether a norm follows the last layer; if not given, only where the layers end without one (pre and
             sandwich).
         embedding_norm: Whether a norm follows the embeddings.
+        residual: Residual part: "plain", "lambdas", "hyper-connections", "manifold-hyper-connections".
         residual_scaling: Learned weights in residual connections, a word of `ResidualScaling`, or None.
         layer_scale_init: Initial value of LayerScale's weights.
         parallel_residual: Whether attention and feed-forward read the same input and are summed.
@@ -177,6 +179,7 @@ class ZooConfig(StackConfig):
     dyt_alpha: float = 0.5
     final_norm: FilledBool = None
     embedding_norm: bool = False
+    residual: str = "plain"
     residual_scaling: str | None = None
     layer_scale_init: float = 1e-4
     parallel_residual: bool = False
@@ -238,6 +241,7 @@ class ZooConfig(StackConfig):
             validate_rope_parameters(rope_parameters)
             self.rope_parameters = rope_parameters or {"rope_type": "default", "rope_theta": 10000.0}
         super().__post_init__(**kwargs)
+        validate_options(self)
         if POSITIONS.get(self.position).uses_rope_parameters:
             validate_rope_tables(self)
 

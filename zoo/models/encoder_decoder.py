@@ -15,6 +15,9 @@ from .options import CallOptions
 from .pretrained import BODIES, ZooModel
 from .stack import ZooDecoder, ZooEncoder
 
+RECORDED = ("output_attentions", "output_hidden_states", "output_router_logits")
+"""What both stacks are asked for where the configuration says so."""
+
 
 class ZooEncoderDecoder(ZooModel):
     """An encoder, and a decoder that reads its output.
@@ -126,8 +129,8 @@ class ZooEncoderDecoder(ZooModel):
         Raises:
             InputError: When there is nothing to decode.
         """
-        for option in ("output_attentions", "output_hidden_states"):  # the decoder's configuration is a copy
-            kwargs.setdefault(option, getattr(self.config, option))
+        for option in RECORDED:  # the decoder's configuration is a copy
+            kwargs.setdefault(option, getattr(self.config, option, False))
         attention_mask = self.encoder.padding_mask(attention_mask, input_ids)
         if encoder_outputs is None:
             encoder_outputs = self.encoder(
@@ -149,7 +152,7 @@ class ZooEncoderDecoder(ZooModel):
             use_cache=self.config.use_cache if use_cache is None else use_cache,
             **kwargs,
         )
-        return Seq2SeqModelOutput(
+        output = Seq2SeqModelOutput(
             last_hidden_state=decoder_outputs.last_hidden_state,
             past_key_values=decoder_outputs.past_key_values,
             decoder_hidden_states=decoder_outputs.hidden_states,
@@ -159,6 +162,10 @@ class ZooEncoderDecoder(ZooModel):
             encoder_hidden_states=encoder_outputs.hidden_states,
             encoder_attentions=encoder_outputs.attentions,
         )
+        for side, outputs in (("encoder", encoder_outputs), ("decoder", decoder_outputs)):
+            if (router_logits := outputs.get("router_logits")) is not None:
+                output[f"{side}_router_logits"] = router_logits
+        return output
 
 
 BODIES.update({"encoder": ZooEncoder, "decoder": ZooDecoder, "encoder-decoder": ZooEncoderDecoder})

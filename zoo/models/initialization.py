@@ -15,6 +15,7 @@ from transformers import initialization as init
 
 from .attention import Attention
 from .feed_forward import FeedForward
+from .feed_forwards import Experts
 from .parts import INITIALIZERS
 from .residual import deepnorm_constants
 
@@ -24,17 +25,23 @@ if TYPE_CHECKING:
 
 @INITIALIZERS.register("normal")
 def normal(module: nn.Module, config: ZooConfig) -> None:
-    """Normal with `initializer_range`, which is what transformers has done already (BERT, Llama)."""
+    """Normal with `initializer_range`, which is what transformers has done already but for experts (BERT, Llama)."""
+    if isinstance(module, Experts):
+        for weight in (module.gate_up_proj, module.down_proj):
+            init.normal_(weight, mean=0.0, std=config.initializer_range)
 
 
 @INITIALIZERS.register("depth-scaled")
 def depth_scaled(module: nn.Module, config: ZooConfig) -> None:
     """Normal, with the projections onto the residual stream divided by sqrt(2 * depth) (GPT-2, section 2.3)."""
+    normal(module, config)
     std = config.initializer_range / math.sqrt(2 * config.num_hidden_layers)
     if isinstance(module, Attention):
         init.normal_(module.o_proj.weight, mean=0.0, std=std)
     elif isinstance(module, FeedForward):
         init.normal_(module.down_proj.weight, mean=0.0, std=std)
+    elif isinstance(module, Experts):
+        init.normal_(module.down_proj, mean=0.0, std=std)
 
 
 @INITIALIZERS.register("xavier-uniform")
@@ -42,6 +49,8 @@ def xavier_uniform(module: nn.Module, config: ZooConfig) -> None:
     """Xavier-uniform linear layers; embeddings normal, with variance 1 / hidden_size where they are scaled up again."""
     if isinstance(module, nn.Linear):
         init.xavier_uniform_(module.weight)
+    elif isinstance(module, Experts):
+        xavier_uniform_experts(module)
     elif isinstance(module, nn.Embedding) and config.scale_embedding:
         init.normal_(module.weight, mean=0.0, std=config.hidden_size**-0.5)
 
@@ -58,6 +67,8 @@ def deepnorm(module: nn.Module, config: ZooConfig) -> None:
         for linear in module.children():
             if isinstance(linear, nn.Linear):
                 init.xavier_uniform_(linear.weight, gain=gain)
+    elif isinstance(module, Experts):
+        xavier_uniform_experts(module, gain)
 
 
 @INITIALIZERS.register("torch")
@@ -68,5 +79,20 @@ def torch_default(module: nn.Module, config: ZooConfig) -> None:
         init.uniform_(module.weight, -bound, bound)
         if module.bias is not None:
             init.uniform_(module.bias, -bound, bound)
+    elif isinstance(module, Experts):
+        for weight in (module.gate_up_proj, module.down_proj):
+            init.uniform_(weight, -(weight.shape[-1] ** -0.5), weight.shape[-1] ** -0.5)
     elif isinstance(module, nn.Embedding):
         init.normal_(module.weight)
+
+
+def xavier_uniform_experts(experts: Experts, gain: float = 1.0) -> None:
+    """Xavier-uniform weights for every expert, as if each of its three maps were a linear layer.
+
+    Args:
+        gain: What the bounds are multiplied by.
+    """
+    _, width, inner = experts.down_proj.shape
+    bound = gain * math.sqrt(6 / (width + inner))
+    for weight in (experts.gate_up_proj, experts.down_proj):
+        init.uniform_(weight, -bound, bound)

@@ -14,6 +14,7 @@ from zoo.fast.generation import CachedGenerationMixin
 
 from .configuration import ZooConfig
 from .feed_forward import build_activation
+from .feed_forwards.balance import with_router_loss
 from .limits import refuse_paging
 from .norms import build_norm
 from .options import CallOptions
@@ -201,7 +202,10 @@ class ZooForCausalLM(LanguageModel, CachedGenerationMixin):
         )
         options = {"skip_logits": skip_logits, "label_smoothing": loss_smoothing, **kwargs}
         logits, loss = self.logits_and_loss(outputs.last_hidden_state, labels, logits_to_keep, **options)
-        return CausalLMOutputWithPast(loss, logits, outputs.past_key_values, outputs.hidden_states, outputs.attentions)
+        output = CausalLMOutputWithPast(
+            loss, logits, outputs.past_key_values, outputs.hidden_states, outputs.attentions
+        )
+        return with_router_loss(output, outputs, attention_mask, self.config) if "router_logits" in outputs else output
 
 
 class PredictionTransform(nn.Module):
@@ -279,4 +283,5 @@ class ZooForMaskedLM(LanguageModel):
         )
         options = {"skip_logits": skip_logits, "label_smoothing": loss_smoothing, **kwargs}
         logits, loss = self.logits_and_loss(outputs.last_hidden_state, labels, **options)
-        return MaskedLMOutput(loss, logits, outputs.hidden_states, outputs.attentions)
+        output = MaskedLMOutput(loss, logits, outputs.hidden_states, outputs.attentions)
+        return with_router_loss(output, outputs, attention_mask, self.config) if "router_logits" in outputs else output

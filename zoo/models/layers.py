@@ -84,9 +84,9 @@ class EncoderLayer(TransformerLayer):
     def __init__(self, config: ZooConfig, layer_idx: int) -> None:
         super().__init__()
         self.self_attn = build_attention(config, layer_idx, is_causal=self.is_causal)
-        self.self_attn_residual: nn.Module = build_residual(config)
+        self.self_attn_residual: nn.Module = build_residual(config, layer_idx, opens_layer=True)
         self.mlp = build_feed_forward(config)
-        self.mlp_residual = build_residual(config)
+        self.mlp_residual = build_residual(config, layer_idx)
 
     def mix_tokens(self, hidden_states: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
         """Self-attention. Arguments as in the base class."""
@@ -110,7 +110,7 @@ class DecoderLayer(EncoderLayer):
         super().__init__(config, layer_idx)
         if config.add_cross_attention:
             self.cross_attn = build_attention(config, layer_idx, is_cross=True)
-            self.cross_attn_residual = build_residual(config)
+            self.cross_attn_residual = build_residual(config, layer_idx)
 
 
 class ParallelEncoderLayer(TransformerLayer):
@@ -122,7 +122,7 @@ class ParallelEncoderLayer(TransformerLayer):
         super().__init__()
         self.self_attn = build_attention(config, layer_idx, is_causal=self.is_causal)
         self.mlp = build_feed_forward(config)
-        self.residual = build_residual(config)
+        self.residual = build_residual(config, layer_idx, opens_layer=True)
 
     def mix_tokens(self, hidden_states: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
         """Both sublayers; none is left for `feed_forward`. Arguments as in the base class."""
@@ -153,7 +153,7 @@ class ParallelDecoderLayer(ParallelEncoderLayer):
         super().__init__(config, layer_idx)
         if config.add_cross_attention:
             self.cross_attn = build_attention(config, layer_idx, is_cross=True)
-            self.cross_attn_residual = build_residual(config)
+            self.cross_attn_residual = build_residual(config, layer_idx)
 
 
 def encoder_layer(config: ZooConfig, layer_idx: int) -> nn.Module:

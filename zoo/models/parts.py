@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .attention import Attention
     from .configuration import ZooConfig
     from .embedding import Position
+    from .residual import Residual
 
 BUILT_IN = "zoo.models"
 
@@ -33,6 +34,9 @@ FEED_FORWARDS: Registry[Callable[[ZooConfig], nn.Module]] = Registry("feed-forwa
 ATTENTIONS: Registry[type[Attention]] = Registry("attention", built_in=BUILT_IN)
 """Attention sublayers: subclasses of [`zoo.models.attention.Attention`][]."""
 
+RESIDUALS: Registry[type[Residual]] = Registry("residual", built_in=BUILT_IN)
+"""How sublayers join the residual stream: subclasses of [`zoo.models.residual.Residual`][]."""
+
 INITIALIZERS: Registry[Callable[[Any, ZooConfig], None]] = Registry("initializer", built_in=BUILT_IN)
 """Initialisation schemes: called with every module of a new model, children before parents, and the configuration."""
 
@@ -41,9 +45,22 @@ PART_FIELDS: dict[str, Registry[Any]] = {
     "norm": NORMS,
     "feed_forward": FEED_FORWARDS,
     "attention": ATTENTIONS,
+    "residual": RESIDUALS,
     "initializer": INITIALIZERS,
 }
 """Which configuration field names a part of which registry."""
+
+
+def option(config: ZooConfig, part: Any, name: str) -> Any:
+    """Read a setting that a part has for itself.
+
+    Args:
+        config: The configuration, which has it if it was given.
+        part: The part, whose `options` have it.
+        name: The setting.
+    """
+    return getattr(config, name, part.options[name])
+
 
 NAMED_FIELDS: dict[str, Registry[Any]] = {"variant": VARIANTS, **PART_FIELDS}
 """Which configuration field names something of which registry."""

@@ -113,6 +113,11 @@ class ZooPreTrainedModel(PreTrainedModel):
             if isinstance(module, ZooPreTrainedModel):
                 module.config._attn_implementation_internal = self.config._attn_implementation
 
+    @classmethod
+    def _can_set_experts_implementation(cls) -> bool:
+        """Whether `set_experts_implementation` works, which transformers would look for in a class's source."""
+        return True
+
     # Of an instance, what its configuration runs on; of the class, that there are such. transformers asks both, and
     # asks before an __init__ could have set anything.
     @property

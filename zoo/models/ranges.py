@@ -60,6 +60,21 @@ def validate_numbers(config: ZooConfig) -> None:
             raise ConfigError(f"{field}={value} was given; it must be positive and finite")
 
 
+def require_at_least(least: float, **options: float) -> None:
+    """Require settings of a part to be finite and not too small.
+
+    Args:
+        least: The least value.
+        options: Values by name.
+
+    Raises:
+        ConfigError: At the first one that is not in the range.
+    """
+    for name, value in options.items():
+        if not least <= value <= largest(value):
+            raise ConfigError(f"{name}={value} was given; it must be {range_in_words(least, largest(value))}")
+
+
 def largest(value: float) -> float:
     """The largest number of a kind that PyTorch computes with.
 

@@ -14,6 +14,7 @@ from zoo.fast.identity import Identity
 
 from .choices import NormPlacement, ResidualScaling
 from .norms import build_norm
+from .parts import RESIDUALS
 
 if TYPE_CHECKING:
     from .configuration import ZooConfig
@@ -71,6 +72,29 @@ class LearnedScale(nn.Module):
         return f"{self.weight.numel()}, initial={self.initial:.4g}"
 
 
+class Stream(nn.Module):
+    """What runs from layer to layer, and how it begins and ends.
+
+    Its forward turns the stream back into hidden states, behind the last layer and for whoever looks between layers.
+    """
+
+    def open(self, hidden_states: torch.Tensor) -> torch.Tensor:
+        """Make the stream that the first layer reads.
+
+        Args:
+            hidden_states: Embedded tokens. *Shape:* (batch_size, seq_len, hidden_size)
+
+        Returns:
+            The same; or several vectors a token. *Shape:* (batch_size, seq_len, num_vectors, hidden_size)
+        """
+        return hidden_states
+
+
+class SingleStream(Identity, Stream):
+    """One vector a token, which the embeddings are and the last layer leaves."""
+
+
+@RESIDUALS.register("plain")
 class Residual(nn.Module):
     """`norm_out(skip(x) + dropout(scale(norm_branch(sublayer(norm_in(x))))))`.
 
@@ -103,6 +127,22 @@ class Residual(nn.Module):
         self.scale = scale or Identity()
         self.dropout = dropout or Identity()
 
+    @classmethod
+    def build(cls, config: ZooConfig, layer_idx: int, opens_layer: bool, **slots: nn.Module) -> Residual:
+        """Build one connection; a part that needs more than its slots overrides this.
+
+        Args:
+            layer_idx: The place of its layer.
+            opens_layer: Whether it is the first one of its layer.
+            slots: The modules in its slots, by name.
+        """
+        return cls(**slots)
+
+    @classmethod
+    def build_stream(cls, config: ZooConfig) -> Stream:
+        """Build what opens and closes the stream of a stack."""
+        return SingleStream()
+
     def __call__(self, hidden_states: torch.Tensor, sublayer: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Apply the sublayer inside the residual connection. Arguments as for `forward`."""
         # accelerate moves what has a `to` among a module's arguments; a bound method has none.
@@ -121,9 +161,13 @@ class Residual(nn.Module):
         Returns:
             The new residual stream. *Shape:* (batch_size, seq_len, hidden_size)
         """
-        branch = first(sublayer(self.norm_in(hidden_states), *args, **kwargs))
-        branch = self.dropout(self.scale(self.norm_branch(branch)))
+        branch = self.branch(hidden_states, sublayer, *args, **kwargs)
         return self.norm_out(self.skip(hidden_states) + branch)
+
+    def branch(self, hidden_states: torch.Tensor, sublayer: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """What is added to the stream. Arguments as for `forward`."""
+        branch = first(sublayer(self.norm_in(hidden_states), *args, **kwargs))
+        return self.dropout(self.scale(self.norm_branch(branch)))
 
 
 def first(output: Any) -> torch.Tensor:
@@ -134,10 +178,14 @@ def first(output: Any) -> torch.Tensor:
     return output[0] if isinstance(output, tuple) else output
 
 
-def build_residual(config: ZooConfig) -> Residual:
+def build_residual(config: ZooConfig, layer_idx: int = 0, *, opens_layer: bool = False) -> Residual:
     """Build the residual connection that the configuration describes.
 
     This is the one place where the words of `norm_placement` and `residual_scaling` turn into modules.
+
+    Args:
+        layer_idx: The place of its layer, for parts that start differently by depth.
+        opens_layer: Whether it is the first one of its layer.
     """
     slots: dict[str, nn.Module] = {slot: build_norm(config) for slot in SLOTS[config.norm_placement]}
     if config.norm_placement == NormPlacement.DEEPNORM:
@@ -146,7 +194,8 @@ def build_residual(config: ZooConfig) -> Residual:
         slots["scale"] = LearnedScale(config.hidden_size, config.layer_scale_init)
     elif config.residual_scaling == ResidualScaling.REZERO:
         slots["scale"] = LearnedScale(1, 0.0)
-    return Residual(**slots, dropout=Dropout(config.dropout))
+    slots["dropout"] = Dropout(config.dropout)
+    return RESIDUALS.get(config.residual).build(config, layer_idx, opens_layer, **slots)
 
 
 def deepnorm_constants(config: ZooConfig) -> tuple[float, float]:

@@ -22,9 +22,11 @@ from .attention import Attention
 from .configuration import ZooConfig
 from .context import Context, new_cache, position_biases, prepare_cache, self_attention_masks
 from .embedding import TokenTypeEmbedding
+from .feed_forwards.routing import Router
 from .layers import TransformerLayer
 from .norms import build_norm
 from .options import CallOptions
+from .parts import RESIDUALS
 from .pretrained import ZooModel
 from .transformer import LayerBuilder, transformer_of
 
@@ -42,6 +44,7 @@ class ZooStack(ZooModel):
         self.layer_types = config.types_of_layers()
         distinct_layers = 1 if config.share_layers else config.num_hidden_layers
         self.layers = nn.ModuleList([build_layer(config, layer_idx) for layer_idx in range(distinct_layers)])
+        self.stream = RESIDUALS.get(config.residual).build_stream(config)
         self.norm = build_norm(config) if config.final_norm else Identity()
         self._no_split_modules = {type(layer).__name__ for layer in self.layers}
         self.can_unpad = self.transformer.can_unpad(config)
@@ -118,10 +121,11 @@ class ZooStack(ZooModel):
         source = context.source(config, hidden_states) if context.encoder_hidden_states is not None else ()
         kwargs["position_embeddings"] = self.position.rotation(hidden_states, context.position_ids)
         kwargs |= {"past_key_values": context.past_key_values, "position_ids": context.position_ids}
+        hidden_states = self.stream.open(hidden_states)
         layer_types = self.layer_types[: self.config.num_hidden_layers]  # generation lowers it for an early exit
         for step, (layer, kind) in enumerate(zip(cycle(self.layers), layer_types)):
             hidden_states = layer(hidden_states, masks[kind], context.biases.get(kind), *source, step=step, **kwargs)
-        return self.norm(hidden_states)
+        return self.norm(self.stream(hidden_states))
 
 
 class ZooEncoder(ZooStack):
@@ -134,7 +138,11 @@ class ZooEncoder(ZooStack):
         ConfigError: When the configuration describes a decoder.
     """
 
-    _can_record_outputs = {"hidden_states": TransformerLayer, "attentions": OutputRecorder(Attention, index=1)}
+    _can_record_outputs = {
+        "hidden_states": TransformerLayer,
+        "attentions": OutputRecorder(Attention, index=1),
+        "router_logits": OutputRecorder(Router, index=0),
+    }
 
     def __init__(self, config: ZooConfig) -> None:
         if config.is_decoder:
@@ -202,6 +210,7 @@ class ZooDecoder(ZooStack):
         "hidden_states": TransformerLayer,
         "attentions": OutputRecorder(Attention, index=1, layer_name="self_attn"),
         "cross_attentions": OutputRecorder(Attention, index=1, layer_name="cross_attn"),
+        "router_logits": OutputRecorder(Router, index=0),
     }
 
     def __init__(self, config: ZooConfig) -> None:
@@ -241,7 +250,9 @@ class ZooDecoder(ZooStack):
             kwargs: `output_attentions`, `output_hidden_states`, `return_dict`, and what attention backends take.
 
         Returns:
-            `last_hidden_state`, *Shape:* (batch_size, seq_len, hidden_size), the cache, and what was asked for.
+            `last_hidden_state`, *Shape:* (batch_size, seq_len, hidden_size), the cache, and what was asked for. Hidden
+            states between the layers are as the residual part makes them, with several streams (batch_size, seq_len,
+            num_streams, hidden_size).
 
         Raises:
             TokenIdError: When an id is outside of the vocabulary.

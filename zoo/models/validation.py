@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from zoo.errors import ConfigError, InvalidChoiceError, enumerate_names
 
 from .choices import AttentionScale, NormPlacement, Pooling, QKNorm, ResidualScaling
-from .parts import NAMED_FIELDS
+from .parts import NAMED_FIELDS, PART_FIELDS
 from .ranges import validate_heads, validate_numbers
 
 if TYPE_CHECKING:
@@ -82,6 +82,22 @@ def validate_types(config: ZooConfig) -> None:
         value = getattr(config, field.name)
         if words and set(words) <= TYPES.keys() and not any(is_of_type(value, word) for word in words):
             raise ConfigError(f"{field.name}={value!r} was given; it must be {type_in_words(words)}")
+
+
+def validate_options(config: ZooConfig) -> None:
+    """Require settings that parts have for themselves to be of the type of their default, and whatever the part says.
+
+    Raises:
+        ConfigError: When one is not.
+    """
+    for field, registry in PART_FIELDS.items():
+        part = registry.get(getattr(config, field))
+        for name, default in getattr(part, "options", {}).items():
+            value, word = getattr(config, name, default), type(default).__name__
+            if word in TYPES and not is_of_type(value, word):
+                raise ConfigError(f"{name}={value!r} was given; it must be {type_in_words([word])}")
+        if hasattr(part, "check_options"):
+            part.check_options(config)
 
 
 def type_in_words(words: list[str]) -> str:

@@ -9,7 +9,7 @@ import torch
 from zoo.building import build
 from zoo.errors import UnsupportedBackendError
 from zoo.models import ZooPreTrainedModel
-from zoo.models.parts import POSITIONS
+from zoo.models.parts import POSITIONS, RESIDUALS
 
 from .cases import check
 from .comparing import assert_different, assert_equal, assert_finite
@@ -195,8 +195,10 @@ def check_hidden_states_have_their_documented_shapes(subject: Subject) -> None:
 def _assert_states(states: Any, depth: int, length: int, subject: Subject, what: str) -> None:
     assert states is not None, f"there are no {what}"
     assert len(states) == depth + 1, f"there are {len(states)} {what}, documented are {depth + 1}"
-    shape = (BATCH_SIZE, length, subject.config.hidden_size)
+    plain = torch.empty(BATCH_SIZE, length, subject.config.hidden_size)
+    between = RESIDUALS.get(subject.config.residual).build_stream(subject.config).open(plain).shape
     for step, state in enumerate(states):
+        shape = tuple(plain.shape if step == depth else between)
         assert tuple(state.shape) == shape, f"{what}[{step}] has shape {tuple(state.shape)}, documented is {shape}"
     for step in range(depth):
         assert_different(states[step], states[step + 1], f"layer {step} changes {what}")

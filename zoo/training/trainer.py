@@ -19,10 +19,12 @@ from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 from zoo.errors import UnwritableError
 from zoo.fast.chunked_loss import IGNORED
 from zoo.fast.matmul import fast_matmul
+from zoo.models.feed_forwards.balance import has_router_loss
 from zoo.models.language_modeling import LanguageModel
 
 from .arguments import ZooTrainingArguments
 from .checkpoints import rotate, seal
+from .experts import ExpertBalance
 from .guard import LossGuard, check_weights
 from .optimizers import build_muon
 from .sampling import LengthGroupedSampler
@@ -58,7 +60,9 @@ class ZooTrainer(Seq2SeqTrainer):
         self._is_language_model = isinstance(self.model, LanguageModel)
         self._writes = bool(self.model.config.is_encoder_decoder)
         self._flops_per_token = 6 * self.model.num_parameters(exclude_embeddings=True)
+        self._balances = self._is_language_model and has_router_loss(self.model.config)
         self.add_callback(RunTotals())
+        self.add_callback(ExpertBalance())
 
     @property
     def totals(self) -> RunTotals:
@@ -138,6 +142,8 @@ class ZooTrainer(Seq2SeqTrainer):
             options = {} if smoother is None else {"loss_smoothing": smoother.epsilon}
             if not return_outputs:
                 options |= self._without_logits()
+            if self._balances and model.training:
+                options["output_router_logits"] = True
             try:
                 return super().compute_loss(model, {**inputs, **options}, return_outputs, num_items_in_batch)
             finally:

@@ -91,6 +91,11 @@ class VanillaDecoderLayer(DecoderLayer):
             self.cross_attn = borrowing(config, layer_idx, is_cross=True)
             self.cross_attn.borrow(self.self_attn, *PROJECTIONS)
         if config.has_quirk("feed-forward-reuses-cross-norm"):
+            if type(self.cross_attn_residual) is not Residual:
+                raise ConfigError(
+                    f"residual={config.residual!r} was given; with the quirk feed-forward-reuses-cross-norm it must be "
+                    "'plain'"
+                )
             dead["norm"] = self.mlp_residual.norm_out
             self.mlp_residual.norm_out = self.cross_attn_residual.norm_out
             self.cross_attn_residual = BorrowingResidual(**dict(self.cross_attn_residual.named_children()))

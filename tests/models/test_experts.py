@@ -1,0 +1,226 @@
+"""Mixtures of experts beside transformers' own classes and beside formulas in float64."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+import torch
+from models.formulas import WIDTH, close, config, random, randomized
+from transformers import DeepseekV3Config, MixtralConfig, MixtralForCausalLM, Qwen3MoeConfig
+from transformers.models.deepseek_v3.modeling_deepseek_v3 import DeepseekV3MoE
+from transformers.models.mixtral.modeling_mixtral import MixtralSparseMoeBlock, load_balancing_loss_func
+from transformers.models.qwen3_moe.modeling_qwen3_moe import Qwen3MoeSparseMoeBlock
+
+import zoo
+from zoo.errors import ZooError
+from zoo.models import FEED_FORWARDS, balance_experts
+from zoo.models.feed_forward import build_feed_forward
+from zoo.models.feed_forwards.balance import load_balancing_loss
+from zoo.parameters import count_by_parameter
+from zoo.testing import cases, randomize
+
+SIZES: dict[str, Any] = {
+    "hidden_act": "silu",
+    "mlp_bias": False,
+    "num_experts": 6,
+    "num_experts_per_tok": 2,
+    "moe_intermediate_size": 16,
+}
+NATIVE: dict[str, Any] = {"hidden_size": WIDTH, "hidden_act": "silu", "num_experts_per_tok": 2}
+THROUGH_FLOAT32 = 1e-5
+ELSEWHERE = ("vanilla", "bert-style", "normformer", "gpt2-style:parallel_residual=true", "pre-norm:share_layers=true")
+
+
+def part(name: str, **settings: Any) -> Any:
+    made = randomized(build_feed_forward(config(feed_forward=name, **{**SIZES, **settings})))
+    made.experts.config._experts_implementation = "batched_mm"
+    return made
+
+
+def give_weights(ours: Any, native: Any) -> Any:
+    """A native block in float64 with our weights."""
+    native = native.double().eval()
+    native.experts.config._experts_implementation = "eager"
+    with torch.no_grad():
+        native.gate.weight.copy_(ours.router.weight)
+        native.experts.gate_up_proj.copy_(ours.experts.gate_up_proj)
+        native.experts.down_proj.copy_(ours.experts.down_proj)
+    return native
+
+
+def test_softmax_experts_equal_mixtral() -> None:
+    ours, x = part("moe"), random(2, 7, WIDTH)
+    native = MixtralSparseMoeBlock(MixtralConfig(**NATIVE, num_local_experts=6, intermediate_size=16))
+    close(ours(x), give_weights(ours, native)(x).detach(), THROUGH_FLOAT32)
+
+
+@pytest.mark.parametrize("normalised", [True, False])
+def test_softmax_experts_equal_qwen3_moe(normalised: bool) -> None:
+    ours, x = part("moe", norm_topk_prob=normalised), random(2, 7, WIDTH)
+    native_config = Qwen3MoeConfig(**NATIVE, num_experts=6, moe_intermediate_size=16, norm_topk_prob=normalised)
+    close(ours(x), give_weights(ours, Qwen3MoeSparseMoeBlock(native_config))(x).detach(), THROUGH_FLOAT32)
+
+
+@pytest.mark.parametrize("groups", [(1, 1), (3, 2)])
+def test_sigmoid_experts_equal_deepseek_v3(groups: tuple[int, int]) -> None:
+    grouping = {"n_group": groups[0], "topk_group": groups[1], "routed_scaling_factor": 2.5, "n_shared_experts": 2}
+    ours, x = part("moe-sigmoid", **grouping), random(2, 7, WIDTH)
+    ours.router.balance_bias.copy_(random(6, seed=5))
+    native_config = DeepseekV3Config(**NATIVE, n_routed_experts=6, moe_intermediate_size=16, **grouping)
+    native = give_weights(ours, DeepseekV3MoE(native_config))
+    native.gate.e_score_correction_bias.copy_(ours.router.balance_bias)
+    for name in ("gate_proj", "up_proj", "down_proj"):
+        getattr(native.shared_experts, name).weight.data.copy_(getattr(ours.shared_experts, name).weight)
+    close(ours(x), native(x).detach(), THROUGH_FLOAT32)
+
+
+@pytest.mark.parametrize("bias", [False, True])
+def test_every_way_to_run_experts_computes_the_formula(bias: bool) -> None:
+    """Token by token: what its experts give, times the router's weights; in float32, where the grouped product is."""
+    made, x = part("moe", mlp_bias=bias, mlp_inner_norm=True), random(1, 7, WIDTH)
+    experts = made.experts
+    expected = torch.zeros(7, WIDTH, dtype=torch.float64)
+    for place, token in enumerate(x[0]):
+        probabilities = (made.router.weight @ token).softmax(0)
+        best = probabilities.topk(2)
+        for share, expert in zip(best.values / best.values.sum(), best.indices, strict=True):
+            inner = experts.gate_up_proj[expert] @ token + (experts.gate_up_proj_bias[expert] if bias else 0)
+            gate, up = inner.chunk(2)
+            hidden = experts.norm(gate * gate.sigmoid() * up)
+            expected[place] += share * (
+                experts.down_proj[expert] @ hidden + (experts.down_proj_bias[expert] if bias else 0)
+            )
+    for implementation in ("eager", "batched_mm", "grouped_mm"):
+        experts.config._experts_implementation = implementation
+        close(made(x)[0], expected.detach(), 1e-9)
+        single = copy.deepcopy(made).float()
+        close(single(x.float())[0].double(), expected.detach(), 1e-4)
+
+
+def test_the_balancing_loss_equals_transformers_and_the_formula() -> None:
+    logits = tuple(random(14, 6, seed=seed) for seed in (1, 2, 3))
+    mask = torch.tensor([[1] * 7, [1] * 4 + [0] * 3])
+    for given in (None, mask):
+        theirs = load_balancing_loss_func(logits, 6, 2, given)
+        close(load_balancing_loss(logits, 2, given), float(theirs), 1e-6)
+    real = [row for layer in logits for row, kept in zip(layer, mask.flatten(), strict=True) if kept]
+    share, mean = torch.zeros(6).double(), torch.zeros(6).double()
+    for row in real:
+        share[row.topk(2).indices] += 1 / len(real)
+        mean += row.softmax(0) / len(real)
+    close(load_balancing_loss(logits, 2, mask), 6 * float(share @ mean))
+
+
+def test_outputs_have_what_transformers_gives() -> None:
+    sizes = {"vocab_size": 37, "num_local_experts": 4, "hidden_size": 64, "intermediate_size": 128}
+    native = MixtralForCausalLM(
+        MixtralConfig(
+            **sizes, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, router_aux_loss_coef=0.1
+        )
+    )
+    ours = zoo.build("mixtral-style@tiny", "causal-lm", vocab_size=37, router_aux_loss_coef=0.1)
+    batch = {"input_ids": torch.arange(12).view(2, 6), "labels": torch.arange(12).view(2, 6)}
+    batch["attention_mask"] = torch.tensor([[1] * 6, [1] * 3 + [0] * 3])
+    theirs, plain, got = (
+        native(**batch, output_router_logits=True),
+        ours(**batch),
+        ours(**batch, output_router_logits=True),
+    )
+    assert [tuple(one.shape) for one in got.router_logits] == [tuple(one.shape) for one in theirs.router_logits]
+    assert theirs.aux_loss.shape == got.aux_loss.shape and "aux_loss" not in plain and "router_logits" not in plain
+    torch.testing.assert_close(got.loss, plain.loss + 0.1 * got.aux_loss)
+    expected = load_balancing_loss_func(got.router_logits, 4, 2, batch["attention_mask"])
+    torch.testing.assert_close(got.aux_loss, expected)
+    ours.config.output_router_logits = True
+    torch.testing.assert_close(ours(**batch).loss, got.loss)
+    got.loss.backward()
+    assert ours.model.layers[0].mlp.router.weight.grad.abs().max() > 0
+
+
+def test_both_stacks_of_an_encoder_decoder_are_balanced() -> None:
+    model = zoo.build("vanilla@tiny", "seq2seq-lm", vocab_size=37, feed_forward="moe", num_experts=4, dropout=0.0)
+    batch = {"input_ids": torch.arange(12).view(2, 6), "labels": torch.arange(8).view(2, 4)}
+    plain, got = model(**batch), model(**batch, output_router_logits=True)
+    sides = [load_balancing_loss(logits, 2) for logits in (got.encoder_router_logits, got.decoder_router_logits)]
+    torch.testing.assert_close(got.aux_loss, sum(sides))
+    torch.testing.assert_close(got.loss, plain.loss + 0.001 * got.aux_loss)
+
+
+def test_balancing_moves_the_bias_towards_experts_that_are_used_less() -> None:
+    model = randomize(zoo.build("deepseek-moe@tiny", "causal-lm", vocab_size=37, balance_rate=0.01), std=0.5).train()
+    ids = torch.arange(36).view(2, 18)
+    router = model.model.layers[0].mlp.router
+    model(ids)
+    load = router.load.clone()
+    assert load.sum() == 2 * 18 * 2
+    balance_experts(model)
+    torch.testing.assert_close(router.balance_bias, 0.01 * (load.mean() - load).sign())
+    assert not router.load.any()
+
+    def unevenness() -> float:
+        model(ids)
+        found = router.load.clone()
+        return float(found.max() / found.mean())
+
+    before = unevenness()
+    for _ in range(100):
+        balance_experts(model)
+        after = unevenness()
+    assert after < before
+
+
+@pytest.mark.parametrize("name", ELSEWHERE)
+@pytest.mark.parametrize("part_name", ["moe", "moe-sigmoid"])
+def test_experts_serve_every_kind_of_variant(part_name: str, name: str) -> None:
+    separator = "," if ":" in name else ":"
+    checks = {"every_parameter_gets_a_finite_gradient", "saves_and_reloads_bit_equal", "unpadding_changes_nothing"}
+    checks.add("skipping_logits_changes_no_gradient")
+    settings = f"feed_forward={part_name},num_experts=4,hidden_act=silu"
+    tasks = {"vanilla": "seq2seq-lm", "bert-style": "masked-lm"}
+    for case in cases(f"{name}{separator}{settings}"):
+        if case.task == tasks.get(name, "causal-lm") and case.check.name in checks:
+            case()
+
+
+@pytest.mark.parametrize("initializer", ["normal", "depth-scaled", "xavier-uniform", "deepnorm", "torch"])
+def test_every_initialisation_reaches_experts(initializer: str) -> None:
+    """Experts start as linear layers of their sizes do."""
+    settings = {"initializer": initializer, "seed": 0, "feed_forward": "gated", "hidden_act": "silu"}
+    dense = zoo.build("pre-norm@tiny", "causal-lm", **settings).model.layers[0].mlp
+    sparse = zoo.build("pre-norm@tiny", "causal-lm", **{**settings, "feed_forward": "moe"}).model.layers[0].mlp.experts
+    for ours, like in ((sparse.gate_up_proj, dense.up_proj), (sparse.down_proj, dense.down_proj)):
+        assert ours.std().item() == pytest.approx(like.weight.std().item(), rel=0.03)
+    assert not sparse.gate_up_proj_bias.any() and not sparse.down_proj_bias.any()
+
+
+def test_active_parameters_are_those_of_the_experts_that_a_token_sees() -> None:
+    table = count_by_parameter("mixtral-style@tiny")
+    experts = sum(row.count for row in table.rows if ".experts." in row.name)
+    assert table.active == table.total - experts // 2
+    dense = count_by_parameter("llama-style@tiny")
+    assert dense.active == dense.total
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (
+            {"num_experts": 2, "num_experts_per_tok": 3},
+            "num_experts_per_tok=3 was given; it must be at most num_experts=2",
+        ),
+        ({"num_experts": 0}, "num_experts=0 was given; it must be at least 1"),
+        ({"num_experts": True}, "num_experts=True was given; it must be int"),
+        ({"router_aux_loss_coef": -1.0}, "router_aux_loss_coef=-1.0"),
+        ({"feed_forward": "moe-sigmoid", "n_group": 3}, "n_group=3 and topk_group=1 were given"),
+        ({"feed_forward": "moe-sigmoid", "balance_rate": -0.1}, "balance_rate=-0.1"),
+    ],
+)
+def test_bad_settings_are_told(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(ZooError, match=message):
+        zoo.config("pre-norm", **{"feed_forward": "moe", **given})
+
+
+def test_parts_are_listed() -> None:
+    assert {"moe", "moe-sigmoid"} <= set(FEED_FORWARDS.names())

@@ -1,0 +1,151 @@
+"""Residual parts beside their papers' formulas in float64, beside transformers' own, and in variants of every kind."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from models.formulas import WIDTH, close, config, random, randomized
+from torch import Tensor, nn
+from torch.nn.functional import layer_norm
+from transformers.models.deepseek_v4.configuration_deepseek_v4 import DeepseekV4Config
+from transformers.models.deepseek_v4.modeling_deepseek_v4 import DeepseekV4HyperConnection, DeepseekV4HyperHead
+
+import zoo
+from zoo.errors import ConfigError, ZooError
+from zoo.models import RESIDUALS
+from zoo.models.residual import build_residual
+from zoo.testing import cases
+
+STREAMS = 3
+HYPER: dict[str, Any] = {"residual": "hyper-connections", "num_streams": STREAMS, "norm_placement": "pre"}
+MANIFOLD = {**HYPER, "residual": "manifold-hyper-connections", "hyper_eps": 1e-3, "sinkhorn_iterations": 4}
+ELSEWHERE = ("gpt2-style:parallel_residual=true", "pre-norm:share_layers=true", "deepnorm", "gemma2-style")
+
+
+class Sublayer(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(random(WIDTH, WIDTH, seed=9))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.tanh(x @ self.weight)
+
+
+def test_hyper_connections_equal_the_papers_matrices() -> None:
+    """Equations 2 to 5 and 10 to 13, a token at a time."""
+    residual, sublayer = randomized(build_residual(config(**HYPER))), Sublayer()
+    weights, streams = residual.weights, random(2, 5, STREAMS, WIDTH)
+    got = residual(streams, sublayer)
+    for batch in range(2):
+        for place in range(5):
+            h = streams[batch, place]
+            normed = layer_norm(h, (WIDTH,), residual.norm_streams.weight, residual.norm_streams.bias, 1e-5)
+            dynamic = torch.tanh(normed @ weights.weight.T)
+            alpha = torch.cat((weights.read[:, None], weights.mix), 1)
+            alpha = alpha + weights.scale[0] * torch.cat((dynamic[:, :1], dynamic[:, 2:]), 1)
+            beta = weights.write + weights.scale[1] * dynamic[:, 1]
+            mixed = alpha.T @ h
+            norm = residual.norm_in
+            branch = sublayer(layer_norm(mixed[0], (WIDTH,), norm.weight, norm.bias, norm.eps))
+            close(got[batch, place], beta[:, None] * branch[None] + mixed[1:])
+
+
+def test_a_new_hyper_connection_is_a_plain_residual_connection() -> None:
+    hyper = zoo.build("pre-norm@tiny", "causal-lm", residual="hyper-connections", seed=0, dtype=torch.float64)
+    plain = zoo.build("pre-norm@tiny", "causal-lm", seed=0, dtype=torch.float64)
+    plain.load_state_dict(hyper.state_dict(), strict=False)
+    ids = torch.arange(12).view(2, 6)
+    hyper_states, plain_states = (
+        model(ids, output_hidden_states=True).hidden_states[1].detach() for model in (hyper, plain)
+    )
+    close(hyper_states, plain_states.unsqueeze(-2).expand(-1, -1, 4, -1))
+
+
+@pytest.mark.parametrize("iterations", [1, 4])
+def test_manifold_hyper_connections_equal_deepseek_v4(iterations: int) -> None:
+    settings = {**MANIFOLD, "sinkhorn_iterations": iterations, "norm": "rmsnorm"}
+    residual, sublayer, streams = (
+        randomized(build_residual(config(**settings))),
+        Sublayer(),
+        random(2, 5, STREAMS, WIDTH),
+    )
+    native_config = DeepseekV4Config(
+        hidden_size=WIDTH, hc_mult=STREAMS, hc_sinkhorn_iters=iterations, hc_eps=1e-3, rms_norm_eps=1e-5
+    )
+    native = DeepseekV4HyperConnection(native_config).double()
+    with torch.no_grad():
+        for ours, theirs in (("weight", native.fn), ("base", native.base), ("scale", native.scale)):
+            theirs.copy_(getattr(residual.weights, ours))
+    post, comb, collapsed = native(streams)
+    branch = sublayer(residual.norm_in(collapsed))
+    expected = post.unsqueeze(-1) * branch.unsqueeze(-2) + comb.double().transpose(-1, -2) @ streams
+    close(residual(streams, sublayer), expected.detach(), 1e-5)  # transformers computes weights in float32
+
+
+def test_the_end_of_manifold_streams_equals_deepseek_v4() -> None:
+    stream = randomized(RESIDUALS.get(MANIFOLD["residual"]).build_stream(config(**MANIFOLD)))
+    native_config = DeepseekV4Config(hidden_size=WIDTH, hc_mult=STREAMS, hc_eps=1e-3, rms_norm_eps=1e-5)
+    native, streams = DeepseekV4HyperHead(native_config).double(), random(2, 5, STREAMS, WIDTH)
+    with torch.no_grad():
+        for ours, theirs in (("weight", native.hc_fn), ("base", native.hc_base), ("scale", native.hc_scale)):
+            theirs.copy_(getattr(stream.weights, ours))
+    close(stream(streams), native(streams).detach(), 1e-5)
+
+
+def test_streams_are_mixed_by_doubly_stochastic_matrices() -> None:
+    residual = randomized(build_residual(config(**{**MANIFOLD, "sinkhorn_iterations": 60, "hyper_eps": 0.0})))
+    residual.weights.scale.data /= 10
+    _, _, mix = residual.weights(random(2, 5, STREAMS, WIDTH))
+    for dim in (-1, -2):
+        close(mix.sum(dim), torch.ones(2, 5, STREAMS), 1e-6)
+
+
+def test_lambdas_equal_nanochats_loop() -> None:
+    model = zoo.testing.randomize(
+        zoo.build("pre-norm@tiny", "causal-lm", residual="lambdas", final_norm=False, dtype=torch.float64)
+    )
+    plain = zoo.build("pre-norm@tiny", "causal-lm", final_norm=False, dtype=torch.float64)
+    plain.load_state_dict(model.state_dict(), strict=False)
+    ids = torch.arange(12).view(2, 6)
+    with torch.no_grad():
+        x0 = x = model(ids, output_hidden_states=True).hidden_states[0][..., 0, :]
+        for layer, other in zip(model.model.layers, plain.model.layers, strict=True):
+            resid_lambda, x0_lambda = layer.self_attn_residual.mix.weight
+            mask = torch.full((6, 6), -torch.inf, dtype=torch.float64).triu(1)[None, None]
+            x = other(resid_lambda * x + x0_lambda * x0, mask)
+        close(model.model(ids).last_hidden_state, x)
+
+
+@pytest.mark.parametrize("name", ELSEWHERE)
+@pytest.mark.parametrize("part", RESIDUALS.names())
+def test_every_residual_part_serves_every_kind_of_variant(part: str, name: str) -> None:
+    separator = "," if ":" in name else ":"
+    checks = {"every_parameter_gets_a_finite_gradient", "cache_equals_no_cache", "saves_and_reloads_bit_equal"}
+    checks |= {"unpadding_changes_nothing", "hidden_states_have_their_documented_shapes"}
+    for case in cases(f"{name}{separator}residual={part}"):
+        if case.task == "causal-lm" and case.check.name in checks:
+            case()
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"residual": "hyper-conections"}, "did you mean 'hyper-connections'"),
+        ({"residual": "hyper-connections", "num_streams": 0}, "num_streams=0 was given; it must be at least 1"),
+        ({"residual": "hyper-connections", "num_streams": 2.5}, r"num_streams=2.5 was given; it must be int"),
+        ({**MANIFOLD, "hyper_eps": -1.0}, r"hyper_eps=-1.0 was given; it must be a finite number, at least 0"),
+        ({"num_streams": 2}, "num_streams"),
+    ],
+)
+def test_bad_settings_are_told(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(ZooError, match=message):
+        zoo.config("pre-norm", **given)
+
+
+def test_a_layer_that_takes_a_residual_connection_apart_is_refused() -> None:
+    with pytest.raises(
+        ConfigError, match="residual='lambdas' was given; with the quirk feed-forward-reuses-cross-norm"
+    ):
+        zoo.build("vanilla@tiny+feed-forward-reuses-cross-norm", residual="lambdas")

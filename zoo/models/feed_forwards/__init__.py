@@ -1,0 +1,14 @@
+"""Feed-forward sublayers beyond the dense ones: parts of the registry `FEED_FORWARDS`."""
+
+from .experts import Experts
+from .mixture import MixtureOfExperts, SigmoidMixtureOfExperts
+from .routing import SigmoidRouter, SoftmaxRouter, balance_experts
+
+__all__ = [
+    "Experts",
+    "MixtureOfExperts",
+    "SigmoidMixtureOfExperts",
+    "SigmoidRouter",
+    "SoftmaxRouter",
+    "balance_experts",
+]

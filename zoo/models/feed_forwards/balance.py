@@ -1,0 +1,73 @@
+"""The load-balancing loss of routers, in the outputs of language models."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import torch
+from torch.nn import functional as F
+from transformers.utils import ModelOutput
+
+from zoo.models.parts import FEED_FORWARDS, option
+
+if TYPE_CHECKING:
+    from zoo.models.configuration import ZooConfig
+
+Output = TypeVar("Output", bound=ModelOutput)
+
+
+def has_router_loss(config: ZooConfig) -> bool:
+    """Whether the routers of a configuration are trained by a loss of their own."""
+    return bool(getattr(FEED_FORWARDS.get(config.feed_forward), "has_auxiliary_loss", False))
+
+
+def with_router_loss(output: Output, body: Any, attention_mask: Any, config: ZooConfig, side: str = "") -> Output:
+    """Add what routers gave to the output of a language model, where it was recorded.
+
+    Args:
+        output: The output; to its loss, if it has one, the load-balancing loss is added, times its coefficient.
+        body: What the model's body returned.
+        attention_mask: 1 for real tokens; padding is not balanced. *Shape:* (batch_size, seq_len)
+        side: "encoder_" or "decoder_" where there are both.
+
+    Returns:
+        The output, with `router_logits`, *Shape:* (batch_size * seq_len, num_experts) a layer, and `aux_loss`.
+    """
+    router_logits = body.get(f"{side}router_logits")
+    if not router_logits:
+        return output
+    output[f"{side}router_logits"] = router_logits
+    if has_router_loss(config):
+        part = FEED_FORWARDS.get(config.feed_forward)
+        found = load_balancing_loss(router_logits, option(config, part, "num_experts_per_tok"), attention_mask)
+        output["aux_loss"] = output.get("aux_loss", 0) + found
+        if output.get("loss") is not None:
+            output["loss"] = output["loss"] + option(config, part, "router_aux_loss_coef") * found
+    return output
+
+
+def load_balancing_loss(
+    router_logits: tuple[torch.Tensor, ...], num_chosen: int, attention_mask: torch.Tensor | None = None
+) -> torch.Tensor:
+    """`num_experts * sum(share of tokens * mean probability)` over experts (Fedus et al. 2022, equations 4 to 6).
+
+    As transformers computes it: over all layers together, and a token counts for each of its experts.
+
+    Args:
+        router_logits: Scores of every layer. *Shape:* (num_tokens, num_experts)
+        num_chosen: How many experts a token sees.
+        attention_mask: 1 for real tokens. *Shape:* (batch_size, seq_len)
+
+    Returns:
+        The loss, a scalar: `num_chosen` where all experts are used alike.
+    """
+    scores = torch.stack([logits.to(router_logits[0].device) for logits in router_logits])
+    probabilities = scores.softmax(dim=-1)
+    chosen = F.one_hot(probabilities.topk(num_chosen, dim=-1).indices, scores.shape[-1]).sum(dim=-2)
+    real = torch.ones_like(scores[0, :, 0])
+    if attention_mask is not None:
+        real = attention_mask.flatten().to(real)
+    weights = real / (real.sum() * len(router_logits))
+    share = (chosen.to(weights.dtype) * weights[:, None]).sum(dim=(0, 1))
+    mean = (probabilities * weights[:, None]).sum(dim=(0, 1))
+    return scores.shape[-1] * (share * mean).sum()

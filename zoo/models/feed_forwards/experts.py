@@ -1,0 +1,90 @@
+"""Many gated feed-forward networks, of which every token sees a few."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+from transformers import initialization as init
+
+from zoo.fast.dropout import Dropout
+from zoo.fast.experts import experts_function
+from zoo.fast.identity import Identity
+from zoo.models.feed_forward import build_activation
+from zoo.models.norms import build_norm
+
+if TYPE_CHECKING:
+    from zoo.models.configuration import ZooConfig
+
+
+class Experts(nn.Module):
+    """Gated networks whose weights lie in one tensor each, in the layout and under the names of transformers' classes.
+
+    Args:
+        config: Supplies `hidden_size`, `hidden_act`, `mlp_bias`, `activation_dropout`, `mlp_inner_norm` and
+            `initializer_range`.
+        num_experts: Number of networks.
+        num_experts_per_tok: How many of them a token sees.
+        inner_size: Inner width of each.
+    """
+
+    # What transformers' functions read of a module.
+    has_gate = is_concatenated = True
+    is_transposed = has_post_expert_norm = _is_expert_parallel = False
+
+    def __init__(self, config: ZooConfig, num_experts: int, num_experts_per_tok: int, inner_size: int) -> None:
+        super().__init__()
+        self.config = config
+        self.num_experts = num_experts
+        self.num_experts_per_tok = num_experts_per_tok
+        self.has_bias = config.mlp_bias
+        self.gate_up_proj = nn.Parameter(torch.empty(num_experts, 2 * inner_size, config.hidden_size))
+        self.down_proj = nn.Parameter(torch.empty(num_experts, config.hidden_size, inner_size))
+        self.gate_up_proj_bias = nn.Parameter(torch.empty(num_experts, 2 * inner_size)) if self.has_bias else None
+        self.down_proj_bias = nn.Parameter(torch.empty(num_experts, config.hidden_size)) if self.has_bias else None
+        self.act_fn = build_activation(config.hidden_act)
+        self.dropout = Dropout(config.activation_dropout)
+        self.norm = build_norm(config, inner_size) if config.mlp_inner_norm else Identity()
+
+    def init_weights(self) -> None:
+        """Set all biases to zero; the rest is for the scheme."""
+        for bias in (self.gate_up_proj_bias, self.down_proj_bias):
+            if bias is not None:
+                init.zeros_(bias)
+
+    def forward(
+        self, hidden_states: torch.Tensor, top_k_index: torch.Tensor, top_k_weights: torch.Tensor
+    ) -> torch.Tensor:
+        """Transform every token by its experts, and add up what they give.
+
+        Args:
+            hidden_states: *Shape:* (num_tokens, hidden_size)
+            top_k_index: Which experts. *Shape:* (num_tokens, num_experts_per_tok)
+            top_k_weights: What their outputs are multiplied by. *Shape:* (num_tokens, num_experts_per_tok)
+
+        Returns:
+            *Shape:* (num_tokens, hidden_size)
+        """
+        run = experts_function(self, Experts.one_by_one)
+        return run(self, hidden_states, top_k_index, top_k_weights)
+
+    def one_by_one(
+        self, hidden_states: torch.Tensor, top_k_index: torch.Tensor, top_k_weights: torch.Tensor
+    ) -> torch.Tensor:
+        """What all ways to run experts compute, one expert after the other. Arguments as for `forward`."""
+        mixed = torch.zeros_like(hidden_states)
+        for expert in range(self.num_experts):
+            tokens, places = torch.where(top_k_index == expert)
+            in_bias = None if self.gate_up_proj_bias is None else self.gate_up_proj_bias[expert]
+            out_bias = None if self.down_proj_bias is None else self.down_proj_bias[expert]
+            inner = self._apply_gate(F.linear(hidden_states[tokens], self.gate_up_proj[expert], in_bias))
+            outer = F.linear(inner, self.down_proj[expert], out_bias) * top_k_weights[tokens, places, None]
+            mixed = mixed.index_add(0, tokens, outer.to(mixed.dtype))
+        return mixed
+
+    def _apply_gate(self, gate_up: torch.Tensor) -> torch.Tensor:
+        """What stands between the two projections: by this name, transformers' functions call it."""
+        gate, up = gate_up.chunk(2, dim=-1)
+        return self.norm(self.dropout(self.act_fn(gate) * up))

@@ -1,0 +1,131 @@
+"""Mixtures of experts: a router, and the networks that it chooses from."""
+
+from __future__ import annotations
+
+import copy
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import torch
+from torch import nn
+
+from zoo.errors import ConfigError
+from zoo.models.feed_forward import GatedFeedForward
+from zoo.models.parts import FEED_FORWARDS, option
+from zoo.models.ranges import require_at_least
+
+from .experts import Experts
+from .routing import Router, SigmoidRouter, SoftmaxRouter
+
+if TYPE_CHECKING:
+    from zoo.models.configuration import ZooConfig
+
+
+@FEED_FORWARDS.register("moe")
+class MixtureOfExperts(nn.Module):
+    """Gated networks of which every token sees a few, chosen by a softmax (Jiang et al. 2024, Mixtral, section 2.1).
+
+    Where `output_router_logits` is set, the loss of a language model contains `router_aux_loss_coef` times the
+    load-balancing loss (Fedus et al. 2022, Switch Transformers, section 2.2), as in transformers' classes; `zoo train`
+    sets it.
+
+    Args:
+        config: Supplies the sizes and the options.
+    """
+
+    options: ClassVar[dict[str, Any]] = {
+        "num_experts": 8,
+        "num_experts_per_tok": 2,
+        "moe_intermediate_size": None,
+        "norm_topk_prob": True,
+        "router_aux_loss_coef": 0.001,
+        "output_router_logits": False,
+    }
+    router_class: ClassVar[type[Router]] = SoftmaxRouter
+    has_auxiliary_loss: ClassVar[bool] = True
+
+    def __init__(self, config: ZooConfig) -> None:
+        super().__init__()
+        self.router = self.router_class(config)
+        width = inner_size(config)
+        count, chosen = self.router.num_experts, self.router.num_experts_per_tok
+        self.experts = Experts(config, count, chosen, width)
+        sizes = f"{config.hidden_size} → {width} → {config.hidden_size}"
+        self.drawn_as = ("mixture of experts", f"{chosen} of {count}, each gated, {sizes}, {config.hidden_act}")
+
+    @classmethod
+    def check_options(cls, config: ZooConfig) -> None:
+        """Refuse numbers of experts that there cannot be.
+
+        Raises:
+            ConfigError: When numbers are too small, or contradict each other.
+        """
+        count, chosen = (option(config, cls, name) for name in ("num_experts", "num_experts_per_tok"))
+        require_at_least(1, num_experts=count, num_experts_per_tok=chosen, moe_intermediate_size=inner_size(config))
+        if chosen > count:
+            raise ConfigError(f"num_experts_per_tok={chosen} was given; it must be at most num_experts={count}")
+        if "router_aux_loss_coef" in cls.options:
+            require_at_least(0, router_aux_loss_coef=option(config, cls, "router_aux_loss_coef"))
+
+    def forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
+        """Transform every position by its experts. *Shape:* (batch_size, seq_len, hidden_size), unchanged."""
+        tokens = hidden_states.flatten(0, -2)
+        _, weights, experts = self.router(tokens)
+        return self.experts(tokens, experts, weights).view_as(hidden_states)
+
+
+@FEED_FORWARDS.register("moe-sigmoid")
+class SigmoidMixtureOfExperts(MixtureOfExperts):
+    """Experts chosen by sigmoids and a balancing bias, beside one that all tokens see (DeepSeek-V3, section 2.1.2).
+
+    Args:
+        config: Supplies the sizes and the options.
+    """
+
+    options: ClassVar[dict[str, Any]] = {
+        **{name: value for name, value in MixtureOfExperts.options.items() if name != "router_aux_loss_coef"},
+        "n_shared_experts": 1,
+        "n_group": 1,
+        "topk_group": 1,
+        "routed_scaling_factor": 1.0,
+        "balance_rate": 0.001,
+    }
+    router_class: ClassVar[type[Router]] = SigmoidRouter
+    has_auxiliary_loss: ClassVar[bool] = False
+
+    def __init__(self, config: ZooConfig) -> None:
+        super().__init__(config)
+        shared = copy.copy(config)
+        shared.intermediate_size = inner_size(config) * option(config, type(self), "n_shared_experts")
+        self.shared_experts = GatedFeedForward(shared)
+        self.drawn_as = (self.drawn_as[0], f"{self.drawn_as[1]}; beside a shared one of {shared.intermediate_size}")
+
+    @classmethod
+    def check_options(cls, config: ZooConfig) -> None:
+        """Refuse numbers of experts and groups that there cannot be.
+
+        Raises:
+            ConfigError: When numbers are too small, or contradict each other.
+        """
+        super().check_options(config)
+        names = ("n_shared_experts", "n_group", "topk_group")
+        require_at_least(1, **{name: option(config, cls, name) for name in names})
+        require_at_least(0, balance_rate=option(config, cls, "balance_rate"))
+        count, groups, admitted = (option(config, cls, name) for name in ("num_experts", "n_group", "topk_group"))
+        chosen = option(config, cls, "num_experts_per_tok")
+        if admitted > groups or (groups > 1 and (count % groups or count // groups < 2)):
+            raise ConfigError(
+                f"n_group={groups} and topk_group={admitted} were given; groups must be equal, of two experts at "
+                f"least, of num_experts={count}, and topk_group at most n_group"
+            )
+        if chosen > count // groups * admitted:
+            raise ConfigError(f"num_experts_per_tok={chosen} was given; topk_group={admitted} has fewer experts")
+
+    def forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
+        """Transform every position by its experts and the shared one. Shapes as in the base class."""
+        return super().forward(hidden_states) + self.shared_experts(hidden_states)
+
+
+def inner_size(config: ZooConfig) -> int:
+    """Inner width of an expert: `moe_intermediate_size`, by default `intermediate_size`."""
+    given: int | None = getattr(config, "moe_intermediate_size", None)
+    return config.intermediate_size if given is None else given

@@ -1,0 +1,137 @@
+"""Routers: which experts a token sees, and how much of each."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import distributed, nn
+from torch.nn import functional as F
+from transformers import initialization as init
+
+from zoo.models.parts import FEED_FORWARDS, option
+
+if TYPE_CHECKING:
+    from zoo.models.configuration import ZooConfig
+
+Routes = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
+"""Scores of all experts, *Shape:* (num_tokens, num_experts); weights and numbers of the chosen ones, *Shape:*
+(num_tokens, num_experts_per_tok)."""
+
+
+class Router(nn.Module):
+    """Scores experts by a linear map of the token.
+
+    Args:
+        config: Supplies the options of its feed-forward part.
+    """
+
+    def __init__(self, config: ZooConfig) -> None:
+        super().__init__()
+        part = FEED_FORWARDS.get(config.feed_forward)
+        self.num_experts: int = option(config, part, "num_experts")
+        self.num_experts_per_tok: int = option(config, part, "num_experts_per_tok")
+        self.norm_topk_prob: bool = option(config, part, "norm_topk_prob")
+        self.std = config.initializer_range
+        self.weight = nn.Parameter(torch.empty(self.num_experts, config.hidden_size))
+
+    def init_weights(self) -> None:
+        """Draw the map from a normal distribution, whatever the scheme of the other weights."""
+        init.normal_(self.weight, mean=0.0, std=self.std)
+
+    def score(self, hidden_states: torch.Tensor) -> torch.Tensor:
+        """Score every expert, in float32 at least. *Shape:* (num_tokens, hidden_size) to (num_tokens, num_experts)."""
+        scores = F.linear(hidden_states, self.weight)
+        return scores.to(torch.promote_types(scores.dtype, torch.float32))
+
+    def normalised(self, weights: torch.Tensor) -> torch.Tensor:
+        """Weights of the chosen experts, of sum one if `norm_topk_prob`."""
+        return weights / (weights.sum(dim=-1, keepdim=True) + 1e-20) if self.norm_topk_prob else weights
+
+
+class SoftmaxRouter(Router):
+    """The experts of the highest probabilities (Shazeer et al. 2017; Jiang et al. 2024, section 2.1)."""
+
+    def forward(self, hidden_states: torch.Tensor) -> Routes:
+        """Choose experts. *Shape:* (num_tokens, hidden_size)."""
+        logits = self.score(hidden_states)
+        weights, experts = logits.softmax(dim=-1).topk(self.num_experts_per_tok, dim=-1)
+        return logits, self.normalised(weights).to(hidden_states.dtype), experts
+
+
+class SigmoidRouter(Router):
+    """The experts of the highest affinities plus a bias that evens out how much they are used.
+
+    The bias decides which experts a token sees, not how much of them (DeepSeek-AI 2024, DeepSeek-V3, section 2.1.2).
+    It is not learned from the loss: [`balance_experts`][] moves it after every update.
+
+    Args:
+        config: Supplies the options of its feed-forward part.
+    """
+
+    load: torch.Tensor
+    balance_bias: torch.Tensor
+
+    def __init__(self, config: ZooConfig) -> None:
+        super().__init__(config)
+        part = FEED_FORWARDS.get(config.feed_forward)
+        self.num_groups: int = option(config, part, "n_group")
+        self.num_groups_per_tok: int = option(config, part, "topk_group")
+        self.routed_scaling_factor: float = option(config, part, "routed_scaling_factor")
+        self.rate: float = option(config, part, "balance_rate")
+        self.register_buffer("balance_bias", torch.zeros(self.num_experts))
+        self.register_buffer("load", torch.zeros(self.num_experts), persistent=False)
+
+    def init_weights(self) -> None:
+        """Begin without any bias."""
+        super().init_weights()
+        init.zeros_(self.balance_bias)
+        init.zeros_(self.load)
+
+    def forward(self, hidden_states: torch.Tensor) -> Routes:
+        """Choose experts. *Shape:* (num_tokens, hidden_size)."""
+        logits = self.score(hidden_states)
+        affinities = logits.sigmoid()
+        experts = self.admitted(affinities + self.balance_bias).topk(self.num_experts_per_tok, dim=-1).indices
+        if self.training:
+            with torch.no_grad():
+                self.load += F.one_hot(experts, self.num_experts).sum(dim=(0, 1))
+        weights = self.normalised(affinities.gather(-1, experts)) * self.routed_scaling_factor
+        return logits, weights.to(hidden_states.dtype), experts
+
+    def admitted(self, scores: torch.Tensor) -> torch.Tensor:
+        """Rule out the experts of all but the best groups, by the sum of each group's two best (section 2.1.2).
+
+        Args:
+            scores: *Shape:* (num_tokens, num_experts)
+
+        Returns:
+            Minus infinity for those. *Shape:* as scores.
+        """
+        if self.num_groups == self.num_groups_per_tok:
+            return scores
+        groups = scores.unflatten(-1, (self.num_groups, -1))
+        best = groups.topk(2, dim=-1).values.sum(dim=-1).topk(self.num_groups_per_tok, dim=-1).indices
+        ruled_out = torch.ones_like(groups[..., 0], dtype=torch.bool).scatter(-1, best, False)
+        return groups.masked_fill(ruled_out.unsqueeze(-1), float("-inf")).flatten(-2)
+
+    @torch.no_grad()
+    def move_bias(self) -> None:
+        """Make experts that were used less than the mean likelier, and the others less likely (Wang et al. 2024)."""
+        if distributed.is_available() and distributed.is_initialized():
+            distributed.all_reduce(self.load)
+        self.balance_bias += self.rate * (self.load.mean() - self.load).sign()
+        self.load.zero_()
+
+
+def balance_experts(model: nn.Module) -> None:
+    """Even out the use of experts that are routed by affinities, after an update of the weights.
+
+    `zoo train` does it; a training loop of your own calls it behind `optimizer.step()`.
+
+    Args:
+        model: Any model.
+    """
+    for module in model.modules():
+        if isinstance(module, SigmoidRouter):
+            module.move_bias()

@@ -1,0 +1,142 @@
+"""Hyper-connections: several residual streams that learned weights read, mix and write."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import torch
+from torch import nn
+from transformers import initialization as init
+
+from zoo.fast.identity import Identity
+from zoo.models.norms import build_norm
+from zoo.models.parts import RESIDUALS, option
+from zoo.models.ranges import require_at_least
+from zoo.models.residual import Residual, Stream
+
+from .streams import SeveralStreams
+
+if TYPE_CHECKING:
+    from zoo.models.configuration import ZooConfig
+
+Weights = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
+"""How streams are read, *Shape:* (..., num_streams); written, the same; and mixed, (..., num_streams, num_streams)."""
+
+INITIAL_SCALE = 0.01
+"""What the share of the weights that depends on the token is multiplied by in a new model (section 3.2)."""
+
+
+class ConnectionWeights(nn.Module):
+    """Weights of a connection, in part learned as they are and in part computed of the token (section 2.2).
+
+    Args:
+        config: Supplies the width and the number of streams.
+        stream: The stream that the sublayer reads in a new model.
+    """
+
+    def __init__(self, config: ZooConfig, stream: int) -> None:
+        super().__init__()
+        self.num_streams = option(config, HyperConnections, "num_streams")
+        self.stream = stream
+        self.drawn_as = ("hyper-connection", f"reads, mixes and writes {self.num_streams} streams by learned weights")
+        self.read = nn.Parameter(torch.empty(self.num_streams))
+        self.write = nn.Parameter(torch.empty(self.num_streams))
+        self.mix = nn.Parameter(torch.empty(self.num_streams, self.num_streams))
+        self.weight = nn.Parameter(torch.empty(2 + self.num_streams, config.hidden_size))
+        self.scale = nn.Parameter(torch.empty(2))
+
+    def init_weights(self) -> None:
+        """Begin as a plain residual connection of one stream (equation 14)."""
+        identity = torch.eye(self.num_streams)
+        init.copy_(self.read, identity[self.stream])
+        init.ones_(self.write)
+        init.copy_(self.mix, identity)
+        init.zeros_(self.weight)
+        init.constant_(self.scale, INITIAL_SCALE)
+
+    def forward(self, normed: torch.Tensor) -> Weights:
+        """Compute the weights of every token (equations 10 to 13).
+
+        Args:
+            normed: Every stream, normalised by itself. *Shape:* (batch_size, seq_len, num_streams, hidden_size)
+        """
+        dtype = at_least_float32(normed.dtype)
+        dynamic = torch.tanh(normed.to(dtype) @ self.weight.T.to(dtype))
+        read, write, mix = dynamic.split((1, 1, self.num_streams), dim=-1)
+        in_scale, out_scale = self.scale.to(dtype)
+        return (
+            in_scale * read.squeeze(-1) + self.read,
+            out_scale * write.squeeze(-1) + self.write,
+            in_scale * mix + self.mix,
+        )
+
+
+@RESIDUALS.register("hyper-connections")
+class HyperConnections(Residual):
+    """Several streams, of which a sublayer reads a weighted sum and to each of which it writes a share.
+
+    The streams are mixed besides: dynamic hyper-connections (Zhu et al. 2024, "Hyper-Connections", section 2).
+
+    Args:
+        weights: Computes how streams are read, written and mixed.
+        norm_streams: Stands before that.
+        slots: As in the base class; norms and scales on the skip connection and after the sum act on every stream.
+    """
+
+    options: ClassVar[dict[str, Any]] = {"num_streams": 4}
+
+    def __init__(self, weights: nn.Module, norm_streams: nn.Module | None = None, **slots: nn.Module) -> None:
+        super().__init__(**slots)
+        self.norm_streams = norm_streams or Identity()
+        self.weights = weights
+
+    @classmethod
+    def check_options(cls, config: ZooConfig) -> None:
+        """Refuse a number of streams that there cannot be.
+
+        Raises:
+            ConfigError: When it is less than 1.
+        """
+        require_at_least(1, num_streams=option(config, cls, "num_streams"))
+
+    @classmethod
+    def build(cls, config: ZooConfig, layer_idx: int, opens_layer: bool, **slots: nn.Module) -> Residual:
+        """Build one connection. Arguments as in the base class."""
+        connection = 2 * layer_idx + (not opens_layer)
+        weights = ConnectionWeights(config, connection % option(config, cls, "num_streams"))
+        return cls(weights, build_norm(config), **slots)
+
+    @classmethod
+    def build_stream(cls, config: ZooConfig) -> Stream:
+        """Build what copies the embeddings and sums up the streams."""
+        return SeveralStreams(option(config, cls, "num_streams"))
+
+    def forward(
+        self, hidden_states: torch.Tensor, sublayer: Callable[..., Any], *args: Any, **kwargs: Any
+    ) -> torch.Tensor:
+        """Apply the sublayer. Arguments as in the base class.
+
+        *Shape:* (batch_size, seq_len, num_streams, hidden_size), unchanged.
+        """
+        dtype = hidden_states.dtype
+        with in_own_precision(hidden_states.device):
+            read, write, mix = self.weights(self.norm_streams(hidden_states))
+            streams = hidden_states.to(read.dtype)
+            read_out = (read.unsqueeze(-2) @ streams).squeeze(-2)
+            mixed = mix.transpose(-1, -2) @ self.skip(streams)
+        branch = self.branch(read_out.to(dtype), sublayer, *args, **kwargs)
+        return self.norm_out((mixed + write.unsqueeze(-1) * branch.unsqueeze(-2)).to(dtype))
+
+
+def at_least_float32(dtype: torch.dtype) -> torch.dtype:
+    """The precision in which the weights of connections are computed."""
+    return torch.promote_types(dtype, torch.float32)
+
+
+def in_own_precision(device: torch.device) -> AbstractContextManager[Any]:
+    """Leave autocast for a while: it would round the residual stream itself, in every layer."""
+    if torch.amp.is_autocast_available(device.type) and torch.is_autocast_enabled(device.type):
+        return torch.autocast(device.type, enabled=False)
+    return nullcontext()

@@ -1,0 +1,82 @@
+"""Learned scalars on the residual stream and on the embeddings, layer by layer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+from transformers import initialization as init
+
+from zoo.models.parts import RESIDUALS
+from zoo.models.residual import Residual, Stream
+
+from .streams import SeveralStreams
+
+if TYPE_CHECKING:
+    from zoo.models.configuration import ZooConfig
+
+
+class WithEmbeddings(SeveralStreams):
+    """The residual stream beside the embedded tokens, which no layer changes."""
+
+    def __init__(self) -> None:
+        super().__init__(2)
+        self.drawn_as = ("stream without embeddings", "kept beside it for every layer")
+
+    def forward(self, streams: torch.Tensor) -> torch.Tensor:
+        """Leave them out. *Shape:* (batch_size, seq_len, 2, hidden_size) to (batch_size, seq_len, hidden_size)."""
+        return streams[..., 0, :]
+
+
+class Lambdas(nn.Module):
+    """`lambda * x + lambda_0 * x_0`, two learned scalars."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(2))
+        self.drawn_as = ("λ x + λ₀ x₀", "learned scalars on the stream and on the embeddings")
+
+    def init_weights(self) -> None:
+        """Let the residual stream through and nothing of the embeddings."""
+        init.copy_(self.weight, torch.tensor([1.0, 0.0]))
+
+    def forward(self, hidden_states: torch.Tensor, embedded: torch.Tensor) -> torch.Tensor:
+        """Mix. *Shape:* (..., hidden_size) each, unchanged."""
+        return self.weight[0] * hidden_states + self.weight[1] * embedded
+
+
+@RESIDUALS.register("lambdas")
+class LambdaResidual(Residual):
+    """The plain sum; before each layer, the stream is scaled and the embeddings are added, by learned scalars.
+
+    As `resid_lambdas` and `x0_lambdas` of modded-nanogpt (Jordan et al. 2024) and nanochat (Karpathy 2025).
+
+    Args:
+        mix: The scalars, of the first connection of a layer only.
+        slots: As in the base class.
+    """
+
+    def __init__(self, mix: Lambdas | None = None, **slots: nn.Module) -> None:
+        super().__init__(**slots)
+        self.mix = mix
+
+    @classmethod
+    def build(cls, config: ZooConfig, layer_idx: int, opens_layer: bool, **slots: nn.Module) -> Residual:
+        """Build one connection. Arguments as in the base class."""
+        return cls(Lambdas() if opens_layer else None, **slots)
+
+    @classmethod
+    def build_stream(cls, config: ZooConfig) -> Stream:
+        """Build what keeps the embeddings beside the stream."""
+        return WithEmbeddings()
+
+    def forward(
+        self, hidden_states: torch.Tensor, sublayer: Callable[..., Any], *args: Any, **kwargs: Any
+    ) -> torch.Tensor:
+        """Apply the sublayer. Arguments as in the base class. *Shape:* (batch_size, seq_len, 2, hidden_size)."""
+        stream, embedded = hidden_states.unbind(dim=-2)
+        if self.mix is not None:
+            stream = self.mix(stream, embedded)
+        return torch.stack((super().forward(stream, sublayer, *args, **kwargs), embedded), dim=-2)

@@ -1,0 +1,153 @@
+"""Manifold-constrained hyper-connections: streams are mixed by doubly stochastic matrices."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+from transformers import initialization as init
+
+from zoo.models.parts import RESIDUALS, option
+from zoo.models.ranges import require_at_least
+from zoo.models.residual import Residual, Stream
+
+from .hyper_connections import HyperConnections, Weights, at_least_float32, in_own_precision
+from .streams import SeveralStreams
+
+if TYPE_CHECKING:
+    from zoo.models.configuration import ZooConfig
+
+
+class OfAllStreams(nn.Module):
+    """Numbers for every token, computed of all of its streams together: `scale * (weight @ rms_norm(streams)) + base`.
+
+    Args:
+        config: Supplies the width, the number of streams and `initializer_range`.
+        sizes: How many numbers there are of each kind; each has a scale of its own.
+    """
+
+    def __init__(self, config: ZooConfig, *sizes: int) -> None:
+        super().__init__()
+        num_streams = option(config, ManifoldHyperConnections, "num_streams")
+        self.sizes = sizes
+        self.eps = config.layer_norm_eps
+        self.hyper_eps: float = option(config, ManifoldHyperConnections, "hyper_eps")
+        self.std = config.initializer_range
+        self.weight = nn.Parameter(torch.empty(sum(sizes), num_streams * config.hidden_size))
+        self.base = nn.Parameter(torch.empty(sum(sizes)))
+        self.scale = nn.Parameter(torch.empty(len(sizes)))
+
+    def init_weights(self) -> None:
+        """Begin near weights that are the same for every token."""
+        init.normal_(self.weight, mean=0.0, std=self.std)
+        init.zeros_(self.base)
+        init.ones_(self.scale)
+
+    def numbers(self, streams: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        """Compute the numbers, in float32 at least.
+
+        Args:
+            streams: *Shape:* (batch_size, seq_len, num_streams, hidden_size)
+
+        Returns:
+            *Shape:* (batch_size, seq_len, size) for every size.
+        """
+        precise = streams.flatten(-2).to(at_least_float32(streams.dtype))
+        normed = F.rms_norm(precise, precise.shape[-1:], eps=self.eps)
+        found = F.linear(normed, self.weight.to(precise.dtype)).split(self.sizes, dim=-1)
+        bases = self.base.to(precise.dtype).split(self.sizes)
+        return tuple(
+            scale * one + base for scale, one, base in zip(self.scale.to(precise.dtype), found, bases, strict=True)
+        )
+
+
+class ManifoldWeights(OfAllStreams):
+    """Weights of a connection, the mixing ones doubly stochastic (Xie et al. 2025, section 4)."""
+
+    def __init__(self, config: ZooConfig) -> None:
+        self.num_streams: int = option(config, ManifoldHyperConnections, "num_streams")
+        super().__init__(config, self.num_streams, self.num_streams, self.num_streams**2)
+        self.drawn_as = ("hyper-connection", f"mixes {self.num_streams} streams by a doubly stochastic matrix")
+        self.iterations: int = option(config, ManifoldHyperConnections, "sinkhorn_iterations")
+
+    def forward(self, streams: torch.Tensor) -> Weights:
+        """Compute the weights of every token.
+
+        Args:
+            streams: *Shape:* (batch_size, seq_len, num_streams, hidden_size)
+        """
+        read, write, mix = self.numbers(streams)
+        mix = mix.unflatten(-1, (self.num_streams, self.num_streams)).softmax(dim=-1) + self.hyper_eps
+        mix = mix / (mix.sum(dim=-2, keepdim=True) + self.hyper_eps)
+        for _ in range(self.iterations - 1):
+            mix = mix / (mix.sum(dim=-1, keepdim=True) + self.hyper_eps)
+            mix = mix / (mix.sum(dim=-2, keepdim=True) + self.hyper_eps)
+        return read.sigmoid() + self.hyper_eps, 2 * write.sigmoid(), mix
+
+
+class WeightedStreams(SeveralStreams):
+    """Copies of the embedded tokens at the start, and at the end a sum whose weights are computed of the token."""
+
+    def __init__(self, config: ZooConfig) -> None:
+        super().__init__(option(config, ManifoldHyperConnections, "num_streams"))
+        self.drawn_as = ("weighted sum of streams", f"{self.num_streams} copies of the embeddings at the start")
+        self.weights = ReadingWeights(config)
+
+    def forward(self, streams: torch.Tensor) -> torch.Tensor:
+        """Sum up. Shapes as in the base class."""
+        with in_own_precision(streams.device):
+            read = self.weights(streams)
+            return (read.unsqueeze(-2) @ streams.to(read.dtype)).squeeze(-2).to(streams.dtype)
+
+
+class ReadingWeights(OfAllStreams):
+    """Weights by which the stack's end reads the streams."""
+
+    def __init__(self, config: ZooConfig) -> None:
+        super().__init__(config, option(config, ManifoldHyperConnections, "num_streams"))
+
+    def forward(self, streams: torch.Tensor) -> torch.Tensor:
+        """Compute the weights of every token.
+
+        *Shape:* (batch_size, seq_len, num_streams, hidden_size) to (batch_size, seq_len, num_streams)
+        """
+        (read,) = self.numbers(streams)
+        return read.sigmoid() + self.hyper_eps
+
+
+@RESIDUALS.register("manifold-hyper-connections")
+class ManifoldHyperConnections(HyperConnections):
+    """Hyper-connections whose mixing neither amplifies nor loses what is in the streams.
+
+    Manifold-constrained hyper-connections (Xie et al. 2025, "mHC", section 4), as DeepSeek-V4 has them.
+
+    Args:
+        weights: Computes how streams are read, written and mixed.
+        norm_streams: Stands before that; nothing here, where all streams of a token are normalised together.
+        slots: As in the base class.
+    """
+
+    options: ClassVar[dict[str, Any]] = {"num_streams": 4, "sinkhorn_iterations": 20, "hyper_eps": 1e-6}
+
+    @classmethod
+    def check_options(cls, config: ZooConfig) -> None:
+        """Refuse numbers that there cannot be.
+
+        Raises:
+            ConfigError: When one is too small.
+        """
+        super().check_options(config)
+        require_at_least(1, sinkhorn_iterations=option(config, cls, "sinkhorn_iterations"))
+        require_at_least(0, hyper_eps=option(config, cls, "hyper_eps"))
+
+    @classmethod
+    def build(cls, config: ZooConfig, layer_idx: int, opens_layer: bool, **slots: nn.Module) -> Residual:
+        """Build one connection. Arguments as in the base class."""
+        return cls(ManifoldWeights(config), **slots)
+
+    @classmethod
+    def build_stream(cls, config: ZooConfig) -> Stream:
+        """Build what copies the embeddings and sums up the streams by learned weights."""
+        return WeightedStreams(config)
