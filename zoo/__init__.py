@@ -42,6 +42,7 @@ if TYPE_CHECKING:
         parameters as parameters,
         quantizing as quantizing,
         registry as registry,
+        scaling as scaling,
         settings as settings,
         synonyms as synonyms,
         tasks as tasks,
@@ -64,6 +65,7 @@ if TYPE_CHECKING:
     from zoo.listing import show_code
     from zoo.quantizing import to_int8
     from zoo.registry import describe, list_variants, list_weights, register, register_weights
+    from zoo.scaling import plan
     from zoo.training import train
 
     __version__: str
@@ -99,6 +101,7 @@ _SUBMODULES = (
     "parameters",
     "quantizing",
     "registry",
+    "scaling",
     "settings",
     "synonyms",
     "tasks",
@@ -124,6 +127,7 @@ _HOMES = {
     "list_variants": "zoo.registry",
     "list_weights": "zoo.registry",
     "load": "zoo.dispatch",
+    "plan": "zoo.scaling",
     "predict": "zoo.labelling",
     "pull": "zoo.hub",
     "push": "zoo.hub",
@@ -149,6 +153,7 @@ __all__ = [
     "list_variants",
     "list_weights",
     "load",
+    "plan",
     "predict",
     "pull",
     "push",

@@ -19,8 +19,10 @@ from torch import nn
 from transformers import BertConfig, BertForMaskedLM, LlamaConfig, LlamaForCausalLM, MarianConfig, MarianMTModel
 from transformers.utils import logging
 
+import zoo
 from zoo.fast.switches import fast_paths
 from zoo.models.embedding import TokenEmbedding
+from zoo.scaling.simulating import Precision, step_memory
 from zoo.testing.device import FarTensor, PretendedDevice, pretended_device
 from zoo.testing.subjects import new_subject
 
@@ -116,6 +118,51 @@ def allowed_by(device: PretendedDevice, task: str) -> dict[str, int]:
     return counts
 
 
+PLANNED: dict[str, tuple[str, bool]] = {
+    "gpt2-style": ("causal-lm", False),
+    "llama-style": ("causal-lm", True),
+    "vanilla": ("seq2seq-lm", False),
+    "bert-style": ("masked-lm", True),
+}
+"""Whose memory is compared with what was foreseen: by their tasks, and whether layers are computed again."""
+
+
+def memory(device: PretendedDevice, name: str, task: str, checkpointing: bool) -> dict[str, str]:
+    """Update weights twice, by two batches each; return the most memory of it, and what was foreseen."""
+    sizes = {
+        "hidden_size": 64,
+        "num_key_value_heads": 4,
+        "intermediate_size": 128,
+        "num_hidden_layers": 3,
+        "num_attention_heads": 4,
+        "vocab_size": 300,
+    }
+    sequences, seq_len = 6, 40
+    model = zoo.build(
+        name, task, attn_implementation="eager", dropout=0.0, attention_dropout=0.0, seed=0, **sizes
+    ).train()
+    options = {"precision": Precision.FLOAT32, "checkpointing": checkpointing, "whole_logits": True}
+    step = step_memory(model, seq_len, **options)
+    kept = sum(parameter.nbytes for parameter in model.parameters()) * 4 + sum(map(nbytes, model.buffers()))
+    planned = kept + step.activations(sequences) + step.logits(sequences)
+    if checkpointing:
+        model.gradient_checkpointing_enable({"use_reentrant": False})
+    before = device.allocated.peak = device.allocated.held
+    device.move(model)
+    optimizer = torch.optim.AdamW(model.parameters(), foreach=False)
+    ids = device.put({"input_ids": torch.randint(3, 300, (sequences, seq_len))})["input_ids"]
+    for batch in range(4):
+        model(input_ids=ids, labels=ids).loss.backward()
+        if batch % 2:
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=False)
+    return {"planned": str(planned), "found": str(device.allocated.peak - before)}
+
+
+def nbytes(tensor: torch.Tensor) -> int:
+    return tensor.nbytes
+
+
 MUTATIONS: dict[str, tuple[Any, str, Callable[[Any], Any]]] = {
     "made on the wrong device": (
         TokenEmbedding,
@@ -138,6 +185,8 @@ def main(names: list[str]) -> None:
         allowed = {task: allowed_by(device, task) for task in PEERS}
         for name in names:
             print(json.dumps([name, check(device, name, ONE_TASK[name], allowed[ONE_TASK[name]])]), flush=True)
+        for name, (task, checkpointing) in PLANNED.items():
+            print(json.dumps([f"memory of {name}", memory(device, name, task, checkpointing)]), flush=True)
         for defect, (owner, method, change) in MUTATIONS.items():
             whole = getattr(owner, method)
             setattr(owner, method, change(whole))

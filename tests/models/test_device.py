@@ -44,3 +44,10 @@ def test_a_tensor_on_the_wrong_device_is_found(outcomes: dict[str, dict[str, str
 
 def test_waiting_for_the_device_is_found(outcomes: dict[str, dict[str, str]]) -> None:
     assert all("waits for the device" in outcomes["asked for a value"][what] for what in ("training", "greedy"))
+
+
+@pytest.mark.parametrize("name", ["gpt2-style", "llama-style", "vanilla", "bert-style"])
+def test_a_plan_foresees_what_is_allocated(outcomes: dict[str, dict[str, str]], name: str) -> None:
+    """Weights, gradients, the optimiser's states, activations and logits; of two, with layers computed again."""
+    memory = {what: int(size) for what, size in outcomes[f"memory of {name}"].items()}
+    assert memory["found"] == pytest.approx(memory["planned"], rel=0.1)

@@ -41,6 +41,7 @@ GROUPS = {
     },
     "Build and train": {
         "build": ("zoo.cli.build:build", "Build a new model and save it."),
+        "plan": ("zoo.cli.plan:plan", "Plan how to train a variant on so many devices: memory, speed, command."),
         "train": (
             "zoo.cli.train:train",
             "Train a variant, save it with its tokenizer, and score it on held-out examples.",

@@ -113,18 +113,19 @@ def flops_per_token(model: PreTrainedModel | ZooConfig, seq_len: int, decoder_le
     return count_flops(model, ids).per_token
 
 
-def without_values(model: PreTrainedModel) -> PreTrainedModel:
+def without_values(model: PreTrainedModel, dtype: torch.dtype | None = None) -> PreTrainedModel:
     """Copy a model with tensors that are made anew, and are as empty as the mode in which this is called makes them.
 
     Args:
         model: The model.
+        dtype: Of the copy's parameters, by default as they are.
 
     Returns:
         The copy; what was shared is shared.
     """
     memo: dict[int, Any] = {}
     for parameter in model.parameters():
-        empty = torch.empty(parameter.shape, dtype=parameter.dtype)
+        empty = torch.empty(parameter.shape, dtype=dtype or parameter.dtype)
         memo[id(parameter)] = nn.Parameter(empty, parameter.requires_grad)
     for buffer in model.buffers():
         memo[id(buffer)] = torch.empty(buffer.shape, dtype=buffer.dtype)

@@ -2,9 +2,59 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import weakref
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 import torch
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
+
+
+class Allocations(TorchDispatchMode):
+    """Counts the memory of tensors that are made while it is entered, real or fake, until nothing holds them any more.
+
+    Args:
+        known: Tensors that are there already, and do not count.
+
+    Attributes:
+        held: Bytes that are there now.
+        peak: The most that were there at one time.
+    """
+
+    def __init__(self, known: Iterable[torch.Tensor] = ()) -> None:
+        super().__init__()
+        self.held = self.peak = 0
+        self._known = list(known)  # whose places stay taken
+        self._places = {tensor.untyped_storage()._cdata for tensor in self._known}
+
+    def __torch_dispatch__(
+        self, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        output = func(*args, **(kwargs or {}))
+        for leaf in pytree.tree_leaves(output):
+            if isinstance(leaf, torch.Tensor):
+                self.see(leaf)
+        return output
+
+    def see(self, tensor: torch.Tensor) -> None:
+        """Count a tensor's memory, unless it is another's.
+
+        Args:
+            tensor: The tensor.
+        """
+        storage = tensor.untyped_storage()
+        place, size = storage._cdata, storage.nbytes()
+        if place in self._places:
+            return
+        self._places.add(place)
+        self.held += size
+        self.peak = max(self.peak, self.held)
+        weakref.finalize(storage, self._free, place, size)
+
+    def _free(self, place: int, size: int) -> None:
+        self._places.discard(place)
+        self.held -= size
 
 
 def peak_bytes(run: Callable[[], object], device: torch.device | str = "cpu") -> int:

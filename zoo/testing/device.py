@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import torch
 from torch import nn
@@ -26,6 +26,8 @@ from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 from torch.utils import backend_registration
 from torch.utils._python_dispatch import TorchDispatchMode
+
+from zoo.measuring.memory import Allocations
 
 NAME = "pretended"
 LIBRARY = str(Path(torch.__file__).parent)
@@ -59,9 +61,11 @@ class FarTensor(torch.Tensor):
 
     Attributes:
         there: The same.
+        allocated: Counts the memory of all of them, also of those that a backward pass makes in a thread of its own.
     """
 
     there: torch.Tensor
+    allocated: ClassVar[Allocations | None] = None
 
     @staticmethod
     def __new__(cls, there: torch.Tensor) -> FarTensor:
@@ -75,6 +79,8 @@ class FarTensor(torch.Tensor):
             device=torch.device(NAME, 0),
         )
         far.there = there
+        if cls.allocated is not None:
+            cls.allocated.see(there)
         return far
 
     def __repr__(self, *, tensor_contents: Any = None) -> str:  # type: ignore[override]
@@ -94,6 +100,7 @@ class PretendedDevice(TorchDispatchMode):
     Attributes:
         name: For `to` and `device=`.
         waits: How often each operation waited for the device, by its name and the line that asked for it.
+        allocated: Bytes of the tensors that are there, and the most that were there at one time.
     """
 
     name = f"{NAME}:0"
@@ -101,6 +108,7 @@ class PretendedDevice(TorchDispatchMode):
     def __init__(self) -> None:
         super().__init__()
         self.waits: Counter[str] = Counter()
+        self.allocated = FarTensor.allocated = Allocations()
 
     def put(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
         """Bring tensors there.
@@ -185,7 +193,10 @@ def pretended_device() -> Iterator[PretendedDevice]:
     """
     register()
     with PretendedDevice() as device, Construction(device.waits):
-        yield device
+        try:
+            yield device
+        finally:
+            FarTensor.allocated = None
 
 
 class Hooks(torch._C._acc.PrivateUse1Hooks):
@@ -208,6 +219,8 @@ class Hooks(torch._C._acc.PrivateUse1Hooks):
 def register() -> None:
     """Tell PyTorch that there is such a kind of device, which its gradients ask for."""
     backend_registration._setup_privateuseone_for_python_backend(NAME, hook=Hooks())
+    # Asked where layers are computed again, autocast or not.
+    torch.get_device_module(NAME).get_amp_supported_dtype = lambda: [torch.bfloat16]
 
 
 def compute(func: Callable[..., Any], args: Any, kwargs: dict[str, Any], waits: Counter[str]) -> Any:

@@ -10,14 +10,12 @@ import torch
 from transformers.training_args import OptimizerNames
 
 from zoo.errors import ZooError
+from zoo.scaling.strategies import OPTIMIZER_STATES
 
-from .arguments import ZooTrainingArguments
+from .arguments import MUON, ZooTrainingArguments
 
 BYTES = 4
 """Of a number, as weights, gradients and the optimiser's states are kept."""
-
-STATES = {"adafactor": 0, "sgd": 0, "lomo": 0, "lion_32bit": 1, "rmsprop": 1, "adagrad": 1}
-"""Numbers that an optimiser keeps for each weight, where it is not two."""
 
 GIB = 2**30
 
@@ -57,9 +55,9 @@ def optimizer_states(args: ZooTrainingArguments) -> int:
         args: Names the optimiser.
 
     Returns:
-        Their number; of Muon's, most are one.
+        Their number.
     """
-    return 1 if args.uses_muon else STATES.get(OptimizerNames(args.optim).value, 2)
+    return OPTIMIZER_STATES.get(MUON if args.uses_muon else OptimizerNames(args.optim).value, 2)
 
 
 def memory_of(device: torch.device) -> int | None:

@@ -1,0 +1,165 @@
+"""Plans: strategies by size, memory, bounds, and commands that their programs can read."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from accelerate.commands.launch import _validate_launch_command, launch_command_parser
+from click.testing import CliRunner
+from torch.distributed.run import config_from_args, get_args_parser
+
+import zoo
+from zoo.cli.plan import plan as plan_verb
+from zoo.cli.train import train as train_verb
+from zoo.errors import ConfigError, UnknownNameError
+from zoo.scaling import DEVICES, Plan, Strategy, plan
+from zoo.scaling.planning import parse_bytes
+from zoo.scaling.simulating import Precision, step_memory
+from zoo.scaling.strategies import hollow, simulated
+from zoo.scaling.tables import to_markdown
+
+WIDE = "llama-style:hidden_size=256,intermediate_size=512,num_hidden_layers=2,num_attention_heads=8,"
+WIDE += "num_key_value_heads=8,vocab_size=4000,max_position_embeddings=128"
+"""Layers that can be sliced eight times."""
+DOCUMENT = Path(__file__).parents[2] / "docs/scaling.md"
+
+
+def planned(devices: int, memory: str) -> Plan:
+    return plan(WIDE, devices=devices, memory=memory, tokens_per_update=2**12)
+
+
+@pytest.fixture(scope="module")
+def plans() -> dict[Strategy, Plan]:
+    """One of each strategy, by less and less memory."""
+    sizes = [(1, "1GiB"), (8, "1GiB"), (16, "45MB"), (64, "8MB")]
+    return {made.strategy: made for made in (planned(*size) for size in sizes)}
+
+
+@pytest.mark.slow
+def test_the_strategy_follows_from_the_memory(plans):
+    assert list(plans) == list(Strategy)
+    for made in plans.values():
+        assert made.memory.total <= 0.9 * made.available
+        assert made.tokens_per_update == made.devices // slices(made) * made.batches * made.sequences * 128
+    assert plans[Strategy.DDP].memory.gradients == 2 * plans[Strategy.DDP].memory.parameters
+    assert plans[Strategy.FSDP2].memory.parameters == pytest.approx(
+        plans[Strategy.DDP].memory.parameters / 16, rel=1e-3
+    )
+    assert plans[Strategy.TENSOR_PARALLEL].memory.activations < plans[Strategy.FSDP2].memory.activations
+
+
+def slices(made: Plan) -> int:
+    return 8 if made.strategy == Strategy.TENSOR_PARALLEL else 1
+
+
+@pytest.mark.slow
+def test_what_does_not_fit_says_by_how_much():
+    with pytest.raises(ConfigError, match=r"takes \d.* GiB on each of 8 devices, .* take more devices"):
+        planned(8, "2MB")
+    with pytest.raises(ConfigError, match="tie_word_embeddings=False"):
+        plan("vanilla@tiny:tie_word_embeddings=True", devices=8, memory="10MB", seq_len=16)
+
+
+@pytest.mark.slow
+def test_counting_layers_on_comes_to_what_all_layers_take():
+    name, task, checkpointing = WIDE.replace("layers=2", "layers=4"), "causal-lm", True
+    options = {"precision": Precision.BFLOAT16, "checkpointing": checkpointing, "whole_logits": True}
+    whole = step_memory(hollow(name, task), 64, **options)
+    counted = simulated(name, task, (), 64, is_sharded=True, checkpointing=checkpointing)
+    for sequences in (1, 4, 32):
+        assert counted.activations(sequences) == pytest.approx(whole.activations(sequences), rel=0.02)
+        assert counted.logits(sequences) == pytest.approx(whole.logits(sequences), rel=0.05)
+
+
+@pytest.mark.slow
+def test_bounds_follow_from_the_device(plans):
+    one, eight = plans[Strategy.ONE], plans[Strategy.DDP]
+    assert one.roofline.link == 0
+    assert one.tokens_per_second <= one.tokens_per_update / one.roofline.compute
+    assert eight.roofline.link == pytest.approx(2 * 7 / 8 * 4 * eight.num_parameters / DEVICES["h100"].link)
+    slower = plan(WIDE, devices=1, device="L4", tokens_per_update=2**12)
+    assert slower.tokens_per_second < one.tokens_per_second
+
+
+@pytest.mark.slow
+def test_commands_can_be_read_by_their_programs(plans):
+    for strategy, made in plans.items():
+        program, *words = shlex.split(made.command)
+        if program == "torchrun":
+            read = get_args_parser().parse_args(words)
+            config, _, inner = config_from_args(read)
+            assert (config.nproc_per_node, read.training_script) == (8, "zoo")
+            inner = read.training_script_args
+        elif program == "accelerate":
+            read, default, _ = _validate_launch_command(launch_command_parser().parse_args(words[1:]))
+            assert default is None or not default.use_fsdp
+            assert (read.num_processes, read.num_machines) == (made.devices, made.devices // 8)
+            assert (read.use_fsdp, read.fsdp_version) == (True, "2")
+            if strategy == Strategy.TENSOR_PARALLEL:
+                assert (read.parallelism_config_tp_size, read.parallelism_config_dp_shard_size) == (8, 8)
+                assert read.training_script == "train.py"
+                continue
+            inner = read.training_script_args
+        else:
+            inner = words
+        verb, *arguments = inner
+        context = train_verb.make_context(verb, [str(__file__) if word == "DATA" else word for word in arguments])
+        assert (verb, context.params["name"]) == ("train", made.name)
+        assert context.params["per_device_train_batch_size"] == made.sequences
+        assert ("gradient_checkpointing", True) in context.params["training"] or not made.checkpointing
+
+
+@pytest.mark.slow
+def test_several_machines_get_a_script(plans):
+    assert plans[Strategy.DDP].slurm is None
+    script = plans[Strategy.TENSOR_PARALLEL].slurm
+    assert "--nodes=8" in script and '--main_process_ip "$HOST"' in script
+
+
+@pytest.mark.parametrize("memory", ["80GiB", "80 gib", 80 * 2**30])
+def test_sizes_are_read(memory):
+    assert parse_bytes(memory) == 80 * 2**30
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"memory": "80 GiBs"}, ConfigError, "80GiB, 24GB"),
+        ({"devices": 12}, ConfigError, "multiples of 8"),
+        ({"device": "h1000"}, UnknownNameError, "h100"),
+        ({"task": "feature-extraction"}, ConfigError, "causal-lm"),
+    ],
+)
+def test_what_cannot_be_planned_is_told_in_a_line(options, error, message):
+    with pytest.raises(error, match=message):
+        zoo.plan(WIDE, **options)
+
+
+@pytest.mark.slow
+def test_a_plan_is_plain_data(plans):
+    assert json.loads(json.dumps(plans[Strategy.DDP].to_dict()))["strategy"] == "DDP"
+
+
+@pytest.mark.slow
+def test_the_document_shows_what_the_command_prints():
+    text = DOCUMENT.read_text(encoding="utf-8")
+    shown = re.findall(r"<!-- zoo plan (\S+) (.*?) --markdown -->\n(.*?)<!-- end -->", text, flags=re.DOTALL)
+    assert len(shown) == 3
+    for name, words, table in shown:
+        options = dict(zip(words.split()[::2], words.split()[1::2], strict=True))
+        numbers = map(int, options.pop("--devices").split(","))
+        others = {key.removeprefix("--").replace("-", "_"): int(value) for key, value in options.items()}
+        assert to_markdown(plan(name, devices=number, **others) for number in numbers) == table
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("columns", "first"), [("80", "Devices"), ("200", "Devices  Strategy")])
+def test_the_command_prints_rows_or_columns(columns, first, plans):
+    words = [WIDE, "--devices", "1,8", "--memory", "1GiB", "--tokens-per-update", "4096"]
+    printed = CliRunner().invoke(plan_verb, words, env={"COLUMNS": columns}).output.splitlines()
+    assert any(line.startswith(first) for line in printed)
+    assert plans[Strategy.DDP].command in printed

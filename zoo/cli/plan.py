@@ -1,0 +1,89 @@
+"""`zoo plan`."""
+
+from __future__ import annotations
+
+import click
+from rich.text import Text
+
+from .output import heading, indented, table, width, write, write_json
+from .parameters import VariantName, json_option, task_option
+
+WIDE = 150
+"""From how many columns plans are rows, and not columns."""
+
+
+class Numbers(click.ParamType):  # type: ignore[type-arg]
+    """Numbers of devices, between commas."""
+
+    name = "numbers"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
+        """Read them."""
+        words = str(value).split(",")
+        if not all(word.strip().isdecimal() for word in words):
+            self.fail(f"{value!r} is no number of devices, nor several between commas", param, ctx)
+        return tuple(int(word) for word in words)
+
+
+@click.command("plan")
+@click.argument("name", type=VariantName(), metavar="NAME")
+@task_option()
+@click.option(
+    "--devices", default="8", show_default=True, type=Numbers(), metavar="N,N", help="How many; several between commas."
+)
+@click.option("--device", default="h100", show_default=True, metavar="DEVICE", help="Which: h100, a100, rtx-4090, ...")
+@click.option("--memory", metavar="SIZE", help="What each of them has, for instance 80GiB; by default that of DEVICE.")
+@click.option("--seq-len", type=click.IntRange(1), help="Tokens of a sequence; by default the model's positions.")
+@click.option("--tokens-per-update", default=2**19, show_default=True, type=click.IntRange(1), help="About how many.")
+@click.option("--optim", default="adamw_torch_fused", show_default=True, help="The optimiser, as for zoo train.")
+@click.option("--markdown", "as_markdown", is_flag=True, help="Print a table for a document.")
+@json_option
+def plan(
+    name: str,
+    task: str | None,
+    devices: tuple[int, ...],
+    device: str,
+    memory: str | None,
+    seq_len: int | None,
+    tokens_per_update: int,
+    optim: str,
+    as_markdown: bool,
+    as_json: bool,
+) -> None:
+    """Plan how to train a variant on N devices: strategy, memory on each, the most tokens a second, the command.
+
+    NAME may carry sizes: llama-style:hidden_size=4096,num_hidden_layers=32. Nothing is allocated.
+    """
+    from zoo.scaling import plan as make_plan
+    from zoo.scaling import tables
+
+    plans = [
+        make_plan(
+            name,
+            task,
+            devices=number,
+            device=device,
+            memory=memory,
+            seq_len=seq_len,
+            tokens_per_update=tokens_per_update,
+            optim=optim,
+        )
+        for number in devices
+    ]
+    if as_json:
+        write_json([plan.to_dict() for plan in plans])
+        return
+    if as_markdown:
+        click.echo(tables.to_markdown(plans), nl=False)
+        return
+    rows = [tables.row(plan) for plan in plans]
+    columns = width()
+    write(Text(tables.heading(plans[0]), style="bold"))
+    if columns is not None and columns < WIDE:
+        turned = list(zip(tables.COLUMNS, *rows, strict=True))
+        write(table(("", *(["Memory in GiB, on each"] + [""] * (len(rows) - 1))), turned))
+    else:
+        write(table(tables.COLUMNS, rows, right=[name for name in tables.COLUMNS if name not in ("Strategy", "Bound")]))
+    for made in plans:
+        write(heading(f"On {made.devices}"), *([] if made.slurm is None else [indented("For sbatch:")]))
+        click.echo(made.slurm or made.command)  # not broken at the edge of the terminal
