@@ -77,8 +77,8 @@ def build(
         quirks: Names of quirks to switch on.
         seed: Makes the weights reproducible; the generators' state is left as it was.
         weights: The tag of weights of the variant: `build("vanilla", weights="en-pt")` is `build("vanilla.en-pt")`.
-        overrides: Fields of [`ZooConfig`][] that differ from the variant's defaults, `attn_implementation`, `dtype`;
-            for trained weights as for [`load`][], where another `num_labels` or `vocab_size` makes a new head.
+        overrides: Fields of [`zoo.models.ZooConfig`][] that differ from the variant's defaults, `attn_implementation`,
+            `dtype`; for trained weights as for [`load`][], where another `num_labels` or `vocab_size` makes a new head.
 
     Returns:
         A `PreTrainedModel` with random weights, or those that were named, in evaluation mode.

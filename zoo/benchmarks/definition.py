@@ -64,7 +64,7 @@ class Benchmark:
         summary: What it asks, in a sentence.
         minutes: How long all of it takes on two cores, roughly.
         compare: Arguments of [`zoo.compare`][]; at least the `task`.
-        variants: Names of variants, the baseline first; also patterns, see [`zoo.benchmarks.names`][].
+        variants: Names of variants, the baseline first; also patterns, see `zoo.benchmarks.names`.
         seeds: How many seeds each gets.
         score: The column that decides: a score of the task, or "heldout_loss".
         less_is_better: Scores of the task of which less is better; of losses that is known.

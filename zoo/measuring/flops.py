@@ -70,7 +70,7 @@ def count_flops(model: PreTrainedModel, batch: Mapping[str, Any]) -> Flops:
     position is projected onto the vocabulary.
 
     Args:
-        model: The model, on any device, the meta device of [`zoo.building.skeleton`][] included.
+        model: The model, on any device, the meta device of `zoo.building.skeleton` included.
         batch: What its forward takes; of values only the shapes matter. Labels make an encoder-decoder's target.
 
     Returns:

@@ -62,7 +62,7 @@ class ZooForSequenceClassification(Classifier):
     """Classifies sequences by the pooled hidden states of an encoder, or of a decoder.
 
     Args:
-        config: As for [`Classifier`][]; `classifier_pooling` says how tokens are pooled.
+        config: As for `Classifier`; `classifier_pooling` says how tokens are pooled.
     """
 
     def __init__(self, config: ZooConfig) -> None:

@@ -94,7 +94,7 @@ class LanguageModel(ZooPreTrainedModel):
         Args:
             hidden_states: *Shape:* (batch_size, seq_len, hidden_size)
             labels: As the forward was given them. *Shape:* (batch_size, seq_len)
-            logits_to_keep: Positions to predict at, see [`keep_positions`][].
+            logits_to_keep: Positions to predict at, see `keep_positions`.
             skip_logits: Whether the loss alone is wanted, which is then computed a chunk of tokens at a time.
             label_smoothing: Share of the target that is spread over the whole vocabulary.
             kwargs: What else the forward was given, `num_items_in_batch` for instance.
@@ -178,7 +178,7 @@ class ZooForCausalLM(LanguageModel, CachedGenerationMixin):
             inputs_embeds: Instead of input_ids. *Shape:* (batch_size, seq_len, hidden_size)
             labels: Token ids, -100 where there is no loss; they are shifted here. *Shape:* (batch_size, seq_len)
             use_cache: Whether to return keys and values; with labels only if asked for.
-            logits_to_keep: Positions to predict at, see [`keep_positions`][].
+            logits_to_keep: Positions to predict at, see `keep_positions`.
             skip_logits: Whether to compute the loss without the logits, which are then None: they are the largest
                 tensor of a training step.
             loss_smoothing: Label smoothing: the share of the target that the loss spreads over the whole vocabulary.
