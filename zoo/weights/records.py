@@ -120,7 +120,7 @@ def check_files(folder: Path, weights: Weights) -> None:
     """
     missing = [name for name in weights.files if not (folder / name).is_file()]
     if missing or not weights.files:
-        what = enumerate_names(missing) if missing else f"its record, {RECORD_FILE}"
+        what = enumerate_names(missing) if missing else f"a record that can be read ({RECORD_FILE})"
         raise CheckpointError(f"{weights.name} is not whole: {folder} lacks {what}; {how_to_mend(weights)}")
     changed = [
         name
