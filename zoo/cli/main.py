@@ -14,10 +14,11 @@ import traceback
 import warnings
 from collections.abc import Sequence
 from io import TextIOWrapper
-from typing import Any, TextIO
+from typing import Any, NoReturn, TextIO
 
 import click
 
+from zoo.cli.answers import answer, is_answer
 from zoo.cli.spelling import hyphenated
 from zoo.errors import UnknownNameError, ZooError, ZooWarning
 from zoo.synonyms import translate
@@ -133,12 +134,16 @@ class VerbGroup(click.Group):
                 warnings.showwarning = _show_warning
                 status = super().main(arguments, prog_name or "zoo", complete_var, standalone_mode=False, **extra)
         except BrokenPipeError:
-            # Whoever read the output has had enough. What is still to be flushed has nowhere to go.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            sys.exit(FAILURE)
+            end_unread()
         except (Exception, KeyboardInterrupt) as error:
             sys.exit(report(error, with_traceback="--traceback" in arguments or _wants_traceback()))
         sys.exit(status if isinstance(status, int) else 0)
+
+
+def end_unread() -> NoReturn:
+    """End where whoever read the output has had enough: what is still to be flushed has nowhere to go."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.exit(FAILURE)
 
 
 def report(error: BaseException, *, with_traceback: bool = False) -> int:
@@ -307,7 +312,11 @@ def main() -> None:
         os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     # A process that ends gives its memory back as a whole: Python need not look through a million objects for garbage.
     atexit.register(gc.freeze)
-    cli()
+    arguments = sys.argv[1:]
+    try:
+        answer(arguments, cli) if is_answer(arguments) else cli()
+    except BrokenPipeError:
+        end_unread()
 
 
 if __name__ == "__main__":

@@ -1,0 +1,128 @@
+"""Kept answers: quick the second time, and never out of date."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from zoo.cli.answers import KEPT, SWITCH, answer, is_answer, keep, place_of_answer
+
+ROOT = Path(__file__).parents[2]
+LIST = ["list", "*-norm"]
+
+
+@pytest.fixture(autouse=True)
+def cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """The user's cache, of the test's own."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("LOCALAPPDATA", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "transformer-zoo" / "answers"
+
+
+def printing(text: str, status: int = 0, complaint: str = "") -> Callable[[], None]:
+    def find_out() -> None:
+        print(text)
+        sys.stderr.write(complaint)
+        sys.exit(status)
+
+    return find_out
+
+
+def never() -> None:
+    raise AssertionError("it is known already")
+
+
+@pytest.mark.slow
+def test_an_answer_is_quick_the_second_time_and_follows_the_sources(tmp_path: Path) -> None:
+    place = tmp_path / "package" / "zoo"
+    left_out = shutil.ignore_patterns("*.safetensors", "tokenizer.json", "__pycache__")
+    for inner, target in (("zoo", place), ("registry", place / "registry"), ("converters", place / "converters")):
+        shutil.copytree(ROOT / inner, target, ignore=left_out)
+
+    def listed() -> tuple[str, set[str]]:
+        env = {**os.environ, "PYTHONPATH": str(place.parent), "PYTHONPROFILEIMPORTTIME": "1"}
+        command = [sys.executable, "-m", "zoo", "list", "universal"]
+        run = subprocess.run(command, env=env, cwd=tmp_path, capture_output=True, text=True, check=True)
+        return run.stdout, {line.rpartition("|")[2].strip() for line in run.stderr.splitlines()}
+
+    first, imported = listed()
+    assert "Universal Transformers" in first and "torch" in imported
+    again, imported = listed()
+    assert again == first
+    assert not imported & {"torch", "transformers", "huggingface_hub", "numpy", "rich"}
+    source = place / "variants" / "universal.py"
+    source.write_text(source.read_text().replace("2019, Universal Transformers", "2019, Different Transformers"))
+    changed, _ = listed()
+    assert changed == first.replace("Universal Transformers", "Different Transformers") != first
+
+
+def test_only_what_was_said_without_complaint_is_kept(cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for find_out in (printing("wrong", status=2), printing("old", complaint="deprecated")):
+        with pytest.raises(SystemExit):
+            answer(LIST, find_out)
+        assert not cache.exists()
+    with pytest.raises(SystemExit):
+        answer(LIST, printing("näher →"))
+    capsys.readouterr()
+    answer(LIST, never)
+    assert capsys.readouterr().out == "näher →\n"
+    place_of_answer(LIST).write_bytes(b"\xff\xfe")
+    with pytest.raises(SystemExit):
+        answer(LIST, printing("anew"))
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["train", "vanilla"],
+        ["weights", "verify"],
+        ["weights", "make", "vanilla.en-pt"],
+        ["list", "--hub", "someone"],
+        ["show", "vanilla", "--svg=out.svg"],
+        ["recipes", str(Path(__file__))],
+    ],
+)
+def test_what_does_something_or_reads_files_is_no_answer(arguments: list[str]) -> None:
+    assert is_answer(LIST) and is_answer(["weights"]) and is_answer(["show", "vanilla.en-pt", "--json"])
+    assert not is_answer(arguments)
+
+
+def test_nothing_is_kept_where_plugins_are_or_where_it_is_turned_off(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    with monkeypatch.context() as turned_off:
+        turned_off.setenv(SWITCH, "never")
+        assert not is_answer(LIST)
+    before = place_of_answer(LIST)
+    installed = tmp_path / "my_variant-1.0.dist-info"
+    installed.mkdir()
+    (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: my-variant\nVersion: 1.0\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert is_answer(LIST) and place_of_answer(LIST) != before, "another distribution, another answer"
+    (installed / "entry_points.txt").write_text("[zoo.plugins]\nmy-variant = my_variant\n")
+    assert not is_answer(LIST)
+
+
+@pytest.mark.parametrize("name", ["COLUMNS", "NO_COLOR", "ZOO_PLUGINS"])
+def test_another_terminal_has_another_answer(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    before = place_of_answer(LIST)
+    assert place_of_answer(LIST) == before != place_of_answer(["list", "*", "-norm"])
+    monkeypatch.setenv(name, "77")
+    assert place_of_answer(LIST) != before
+
+
+def test_the_latest_answers_stay_and_a_cache_is_not_needed(cache: Path, tmp_path: Path) -> None:
+    for number in range(KEPT + 3):
+        keep(cache / f"{number}.txt", "")
+        os.utime(cache / f"{number}.txt", (number, number))
+    assert {int(file.stem) for file in cache.iterdir()} >= set(range(3, KEPT + 3))
+    assert len(list(cache.iterdir())) <= KEPT + 1
+    (tmp_path / "file").write_text("")
+    keep(tmp_path / "file" / "answers" / "1.txt", "")
