@@ -116,15 +116,33 @@ def shrink(config: ZooConfig) -> ZooConfig:
             "decoder_vocab_size": VOCABULARY,
             "decoder_start_token_id": 1,
         }
+    # Two layers are of different kinds wherever layers are.
+    kinds = list(zip(config.types_of_layers(), config.placed_types_of_layers(), strict=True))
+    two = sorted(range(len(kinds)), key=lambda layer: kinds.index(kinds[layer]) != layer)[:2]
     if hasattr(config, "layer_types"):
-        settings["layer_types"] = config.layer_types[:2]
+        settings["layer_types"] = [config.layer_types[layer] for layer in two]
+    if config.nope_layers is not None:
+        settings["nope_layers"] = [config.nope_layers[layer] for layer in two]
     if config.sliding_window is not None:
         settings["sliding_window"] = 3
     if rope := getattr(config, "rope_parameters", None):
-        columns = int(settings["head_dim"] * rope.get("partial_rotary_factor", 1.0)) // 2
-        factors = {name: [1.0] * columns for name in ("short_factor", "long_factor") if name in rope}
-        settings["rope_parameters"] = {**rope, **factors}
+        own = {name: shrunk_rope(each, settings["head_dim"]) for name, each in rope.items() if isinstance(each, dict)}
+        settings["rope_parameters"] = own or shrunk_rope(rope, settings["head_dim"])
     return settled(config, settings)
+
+
+def shrunk_rope(rope: dict[str, Any], head_dim: int) -> dict[str, Any]:
+    """Rotary settings for narrower heads.
+
+    Args:
+        rope: Those of one kind of layer.
+        head_dim: Width of a head.
+
+    Returns:
+        A copy whose factors are as many as there are wavelengths.
+    """
+    columns = int(head_dim * rope.get("partial_rotary_factor", 1.0)) // 2
+    return {**rope, **{name: [1.0] * columns for name in ("short_factor", "long_factor") if name in rope}}
 
 
 def scrambled(model: ZooPreTrainedModel) -> ZooPreTrainedModel:

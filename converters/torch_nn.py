@@ -46,6 +46,7 @@ NEEDS: dict[str, tuple[Any, ...]] = {
     "residual_scaling": (None,),
     "parallel_residual": (False,),
     "share_layers": (False,),
+    "nope_layers": (None,),
     "mlp_inner_norm": (False,),
     "attention": ("multi-head",),
 }

@@ -67,6 +67,10 @@ MULTIPLIED = {
     "logits_scaling": 8.0,
     "attention_multiplier": 0.1,
 }
+BASES = {
+    "full_attention": {"rope_type": "default", "rope_theta": 1e6},
+    "sliding_attention": {"rope_type": "linear", "rope_theta": 1e4, "factor": 2.0},
+}
 ALIKE = {kind: {"rope_type": "default", "rope_theta": 1e4} for kind in ("full_attention", "sliding_attention")}
 SLIDES = {"sliding_window": 3, "layer_types": MIXED}
 GPTJ = {**GPT2, "rotary_dim": 2}
@@ -81,8 +85,10 @@ FAMILY_CASES = {
         ("Bloom", "ForSequenceClassification", [BLOOM]),
         ("CodeGen", "ForCausalLM", [GPTJ]),
         ("Cohere", "ForCausalLM", [{**WIDE, **BIASED, "logit_scale": 0.3}]),
+        ("Cohere2", "ForCausalLM", [{**WIDE, **SLIDES}, {**WIDE, "layer_types": ["full_attention"] * 2}]),
         ("Cwm", "ForCausalLM", [{**WIDE, **SLIDES, "rope_parameters": LLAMA3}]),
         ("Data2VecText", "ForMaskedLM", [ROBERTA]),
+        ("DiffLlama", "ForCausalLM", [{**WIDE, **BIASED}]),
         *(("DistilBert", head, [DISTILBERT]) for head in BERT_HEADS),
         ("Electra", "ForMaskedLM", [{**NARROW, "hidden_act": "gelu"}]),
         ("Electra", "ForSequenceClassification", [NARROW]),
@@ -90,7 +96,11 @@ FAMILY_CASES = {
         ("Ernie4_5", "ForCausalLM", [{**WIDE, "use_bias": True}]),
         ("EuroBert", "ForMaskedLM", [WIDE]),
         ("EuroBert", "ForTokenClassification", [WIDE]),
-        ("Exaone4", "ForCausalLM", [{**LLAMA, "sliding_window": 3, "layer_types": ["sliding_attention"] * 2}]),
+        (
+            "Exaone4",
+            "ForCausalLM",
+            [{**LLAMA, **SLIDES}, {**LLAMA, "sliding_window": None, "layer_types": ["full_attention"] * 2}],
+        ),
         (
             "Falcon",
             "ForCausalLM",
@@ -112,7 +122,7 @@ FAMILY_CASES = {
         ("Gemma", "ForCausalLM", [WIDE]),
         ("Gemma2", "ForCausalLM", [GEMMA]),
         ("Gemma2", "ForSequenceClassification", [GEMMA]),
-        ("Gemma3", "ForCausalLM", [{**GEMMA, **SLIDES, "rope_parameters": ALIKE}]),
+        ("Gemma3", "ForCausalLM", [{**GEMMA, **SLIDES, "rope_parameters": rope} for rope in (ALIKE, BASES)]),
         ("Glm", "ForCausalLM", [WIDE]),
         ("Glm4", "ForCausalLM", [{**WIDE, **BIASED}]),
         ("Granite", "ForCausalLM", [MULTIPLIED, {**MULTIPLIED, "tie_word_embeddings": True}]),
@@ -128,7 +138,7 @@ FAMILY_CASES = {
         ("Nemotron", "ForCausalLM", [WIDE]),
         ("Olmo", "ForCausalLM", [LLAMA]),
         ("Olmo2", "ForCausalLM", [LLAMA, {**LLAMA, **BIASED, "rope_parameters": YARN}]),
-        ("Olmo3", "ForCausalLM", [{**LLAMA, **SLIDES}]),
+        ("Olmo3", "ForCausalLM", [{**LLAMA, **SLIDES}, {**LLAMA, **SLIDES, "rope_parameters": BASES}]),
         ("OpenAIGPT", "LMHeadModel", [GPT2]),
         ("PLBart", "Model", [{**BART, "scale_embedding": True}]),
         ("Persimmon", "ForCausalLM", [WIDE, {**WIDE, "qk_layernorm": False}]),
@@ -137,7 +147,14 @@ FAMILY_CASES = {
         ("Phi3", "ForCausalLM", [{**LLAMA, "rope_parameters": LONG}, {**WIDE, "rope_parameters": PART}]),
         *(("RoFormer", head, [NARROW]) for head in ("ForMaskedLM", "ForSequenceClassification")),
         ("SeedOss", "ForCausalLM", [{**WIDE, "attention_out_bias": True}]),
-        ("SmolLM3", "ForCausalLM", [{**WIDE, **SLIDES, "use_sliding_window": True, "no_rope_layers": [1, 1]}]),
+        (
+            "SmolLM3",
+            "ForCausalLM",
+            [
+                {**WIDE, **SLIDES, "use_sliding_window": True, "no_rope_layers": [1, 1]},
+                {**WIDE, "no_rope_layers": [1, 0]},
+            ],
+        ),
         ("StableLm", "ForCausalLM", [{**WIDE, "use_qkv_bias": True}, {**WIDE, "use_parallel_residual": True}]),
         ("Starcoder2", "ForCausalLM", [{**WIDE, "sliding_window": 3}]),
         ("VaultGemma", "ForCausalLM", [GEMMA]),

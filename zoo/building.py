@@ -29,6 +29,10 @@ PASSED_ON = frozenset({"layer_types", "rope_parameters", "num_labels"})
 """Settings that are not fields of the configuration but that it understands."""
 
 
+PATTERNS = frozenset({"layer_types", "nope_layers"})
+"""Settings that are a pattern of layers. A variant's own is cut where there are fewer layers."""
+
+
 def stack_of(variant: Variant, task: str) -> str:
     """Which stacks a variant has for a task.
 
@@ -75,8 +79,11 @@ def config(
     settings = variant.settings(task, preset=spec.preset, quirks=quirks)
     stack = stack_of(variant, task)
     settings.update(is_decoder=stack == "decoder", is_encoder_decoder=stack == "encoder-decoder")
-    settings.update(spec.overrides)
-    settings.update(overrides)
+    given = {**spec.overrides, **overrides}
+    settings.update(given)
+    for field in PATTERNS - given.keys():
+        if "num_hidden_layers" in settings and settings.get(field):
+            settings[field] = settings[field][: settings["num_hidden_layers"]]
     check_settings(variant, settings)
     return ZooConfig(variant=variant.name, quirks=list(quirks), **settings)
 

@@ -64,6 +64,7 @@ def needs(config: ZooConfig, task: str) -> dict[str, Any]:
         "residual": "plain",
         "residual_scaling": None,
         "share_layers": False,
+        "nope_layers": None,
         "position": positions,
     }
     if config.embedding_norm:

@@ -24,22 +24,20 @@ AUTO_CLASSES: Mapping[str, Mapping[str, str]] = {
 """transformers' own classes by task and model type."""
 
 EXPERTS = "its feed-forward networks are mixtures of experts"
-TWO_BASES = "its layers with a window rotate by another base than those without"
+NO_FIRST_NORM = "no norm stands before the attention of its first layer"
 RELATED = {
     "albert": "its embeddings are narrower than its layers, and are projected",
     "apertus": "its activation has weights",
     "blenderbot-small": "its decoder's embeddings are normalised before positions are added",
-    "cohere2": "its layers without a window have no positions, where all layers of the zoo have the same",
     "deepseek_v3": "its keys and values come from a latent vector, and " + EXPERTS,
-    "diffllama": "its attention is the difference of two",
     "encoder-decoder": "convert its encoder and its decoder each by itself",
     "gpt_oss": "its attention has sinks, and " + EXPERTS,
     "granite_swa": "its attention has sinks",
     "granitemoe": EXPERTS,
     "hunyuan_v1_dense": "its queries and keys are normalised after their rotation",
     "mixtral": EXPERTS,
-    "modernbert": TWO_BASES,
-    "modernbert-decoder": TWO_BASES,
+    "modernbert": NO_FIRST_NORM,
+    "modernbert-decoder": NO_FIRST_NORM,
     "olmoe": EXPERTS,
     "phimoe": EXPERTS,
     "qwen2_moe": EXPERTS,

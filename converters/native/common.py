@@ -49,6 +49,7 @@ def plain_needs(task: str) -> dict[str, Any]:
         "residual_scaling": None,
         "parallel_residual": False,
         "share_layers": False,
+        "nope_layers": None,
         "scale_embedding": False,
     }
     if task in LM_TASKS:

@@ -136,6 +136,7 @@ class DeclaredFormat(NativeFormat):
         layers: Where the layers stand, `{n}` for a layer's number.
         body: The keys outside of the layers, the zoo's after `model.`.
         layer: The keys in a layer.
+        parameters: The keys of parameters in a layer that are neither weights nor biases of a module.
         heads: The keys of heads by task.
         unread: Native weights that are stored twice or computed, as under a head.
         biased_norms: Whether its layer norms have biases.
@@ -149,6 +150,7 @@ class DeclaredFormat(NativeFormat):
     layers: ClassVar[str] = "layers.{n}"
     body: ClassVar[Keys]
     layer: ClassVar[Keys]
+    parameters: ClassVar[Mapping[str, str]] = EMPTY
     heads: ClassVar[Mapping[str, Keys]]
     unread: ClassVar[tuple[str, ...]] = ()
     biased_norms: ClassVar[bool] = True
@@ -168,6 +170,8 @@ class DeclaredFormat(NativeFormat):
             *pairs(self.keys_of_layer(config), "model.layers.{n}.", f"{self.prefix}{self.layers}.", config),
             *pairs(self.heads[task], "", "", config),
         ]
+        for zoo, native in self.parameters.items():
+            rows.append((f"{self.prefix}{self.layers}.{native}", f"model.layers.{{n}}.{zoo}"))
         return table(*rows, owner=self.name)
 
     def keys_of_layer(self, config: ZooConfig) -> Keys:

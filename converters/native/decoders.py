@@ -48,23 +48,43 @@ def whole_heads(given: Mapping[str, Any]) -> dict[str, Any]:
     return rope
 
 
-def one_rotation(native: Any) -> dict[str, Any]:
+def rope_tables(rope_parameters: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Rotary settings, one for each kind of layer that has its own.
+
+    Args:
+        rope_parameters: Of the zoo, or native ones.
+
+    Returns:
+        Those of every kind, or the only ones.
+    """
+    return [rope_parameters[kind] for kind in LAYER_TYPES if kind in rope_parameters] or [rope_parameters]
+
+
+def rotation_by_layer(native: Any) -> dict[str, Any]:
     """Read rotary settings that are given for every kind of layer.
 
     Args:
         native: The native configuration.
 
     Returns:
-        `rope_parameters` of the zoo.
-
-    Raises:
-        NoCounterpartError: When kinds of layers rotate differently.
+        `rope_parameters` of the zoo: one for all if the layers that there are rotate alike.
     """
-    first, *others = (whole_heads(native.rope_parameters[kind]) for kind in sorted(set(native.layer_types)))
-    if any(other != first for other in others):
-        reason = f"rope_parameters={native.rope_parameters} differ between layers, rotary positions are the same in all"
-        raise NoCounterpartError(native.model_type, [reason])
-    return first
+    kinds = {kind: whole_heads(native.rope_parameters[kind]) for kind in LAYER_TYPES}
+    first, *others = (kinds[kind] for kind in sorted(set(native.layer_types)))
+    return kinds if any(other != first for other in others) else first
+
+
+def with_both_kinds(config: ZooConfig) -> dict[str, Any]:
+    """Write rotary settings for every kind of layer.
+
+    Args:
+        config: The zoo's settings.
+
+    Returns:
+        `rope_parameters` of the native configuration.
+    """
+    rope = config.rope_parameters
+    return {kind: dict(rope.get(kind, rope)) for kind in LAYER_TYPES}
 
 
 ROPE = Field(
@@ -74,11 +94,15 @@ ROPE = Field(
 )
 """Rotary positions of whole heads."""
 
-ROPE_BY_LAYER = Field(
-    "rope_parameters",
-    one_rotation,
-    lambda config: {kind: dict(config.rope_parameters) for kind in LAYER_TYPES},
-)
+ROPE_BY_LAYER: Mapping[str, str | Field] = {
+    "rope_parameters": Field("rope_parameters", rotation_by_layer, with_both_kinds),
+    "position": Field(
+        "rope_parameters",
+        lambda native: "rotary" if len(rope_tables(rotation_by_layer(native))) == 1 else "rotary-by-layer",
+        with_both_kinds,
+        has=("rotary", "rotary-by-layer"),
+    ),
+}
 """The same where a class has settings for every kind of layer."""
 
 
@@ -143,6 +167,13 @@ WINDOWS_BY_LAYER: Mapping[str, str | Field] = {
 }
 """One window in some of the layers."""
 
+
+def whole_text(layer_types: list[str]) -> list[bool] | None:
+    """Which layers have no window, as `nope_layers` of a class in which those have no positions."""
+    nope = [kind == "full_attention" for kind in layer_types]
+    return nope if any(nope) else None
+
+
 CLASSIFIER_DROPOUT = Field(
     "classifier_dropout",
     lambda native: 0.1 if getattr(native, "classifier_dropout", None) is None else native.classifier_dropout,
@@ -188,7 +219,7 @@ class DecoderFormat(DeclaredFormat):
         """
         if getattr(config, "rope_parameters", None) is None:
             return []
-        if config.rope_parameters.get("partial_rotary_factor", 1.0) == 1.0:
+        if all(rope.get("partial_rotary_factor", 1.0) == 1.0 for rope in rope_tables(config.rope_parameters)):
             return []
         if self.fields.get("rope_parameters") is not PARTIAL_ROPE:
             return ["a part of each head is rotated, it rotates heads as a whole"]

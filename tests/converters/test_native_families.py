@@ -3,8 +3,8 @@
 import pytest
 import torch
 import transformers
-from native_families import FALCON, FAMILY_CASES, MPT, NEOX, SLIDES, WIDE
-from native_models import LLAMA, NATIVE_CASES, batch, largest_difference, native_model, outputs, scramble
+from native_families import FALCON, FAMILY_CASES, MPT, NEOX, WIDE
+from native_models import NATIVE_CASES, batch, largest_difference, native_model, outputs, scramble
 
 import zoo
 from zoo.converters import plan_export
@@ -48,22 +48,8 @@ def test_every_model_type_has_a_case():
     ("family", "settings", "says"),
     [
         ("Falcon", {**FALCON, "alibi": True}, "alibi=True is set"),
-        ("SmolLM3", {**WIDE, "no_rope_layers": [1, 0]}, r"no_rope_layers=\[1, 0\] is set"),
-        ("Exaone4", {**LLAMA, **SLIDES}, "layers without a window have no positions"),
         ("Cohere", {**WIDE, "use_qk_norm": True}, "use_qk_norm=True is set"),
         ("Mpt", {**MPT, "attn_config": {"clip_qkv": 6.0}}, r"clip_qkv=6\.0 is set"),
-        (
-            "Olmo3",
-            {
-                **WIDE,
-                "layer_types": ["full_attention", "sliding_attention"],
-                "rope_parameters": {
-                    "full_attention": {"rope_type": "linear", "factor": 2.0, "rope_theta": 1e4},
-                    "sliding_attention": {"rope_type": "default", "rope_theta": 1e4},
-                },
-            },
-            "differ between layers",
-        ),
     ],
 )
 def test_what_the_zoo_lacks_is_refused(family, settings, says):
@@ -116,8 +102,22 @@ def test_biases_of_norms_keep_a_model_from_classes_without(tmp_path):
     assert plan.obstacles == ("its norms have biases, which this class's lack",)
 
 
-@pytest.mark.parametrize("name", ["gemma2-style", "olmo2-style", "gptj-style"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("bloom-style", "falcon-style", "gemma2-style", "gptj-style", "nanochat-style", "olmo2-style", "olmo3-style"),
+        *("qwen3-style", "roformer-style", "smollm3-style"),
+    ],
+)
 def test_variants_after_a_class_go_there(name):
-    sizes = dict(vocab_size=20, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=24)
-    plan = plan_export(zoo.build(name, **sizes))[0]
+    plan = plan_export(zoo.build(f"{name}@tiny:vocab_size=20"))[0]
     assert (plan.exact, plan.target) == (True, name.removesuffix("-style"))
+
+
+@pytest.mark.parametrize(
+    ("name", "target"),
+    [("diff-transformer", "diffllama"), ("gemma3-style", "gemma3_text"), ("gpt-neox-style", "gpt_neox")],
+)
+def test_variants_go_to_classes_of_another_name(name, target):
+    plan = plan_export(zoo.build(f"{name}@tiny:vocab_size=20"))[0]
+    assert (plan.exact, plan.target) == (True, target)

@@ -32,17 +32,15 @@ DECODER_SIZES = {
     "decoder_vocab_size": TARGET_VOCABULARY,
 }
 
-GATED = {"llama-style", "qk-norm", "olmo2-style", "gemma2-style", "t5-style"}
-KEY_VALUE_HEADS = dict.fromkeys(("llama-style", "gemma2-style", "mixtral-style", "qwen3-moe-style", "deepseek-moe"), 2)
+LLAMAS = {"llama-style", "qwen3-style", "smollm3-style", "gemma2-style", "gemma3-style"}
+GATED = {*LLAMAS, "diff-transformer", "qk-norm", "olmo2-style", "olmo3-style", "t5-style"}
+WITH_EXPERTS = ("mixtral-style", "qwen3-moe-style", "deepseek-moe")
+KEY_VALUE_HEADS = {**dict.fromkeys({*LLAMAS, *WITH_EXPERTS}, 2), "falcon-style": 1}
 ROTATED = {
-    **dict.fromkeys(("mixtral-style", "qwen3-moe-style", "deepseek-moe"), 16),
-    "llama-style": 16,
-    "qk-norm": 16,
-    "olmo2-style": 16,
-    "gemma2-style": 16,
-    "gptj-style": 4,
+    **dict.fromkeys({*GATED, *WITH_EXPERTS, "falcon-style", "nanochat-style", "roformer-style"} - {"t5-style"}, 16),
+    **dict.fromkeys(("gptj-style", "gpt-neox-style"), 4),
 }
-TRANSFORMS = {"bert-style", "roberta-prelayernorm-style"}
+TRANSFORMS = {"bert-style", "roberta-prelayernorm-style", "roformer-style"}
 EXPERTS = {"mixtral-style": (2, 8), "qwen3-moe-style": (4, 16), "deepseek-moe": (4 + 1, 16)}
 """How many experts a token sees, a shared one included, and of how many a router chooses."""
 MOE_INNER = dict.fromkeys(("qwen3-moe-style", "deepseek-moe"), 512)
@@ -53,13 +51,15 @@ def linear(inputs: int, outputs: int, positions: int) -> int:
     return 2 * inputs * outputs * positions
 
 
-def attention(queries: int, keys: int, heads: int, kv_heads: int | None = None, *, one_head: bool = False) -> int:
-    """Projections, scores and mixing. One head's projections serve all with Odom's quirk."""
+def attention(
+    queries: int, keys: int, heads: int, kv_heads: int | None = None, *, one_head: bool = False, times: int = 1
+) -> int:
+    """Projections, scores and mixing, several times in all. One head's projections serve all with Odom's quirk."""
     width = HIDDEN // heads
     query_width = width if one_head else HIDDEN
     key_width = width * (1 if one_head else kv_heads or heads)
     projections = linear(HIDDEN, query_width, queries) + 2 * linear(HIDDEN, key_width, keys)
-    products = 2 * (2 * heads * width * queries * keys)
+    products = times * 2 * (2 * heads * width * queries * keys)
     return projections + products + linear(HIDDEN, HIDDEN, queries)
 
 
@@ -86,9 +86,10 @@ def hyper_connections(variant: str, length: int) -> tuple[int, int]:
 
 def stack(variant: str, length: int, one_head: bool = False) -> int:
     kv_heads = KEY_VALUE_HEADS.get(variant)
-    layer = attention(length, length, HEADS, kv_heads, one_head=one_head) + feed_forward(variant, INNER, length)
+    times = 2 if variant == "diff-transformer" else 1
+    mixing = attention(length, length, HEADS, kv_heads, one_head=one_head, times=times)
     connections, end = hyper_connections(variant, length)
-    return LAYERS * (layer + connections) + end
+    return LAYERS * (mixing + feed_forward(variant, INNER, length) + connections) + end
 
 
 def decoder(variant: str, source: int, target: int, one_head: bool = False) -> int:

@@ -63,7 +63,13 @@ NATIVES |= {
     "qwen3-moe-style": Native("Qwen3Moe", "ForCausalLM", {**EXPERTS, "num_experts": 4, "moe_intermediate_size": 24}),
 }
 NATIVES["deepseek-moe"] = NATIVES["mixtral-style"]
-NATIVES |= dict.fromkeys(("qk-norm", "olmo2-style"), NATIVES["llama-style"])
+NATIVES |= dict.fromkeys(("qk-norm", "olmo2-style", "qwen3-style", "smollm3-style"), NATIVES["llama-style"])
+NATIVES |= {"diff-transformer": Native("DiffLlama", "ForCausalLM", LLAMA)}
+NATIVES |= {"nanochat-style": Native("NanoChat", "ForCausalLM", LLAMA)}
+NATIVES |= {"olmo3-style": Native("Olmo3", "ForCausalLM", LLAMA), "gemma3-style": NATIVES["gemma2-style"]}
+NATIVES |= {"roformer-style": Native("RoFormer", "ForMaskedLM", {**ENCODER, "embedding_size": 16})}
+NATIVES |= dict.fromkeys(("gpt-neox-style", "falcon-style"), NATIVES["gptj-style"])
+NATIVES |= {"bloom-style": NATIVES["alibi-decoder"]}
 BY_STACK = {"encoder": BERT, "decoder": NATIVES["gpt2-style"], "encoder-decoder": NATIVES["marian-style"]}
 """What variants without a published model are measured by."""
 
@@ -140,7 +146,13 @@ MORE_A_LAYER = {
 streams that are read, mixed and written, an expert that every token sees."""
 
 MORE_A_MODEL = {
-    reads: {"encoder-decoder": 34, "t5-style": 23, "alibi-decoder": 5, "manifold-hyper-connections": 6},
+    reads: {
+        "encoder-decoder": 34,
+        "t5-style": 23,
+        "alibi-decoder": 5,
+        "bloom-style": 5,
+        "manifold-hyper-connections": 6,
+    },
     writes: {"encoder-decoder": 5, "t5-style": 3, "manifold-hyper-connections": 5},
 }
 """The same outside of layers: tables of sines are computed and not kept, source and target masked by one rule."""

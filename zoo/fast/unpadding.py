@@ -236,7 +236,7 @@ def find_unpaddings(
         return nothing
     mode = current().unpadding
     backend = ALL_ATTENTION_FUNCTIONS.get(config._attn_implementation)  # somebody may have registered another sdpa
-    if mode == "never" or backend is not sdpa_attention_forward or config.attention != "multi-head":
+    if mode == "never" or backend is not sdpa_attention_forward:
         return nothing
     unpaddings = []
     for mask, states in sequences:

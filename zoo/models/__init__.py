@@ -2,6 +2,10 @@
 
 from . import initialization
 from .attention import Attention
+from .attentions.differential import DifferentialAttention
+from .attentions.exclusive import ExclusiveAttention
+from .attentions.gated import GatedAttention
+from .attentions.sinks import SinkAttention
 from .choices import AttentionScale, NormPlacement, Pooling, QKNorm, ResidualScaling
 from .classification import ZooForSequenceClassification, ZooForTokenClassification
 from .conditional_generation import ZooForConditionalGeneration
@@ -15,6 +19,7 @@ from .layers import DecoderLayer, EncoderLayer, ParallelDecoderLayer, ParallelEn
 from .norms import DynamicTanh, LayerNorm, RMSNorm
 from .parts import ATTENTIONS, FEED_FORWARDS, INITIALIZERS, NORMS, POSITIONS, RESIDUALS
 from .position_bias import AlibiPosition, RelativeBucketPosition
+from .positions.rotary_by_layer import RotaryByLayerPosition
 from .pretrained import ZooModel, ZooPreTrainedModel
 from .residual import Residual
 from .residuals import HyperConnections, LambdaResidual, ManifoldHyperConnections
@@ -45,9 +50,12 @@ __all__ = [
     "Attention",
     "AttentionScale",
     "DecoderLayer",
+    "DifferentialAttention",
     "DynamicTanh",
     "EncoderLayer",
+    "ExclusiveAttention",
     "FeedForward",
+    "GatedAttention",
     "GatedFeedForward",
     "HyperConnections",
     "InterleavedRotaryPosition",
@@ -66,8 +74,10 @@ __all__ = [
     "RelativeBucketPosition",
     "Residual",
     "ResidualScaling",
+    "RotaryByLayerPosition",
     "RotaryPosition",
     "SigmoidMixtureOfExperts",
+    "SinkAttention",
     "SinusoidalHalvesPosition",
     "SinusoidalPosition",
     "TokenEmbedding",

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from transformers.cache_utils import Cache, EncoderDecoderCache
 
-from zoo.fast.attention import attention
+from zoo.fast.attention import BACKENDS, attention
 from zoo.fast.growing_cache import self_attention_cache
 from zoo.fast.identity import Identity
 
@@ -28,7 +28,16 @@ class Attention(nn.Module):
         layer_idx: The layer's place in the stack, which is its place in the cache.
         is_causal: Whether a query may see only keys up to its own position.
         is_cross: Whether keys and values come from another sequence.
+
+    Attributes:
+        backends: Attention backends that it runs on.
+        supports_unpadding: Whether it runs on tokens that stand end to end, told apart by a mask that is no tensor.
+        weights_sum_to_one: Whether a query's weights over the keys are all that its softmax gives.
     """
+
+    backends: tuple[str, ...] = BACKENDS
+    supports_unpadding: bool = True
+    weights_sum_to_one: bool = True
 
     def __init__(self, config: ZooConfig, layer_idx: int, *, is_causal: bool = False, is_cross: bool = False) -> None:
         super().__init__()
@@ -86,19 +95,20 @@ class Attention(nn.Module):
             The output, *Shape:* (batch_size, query_len, hidden_size), and the weights if the backend has them,
             *Shape:* (batch_size, num_attention_heads, query_len, key_len).
         """
-        cache_idx = self.layer_idx if step is None else step
+        cache_idx, own = self.layer_idx if step is None else step, None
         if self.is_cross and key_value_states is not None:
             query = self.project_heads(self.q_proj, self.q_norm, hidden_states)
             key, value = self.memory(key_value_states, past_key_values, cache_idx)
             kwargs.pop("position_ids", None)  # by which backends tell sequences in a row apart, the keys' as well
         else:
             query, key, value = self.project(hidden_states)
+            own = value
             if position_embeddings is not None:
                 query, key = self.rotate(query, key, position_embeddings)
             if past_key_values is not None:
                 key, value = self_attention_cache(past_key_values).update(key, value, cache_idx)
         mixed, weights = self.attend(query, key, value, attention_mask, position_bias=position_bias, **kwargs)
-        return self.o_proj(mixed.reshape(*hidden_states.shape[:-1], -1)), weights
+        return self.merge_heads(mixed, hidden_states, own), weights
 
     def project(self, hidden_states: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Make the queries, keys and values of self-attention.
@@ -144,6 +154,20 @@ class Attention(nn.Module):
         if norm is not None and self.qk_norm == QKNorm.HEAD:
             heads = norm(heads)
         return heads.transpose(1, 2)
+
+    def merge_heads(self, mixed: torch.Tensor, hidden_states: torch.Tensor, value: torch.Tensor | None) -> torch.Tensor:
+        """Project what the heads have gathered.
+
+        Args:
+            mixed: *Shape:* (batch_size, query_len, num_attention_heads, head_dim)
+            hidden_states: What the queries were made of. *Shape:* (batch_size, query_len, hidden_size)
+            value: The values of the queries' own positions, None in cross attention.
+                *Shape:* (batch_size, num_key_value_heads, query_len, head_dim)
+
+        Returns:
+            *Shape:* as hidden_states.
+        """
+        return self.o_proj(mixed.reshape(*hidden_states.shape[:-1], -1))
 
     def memory(
         self, key_value_states: torch.Tensor, past_key_values: Cache | None, cache_idx: int

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
@@ -12,7 +13,7 @@ from .filling import fill, repeat_pattern
 from .inherited import in_the_zoos_words, validate_inherited, validate_rope_parameters, validate_rope_tables
 from .parts import POSITIONS
 from .stack_configuration import StackConfig
-from .validation import validate, validate_options, validate_types
+from .validation import LAYER_TYPES, validate, validate_options, validate_types
 
 if TYPE_CHECKING:
     # Optional for whoever makes a configuration, always there for whoever reads one: __post_init__ fills them.
@@ -65,7 +66,7 @@ class ZooConfig(StackConfig):
             with that activation.
         mlp_bias: Whether the feed-forward projections have biases.
         mlp_inner_norm: Whether a norm stands on the inner width, after the activation (NormFormer).
-        attention: Attention part: "multi-head" or a plugin's.
+        attention: Attention part: "multi-head", "gated", "exclusive", "sinks", "differential", or a plugin's.
         attention_bias: Whether query, key and value projections have biases.
         attention_out_bias: Whether the output projection has one, `attention_bias` if not given.
         attention_scale: What scores are divided by: a word of `AttentionScale`, or a number.
@@ -86,7 +87,9 @@ class ZooConfig(StackConfig):
         parallel_residual: Whether attention and feed-forward read the same input and are summed.
         share_layers: Whether one layer's weights serve every layer.
         position: Position part: "learned", "learned-unpadded", "sinusoidal", "sinusoidal-halves", "rotary",
-            "rotary-interleaved", "alibi", "t5", "none".
+            "rotary-interleaved", "rotary-by-layer", "alibi", "t5", "none".
+        nope_layers: Which layers have no positions (NoPE): neither a rotation of queries and keys nor a term on their
+            scores. One for every layer, or a pattern repeated over them; None if all have positions.
         max_position_embeddings: Rows of a learned table; a nominal length for the other parts.
         sinusoidal_theta: Base of the sinusoidal wavelengths.
         relative_attention_num_buckets: Number of T5's buckets.
@@ -128,6 +131,8 @@ class ZooConfig(StackConfig):
     # Before 5.20, transformers builds `ZooConfig()` to compare with, which a bundle lacks the default parts for.
     has_no_defaults_at_init = True
     keys_to_ignore_at_inference = ["past_key_values"]
+    # By which transformers tells rotary settings that differ between layer types.
+    _rope_type_labels = LAYER_TYPES
     # TRL reads it of every model whose class is not transformers' own.
     auto_map: ClassVar[Mapping[str, str]] = MappingProxyType({})
     attribute_map = {"rms_norm_eps": "layer_norm_eps", "encoder_layers": "num_hidden_layers"}
@@ -186,6 +191,7 @@ class ZooConfig(StackConfig):
     share_layers: bool = False
 
     position: str = "learned"
+    nope_layers: list[bool] | None = None
     max_position_embeddings: int = 512
     sinusoidal_theta: float = 10000.0
     relative_attention_num_buckets: int = 32
@@ -237,13 +243,14 @@ class ZooConfig(StackConfig):
         # whether its layers differ.
         if layer_types is not None:
             self.layer_types = repeat_pattern(layer_types, self.num_hidden_layers)
-        if POSITIONS.get(self.position).uses_rope_parameters:
-            validate_rope_parameters(rope_parameters)
-            self.rope_parameters = rope_parameters or {"rope_type": "default", "rope_theta": 10000.0}
+        part = POSITIONS.get(self.position)
+        if part.uses_rope_parameters:
+            validate_rope_parameters(rope_parameters, part.rope_layer_types)
+            self.rope_parameters = rope_parameters or copy.deepcopy(part.default_rope_parameters)
         super().__post_init__(**kwargs)
         validate_options(self)
-        if POSITIONS.get(self.position).uses_rope_parameters:
-            validate_rope_tables(self)
+        if part.uses_rope_parameters:
+            validate_rope_tables(self, part.rope_layer_types)
 
     def to_diff_dict(self) -> dict[str, Any]:
         """Say what `save_pretrained` writes.

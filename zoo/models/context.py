@@ -69,7 +69,7 @@ class Context:
     past_key_values: Cache | None
     encoder_hidden_states: torch.Tensor | None = None
     encoder_attention_mask: Any = None
-    biases: dict[str, torch.Tensor | None] = field(default_factory=dict)
+    biases: dict[str | None, torch.Tensor | None] = field(default_factory=dict)
 
     @property
     def cache(self) -> Cache | None:
@@ -149,7 +149,7 @@ def self_attention_masks(
 
 def position_biases(
     layer_types: list[str], position: Position, inputs_embeds: torch.Tensor, cache: Cache | None
-) -> dict[str, torch.Tensor | None]:
+) -> dict[str | None, torch.Tensor | None]:
     """Make the position bias of every layer type, over the keys that its cache holds.
 
     Args:
@@ -162,7 +162,7 @@ def position_biases(
     """
     batch_size, seq_len = inputs_embeds.shape[:2]
     positions = torch.arange(seq_len, device=inputs_embeds.device)
-    biases: dict[str, torch.Tensor | None] = {}
+    biases: dict[str | None, torch.Tensor | None] = {}
     for layer_type in dict.fromkeys(layer_types):
         seen, key_len, key_offset = 0, seq_len, 0
         if cache is not None:

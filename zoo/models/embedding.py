@@ -6,7 +6,8 @@ A position part may act in three places, each a method that does nothing unless 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import nn
@@ -92,11 +93,15 @@ class Position(nn.Module):
         max_length: Longest sequence the encoding can place, None when there is no limit.
         has_bias: Whether `bias` returns a tensor.
         uses_rope_parameters: Whether the part reads `config.rope_parameters`.
+        rope_layer_types: Layer types that have settings of their own there; none where all layers have the same.
+        default_rope_parameters: What they are if not given.
     """
 
     max_length: int | None = None
     has_bias: bool = False
     uses_rope_parameters: bool = False
+    rope_layer_types: tuple[str, ...] = ()
+    default_rope_parameters: ClassVar[dict[str, Any]] = {"rope_type": "default", "rope_theta": 10000.0}
 
     def __init__(self, config: ZooConfig) -> None:
         super().__init__()
@@ -168,6 +173,21 @@ class Position(nn.Module):
             Anything that `rotate` takes, or None.
         """
         return None
+
+    def rotations(
+        self, hidden_states: torch.Tensor, position_ids: torch.Tensor, layer_types: Iterable[str]
+    ) -> Mapping[str, Rotation | None]:
+        """What `rotate` needs in the layers of each type: the same, unless a part overrides this.
+
+        Args:
+            hidden_states: *Shape:* (batch_size, seq_len, hidden_size)
+            position_ids: *Shape:* (batch_size or 1, seq_len)
+            layer_types: The types of the stack's layers.
+
+        Returns:
+            As `rotation`, by layer type.
+        """
+        return dict.fromkeys(layer_types, self.rotation(hidden_states, position_ids))
 
     @staticmethod
     def rotate(query: torch.Tensor, key: torch.Tensor, rotation: Rotation) -> Rotation:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from .choices import NormPlacement
 from .parts import NAMED_FIELDS
 
 if TYPE_CHECKING:
     from .configuration import ZooConfig
+
+Kind = TypeVar("Kind")
 
 
 def fill(config: ZooConfig) -> None:
@@ -31,6 +33,8 @@ def fill(config: ZooConfig) -> None:
         config.embedding_norm_eps = config.layer_norm_eps
     if config.classifier_dropout is None:
         config.classifier_dropout = config.dropout
+    if config.nope_layers is not None:
+        config.nope_layers = repeat_pattern(config.nope_layers, config.num_hidden_layers)
     if config.is_encoder_decoder and not config.is_decoder:
         fill_decoder(config)
 
@@ -53,7 +57,7 @@ def fill_decoder(config: ZooConfig) -> None:
         config.decoder_start_token_id = config.bos_token_id
 
 
-def repeat_pattern(pattern: list[str], length: int) -> list[str]:
+def repeat_pattern(pattern: list[Kind], length: int) -> list[Kind]:
     """Repeat a pattern over the layers."""
     return [pattern[i % len(pattern)] for i in range(length)]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import math
 from collections.abc import Callable
@@ -101,11 +102,12 @@ def is_list_of_names(value: Any) -> bool:
     return value is None or (isinstance(value, (list, tuple)) and all(isinstance(name, str) for name in value))
 
 
-def validate_rope_parameters(rope_parameters: Any) -> None:
+def validate_rope_parameters(rope_parameters: Any, layer_types: tuple[str, ...] = ()) -> None:
     """Require rotary settings to be numbers that a table can be made of.
 
     Args:
         rope_parameters: What was given, None for the usual ones.
+        layer_types: Layer types that have settings of their own; none where they are the same in all layers.
 
     Raises:
         ConfigError: When they are not, or the kind of scaling is unknown.
@@ -114,6 +116,18 @@ def validate_rope_parameters(rope_parameters: Any) -> None:
         return
     if not isinstance(rope_parameters, dict):
         raise ConfigError(f"rope_parameters={rope_parameters!r} was given; it must map names to numbers")
+    if layer_types:
+        if sorted(rope_parameters) != sorted(layer_types):
+            raise ConfigError(
+                f"rope_parameters={rope_parameters!r} was given; it must have {' and '.join(layer_types)}"
+            )
+        for own in rope_parameters.values():
+            validate_rope_parameters(own)
+        return
+    if any(isinstance(value, dict) for value in rope_parameters.values()):
+        raise ConfigError(
+            f"rope_parameters={rope_parameters!r} differ between layer types; position='rotary-by-layer' reads that"
+        )
     kind = rope_parameters.get("rope_type", DEFAULT_ROPE)
     valid = [DEFAULT_ROPE, *sorted(ROPE_INIT_FUNCTIONS)]
     if kind not in valid:
@@ -134,15 +148,22 @@ def is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < math.inf
 
 
-def validate_rope_tables(config: Any) -> None:
+def validate_rope_tables(config: Any, layer_types: tuple[str, ...] = ()) -> None:
     """Compute the rotary frequencies once, as the model will.
 
     Args:
         config: A configuration with `rope_parameters`, otherwise complete.
+        layer_types: Layer types that have settings of their own.
 
     Raises:
         ConfigError: When transformers cannot, as where a kind of scaling lacks a number.
     """
+    for layer_type in layer_types:
+        own = copy.copy(config)
+        own.rope_parameters = config.rope_parameters[layer_type]
+        validate_rope_tables(own)
+    if layer_types:
+        return
     compute = ROPE_INIT_FUNCTIONS.get(config.rope_parameters.setdefault("rope_type", DEFAULT_ROPE))
     if (config.rope_parameters.get("partial_rotary_factor") or 1.0) > 1:
         raise ConfigError(f"rope_parameters={config.rope_parameters!r} turn more than all of a head")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from zoo.errors import UnsupportedBackendError, enumerate_names
 
+from .attention import Attention
 from .configuration import ZooConfig
-from .parts import POSITIONS
+from .parts import ATTENTIONS, POSITIONS
 from .transformer import BACKENDS, transformer_of
 
 FLASH = ("flash_attention_2", "flash_attention_3")
@@ -24,6 +25,8 @@ def backends_of(config: ZooConfig) -> tuple[str, ...]:
 def refusals(config: ZooConfig) -> dict[str, str]:
     """Attention backends that a configuration is refused on."""
     why = dict.fromkeys(set(BACKENDS) - set(transformer_of(config).backends), "a part of the variant's own")
+    own = ATTENTIONS.get(config.attention).backends
+    why |= dict.fromkeys(set(BACKENDS) - set(own), f"attention {config.attention!r}")
     if POSITIONS.get(config.position).has_bias:
         why |= dict.fromkeys(FLASH, f"positions {config.position!r}, which are added to attention scores")
     if config.is_encoder_decoder or config.add_cross_attention:
@@ -43,6 +46,8 @@ def what_paging_lacks(config: ZooConfig, attn_implementation: str) -> str | None
     backend = attn_implementation.removeprefix("paged|")
     if POSITIONS.get(config.position).has_bias:
         return f"positions {config.position!r}, which are added to attention scores"
+    if ATTENTIONS.get(config.attention).attend is not Attention.attend:
+        return f"attention {config.attention!r}"
     if config.share_layers:
         return "share_layers=True, as every application of the layer needs a place of its own in the cache"
     if config.attn_logit_softcapping is not None and not (backend in FLASH or "/" in backend):

@@ -88,18 +88,22 @@ class InterleavedRotaryPosition(RotaryPosition):
     @staticmethod
     def rotate(query: torch.Tensor, key: torch.Tensor, rotation: Rotation) -> Rotation:
         """Rotate neighbouring features by position. Shapes as in the base class."""
-        rotary_dim = rotation[0].shape[-1]
-        rotated = RotaryPosition.rotate(_halves(query, rotary_dim), _halves(key, rotary_dim), rotation)
-        return _pairs(rotated[0], rotary_dim), _pairs(rotated[1], rotary_dim)
+        cos, sin = (table[..., : table.shape[-1] // 2].unsqueeze(1) for table in rotation)
+        return _turned(query, cos, sin), _turned(key, cos, sin)
 
 
-def _halves(heads: torch.Tensor, rotary_dim: int) -> torch.Tensor:
-    """Move even columns before odd ones among the first rotary_dim. *Shape:* (..., head_dim), unchanged."""
-    rotary = heads[..., :rotary_dim].unflatten(-1, (-1, 2)).transpose(-1, -2).flatten(-2)
-    return torch.cat([rotary, heads[..., rotary_dim:]], dim=-1)
+def _turned(heads: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
+    """Rotate pairs of neighbours among the first columns of each head.
 
+    Args:
+        heads: *Shape:* (batch_size, num_heads, seq_len, head_dim)
+        cos: Of the angle of every pair. *Shape:* (batch_size or 1, 1, seq_len, rotary_dim / 2)
+        sin: *Shape:* as cos.
 
-def _pairs(heads: torch.Tensor, rotary_dim: int) -> torch.Tensor:
-    """Undo [`_halves`][]. *Shape:* (..., head_dim), unchanged."""
-    rotary = heads[..., :rotary_dim].unflatten(-1, (2, -1)).transpose(-1, -2).flatten(-2)
-    return torch.cat([rotary, heads[..., rotary_dim:]], dim=-1)
+    Returns:
+        *Shape:* as heads.
+    """
+    rotary_dim = 2 * cos.shape[-1]
+    even, odd = heads[..., :rotary_dim].unflatten(-1, (-1, 2)).unbind(dim=-1)
+    turned = torch.stack([even * cos - odd * sin, odd * cos + even * sin], dim=-1).flatten(-2)
+    return turned if rotary_dim == heads.shape[-1] else torch.cat([turned, heads[..., rotary_dim:]], dim=-1)

@@ -42,6 +42,7 @@ class ZooStack(ZooModel):
         self.embedding_norm = build_embedding_norm(config)
         self.dropout = Dropout(config.dropout)
         self.layer_types = config.types_of_layers()
+        self.placed_types = config.placed_types_of_layers()
         distinct_layers = 1 if config.share_layers else config.num_hidden_layers
         self.layers = nn.ModuleList([build_layer(config, layer_idx) for layer_idx in range(distinct_layers)])
         self.stream = RESIDUALS.get(config.residual).build_stream(config)
@@ -119,12 +120,13 @@ class ZooStack(ZooModel):
         # Made once for all layers: masks by layer type, what cross attention reads, rotations.
         masks = self_attention_masks(config, hidden_states, context, self.layer_types)
         source = context.source(config, hidden_states) if context.encoder_hidden_states is not None else ()
-        kwargs["position_embeddings"] = self.position.rotation(hidden_states, context.position_ids)
+        rotations = self.position.rotations(hidden_states, context.position_ids, self.layer_types)
         kwargs |= {"past_key_values": context.past_key_values, "position_ids": context.position_ids}
         hidden_states = self.stream.open(hidden_states)
         layer_types = self.layer_types[: self.config.num_hidden_layers]  # generation lowers it for an early exit
-        for step, (layer, kind) in enumerate(zip(cycle(self.layers), layer_types)):
-            hidden_states = layer(hidden_states, masks[kind], context.biases.get(kind), *source, step=step, **kwargs)
+        for step, (layer, kind, placed) in enumerate(zip(cycle(self.layers), layer_types, self.placed_types)):
+            kwargs |= {"step": step, "position_embeddings": rotations[placed] if placed else None}
+            hidden_states = layer(hidden_states, masks[kind], context.biases.get(placed), *source, **kwargs)
         return self.norm(self.stream(hidden_states))
 
 

@@ -30,6 +30,7 @@ class StackConfig(SavedConfig):
         pad_token_id: int | None
         decoder_pad_token_id: int | None
         sliding_window: int | None
+        nope_layers: list[bool] | None
         share_encoder_decoder_embeddings: bool
         is_decoder: bool
         is_encoder_decoder: bool
@@ -61,6 +62,17 @@ class StackConfig(SavedConfig):
             return types[: self.num_hidden_layers]  # generation lowers the number for an early exit
         return ["full_attention" if self.sliding_window is None else "sliding_attention"] * self.num_hidden_layers
 
+    def placed_types_of_layers(self) -> list[str | None]:
+        """Which position terms every layer reads.
+
+        Returns:
+            The layer's type, None for a layer without positions.
+        """
+        types = self.types_of_layers()
+        return [
+            None if nope else kind for kind, nope in zip(types, self.nope_layers or [False] * len(types), strict=False)
+        ]
+
     def decoder_config(self) -> Self:
         """The configuration of the decoder stack of an encoder-decoder.
 
@@ -80,6 +92,8 @@ class StackConfig(SavedConfig):
             decoder.pad_token_id = self.decoder_pad_token_id
         if hasattr(self, "layer_types"):
             decoder.layer_types = repeat_pattern(self.layer_types, self.decoder_layers)
+        if self.nope_layers is not None:
+            decoder.nope_layers = repeat_pattern(self.nope_layers, self.decoder_layers)
         decoder.is_decoder = decoder.add_cross_attention = True
         return decoder
 

@@ -18,7 +18,7 @@ from .choices import Pooling
 from .context import given_mask
 from .embedding import TokenEmbedding
 from .layers import decoder_layer, encoder_layer
-from .parts import PART_FIELDS, POSITIONS
+from .parts import ATTENTIONS, PART_FIELDS, POSITIONS
 from .pooling import POOLERS
 
 if TYPE_CHECKING:
@@ -122,6 +122,8 @@ class Transformer:
             `supports_unpadding`, or what can be told without it.
         """
         if not all(registry.origin(getattr(config, name)).built_in for name, registry in PART_FIELDS.items()):
+            return False
+        if not ATTENTIONS.get(config.attention).supports_unpadding:
             return False
         if self.supports_unpadding is not None:
             return self.supports_unpadding

@@ -31,6 +31,7 @@ TYPES: dict[str, tuple[type, ...]] = {
     "str": (str,),
     "list[str]": (list, tuple),
     "list[int]": (list, tuple),
+    "list[bool]": (list, tuple),
     "FilledInt": (int, type(None)),
     "FilledBool": (bool, type(None)),
     "FilledFloat": (int, float, type(None)),
@@ -39,7 +40,7 @@ TYPES: dict[str, tuple[type, ...]] = {
 }
 """Values that a field may have, by the words of its annotation."""
 
-ELEMENTS = {"list[str]": str, "list[int]": int, "FilledNames": str, "FilledProviders": str}
+ELEMENTS = {"list[str]": str, "list[int]": int, "list[bool]": bool, "FilledNames": str, "FilledProviders": str}
 """What a list, or the keys of a dictionary, hold."""
 
 
@@ -160,10 +161,11 @@ def validate_layers(config: ZooConfig, layer_types: list[str] | None) -> None:
         raise ConfigError(f"layer_types={layer_types!r} was given; it must be a list of {enumerate_names(LAYER_TYPES)}")
     for layer_type in layer_types or ():
         require_choice("layer_types", layer_type, list(LAYER_TYPES))
-    if layer_types is not None and not 1 <= len(layer_types) <= config.num_hidden_layers:
-        raise ConfigError(
-            f"layer_types has {len(layer_types)} entries for num_hidden_layers={config.num_hidden_layers}; "
-            "give one for every layer, or a shorter pattern to repeat"
-        )
+    for field, pattern in (("layer_types", layer_types), ("nope_layers", config.nope_layers)):
+        if pattern is not None and not 1 <= len(pattern) <= config.num_hidden_layers:
+            raise ConfigError(
+                f"{field} has {len(pattern)} entries for num_hidden_layers={config.num_hidden_layers}; "
+                "give one for every layer, or a shorter pattern to repeat"
+            )
     if "sliding_attention" in (layer_types or ()) and config.sliding_window is None:
         raise ConfigError("layer_types names sliding_attention layers, but sliding_window is None; give their window")

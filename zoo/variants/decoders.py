@@ -118,6 +118,30 @@ def alibi_decoder(config: ZooConfig) -> Transformer:
 
 
 @register(
+    "bloom-style",
+    tasks=DECODER_TASKS,
+    task_defaults=HEADS,
+    source="BigScience 2022, section 3.2",
+    paper="BigScience 2022, BLOOM: A 176B-Parameter Open-Access Multilingual Language Model",
+    tags=("decoder", "pre-norm"),
+    defaults={
+        "norm_placement": "pre",
+        "embedding_norm": True,
+        "position": "alibi",
+        "hidden_act": "gelu_pytorch_tanh",
+        "dropout": 0.0,
+        "max_position_embeddings": 2048,
+        "tie_word_embeddings": True,
+        "classifier_pooling": "last",
+    },
+    presets={"tiny": {"intermediate_size": 256}},
+)
+def bloom_style(config: ZooConfig) -> Transformer:
+    """Pre-norm decoder with a norm on its embeddings, whose heads prefer near keys by fixed slopes."""
+    return Transformer()
+
+
+@register(
     "qk-norm",
     tasks=DECODER_TASKS,
     task_defaults=HEADS,
@@ -128,6 +152,27 @@ def alibi_decoder(config: ZooConfig) -> Transformer:
 )
 def qk_norm(config: ZooConfig) -> Transformer:
     """Pre-norm decoder with RMSNorm, rotary positions and SwiGLU that normalises the queries and keys of each head."""
+    return Transformer()
+
+
+@register(
+    "qwen3-style",
+    tasks=DECODER_TASKS,
+    task_defaults=HEADS,
+    source="Qwen team 2025, section 2, the dense models",
+    paper="Qwen team 2025, Qwen3 Technical Report",
+    tags=("decoder", "pre-norm", "modern"),
+    defaults={
+        **LLAMA_LIKE,
+        "norm_placement": "pre",
+        "layer_norm_eps": 1e-6,
+        "qk_norm": "head",
+        "num_key_value_heads": 2,
+        "rope_parameters": {"rope_type": "default", "rope_theta": 1_000_000.0},
+    },
+)
+def qwen3_style(config: ZooConfig) -> Transformer:
+    """Pre-norm decoder with RMSNorm, also on queries and keys, rotary positions, SwiGLU and grouped queries."""
     return Transformer()
 
 

@@ -71,3 +71,32 @@ def bert_style(config: ZooConfig) -> Transformer:
 def roberta_prelayernorm_style(config: ZooConfig) -> Transformer:
     """Pre-norm encoder with learned positions, a norm on the embeddings and at the end, and BERT's two heads."""
     return Transformer()
+
+
+@register(
+    "roformer-style",
+    tasks=ENCODER_TASKS,
+    source="Su et al. 2021, section 3.4",
+    paper="Su et al. 2021, RoFormer: Enhanced Transformer with Rotary Position Embedding",
+    tags=("encoder", "post-norm"),
+    defaults={
+        **BERT_BASE,
+        "norm_placement": "post",
+        "layer_norm_eps": 1e-12,
+        "embedding_norm": True,
+        "position": "rotary-interleaved",
+        "hidden_act": "gelu",
+        "attention_dropout": 0.1,
+        "max_position_embeddings": 1536,
+        "tie_word_embeddings": True,
+        "lm_head_bias": True,
+        "lm_head_transform": True,
+        "classifier_pooling": "cls",
+        "classifier_pooler_act": "gelu",
+    },
+    presets={"base": BERT_BASE},
+    limits=("There are no token-type embeddings.",),
+)
+def roformer_style(config: ZooConfig) -> Transformer:
+    """Post-norm encoder whose queries and keys are rotated by position, with BERT's two heads."""
+    return Transformer()

@@ -30,6 +30,8 @@ TOKEN_BY_TOKEN = {
 class UniformMaskedRows(Attention):
     """Attention in which a query without any visible key attends to all keys alike, whatever it and they are."""
 
+    supports_unpadding = False
+
     def attend(
         self,
         query: torch.Tensor,

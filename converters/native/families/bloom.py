@@ -19,7 +19,7 @@ class Bloom(DecoderFormat):
     """BLOOM (Scao et al. 2022): a norm on the embeddings, joined projections."""
 
     name = "bloom"
-    variant = "alibi-decoder"
+    variant = "bloom-style"
     prefix = "transformer."
     fields = {
         **same("vocab_size", "hidden_size", "initializer_range", "attention_dropout", "tie_word_embeddings"),

@@ -1,10 +1,10 @@
-"""Cohere's Command R: sublayers in parallel, norms without biases, a factor on the logits."""
+"""Cohere's Command R and R7B: sublayers in parallel, norms without biases, a factor on the logits."""
 
 from __future__ import annotations
 
 from ..base import native_format
-from ..declared import biasless, same
-from ..decoders import ROPE, DecoderFormat
+from ..declared import Field, biasless, same
+from ..decoders import ROPE, WINDOWS_BY_LAYER, DecoderFormat, whole_text
 from .llama import ATTENTION, ATTENTION_BIAS, GATED, NO_BIASES, SAME_OUT_BIAS, SIZES
 
 
@@ -26,3 +26,21 @@ class Cohere(DecoderFormat):
     body = {"embed_tokens": "embed_tokens", **biasless({"norm": "norm"})}
     layer = {**ATTENTION, **GATED, **biasless({"residual.norm_in": "input_layernorm"})}
     biased_norms = False
+
+
+@native_format
+class Cohere2(Cohere):
+    """Command R7B (Cohere 2024): windows layer by layer; the layers without have no positions."""
+
+    name = "cohere2"
+    fields = {
+        **Cohere.fields,
+        **WINDOWS_BY_LAYER,
+        "nope_layers": Field(
+            "layer_types",
+            lambda native: whole_text(native.layer_types),
+            lambda config: config.types_of_layers(),
+            has=lambda config: whole_text(config.types_of_layers()),
+        ),
+    }
+    only = {}

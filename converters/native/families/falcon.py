@@ -35,7 +35,7 @@ class Falcon(ParallelOrNot):
     """Falcon with rotary positions (Almazrouei et al. 2023)."""
 
     name = "falcon"
-    variant = "gptj-style"
+    variant = "falcon-style"
     prefix = "transformer."
     fields = {
         **same("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "max_position_embeddings"),

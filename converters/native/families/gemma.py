@@ -73,10 +73,11 @@ class VaultGemma(Gemma):
 
 @native_format
 class Gemma3(Gemma2):
-    """Gemma 3's language model (Gemma team 2025), where all layers rotate alike: norms on queries and keys as well."""
+    """Gemma 3's language model (Gemma team 2025): norms on queries and keys as well, two kinds of wavelengths."""
 
     name = "gemma3_text"
-    fields = {**CAPPED, "rope_parameters": ROPE_BY_LAYER}
+    variant = "gemma3-style"
+    fields = {**CAPPED, **ROPE_BY_LAYER}
     always = {**Gemma2.always, "qk_norm": "head"}
     only = {"use_bidirectional_attention": False}
     layer = {**Gemma2.layer, **QK_NORMS}

@@ -32,7 +32,7 @@ class GptNeoX(ParallelOrNot):
     """GPT-NeoX and Pythia (Black et al. 2022)."""
 
     name = "gpt_neox"
-    variant = "gptj-style"
+    variant = "gpt-neox-style"
     prefix = "gpt_neox."
     fields = {
         **without(SIZES, "num_key_value_heads", "head_dim"),

@@ -74,7 +74,7 @@ class GptJ(DecoderFormat):
         rope = getattr(config, "rope_parameters", None)
         if rope is None:
             return []
-        plain = rope.get("rope_type", "default") == "default" and rope["rope_theta"] == THETA
+        plain = rope.get("rope_type", "default") == "default" and rope.get("rope_theta") == THETA
         found = (
             [] if plain else [f"rope_parameters={dict(rope)}, its wavelengths begin at {THETA:g} and have no scaling"]
         )

@@ -101,6 +101,7 @@ class RoFormer(EncoderFormat):
     """RoFormer (Su et al. 2021) with embeddings as wide as its layers: rotary positions."""
 
     name = "roformer"
+    variant = "roformer-style"
     prefix = "roformer."
     fields = BERT_FIELDS
     always = {**POST_NORM, "position": "rotary-interleaved"}

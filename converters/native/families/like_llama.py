@@ -76,19 +76,25 @@ class Ministral(LlamaLike):
     fields = {**LlamaLike.fields, **WINDOWS_BY_LAYER}
 
 
+def nope_layers(native: Any) -> list[bool] | None:
+    """Which layers do not rotate."""
+    return None if all(native.no_rope_layers) else [not rotates for rotates in native.no_rope_layers]
+
+
 @native_format
 class SmolLm3(LlamaLike):
-    """SmolLM 3 (Hugging Face 2025), where all layers rotate; windows layer by layer."""
+    """SmolLM 3 (Hugging Face 2025): some layers do not rotate; windows layer by layer."""
 
     name = "smollm3"
-    fields = {**Llama.fields, **WINDOWS_BY_LAYER}
-    always = Llama.always
-    follows = {
-        "no_rope_layers": lambda config: [1] * config.num_hidden_layers,
-        "use_sliding_window": lambda config: config.sliding_window is not None,
+    variant = "smollm3-style"
+    fields = {
+        **Llama.fields,
+        **WINDOWS_BY_LAYER,
+        "nope_layers": Field(
+            "no_rope_layers",
+            nope_layers,
+            lambda config: [int(not nope) for nope in config.nope_layers or [False] * config.num_hidden_layers],
+        ),
     }
-
-    def read_config(self, native: Any, task: str) -> dict[str, Any]:
-        """Express a native configuration in the zoo's settings. Arguments as in the base class."""
-        self.refuse(native, no_rope_layers=[1] * native.num_hidden_layers)
-        return super().read_config(native, task)
+    always = Llama.always
+    follows = {"use_sliding_window": lambda config: config.sliding_window is not None}

@@ -99,7 +99,7 @@ class Qwen3(LlamaLike):
 
     name = "qwen3"
     rank = 90
-    variant = "qk-norm"
+    variant = "qwen3-style"
     fields = {**Qwen2.fields, **ATTENTION_BIAS}
     follows = Qwen2.follows
     always = {**LlamaLike.always, **SAME_OUT_BIAS, "qk_norm": "head"}

@@ -25,7 +25,8 @@ class Olmo2(LlamaLike):
 
 @native_format
 class Olmo3(Olmo2):
-    """OLMo 3 (OLMo team 2025): as OLMo 2, with windows layer by layer."""
+    """OLMo 3 (OLMo team 2025): as OLMo 2, with windows layer by layer, without which wavelengths may be scaled."""
 
     name = "olmo3"
-    fields = {**Olmo2.fields, **WINDOWS_BY_LAYER, "rope_parameters": ROPE_BY_LAYER}
+    variant = "olmo3-style"
+    fields = {**Olmo2.fields, **WINDOWS_BY_LAYER, **ROPE_BY_LAYER}

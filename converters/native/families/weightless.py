@@ -77,7 +77,7 @@ class NanoChat(Weightless):
     """nanochat (Karpathy 2025): also a norm on the embeddings and, rotated the other way, on queries and keys."""
 
     name = "nanochat"
-    variant = "qk-norm"
+    variant = "nanochat-style"
     fields = {**LlamaLike.fields, **ATTENTION_BIAS, **same("final_logit_softcapping")}
     always = {
         **LlamaLike.always,

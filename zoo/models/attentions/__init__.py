@@ -1,0 +1,1 @@
+"""Attentions beyond the usual one, a file each."""

@@ -1,0 +1,67 @@
+"""Differential attention: the difference of two softmaxes, in which noise that both have cancels."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+from transformers import initialization as init
+
+from zoo.errors import ConfigError
+
+from ..attention import Attention
+from ..parts import ATTENTIONS
+
+if TYPE_CHECKING:
+    from ..configuration import ZooConfig
+
+LAMBDAS = ("lambda_q1", "lambda_k1", "lambda_q2", "lambda_k2")
+
+
+@ATTENTIONS.register("differential")
+class DifferentialAttention(Attention):
+    """Attention whose heads subtract each other's weights in pairs (Ye et al. 2024, section 2.1).
+
+    Head i of the first half of heads is paired with head i of the second half: both mix the values of both, the second
+    is subtracted with a learned factor, and the difference is normalised. Attention weights are those of each softmax.
+    """
+
+    def __init__(self, config: ZooConfig, layer_idx: int, **kwargs: Any) -> None:
+        if config.num_key_value_heads % 2 or config.attention_dropout:
+            raise ConfigError(
+                f"attention='differential' was given with num_key_value_heads={config.num_key_value_heads} and "
+                f"attention_dropout={config.attention_dropout}; heads must be pairs, and no weight may be dropped"
+            )
+        super().__init__(config, layer_idx, **kwargs)
+        self.lambda_init = 0.8 - 0.6 * math.exp(-0.3 * layer_idx)
+        for name in LAMBDAS:
+            self.register_parameter(name, nn.Parameter(torch.empty(self.head_dim)))
+        self.norm = nn.RMSNorm(2 * self.head_dim, eps=config.layer_norm_eps, elementwise_affine=False)
+
+    def init_weights(self) -> None:
+        """Draw the vectors that make the factor, as the paper's authors do."""
+        for name in LAMBDAS:
+            init.normal_(self.get_parameter(name), mean=0.0, std=0.1)
+
+    def attend(
+        self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, attention_mask: Any, **kwargs: Any
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """Mix the values twice and subtract. Arguments as in the base class."""
+        # Attention twice, since the fast kernels want values as wide as keys.
+        mixed, weights = zip(
+            *(
+                super(DifferentialAttention, self).attend(query, key, half.repeat(1, 2, 1, 1), attention_mask, **kwargs)
+                for half in value.chunk(2, dim=1)
+            ),
+            strict=True,
+        )
+        first, second = torch.cat(mixed, dim=-1).chunk(2, dim=2)
+        difference = first - self.factor().to(first.dtype) * second
+        return (1 - self.lambda_init) * self.norm(difference), weights[0]
+
+    def factor(self) -> torch.Tensor:
+        """The factor of the second softmax (equation 2), a scalar."""
+        q1, k1, q2, k2 = (self.get_parameter(name) for name in LAMBDAS)
+        return torch.exp((q1 * k1).sum()) - torch.exp((q2 * k2).sum()) + self.lambda_init

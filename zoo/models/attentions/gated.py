@@ -1,0 +1,28 @@
+"""Gated attention: every head's output passes a gate that its query's token opens."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from ..attention import Attention
+from ..parts import ATTENTIONS
+
+if TYPE_CHECKING:
+    from ..configuration import ZooConfig
+
+
+@ATTENTIONS.register("gated")
+class GatedAttention(Attention):
+    """Attention whose mixed values are multiplied by sigmoids, one an element (Qiu et al. 2025, section 2.2, G1)."""
+
+    def __init__(self, config: ZooConfig, layer_idx: int, **kwargs: Any) -> None:
+        super().__init__(config, layer_idx, **kwargs)
+        self.gate_proj = nn.Linear(config.hidden_size, self.o_proj.in_features, bias=config.attention_bias)
+
+    def merge_heads(self, mixed: torch.Tensor, hidden_states: torch.Tensor, value: torch.Tensor | None) -> torch.Tensor:
+        """Gate the heads and project them. Arguments as in the base class."""
+        gate = torch.sigmoid(self.gate_proj(hidden_states))
+        return super().merge_heads(mixed * gate.view_as(mixed), hidden_states, value)

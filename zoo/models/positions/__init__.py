@@ -1,0 +1,1 @@
+"""Position encodings beyond the usual ones, a file each."""

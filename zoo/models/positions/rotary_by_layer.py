@@ -1,0 +1,56 @@
+"""Rotary position embeddings whose wavelengths differ between layers with a sliding window and those without."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, ClassVar, cast
+
+import torch
+from torch import nn
+
+from ..embedding import Position, Rotation
+from ..parts import POSITIONS
+from ..rotary import RotaryPosition
+from ..validation import LAYER_TYPES
+
+if TYPE_CHECKING:
+    from ..configuration import ZooConfig
+
+
+@POSITIONS.register("rotary-by-layer")
+class RotaryByLayerPosition(Position):
+    """Rotary embeddings with settings for every layer type (Gemma team 2025, Gemma 3, section 2; ModernBERT).
+
+    Layers that see the whole text have long wavelengths, those with a window need short ones only.
+
+    Args:
+        config: Supplies `rope_parameters`, in which each layer type has its own, and `head_dim`.
+    """
+
+    uses_rope_parameters = True
+    rope_layer_types = LAYER_TYPES
+    default_rope_parameters: ClassVar[dict[str, Any]] = {
+        "full_attention": {"rope_type": "default", "rope_theta": 1_000_000.0},
+        "sliding_attention": {"rope_type": "default", "rope_theta": 10_000.0},
+    }
+    rotate = staticmethod(RotaryPosition.rotate)
+
+    def __init__(self, config: ZooConfig) -> None:
+        super().__init__(config)
+        self.by_type = nn.ModuleDict()
+        for layer_type, rope_parameters in config.rope_parameters.items():
+            own = copy.copy(config)
+            own.rope_parameters = rope_parameters
+            self.by_type[layer_type] = RotaryPosition(own)
+
+    def rotation(self, hidden_states: torch.Tensor, position_ids: torch.Tensor) -> Rotation:
+        """Those of layers that see the whole text. Shapes as in the base class."""
+        return self.rotations(hidden_states, position_ids, ["full_attention"])["full_attention"]
+
+    def rotations(
+        self, hidden_states: torch.Tensor, position_ids: torch.Tensor, layer_types: Iterable[str]
+    ) -> dict[str, Rotation]:
+        """Cosines and sines for each layer type. Arguments as in the base class."""
+        parts = {layer_type: cast("RotaryPosition", self.by_type[layer_type]) for layer_type in layer_types}
+        return {layer_type: part.rotation(hidden_states, position_ids) for layer_type, part in parts.items()}

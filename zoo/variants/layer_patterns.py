@@ -1,0 +1,90 @@
+"""Decoders whose layers differ by a pattern: in how far they see, in their wavelengths, in having positions at all."""
+
+from __future__ import annotations
+
+from zoo.models import Transformer, ZooConfig
+from zoo.registry import register
+
+from .decoders import DECODER_TASKS, HEADS, LLAMA_LIKE
+
+LOCAL, GLOBAL = "sliding_attention", "full_attention"
+SHORT_PATTERN = {"layer_types": [LOCAL, GLOBAL], "sliding_window": 16}
+
+
+@register(
+    "smollm3-style",
+    tasks=DECODER_TASKS,
+    task_defaults=HEADS,
+    source="Bakouch et al. 2025, SmolLM3, architecture",
+    paper="Yang et al. 2025, Rope to Nope and Back Again: A New Hybrid Attention Strategy",
+    tags=("decoder", "pre-norm", "modern", "nope"),
+    defaults={
+        **LLAMA_LIKE,
+        "norm_placement": "pre",
+        "layer_norm_eps": 1e-6,
+        "num_key_value_heads": 2,
+        "nope_layers": [False, False, False, True],
+        "rope_parameters": {"rope_type": "default", "rope_theta": 2_000_000.0},
+        "tie_word_embeddings": True,
+    },
+    presets={"tiny": {"nope_layers": [False, True]}},
+)
+def smollm3_style(config: ZooConfig) -> Transformer:
+    """Llama's layers, of which every fourth has no positions."""
+    return Transformer()
+
+
+@register(
+    "olmo3-style",
+    tasks=DECODER_TASKS,
+    task_defaults=HEADS,
+    source="Olmo team 2025, the base models' architecture",
+    paper="Olmo team 2025, Olmo 3",
+    tags=("decoder", "res-post-norm", "modern", "sliding-window"),
+    defaults={
+        **LLAMA_LIKE,
+        "norm_placement": "res-post",
+        "layer_norm_eps": 1e-6,
+        "qk_norm": "full",
+        "final_norm": True,
+        "sliding_window": 4096,
+        "layer_types": [LOCAL, LOCAL, LOCAL, GLOBAL],
+        "rope_parameters": {"rope_type": "default", "rope_theta": 500_000.0},
+        "max_position_embeddings": 8192,
+    },
+    presets={"tiny": SHORT_PATTERN},
+)
+def olmo3_style(config: ZooConfig) -> Transformer:
+    """OLMo 2's layers, three with a sliding window to one that sees the whole text."""
+    return Transformer()
+
+
+@register(
+    "gemma3-style",
+    tasks=DECODER_TASKS,
+    task_defaults=HEADS,
+    source="Gemma team 2025, section 2",
+    paper="Gemma team 2025, Gemma 3 Technical Report",
+    tags=("decoder", "sandwich-norm", "modern", "sliding-window"),
+    defaults={
+        **LLAMA_LIKE,
+        "norm_placement": "sandwich",
+        "layer_norm_eps": 1e-6,
+        "hidden_act": "gelu_pytorch_tanh",
+        "num_key_value_heads": 2,
+        "qk_norm": "head",
+        "sliding_window": 1024,
+        "layer_types": [LOCAL, LOCAL, LOCAL, LOCAL, LOCAL, GLOBAL],
+        "position": "rotary-by-layer",
+        "max_position_embeddings": 8192,
+        "scale_embedding": True,
+        "tie_word_embeddings": True,
+    },
+    presets={"tiny": SHORT_PATTERN, "small": {"layer_types": [LOCAL, LOCAL, LOCAL, GLOBAL]}},
+)
+def gemma3_style(config: ZooConfig) -> Transformer:
+    """Decoder with norms around each sublayer and on queries and keys; five local layers to a global one.
+
+    Local layers rotate by wavelengths of base 10,000, global ones by those of base 1,000,000.
+    """
+    return Transformer()
