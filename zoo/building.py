@@ -30,7 +30,7 @@ PASSED_ON = frozenset({"layer_types", "rope_parameters", "num_labels"})
 
 
 PATTERNS = frozenset({"layer_types", "nope_layers"})
-"""Settings that are a pattern of layers. A variant's own is cut where there are fewer layers."""
+"""Settings that are a pattern of layers. Of a variant's own the end is taken where there are fewer layers."""
 
 
 def stack_of(variant: Variant, task: str) -> str:
@@ -83,7 +83,7 @@ def config(
     settings.update(given)
     for field in PATTERNS - given.keys():
         if "num_hidden_layers" in settings and settings.get(field):
-            settings[field] = settings[field][: settings["num_hidden_layers"]]
+            settings[field] = settings[field][-settings["num_hidden_layers"] :]
     check_settings(variant, settings)
     return ZooConfig(variant=variant.name, quirks=list(quirks), **settings)
 

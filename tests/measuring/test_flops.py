@@ -39,6 +39,7 @@ KEY_VALUE_HEADS = {**dict.fromkeys({*LLAMAS, *WITH_EXPERTS}, 2), "falcon-style":
 ROTATED = {
     **dict.fromkeys({*GATED, *WITH_EXPERTS, "falcon-style", "nanochat-style", "roformer-style"} - {"t5-style"}, 16),
     **dict.fromkeys(("gptj-style", "gpt-neox-style"), 4),
+    "gemma3-style": 32,  # two kinds of layers, each with its own wavelengths
 }
 TRANSFORMS = {"bert-style", "roberta-prelayernorm-style", "roformer-style"}
 EXPERTS = {"mixtral-style": (2, 8), "qwen3-moe-style": (4, 16), "deepseek-moe": (4 + 1, 16)}

@@ -34,7 +34,8 @@ def fill(config: ZooConfig) -> None:
     if config.classifier_dropout is None:
         config.classifier_dropout = config.dropout
     if config.nope_layers is not None:
-        config.nope_layers = repeat_pattern(config.nope_layers, config.num_hidden_layers)
+        nope = repeat_pattern(config.nope_layers, config.num_hidden_layers)
+        config.nope_layers = nope if any(nope) else None
     if config.is_encoder_decoder and not config.is_decoder:
         fill_decoder(config)
 

@@ -8,7 +8,7 @@ from zoo.registry import register
 from .decoders import DECODER_TASKS, HEADS, LLAMA_LIKE
 
 LOCAL, GLOBAL = "sliding_attention", "full_attention"
-SHORT_PATTERN = {"layer_types": [LOCAL, GLOBAL], "sliding_window": 16}
+NARROW = {"sliding_window": 16}
 
 
 @register(
@@ -27,7 +27,6 @@ SHORT_PATTERN = {"layer_types": [LOCAL, GLOBAL], "sliding_window": 16}
         "rope_parameters": {"rope_type": "default", "rope_theta": 2_000_000.0},
         "tie_word_embeddings": True,
     },
-    presets={"tiny": {"nope_layers": [False, True]}},
 )
 def smollm3_style(config: ZooConfig) -> Transformer:
     """Llama's layers, of which every fourth has no positions."""
@@ -52,7 +51,7 @@ def smollm3_style(config: ZooConfig) -> Transformer:
         "rope_parameters": {"rope_type": "default", "rope_theta": 500_000.0},
         "max_position_embeddings": 8192,
     },
-    presets={"tiny": SHORT_PATTERN},
+    presets={"tiny": NARROW},
 )
 def olmo3_style(config: ZooConfig) -> Transformer:
     """OLMo 2's layers, three with a sliding window to one that sees the whole text."""
@@ -80,7 +79,7 @@ def olmo3_style(config: ZooConfig) -> Transformer:
         "scale_embedding": True,
         "tie_word_embeddings": True,
     },
-    presets={"tiny": SHORT_PATTERN, "small": {"layer_types": [LOCAL, LOCAL, LOCAL, GLOBAL]}},
+    presets={"tiny": NARROW},
 )
 def gemma3_style(config: ZooConfig) -> Transformer:
     """Decoder with norms around each sublayer and on queries and keys; five local layers to a global one.
