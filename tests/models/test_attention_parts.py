@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 import torch
 from models.formulas import HEAD, HEADS, LENGTH, WIDTH, affine, close, config, random, randomized
+from models.native import SIZES, THROUGH_FLOAT32, assert_same_logits, ids, native_of, renamed, zoo_of
+from models.test_native_decoders import PRE_NORMS
 from torch import Tensor
 
 import zoo
@@ -15,7 +17,7 @@ from zoo.errors import ConfigError, UnsupportedBackendError
 from zoo.models.attention import build_attention
 from zoo.testing import Case, cases
 
-PARTS = ("differential", "exclusive", "gated", "sinks")
+PARTS = ("differential", "exclusive", "gated", "latent", "sinks")
 FOUR: dict[str, Any] = {"num_attention_heads": 4, "hidden_size": 16, "head_dim": 4}
 
 
@@ -118,6 +120,50 @@ def test_differential_heads_subtract_in_pairs(layer: int) -> None:
     close(attention(x[None], causal_mask())[0][0], outputs(attention, torch.tensor(heads, dtype=torch.float64)), 1e-10)
 
 
+LATENT: dict[str, Any] = {"kv_lora_rank": 12, "qk_nope_head_dim": 6, "v_head_dim": 10}
+
+
+@pytest.mark.parametrize("query_rank", [0, 14], ids=["queries", "latent-queries"])
+def test_latent_attention_equals_deepseek(query_rank: int) -> None:
+    """transformers' own class, all of whose layers are dense; then one token after the other from the cache."""
+    own = {**LATENT, "q_lora_rank": query_rank or None, "qk_rope_head_dim": 4, "num_key_value_heads": 4}
+    native = native_of("DeepseekV3ForCausalLM", "DeepseekV3Config", **SIZES, **own, first_k_dense_replace=2)
+    query = {"q_a_proj": "q_a_proj", "q_a_norm": "q_a_layernorm", "q_proj": "q_b_proj"} if query_rank else {}
+    names = {"q_proj": "q_proj", **query, "kv_a_proj": "kv_a_proj_with_mqa", "kv_a_norm": "kv_a_layernorm"}
+    table = [
+        *(
+            (rf"model\.layers\.(\d+)\.self_attn\.{old}\.weight", rf"model.layers.\1.self_attn.{new}.weight")
+            for new, old in {**names, "kv_b_proj": "kv_b_proj", "o_proj": "o_proj"}.items()
+        ),
+        (r"model\.layers\.(\d+)\.mlp\.(\w+)\.weight", r"model.layers.\1.mlp.\2.weight"),
+        (r"model\.(embed_tokens|norm)\.weight", r"model.\1.weight"),
+        (r"lm_head\.weight", "lm_head.weight"),
+        *PRE_NORMS,
+    ]
+    settings = {**LATENT, "q_lora_rank": query_rank, "head_dim": 4, "num_key_value_heads": 4}
+    ours = zoo_of(
+        "llama-style:attention=latent,position=rotary-interleaved", renamed(native.state_dict(), table), **settings
+    )
+    assert_same_logits(native, ours, THROUGH_FLOAT32)
+    with torch.no_grad():
+        whole = ours(ids()).logits
+        cache = ours(ids()[:, :1], use_cache=True).past_key_values
+        for step in range(1, LENGTH):
+            logits = ours(ids()[:, step : step + 1], past_key_values=cache).logits
+            torch.testing.assert_close(logits[:, 0], whole[:, step], atol=1e-6, rtol=1e-6)
+    kept = [tuple(state.shape[1:]) for state in (cache.layers[0].keys, cache.layers[0].values)]
+    assert kept == [(1, LENGTH, 4), (1, LENGTH, 12)]
+
+
+def test_latent_attention_refuses_what_it_has_no_keys_for() -> None:
+    with pytest.raises(ConfigError, match="cross attention"):
+        zoo.build("post-norm@tiny:attention=latent", "seq2seq-lm")
+    with pytest.raises(ConfigError, match="qk_norm"):
+        zoo.build("llama-style@tiny:attention=latent,qk_norm=head")
+    with pytest.raises(ConfigError, match="widths must be at least 1"):
+        zoo.build("llama-style@tiny:attention=latent,v_head_dim=0")
+
+
 @pytest.mark.parametrize("settings", [{"num_key_value_heads": 1}, {"attention_dropout": 0.1}])
 def test_differential_attention_refuses_what_has_no_pairs(settings: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match="heads must be pairs"):
@@ -137,6 +183,7 @@ def test_sinks_refuse_backends_by_name() -> None:
         for part in PARTS
         for case in cases([f"llama-style:attention={part}", f"post-norm:attention={part}"])
         if (case.variant[:5], case.task) in (("llama", "causal-lm"), ("post-", "seq2seq-lm"))
+        and (part, case.task) != ("latent", "seq2seq-lm")
     ],
     ids=str,
 )

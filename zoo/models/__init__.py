@@ -5,6 +5,7 @@ from .attention import Attention
 from .attentions.differential import DifferentialAttention
 from .attentions.exclusive import ExclusiveAttention
 from .attentions.gated import GatedAttention
+from .attentions.latent import LatentAttention
 from .attentions.sinks import SinkAttention
 from .choices import AttentionScale, NormPlacement, Pooling, QKNorm, ResidualScaling
 from .classification import ZooForSequenceClassification, ZooForTokenClassification
@@ -60,6 +61,7 @@ __all__ = [
     "HyperConnections",
     "InterleavedRotaryPosition",
     "LambdaResidual",
+    "LatentAttention",
     "LayerNorm",
     "LearnedPosition",
     "ManifoldHyperConnections",

@@ -54,6 +54,10 @@ class Attention(nn.Module):
         self.sliding_window = None if is_cross else config.window_of_layer(layer_idx)
         self.rotate = POSITIONS.get(config.position).rotate
 
+        self.build_projections(config)
+
+    def build_projections(self, config: ZooConfig) -> None:
+        """Build what makes queries, keys and values, and what merges the heads."""
         query_width = config.num_attention_heads * config.head_dim
         key_width = config.num_key_value_heads * config.head_dim
         self.q_proj = nn.Linear(config.hidden_size, query_width, bias=config.attention_bias)
@@ -104,7 +108,7 @@ class Attention(nn.Module):
             query, key, value = self.project(hidden_states)
             own = value
             if position_embeddings is not None:
-                query, key = self.rotate(query, key, position_embeddings)
+                query, key = self.rotate_heads(query, key, position_embeddings)
             if past_key_values is not None:
                 key, value = self_attention_cache(past_key_values).update(key, value, cache_idx)
         mixed, weights = self.attend(query, key, value, attention_mask, position_bias=position_bias, **kwargs)
@@ -124,6 +128,10 @@ class Attention(nn.Module):
             self.project_heads(self.k_proj, self.k_norm, hidden_states),
             self.project_heads(self.v_proj, None, hidden_states),
         )
+
+    def rotate_heads(self, query: torch.Tensor, key: torch.Tensor, rotation: Any) -> tuple[torch.Tensor, torch.Tensor]:
+        """Encode positions in queries and keys, as [`zoo.models.embedding.Position.rotate`][] does."""
+        return self.rotate(query, key, rotation)
 
     def project_heads(self, proj: nn.Linear, norm: nn.Module | None, states: torch.Tensor) -> torch.Tensor:
         """Project and split into heads.

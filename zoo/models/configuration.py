@@ -66,7 +66,7 @@ class ZooConfig(StackConfig):
             with that activation.
         mlp_bias: Whether the feed-forward projections have biases.
         mlp_inner_norm: Whether a norm stands on the inner width, after the activation (NormFormer).
-        attention: Attention part: "multi-head", "gated", "exclusive", "sinks", "differential", or a plugin's.
+        attention: Attention part: "multi-head", "gated", "exclusive", "sinks", "differential", "latent", or a plugin's.
         attention_bias: Whether query, key and value projections have biases.
         attention_out_bias: Whether the output projection has one, `attention_bias` if not given.
         attention_scale: What scores are divided by: a word of `AttentionScale`, or a number.

@@ -1,0 +1,181 @@
+"""Multi-head latent attention: keys and values are made of one small vector a token, which is what is cached."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import torch
+from torch import nn
+
+from zoo.errors import ConfigError
+from zoo.fast.identity import Identity
+
+from ..attention import Attention
+from ..choices import AttentionScale
+from ..norms import build_norm
+from ..parts import ATTENTIONS
+
+if TYPE_CHECKING:
+    from ..configuration import ZooConfig
+    from ..embedding import Rotation
+
+
+class LatentExpansion(nn.Linear):
+    """The projection of latent vectors to the keys and values of all heads, which can also be taken the other way.
+
+    Args:
+        rank: Width of a latent vector.
+        heads: Number of heads.
+        key_width: Width of a head's keys.
+        value_width: Width of a head's values.
+    """
+
+    def __init__(self, rank: int, heads: int, key_width: int, value_width: int) -> None:
+        super().__init__(rank, heads * (key_width + value_width), bias=False)
+        self.heads, self.key_width = heads, key_width
+
+    def forward(self, states: torch.Tensor, side: str | None = None) -> torch.Tensor:
+        """Expand latent vectors, or do with queries or mixed latent vectors what saves expanding every one of them.
+
+        Args:
+            states: Latent vectors, *Shape:* (batch_size, seq_len, rank); queries for the side "keys", *Shape:*
+                (batch_size, heads, seq_len, key_width); mixed latent vectors for the side "values", *Shape:*
+                (batch_size, heads, seq_len, rank).
+
+        Returns:
+            Keys and values, *Shape:* (batch_size, seq_len, heads * (key_width + value_width)); queries of latent
+            vectors, *Shape:* (batch_size, heads, seq_len, rank); mixed values, *Shape:* (batch_size, heads, seq_len,
+            value_width).
+        """
+        if side is None:
+            return super().forward(states)
+        by_head = self.weight.unflatten(0, (self.heads, -1))
+        if side == "keys":
+            return states @ by_head[:, : self.key_width]
+        return states @ by_head[:, self.key_width :].transpose(-1, -2)
+
+
+@ATTENTIONS.register("latent", aliases=("mla",))
+class LatentAttention(Attention):
+    """Multi-head latent attention (DeepSeek-AI 2024, DeepSeek-V2, section 2.1).
+
+    Queries and keys have a part without positions and one that is rotated, of width `head_dim`, which the keys of all
+    heads share. Cached are that part, in the place of the keys, and the latent vectors, in that of the values. For one
+    new token, queries are taken to the latent vectors instead of these to keys and values (section 2.1.2).
+
+    `q_lora_rank` (0 for queries without a latent vector), `kv_lora_rank`, `qk_nope_head_dim` and `v_head_dim` are the
+    widths of DeepSeek's configuration; `head_dim` is its `qk_rope_head_dim`.
+    """
+
+    # FlashAttention wants values as wide as keys.
+    backends = ("sdpa", "eager", "flex_attention")
+    options: ClassVar[dict[str, Any]] = {
+        "q_lora_rank": 0,
+        "kv_lora_rank": 64,
+        "qk_nope_head_dim": 32,
+        "v_head_dim": 32,
+    }
+
+    def __init__(self, config: ZooConfig, layer_idx: int, *, is_cross: bool = False, **kwargs: Any) -> None:
+        if is_cross:
+            raise ConfigError(
+                "attention='latent' was given with cross attention; its latent vectors are the queries' own"
+            )
+        super().__init__(config, layer_idx, **kwargs)
+        self.num_key_value_groups = 1
+        if config.attention_scale == AttentionScale.HEAD_DIM:
+            self.scaling = (self.nope_dim + self.head_dim) ** -0.5
+
+    @classmethod
+    def check_options(cls, config: ZooConfig) -> None:
+        """Require widths to be positive, and nothing that needs keys of every head.
+
+        Raises:
+            ConfigError: When one is not.
+        """
+        widths = {name: getattr(config, name, default) for name, default in cls.options.items()}
+        if min(widths.values()) < 0 or not all(widths[name] for name in widths if name != "q_lora_rank"):
+            raise ConfigError(f"{widths} were given; widths must be at least 1 (q_lora_rank=0 is for queries without)")
+        if config.qk_norm is not None:
+            raise ConfigError(
+                f"qk_norm={config.qk_norm!r} was given with attention='latent', whose keys are not cached"
+            )
+
+    def build_projections(self, config: ZooConfig) -> None:
+        """Build what makes queries, latent vectors and the shared part of keys, and what expands and merges."""
+        query_rank, rank, self.nope_dim, value_dim = (getattr(config, *option) for option in self.options.items())
+        width, heads, bias = config.hidden_size, config.num_attention_heads, config.attention_bias
+        self.q_a_proj = nn.Linear(width, query_rank, bias=bias) if query_rank else Identity()
+        self.q_a_norm = build_norm(config, query_rank) if query_rank else Identity()
+        self.q_proj = nn.Linear(query_rank or width, heads * (self.nope_dim + config.head_dim), bias=False)
+        self.kv_a_proj = nn.Linear(width, rank + config.head_dim, bias=bias)
+        self.kv_a_norm = build_norm(config, rank)
+        self.kv_b_proj = LatentExpansion(rank, heads, self.nope_dim, value_dim)
+        self.o_proj = nn.Linear(heads * value_dim, width, bias=config.attention_out_bias)
+
+    def project(self, hidden_states: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Make queries, the part of keys that all heads share, and latent vectors.
+
+        Args:
+            hidden_states: *Shape:* (batch_size, seq_len, hidden_size)
+
+        Returns:
+            Queries, *Shape:* (batch_size, num_attention_heads, seq_len, qk_nope_head_dim + head_dim); keys, *Shape:*
+            (batch_size, 1, seq_len, head_dim); latent vectors, *Shape:* (batch_size, 1, seq_len, kv_lora_rank).
+        """
+        query = self.q_proj(self.q_a_norm(self.q_a_proj(hidden_states)))
+        latent, key = self.kv_a_proj(hidden_states).split([self.kv_b_proj.in_features, self.head_dim], dim=-1)
+        heads = query.unflatten(-1, (self.config.num_attention_heads, -1)).transpose(1, 2)
+        return heads, key.unsqueeze(1), self.kv_a_norm(latent).unsqueeze(1)
+
+    def rotate_heads(self, query: torch.Tensor, key: torch.Tensor, rotation: Rotation) -> Rotation:
+        """Rotate the shared part of keys and the part of queries that meets it. Shapes as `project` returns them."""
+        plain, turning = query.split([self.nope_dim, self.head_dim], dim=-1)
+        turned, key = self.rotate(turning, key, rotation)
+        return torch.cat([plain, turned], dim=-1), key
+
+    def attend(
+        self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, attention_mask: Any, **kwargs: Any
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """Mix values that are expanded from latent vectors, or mix these. Shapes as `project` returns them."""
+        latent = value
+        # Whoever replaced the projection, as adapters and quantisation do, knows no way but to expand; and a mask that
+        # is no tensor counts queries.
+        plain = type(self.kv_b_proj) is LatentExpansion and isinstance(attention_mask, (torch.Tensor, type(None)))
+        if plain and query.shape[2] == 1:
+            return self.attend_to_latents(query, key, latent, attention_mask, **kwargs)
+        expanded = self.kv_b_proj(latent.squeeze(1)).unflatten(-1, (query.shape[1], -1)).transpose(1, 2)
+        own, value = expanded.split([self.nope_dim, expanded.shape[-1] - self.nope_dim], dim=-1)
+        key = torch.cat([own, key.expand(-1, query.shape[1], -1, -1)], dim=-1)
+        return super().attend(query, key, value, attention_mask, **kwargs)
+
+    def attend_to_latents(
+        self,
+        query: torch.Tensor,
+        key: torch.Tensor,
+        latent: torch.Tensor,
+        attention_mask: Any,
+        position_bias: torch.Tensor | None = None,
+        **kwargs: Any,
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """Attention of one query a head to latent vectors, which all heads share: the heads become query positions.
+
+        Args:
+            query: *Shape:* (batch_size, num_attention_heads, 1, qk_nope_head_dim + head_dim)
+            key: *Shape:* (batch_size, 1, key_len, head_dim)
+            latent: *Shape:* (batch_size, 1, key_len, kv_lora_rank)
+            attention_mask: In the form that the backend wants.
+            position_bias: *Shape:* (batch_size, num_attention_heads, 1, key_len)
+
+        Returns:
+            The mixed values, *Shape:* (batch_size, 1, num_attention_heads, v_head_dim), and the weights or None.
+        """
+        plain, turned = query.split([self.nope_dim, self.head_dim], dim=-1)
+        query = torch.cat([self.kv_b_proj(plain, "keys"), turned], dim=-1).transpose(1, 2)
+        bias = None if position_bias is None else position_bias.transpose(1, 2)
+        key = torch.cat([latent, key], dim=-1)
+        mixed, weights = super().attend(
+            query, key, latent, attention_mask, position_bias=bias, is_causal=False, **kwargs
+        )  # mixed: (batch_size, num_attention_heads, 1, kv_lora_rank)
+        values = self.kv_b_proj(mixed, "values").transpose(1, 2)
+        return values, weights if weights is None else weights.transpose(1, 2)
