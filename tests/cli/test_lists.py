@@ -67,6 +67,8 @@ def test_synonyms_of_training_lead_to_arguments_and_tasks():
     [
         ("train pre-norm --lr 1e-3", "'--learning-rate'"),
         ("train pre-norm --epochs 3", "'--num-train-epochs'"),
+        ("compare pre-norm --max-steps 3", "'--training max_steps=VALUE'"),
+        ("train pre-norm --d-model 64", "'--set hidden_size=VALUE'"),
         ("train pre-norm --training lr=1", "'learning_rate'"),
         ("train pre-norm --task causal-lm", "'language-modeling'"),
         ("compare pre-norm --task seq2seq-lm", "'translation'"),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from zoo.cli.main import report
+from zoo.cli.reporting import report
 from zoo.errors import OutputExistsError
 from zoo.hub.errors import (
     HubAccessError,

@@ -1,4 +1,4 @@
-"""The command `zoo`: finds the verb, and turns every mistake into one line and an exit code.
+"""The command `zoo`: finds the verb, and ends with one line and an exit code where that fails.
 
 A verb's module is imported when the verb is used, so `zoo --help` imports neither torch nor transformers.
 """
@@ -10,18 +10,17 @@ import gc
 import importlib
 import os
 import sys
-import traceback
 import warnings
 from collections.abc import Sequence
 from io import TextIOWrapper
-from typing import Any, NoReturn, TextIO
+from typing import Any, NoReturn
 
 import click
 
 from zoo.cli.answers import answer, is_answer
+from zoo.cli.reporting import FAILURE, report, show_warning
 from zoo.cli.spelling import hyphenated
-from zoo.errors import UnknownNameError, ZooError, ZooWarning
-from zoo.synonyms import translate
+from zoo.errors import UnknownNameError
 
 GROUPS = {
     "Look": {
@@ -80,9 +79,6 @@ VERBS = {verb: entry for group in GROUPS.values() for verb, entry in group.items
 TRACEBACK = "ZOO_TRACEBACK"
 """The environment variable that asks for tracebacks."""
 
-BAD_INPUT, FAILURE, INTERRUPTED = 2, 1, 130
-"""Exit codes: what was given cannot be used; something else went wrong (network, disk, a defect); Ctrl-C."""
-
 
 class VerbGroup(click.Group):
     """The group of verbs, each imported when it is used."""
@@ -131,7 +127,7 @@ class VerbGroup(click.Group):
         arguments = list(sys.argv[1:] if args is None else args)
         try:
             with warnings.catch_warnings():
-                warnings.showwarning = _show_warning
+                warnings.showwarning = show_warning
                 status = super().main(arguments, prog_name or "zoo", complete_var, standalone_mode=False, **extra)
         except BrokenPipeError:
             end_unread()
@@ -144,108 +140,6 @@ def end_unread() -> NoReturn:
     """End where whoever read the output has had enough: what is still to be flushed has nowhere to go."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     sys.exit(FAILURE)
-
-
-def report(error: BaseException, *, with_traceback: bool = False) -> int:
-    """Write what went wrong to stderr, in one line.
-
-    Args:
-        error: What ended the command.
-        with_traceback: Whether to write Python's traceback above it.
-
-    Returns:
-        The exit code.
-    """
-    if isinstance(error, click.Abort) and isinstance(error.__cause__, EOFError):
-        error = error.__cause__  # which click takes for the end of what a user types, wherever it comes from
-    if isinstance(error, (click.Abort, KeyboardInterrupt)):
-        click.echo("zoo: interrupted", err=True)
-        return INTERRUPTED
-    if with_traceback:
-        traceback.print_exception(error)
-    if isinstance(error, click.NoSuchOption):
-        error = understood(error)
-    if isinstance(error, click.UsageError):
-        where = f"; see `{error.ctx.command_path} --help`" if error.ctx else ""
-        _write("error", error.format_message().rstrip(".") + where)
-        return BAD_INPUT
-    if isinstance(error, click.ClickException):
-        _write("error", error.format_message())
-        return error.exit_code
-    if isinstance(error, ZooError):
-        _write("error", str(error))
-        return error.exit_code
-    _write("error", describe(error) + ("" if with_traceback else " (--traceback shows where)"))
-    return FAILURE
-
-
-def understood(error: click.NoSuchOption) -> click.UsageError:
-    """Suggest the option that means what was given, in place of those that are spelled alike.
-
-    Args:
-        error: What click found.
-
-    Returns:
-        The error with that suggestion; the same one where no such option is known.
-    """
-    options = error.ctx.command.params if error.ctx is not None else ()
-    spellings = {spelling.strip("-").replace("-", "_"): spelling for option in options for spelling in option.opts}
-    meant = translate(error.option_name.strip("-").replace("-", "_"), spellings)
-    if meant is None:
-        return error
-    return click.UsageError(f"No such option {error.option_name!r}. Did you mean {spellings[meant]!r}?", error.ctx)
-
-
-def describe(error: BaseException) -> str:
-    """Say what an exception means that is not the zoo's own.
-
-    Args:
-        error: What ended the command.
-
-    Returns:
-        What the system refused, in its own words; of everything else that it is a bug, and how to report it.
-    """
-    if isinstance(error, OSError) and error.strerror:
-        return f"{error.filename}: {error.strerror}" if error.filename is not None else error.strerror
-    if isinstance(error, (OSError, MemoryError, ModuleNotFoundError)) or is_out_of_memory(error):
-        return str(error) or "there is not enough memory"
-    from zoo.environment import version_line
-
-    return (
-        f"this is a bug of the zoo: {type(error).__name__}: {error}; please report it, as CONTRIBUTING.md says, with "
-        f"the command and this: {version_line()}"
-    )
-
-
-def is_out_of_memory(error: BaseException) -> bool:
-    """Whether PyTorch could not have the memory that it asked for.
-
-    Args:
-        error: Any exception.
-
-    Returns:
-        True for its error on accelerators, and for the CPU's, which has no class of its own.
-    """
-    return type(error).__name__ == "OutOfMemoryError" or "can't allocate memory" in str(error)
-
-
-def _write(kind: str, message: str) -> None:
-    click.echo(f"zoo: {click.style(kind, bold=True)}: {' '.join(message.split())}", err=True)
-
-
-def _show_warning(
-    message: Warning | str,
-    category: type[Warning],
-    filename: str,
-    lineno: int,
-    file: TextIO | None = None,
-    line: str | None = None,
-) -> None:
-    """Show the zoo's own warnings as users want to read them, all others as Python does."""
-    if issubclass(category, ZooWarning):
-        _write("warning", str(message))
-    else:
-        sys.stderr.write(warnings.formatwarning(message, category, filename, lineno, line))
 
 
 def _wants_traceback() -> bool:

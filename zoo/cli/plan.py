@@ -50,9 +50,10 @@ def plan(
     as_markdown: bool,
     as_json: bool,
 ) -> None:
-    """Plan how to train a variant on N devices: strategy, memory on each, the most tokens a second, the command.
+    """Plan how to train a variant on so many devices: memory, speed, command.
 
-    NAME may carry sizes: llama-style:hidden_size=4096,num_hidden_layers=32. Nothing is allocated.
+    Strategy, memory on each device, the most tokens a second that they can reach, and what to type. NAME may carry
+    sizes: llama-style:hidden_size=4096,num_hidden_layers=32. Nothing is allocated.
     """
     from zoo.scaling import plan as make_plan
     from zoo.scaling import tables

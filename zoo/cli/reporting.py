@@ -1,0 +1,124 @@
+"""What a command says on stderr when something went wrong: one line, and the exit code that goes with it."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+import warnings
+from typing import TextIO
+
+import click
+
+from zoo.errors import ZooError, ZooWarning
+from zoo.synonyms import ARGUMENTS, FIELDS, translate
+
+KEYED = {"--set": FIELDS, "--training": ARGUMENTS}
+"""Options that take names of other things, and the names that are best known."""
+
+BAD_INPUT, FAILURE, INTERRUPTED = 2, 1, 130
+"""Exit codes: what was given cannot be used; something else went wrong (network, disk, a defect); Ctrl-C."""
+
+
+def report(error: BaseException, *, with_traceback: bool = False) -> int:
+    """Write what went wrong to stderr, in one line.
+
+    Args:
+        error: What ended the command.
+        with_traceback: Whether to write Python's traceback above it.
+
+    Returns:
+        The exit code.
+    """
+    if isinstance(error, click.Abort) and isinstance(error.__cause__, EOFError):
+        error = error.__cause__  # which click takes for the end of what a user types, wherever it comes from
+    if isinstance(error, (click.Abort, KeyboardInterrupt)):
+        click.echo("zoo: interrupted", err=True)
+        return INTERRUPTED
+    if with_traceback:
+        traceback.print_exception(error)
+    if isinstance(error, click.NoSuchOption):
+        error = understood(error)
+    if isinstance(error, click.UsageError):
+        where = f"; see `{error.ctx.command_path} --help`" if error.ctx else ""
+        write_line("error", error.format_message().rstrip(".") + where)
+        return BAD_INPUT
+    if isinstance(error, click.ClickException):
+        write_line("error", error.format_message())
+        return error.exit_code
+    if isinstance(error, ZooError):
+        write_line("error", str(error))
+        return error.exit_code
+    write_line("error", describe(error) + ("" if with_traceback else " (--traceback shows where)"))
+    return FAILURE
+
+
+def understood(error: click.NoSuchOption) -> click.UsageError:
+    """Suggest the option that means what was given, in place of those that are spelled alike.
+
+    Args:
+        error: What click found.
+
+    Returns:
+        The error with that suggestion; the same one where no such option is known.
+    """
+    options = [spelling for option in error.ctx.command.params for spelling in option.opts] if error.ctx else []
+    spellings = {spelling.strip("-").replace("-", "_"): spelling for spelling in options}
+    given = error.option_name.strip("-").replace("-", "_")
+    fields = {name: f"{option} {name}=VALUE" for option, names in KEYED.items() if option in options for name in names}
+    meant = spellings.get(translate(given, spellings) or "") or fields.get(translate(given, fields) or given)
+    if meant is None:
+        return error
+    return click.UsageError(f"No such option {error.option_name!r}. Did you mean {meant!r}?", error.ctx)
+
+
+def describe(error: BaseException) -> str:
+    """Say what an exception means that is not the zoo's own.
+
+    Args:
+        error: What ended the command.
+
+    Returns:
+        What the system refused, in its own words; of everything else that it is a bug, and how to report it.
+    """
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}" if error.filename is not None else error.strerror
+    if isinstance(error, (OSError, MemoryError, ModuleNotFoundError)) or is_out_of_memory(error):
+        return str(error) or "there is not enough memory"
+    from zoo.environment import version_line
+
+    return (
+        f"this is a bug of the zoo: {type(error).__name__}: {error}; please report it, as CONTRIBUTING.md says, with "
+        f"the command and this: {version_line()}"
+    )
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether PyTorch could not have the memory that it asked for.
+
+    Args:
+        error: Any exception.
+
+    Returns:
+        True for its error on accelerators, and for the CPU's, which has no class of its own.
+    """
+    return type(error).__name__ == "OutOfMemoryError" or "can't allocate memory" in str(error)
+
+
+def write_line(kind: str, message: str) -> None:
+    """Write a line that begins with the zoo's name and what kind of message it is."""
+    click.echo(f"zoo: {click.style(kind, bold=True)}: {' '.join(message.split())}", err=True)
+
+
+def show_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    """Show the zoo's own warnings as users want to read them, all others as Python does."""
+    if issubclass(category, ZooWarning):
+        write_line("warning", str(message))
+    else:
+        sys.stderr.write(warnings.formatwarning(message, category, filename, lineno, line))
