@@ -21,6 +21,8 @@ from typing import Any, TextIO
 from zoo.errors import ZooError
 from zoo.files import write_file
 
+from .importing import without_collecting
+
 VERBS = ("diff", "list", "params", "recipes", "settings", "show", "tasks", "tokenizers", "weights")
 """What only says what the zoo knows."""
 
@@ -163,7 +165,7 @@ def answer(arguments: Sequence[str], find_out: Callable[[], object]) -> None:
         return
     said, complained = Recorder(sys.stdout), Recorder(sys.stderr)
     try:
-        with redirect_stdout(said), redirect_stderr(complained):
+        with redirect_stdout(said), redirect_stderr(complained), without_collecting():
             find_out()
     except SystemExit as end:
         if not end.code and not any(complained.written):

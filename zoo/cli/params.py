@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import click
 from rich.text import Text
 
-from .importing import without_collecting
 from .output import table, width, write, write_json
 from .parameters import VariantName, json_option, task_option
 
@@ -28,8 +27,7 @@ def params(name: str, task: str | None, every_layer: bool, as_json: bool) -> Non
 
     Nothing is allocated. What several modules share is counted once.
     """
-    with without_collecting():
-        from zoo.parameters import by_module, count_by_parameter
+    from zoo.parameters import by_module, count_by_parameter
 
     counted = count_by_parameter(name, task)
     if as_json:
