@@ -133,6 +133,26 @@ def test_distributions_hold_every_file(tmp_path: Path) -> None:
     }
 
 
+def test_a_release_begins_with_what_the_files_say(tmp_path: Path) -> None:
+    for name in ("pyproject.toml", "CITATION.cff", "CHANGELOG.md", "scripts/release"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        shutil.copy(ROOT / name, tmp_path / name)
+
+    def missing(version: str) -> str:
+        command = ["bash", str(tmp_path / "scripts/release"), "--facts", version]
+        return subprocess.run(command, capture_output=True, text=True, check=False).stderr.strip()
+
+    version = importlib.metadata.version("transformer-zoo")
+    assert missing("9.9.9") == "not ready: pyproject.toml has another version"
+    assert missing(version) == f"not ready: CHANGELOG.md has no line '## [{version}] - YYYY-MM-DD'"
+    changes = tmp_path / "CHANGELOG.md"
+    changes.write_text(changes.read_text().replace("## [Unreleased]", f"## [{version}] - 2026-12-01"))
+    assert missing(version) == ""
+    citation = tmp_path / "CITATION.cff"
+    citation.write_text(citation.read_text().replace(version, "0.0.0"))
+    assert missing(version) == "not ready: CITATION.cff has another version"
+
+
 @pytest.mark.slow
 def test_the_cold_start_is_measured() -> None:
     command = [sys.executable, str(ROOT / "scripts/bench/cold_start.py"), "--repeats", "3", "--json"]
