@@ -129,7 +129,8 @@ def defined(statement: ast.stmt) -> list[str]:
     if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         return [statement.name]
     targets = statement.targets if isinstance(statement, ast.Assign) else [getattr(statement, "target", None)]
-    return [target.id for target in targets if isinstance(target, ast.Name)]
+    single = [part for target in targets for part in (target.elts if isinstance(target, ast.Tuple) else [target])]
+    return [target.id for target in single if isinstance(target, ast.Name)]
 
 
 def names_in(statement: ast.AST) -> set[str]:

@@ -105,6 +105,11 @@ def test_shared_weights_are_told():
 
 def test_layers_of_several_kinds_are_told():
     assert "sliding, full" in draw("gemma2-style@tiny").blocks[0].remark
+    assert "full, full without positions" in draw("smollm3-style@tiny").blocks[0].remark
+
+
+def test_attention_of_another_kind_is_named():
+    assert "self-attention  differential, 4 heads of 16" in to_text(draw("diff-transformer@tiny"))
 
 
 @pytest.mark.parametrize(

@@ -97,9 +97,12 @@ class Reader:
             remarks.append(f"in the order of definition, for the layer could not be run: {error}")
         if len(stack.layers) == 1 < config.num_hidden_layers:
             remarks.append("one layer, applied again and again")
-        kinds = config.types_of_layers()
+        kinds = [kind.removesuffix("_attention") for kind in config.types_of_layers()]
+        if config.nope_layers is not None:
+            named = zip(kinds, config.nope_layers, strict=False)
+            kinds = [f"{kind} without positions" if nope else kind for kind, nope in named]
         if len(set(kinds)) > 1:
-            remarks.append("by layer: " + ", ".join(kind.removesuffix("_attention") for kind in kinds))
+            remarks.append("by layer: " + ", ".join(kinds))
         before = ("embed_tokens", "token_types", "position", "embedding_norm", "dropout")
         return Block(
             name=name,
