@@ -58,16 +58,16 @@ def weights_of(model: ZooPreTrainedModel) -> dict[str, Tensor]:
     return {prefix + name: value.detach() for name, value in under_all_names(model).items()}
 
 
-def under_all_names(model: nn.Module) -> dict[str, nn.Parameter]:
-    """The parameters of a model, those of borrowed modules under the borrower's names as well.
+def under_all_names(model: nn.Module) -> dict[str, Tensor]:
+    """What a model saves, and the parameters of borrowed modules under the borrower's names as well.
 
     Args:
         model: Any model.
 
     Returns:
-        Parameters by name.
+        Parameters by name, and buffers that are saved, such as those that balance experts.
     """
-    found = dict(model.named_parameters(remove_duplicate=False))
+    found: dict[str, Tensor] = model.state_dict(keep_vars=True)
     for path, module in model.named_modules(remove_duplicate=False):
         for name, lent in borrowed_by(module).items():
             found |= {f"{path}.{name}.{inner}": value for inner, value in lent.named_parameters()}
@@ -104,7 +104,7 @@ def model_with(config: ZooConfig, task: str, weights: dict[str, Tensor]) -> ZooP
     model_class = TASK_CLASSES[task][1]
     with torch.device("meta"):
         shell = model_class(config)
-        expected, listed = under_all_names(shell), dict(shell.named_parameters(remove_duplicate=False))
+        expected, listed = under_all_names(shell), shell.state_dict(keep_vars=True)
     problems = sorted(expected.keys() ^ weights.keys())
     problems += [name for name in expected.keys() & weights.keys() if expected[name].shape != weights[name].shape]
     if problems:

@@ -76,6 +76,9 @@ SLIDES = {"sliding_window": 3, "layer_types": MIXED}
 GPTJ = {**GPT2, "rotary_dim": 2}
 BIASED = {"attention_bias": True}
 
+EXPERTS = {**LLAMA, "num_local_experts": 4, "num_experts_per_tok": 2}
+QWEN3_MOE = {**WIDE, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 12}
+
 FAMILY_CASES = {
     f"{family}{head}-{number}": (family, head, settings)
     for family, head, choices in (
@@ -131,6 +134,7 @@ FAMILY_CASES = {
         ("Jais2", "ForCausalLM", [WIDE]),
         ("M2M100", "ForConditionalGeneration", [{**BART, "scale_embedding": True}, {**BART, "pad_token_id": 0}]),
         ("Ministral", "ForCausalLM", [{**WIDE, **SLIDES}]),
+        *(("Mixtral", head, [EXPERTS, {**EXPERTS, "sliding_window": 3}]) for head in ("ForCausalLM", "Model")),
         ("Mpt", "ForCausalLM", [MPT]),
         ("Mpt", "ForSequenceClassification", [MPT]),
         ("Mvp", "ForConditionalGeneration", [BART]),
@@ -145,6 +149,8 @@ FAMILY_CASES = {
         ("Phi", "ForCausalLM", [WIDE, {**WIDE, "qk_layernorm": True, "rope_parameters": PART}]),
         ("Phi", "ForSequenceClassification", [WIDE]),
         ("Phi3", "ForCausalLM", [{**LLAMA, "rope_parameters": LONG}, {**WIDE, "rope_parameters": PART}]),
+        ("Qwen3Moe", "ForCausalLM", [QWEN3_MOE, {**QWEN3_MOE, "norm_topk_prob": True, **BIASED}]),
+        ("Qwen3Moe", "ForSequenceClassification", [QWEN3_MOE]),
         *(("RoFormer", head, [NARROW]) for head in ("ForMaskedLM", "ForSequenceClassification")),
         ("SeedOss", "ForCausalLM", [{**WIDE, "attention_out_bias": True}]),
         (

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from zoo.errors import ConfigError, UnknownOverrideError
+from zoo.errors import ConfigError, InvalidChoiceError, UnknownOverrideError
 from zoo.models import TASK_CLASSES, ZooConfig, ZooPreTrainedModel
 from zoo.models.limits import limits_of
+from zoo.models.parametrization import PARAMETRIZATIONS, mup_settings
 from zoo.models.parts import PART_FIELDS
 from zoo.registry import VARIANTS, Facts, Task, Variant, find_facts_with, parse_name
 
@@ -25,7 +26,7 @@ OWN_STACK = {
 }
 """The stack of tasks that leave no choice."""
 
-PASSED_ON = frozenset({"layer_types", "rope_parameters", "num_labels"})
+PASSED_ON = frozenset({"layer_types", "rope_parameters", "num_labels", "parametrization", "mup_base_width"})
 """Settings that are not fields of the configuration but that it understands."""
 
 
@@ -85,7 +86,15 @@ def config(
         if "num_hidden_layers" in settings and settings.get(field):
             settings[field] = settings[field][-settings["num_hidden_layers"] :]
     check_settings(variant, settings)
-    return ZooConfig(variant=variant.name, quirks=list(quirks), **settings)
+    parametrization = settings.pop("parametrization", "standard")
+    made = ZooConfig(variant=variant.name, quirks=list(quirks), **settings)
+    if parametrization not in PARAMETRIZATIONS:
+        raise InvalidChoiceError(str(parametrization), list(PARAMETRIZATIONS), kind="parametrization")
+    if parametrization == "standard":
+        return made
+    if {"initializer"} & {*spec.overrides, *overrides}:
+        raise ConfigError(f"initializer={made.initializer!r} was given; parametrization='mup' has one of its own")
+    return ZooConfig(variant=variant.name, quirks=list(quirks), **{**settings, **mup_settings(made)})
 
 
 def check_settings(variant: Variant, settings: dict[str, Any]) -> None:

@@ -18,6 +18,7 @@ from zoo.errors import UnknownOverrideError
 from zoo.models import ZooConfig
 from zoo.models.choices import AttentionScale
 from zoo.models.configuration import GATED_ACTIVATIONS
+from zoo.models.parametrization import PARAMETRIZATIONS
 from zoo.models.parts import PART_FIELDS
 from zoo.models.validation import CHOICES, LAYER_TYPES, OPTIONAL
 from zoo.registry import Registry
@@ -25,6 +26,8 @@ from zoo.registry import Registry
 BESIDE_FIELDS = {
     "layer_types": "The kind of every layer, or a pattern repeated over them; all sliding if only a window is given.",
     "rope_parameters": "`rope_theta`, `rope_type` and what that type reads, as in transformers; for rotary positions.",
+    "parametrization": "How initial weights, scales and learning rates depend on the width.",
+    "mup_base_width": "The hidden size at which parametrization=mup is the standard one, 256 if not given.",
 }
 """Settings that every configuration understands and that are no fields of it."""
 
@@ -95,6 +98,8 @@ def values_of(name: str) -> dict[str, str]:
     elif name == "hidden_act":
         classes = {word: kind[0] if isinstance(kind, tuple) else kind for word, kind in sorted(ACT2CLS.items())}
         values = {word: getattr(kind, "__name__", "") for word, kind in classes.items()}
+    elif name == "parametrization":
+        values = dict(PARAMETRIZATIONS)
     elif name == "layer_types":
         values = dict(
             zip(LAYER_TYPES, ("Attention to all positions.", "Attention within `sliding_window`."), strict=True)

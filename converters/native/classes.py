@@ -35,13 +35,11 @@ RELATED = {
     "granite_swa": "its attention has sinks",
     "granitemoe": EXPERTS,
     "hunyuan_v1_dense": "its queries and keys are normalised after their rotation",
-    "mixtral": EXPERTS,
     "modernbert": NO_FIRST_NORM,
     "modernbert-decoder": NO_FIRST_NORM,
     "olmoe": EXPERTS,
     "phimoe": EXPERTS,
     "qwen2_moe": EXPERTS,
-    "qwen3_moe": EXPERTS,
     "qwen3_next": "some of its layers are gated DeltaNet, and " + EXPERTS,
     "umt5": "every layer has relative positions of its own, where all layers of t5 share one table",
 }

@@ -20,7 +20,10 @@ from .common import a_stack, labels_in, labels_out, plain_needs, tokens
 
 Keys = Mapping[Any, Any]
 """The zoo's modules, or weights, beside native ones: a name, or names and a transform (or what makes one of the zoo's
-configuration). A name that ends with neither `.weight` nor `.bias` stands for both."""
+configuration). A name that ends with none of `TENSORS` is a module's, and stands for its weight and bias."""
+
+TENSORS = (".weight", ".bias", ".experts.gate_up_proj", ".experts.down_proj")
+"""Endings of the names of weights."""
 
 NORM_BIAS = re.compile(r"norm(_in|_branch|_out)?\.bias$")
 
@@ -117,7 +120,7 @@ def pairs(keys: Keys, zoo_prefix: str, native_prefix: str, config: ZooConfig) ->
         names, transform = native if isinstance(native, tuple) else (native, SAME)
         lefts = names if isinstance(names, tuple) else (names,)
         rights = zoo if isinstance(zoo, tuple) else (zoo,)
-        ending = "" if lefts[0].endswith((".weight", ".bias")) else ".{p}"
+        ending = "" if lefts[0].endswith(TENSORS) else ".{p}"
         yield (
             tuple(f"{native_prefix}{name}{ending}" for name in lefts),
             tuple(f"{zoo_prefix}{name}{ending}" for name in rights),

@@ -35,6 +35,10 @@ GROUPS = {
         ),
         "attention": ("zoo.cli.attention:attention", "Draw what every layer and head of a model attends to."),
         "settings": ("zoo.cli.settings:settings", "List what can be set, or the values that SETTING takes."),
+        "coordinates": (
+            "zoo.cli.coordinates:coordinates",
+            "Check a parametrization: see whether what is learned grows with the width.",
+        ),
         "tasks": ("zoo.cli.tasks:tasks", "List what models are built for, and what they can be trained on."),
         "recipes": ("zoo.cli.recipes:recipes", "List the recipes that ship with the zoo, or show what RECIPE says."),
         "tokenizers": ("zoo.cli.tokenizers:tokenizers", "List the kinds of tokenizers that can be trained."),

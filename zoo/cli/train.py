@@ -83,6 +83,11 @@ def training_flags(command: Callable[..., Any]) -> Callable[..., Any]:
 @training_flags
 @training_option
 @settings_option
+@click.option(
+    "--parametrization",
+    type=click.Choice(["standard", "mup"]),
+    help="How weights, scales and learning rates depend on the width; mup is maximal update.  [default: standard]",
+)
 @click.option("--seed", default=0, show_default=True, help="Seed of weights, dropout and data.")
 @click.option(
     "--output",
@@ -113,6 +118,7 @@ def train(
     init: str | None,
     training: tuple[tuple[str, Any], ...],
     settings: tuple[tuple[str, Any], ...],
+    parametrization: str | None,
     seed: int,
     output: Path | None,
     force: bool,
@@ -146,7 +152,7 @@ def train(
         recipe=recipe,
         tokenizer=tokenizer,
         init=init,
-        settings=model_settings(settings),
+        settings=model_settings(settings) | ({} if parametrization is None else {"parametrization": parametrization}),
         output_dir=folder,
         force=force,
         resume=resume,

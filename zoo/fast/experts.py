@@ -8,7 +8,8 @@ from typing import Any
 import torch
 from transformers.integrations.moe import ALL_EXPERTS_FUNCTIONS
 
-GROUPED, BATCHED = "grouped_mm", "batched_mm"
+GROUPED = "grouped_mm"
+BATCHED = "batched_mm"
 ALIGNMENT = 16
 """Bytes of which PyTorch's grouped product wants rows to be a multiple."""
 

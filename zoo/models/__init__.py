@@ -18,6 +18,7 @@ from .feed_forwards import MixtureOfExperts, SigmoidMixtureOfExperts, balance_ex
 from .language_modeling import ZooForCausalLM, ZooForMaskedLM
 from .layers import DecoderLayer, EncoderLayer, ParallelDecoderLayer, ParallelEncoderLayer, TransformerLayer
 from .norms import DynamicTanh, LayerNorm, RMSNorm
+from .parametrization import learning_rate_factors
 from .parts import ATTENTIONS, FEED_FORWARDS, INITIALIZERS, NORMS, POSITIONS, RESIDUALS
 from .position_bias import AlibiPosition, RelativeBucketPosition
 from .positions.rotary_by_layer import RotaryByLayerPosition
@@ -99,4 +100,5 @@ __all__ = [
     "ZooPreTrainedModel",
     "balance_experts",
     "initialization",
+    "learning_rate_factors",
 ]

@@ -9,6 +9,9 @@ import torch
 from torch import nn
 from transformers import PreTrainedModel
 
+from zoo.errors import ConfigError
+from zoo.models import learning_rate_factors
+
 
 class MuonWithAdamW(torch.optim.Optimizer):
     """Muon for matrices, AdamW for everything else (Jordan et al. 2024, Muon; Liu et al. 2025, section 2.2).
@@ -105,7 +108,12 @@ def build_muon(
 
     Returns:
         The optimiser.
+
+    Raises:
+        ConfigError: When the model's parametrization is muP, whose learning rates are Adam's.
     """
+    if getattr(model.config, "initializer", None) == "mup":
+        raise ConfigError("parametrization='mup' was given with Muon; its learning rates are those of Adam")
     outside = {
         id(parameter)
         for module in model.modules()
@@ -132,3 +140,28 @@ def build_muon(
         betas=betas,
         eps=eps,
     )
+
+
+def scaled_groups(
+    model: PreTrainedModel, decayed: Iterable[str], lr: float, weight_decay: float
+) -> list[dict[str, Any]]:
+    """Groups of parameters with the learning rates of a model's parametrization.
+
+    Args:
+        model: The model.
+        decayed: Names of the parameters that decay.
+        lr: Learning rate of those whose factor is 1.
+        weight_decay: Weight decay of those that decay.
+
+    Returns:
+        Groups, for any optimiser.
+    """
+    factors, names = learning_rate_factors(model), set(decayed)
+    groups: dict[tuple[float, bool], list[nn.Parameter]] = {}
+    for name, parameter in model.named_parameters():
+        if parameter.requires_grad:
+            groups.setdefault((factors[name], name in names), []).append(parameter)
+    return [
+        {"params": parameters, "lr": lr * factor, "weight_decay": weight_decay if decays else 0.0}
+        for (factor, decays), parameters in groups.items()
+    ]

@@ -26,7 +26,7 @@ from .arguments import ZooTrainingArguments
 from .checkpoints import rotate, seal
 from .experts import ExpertBalance
 from .guard import LossGuard, check_weights
-from .optimizers import build_muon
+from .optimizers import build_muon, scaled_groups
 from .sampling import LengthGroupedSampler
 from .saving import explained
 from .totals import RunTotals
@@ -89,6 +89,11 @@ class ZooTrainer(Seq2SeqTrainer):
                 betas=(self.args.adam_beta1, self.args.adam_beta2),
                 eps=self.args.adam_epsilon,
             )
+        elif self.optimizer is None and getattr(self.model.config, "initializer", None) == "mup":
+            trained = self.model if model is None else model
+            kind, options = self.get_optimizer_cls_and_kwargs(self.args, trained)
+            decayed = self.get_decay_parameter_names(trained)
+            self.optimizer = kind(scaled_groups(trained, decayed, options["lr"], self.args.weight_decay), **options)
         return super().create_optimizer(model)
 
     def _get_train_sampler(self, train_dataset: Any = None) -> Sampler[int] | None:

@@ -1,0 +1,85 @@
+"""muP: settings, initial weights and learning rates by width, and the coordinate check that tells it from the usual."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+import zoo
+from zoo.errors import ZooError
+from zoo.measuring.coordinates import check_coordinates, growth
+from zoo.models import learning_rate_factors
+from zoo.training.optimizers import scaled_groups
+
+WIDE: dict[str, Any] = {"hidden_size": 512, "num_attention_heads": 32, "intermediate_size": 1024, "vocab_size": 64}
+
+
+def test_settings_follow_table_8() -> None:
+    config = zoo.config("llama-style", parametrization="mup", **WIDE, num_key_value_heads=32, mup_base_width=128)
+    assert (config.initializer, config.logit_scale) == ("mup", 0.25)
+    assert config.attention_scale == pytest.approx(16 / 64**0.5)  # 1 / head_dim, as usual at 64
+    saved = zoo.models.ZooConfig.from_dict(config.to_diff_dict())
+    assert (saved.logit_scale, saved.mup_base_width) == (0.25, 128)  # not scaled again
+    assert zoo.config("llama-style", parametrization="standard") == zoo.config("llama-style")
+
+
+@pytest.mark.parametrize("name", ["gpt2-style", "vanilla", "mixtral-style", "bert-style"])
+def test_weights_and_learning_rates_follow_table_8(name: str) -> None:
+    model = zoo.build(name, parametrization="mup", seed=0, mup_base_width=128, num_hidden_layers=1, **WIDE)
+    factors = learning_rate_factors(model)
+    assert factors.keys() == dict(model.named_parameters()).keys()
+    std = model.config.initializer_range
+    scaled = model.config.scale_embedding
+    for path, parameter in model.named_parameters():
+        if parameter.ndim < 2 or path.endswith("_bias"):
+            assert factors[path] == 1.0, path
+        elif "layers." in path and "router" not in path:
+            assert parameter.std().item() == pytest.approx(std / 2, rel=0.1), path
+            assert factors[path] == 0.25, path
+        elif "embed_tokens" in path:
+            assert parameter.std().item() == pytest.approx(std / 2 if scaled else std, rel=0.1), path
+            assert factors[path] == (0.5 if scaled else 1.0), path
+        elif path == "lm_head.weight":
+            assert parameter.std().item() == pytest.approx(std, rel=0.1)
+            assert factors[path] == 1.0
+    groups = scaled_groups(model, [name for name in factors if name.endswith("weight")], 1e-2, 0.1)
+    assert sum(len(group["params"]) for group in groups) == len(factors)
+    assert {group["lr"] for group in groups} == {1e-2 * factor for factor in factors.values()}
+
+
+@pytest.mark.parametrize("name", ["llama-style", "post-norm"])
+def test_the_coordinate_check_tells_mup_from_the_usual(name: str) -> None:
+    settings: dict[str, Any] = {"widths": (32, 64, 128, 256), "steps": 1, "mup_base_width": 32}
+    grows = growth(check_coordinates(name, "causal-lm", **settings))
+    stays = growth(check_coordinates(name, "causal-lm", parametrization="mup", **settings))
+    assert grows > 0.4
+    assert stays < 0.1
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"parametrization": "mupp"}, "did you mean 'mup'"),
+        ({"parametrization": "mup", "initializer": "normal"}, "initializer='normal' was given; parametrization='mup'"),
+        ({"parametrization": "mup", "mup_base_width": 0}, "mup_base_width=0 was given; it must be at least 1"),
+    ],
+)
+def test_bad_settings_are_told(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(ZooError, match=message):
+        zoo.config("gpt2-style", **given)
+
+
+def test_widths_that_heads_do_not_divide_are_told() -> None:
+    with pytest.raises(ZooError, match="multiples of head_dim=16"):
+        check_coordinates("gpt2-style", widths=(64, 100))
+
+
+def test_a_network_is_a_mup_model_when_loaded(tmp_path: Any) -> None:
+    model = zoo.build("gpt2-style@tiny:parametrization=mup,vocab_size=64")
+    model.save_pretrained(tmp_path)
+    loaded = zoo.load(tmp_path)
+    ids = torch.arange(8)[None]
+    assert torch.equal(loaded(ids).logits, model(ids).logits)
+    assert learning_rate_factors(loaded) == learning_rate_factors(model)

@@ -1,0 +1,42 @@
+"""`zoo coordinates`."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import click
+from rich.text import Text
+
+from .output import table, write, write_json
+from .parameters import VariantName, json_option, task_option
+
+
+@click.command("coordinates")
+@click.argument("name", type=VariantName(), metavar="NAME")
+@task_option()
+@click.option("--widths", default="64,128,256", show_default=True, metavar="N,N,...", help="Hidden sizes to learn at.")
+@click.option("--steps", default=4, show_default=True, type=click.IntRange(1), help="Number of updates.")
+@click.option("--parametrization", type=click.Choice(["standard", "mup"]), help="By default what NAME says.")
+@json_option
+def coordinates(
+    name: str, task: str | None, widths: str, steps: int, parametrization: str | None, as_json: bool
+) -> None:
+    """Check a parametrization: learn one batch at several widths, and see whether logits and their changes grow."""
+    from zoo.errors import ConfigError
+    from zoo.measuring.coordinates import check_coordinates, growth
+
+    if not all(part.strip().isdecimal() for part in widths.split(",")):
+        raise ConfigError(f"--widths {widths} was given; it must be numbers with commas between them")
+    settings: dict[str, Any] = {} if parametrization is None else {"parametrization": parametrization}
+    sizes = tuple(int(part) for part in widths.split(","))
+    found = check_coordinates(name, task, widths=sizes, steps=steps, mup_base_width=min(sizes), **settings)
+    if as_json:
+        write_json({"growth": growth(found), "widths": [dataclasses.asdict(one) for one in found]})
+        return
+    columns = ("Width", "Logits", "Change after 1 step", f"after {steps}")
+    rows = [
+        (str(one.width), f"{one.logits[0]:.3f}", f"{one.changes[0]:.3f}", f"{one.changes[-1]:.3f}") for one in found
+    ]
+    write(table(columns, rows, right=columns))
+    write(Text(f"\nThe first update's effect grows as width^{growth(found):.2f}; in muP it does not grow."))

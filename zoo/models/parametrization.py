@@ -1,0 +1,134 @@
+"""Maximal update parametrization (muP): what makes the best learning rate of a narrow model that of a wide one.
+
+Yang et al. 2022, "Tensor Programs V", table 8, for Adam. At the base width it is the standard parametrization, with
+attention divided by head_dim instead of its root. It is data: an initialiser, a scale of attention and one of logits,
+and a factor on the learning rate of every weight.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from torch import nn
+from transformers import PreTrainedModel
+from transformers import initialization as init
+
+from zoo.errors import ConfigError
+
+from .attention import attention_scaling
+from .feed_forwards import Experts
+from .feed_forwards.routing import Router
+from .parts import INITIALIZERS
+from .ranges import require_at_least
+
+if TYPE_CHECKING:
+    from .configuration import ZooConfig
+
+PARAMETRIZATIONS = {
+    "standard": "The variant's own initialisation, one learning rate for all weights.",
+    "mup": "Maximal update: updates that are as large in a wide model as in one of `mup_base_width`.",
+}
+"""What there is, and what it means."""
+
+BASE_WIDTH = 256
+"""The hidden size at which muP is the standard parametrization, where `mup_base_width` does not say otherwise."""
+
+BASE_HEAD_DIM = 64
+"""The width of a head at which attention has its usual scale."""
+
+
+def mup_settings(config: ZooConfig) -> dict[str, Any]:
+    """The settings that make a model's parametrization maximal update.
+
+    Args:
+        config: A complete configuration in the standard parametrization.
+
+    Returns:
+        Fields of [`ZooConfig`][].
+
+    Raises:
+        ConfigError: When the stacks have heads of different widths, which one scale of attention does not fit.
+    """
+    MaximalUpdate.check_options(config)
+    decoder = config.get_text_config(decoder=True)
+    if decoder.head_dim != config.head_dim:
+        raise ConfigError(
+            f"heads of {config.head_dim} in the encoder and of {decoder.head_dim} in the decoder were given; "
+            "parametrization='mup' has one scale for both: give head_dim"
+        )
+    narrow = 1 / width_factor(config)
+    tied_and_scaled = config.tie_word_embeddings and config.scale_embedding
+    return {
+        "initializer": "mup",
+        "attention_scale": (config.head_dim / BASE_HEAD_DIM) ** 0.5 / attention_scaling(config),
+        "logit_scale": config.logit_scale * (narrow**0.5 if tied_and_scaled else narrow),
+    }
+
+
+def width_factor(config: ZooConfig) -> float:
+    """How many times wider than the base a model is."""
+    return config.hidden_size / float(getattr(config, "mup_base_width", BASE_WIDTH))
+
+
+@INITIALIZERS.register("mup")
+class MaximalUpdate:
+    """Normal, with hidden matrices divided by the root of the width and classifiers by the width (muP, table 8)."""
+
+    options = {"mup_base_width": BASE_WIDTH}
+
+    def __new__(cls, module: nn.Module, config: ZooConfig) -> None:  # type: ignore[misc]
+        """Initialise one module. Arguments as for every scheme."""
+        narrow = 1 / width_factor(config)
+        std = config.initializer_range * narrow**0.5
+        if isinstance(module, nn.Linear):
+            init.normal_(module.weight, mean=0.0, std=std)
+        elif isinstance(module, Experts):
+            for weight in (module.gate_up_proj, module.down_proj):
+                init.normal_(weight, mean=0.0, std=std)
+        elif isinstance(module, nn.Embedding) and config.scale_embedding:
+            init.normal_(module.weight, mean=0.0, std=std)
+        elif isinstance(module, PreTrainedModel):
+            for name, head in heads(module).items():
+                factor = 1.0 if name == "lm_head" else narrow
+                init.normal_(head.weight, mean=0.0, std=config.initializer_range * factor)
+
+    @classmethod
+    def check_options(cls, config: ZooConfig) -> None:
+        """Refuse a base width that there cannot be.
+
+        Raises:
+            ConfigError: When it is less than 1.
+        """
+        require_at_least(1, mup_base_width=getattr(config, "mup_base_width", BASE_WIDTH))
+
+
+def heads(model: nn.Module) -> dict[str, nn.Linear]:
+    """The projections that a model's output comes from, by name."""
+    found = {name: getattr(model, name, None) for name in ("lm_head", "classifier")}
+    return {name: head for name, head in found.items() if isinstance(head, nn.Linear)}
+
+
+def learning_rate_factors(model: PreTrainedModel) -> dict[str, float]:
+    """What the learning rate of every parameter is multiplied by.
+
+    Args:
+        model: A model, whose configuration names its initialiser.
+
+    Returns:
+        Factors by name; 1 for all where the initialiser is not "mup".
+    """
+    config = model.config
+    names = [name for name, _ in model.named_parameters()]
+    factors = dict.fromkeys(names, 1.0)
+    if config.initializer != "mup":
+        return factors
+    narrow = 1 / width_factor(config)
+    output = heads(model).get("lm_head")
+    for path, module in model.named_modules():
+        own = [name for name in names if name.rpartition(".")[0] == path]
+        if isinstance(module, nn.Embedding) and config.scale_embedding:
+            factors |= dict.fromkeys(own, narrow**0.5)
+        elif isinstance(module, (nn.Linear, Experts, Router)) and module is not output:
+            matrices = [name for name in own if module.get_parameter(name.rpartition(".")[2]).ndim > 1]
+            factors |= dict.fromkeys((name for name in matrices if not name.endswith("_bias")), narrow)
+    return factors
