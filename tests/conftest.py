@@ -1,7 +1,14 @@
-"""One thread a test process, as models are tiny and tests run in parallel; no progress bars; no clock that fails."""
+"""One thread a test process, as models are tiny and tests run in parallel; no progress bars; no clock that fails.
+
+    pytest --device cuda tests/models/test_every_variant.py
+
+runs the suite of every variant on a GPU.
+"""
 
 import os
+from collections.abc import Iterator
 
+import pytest
 import torch
 import transformers.utils.logging
 from hypothesis import HealthCheck, settings
@@ -13,3 +20,29 @@ settings.register_profile(
     "zoo", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize="CI" in os.environ
 )
 settings.load_profile("zoo")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--device", default="cpu", help="where the suite of every variant runs: cpu, cuda, cuda:1, ...")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    check_device(config.getoption("--device"))
+
+
+def check_device(name: str) -> torch.device:
+    """Refuse a device that is not there, before any test is run on another."""
+    try:
+        device = torch.device(name)
+        torch.empty(1, device=device)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0]
+        raise pytest.UsageError(f"--device {name} cannot be used here: {reason}") from error
+    return device
+
+
+@pytest.fixture
+def on_device(request: pytest.FixtureRequest) -> Iterator[torch.device]:
+    """Where tensors are made that do not say where: the device of `--device`."""
+    with check_device(request.config.getoption("--device")) as device:
+        yield device

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-SPEED = Path(__file__).parents[1] / "scripts/bench/speed"
+BENCH = Path(__file__).parents[1] / "scripts/bench"
+SPEED = BENCH / "speed"
 
 
 def rows_of(folder: Path, *arguments: str) -> list[dict[str, object]]:
@@ -35,3 +36,21 @@ def test_the_documents_and_their_variants_compute_the_same(tmp_path):
     compared = [row for row in rows if "dropout" not in row["workload"]]
     assert (len(compared), len(rows) - len(compared)) == (6 * 3 + 3 * 2, 3)
     assert max(row["deviation"] for row in compared) < 1e-5
+
+
+@pytest.mark.slow
+def test_all_of_a_gpu_is_measured_in_pieces_that_go_on(tmp_path):
+    words = [str(BENCH / "gpu/run.py"), "--dry-run", "-o", str(tmp_path / "found"), "--only", "suite*", "fidelity"]
+    words += ["causal LM training step", "generation, static*batch 1", "back ends, alibi*"]
+
+    def run(*more: str) -> int:
+        return subprocess.run([sys.executable, *words, *more], capture_output=True, check=False).returncode
+
+    assert run("--minutes", "0") == 75
+    assert run() == 0
+    found = json.loads((tmp_path / "found.json").read_text())
+    assert [piece["kind"] for piece in found["pieces"].values()] == ["suite", "fidelity", *["speed"] * 3]
+    assert found["pieces"]["suite, pre-norm"]["rows"][0]["failed"] == {}
+    assert all(row["deviation"] < 0.05 for row in found["pieces"]["fidelity"]["rows"])
+    text = (tmp_path / "found.md").read_text()
+    assert "at least 3 times the growing one" in text and "| sdpa |" in text

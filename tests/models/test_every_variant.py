@@ -13,5 +13,13 @@ FEW = ("pre-norm", "odom-style", "gemma2-style")
     [pytest.param(case, marks=() if case.variant in FEW else pytest.mark.thorough) for case in cases()],
     ids=str,
 )
+@pytest.mark.usefixtures("on_device")
 def test_every_variant(case: Case) -> None:
     case()
+
+
+def test_a_device_that_is_not_there_is_refused(request: pytest.FixtureRequest) -> None:
+    (conftest,) = (plugin for plugin in request.config.pluginmanager.get_plugins() if hasattr(plugin, "check_device"))
+    for name in ("cuda:99", "nowhere"):
+        with pytest.raises(pytest.UsageError, match=f"--device {name} cannot be used here"):
+            conftest.check_device(name)

@@ -11,7 +11,8 @@ With pytest, a plugin's whole test file is
 
 and without it, `check_variant("my-variant")`. Each check builds a tiny model, or shares one, and raises AssertionError
 with the property and the numbers where the model lacks it. `CHECKS.names()` lists the properties; what a variant's
-`limits` exclude is left out by `cases("my-variant", skip=("check-name",))`.
+`limits` exclude is left out by `cases("my-variant", skip=("check-name",))`. `with torch.device("cuda"): case()` runs a
+case on an accelerator.
 """
 
 from . import attending, basics, fast_paths, generating, int8, training

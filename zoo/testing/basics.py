@@ -110,8 +110,10 @@ def check_saves_and_reloads_bit_equal(subject: Subject) -> None:
 @check(once_per_stack=True)
 def check_offloaded_weights_compute_the_same(subject: Subject) -> None:
     """Weights that are brought to the device when a module is called, and only then, give the same output."""
-    model = cpu_offload(subject.copy(), execution_device=torch.device("cpu"))
-    attach_execution_device_hook(model, "cpu")  # as device_map does: modules without parameters have hooks, too
+    model = cpu_offload(subject.copy(), execution_device=subject.model.device)
+    attach_execution_device_hook(
+        model, subject.model.device
+    )  # as device_map does: modules without parameters have hooks, too
     try:
         output = subject.run(model)
     except RuntimeError as error:

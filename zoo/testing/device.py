@@ -219,8 +219,12 @@ class Hooks(torch._C._acc.PrivateUse1Hooks):
 def register() -> None:
     """Tell PyTorch that there is such a kind of device, which its gradients ask for."""
     backend_registration._setup_privateuseone_for_python_backend(NAME, hook=Hooks())
-    # Asked where layers are computed again, autocast or not.
-    torch.get_device_module(NAME).get_amp_supported_dtype = lambda: [torch.bfloat16]
+    module = torch.get_device_module(NAME)
+    # Asked where layers are computed again; random numbers are the CPU's.
+    module.get_amp_supported_dtype = lambda: [torch.bfloat16]
+    module.get_rng_state = lambda device=None: torch.get_rng_state()
+    module.set_rng_state = lambda state, device=None: torch.set_rng_state(state)
+    module.manual_seed = module.manual_seed_all = torch.default_generator.manual_seed
 
 
 def compute(func: Callable[..., Any], args: Any, kwargs: dict[str, Any], waits: Counter[str]) -> Any:

@@ -66,7 +66,8 @@ def check_replayed_steps_change_nothing(subject: Subject) -> None:
     assert_same_text(replayed, plain, "replayed steps = forwards")
     layers = self_attention_cache(plain.past_key_values).layers
     captured = captured_steps_of(model)
-    expected = captured is not None and all(type(layer) is GrowingLayer for layer in layers)
+    on_cpu = model.device.type == "cpu"
+    expected = on_cpu and captured is not None and all(type(layer) is GrowingLayer for layer in layers)
     steps = [] if captured is None else list(captured.steps.values())
     assert any(steps) == expected, f"{len(steps)} kinds of steps were tried, {sum(map(bool, steps))} captured"
 

@@ -115,9 +115,10 @@ class Subject:
         if self.task == "feature-extraction":
             return None
         if self.task == "sequence-classification":
-            return torch.randint(NUM_LABELS, (batch_size,), generator=generator)
+            return on_device(torch.randint(NUM_LABELS, (batch_size,), generator=generator, device="cpu"))
         if self.task == "token-classification":
-            labels = torch.randint(NUM_LABELS, (batch_size, TARGET_LENGTH), generator=generator)
+            shape = (batch_size, TARGET_LENGTH)
+            labels = on_device(torch.randint(NUM_LABELS, shape, generator=generator, device="cpu"))
         else:
             labels = token_ids(batch_size, TARGET_LENGTH, self.target_vocabulary, seed + 2)
         labels[0, -2:] = -100
@@ -150,7 +151,8 @@ class Subject:
             return model(**self.inputs(), labels=labels).loss
         hidden_states = main_output(model(**self.inputs()))
         generator = torch.Generator().manual_seed(5)
-        return (hidden_states * torch.randn(hidden_states.shape, generator=generator).to(hidden_states)).mean()
+        weights = torch.randn(hidden_states.shape, generator=generator, device="cpu")
+        return (hidden_states * weights.to(hidden_states)).mean()
 
 
 def main_output(outputs: Any) -> torch.Tensor:
@@ -178,7 +180,21 @@ def token_ids(batch_size: int, length: int, vocabulary: int, seed: int) -> torch
         *Shape:* (batch_size, length)
     """
     generator = torch.Generator().manual_seed(seed)
-    return torch.randint(FIRST_ORDINARY_ID, vocabulary, (batch_size, length), generator=generator)
+    return on_device(
+        torch.randint(FIRST_ORDINARY_ID, vocabulary, (batch_size, length), generator=generator, device="cpu")
+    )
+
+
+def on_device(tensor: torch.Tensor) -> torch.Tensor:
+    """Bring a tensor to where checks run, PyTorch's default device: `torch.set_default_device("cuda")` moves them all.
+
+    Args:
+        tensor: On the CPU, so that its numbers are the same everywhere.
+
+    Returns:
+        The same there.
+    """
+    return tensor.to(torch.get_default_device())
 
 
 @torch.no_grad()
@@ -198,8 +214,8 @@ def randomize(model: ZooPreTrainedModel, seed: int = 0, std: float = 0.15) -> Zo
     """
     generator = torch.Generator().manual_seed(seed)
     for parameter in model.parameters():
-        noise = torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
-        parameter.add_(std * noise.to(parameter.dtype))
+        noise = torch.randn(parameter.shape, generator=generator, dtype=torch.float64, device="cpu")
+        parameter.add_(std * noise.to(parameter))
     return model
 
 

@@ -57,7 +57,7 @@ def check_low_precision_is_finite(subject: Subject) -> None:
     """Under bfloat16 autocast, and in bfloat16, output and gradients are finite and near those of full precision."""
     expected = subject.run()
     model = subject.copy().float()
-    with torch.autocast("cpu", dtype=torch.bfloat16):
+    with torch.autocast(subject.model.device.type, dtype=torch.bfloat16):
         output = subject.run(model)
         loss = subject.loss(model)
     loss.backward()

@@ -1,0 +1,161 @@
+"""The pieces of a run on a GPU."""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from accelerated import AcceleratedWork
+from backends import backends
+from limits import bandwidth, peak, products
+from measuring import Machine, Peer, measure
+from shapes import GPU, TINY, Scale, bert_config, gpt2_config
+from transformers import BertForMaskedLM, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
+from workloads import Work
+
+import zoo
+from zoo.testing import cases
+
+Rows = list[dict[str, Any]]
+
+MINUTES = 8
+"""How long a part of nanoGPT's recipe trains before it is interrupted, to go on in the next run."""
+
+RECIPE = ("gpt2-style", "--recipe", "nanogpt-gpu", "--resume", "--save-strategy", "steps", "--quiet", "--json")
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A part of the work that is done as a whole.
+
+    Attributes:
+        name: What to call it.
+        kind: What its rows are: suite, fidelity, training or speed.
+        run: Does it, and gives the rows; None where it is to be called again in another run.
+    """
+
+    name: str
+    kind: str
+    run: Callable[[], Rows | None]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How pieces are run.
+
+    Attributes:
+        device: Where.
+        tiny: Whether only to see that they can be.
+        data: Tiny Shakespeare, None to do without it.
+        folder: Where what is trained is kept.
+    """
+
+    device: torch.device
+    tiny: bool
+    data: Path | None
+    folder: Path
+
+    @property
+    def scale(self) -> Scale:
+        """Sizes of what is measured."""
+        return TINY if self.tiny else GPU
+
+
+def pieces(settings: Settings, only: Sequence[str]) -> Iterator[Piece]:
+    """Every piece, in the order in which they are done.
+
+    Args:
+        only: Names, with wildcards.
+
+    Yields:
+        Those that are called so.
+    """
+    for piece in every_piece(settings):
+        if any(fnmatch.fnmatch(piece.name, pattern) for pattern in only):
+            yield piece
+
+
+def every_piece(settings: Settings) -> Iterator[Piece]:
+    """Every piece."""
+    for name in ["pre-norm"] if settings.tiny else zoo.list_variants():
+        yield Piece(f"suite, {name}", "suite", partial(suite, settings, name))
+    yield Piece("fidelity", "fidelity", partial(fidelity, settings))
+    if settings.data is not None:
+        yield Piece("nanoGPT's recipe", "training", partial(shakespeare, settings))
+    dtype, compiler = torch.bfloat16, None if settings.tiny else "inductor"
+    work = Work(settings.scale, settings.device, dtype, compiler).workloads()
+    graphs = AcceleratedWork(settings.scale, settings.device, dtype, tiny=settings.tiny).workloads()
+    for name, peers in (*work, *graphs, *backends(settings.scale, settings.device, dtype)):
+        yield Piece(name, "speed", partial(speed, settings, name, peers))
+
+
+def suite(settings: Settings, name: str) -> Rows:
+    """What every variant must pass, as `pytest --device` runs it."""
+    failed: dict[str, str] = {}
+    listed = cases(name)[:6] if settings.tiny else cases(name)
+    with settings.device:
+        for case in listed:
+            try:
+                case()
+            except Exception as error:  # whatever a kernel raises is what this is to find
+                failed[str(case)] = f"{type(error).__name__}: {error}"[:300]
+    return [{"variant": name, "checks": len(listed), "failed": failed}]
+
+
+def fidelity(settings: Settings) -> Rows:
+    """How far converted models are from transformers' own, in float32 and bfloat16."""
+    scale, rows = settings.scale, []
+    sizes = {"vocab_size": scale.vocabulary, "hidden_size": scale.width, "intermediate_size": 4 * scale.width}
+    llama = LlamaConfig(**sizes, num_hidden_layers=scale.layers, num_attention_heads=scale.heads)
+    families: dict[str, Callable[[], Any]] = {
+        "BERT": lambda: BertForMaskedLM(bert_config(scale)),
+        "GPT-2": lambda: GPT2LMHeadModel(gpt2_config(scale)),
+        "Llama": lambda: LlamaForCausalLM(llama),
+    }
+    ids = torch.randint(3, scale.vocabulary, (2, scale.lengths[0]), device=settings.device)
+    for family, build in families.items():
+        for dtype in (torch.float32, torch.bfloat16):
+            theirs = build().to(settings.device, dtype).eval()
+            ours = zoo.convert(theirs).to(settings.device).eval()
+            with torch.no_grad():
+                wanted, logits = theirs(input_ids=ids).logits.float(), ours(input_ids=ids).logits.float()
+            deviation = float((logits - wanted).abs().max() / wanted.abs().max())
+            rows.append({"family": family, "dtype": str(dtype).removeprefix("torch."), "deviation": deviation})
+    return rows
+
+
+def shakespeare(settings: Settings) -> Rows | None:
+    """Train by nanoGPT's recipe for a GPU, for some minutes at a time."""
+    folder = settings.folder / "shakespeare"
+    steps = ["--max-steps", "2", "--save-steps", "1", "--training", "eval_steps=1"] if settings.tiny else []
+    small = ["--set", "num_hidden_layers=1", "--set", "hidden_size=12", "--task", "language-modeling:block_size=16"]
+    longer = [*steps, *small, "--use-cpu"] if settings.tiny else ["--save-steps", "250"]
+    command = [sys.executable, "-m", "zoo", "train", *RECIPE, "--data", str(settings.data), "-o", str(folder), *longer]
+    with suppress(subprocess.TimeoutExpired):
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60 * MINUTES, check=False)
+        if done.returncode:
+            sys.exit(f"{' '.join(command)} failed:\n{done.stderr[-2000:]}")
+        report = json.loads(done.stdout)
+        keys = ("heldout_loss", "steps", "train_seconds", "train_tokens", "peak_memory")
+        return [{key: report.get(key) for key in keys}]
+    return None
+
+
+def speed(settings: Settings, name: str, peers: Callable[[], list[Peer]]) -> Rows:
+    """Measure peers in turns."""
+    torch.compiler.reset()  # models of one class would use up the number of times that it is compiled
+    device, dtype = settings.device, torch.bfloat16
+    limit = peak(device, "bfloat16") or products(device, dtype)
+    rounds, seconds = (1, 0.0) if settings.tiny else (7, 0.5)
+    return [
+        asdict(row) for row in measure(name, peers(), rounds, seconds, Machine(device, limit, bandwidth(device), True))
+    ]

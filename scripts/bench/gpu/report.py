@@ -1,0 +1,90 @@
+"""What a run on a GPU found, as the part of docs/performance.md that is about GPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+NOTHING = "No GPU has been measured: what follows a run is written by `--document`, and nothing has been yet.\n"
+
+LOSS, UTILISATION, GRAPHS = 1.47, 0.45, 3.0
+"""What is aimed at: nanoGPT's validation loss, the share of the peak, and a static cache beside a growing one."""
+
+
+def to_markdown(found: dict[str, Any]) -> str:
+    """Write the tables.
+
+    Args:
+        found: Machine, versions, and the rows of every piece that is done.
+
+    Returns:
+        Markdown.
+    """
+    done = found["pieces"]
+    if not done:
+        return NOTHING
+    lines = [", ".join(f"{key} {value}" for key, value in found["about"].items()), ""]
+    lines += ["| aim | found | |", "|---|---:|---|", *aims(done), ""]
+    lines += suite_lines(rows_of(done, "suite"))
+    if fidelity := rows_of(done, "fidelity"):
+        lines += ["| converted | dtype | deviation |", "|---|---|---:|"]
+        lines += [f"| {row['family']} | {row['dtype']} | {row['deviation']:.0e} |" for row in fidelity] + [""]
+    for name, piece in done.items():
+        if piece["kind"] == "speed":
+            lines += [f"**{name}**", "", "| peer | ms | ratio | of peak | MB |", "|---|---:|---:|---:|---:|"]
+            lines += [speed_line(row) for row in piece["rows"]] + [""]
+    return "\n".join(lines)
+
+
+def rows_of(done: dict[str, Any], kind: str) -> list[dict[str, Any]]:
+    """The rows of all pieces of a kind."""
+    return [row for piece in done.values() if piece["kind"] == kind for row in piece["rows"]]
+
+
+def suite_lines(rows: list[dict[str, Any]]) -> list[str]:
+    """How many checks hold, and which do not."""
+    failed = {name: why for row in rows for name, why in row["failed"].items()}
+    checks = sum(row["checks"] for row in rows)
+    said = f"Of {checks} checks of {len(rows)} variants, {checks - len(failed)} hold on the device."
+    return [said, "", *(f"- {name}: {why}" for name, why in failed.items()), ""] if rows else []
+
+
+def speed_line(row: dict[str, Any]) -> str:
+    """One peer of a workload."""
+    share = "" if row["of_limit"] is None else f"{row['of_limit']:.0%}"
+    memory = "" if row["megabytes"] is None else f"{row['megabytes']:.1f}"
+    return f"| {row['peer']} | {row['milliseconds']:.1f} | {row['ratio']:.2f} | {share} | {memory} |"
+
+
+def aims(done: dict[str, Any]) -> Iterable[str]:
+    """What was aimed at, and what was found."""
+    speed = rows_of(done, "speed")
+    ours = [row for row in speed if row["kind"] == "zoo"]
+    for row in rows_of(done, "training"):
+        yield aim(f"nanoGPT's recipe: held-out loss at most {LOSS}", row["heldout_loss"], row["heldout_loss"] <= LOSS)
+    for row in ours:
+        if row["workload"] == "causal LM training step" and row["of_limit"] is not None:
+            yield aim(
+                f"124 M model: at least {UTILISATION:.0%} of the peak", row["of_limit"], row["of_limit"] >= UTILISATION
+            )
+    for static in (row for row in ours if row["workload"].startswith("generation, static cache")):
+        (growing,) = (
+            row["milliseconds"]
+            for row in speed
+            if (row["workload"], row["peer"]) == (static["workload"], "zoo, dynamic cache")
+        )
+        gain = growing / static["milliseconds"]
+        yield aim(f"{static['workload']}: at least {GRAPHS:g} times the growing one", gain, gain >= GRAPHS)
+    behind = [row["workload"] for row in ours if row["ratio"] < 1 and not row["workload"].startswith("back ends")]
+    if ours:
+        yield f"| ahead of transformers' classes in every row | {', '.join(behind) or 'all'} | {verdict(not behind)} |"
+
+
+def aim(what: str, found: float, holds: bool) -> str:
+    """A row of the first table."""
+    return f"| {what} | {found:.3g} | {verdict(holds)} |"
+
+
+def verdict(holds: bool) -> str:
+    """Whether it is reached."""
+    return "reached" if holds else "not reached"
