@@ -1,7 +1,7 @@
 """Everything that only a GPU can tell, by one command, in pieces of less than ten minutes each.
 
-    python scripts/bench/gpu/run.py --data tinyshakespeare.txt -o gpu            # again, until nothing is left
-    python scripts/bench/gpu/run.py --dry-run -o gpu                             # tiny, on the CPU: does it run?
+    python scripts/bench/gpu/gpu.py --data tinyshakespeare.txt -o gpu            # again, until nothing is left
+    python scripts/bench/gpu/gpu.py --dry-run -o gpu                             # tiny, on the CPU: does it run?
 
 The suite of every variant, fidelity to transformers' classes, nanoGPT's recipe for a GPU, speed and memory beside peers
 (utilisation, CUDA graphs, back ends). What each piece found is in FILE.json as soon as it is done, so that an
