@@ -8,6 +8,7 @@ from transformers import Trainer
 
 import zoo
 from zoo.fast.switches import fast_paths
+from zoo.training import TrainingError, train
 from zoo.training.arguments import training_arguments
 from zoo.training.trainer import ZooTrainer
 
@@ -59,3 +60,22 @@ def test_logits_are_made_where_somebody_looks(tmp_path, monkeypatch):
     monkeypatch.setattr(trainer, "is_fsdp_enabled", True)
     trainer.compute_loss(trainer.model, batch("causal-lm"))
     assert made[-1], "a projection whose weights are elsewhere was called from outside of its module"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "advice"),
+    [
+        (
+            {"per_device_train_batch_size": 8},
+            "=4 and gradient_accumulation_steps=2, .*; or gradient_checkpointing=True",
+        ),
+        ({"per_device_train_batch_size": 1, "gradient_checkpointing": True}, "shorter sequences or a smaller model"),
+    ],
+)
+def test_memory_that_is_not_enough_is_told_with_what_to_take(few, tiny, monkeypatch, arguments, advice):
+    def no_memory(*args, **kwargs):
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+
+    monkeypatch.setattr(ZooTrainer, "training_step", no_memory)
+    with pytest.raises(TrainingError, match=f"^the memory of cpu is not enough .*{advice}"):
+        train("pre-norm", data=few, **{**tiny, **arguments})

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import torch
 from torch import nn
+from transformers import TrainingArguments
 
 from zoo.errors import ZooError
 
@@ -15,6 +17,33 @@ HINT = "a lower learning_rate or more warmup_steps may help"
 
 class TrainingError(ZooError, RuntimeError):
     """A training run that cannot go on."""
+
+
+@contextmanager
+def memory_explained(args: TrainingArguments) -> Iterator[None]:
+    """Say what to do where an accelerator's memory is not enough.
+
+    Args:
+        args: How the run goes.
+
+    Yields:
+        Nothing.
+
+    Raises:
+        TrainingError: In place of PyTorch's error, with arguments that come to the same updates in less memory.
+    """
+    try:
+        yield
+    except torch.OutOfMemoryError as error:
+        size, batches = args.per_device_train_batch_size, args.gradient_accumulation_steps
+        advice = [] if args.gradient_checkpointing else ["gradient_checkpointing=True, which computes layers again"]
+        if size > 1:
+            smaller = f"per_device_train_batch_size={size // 2} and gradient_accumulation_steps={2 * batches}"
+            advice.insert(0, f"{smaller}, which come to the same updates")
+        raise TrainingError(
+            f"the memory of {args.device} is not enough for per_device_train_batch_size={size}: take "
+            f"{'; or '.join(advice or ['shorter sequences or a smaller model'])}"
+        ) from error
 
 
 class LossGuard:

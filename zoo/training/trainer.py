@@ -25,7 +25,7 @@ from zoo.models.language_modeling import LanguageModel
 from .arguments import ZooTrainingArguments
 from .checkpoints import rotate, seal
 from .experts import ExpertBalance
-from .guard import LossGuard, check_weights
+from .guard import LossGuard, check_weights, memory_explained
 from .optimizers import build_muon, scaled_groups
 from .sampling import LengthGroupedSampler
 from .saving import explained
@@ -229,7 +229,8 @@ class ZooTrainer(Seq2SeqTrainer):
         """Train, possibly from a checkpoint on. Arguments as in the base class."""
         self.kept = resume_from_checkpoint
         self._goes_on = resume_from_checkpoint is not None
-        return super().train(resume_from_checkpoint=resume_from_checkpoint, **kwargs)
+        with memory_explained(self.args):
+            return super().train(resume_from_checkpoint=resume_from_checkpoint, **kwargs)
 
     def _run_epoch(self, **kwargs: Any) -> None:
         """Train for an epoch, unless the checkpoint that the run goes on from is its last one. Arguments as there."""
