@@ -22,7 +22,10 @@ from .parameters import VariantName, json_option, task_option
 def coordinates(
     name: str, task: str | None, widths: str, steps: int, parametrization: str | None, as_json: bool
 ) -> None:
-    """Check a parametrization: learn one batch at several widths, and see whether logits and their changes grow."""
+    """Check a parametrization: see whether what is learned grows with the width.
+
+    One batch is learned at several widths, and the logits are compared.
+    """
     from zoo.errors import ConfigError
     from zoo.measuring.coordinates import check_coordinates, growth
 
