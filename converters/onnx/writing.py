@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch.export import Dim
 
-from zoo.models import ZooPreTrainedModel
+from zoo.models import ATTENTIONS, ZooPreTrainedModel
 from zoo.registry import Task
 
 from .. import fresh
@@ -36,8 +36,12 @@ def write_onnx(model: ZooPreTrainedModel, folder: Path) -> None:
 
     Raises:
         MissingExtraError: When the extra is not installed.
-        ExportError: When the model cannot be traced.
+        ExportError: When the model cannot be traced, or caches what the graphs have no inputs for.
     """
+    if model.can_generate() and not ATTENTIONS.get(model.config.attention).caches_heads:
+        raise ExportError(
+            f"attention={model.config.attention!r} caches no keys and values of heads, which are what ONNX graphs take"
+        )
     require("onnx", "onnx", "onnxscript", "onnxruntime")
     traced = traceable(model)
     for graph in graphs_of(traced):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from models.test_native_decoders import PRE_NORMS
 from torch import Tensor
 
 import zoo
+from zoo.converters.errors import ExportError
 from zoo.errors import ConfigError, UnsupportedBackendError
 from zoo.models.attention import build_attention
 from zoo.testing import Case, cases
@@ -153,6 +155,11 @@ def test_latent_attention_equals_deepseek(query_rank: int) -> None:
             torch.testing.assert_close(logits[:, 0], whole[:, step], atol=1e-6, rtol=1e-6)
     kept = [tuple(state.shape[1:]) for state in (cache.layers[0].keys, cache.layers[0].values)]
     assert kept == [(1, LENGTH, 4), (1, LENGTH, 12)]
+
+
+def test_latent_attention_is_no_onnx_graph(tmp_path: Path) -> None:
+    with pytest.raises(ExportError, match="caches no keys and values of heads"):
+        zoo.export(zoo.build("llama-style@tiny:attention=latent,vocab_size=20"), tmp_path / "onnx", target="onnx")
 
 
 def test_latent_attention_refuses_what_it_has_no_keys_for() -> None:

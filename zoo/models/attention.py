@@ -32,11 +32,13 @@ class Attention(nn.Module):
     Attributes:
         backends: Attention backends that it runs on.
         supports_unpadding: Whether it runs on tokens that stand end to end, told apart by a mask that is no tensor.
+        caches_heads: Whether what it caches are the keys and values of every head.
         weights_sum_to_one: Whether a query's weights over the keys are all that its softmax gives.
     """
 
     backends: tuple[str, ...] = BACKENDS
     supports_unpadding: bool = True
+    caches_heads: bool = True
     weights_sum_to_one: bool = True
 
     def __init__(self, config: ZooConfig, layer_idx: int, *, is_causal: bool = False, is_cross: bool = False) -> None:

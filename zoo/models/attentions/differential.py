@@ -29,16 +29,26 @@ class DifferentialAttention(Attention):
     """
 
     def __init__(self, config: ZooConfig, layer_idx: int, **kwargs: Any) -> None:
-        if config.num_key_value_heads % 2 or config.attention_dropout:
-            raise ConfigError(
-                f"attention='differential' was given with num_key_value_heads={config.num_key_value_heads} and "
-                f"attention_dropout={config.attention_dropout}; heads must be pairs, and no weight may be dropped"
-            )
         super().__init__(config, layer_idx, **kwargs)
         self.lambda_init = 0.8 - 0.6 * math.exp(-0.3 * layer_idx)
         for name in LAMBDAS:
             self.register_parameter(name, nn.Parameter(torch.empty(self.head_dim)))
         self.norm = nn.RMSNorm(2 * self.head_dim, eps=config.layer_norm_eps, elementwise_affine=False)
+
+    @classmethod
+    def check_options(cls, config: ZooConfig) -> None:
+        """Require heads to be pairs and no weights to be dropped, which the paper does not define.
+
+        Raises:
+            ConfigError: When they are not.
+        """
+        grouped = config.num_key_value_heads != config.num_attention_heads
+        of_decoder = 0 if grouped else config.decoder_attention_heads or 0
+        if config.num_key_value_heads % 2 or of_decoder % 2 or config.attention_dropout:
+            raise ConfigError(
+                f"attention='differential' was given with num_key_value_heads={config.num_key_value_heads} and "
+                f"attention_dropout={config.attention_dropout}; heads must be pairs, and no weight may be dropped"
+            )
 
     def init_weights(self) -> None:
         """Draw the vectors that make the factor, as the paper's authors do."""

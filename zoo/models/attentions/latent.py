@@ -69,6 +69,7 @@ class LatentAttention(Attention):
 
     # FlashAttention wants values as wide as keys.
     backends = ("sdpa", "eager", "flex_attention")
+    caches_heads = False
     options: ClassVar[dict[str, Any]] = {
         "q_lora_rank": 0,
         "kv_lora_rank": 64,
@@ -76,11 +77,7 @@ class LatentAttention(Attention):
         "v_head_dim": 32,
     }
 
-    def __init__(self, config: ZooConfig, layer_idx: int, *, is_cross: bool = False, **kwargs: Any) -> None:
-        if is_cross:
-            raise ConfigError(
-                "attention='latent' was given with cross attention; its latent vectors are the queries' own"
-            )
+    def __init__(self, config: ZooConfig, layer_idx: int, **kwargs: Any) -> None:
         super().__init__(config, layer_idx, **kwargs)
         self.num_key_value_groups = 1
         if config.attention_scale == AttentionScale.HEAD_DIM:
@@ -96,6 +93,8 @@ class LatentAttention(Attention):
         widths = {name: getattr(config, name, default) for name, default in cls.options.items()}
         if min(widths.values()) < 0 or not all(widths[name] for name in widths if name != "q_lora_rank"):
             raise ConfigError(f"{widths} were given; widths must be at least 1 (q_lora_rank=0 is for queries without)")
+        if config.is_encoder_decoder or config.add_cross_attention:
+            raise ConfigError("attention='latent' was given with cross attention, which has no latent vectors to read")
         if config.qk_norm is not None:
             raise ConfigError(
                 f"qk_norm={config.qk_norm!r} was given with attention='latent', whose keys are not cached"
