@@ -51,7 +51,7 @@ def test_the_function_takes_every_option():
             continue
         assert (taken[one.name].default, taken[one.name].annotation) == (one.default, one.type), one.name
     assert set(taken) == {*options(), "progress", "on_run", "tell"}
-    assert all(f"        {name}: {one.about}\n" in zoo.compare.__doc__ for name, one in options().items())
+    assert all(f"    {name}: {one.about}\n" in inspect.getdoc(zoo.compare) for name, one in options().items())
 
 
 def test_the_command_that_repeats_a_comparison_says_every_option():

@@ -5,6 +5,7 @@ import dataclasses
 import pytest
 import torch
 import transformers
+from huggingface_hub.errors import StrictDataclassError
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from native_families import FAMILY_CASES
@@ -117,6 +118,7 @@ NOT_A_CONFIGURATION = (
     AttributeError,
     NotImplementedError,
     RuntimeError,
+    StrictDataclassError,
     TypeError,
     ValueError,
 )
