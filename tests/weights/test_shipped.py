@@ -96,7 +96,7 @@ def test_what_users_try_first_comes_out_right_or_the_card_says_what_does_not(nam
 
 
 def test_a_card_on_the_hub_says_what_comes_out_wrong() -> None:
-    folder = SHIPPED / "d2l-style.en-pt"
+    folder = SHIPPED / "explicando.en-pt"
     card = write_card(folder, parse_address("org/name"), CardFacts(limits=recorded_limits(folder)))
     assert "it gets wrong" in card.partition("## Limits")[2]
 

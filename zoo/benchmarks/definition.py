@@ -98,9 +98,6 @@ class Benchmark:
     def task(self, condition: str = "") -> DataTask:
         """Look up what is trained on.
 
-        Args:
-            condition: Which condition.
-
         Returns:
             The task, with its options.
         """
@@ -211,9 +208,6 @@ def find_benchmark(name: str) -> Benchmark:
     Args:
         name: The name of one that ships, or a YAML file of one's own.
 
-    Returns:
-        The benchmark.
-
     Raises:
         UnknownNameError: When there is none of this name.
         ConfigError: When the file is no benchmark.
@@ -228,9 +222,6 @@ def find_benchmark(name: str) -> Benchmark:
 
 def read(file: Path) -> Benchmark:
     """Read a benchmark's file.
-
-    Args:
-        file: The file.
 
     Returns:
         The benchmark, called like the file.
@@ -259,10 +250,6 @@ def read(file: Path) -> Benchmark:
 
 def check(benchmark: Benchmark, file: Path) -> None:
     """Refuse a definition that contradicts itself.
-
-    Args:
-        benchmark: The benchmark.
-        file: Where it was read.
 
     Raises:
         ConfigError: With the first thing that is wrong.

@@ -141,9 +141,6 @@ def samples_of(rows: Sequence[Row]) -> dict[str, Measurements]:
 def columns_of_run(run: Run) -> dict[str, float]:
     """Read all numbers of a run.
 
-    Args:
-        run: The run.
-
     Returns:
         Scores, losses and costs, by the names of their columns.
     """

@@ -19,9 +19,6 @@ TITLES = {column.key: column.title for column in (*LOSSES, *COSTS)} | {"bleu": "
 def columns_shown(verdicts: Verdicts) -> list[str]:
     """Choose what a table shows beside the score that decides.
 
-    Args:
-        verdicts: The verdicts.
-
     Returns:
         Other scores, also of tests, and two costs: those that all machines agree upon.
     """
@@ -31,14 +28,7 @@ def columns_shown(verdicts: Verdicts) -> list[str]:
 
 
 def headings(verdicts: Verdicts) -> list[str]:
-    """Name the columns of a table.
-
-    Args:
-        verdicts: The verdicts.
-
-    Returns:
-        The headings.
-    """
+    """Name the columns of a table."""
     return [
         "Variant",
         "Seeds",
@@ -51,15 +41,7 @@ def headings(verdicts: Verdicts) -> list[str]:
 
 
 def cells(verdicts: Verdicts, standing: Standing) -> list[str]:
-    """Write one row.
-
-    Args:
-        verdicts: The verdicts.
-        standing: The variant.
-
-    Returns:
-        The cells.
-    """
+    """Write one row."""
     difference = standing.difference
     lost = f" ({standing.lost} lost)" if standing.lost else ""
     p = None if difference is None else difference.adjusted
@@ -139,14 +121,7 @@ def front(verdicts: Verdicts, cost: str) -> list[Standing]:
 
 
 def markdown_table(verdicts: Verdicts) -> str:
-    """Write verdicts as a table of Markdown.
-
-    Args:
-        verdicts: The verdicts.
-
-    Returns:
-        The lines.
-    """
+    """Write verdicts as a table of Markdown."""
     columns = headings(verdicts)
     lines = [columns, ["---", *("---:" for _ in columns[1:])]]
     lines += [[f"`{row[0]}`", *row[1:]] for row in (cells(verdicts, one) for one in verdicts.standings)]
@@ -155,9 +130,6 @@ def markdown_table(verdicts: Verdicts) -> str:
 
 def told(verdicts: Verdicts) -> str:
     """Say in sentences what a table shows.
-
-    Args:
-        verdicts: The verdicts.
 
     Returns:
         Who is ahead, who is behind, who cannot be told apart, and the Pareto front.

@@ -79,9 +79,6 @@ def name_of_data(data: Path | None) -> str:
 def read_rows(file: Path) -> list[Row]:
     """Read what was recorded.
 
-    Args:
-        file: The CSV file.
-
     Returns:
         The rows; none where there is no file.
 
@@ -98,14 +95,7 @@ def read_rows(file: Path) -> list[Row]:
 
 
 def row_of(line: Mapping[str, str]) -> Row:
-    """Read a line.
-
-    Args:
-        line: Its cells by column.
-
-    Returns:
-        The row.
-    """
+    """Read a line."""
     values = {name: float(cell) for name, cell in line.items() if name not in FIXED and cell}
     fixed: dict[str, Any] = {name: line[name] for name in FIXED}
     numbers = {name: int(fixed[name]) for name in ("version", "seed", "threads")}
@@ -133,11 +123,6 @@ def write_rows(file: Path, rows: Iterable[Row]) -> None:
 
 
 def record(file: Path, rows: Iterable[Row]) -> None:
-    """Add rows to a file; one that is there already is replaced.
-
-    Args:
-        file: The CSV file.
-        rows: The rows.
-    """
+    """Add rows to a file; one that is there already is replaced."""
     found = {row.key: row for row in read_rows(file)}
     write_rows(file, (found | {row.key: row for row in rows}).values())

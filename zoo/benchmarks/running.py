@@ -151,9 +151,6 @@ class Session:
             condition: Under which it was made.
             run: The run.
             found: The comparison that it belongs to, None where it never began.
-
-        Returns:
-            The row.
         """
         values = columns_of_run(run)
         if found is not None and run.report is not None:

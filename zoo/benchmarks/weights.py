@@ -31,9 +31,6 @@ def rows_of_weights() -> list[Row]:
 def row_of_weights(weights: Weights) -> Row:
     """Make the row of weights.
 
-    Args:
-        weights: Their record.
-
     Returns:
         What they scored on the held-out examples of their training, with the bounds of the 95 % intervals.
     """
