@@ -57,9 +57,6 @@ def write_bundle(model: ZooPreTrainedModel, folder: Path) -> None:
 def heads_of(config: ZooConfig) -> dict[str, type[ZooPreTrainedModel]]:
     """The classes that a configuration's stack can stand under.
 
-    Args:
-        config: A complete configuration.
-
     Returns:
         Classes by Auto class.
     """
@@ -77,9 +74,6 @@ def heads_of(config: ZooConfig) -> dict[str, type[ZooPreTrainedModel]]:
 def auto_map(config: ZooConfig) -> dict[str, str]:
     """Where transformers finds the classes.
 
-    Args:
-        config: A complete configuration.
-
     Returns:
         "module.Class" by Auto class.
     """
@@ -89,9 +83,6 @@ def auto_map(config: ZooConfig) -> dict[str, str]:
 
 def bundle_files(config: ZooConfig) -> dict[str, str]:
     """The code that a model needs.
-
-    Args:
-        config: Its complete configuration.
 
     Returns:
         Source by file name.
@@ -191,15 +182,7 @@ def flat_names(modules: dict[str, set[str]]) -> dict[str, str]:
 
 
 def with_registrations(text: str, imports: str) -> str:
-    """Let the configuration import the parts that it looks up, which register themselves.
-
-    Args:
-        text: Source of the configuration.
-        imports: Import statements.
-
-    Returns:
-        Source.
-    """
+    """Let the configuration import the parts that it looks up, which register themselves."""
     return f"{text}\n\n# What a configuration names registers itself; it needs ZooConfig, so it comes last.\n{imports}"
 
 
@@ -210,9 +193,6 @@ def entry(config: ZooConfig, names: dict[str, str], filling: list[tuple[str, str
         config: The model's configuration.
         names: Short names of all modules.
         filling: Modules that fill tables of others when they are imported, and a name in each.
-
-    Returns:
-        Source.
     """
     builder = VARIANTS.get(config.variant).builder
     needed = {(head.__module__, head.__name__) for head in (*heads_of(config).values(), BODIES[config.stack])}

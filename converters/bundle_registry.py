@@ -60,9 +60,6 @@ class Registry(Generic[T]):
             name: Its name.
             options: Ignored.
 
-        Returns:
-            The thing.
-
         Raises:
             KeyError: When this bundle does not have it.
         """
@@ -136,9 +133,6 @@ def register(name: str, **facts: Any) -> Callable[[Callable[[Any], Any]], Callab
     Args:
         name: The variant's name.
         facts: What else is said of it.
-
-    Returns:
-        A decorator.
     """
 
     def add(builder: Callable[[Any], Any]) -> Callable[[Any], Any]:

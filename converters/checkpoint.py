@@ -49,9 +49,6 @@ class Checkpoint:
         Args:
             source: A module, a state_dict, or the path of a `.pt`, `.pth`, `.bin` or `.safetensors` file.
 
-        Returns:
-            The checkpoint.
-
         Raises:
             ConversionError: When the source is none of these, or empty.
             UnsafeFileError: When a file holds more than tensors.
@@ -87,9 +84,6 @@ def read_file(path: Path) -> dict[str, Tensor]:
     Args:
         path: A safetensors file, or one that `torch.save` wrote.
 
-    Returns:
-        The state_dict.
-
     Raises:
         ConversionError: When there is no such file, or it cannot be read.
         UnsafeFileError: When it holds more than tensors.
@@ -103,9 +97,6 @@ def read_file(path: Path) -> dict[str, Tensor]:
 
 def read_safetensors(path: Path) -> Iterator[tuple[str, Tensor]]:
     """Read the tensors of a safetensors file one by one.
-
-    Args:
-        path: The file.
 
     Yields:
         Names and tensors, which do not depend on the file any longer.
@@ -127,9 +118,6 @@ def read_pickled(path: Path, *, mmap: bool = False) -> dict[str, Tensor]:
     Args:
         path: The file.
         mmap: Whether tensors may stay in the file until they are used.
-
-    Returns:
-        The state_dict.
 
     Raises:
         ConversionError: When it cannot be read.
@@ -153,9 +141,6 @@ def read_pickled(path: Path, *, mmap: bool = False) -> dict[str, Tensor]:
 def refuse_bombs(path: Path) -> None:
     """Refuse archives that grow when they are unpacked; `torch.save` never compresses.
 
-    Args:
-        path: A file.
-
     Raises:
         UnsafeFileError: When its entries are compressed, or larger together than the file.
     """
@@ -172,10 +157,6 @@ def refuse_bombs(path: Path) -> None:
 
 def refuse_unbacked(tensors: Mapping[str, Tensor], path: Path) -> None:
     """Refuse tensors that claim more elements than the file holds.
-
-    Args:
-        tensors: What was read.
-        path: The file.
 
     Raises:
         UnsafeFileError: Naming them.
@@ -194,9 +175,6 @@ def require_tensors(content: Any, name: str) -> dict[str, Tensor]:
         content: A state_dict, or a dictionary that has one under a usual name.
         name: What to call it in messages.
 
-    Returns:
-        The state_dict.
-
     Raises:
         ConversionError: When there is none.
     """
@@ -214,11 +192,7 @@ def require_tensors(content: Any, name: str) -> dict[str, Tensor]:
 
 
 def report_not_finite(checkpoint: Checkpoint) -> None:
-    """Warn of weights that are NaN or infinite; they are converted as they are.
-
-    Args:
-        checkpoint: The checkpoint.
-    """
+    """Warn of weights that are NaN or infinite; they are converted as they are."""
     broken = [
         key
         for key, value in checkpoint.tensors.items()

@@ -71,9 +71,6 @@ def own(tensors: dict[str, Tensor], *, copies: bool) -> dict[str, Tensor]:
     Args:
         tensors: By the names of parameters.
         copies: Whether somebody else holds them; if not, only what shares memory is copied.
-
-    Returns:
-        Detached tensors.
     """
     seen: set[int] = set()
     found = {}
@@ -135,9 +132,6 @@ def sniff(keys: Collection[str]) -> str:
 
 def parameters_on_meta(plan: Plan) -> dict[str, Tensor]:
     """The parameters of a planned model, without allocating any.
-
-    Args:
-        plan: The plan.
 
     Returns:
         Meta tensors, each shared one under its first name only.

@@ -60,9 +60,6 @@ class Converter(ABC):
             checkpoint: In this format.
             hints: What the checkpoint does not say.
 
-        Returns:
-            The plan.
-
         Raises:
             ConversionError: When hints are missing, or keys that sizes are read from.
         """

@@ -59,9 +59,6 @@ def export(
         force: Whether a saved model in the folder may be replaced.
         fresh_process: Whether the comparison runs in a process of its own; without, it is quicker and weaker.
 
-    Returns:
-        What was done.
-
     Raises:
         ExportError: When the target is not exact; the message says why, and what else would work.
         VerificationError: When the export does not compute what the model does.
@@ -110,9 +107,6 @@ def choose(model: ZooPreTrainedModel, target: str | None) -> TargetPlan:
         model: The model.
         target: A target's name, None for the first exact one.
 
-    Returns:
-        An exact plan.
-
     Raises:
         ExportError: When there is none, saying why and what else would work.
     """
@@ -134,9 +128,6 @@ def choose(model: ZooPreTrainedModel, target: str | None) -> TargetPlan:
 def what_works(model: ZooPreTrainedModel) -> str:
     """Name the exports that are no class of transformers.
 
-    Args:
-        model: A model.
-
     Returns:
         Those that will work, and that ONNX is worth trying.
     """
@@ -154,9 +145,6 @@ def export_native(
         workshop: An empty folder.
         plan: An exact plan.
         fresh_process: Whether the comparison runs in a process of its own.
-
-    Returns:
-        What was done.
 
     Raises:
         VerificationError: When the export does not compute what the model does.
@@ -181,9 +169,6 @@ def export_bundle(model: ZooPreTrainedModel, workshop: Path, *, fresh_process: b
         model: The model.
         workshop: An empty folder.
         fresh_process: Whether the comparison runs in a process of its own, as it must to mean something.
-
-    Returns:
-        What was done.
     """
     task = task_of(model)
     write_bundle(model, workshop)
@@ -200,9 +185,6 @@ def export_onnx(model: ZooPreTrainedModel, workshop: Path) -> ExportReport:
     Args:
         model: The model.
         workshop: An empty folder.
-
-    Returns:
-        What was done.
 
     Raises:
         ExportError: When it cannot be traced.
@@ -227,9 +209,6 @@ def export_ctranslate2(model: ZooPreTrainedModel, workshop: Path, dtype: str, so
         workshop: An empty folder.
         dtype: How weights are stored.
         source: The folder of the saved model, whose tokenizers name the ids.
-
-    Returns:
-        What was done.
 
     Raises:
         ExportError: When CTranslate2 lacks something, or there is no such dtype.

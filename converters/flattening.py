@@ -15,9 +15,6 @@ def write_module(shaker: Shaker, module: str, names: dict[str, str]) -> str:
         shaker: Knows what.
         module: The module's full name.
         names: Short names of all modules.
-
-    Returns:
-        Source.
     """
     source = shaker.module(module)
     statements = {id(s): s for name in shaker.kept[module] for s in source.definitions[name]}
@@ -46,9 +43,6 @@ def foreign_imports(source: Module, used: set[str], *, for_types: bool) -> list[
         source: A module.
         used: Names that what is kept of it mentions.
         for_types: Which ones: those for type checkers, or the others.
-
-    Returns:
-        Statements.
     """
     lines = []
     for statement, only_types in source.foreign:
@@ -66,9 +60,6 @@ def own_imports(shaker: Shaker, table: dict[str, tuple[str, str]], used: set[str
         table: Names, and where they are imported from.
         used: Names that what is kept of the module mentions.
         names: Short names of all modules.
-
-    Returns:
-        Statements.
     """
     gathered: dict[str, list[str]] = {}
     for name, origin in table.items():
@@ -90,9 +81,6 @@ def join_statements(source: Module, statements: list[ast.stmt]) -> str:
     Args:
         source: Their module.
         statements: In order.
-
-    Returns:
-        Source.
     """
     text = ""
     for statement in statements:
@@ -110,9 +98,6 @@ def rewrite_inner_imports(source: Module, body: str, names: dict[str, str]) -> s
         source: Their module.
         body: Source.
         names: Short names of all modules.
-
-    Returns:
-        Source.
     """
 
     def flat(found: re.Match[str]) -> str:

@@ -14,11 +14,6 @@ class NoZoo:
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:
         """Refuse to find the zoo.
 
-        Args:
-            name: What is imported.
-            path: Ignored.
-            target: Ignored.
-
         Raises:
             ModuleNotFoundError: When it is the zoo.
         """

@@ -86,9 +86,6 @@ def matrix_row(name: str, task: str, *, onnx: bool = False) -> MatrixRow:
         name: A variant.
         task: One of its tasks.
         onnx: Whether ONNX is among them.
-
-    Returns:
-        What came out.
     """
     model = scrambled(build(name, task, seed=0, **sizes(name, task)))
     engines = {
@@ -112,10 +109,6 @@ def matrix_row(name: str, task: str, *, onnx: bool = False) -> MatrixRow:
 def sizes(name: str, task: str) -> dict[str, Any]:
     """Sizes of a small model.
 
-    Args:
-        name: A variant.
-        task: One of its tasks.
-
     Returns:
         `TINY`, with wider heads where a part of each is rotated that would be less than a pair of columns.
     """
@@ -126,10 +119,6 @@ def sizes(name: str, task: str) -> dict[str, Any]:
 
 def tried(model: ZooPreTrainedModel, export: Callable[[Path], ExportReport]) -> float | str:
     """Export a model to an engine, if that is possible.
-
-    Args:
-        model: The model.
-        export: Exports and verifies it.
 
     Returns:
         The largest difference, or why it was refused.
@@ -148,14 +137,7 @@ def tried(model: ZooPreTrainedModel, export: Callable[[Path], ExportReport]) -> 
 
 
 def to_markdown(rows: Iterable[MatrixRow]) -> str:
-    """Write the matrix as a table for the documentation.
-
-    Args:
-        rows: Its rows.
-
-    Returns:
-        Markdown.
-    """
+    """Write the matrix as a table for the documentation."""
     lines = [
         "| Variant | Task | Class of transformers, by | Difference | Also | CTranslate2 | ONNX |",
         "|---|---|---|---|---|---|---|",

@@ -17,13 +17,7 @@ ENGINES = ("onnx", "ctranslate2")
 
 
 def write_card(folder: Path, report: ExportReport, model: ZooPreTrainedModel) -> None:
-    """Write README.md.
-
-    Args:
-        folder: The export.
-        report: What was done.
-        model: The original.
-    """
+    """Write README.md."""
     config = model.config
     quirks = f" with the quirks {', '.join(config.quirks)}" if config.quirks else ""
     library = report.target if report.target in ENGINES else "transformers"
@@ -52,9 +46,6 @@ def write_card(folder: Path, report: ExportReport, model: ZooPreTrainedModel) ->
 def usage(report: ExportReport) -> str:
     """Say how to load an export.
 
-    Args:
-        report: What was done.
-
     Returns:
         A block of code.
     """
@@ -70,14 +61,7 @@ def usage(report: ExportReport) -> str:
 
 
 def measured(report: ExportReport) -> str:
-    """Say what was compared, and what came out.
-
-    Args:
-        report: What was done.
-
-    Returns:
-        A paragraph.
-    """
+    """Say what was compared, and what came out."""
     found = report.difference
     if found is None:
         return "The export was not compared with the original."
@@ -94,9 +78,6 @@ def measured(report: ExportReport) -> str:
 
 def decoding(found: Difference) -> str:
     """Say which decoding gives the same tokens.
-
-    Args:
-        found: What was compared.
 
     Returns:
         A sentence with a space before it, or nothing.

@@ -55,9 +55,6 @@ def open_folder(folder: Path, task: str | None = None, **options: Any) -> ZooPre
 def model_type_of(folder: Path) -> str | None:
     """Read of which model type a checkpoint is.
 
-    Args:
-        folder: A folder.
-
     Returns:
         The model type, None where there is nothing that says it.
     """

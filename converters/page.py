@@ -70,14 +70,7 @@ language models.
 
 
 def to_page(rows: Iterable[MatrixRow]) -> str:
-    """Write the page.
-
-    Args:
-        rows: What was exported.
-
-    Returns:
-        Markdown.
-    """
+    """Write the page."""
     import os
 
     import torch

@@ -117,9 +117,6 @@ def plan_target(
         state: Its weights, named as under a head.
         task: What its head is for.
         own: What its variant computes beyond its settings, found out if not given.
-
-    Returns:
-        The plan.
     """
     class_name = native.classes.get(task)
     stack = [] if native.stack == config.stack else native.obstacles(config, state, task)

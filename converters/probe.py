@@ -88,14 +88,7 @@ def is_plain(config: ZooConfig, task: str, *, with_mask: bool = True) -> bool:
 
 
 def shrink(config: ZooConfig) -> ZooConfig:
-    """Settings of the same arithmetic with small sizes.
-
-    Args:
-        config: A model's settings.
-
-    Returns:
-        A copy.
-    """
+    """Settings of the same arithmetic with small sizes."""
     heads = math.lcm(config.num_attention_heads, config.decoder_attention_heads or 1)
     own_width = config.head_dim * config.num_attention_heads != config.hidden_size
     settings: dict[str, Any] = {
@@ -148,9 +141,6 @@ def shrunk_rope(rope: dict[str, Any], head_dim: int) -> dict[str, Any]:
 def scrambled(model: ZooPreTrainedModel) -> ZooPreTrainedModel:
     """Give every parameter random values, so that none hides behind a zero or a one.
 
-    Args:
-        model: A model.
-
     Returns:
         The same model, in evaluation mode.
     """
@@ -182,10 +172,6 @@ def random_inputs(config: ZooConfig, *, with_mask: bool) -> dict[str, torch.Tens
 
 def outputs(model: ZooPreTrainedModel, given: dict[str, torch.Tensor]) -> torch.Tensor:
     """What a model computes for real tokens.
-
-    Args:
-        model: A model.
-        given: Its inputs.
 
     Returns:
         Logits, or the last hidden states.

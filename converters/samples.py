@@ -64,9 +64,6 @@ def sample_inputs(model: ZooPreTrainedModel, seed: int = 0) -> dict[str, dict[st
 def neutral_generation(config: ZooConfig) -> dict[str, dict[str, Any]]:
     """Say how tokens are compared: by plain search, whatever the model's own settings (sampling, forced tokens) are.
 
-    Args:
-        config: Supplies the special ids.
-
     Returns:
         Whole generation configurations, by the batches of these names.
     """
@@ -81,9 +78,6 @@ def neutral_generation(config: ZooConfig) -> dict[str, dict[str, Any]]:
 
 def flat(batches: dict[str, dict[str, Tensor]]) -> dict[str, Tensor]:
     """Name inputs by batch and argument.
-
-    Args:
-        batches: Arguments by batch.
 
     Returns:
         Tensors by "batch.argument".

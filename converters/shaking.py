@@ -106,9 +106,6 @@ class Module:
 
         Args:
             statement: A statement at the top level.
-
-        Returns:
-            Lines of source.
         """
         decorators = getattr(statement, "decorator_list", [])
         first = min([statement.lineno, *(decorator.lineno for decorator in decorators)]) - 1
@@ -136,9 +133,6 @@ def defined(statement: ast.stmt) -> list[str]:
 def names_in(statement: ast.AST) -> set[str]:
     """Names that a statement mentions.
 
-    Args:
-        statement: Any statement.
-
     Returns:
         The names.
     """
@@ -165,9 +159,6 @@ class Shaker:
 
         Args:
             name: Its full name.
-
-        Returns:
-            Its source.
         """
         if name not in self.modules:
             self.modules[name] = Module(name, self.own)
@@ -257,12 +248,7 @@ class Shaker:
         return needed
 
     def keep_effect(self, module: str, effect: ast.Expr) -> None:
-        """Keep a statement at a module's top level.
-
-        Args:
-            module: The module.
-            effect: The statement.
-        """
+        """Keep a statement at a module's top level."""
         self.kept_effects.setdefault(module, []).append(effect)
         source = self.module(module)
         for name in names_in(effect) & {*source.definitions, *source.imports}:

@@ -110,9 +110,6 @@ class TorchNN(Converter):
 def norms_have_biases(tensors: Mapping[str, Tensor]) -> bool:
     """Whether norms have biases, which they lack in modules that were made with `bias=False`.
 
-    Args:
-        tensors: The checkpoint.
-
     Returns:
         True if they have.
     """
@@ -121,9 +118,6 @@ def norms_have_biases(tensors: Mapping[str, Tensor]) -> bool:
 
 def read_sizes(tensors: Mapping[str, Tensor]) -> tuple[type[ZooPreTrainedModel], dict[str, Any]]:
     """Infer what keys and shapes say.
-
-    Args:
-        tensors: The checkpoint.
 
     Returns:
         The class of the zoo, and fields of its configuration.
@@ -192,9 +186,6 @@ def key_map(model_class: type[ZooPreTrainedModel], config: ZooConfig, norm_biase
         model_class: A body of the zoo.
         config: Its configuration.
         norm_biases: Whether norms have biases on PyTorch's side.
-
-    Returns:
-        The table.
     """
     stacks = ("encoder", "decoder") if model_class is ZooEncoderDecoder else (None,)
     rows = []

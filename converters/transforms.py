@@ -42,16 +42,7 @@ class Transform:
 
 
 def each(name: str, forward: Callable[[Tensor], Tensor], backward: Callable[[Tensor], Tensor]) -> Transform:
-    """Make a transform of a change that every tensor undergoes by itself.
-
-    Args:
-        name: What it does.
-        forward: The change.
-        backward: What undoes it.
-
-    Returns:
-        The transform.
-    """
+    """Make a transform of a change that every tensor undergoes by itself."""
     return Transform(
         name,
         lambda tensors: tuple(forward(tensor) for tensor in tensors),
@@ -71,9 +62,6 @@ LEADING_AXIS = each("drop the leading axis of", lambda tensor: tensor.squeeze(0)
 
 def join(parts: int) -> Transform:
     """Stack the rows of several equally large tensors.
-
-    Args:
-        parts: How many.
 
     Returns:
         A transform from `parts` tensors to one.

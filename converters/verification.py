@@ -107,9 +107,6 @@ def verify(
         in_double: Whether to compare in float64 as well, if the model is not too large.
         seed: Of the inputs.
 
-    Returns:
-        The difference.
-
     Raises:
         VerificationError: When it is too large, or the export cannot be loaded.
     """
@@ -133,15 +130,7 @@ def verify(
 
 
 def in_dtype(model: ZooPreTrainedModel, dtype: torch.dtype) -> ZooPreTrainedModel:
-    """The same model in another type, with buffers computed anew: casting them would keep what they have lost.
-
-    Args:
-        model: The model.
-        dtype: The type.
-
-    Returns:
-        A copy.
-    """
+    """The same model in another type, with buffers computed anew: casting them would keep what they have lost."""
     weights = {name: value.to(dtype, copy=True) for name, value in weights_of(model).items()}
     return model_with(copy.deepcopy(model.config), task_of(model), weights)
 
@@ -188,9 +177,6 @@ def judge(
         ours: What the original computes, by dtype.
         theirs: What the export computes, by dtype.
         batches: Their inputs.
-
-    Returns:
-        The difference.
 
     Raises:
         VerificationError: When it is too large.

@@ -61,9 +61,6 @@ def weights_of(model: ZooPreTrainedModel) -> dict[str, Tensor]:
 def under_all_names(model: nn.Module) -> dict[str, Tensor]:
     """What a model saves, and the parameters of borrowed modules under the borrower's names as well.
 
-    Args:
-        model: Any model.
-
     Returns:
         Parameters by name, and buffers that are saved, such as those that balance experts.
     """

@@ -88,11 +88,7 @@ _LOADING: ContextVar[Loading | None] = ContextVar("loading", default=None)
 
 @contextmanager
 def loading_plugin(distribution: str | None) -> Iterator[None]:
-    """Name a plugin's distribution as the origin of all that is registered meanwhile, and take it back on failure.
-
-    Args:
-        distribution: The plugin's distribution.
-    """
+    """Name a plugin's distribution as the origin of all that is registered meanwhile, and take it back on failure."""
     loading = Loading(distribution)
     token = _LOADING.set(loading)
     try:

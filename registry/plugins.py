@@ -80,14 +80,7 @@ def installed() -> list[EntryPoint]:
 
 
 def admitted(plugins: list[EntryPoint]) -> list[EntryPoint]:
-    """Choose the plugins that `ZOO_PLUGINS` names; all if it is not set.
-
-    Args:
-        plugins: The installed plugins.
-
-    Returns:
-        Those to load.
-    """
+    """Choose the plugins that `ZOO_PLUGINS` names; all if it is not set."""
     switch = os.environ.get(SWITCH)
     if switch is None:
         return plugins

@@ -176,9 +176,6 @@ def find_weights(name: str, tag: str | None = None) -> Weights:
         name: Their name, or with a tag the variant's, of which an alias will do.
         tag: What tells them from other weights of the variant.
 
-    Returns:
-        The weights.
-
     Raises:
         UnknownWeightsError: When there are none of this name; it names those of the variant, where it has some.
         UnknownVariantError: When a tag is given and there is no such variant.
@@ -196,9 +193,6 @@ def find_weights(name: str, tag: str | None = None) -> Weights:
 
 def is_weights_name(text: str) -> bool:
     """Whether weights are meant: the text is the name of some, or would be but for what stands on one side of the dot.
-
-    Args:
-        text: Any text.
 
     Returns:
         True if they are.

@@ -37,10 +37,6 @@ PATTERNS = frozenset({"layer_types", "nope_layers"})
 def stack_of(variant: Variant, task: str) -> str:
     """Which stacks a variant has for a task.
 
-    Args:
-        variant: The variant.
-        task: One of its tasks.
-
     Returns:
         "encoder", "decoder" or "encoder-decoder". Classification reads an encoder where the variant has one; feature
         extraction the stack of the variant's default task.
@@ -63,9 +59,6 @@ def config(
         faithful: Whether to switch on every quirk of the original.
         quirks: Names of quirks to switch on.
         overrides: Fields of [`ZooConfig`][] that differ from the variant's defaults.
-
-    Returns:
-        A complete configuration.
 
     Raises:
         ZooError: When a name, task, quirk or field is unknown, or values contradict each other.

@@ -136,10 +136,6 @@ def tasks_of(a: str, b: str, task: str | None = None) -> tuple[str, str]:
 def settings(configs: tuple[ZooConfig, ZooConfig], tasks: tuple[str, str]) -> Iterator[tuple[str, Any, Any]]:
     """Pair the settings of two configurations.
 
-    Args:
-        configs: The configurations.
-        tasks: What they are for.
-
     Yields:
         A field that plays a part in either, and both values.
     """
@@ -158,9 +154,6 @@ def settings(configs: tuple[ZooConfig, ZooConfig], tasks: tuple[str, str]) -> It
 def follows_width(config: ZooConfig) -> bool:
     """Whether heads are as wide as the model's width and their number make them.
 
-    Args:
-        config: The configuration.
-
     Returns:
         False where their width is a choice of its own.
     """
@@ -170,9 +163,6 @@ def follows_width(config: ZooConfig) -> bool:
 def plain(config: ZooConfig) -> dict[str, Any]:
     """The fields that every configuration has.
 
-    Args:
-        config: The configuration.
-
     Returns:
         Those that the zoo defines, by name.
     """
@@ -181,9 +171,6 @@ def plain(config: ZooConfig) -> dict[str, Any]:
 
 def extras(config: ZooConfig) -> dict[str, Any]:
     """The fields that only some configurations have.
-
-    Args:
-        config: The configuration.
 
     Returns:
         What the variant or its parts added and has not left empty or switched off, by name.
@@ -214,10 +201,6 @@ def is_read(axis: str, task: str) -> bool:
 
 def code(configs: tuple[ZooConfig, ZooConfig], tasks: tuple[str, str]) -> Iterator[Difference]:
     """Compare the parts of two variants that are not settings but classes and functions.
-
-    Args:
-        configs: The configurations.
-        tasks: What they are for.
 
     Yields:
         Every field of the blueprints, with the names of the two definitions; "usual" for the library's own.

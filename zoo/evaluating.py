@@ -200,9 +200,6 @@ def evaluation_recipe(run: RunRecord | None, loaded: PreTrainedModel, task: str 
         run: The run that made it, where that is known.
         loaded: The model.
         task: The task that was asked for, if any was.
-
-    Returns:
-        The recipe.
     """
     saved = None if run is None else run.recipe
     if task is None:
@@ -219,9 +216,6 @@ def evaluation_arguments(run: RunRecord | None, batch_size: int | None, *, on_cp
         run: The run that made the model, where that is known.
         batch_size: The number of examples at a time that was asked for, if any was.
         on_cpu: Whether it is computed on a CPU.
-
-    Returns:
-        Training arguments.
     """
     arguments: dict[str, Any] = {"use_cpu": on_cpu}
     if run is None:

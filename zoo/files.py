@@ -17,12 +17,6 @@ from zoo.errors import OutputExistsError, UnwritableError, ZooError
 def read_json(file: Path) -> Any:
     """Read a JSON file that anybody may have written.
 
-    Args:
-        file: The file.
-
-    Returns:
-        What it holds.
-
     Raises:
         OSError: When there is no such file, or it cannot be read.
         ValueError: When it holds no JSON, or JSON that is nested too deeply for Python.
@@ -62,9 +56,6 @@ def write_file(file: Path, text: str) -> None:
 @contextmanager
 def written(place: Path) -> Iterator[None]:
     """Say in one line why something could not be written.
-
-    Args:
-        place: What is written meanwhile.
 
     Yields:
         Nothing.
@@ -111,9 +102,6 @@ def check_writable(folder: Path) -> None:
 
 def is_read_only(place: Path) -> bool:
     """Whether a file system takes no writing at all.
-
-    Args:
-        place: A folder on it.
 
     Returns:
         True if it is known not to.

@@ -61,9 +61,6 @@ def fixed_ids(vocab_size: int, model: ZooPreTrainedModel) -> torch.Tensor:
 def recorded_fingerprint(folder: Path) -> tuple[float, ...]:
     """Read the fingerprint that was recorded with a checkpoint's weights.
 
-    Args:
-        folder: The checkpoint.
-
     Returns:
         The fingerprint, empty where none was recorded.
 
@@ -75,9 +72,6 @@ def recorded_fingerprint(folder: Path) -> tuple[float, ...]:
 
 def read_record_file(folder: Path) -> dict[str, Any]:
     """Read the record of a checkpoint's weights.
-
-    Args:
-        folder: The checkpoint.
 
     Returns:
         Its fields, none where there is no record.

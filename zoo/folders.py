@@ -163,9 +163,6 @@ def relative_files(folder: Path) -> list[str]:
     Until the manifest is there, weights differ from the old one, so that nobody takes half of a replacement for a
     saved model.
 
-    Args:
-        folder: The folder.
-
     Returns:
         Their paths in it.
     """
@@ -222,10 +219,6 @@ def finish_earlier(folder: Path) -> None:
 
 
 def clear(workshop: Path) -> None:
-    """Remove a temporary folder, and last what shows that it is one.
-
-    Args:
-        workshop: The folder.
-    """
+    """Remove a temporary folder, and last what shows that it is one."""
     for part in (workshop / MAKING, workshop / READY, workshop):
         shutil.rmtree(part, ignore_errors=True)

@@ -91,11 +91,6 @@ def predict(
 def label_texts(model: PreTrainedModel, tokenizers: Tokenizers, texts: Sequence[str]) -> list[Label]:
     """Label texts.
 
-    Args:
-        model: For sequence classification.
-        tokenizers: What it reads with.
-        texts: One batch.
-
     Returns:
         One label for each.
     """
@@ -131,11 +126,6 @@ def label_words(model: PreTrainedModel, tokenizers: Tokenizers, texts: Sequence[
 @torch.inference_mode()
 def logits_of(model: PreTrainedModel, tokenizers: Tokenizers, rows: Sequence[Sequence[int]]) -> torch.Tensor:
     """Run a model on one batch.
-
-    Args:
-        model: A classifier.
-        tokenizers: What pads.
-        rows: Ids of each text.
 
     Returns:
         *Shape:* (batch_size, num_labels), or (batch_size, seq_len, num_labels) of token classification.

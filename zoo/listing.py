@@ -173,9 +173,6 @@ def is_function(code: CodeType) -> bool:
 def definitions(source: str) -> dict[int, tuple[ast.FunctionDef, str | None]]:
     """Find the functions in a file.
 
-    Args:
-        source: What is in it.
-
     Returns:
         Each with its class, as it is written, by the line where it begins.
     """
@@ -196,9 +193,6 @@ def definitions(source: str) -> dict[int, tuple[ast.FunctionDef, str | None]]:
 
 def function_of(code: CodeType) -> Function:
     """Read a function's source.
-
-    Args:
-        code: Its code.
 
     Returns:
         The function with a docstring of one sentence.

@@ -125,9 +125,6 @@ def changed_sizes(config: ZooConfig, options: Mapping[str, Any]) -> dict[str, in
 def read_config(folder: Path) -> dict[str, Any]:
     """Read a checkpoint's configuration.
 
-    Args:
-        folder: The checkpoint.
-
     Returns:
         What its config.json says.
 
@@ -157,12 +154,6 @@ def read_config(folder: Path) -> dict[str, Any]:
 def saved_config(folder: Path) -> ZooConfig:
     """Read a checkpoint's configuration, and require it to be valid.
 
-    Args:
-        folder: The checkpoint.
-
-    Returns:
-        The configuration.
-
     Raises:
         CheckpointError: When there is none, or a value in it cannot be used.
         ZooError: When it names what there is not, with the nearest match.
@@ -179,10 +170,6 @@ def saved_config(folder: Path) -> ZooConfig:
 
 def check_weights(folder: Path, config: ZooConfig) -> None:
     """Require weights that are whole, and those that the configuration describes.
-
-    Args:
-        folder: The checkpoint.
-        config: Its configuration.
 
     Raises:
         CheckpointError: When something is missing, damaged, or does not fit the rest.
@@ -224,9 +211,6 @@ def class_of_task(task: str) -> type[ZooPreTrainedModel]:
 
     Args:
         task: The task's name.
-
-    Returns:
-        Its class.
 
     Raises:
         UnknownTaskError: When there is no such task.

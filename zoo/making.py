@@ -152,9 +152,6 @@ def train_again(weights: Weights, folder: Path) -> Path:
         weights: Their record.
         folder: Where the trained model goes.
 
-    Returns:
-        The folder.
-
     Raises:
         MakingError: When the command fails; what it says is on stderr.
     """
@@ -200,9 +197,6 @@ def store(trained: Path, folder: Path) -> dict[str, RecordedScore]:
 def stored_dtype(folder: Path) -> str:
     """Find out how a folder stores its weights.
 
-    Args:
-        folder: The folder.
-
     Returns:
         The name of the dtype.
     """
@@ -247,9 +241,6 @@ def verify_one(weights: Weights, *, scores: bool) -> Verification:
     Args:
         weights: The record.
         scores: Whether to evaluate them as well.
-
-    Returns:
-        What came out.
     """
     try:
         folder = locate_weights(weights)

@@ -48,9 +48,6 @@ class Written:
     def is_content_of(self, file: Path) -> bool:
         """Whether a file is as it was written.
 
-        Args:
-            file: The file.
-
         Returns:
             True if size and hash are the same.
         """
@@ -63,9 +60,6 @@ class Written:
 
 def read_manifest(folder: Path) -> dict[str, Written]:
     """Read the manifest of a folder.
-
-    Args:
-        folder: The folder.
 
     Returns:
         What the zoo wrote, by the file's path in the folder; nothing where there is no manifest.
@@ -108,11 +102,7 @@ def record(folder: Path, names: Iterable[str]) -> None:
 
 
 def record_all(folder: Path) -> None:
-    """Write the manifest of a folder in which every file is the zoo's own.
-
-    Args:
-        folder: The folder.
-    """
+    """Write the manifest of a folder in which every file is the zoo's own."""
     known = read_manifest(folder)
     names = {file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file()} - {MANIFEST_FILE}
     record(folder, (name for name in names if not (name in known and name.endswith(WEIGHTS))))
@@ -136,9 +126,6 @@ def recorded(folder: Path) -> Iterator[None]:
 def stats(folder: Path) -> dict[str, tuple[int, int, int]]:
     """What tells whether a file was written again.
 
-    Args:
-        folder: The folder.
-
     Returns:
         Number, size and time of every file in the folder itself, by name.
     """
@@ -151,9 +138,6 @@ def stats(folder: Path) -> dict[str, tuple[int, int, int]]:
 def describe(file: Path) -> Written:
     """Read what is in a file.
 
-    Args:
-        file: The file.
-
     Returns:
         Its size and hashes.
     """
@@ -165,14 +149,7 @@ MAPPED = 1 << 24
 
 
 def sha256_of(file: Path) -> str:
-    """Hash a file by SHA-256.
-
-    Args:
-        file: The file.
-
-    Returns:
-        Hexadecimal digits.
-    """
+    """Hash a file by SHA-256."""
     from huggingface_hub.utils.sha import sha_fileobj
 
     with file.open("rb") as stream:
@@ -180,14 +157,7 @@ def sha256_of(file: Path) -> str:
 
 
 def quick_hash(file: Path) -> str:
-    """Hash a file by XXH3, at about the speed at which memory is read.
-
-    Args:
-        file: The file.
-
-    Returns:
-        Hexadecimal digits.
-    """
+    """Hash a file by XXH3, at about the speed at which memory is read."""
     digest, size = xxhash.xxh3_128(), file.stat().st_size
     with file.open("rb") as stream:
         # Part by part, or the whole file would count as memory of this process.

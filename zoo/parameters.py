@@ -90,9 +90,6 @@ def count_by_parameter(name: str, task: str | None = None, **overrides: Any) -> 
         task: What the model is for, by default the variant's first task.
         overrides: Fields of the configuration that differ from the variant's defaults.
 
-    Returns:
-        The table.
-
     Raises:
         ZooError: When a name, task, quirk or field is unknown, or values contradict each other.
     """
@@ -125,9 +122,6 @@ def count_by_parameter(name: str, task: str | None = None, **overrides: Any) -> 
 def count_idle(model: nn.Module) -> int:
     """Count the parameters of experts that a token does not see.
 
-    Args:
-        model: The model.
-
     Returns:
         Their number, 0 where there are no experts.
     """
@@ -142,9 +136,6 @@ def count_idle(model: nn.Module) -> int:
 
 def ids_of_embeddings(model: nn.Module) -> set[int]:
     """Find the parameters that belong to embeddings of tokens or positions.
-
-    Args:
-        model: The model.
 
     Returns:
         The `id` of each.

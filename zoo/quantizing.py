@@ -212,9 +212,6 @@ class Int8Model(ZooPreTrainedModel):
     def train(self, mode: bool = True) -> Any:
         """Stay in evaluation mode.
 
-        Args:
-            mode: Whether to train.
-
         Raises:
             UnsupportedOperationError: When it is True.
         """

@@ -67,9 +67,6 @@ def describe_setting(name: str) -> SettingCard:
     Args:
         name: A field of [`zoo.models.ZooConfig`][], e.g. "position".
 
-    Returns:
-        Its card.
-
     Raises:
         UnknownOverrideError: When there is no such setting.
     """
@@ -81,9 +78,6 @@ def describe_setting(name: str) -> SettingCard:
 
 def values_of(name: str) -> dict[str, str]:
     """List the words that a setting takes.
-
-    Args:
-        name: The setting.
 
     Returns:
         A line for each; empty where it takes no words.
@@ -112,9 +106,6 @@ def values_of(name: str) -> dict[str, str]:
 def summaries(registry: Registry[Any]) -> dict[str, str]:
     """Summarise what is registered.
 
-    Args:
-        registry: Any registry.
-
     Returns:
         The first sentence of each docstring, by name.
     """
@@ -136,9 +127,6 @@ def first_line(documented: Any) -> str:
 def member_docs(kind: type[Enum]) -> dict[str, str]:
     """Read the strings that stand below the members of an enumeration.
 
-    Args:
-        kind: The enumeration.
-
     Returns:
         A description for each value.
     """
@@ -154,9 +142,6 @@ def member_docs(kind: type[Enum]) -> dict[str, str]:
 
 def described_arguments(docstring: str) -> dict[str, str]:
     """Read what a docstring says of arguments.
-
-    Args:
-        docstring: In Google's style.
 
     Returns:
         A description for each argument.

@@ -24,10 +24,6 @@ NEW_TOKENS = 8
 def in_float(model: ZooPreTrainedModel, dtype: torch.dtype = torch.float32) -> ZooPreTrainedModel:
     """The original in another type.
 
-    Args:
-        model: The model.
-        dtype: The type.
-
     Returns:
         A copy on the CPU, in evaluation mode.
     """
@@ -56,10 +52,6 @@ def padded(rows: list[list[int]], pad: int, side: str = "right") -> tuple[Tensor
 @torch.no_grad()
 def outputs(model: ZooPreTrainedModel, sample: Sample) -> list[Tensor]:
     """What the model computes.
-
-    Args:
-        model: The model.
-        sample: Inputs.
 
     Returns:
         Log-probabilities (of the target's tokens for an encoder-decoder, of all tokens for a decoder), or hidden

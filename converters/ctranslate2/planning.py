@@ -98,9 +98,6 @@ def obstacles(config: ZooConfig) -> list[str]:
 
     Args:
         config: The settings at the end of the route.
-
-    Returns:
-        A phrase each.
     """
     rope = getattr(config, "rope_parameters", None) or {}
     found = []

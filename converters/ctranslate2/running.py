@@ -72,10 +72,6 @@ class CTranslate2Model(EngineModel, GenerationMixin):
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Refuse: CTranslate2 returns texts, no logits.
 
-        Args:
-            args: Ignored.
-            kwargs: Ignored.
-
         Raises:
             UnsupportedOperationError: Always.
         """

@@ -51,9 +51,6 @@ NEUTRAL = {"typical_p": 1.0, "encoder_repetition_penalty": 1.0, "num_beam_groups
 def foreign_settings(settings: GenerationConfig) -> list[str]:
     """Find what CTranslate2 cannot follow.
 
-    Args:
-        settings: The settings of transformers.
-
     Returns:
         Names of fields, and combinations of them.
     """
@@ -71,9 +68,6 @@ def foreign_settings(settings: GenerationConfig) -> list[str]:
 
 def options_of(settings: GenerationConfig) -> dict[str, Any]:
     """Translate generation settings.
-
-    Args:
-        settings: The settings of transformers.
 
     Returns:
         Options of CTranslate2.

@@ -33,9 +33,6 @@ def read_vocabularies(config: ZooConfig, folder: Path | None) -> Vocabularies:
     Args:
         config: Supplies the sizes.
         folder: Where tokenizers may be.
-
-    Returns:
-        The vocabularies.
     """
     size = config.decoder_vocab_size if config.stack == "encoder-decoder" else config.vocab_size
     if config.stack == "encoder-decoder" and config.share_encoder_decoder_embeddings:
@@ -71,14 +68,7 @@ def tokens_of(folder: Path | None, size: int) -> tuple[str, ...]:
 
 
 def saved_vocabularies(folder: Path) -> Vocabularies:
-    """Read the vocabularies of an export.
-
-    Args:
-        folder: The export.
-
-    Returns:
-        The vocabularies.
-    """
+    """Read the vocabularies of an export."""
 
     def tokens(*names: str) -> tuple[str, ...]:
         for name in names:

@@ -119,9 +119,6 @@ def draw(config: ZooConfig, seed: int = 0) -> Sample:
     Args:
         config: The settings.
         seed: Of the random numbers.
-
-    Returns:
-        The inputs.
     """
     generator = torch.Generator().manual_seed(seed)
     longest = min(9, config.max_position_embeddings - NEW_TOKENS - 1)
@@ -184,10 +181,6 @@ def check_ctranslate2(model: ZooPreTrainedModel, folder: Path, dtype: str = "flo
 
 def largest(ours: list[Tensor], theirs: list[Tensor]) -> float:
     """Largest difference of outputs.
-
-    Args:
-        ours: A tensor an input.
-        theirs: The same.
 
     Returns:
         The largest absolute difference.

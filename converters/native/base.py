@@ -114,9 +114,6 @@ class NativeFormat(ABC):
             config: Its settings.
             state: Its weights.
             task: What its head is for.
-
-        Returns:
-            A phrase each.
         """
         return []
 
@@ -196,9 +193,6 @@ class NativeFormat(ABC):
         Args:
             config: The zoo's settings.
             task: What the head is for.
-
-        Returns:
-            A sentence each.
         """
         return []
 
@@ -229,14 +223,7 @@ NATIVE: Registry[NativeFormat] = Registry(
 
 
 def native_format(cls: type[NativeFormat]) -> type[NativeFormat]:
-    """Register a native format under its name.
-
-    Args:
-        cls: The class.
-
-    Returns:
-        The class.
-    """
+    """Register a native format under its name."""
     NATIVE.register(cls.name, cls(), module=cls.__module__)
     return cls
 

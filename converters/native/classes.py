@@ -49,12 +49,6 @@ RELATED = {
 def format_of(native: PreTrainedConfig) -> NativeFormat:
     """Find the format of a native configuration.
 
-    Args:
-        native: A configuration of transformers.
-
-    Returns:
-        The format.
-
     Raises:
         UnknownNativeError: When no format reads this model type.
         NoCounterpartError: When it is known why none does.
@@ -89,9 +83,6 @@ def task_of_class(found: NativeFormat, native: PreTrainedConfig, *names: str) ->
         found: Its format.
         native: Its configuration.
         names: Its name, and those of the classes that it is made from.
-
-    Returns:
-        The task.
 
     Raises:
         NoCounterpartError: When the zoo has no such head.
@@ -134,9 +125,6 @@ def task_of_architecture(found: NativeFormat, native: PreTrainedConfig, name: st
         found: Its format.
         native: Its configuration.
         name: What to call the checkpoint.
-
-    Returns:
-        The task.
 
     Raises:
         ConversionError: When it does not say.

@@ -25,9 +25,6 @@ def plain_needs(task: str) -> dict[str, Any]:
 
     Args:
         task: What its head is for.
-
-    Returns:
-        Values by field.
     """
     needs: dict[str, Any] = {
         "feed_forward": "mlp",
@@ -65,9 +62,6 @@ def drop(state: State, *names: str) -> State:
     Args:
         state: The weights.
         names: Which ones, if they are there.
-
-    Returns:
-        The others.
     """
     return {name: tensor for name, tensor in state.items() if name not in names}
 
@@ -159,9 +153,6 @@ def decoder_obstacles(config: ZooConfig, state: State, task: str) -> list[str]:
         config: The model's settings.
         state: Its weights.
         task: What its head is for.
-
-    Returns:
-        A phrase each.
     """
     found = [] if config.stack == "decoder" else [f"it is {a_stack(config)}, this is a decoder"]
     if task == Task.SEQUENCE_CLASSIFICATION:

@@ -44,17 +44,7 @@ class ComputeIn(TorchFunctionMode):
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        """Run one function of torch on converted tensors.
-
-        Args:
-            func: The function.
-            types: Ignored.
-            args: Its arguments.
-            kwargs: Likewise.
-
-        Returns:
-            Its result.
-        """
+        """Run one function of torch on converted tensors."""
         kwargs = kwargs or {}
         if func == torch.Tensor.dtype.__get__:  # type: ignore[attr-defined]
             return self.wider(func(*args))

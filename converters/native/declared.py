@@ -54,9 +54,6 @@ def choice(name: str, field: str, values: Mapping[Any, Any]) -> Field:
         name: The native field.
         field: The zoo's field.
         values: Native values by the zoo's, which are all that the class has.
-
-    Returns:
-        The field.
     """
     back = {native: zoo for zoo, native in values.items()}
     return Field(
@@ -85,9 +82,6 @@ def without(table: Mapping[Any, Any], *names: Any) -> dict[Any, Any]:
     Args:
         table: Fields or keys.
         names: The zoo's names of those to leave out.
-
-    Returns:
-        The others.
     """
     return {name: native for name, native in table.items() if name not in names}
 
@@ -179,9 +173,6 @@ class DeclaredFormat(NativeFormat):
 
     def keys_of_layer(self, config: ZooConfig) -> Keys:
         """The keys in a layer, where they depend on the settings.
-
-        Args:
-            config: The zoo's settings.
 
         Returns:
             As `layer`.

@@ -63,9 +63,6 @@ def rope_tables(rope_parameters: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 def rotation_by_layer(native: Any) -> dict[str, Any]:
     """Read rotary settings that are given for every kind of layer.
 
-    Args:
-        native: The native configuration.
-
     Returns:
         `rope_parameters` of the zoo: one for all if the layers that there are rotate alike.
     """
@@ -76,9 +73,6 @@ def rotation_by_layer(native: Any) -> dict[str, Any]:
 
 def with_both_kinds(config: ZooConfig) -> dict[str, Any]:
     """Write rotary settings for every kind of layer.
-
-    Args:
-        config: The zoo's settings.
 
     Returns:
         `rope_parameters` of the native configuration.
@@ -122,9 +116,6 @@ def rotated_columns(config: Any) -> int:
 def part_of_heads(native: Any) -> dict[str, Any]:
     """Read the rotary settings of a class that rotates a part of each head.
 
-    Args:
-        native: The native configuration.
-
     Returns:
         `rope_parameters` of the zoo.
 
@@ -147,9 +138,6 @@ ONE_WINDOW: Mapping[str, str | Field] = {"sliding_window": "sliding_window"}
 
 def sliding_window(native: Any) -> int | None:
     """The window of the layers that slide.
-
-    Args:
-        native: The native configuration.
 
     Returns:
         None if no layer does.
@@ -209,14 +197,7 @@ class DecoderFormat(DeclaredFormat):
         return found
 
     def rotary_obstacles(self, config: ZooConfig) -> list[str]:
-        """What the class cannot rotate.
-
-        Args:
-            config: The zoo's settings.
-
-        Returns:
-            A phrase each.
-        """
+        """What the class cannot rotate."""
         if getattr(config, "rope_parameters", None) is None:
             return []
         if all(rope.get("partial_rotary_factor", 1.0) == 1.0 for rope in rope_tables(config.rope_parameters)):

@@ -35,9 +35,6 @@ FILE_ENDINGS = (".pt", ".pth", ".bin", ".safetensors")
 def is_checkpoint(source: str | os.PathLike[str]) -> bool:
     """Whether a checkpoint of transformers is meant rather than a file of weights.
 
-    Args:
-        source: What was given.
-
     Returns:
         True for a folder with a configuration, and for the name of a repository.
     """
@@ -52,9 +49,6 @@ def folder_of(source: str | os.PathLike[str]) -> Path:
     Args:
         source: A folder, the name of weights, or a repository on the Hub.
 
-    Returns:
-        The folder.
-
     Raises:
         HubError: When the repository cannot be had.
     """
@@ -65,9 +59,6 @@ def folder_of(source: str | os.PathLike[str]) -> Path:
 
 def read_weights(folder: Path) -> dict[str, Tensor]:
     """Read all weights of a checkpoint, file by file: no more than one of them is mapped into memory at a time.
-
-    Args:
-        folder: The checkpoint.
 
     Returns:
         Tensors of their own, by the names in the files.
@@ -87,12 +78,6 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
 
 def weight_files(folder: Path) -> list[Path]:
     """Find the files that hold the weights, safetensors if there are any.
-
-    Args:
-        folder: The checkpoint.
-
-    Returns:
-        Their paths.
 
     Raises:
         ConversionError: When there are none, or the index is damaged.
@@ -160,9 +145,6 @@ def require_inside(path: Path, folder: Path) -> Path:
     Args:
         path: A file in the folder.
         folder: The folder.
-
-    Returns:
-        The path.
 
     Raises:
         UnsafeFileError: When it leads elsewhere.

@@ -27,12 +27,6 @@ from .files import find, read_weights
 def read_native_config(folder: Path) -> PreTrainedConfig:
     """Read the configuration of a checkpoint of transformers.
 
-    Args:
-        folder: The checkpoint.
-
-    Returns:
-        The configuration.
-
     Raises:
         ConversionError: When there is none.
     """
@@ -82,9 +76,6 @@ def build(
         found: Its format.
         native: Its configuration.
         task: What the head is for.
-
-    Returns:
-        The model.
 
     Raises:
         ConversionError: When the class has no such head, or weights are missing or misshapen.

@@ -179,9 +179,6 @@ def with_prefix(tensors: dict[str, Tensor], found: NativeFormat, task: str) -> d
         tensors: Weights.
         found: Their format.
         task: What their model is for.
-
-    Returns:
-        The same weights.
     """
     prefix = found.prefix if task == Task.FEATURE_EXTRACTION else ""
     return {prefix + name: value for name, value in tensors.items()}

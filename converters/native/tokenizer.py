@@ -38,10 +38,6 @@ TARGET_FOLDER = "target"
 def carry_tokenizer(folder: Path, out: Path) -> list[str]:
     """Take a checkpoint's tokenizer into another folder, where `AutoTokenizer` loads it whatever the model there is.
 
-    Args:
-        folder: The checkpoint.
-        out: A folder.
-
     Returns:
         Names of the files that were written; none where the checkpoint has no tokenizer.
 
@@ -67,9 +63,6 @@ def carry_tokenizer(folder: Path, out: Path) -> list[str]:
 
 def names_its_class(folder: Path) -> bool:
     """Whether a tokenizer's own files say how to load it; if not, the model type beside them does.
-
-    Args:
-        folder: Where they are.
 
     Returns:
         True where they may be copied as they are.

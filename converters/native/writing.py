@@ -61,15 +61,7 @@ def write_native(model: ZooPreTrainedModel, workshop: Path, native: NativeFormat
 
 
 def narrowed(state: dict[str, Tensor], dtype: torch.dtype) -> dict[str, Tensor]:
-    """Store weights in the original's type where that loses nothing, else as they are.
-
-    Args:
-        state: Weights.
-        dtype: The original's type.
-
-    Returns:
-        The same weights.
-    """
+    """Store weights in the original's type where that loses nothing, else as they are."""
     smaller = {name: tensor.to(dtype) for name, tensor in state.items()}
     lossless = all(torch.equal(smaller[name].to(tensor.dtype), tensor) for name, tensor in state.items())
     return smaller if lossless else state
@@ -77,11 +69,6 @@ def narrowed(state: dict[str, Tensor], dtype: torch.dtype) -> dict[str, Tensor]:
 
 def without_copies(state: dict[str, Tensor], model_class: Any, native_config: Any) -> dict[str, Tensor]:
     """Check weights against a class, and leave out those that it ties by itself.
-
-    Args:
-        state: Weights.
-        model_class: The class.
-        native_config: Its configuration.
 
     Returns:
         What has to be stored.
@@ -105,12 +92,7 @@ def without_copies(state: dict[str, Tensor], model_class: Any, native_config: An
 
 
 def settle_config(path: Path, fields: dict[str, Any]) -> None:
-    """Write settings as they were meant, where a configuration class has its own idea of one.
-
-    Args:
-        path: A config.json.
-        fields: The settings.
-    """
+    """Write settings as they were meant, where a configuration class has its own idea of one."""
     saved = json.loads(path.read_text(encoding="utf-8"))
     plain = {name: value for name, value in fields.items() if isinstance(value, str | int | float | bool)}
     path.write_text(json.dumps({**saved, **plain}, indent=2, sort_keys=True) + "\n", encoding="utf-8")

@@ -216,9 +216,6 @@ def cache_of(outputs: dict[str, Tensor], names: list[str]) -> DynamicCache:
     Args:
         outputs: By name.
         names: Keys and values in the order of the layers.
-
-    Returns:
-        The cache.
     """
     tensors = [outputs[name] for name in names]
     return filled_cache(list(zip(tensors[::2], tensors[1::2], strict=True)))
@@ -229,9 +226,6 @@ def require(input_ids: Tensor | None) -> Tensor:
 
     Args:
         input_ids: *Shape:* (batch_size, source_len)
-
-    Returns:
-        The same.
 
     Raises:
         InputError: When there are none.

@@ -19,9 +19,6 @@ from ..exported import GRAPH_ENDING
 def open_session(path: Path) -> Any:
     """Load a graph.
 
-    Args:
-        path: Its file.
-
     Returns:
         A session of ONNX Runtime, on as many threads as torch has.
 

@@ -57,9 +57,6 @@ def write_onnx(model: ZooPreTrainedModel, folder: Path) -> None:
 def traceable(model: ZooPreTrainedModel) -> ZooPreTrainedModel:
     """The same model in float32 on eager attention, whose operators every runtime has.
 
-    Args:
-        model: A model.
-
     Returns:
         A model that shares the weights where they are float32 already.
     """
@@ -123,14 +120,6 @@ def free(argument: Any, index: int) -> Any:
 
 def check_onnx(model: ZooPreTrainedModel, folder: Path, seed: int = 0) -> Difference:
     """Load an export, and compare it with the original in float32.
-
-    Args:
-        model: The original.
-        folder: The export.
-        seed: Of the inputs.
-
-    Returns:
-        The difference.
 
     Raises:
         VerificationError: When it is too large.

@@ -60,9 +60,6 @@ class Original(Converter):
     def layout(self, tensors: Mapping[str, Tensor]) -> Layout:
         """Infer what keys and shapes say.
 
-        Args:
-            tensors: The checkpoint.
-
         Returns:
             The model's class, task and sizes.
         """
@@ -74,24 +71,13 @@ class Original(Converter):
         Args:
             module: One of the document's modules.
 
-        Returns:
-            Configuration fields.
-
         Raises:
             AttributeError: When it is not one of them after all; the fields have to be given as hints then.
         """
 
     @abstractmethod
     def key_map(self, model_class: type[ZooPreTrainedModel], config: ZooConfig) -> KeyMap:
-        """Write the table for one model.
-
-        Args:
-            model_class: The model's class.
-            config: Its configuration.
-
-        Returns:
-            The table.
-        """
+        """Write the table for one model."""
 
     def plan(
         self, checkpoint: Checkpoint, *, quirks: Iterable[str] | None = None, keep_dead: bool = False, **hints: Any
@@ -103,9 +89,6 @@ class Original(Converter):
             quirks: The defects to keep, by default all.
             keep_dead: Whether to keep weights that the document's own code never uses.
             hints: What the checkpoint does not say, and other settings.
-
-        Returns:
-            The plan.
 
         Raises:
             CheckpointKeysError: When keys are missing that sizes are read from.
@@ -128,9 +111,6 @@ class Original(Converter):
 
     def needed(self, layout: Layout) -> dict[str, str]:
         """What has to be known beside a checkpoint of this layout.
-
-        Args:
-            layout: What the checkpoint says.
 
         Returns:
             Configuration fields, and what the document calls them.

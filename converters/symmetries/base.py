@@ -102,14 +102,7 @@ SYMMETRIES: Registry[Symmetry] = Registry("symmetry", built_in="zoo.converters.s
 
 
 def symmetry(cls: type[Symmetry]) -> type[Symmetry]:
-    """Register a symmetry under its name.
-
-    Args:
-        cls: The class.
-
-    Returns:
-        The class.
-    """
+    """Register a symmetry under its name."""
     SYMMETRIES.register(cls.name, cls(), module=cls.__module__)
     return cls
 
@@ -121,9 +114,6 @@ def change(state: State, patterns: str | Iterable[str], function: Callable[[Tens
         state: The weights.
         patterns: Regular expressions that a name is searched for.
         function: The change.
-
-    Returns:
-        All weights.
     """
     joined = re.compile("|".join([patterns] if isinstance(patterns, str) else patterns))
     return {name: function(tensor) if joined.search(name) else tensor for name, tensor in state.items()}
@@ -146,9 +136,6 @@ def layer_readers(cross: bool = True) -> list[str]:
 def head_readers(config: ZooConfig) -> list[str]:
     """The weights after the last layer whose columns stand for the channels of the residual stream.
 
-    Args:
-        config: The settings.
-
     Returns:
         Regular expressions.
     """
@@ -159,9 +146,6 @@ def head_readers(config: ZooConfig) -> list[str]:
 
 def stacks(config: ZooConfig) -> Mapping[str, ZooConfig]:
     """The configuration of each stack, by the beginning of its weights' names.
-
-    Args:
-        config: The settings.
 
     Returns:
         One entry, or two for an encoder-decoder.
@@ -187,15 +171,7 @@ def stack_of(name: str, config: ZooConfig) -> ZooConfig:
 
 
 def settled(config: ZooConfig, settings: Mapping[str, Any]) -> ZooConfig:
-    """A configuration with other settings.
-
-    Args:
-        config: The settings.
-        settings: Those that change.
-
-    Returns:
-        A copy.
-    """
+    """A configuration with other settings."""
     changed = copy.deepcopy(config)
     for field, value in settings.items():
         setattr(changed, field, value)

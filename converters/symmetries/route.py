@@ -110,11 +110,6 @@ def admissible(need: Any, config: ZooConfig) -> tuple[Any, ...]:
 def phrase(field: str, given: Any, options: tuple[Any, ...]) -> str:
     """Say that a setting is not among what a class has.
 
-    Args:
-        field: The setting.
-        given: Its value.
-        options: What the class has.
-
     Returns:
         For instance "norm_placement='sandwich', it has 'post'".
     """
@@ -123,9 +118,6 @@ def phrase(field: str, given: Any, options: tuple[Any, ...]) -> str:
 
 def canonical(config: ZooConfig) -> ZooConfig:
     """Write settings that mean the same in the same way.
-
-    Args:
-        config: The settings.
 
     Returns:
         A copy in which the usual attention scale is "head-dim", and a window that no layer has is None.

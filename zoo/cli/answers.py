@@ -174,12 +174,7 @@ def answer(arguments: Sequence[str], find_out: Callable[[], object]) -> None:
 
 
 def keep(place: Path, text: str) -> None:
-    """Keep an answer; where that cannot be, it is found out again next time.
-
-    Args:
-        place: The file.
-        text: What was printed.
-    """
+    """Keep an answer; where that cannot be, it is found out again next time."""
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
         write_file(place, text)

@@ -131,10 +131,6 @@ def compare(
 def report(comparison: Comparison, *, as_json: bool) -> int:
     """Print a comparison.
 
-    Args:
-        comparison: The comparison.
-        as_json: Whether to print JSON.
-
     Returns:
         The exit code: 1 where a run has failed.
     """
@@ -151,9 +147,6 @@ def report(comparison: Comparison, *, as_json: bool) -> int:
 
 def next_commands(comparison: Comparison) -> str:
     """Say what to do with a comparison.
-
-    Args:
-        comparison: The comparison.
 
     Returns:
         Commands, one a line: for the best model, and for more certainty; and where the report is.
@@ -178,9 +171,6 @@ def next_commands(comparison: Comparison) -> str:
 
 def relative(folder: Path) -> Path:
     """Write a folder as the user would.
-
-    Args:
-        folder: The folder.
 
     Returns:
         Its path from here if it is below, else the whole one.

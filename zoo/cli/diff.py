@@ -58,9 +58,6 @@ def diff(a: str, b: str, task: str | None, svg: Path | None, as_json: bool) -> N
 def values(difference: Difference) -> tuple[str, str]:
     """Write both sides of a difference.
 
-    Args:
-        difference: The difference.
-
     Returns:
         A few words or numbers for each.
     """

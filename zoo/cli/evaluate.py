@@ -101,11 +101,7 @@ def evaluate(
 
 
 def show(evaluation: Evaluation) -> None:
-    """Print an evaluation.
-
-    Args:
-        evaluation: What to print.
-    """
+    """Print an evaluation."""
     rows = [("Loss", f"{evaluation.loss:.4f}", "")]
     if "perplexity" not in evaluation.scores:
         rows.append(("Perplexity", f"{evaluation.perplexity:,.2f}", ""))

@@ -106,9 +106,6 @@ def show_plan(model: str, as_json: bool) -> None:
 def how(plan: TargetPlan) -> str:
     """Say what leads to a target.
 
-    Args:
-        plan: An exact plan.
-
     Returns:
         Names of symmetries, or a phrase.
     """
@@ -118,12 +115,7 @@ def how(plan: TargetPlan) -> str:
 
 
 def show_matrix(markdown: bool, as_json: bool) -> None:
-    """Print where every variant can go.
-
-    Args:
-        markdown: Whether to print Markdown.
-        as_json: Whether to print JSON.
-    """
+    """Print where every variant can go."""
     from zoo.converters.matrix import export_matrix
     from zoo.converters.page import to_page
 

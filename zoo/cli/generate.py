@@ -88,9 +88,6 @@ def generate(
 def beams(options: dict[str, Any]) -> bool:
     """Whether outputs are searched, so that none is known before the end.
 
-    Args:
-        options: What was asked for.
-
     Returns:
         True for more than one beam.
     """

@@ -138,9 +138,6 @@ def letters(tasks: tuple[str, ...]) -> str:
 def citation(variant: Variant) -> str:
     """Shorten a variant's paper to its authors and year.
 
-    Args:
-        variant: The variant.
-
     Returns:
         For instance "Vaswani et al. 2017".
     """
@@ -150,9 +147,6 @@ def citation(variant: Variant) -> str:
 def provenance(variant: Variant) -> str:
     """Say what brought a variant.
 
-    Args:
-        variant: The variant.
-
     Returns:
         "built in", or a distribution and its version.
     """
@@ -160,14 +154,7 @@ def provenance(variant: Variant) -> str:
 
 
 def summary_with_source(variant: Variant) -> Text:
-    """Put a variant's summary, its paper and, unless it is built in, its provenance into one cell.
-
-    Args:
-        variant: The variant.
-
-    Returns:
-        The cell's text.
-    """
+    """Put a variant's summary, its paper and, unless it is built in, its provenance into one cell."""
     brought = "" if variant.origin.built_in else provenance(variant)
     sources = ", ".join(filter(None, (citation(variant), brought)))
     return Text.assemble(variant.summary, " ", (f"[{sources}]", "dim"))

@@ -139,9 +139,6 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[RenderableType]], *, r
 def heading(text: str) -> Text:
     """Make a heading.
 
-    Args:
-        text: The heading.
-
     Returns:
         Something to [`write`][].
     """
@@ -150,9 +147,6 @@ def heading(text: str) -> Text:
 
 def indented(part: RenderableType) -> Padding:
     """Indent something by two columns.
-
-    Args:
-        part: What to indent.
 
     Returns:
         Something to [`write`][].
@@ -177,9 +171,6 @@ def origin_text(distribution: str | None, version: str | None) -> str:
 
 def value_text(value: Any) -> str:
     """Write a setting's value as users write it.
-
-    Args:
-        value: The value.
 
     Returns:
         Words and numbers.

@@ -109,27 +109,13 @@ class Columns(click.ParamType):  # type: ignore[type-arg]
 
 
 def columns_option(command: Decorated) -> Decorated:
-    """Add `--columns`: a decorator.
-
-    Args:
-        command: What gets the option.
-
-    Returns:
-        The same.
-    """
+    """Add `--columns`: a decorator."""
     help = "Names or numbers of the columns; by default the first ones."
     return click.option("--columns", type=Columns(), metavar="A,B", help=help)(command)
 
 
 def data_options(command: Decorated) -> Decorated:
-    """Add what says which examples there are and how to train on them, `--data` to `--recipe`: a decorator.
-
-    Args:
-        command: What gets the options.
-
-    Returns:
-        The same.
-    """
+    """Add what says which examples there are and how to train on them, `--data` to `--recipe`: a decorator."""
     path = click.Path(path_type=Path)
     options = (
         click.option("--data", type=path, help="A file or folder of examples; by default what ships with the zoo."),
@@ -159,9 +145,6 @@ def key_value_option(flag: str, name: str, help: str, *, former: str | None = No
         name: Of the parameter that gets the keys with their values.
         help: What it does.
         former: How it was spelled before.
-
-    Returns:
-        A decorator.
     """
     known: dict[str, Any] = {} if former is None else {"cls": RenamedOption, "former": former}
     help = f"{help}; any number of times."
@@ -238,14 +221,7 @@ def arguments_for(given: Iterable[tuple[str, Any]], function: Callable[..., Any]
 def task_option(
     help: str = "What the model is for; by default the variant's first task.",
 ) -> Callable[[Decorated], Decorated]:
-    """Add `--task`.
-
-    Args:
-        help: What it does.
-
-    Returns:
-        A decorator.
-    """
+    """Add `--task`."""
     return click.option("--task", type=TaskName(), metavar="TASK", help=f"{help} One of {', '.join(TASKS)}.")
 
 
@@ -254,9 +230,6 @@ def engine_option(command: Decorated) -> Decorated:
 
     Args:
         command: What gets the option, as the parameter `engine`.
-
-    Returns:
-        The same.
     """
     return click.option(
         "--engine",
@@ -267,14 +240,7 @@ def engine_option(command: Decorated) -> Decorated:
 
 
 def svg_option(help: str) -> Callable[[Decorated], Decorated]:
-    """Add `--svg`.
-
-    Args:
-        help: What it does.
-
-    Returns:
-        A decorator.
-    """
+    """Add `--svg`."""
     return click.option("--svg", "svg", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help=help)
 
 
@@ -283,8 +249,5 @@ def json_option(command: Decorated) -> Decorated:
 
     Args:
         command: What gets the option, as the parameter `as_json`.
-
-    Returns:
-        The same.
     """
     return click.option("--json", "as_json", is_flag=True, help="Print JSON.")(command)

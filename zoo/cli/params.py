@@ -67,9 +67,6 @@ def shapes(row: ModuleRow, *, named: bool = True) -> str:
 def total(row: ModuleRow) -> str:
     """Write how many parameters a row stands for.
 
-    Args:
-        row: The row.
-
     Returns:
         A number, or "shared" where all have been counted before.
     """

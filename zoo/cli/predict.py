@@ -51,9 +51,6 @@ def predict(
 def line_of(label: Label) -> str:
     """Write what a model says of a text.
 
-    Args:
-        label: The text's label.
-
     Returns:
         The label, its probability if it has one, and the text, with tabs between them; or words with their labels.
     """

@@ -25,9 +25,6 @@ def report(error: BaseException, *, with_traceback: bool = False) -> int:
     Args:
         error: What ended the command.
         with_traceback: Whether to write Python's traceback above it.
-
-    Returns:
-        The exit code.
     """
     if isinstance(error, click.Abort) and isinstance(error.__cause__, EOFError):
         error = error.__cause__  # which click takes for the end of what a user types, wherever it comes from
@@ -55,9 +52,6 @@ def report(error: BaseException, *, with_traceback: bool = False) -> int:
 def understood(error: click.NoSuchOption) -> click.UsageError:
     """Suggest the option that means what was given, in place of those that are spelled alike.
 
-    Args:
-        error: What click found.
-
     Returns:
         The error with that suggestion; the same one where no such option is known.
     """
@@ -73,9 +67,6 @@ def understood(error: click.NoSuchOption) -> click.UsageError:
 
 def describe(error: BaseException) -> str:
     """Say what an exception means that is not the zoo's own.
-
-    Args:
-        error: What ended the command.
 
     Returns:
         What the system refused, in its own words; of everything else that it is a bug, and how to report it.
@@ -94,9 +85,6 @@ def describe(error: BaseException) -> str:
 
 def is_out_of_memory(error: BaseException) -> bool:
     """Whether PyTorch could not have the memory that it asked for.
-
-    Args:
-        error: Any exception.
 
     Returns:
         True for its error on accelerators, and for the CPU's, which has no class of its own.

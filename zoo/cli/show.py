@@ -87,9 +87,6 @@ def facts(card: Card, drawing: Drawing) -> list[RenderableType]:
     Args:
         card: The card.
         drawing: The variant's drawing, for the name with its settings.
-
-    Returns:
-        What to write.
     """
     rows = {
         "tasks": f"{', '.join(card.tasks)} (the first is the default)",
@@ -112,9 +109,6 @@ def facts(card: Card, drawing: Drawing) -> list[RenderableType]:
 def presets(card: Card) -> str:
     """List a variant's sizes.
 
-    Args:
-        card: Its card.
-
     Returns:
         Their names, with what they set where that is not what they always set.
     """
@@ -129,14 +123,7 @@ def presets(card: Card) -> str:
 
 
 def picture(drawing: Drawing) -> Text:
-    """Write a drawing, with its quirks in colour.
-
-    Args:
-        drawing: The drawing.
-
-    Returns:
-        Its text.
-    """
+    """Write a drawing, with its quirks in colour."""
     from zoo.drawing import to_text
     from zoo.drawing.text import QUIRK_SIGN
 

@@ -59,9 +59,6 @@ def summary(
 def label(row: SummaryRow) -> str:
     """Name a module by its place among others.
 
-    Args:
-        row: The module.
-
     Returns:
         Its own name, indented; of a layer its number, too.
     """
@@ -84,9 +81,6 @@ def shape_text(shape: Shape | None) -> str:
 
 def count(row: SummaryRow) -> str:
     """Write how many parameters a row stands for.
-
-    Args:
-        row: The row.
 
     Returns:
         A number, with the number of layers that have as many; "shared" where all have been counted before.

@@ -52,14 +52,7 @@ TRAINING_SWITCHES = {
 
 
 def training_flags(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the flags of training: a decorator.
-
-    Args:
-        command: What gets them.
-
-    Returns:
-        The same.
-    """
+    """Add the flags of training: a decorator."""
     for name, help in reversed(TRAINING_SWITCHES.items()):
         command = click.option(f"--{hyphenated(name)}", name, is_flag=True, default=None, help=help)(command)
     for name, (kind, help) in reversed(TRAINING_FLAGS.items()):
@@ -202,11 +195,7 @@ def folder_name(name: str) -> str:
 
 
 def show(result: TrainingResult) -> None:
-    """Print the data and the numbers of a training run.
-
-    Args:
-        result: What it came to.
-    """
+    """Print the data and the numbers of a training run."""
     report, data = result.report, result.run.data
     columns = ", ".join(data.train.columns)
     kept = f", of which {report.best_step:,} gave the best model" if report.best_step is not None else ""

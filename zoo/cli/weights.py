@@ -69,14 +69,7 @@ def list_them(patterns: tuple[str, ...], task: str | None, markdown: bool, as_js
 
 
 def row(one: Weights) -> tuple[str, ...]:
-    """Lay out weights in a row.
-
-    Args:
-        one: Their record.
-
-    Returns:
-        The cells.
-    """
+    """Lay out weights in a row."""
     from zoo.weights.tables import in_words, place_of, scores_text
 
     return (
@@ -95,9 +88,6 @@ def short_row(one: Weights) -> tuple[str | Text, ...]:
 
     Args:
         one: The record of the weights.
-
-    Returns:
-        The cells.
     """
     from rich.text import Text
 
@@ -119,12 +109,7 @@ def show(name: str, as_json: bool) -> None:
 
 
 def show_weights(one: Weights, *, as_json: bool) -> None:
-    """Print the card of weights.
-
-    Args:
-        one: Their record.
-        as_json: Whether to print JSON.
-    """
+    """Print the card of weights."""
     from dataclasses import asdict
 
     from zoo.weights.tables import facts
@@ -170,14 +155,7 @@ def make(name: str, output: Path | None, trained: Path | None, force: bool, as_j
 
 
 def comparison(scores: Iterable[ScoreComparison]) -> Table:
-    """Lay out scores beside the recorded ones.
-
-    Args:
-        scores: The comparisons.
-
-    Returns:
-        A table.
-    """
+    """Lay out scores beside the recorded ones."""
     words = {True: "within noise", False: "beyond noise", None: ""}
     rows = [
         (
@@ -218,9 +196,6 @@ def verify(names: tuple[str, ...], quick: bool, as_json: bool) -> None:
 
 def told(one: Verification) -> str:
     """Say what came out of verifying weights.
-
-    Args:
-        one: What came out.
 
     Returns:
         What is wrong, or else their scores.

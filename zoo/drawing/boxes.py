@@ -61,12 +61,7 @@ class Box:
         return 10.0 + LEADING * len(self.lines) + (0.0 if self.step.kind in SMALL else 3.0)
 
     def draw(self, canvas: Canvas, center: Point) -> None:
-        """Draw it.
-
-        Args:
-            canvas: Where.
-            center: Where its middle is.
-        """
+        """Draw it."""
         quirks = self.step.quirks
         style = f"box {self.step.kind}{' quirk' if quirks else ''}"
         radius = self.height / 2 if self.step.kind in SMALL else 6.0
@@ -83,13 +78,7 @@ class Box:
 
 
 def draw_badge(canvas: Canvas, center: Point, mark: str) -> None:
-    """Draw the sign of a mark.
-
-    Args:
-        canvas: Where.
-        center: Where its middle is.
-        mark: Which.
-    """
+    """Draw the sign of a mark."""
     canvas.circle(center, 8.5, mark)
     canvas.text((center[0], center[1] + 4.6), BADGES[mark], "badge-text bold", size=13)
 
@@ -102,9 +91,6 @@ def measure(step: Step, width: float, marks: Marks, *, detail: str | None = None
         width: How wide its box is, if it isn't a small one.
         marks: What stands out.
         detail: What to write below its name, if not all that is known.
-
-    Returns:
-        The box.
     """
     small = step.kind in SMALL
     width = min(width, 108.0) if small else width

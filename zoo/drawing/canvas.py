@@ -29,9 +29,6 @@ def fitted(text: str, width: float, size: float) -> list[str]:
         text: The text; facts are separated by commas.
         width: How wide a line may be.
         size: How large the letters are.
-
-    Returns:
-        The lines.
     """
     letters = max(int(width / (size * CHARACTER)), 8)
     facts = (fact.replace(" ", UNBROKEN) if len(fact) < letters else fact for fact in text.split(", "))
@@ -60,14 +57,7 @@ class Bounds:
         return self.right - self.left
 
     def include(self, left: float, top: float, right: float, bottom: float) -> None:
-        """Grow so as to hold a rectangle.
-
-        Args:
-            left: Its least x.
-            top: Its least y.
-            right: Its greatest x.
-            bottom: Its greatest y.
-        """
+        """Grow so as to hold a rectangle."""
         self.left, self.top = min(self.left, left), min(self.top, top)
         self.right, self.bottom = max(self.right, right), max(self.bottom, bottom)
 
@@ -94,13 +84,7 @@ class Canvas:
         self.parts.append(element("rect", class_=style, x=x, y=y, width=width, height=height, rx=radius))
 
     def circle(self, center: Point, radius: float, style: str) -> None:
-        """Draw a circle.
-
-        Args:
-            center: Where its middle is.
-            radius: Its radius.
-            style: Its classes.
-        """
+        """Draw a circle."""
         x, y = center
         self.bounds.include(x - radius, y - radius, x + radius, y + radius)
         self.parts.append(element("circle", class_=style, cx=x, cy=y, r=radius))
@@ -168,11 +152,6 @@ class Canvas:
 
 def toward(point: Point, target: Point, distance: float) -> Point:
     """Go from one point toward another.
-
-    Args:
-        point: Where from.
-        target: Where to.
-        distance: How far.
 
     Returns:
         The place reached, at most the target.

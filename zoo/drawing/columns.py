@@ -86,12 +86,7 @@ class Column:
         self.y -= distance
 
     def place(self, box: Box, x: float = 0.0) -> None:
-        """Draw a box on top of where the stream has come to.
-
-        Args:
-            box: The box.
-            x: Where its middle is.
-        """
+        """Draw a box on top of where the stream has come to."""
         center = (x, self.y - box.height / 2)
         box.draw(self.canvas, center)
         self.boxes[box.step.path] = (box, center)
@@ -114,27 +109,16 @@ class Column:
         Args:
             step: The position encoding.
             width: How wide the attention's box is.
-
-        Returns:
-            The box.
         """
         return measure(step, width, self.marks, detail=step.detail.removesuffix(" in every layer"))
 
     def through(self, box: Box) -> None:
-        """Draw a box and go to its top.
-
-        Args:
-            box: The box.
-        """
+        """Draw a box and go to its top."""
         self.place(box)
         self.y -= box.height
 
     def added(self, step: Step) -> None:
-        """Draw positions that are added to the embeddings.
-
-        Args:
-            step: The position encoding.
-        """
+        """Draw positions that are added to the embeddings."""
         box = measure(step, 128, self.marks, detail=step.detail.removeprefix("added to the embeddings").lstrip(", "))
         spare = max(box.height / 2 - SUM - GAP + 10, 0)
         self.rise(GAP + spare)
@@ -172,11 +156,7 @@ class Column:
         self.rise(8, arrow=False)
 
     def frame(self, bottom: float) -> None:
-        """Draw the frame around a layer, as a pile of cards where layers have weights of their own.
-
-        Args:
-            bottom: Where it begins.
-        """
+        """Draw the frame around a layer, as a pile of cards where layers have weights of their own."""
         far, near = self.edge, self.reach + 24
         center = (self.side * (far - near) / 2, (bottom + self.y) / 2)
         size = (far + near, bottom - self.y)
@@ -196,11 +176,7 @@ class Column:
             self.canvas.text(at, line.text, line.style, size=line.size, anchor="end" if self.side > 0 else "start")
 
     def residual(self, item: Residual) -> None:
-        """Draw a residual connection: the skip leaves the stream, runs beside the branch and joins it in a sum.
-
-        Args:
-            item: The connection.
-        """
+        """Draw a residual connection: the skip leaves the stream, runs beside the branch and joins it in a sum."""
         self.rise(14, arrow=False)
         fork = self.y
         self.canvas.circle((0, fork), 2.6, "dot")
@@ -223,11 +199,7 @@ class Column:
             self.trunk(step)
 
     def together(self, item: Together) -> None:
-        """Draw two sublayers side by side that read the same input.
-
-        Args:
-            item: The sublayers.
-        """
+        """Draw two sublayers side by side that read the same input."""
         boxes = [measure(step, NARROW, self.marks) for step in item.steps]
         strip = None if self.inner is None else self.strip(self.inner, NARROW)
         height = max(box.height for box in boxes) + (strip.height if strip else 0)

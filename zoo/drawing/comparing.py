@@ -26,15 +26,7 @@ class DrawingComparison:
 
 
 def compare(a: Drawing, b: Drawing) -> DrawingComparison:
-    """Compare two drawings step by step; steps in the same place of stacks of the same name are counterparts.
-
-    Args:
-        a: A drawing.
-        b: Another.
-
-    Returns:
-        What differs.
-    """
+    """Compare two drawings step by step; steps in the same place of stacks of the same name are counterparts."""
     marks: tuple[dict[str, str], dict[str, str]] = ({}, {})
     words = []
     steps = dict(located(a)), dict(located(b))
@@ -60,9 +52,6 @@ def compare(a: Drawing, b: Drawing) -> DrawingComparison:
 def located(drawing: Drawing) -> Iterator[tuple[Place, tuple[Step, str]]]:
     """Go through the steps of a drawing.
 
-    Args:
-        drawing: The drawing.
-
     Yields:
         Each step's place, which does not depend on what else the model has; the step; and its role there.
     """
@@ -78,9 +67,6 @@ def located(drawing: Drawing) -> Iterator[tuple[Place, tuple[Step, str]]]:
 
 def roles(item: Step | Residual) -> Iterator[tuple[Step, str]]:
     """Go through the steps of a part of a layer.
-
-    Args:
-        item: The part.
 
     Yields:
         Each step and where in the residual connection it stands.
@@ -103,9 +89,6 @@ def facts(step: Step, role: str) -> tuple[Any, ...]:
     Args:
         step: A step.
         role: Where it stands.
-
-    Returns:
-        Comparable values.
     """
     return role, step.label, step.detail, step.note, step.quirks
 
@@ -126,9 +109,6 @@ def told(step: Step) -> str:
 
 def repeated(block: Block) -> str:
     """Say how often a layer is applied.
-
-    Args:
-        block: The stack.
 
     Returns:
         A few words.

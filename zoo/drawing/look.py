@@ -71,9 +71,6 @@ def rules(paper: int) -> str:
 
     Args:
         paper: 0 for light, 1 for dark.
-
-    Returns:
-        CSS.
     """
     colours = [(name, "fill", pair) for name, pair in FILLS.items()]
     colours += [(name, "stroke", pair) for name, pair in STROKES.items()]

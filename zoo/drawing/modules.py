@@ -12,10 +12,6 @@ from zoo.models.borrowing import borrowed_by
 def name_in(parent: nn.Module, module: nn.Module) -> str:
     """Name a child.
 
-    Args:
-        parent: A module.
-        module: Another.
-
     Returns:
         The name by which the first has the second, or nothing.
     """
@@ -26,9 +22,6 @@ def name_in(parent: nn.Module, module: nn.Module) -> str:
 def does_something(module: nn.Module) -> bool:
     """Whether a module changes what passes through it, at least in training.
 
-    Args:
-        module: The module.
-
     Returns:
         False for identities and for dropout that never drops.
     """
@@ -37,9 +30,6 @@ def does_something(module: nn.Module) -> bool:
 
 def signature(module: nn.Module) -> tuple[Any, ...]:
     """Sum up a module, so that two equal sums mean two equal modules.
-
-    Args:
-        module: The module.
 
     Returns:
         Its classes, shapes and plain attributes.

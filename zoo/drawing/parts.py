@@ -140,9 +140,6 @@ class Drawing:
 def steps_of(item: Step | Residual | Together) -> Iterator[Step]:
     """Go through the steps of one part of a drawing.
 
-    Args:
-        item: The part.
-
     Yields:
         Every step in it.
     """

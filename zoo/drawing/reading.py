@@ -57,15 +57,7 @@ class Reader:
         return self._signatures
 
     def draw(self, name: str, task: str) -> Drawing:
-        """Draw the model.
-
-        Args:
-            name: What to call it.
-            task: What it is for.
-
-        Returns:
-            The drawing.
-        """
+        """Draw the model."""
         self._owners.clear()
         prefix = "" if self.body is self.model else f"{self.model.base_model_prefix}."
         stacks = {self.model.config.stack: (self.body, prefix)}
@@ -81,9 +73,6 @@ class Reader:
             stack: The stack.
             name: What to call it.
             prefix: Its path in the model, with a dot at the end.
-
-        Returns:
-            Its block.
         """
         config = stack.config
         layer = stack.layers[0]
@@ -159,9 +148,6 @@ class Reader:
             layer: The layer.
             path: Its path.
             config: The configuration of the stack.
-
-        Returns:
-            The drawing.
         """
         slots: dict[str, tuple[Step, ...]] = {}
         sublayers: list[tuple[Step, Any]] = []
@@ -254,10 +240,6 @@ class Reader:
 
     def lender(self, module: nn.Module, path: str) -> tuple[str, str]:
         """Find the module, among those drawn before, whose weights a module uses as its own.
-
-        Args:
-            module: The module.
-            path: Its path.
 
         Returns:
             The other's path, whole and without what it has in common with this one; nothing where there is no other.

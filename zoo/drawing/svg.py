@@ -37,9 +37,6 @@ def to_svg(drawing: Drawing) -> str:
     It follows the reader's preference for light or dark paper; its text is text, and what it shows stands in its
     description for those who do not see it.
 
-    Args:
-        drawing: The drawing.
-
     Returns:
         A whole SVG document.
     """
@@ -50,10 +47,6 @@ def to_svg(drawing: Drawing) -> str:
 
 def to_svg_beside(a: Drawing, b: Drawing) -> str:
     """Write two drawings side by side, and mark in what they differ.
-
-    Args:
-        a: A drawing.
-        b: Another.
 
     Returns:
         A whole SVG document.
@@ -90,11 +83,7 @@ def caption(canvas: Canvas, drawing: Drawing, left: float, top: float, width: fl
 
 
 def legend(canvas: Canvas) -> None:
-    """Say below a comparison what its marks mean.
-
-    Args:
-        canvas: The comparison.
-    """
+    """Say below a comparison what its marks mean."""
     y = canvas.bounds.bottom + 34
     for x, mark, words in ((12, "only", "only on this side"), (172, "changed", "on both sides, but not the same")):
         draw_badge(canvas, (x, y - 4), mark)
@@ -102,15 +91,7 @@ def legend(canvas: Canvas) -> None:
 
 
 def picture(drawing: Drawing, marks: Marks) -> Canvas:
-    """Draw a model.
-
-    Args:
-        drawing: The drawing.
-        marks: What stands out.
-
-    Returns:
-        The picture.
-    """
+    """Draw a model."""
     canvas = Canvas()
     columns = []
     x = 0.0
@@ -197,13 +178,7 @@ def sibling(column: Column, path: str, lender: str) -> str | None:
 
 
 def footnotes(canvas: Canvas, drawing: Drawing, marks: Marks) -> None:
-    """Write below a picture what has no place in it: rules, and what the variant's own parts do.
-
-    Args:
-        canvas: The picture.
-        drawing: The drawing.
-        marks: What stands out.
-    """
+    """Write below a picture what has no place in it: rules, and what the variant's own parts do."""
     notes: dict[str, list[str]] = {}
     for step in drawing.steps():
         if step.note and step.kind != "rule":

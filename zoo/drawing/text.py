@@ -97,9 +97,6 @@ def wrapped(text: str, width: int | None, indent: str = "") -> list[str]:
         text: The text.
         width: How many columns a line may take, None for any number.
         indent: Begins every line but the first.
-
-    Returns:
-        The lines.
     """
     if width is None:
         return [text]
@@ -108,9 +105,6 @@ def wrapped(text: str, width: int | None, indent: str = "") -> list[str]:
 
 def block_rows(block: Block) -> Iterator[Row]:
     """Draw a stack.
-
-    Args:
-        block: The stack.
 
     Yields:
         Its rows.

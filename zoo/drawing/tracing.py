@@ -79,9 +79,6 @@ def trace(layer: nn.Module, config: ZooConfig, position: Position) -> list[Call]
 def watched(layer: nn.Module) -> list[nn.Module]:
     """The modules whose calls matter.
 
-    Args:
-        layer: The layer.
-
     Returns:
         Its children and the slots of its residual connections, each once, without identities.
     """

@@ -95,9 +95,6 @@ def kind_of(module: nn.Module) -> Kind:
 def attention_detail(module: Attention) -> str:
     """Say what distinguishes an attention sublayer.
 
-    Args:
-        module: The sublayer.
-
     Returns:
         A few words.
     """
@@ -162,9 +159,6 @@ def feed_forward_words(module: FeedForward, config: ZooConfig) -> tuple[str, str
 
 def position_detail(module: Position) -> str:
     """Say where a position encoding acts.
-
-    Args:
-        module: The encoding.
 
     Returns:
         A few words.

@@ -207,9 +207,6 @@ class SourceLayer(DynamicLayer):
 def is_far(tensor: torch.Tensor) -> bool:
     """Whether asking for a tensor's values means to wait for an accelerator.
 
-    Args:
-        tensor: Any tensor.
-
     Returns:
         False for one of the processor's own.
     """

@@ -166,9 +166,6 @@ def attention_backends(modules: list[nn.Module]) -> set[str]:
 def own_files(kinds: list[type]) -> dict[str, None]:
     """Names of the zoo's files that a forward may run through, so that a function replaced in one of them is seen.
 
-    Args:
-        kinds: Classes of modules.
-
     Returns:
         The files that the zoo's classes are in, and those of functions that they import.
     """

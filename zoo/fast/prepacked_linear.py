@@ -152,9 +152,6 @@ def prepacking_of(capture: CapturedGraph, *, everywhere: bool = False) -> Prepac
 def joint_layers(graph: fx.Graph, constants: Sequence[Any]) -> list[JointLinear]:
     """Find the float32 linear layers of a graph whose number of rows is known, and whose weights can be watched.
 
-    Args:
-        graph: A captured graph.
-
     Returns:
         All of them, those with the same input as one.
     """

@@ -108,9 +108,6 @@ def generation_config(
         tokenizer: What it writes with.
         options: What is to be changed.
 
-    Returns:
-        The settings.
-
     Raises:
         UnknownOverrideError: When there is no such option.
         ConfigError: When options are not valid or contradict each other.
@@ -171,9 +168,6 @@ def encode(texts: Sequence[str], tokenizers: Tokenizers, model: PreTrainedModel)
 
 def position_limit(model: PreTrainedModel) -> int | None:
     """How many positions a model has.
-
-    Args:
-        model: The model.
 
     Returns:
         Their number, None where positions are relative, rotary or computed, and so have no end.

@@ -104,11 +104,6 @@ def require_weights(address: Address, files: Iterable[str], *, with_pickles: boo
 def refuse_code(address: Address, config: dict[str, Any], *, trust_remote_code: bool) -> bool:
     """Refuse a model that needs code from its repository, unless that is allowed.
 
-    Args:
-        address: The repository.
-        config: The model's configuration.
-        trust_remote_code: Whether it is allowed.
-
     Returns:
         Whether the code is needed. It is not for the zoo's own models, even if they bring it.
 
@@ -140,11 +135,7 @@ def is_distribution(name: Any) -> bool:
 
 
 def warn_of_missing_plugin(config: dict[str, Any]) -> None:
-    """Name the plugin that a model needs, where it is not installed.
-
-    Args:
-        config: The model's configuration.
-    """
+    """Name the plugin that a model needs, where it is not installed."""
     provider = config.get("provider") if config.get("model_type") == LIBRARY else None
     if not provider:
         return

@@ -47,9 +47,6 @@ def parse_address(text: str, revision: str | None = None) -> Address:
         text: "org/name", possibly with "@revision" behind it or "hf-hub:" before it.
         revision: The revision, where the name does not say it.
 
-    Returns:
-        Repository and revision.
-
     Raises:
         RepoIdError: When it cannot be a repository's name, or names another revision than `revision`.
     """
@@ -86,9 +83,6 @@ def is_address(text: str) -> bool:
 
 def is_repository(path: str | Path) -> bool:
     """Whether a repository is meant rather than a folder.
-
-    Args:
-        path: What was given.
 
     Returns:
         True for "hf-hub:..." and for "org/name" where there is no such folder.

@@ -52,9 +52,6 @@ def forward_flops(config: Mapping[str, Any], shapes: Shapes) -> int | None:
 def describe_axes(config: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Say what a model is made of.
 
-    Args:
-        config: Its configuration.
-
     Returns:
         Axes and their values, in the order of the forward pass.
     """

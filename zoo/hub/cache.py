@@ -31,9 +31,6 @@ def snapshot_folder(address: Address, commit: str, cache_dir: str | Path | None)
         address: The repository.
         commit: The commit's hash.
         cache_dir: The cache, by default huggingface_hub's.
-
-    Returns:
-        The folder.
     """
     cache = Path(cache_dir or constants.HF_HUB_CACHE).expanduser().resolve()
     return cache / repo_folder_name(repo_id=address.repo_id, repo_type="model") / "snapshots" / commit
@@ -42,9 +39,6 @@ def snapshot_folder(address: Address, commit: str, cache_dir: str | Path | None)
 def is_unfinished(snapshot: Path) -> bool:
     """Whether a pull of this commit has begun and not ended.
 
-    Args:
-        snapshot: The commit's folder.
-
     Returns:
         True if files of it may be missing.
     """
@@ -52,11 +46,7 @@ def is_unfinished(snapshot: Path) -> bool:
 
 
 def mark_unfinished(snapshot: Path) -> None:
-    """Note that files of a commit are missing.
-
-    Args:
-        snapshot: The commit's folder.
-    """
+    """Note that files of a commit are missing."""
     mark = _mark(snapshot)
     mark.parent.mkdir(parents=True, exist_ok=True)
     mark.touch()
@@ -66,10 +56,6 @@ def mark_finished(snapshot: Path, revision: str) -> None:
     """Note that a commit is there, and let the cache's revision point to it, as the client does: in refs/.
 
     Nothing is written where nothing changes, since a cache may be one that can only be read.
-
-    Args:
-        snapshot: The commit's folder.
-        revision: The branch or tag.
     """
     if is_unfinished(snapshot):
         _mark(snapshot).unlink(missing_ok=True)

@@ -121,9 +121,6 @@ def write_card(folder: Path, address: Address, facts: CardFacts) -> str:
 def as_text(value: Any) -> str:
     """Write what comes from a checkpoint's files so that a page shows it and does nothing else with it.
 
-    Args:
-        value: Anything.
-
     Returns:
         One line, in which no character means anything to HTML or Markdown.
     """
@@ -132,9 +129,6 @@ def as_text(value: Any) -> str:
 
 def auto_class_of(config: Mapping[str, Any]) -> tuple[str | None, str | None]:
     """Which of transformers' Auto classes loads a checkpoint.
-
-    Args:
-        config: Its configuration.
 
     Returns:
         The class's name and the Hub's name of its task; None for both where the configuration names no class.
@@ -145,9 +139,6 @@ def auto_class_of(config: Mapping[str, Any]) -> tuple[str | None, str | None]:
 
 def variant_facts(config: Mapping[str, Any]) -> dict[str, Any]:
     """Collect what the registry knows about a checkpoint's variant.
-
-    Args:
-        config: Its configuration.
 
     Returns:
         Summary, description, paper, source, limits and the quirks that are on; little where the variant is not there.
@@ -181,9 +172,6 @@ def variant_facts(config: Mapping[str, Any]) -> dict[str, Any]:
 
 def drawing_of(config: Mapping[str, Any]) -> str | None:
     """Draw a checkpoint's blocks.
-
-    Args:
-        config: Its configuration.
 
     Returns:
         The drawing as text; None where the variant is not there.

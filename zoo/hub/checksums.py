@@ -16,9 +16,6 @@ SHA1, SHA256 = re.compile(r"[0-9a-f]{40}"), re.compile(r"[0-9a-f]{64}")
 def sha256_of(content: Path | bytes) -> str:
     """The sha256 of a file or of bytes.
 
-    Args:
-        content: Where to read.
-
     Returns:
         64 hexadecimal digits.
     """
@@ -27,9 +24,6 @@ def sha256_of(content: Path | bytes) -> str:
 
 def git_id_of(content: Path | bytes) -> str:
     """The name that git gives a file's content: the sha1 of "blob", its size and itself.
-
-    Args:
-        content: Where to read.
 
     Returns:
         40 hexadecimal digits.

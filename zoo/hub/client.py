@@ -170,12 +170,6 @@ class Hub:
     def resolve(self, address: Address) -> str:
         """Find the commit that a revision stands for.
 
-        Args:
-            address: Repository and revision.
-
-        Returns:
-            The commit's hash.
-
         Raises:
             HubError: When there is no such repository or revision for this user.
         """
@@ -190,10 +184,6 @@ class Hub:
 
     def files(self, address: Address, commit: str) -> dict[str, RepoFile]:
         """List the files of a commit.
-
-        Args:
-            address: The repository.
-            commit: The commit's hash.
 
         Returns:
             Size and checksum of every file, by path.

@@ -39,9 +39,6 @@ def deliver(snapshot: Path, files: Iterable[str], folder: Path, source: str) -> 
         folder: A new or empty folder, or one of an earlier pull.
         source: Repository and commit.
 
-    Returns:
-        The folder.
-
     Raises:
         OutputExistsError: When there is something else in it, or a file of the user's where one would come.
         HubError: When it cannot be written.

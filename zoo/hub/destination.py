@@ -49,13 +49,6 @@ def require_repository(hub: Hub, address: Address, private: bool | None) -> Addr
 def require_branch(hub: Hub, address: Address) -> str:
     """Create the branch unless it is there.
 
-    Args:
-        hub: The connection.
-        address: Where to push.
-
-    Returns:
-        Its newest commit.
-
     Raises:
         HubError: When it can be neither found nor created.
     """

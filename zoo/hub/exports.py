@@ -48,9 +48,6 @@ def export_checkpoint(folder: Path, out: Path, target: str | None) -> Exported:
         out: Where to write.
         target: "bundle" for the checkpoint with its code, a model type of transformers, or None for the first exact.
 
-    Returns:
-        The export.
-
     Raises:
         ZooError: When the target cannot express the model, or the export does not compute what the model does.
     """

@@ -150,12 +150,6 @@ def _belongs_to_a_model(path: str, file: Path) -> bool:
 def read_object(file: Path) -> dict[str, Any]:
     """Read an object from a JSON file.
 
-    Args:
-        file: Where it is.
-
-    Returns:
-        The object.
-
     Raises:
         CheckpointError: When it is none.
     """
@@ -171,9 +165,6 @@ def read_object(file: Path) -> dict[str, Any]:
 def check_shards(folder: Path) -> None:
     """Require every weight file that an index names.
 
-    Args:
-        folder: A checkpoint.
-
     Raises:
         CheckpointError: When one is missing.
     """
@@ -187,9 +178,6 @@ def check_shards(folder: Path) -> None:
 
 def tensor_shapes(folder: Path) -> dict[str, tuple[int, ...]]:
     """Read names and shapes of all tensors, and nothing else, from a folder's safetensors files.
-
-    Args:
-        folder: A checkpoint.
 
     Returns:
         The shape of every tensor, by name.

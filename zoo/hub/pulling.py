@@ -106,9 +106,6 @@ def from_cache(
         trust_remote_code: Whether a model that needs code is welcome.
         with_pickles: Whether pickled weights are.
 
-    Returns:
-        What is there.
-
     Raises:
         HubAccessError: When it is not there.
         IntegrityError: When a file has been damaged since.

@@ -45,9 +45,6 @@ DATASET = "held-out examples"
 def find_result(folder: Path) -> Mapping[str, Any]:
     """Find what the run that made a checkpoint has recorded.
 
-    Args:
-        folder: The checkpoint.
-
     Returns:
         The fields of its record, and its `report`; nothing where there is none.
     """
@@ -99,9 +96,6 @@ def without_places(result: Mapping[str, Any]) -> dict[str, Any]:
 def results_of(report: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Tell how well a checkpoint did at the end of its training.
 
-    Args:
-        report: The training report.
-
     Returns:
         Evaluation results with the fields of huggingface_hub's `EvalResult`.
     """
@@ -117,9 +111,6 @@ def keep_evaluation(folder: Path, evaluation: Mapping[str, Any], data: str) -> P
         evaluation: The numbers, as `zoo.evaluate(...).to_dict()` gives them. Earlier ones of the same task and data
             are replaced.
         data: What the examples are called.
-
-    Returns:
-        The file.
     """
     kept = {key: value for key, value in evaluation.items() if key not in NOT_KEPT}
     others = [
@@ -137,9 +128,6 @@ def keep_evaluation(folder: Path, evaluation: Mapping[str, Any], data: str) -> P
 def recorded_license(folder: Path) -> str | None:
     """Find the licence of weights by name.
 
-    Args:
-        folder: The checkpoint.
-
     Returns:
         Its SPDX identifier as the Hub writes it, None where there is no record of one.
     """
@@ -149,9 +137,6 @@ def recorded_license(folder: Path) -> str | None:
 
 def recorded_limits(folder: Path) -> tuple[str, ...]:
     """Find what weights by name are known to get wrong.
-
-    Args:
-        folder: The checkpoint.
 
     Returns:
         Sentences, none where nothing is recorded.
@@ -172,9 +157,6 @@ def _recorded(folder: Path, field: str) -> str | None:
 def find_evaluations(folder: Path) -> list[Mapping[str, Any]]:
     """Find what `zoo evaluate --save` wrote.
 
-    Args:
-        folder: The checkpoint.
-
     Returns:
         The evaluations, none where there is no such file.
     """
@@ -187,9 +169,6 @@ def find_evaluations(folder: Path) -> list[Mapping[str, Any]]:
 
 def find_results(folder: Path) -> list[dict[str, Any]]:
     """Tell how well a checkpoint does: by `zoo evaluate --save`, or else by the end of its training.
-
-    Args:
-        folder: The checkpoint.
 
     Returns:
         Evaluation results with the fields of huggingface_hub's `EvalResult`.

@@ -74,9 +74,6 @@ class Patience:
 def origin(error: BaseException) -> BaseException:
     """Find the failure behind what the client made of it.
 
-    Args:
-        error: What was raised.
-
     Returns:
         The answer or the broken connection at the beginning of its chain of causes, or else the error itself.
     """
@@ -91,9 +88,6 @@ def origin(error: BaseException) -> BaseException:
 def status(error: BaseException) -> int | None:
     """The status that the Hub answered with.
 
-    Args:
-        error: What was raised.
-
     Returns:
         The number, or None where there was no answer.
     """
@@ -103,9 +97,6 @@ def status(error: BaseException) -> int | None:
 
 def retry_after(error: BaseException) -> float:
     """Seconds that the Hub asked to wait.
-
-    Args:
-        error: What was raised.
 
     Returns:
         What its answer says, 0 where there was none.
@@ -134,9 +125,6 @@ def asked_wait(response: Any) -> float:
 
 def passes(error: BaseException) -> bool:
     """Whether asking again may help.
-
-    Args:
-        error: What was raised.
 
     Returns:
         True for broken connections, for a Hub that is down or busy, and for answers that cannot be read.

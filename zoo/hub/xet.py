@@ -22,11 +22,7 @@ STEP = 0.1
 
 
 def limit_xet(patience: Patience) -> None:
-    """Set the time-outs and retries of hf_xet, as far as the user has not set its variables.
-
-    Args:
-        patience: Time-outs and retries.
-    """
+    """Set the time-outs and retries of hf_xet, as far as the user has not set its variables."""
     settings = {
         "CONNECT_TIMEOUT": f"{patience.timeout * 1000:.0f}ms",
         "READ_TIMEOUT": f"{patience.timeout * 1000:.0f}ms",
@@ -120,9 +116,6 @@ class WatchedUpload:
 
 def progress(upload: Any) -> str:
     """How far an upload is.
-
-    Args:
-        upload: hf_xet's upload.
 
     Returns:
         All of its counters, to compare.

@@ -88,9 +88,6 @@ class AttentionMaps:
         Args:
             kind: "encoder", "decoder" or "cross".
 
-        Returns:
-            Its weights.
-
         Raises:
             UnknownNameError: When the model has no such attention.
         """
@@ -178,10 +175,6 @@ def sides_of(kind: str) -> tuple[str, str]:
 @torch.no_grad()
 def attention_weights(model: PreTrainedModel, inputs: Inputs) -> dict[str, torch.Tensor]:
     """Run a model, and keep its attention weights.
-
-    Args:
-        model: The model.
-        inputs: What it reads.
 
     Returns:
         By the kind of attention. *Shape:* (num_layers, batch_size, num_heads, num_queries, num_keys)

@@ -140,9 +140,6 @@ def heads_figure(statistics: Sequence[HeadStatistics]) -> Figure:
 
     Args:
         statistics: What [`head_statistics`][] found.
-
-    Returns:
-        The picture.
     """
     from .heatmaps import new_figure
 

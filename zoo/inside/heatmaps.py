@@ -26,13 +26,6 @@ LARGEST = 48.0
 def new_figure(width: float, height: float) -> Figure:
     """Make an empty picture, which no window shows.
 
-    Args:
-        width: Inches.
-        height: Inches.
-
-    Returns:
-        The picture.
-
     Raises:
         MissingExtraError: When matplotlib is not installed.
     """
@@ -45,12 +38,6 @@ def attention_figure(attention: AttentionMap) -> Figure:
 
     This is the arrangement of Zhang et al. 2021, Dive into Deep Learning, section 11.7, except that all panels have one
     scale of colours, so that the bar beside them is true of each, and that tokens have their names.
-
-    Args:
-        attention: The weights.
-
-    Returns:
-        The picture.
     """
     num_layers, num_heads, num_queries, num_keys = attention.weights.shape
     width = min(max(PANEL, TOKEN * num_keys) * num_heads + 2.0, LARGEST)
@@ -87,9 +74,6 @@ def table_figure(
         ylabel: What the rows are.
         columns: How many panels stand side by side.
         signed: Whether values have both signs: blue below zero, red above.
-
-    Returns:
-        The picture.
     """
     columns = min(columns, len(tables))
     rows = -(-len(tables) // columns)

@@ -106,9 +106,6 @@ def summary(
         seq_len: How long they are, at most: positions may end before.
         fold: Whether layers that are alike share their rows.
 
-    Returns:
-        The table.
-
     Raises:
         ZooError: When there is no such variant or checkpoint.
         MissingExtraError: When torchinfo is not installed.
@@ -160,11 +157,6 @@ def unallocated(name: str, task: str | None) -> PreTrainedModel:
 def shapes_of(model: PreTrainedModel, batch_size: int, seq_len: int) -> dict[str, tuple[Shape | None, Shape | None]]:
     """Run a model on tensors without values, and note what passes through its modules.
 
-    Args:
-        model: The model.
-        batch_size: How many examples.
-        seq_len: How long they are.
-
     Returns:
         The input's and the output's shape by the module's path.
     """
@@ -211,9 +203,6 @@ def row_of(
         module: The module.
         shapes: What passes through it.
         owners: The first name of every parameter.
-
-    Returns:
-        The row.
     """
     borrowed = (
         (f"{name}.{inner}", parameter)
@@ -250,9 +239,6 @@ def folded(rows: list[SummaryRow]) -> Iterator[SummaryRow]:
 def layer_of(row: SummaryRow) -> tuple[str, str]:
     """Tell which layer a row is about.
 
-    Args:
-        row: The row.
-
     Returns:
         The layers' path and the layer's number in it; nothing for a row that is about none.
     """
@@ -267,9 +253,6 @@ def relabelled(layer: list[SummaryRow], label: str, times: int) -> list[SummaryR
         layer: Its rows.
         label: What to write for its number.
         times: How many layers it stands for.
-
-    Returns:
-        The rows.
     """
 
     def rename(path: str | None) -> str | None:

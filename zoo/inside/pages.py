@@ -17,9 +17,6 @@ SCALE = 10_000
 def attention_page(maps: AttentionMaps) -> str:
     """Write a page on which every layer and head can be looked at, by pointer and by keyboard.
 
-    Args:
-        maps: The weights.
-
     Returns:
         HTML with its style and its script inside.
     """

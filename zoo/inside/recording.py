@@ -129,9 +129,6 @@ def norms_figure(norms: Sequence[LayerNorms], stack: str | None = None) -> Figur
     Args:
         norms: What a [`NormRecorder`][] recorded.
         stack: "encoder" or "decoder", by default the last one there is.
-
-    Returns:
-        The picture.
     """
     from matplotlib import colormaps
 

@@ -89,9 +89,6 @@ def encode(tokenizer: PreTrainedTokenizerFast, text: str, *, end: bool = True) -
         tokenizer: The tokenizer.
         text: The text.
         end: Whether a token for the end, which the tokenizer may add, is kept.
-
-    Returns:
-        Its ids.
     """
     ids = list(tokenizer(text)["input_ids"])
     return ids[:-1] if not end and ids and ids[-1] == tokenizer.eos_token_id else ids
@@ -118,11 +115,6 @@ def padded(
 @torch.no_grad()
 def greedy(model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, source: Sequence[int]) -> list[int]:
     """Let an encoder-decoder write what it finds most probable, token by token.
-
-    Args:
-        model: The model.
-        tokenizer: What it writes with.
-        source: What it reads.
 
     Returns:
         What it wrote, with the end but without the start.

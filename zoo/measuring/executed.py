@@ -70,9 +70,6 @@ class OperatorCounter(TorchDispatchMode):
 def executed(run: Callable[[], object]) -> Executed:
     """Count what a run executes. What a compiled model would, it executes operator by operator here.
 
-    Args:
-        run: Does something once.
-
     Returns:
         The counts.
     """

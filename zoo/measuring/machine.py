@@ -27,10 +27,6 @@ def gemm_limit(device: torch.device | str = "cpu", dtype: torch.dtype = torch.fl
 
     Whatever else happens on the machine makes products slower, never faster: so the fastest of all is taken.
 
-    Args:
-        device: Where.
-        dtype: At which precision.
-
     Returns:
         Operations a second, a multiplication and an addition being two.
     """

@@ -46,9 +46,6 @@ def measure(
         flops: The operations a token, where they have been counted before.
         dtype: The precision of products while training, by default the parameters'.
         devices: How many devices trained.
-
-    Returns:
-        The costs.
     """
     began = time.perf_counter()
     batch = {name: value.to(model.device) for name, value in batch.items() if isinstance(value, torch.Tensor)}
@@ -86,10 +83,6 @@ def measure(
 def count_per_token(model: PreTrainedModel, batch: Mapping[str, torch.Tensor]) -> FlopsPerToken:
     """Count the operations a token of sequences as long as a batch's are without their padding.
 
-    Args:
-        model: The model.
-        batch: What its forward takes.
-
     Returns:
         The operations; of the padded batch where some quirk wants source and target to be of one length.
     """
@@ -102,10 +95,6 @@ def count_per_token(model: PreTrainedModel, batch: Mapping[str, torch.Tensor]) -
 def mean_lengths(model: PreTrainedModel, batch: Mapping[str, torch.Tensor]) -> list[int]:
     """Find how long the sequences of a batch are without their padding.
 
-    Args:
-        model: The model.
-        batch: What its forward takes.
-
     Returns:
         The mean length of what is read, and of an encoder-decoder that of what is written.
     """
@@ -117,10 +106,6 @@ def mean_lengths(model: PreTrainedModel, batch: Mapping[str, torch.Tensor]) -> l
 
 def num_positions(model: PreTrainedModel, batch: Mapping[str, torch.Tensor]) -> int:
     """Count the positions of a batch, padding included.
-
-    Args:
-        model: The model.
-        batch: What its forward takes.
 
     Returns:
         Those that are read, and of an encoder-decoder those that are written as well.

@@ -38,11 +38,7 @@ class Allocations(TorchDispatchMode):
         return output
 
     def see(self, tensor: torch.Tensor) -> None:
-        """Count a tensor's memory, unless it is another's.
-
-        Args:
-            tensor: The tensor.
-        """
+        """Count a tensor's memory, unless it is another's."""
         storage = tensor.untyped_storage()
         place, size = storage._cdata, storage.nbytes()
         if place in self._places:
@@ -59,10 +55,6 @@ class Allocations(TorchDispatchMode):
 
 def peak_bytes(run: Callable[[], object], device: torch.device | str = "cpu") -> int:
     """Measure how much memory a run takes at its peak, beyond what was allocated before.
-
-    Args:
-        run: Does something once.
-        device: Where.
 
     Returns:
         Bytes of tensors.

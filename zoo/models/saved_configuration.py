@@ -70,9 +70,6 @@ class SavedConfig(PreTrainedConfig):
 def depth_of(value: Any) -> int:
     """How deeply data is nested, as far as it matters.
 
-    Args:
-        value: Data from JSON.
-
     Returns:
         The number of levels, not counted beyond what is too deep.
     """

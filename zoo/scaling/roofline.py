@@ -46,9 +46,6 @@ def roofline(
         batches: How many make an update.
         flops: Operations of one sequence, with what is computed again, on all devices that compute it together.
         hidden_bytes: What the layers of one sequence exchange between those devices.
-
-    Returns:
-        The bounds.
     """
     weights = share.num_parameters
     shard = weights / share.shards * FLOAT32

@@ -51,9 +51,6 @@ class Peak(NamedTuple):
     def at(self, sequences: int) -> int:
         """The bytes of a batch.
 
-        Args:
-            sequences: Its size.
-
         Returns:
             Bytes.
         """

@@ -175,9 +175,6 @@ def hollow(name: str, task: str, settings: Settings = ()) -> ZooPreTrainedModel:
 
     Args:
         settings: Fields of the configuration and their values.
-
-    Returns:
-        The model.
     """
     return skeleton(name, task, **{"attention_dropout": 0.0, **dict(settings)})
 
@@ -195,9 +192,6 @@ def simulated(
         seq_len: Tokens of a sequence.
         is_sharded: Whether weights are gathered layer by layer, with which losses need all logits.
         checkpointing: Whether layers are computed again in the backward pass.
-
-    Returns:
-        Its memory.
     """
     precision = Precision.BFLOAT16 if is_sharded else Precision.MIXED
 
@@ -278,9 +272,6 @@ def sliced(name: str, task: str, slices: int) -> Settings:
 
 def gathered_parameters(model: ZooPreTrainedModel) -> int:
     """Count the weights that FSDP2 has in one piece at one time.
-
-    Args:
-        model: The model.
 
     Returns:
         Those outside of layers, of the layer at work, and of the next one, which is being gathered.

@@ -18,9 +18,6 @@ COLUMNS = (
 def row(plan: Plan) -> tuple[str, ...]:
     """Write a plan as a row.
 
-    Args:
-        plan: The plan.
-
     Returns:
         A cell for each of [`COLUMNS`][]; memory in GiB on one device.
     """
@@ -33,14 +30,7 @@ def row(plan: Plan) -> tuple[str, ...]:
 
 
 def heading(plan: Plan) -> str:
-    """Say what plans of one model are for.
-
-    Args:
-        plan: Any of them.
-
-    Returns:
-        A sentence.
-    """
+    """Say what plans of one model are for."""
     return (
         f"{plan.name} for {plan.task}: {plan.num_parameters:,} parameters, sequences of {plan.seq_len:,} tokens, "
         f"{plan.device.name} with {plan.available / GIB:.1f} GiB"
@@ -49,9 +39,6 @@ def heading(plan: Plan) -> str:
 
 def to_markdown(plans: Iterable[Plan]) -> str:
     """Write plans of one model for a document.
-
-    Args:
-        plans: The plans.
 
     Returns:
         A heading, a table, and the commands.

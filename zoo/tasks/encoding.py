@@ -32,9 +32,6 @@ def encoded(columns: Mapping[str, Any], examples: Dataset, kept: Sequence[int] |
         columns: What models are trained on.
         examples: The examples as texts.
         kept: The numbers of those that are encoded, by default all.
-
-    Returns:
-        The dataset.
     """
     numbers = {
         name: [examples[name][row] for row in (range(len(examples)) if kept is None else kept)]

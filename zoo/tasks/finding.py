@@ -18,9 +18,6 @@ def find_task(name: str, options: Mapping[str, Any] | None = None) -> DataTask:
         name: Its name, possibly with options: "translation", "language-modeling:block_size=64".
         options: Other options; those in the name take precedence.
 
-    Returns:
-        The task.
-
     Raises:
         UnknownTaskError: When there is no such task.
         UnknownNameError: When it has no such option.

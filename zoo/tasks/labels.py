@@ -95,9 +95,6 @@ class LabelsTask(DataTask):
             examples: Where it occurs, for the message.
             row: And at which of them.
 
-        Returns:
-            Its id.
-
         Raises:
             DataError: When there is no such label.
         """
@@ -111,9 +108,6 @@ class LabelsTask(DataTask):
 
 def sorted_labels(labels: set[str]) -> tuple[str, ...]:
     """Order labels.
-
-    Args:
-        labels: The labels.
 
     Returns:
         Numbers by their size, other labels by the alphabet.

@@ -19,9 +19,6 @@ PLACES = {*NUMBERS.values(), "document"}
 def without_leaks(splits: Splits) -> Splits:
     """Leave out of the training examples what is held out, which would be no test of anything.
 
-    Args:
-        splits: Examples.
-
     Returns:
         The same held-out examples, and the others to train on.
 
@@ -41,9 +38,6 @@ def without_leaks(splits: Splits) -> Splits:
 def contents(examples: Dataset) -> Iterator[tuple[str, ...]]:
     """Write examples so that equal ones are equal.
 
-    Args:
-        examples: The examples.
-
     Yields:
         One after the other.
     """
@@ -56,9 +50,6 @@ def leaks_said(splits: Splits) -> str:
 
     Args:
         splits: Examples of which some were.
-
-    Returns:
-        A sentence.
     """
     return (
         f"{splits.duplicates:,} examples are among those to train on and among the held-out ones; they are not trained "

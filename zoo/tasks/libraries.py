@@ -22,9 +22,6 @@ NAME = re.compile(r"(?P<repository>[\w.-]+/[\w.-]+)(?::(?P<configuration>[\w.-]+
 def is_saved_dataset(folder: Path) -> bool:
     """Whether a folder is what `save_to_disk` has written.
 
-    Args:
-        folder: The folder.
-
     Returns:
         True if it is.
     """
@@ -33,9 +30,6 @@ def is_saved_dataset(folder: Path) -> bool:
 
 def is_dataset_name(text: str) -> bool:
     """Whether a text may be a dataset's name on the Hub.
-
-    Args:
-        text: The text.
 
     Returns:
         True for "org/name" and "org/name:configuration", unless it looks like a file.
@@ -50,9 +44,6 @@ LOCAL_SUFFIXES = (".tsv", ".csv", ".json", ".jsonl", ".txt", ".parquet", ".conll
 @contextmanager
 def loading_bars(*, shown: bool) -> Iterator[None]:
     """Let `datasets` and the Hub's client show how far they are, or not.
-
-    Args:
-        shown: Whether they may.
 
     Yields:
         Nothing. What was set for the process counts again afterwards.

@@ -204,9 +204,6 @@ def entities(tags: Sequence[str]) -> set[tuple[str, int, int]]:
 def has_entities(labels: Sequence[str]) -> bool:
     """Whether labels mark entities by B- and I-.
 
-    Args:
-        labels: All labels.
-
     Returns:
         True if there is a B- or I- label, and none but those and "O".
     """

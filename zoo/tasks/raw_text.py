@@ -46,9 +46,6 @@ def in_parts(text: str) -> Dataset:
 
     A part ends after a line break between two lines that are not blank.
 
-    Args:
-        text: The text.
-
     Returns:
         A dataset with the columns `text` and `document`, which is 0: the parts are one document.
     """
@@ -58,9 +55,6 @@ def in_parts(text: str) -> Dataset:
 
 def cut(text: str) -> Iterator[str]:
     """Cut a text where no token reaches across.
-
-    Args:
-        text: The text.
 
     Yields:
         Parts, which together are the text.

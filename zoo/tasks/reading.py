@@ -60,9 +60,6 @@ def read_table(path: str | Path, columns: Sequence[Column] | None = None, *, kin
             columns usually are, or else the first ones.
         kinds: What the columns hold.
 
-    Returns:
-        The columns.
-
     Raises:
         DataError: When the file is missing, empty or damaged, or a field is missing, empty or of the wrong kind.
     """
@@ -110,9 +107,6 @@ def read_separated(file: Path, rows: Iterator[Row], columns: Sequence[Column] | 
         rows: Lines' numbers and fields; where columns are not given by number, names first.
         columns: As for `read_table`.
         kinds: As for `read_table`.
-
-    Returns:
-        The columns.
     """
     if columns is not None and all(isinstance(column, int) for column in columns):
         check_number(kinds, columns, file)
@@ -234,9 +228,6 @@ def table_of(dataset: Dataset, source: str | Path, columns: Sequence[Column] | N
         source: Where it comes from.
         columns: As for `read_table`.
         kinds: As for `read_table`.
-
-    Returns:
-        The columns.
     """
     dataset = dataset.flatten()
     names = chosen_columns(dataset.column_names, kinds, columns, source)

@@ -92,9 +92,6 @@ class Table:
 
         Args:
             number: Its number, from 0.
-
-        Returns:
-            Its values.
         """
         return list(self.columns.values())[number]
 
@@ -140,9 +137,6 @@ def make_table(
         rows: Pairs of a line's number and its values.
         unit: What the numbers count.
 
-    Returns:
-        The table.
-
     Raises:
         DataError: When a value is missing or of the wrong kind, or there are no rows.
     """
@@ -169,10 +163,6 @@ def make_table(
 
 def checked_value(value: Any, kind: Kind) -> Any:
     """Make a value what its column holds.
-
-    Args:
-        value: The value.
-        kind: What the column holds.
 
     Returns:
         A string, or of tokens and tags a list of strings.

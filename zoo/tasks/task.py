@@ -90,9 +90,6 @@ class DataTask(ABC):
         Args:
             options: Names and values.
 
-        Returns:
-            Another task.
-
         Raises:
             UnknownNameError: When there is no such option.
             ConfigError: When a value is not valid.
@@ -109,9 +106,6 @@ class DataTask(ABC):
     def fitted(self, splits: Splits) -> Self:
         """Learn from the training examples what the task must know, for instance which labels there are.
 
-        Args:
-            splits: The examples.
-
         Returns:
             Another task, or this one where there is nothing to learn.
         """
@@ -119,9 +113,6 @@ class DataTask(ABC):
 
     def fitted_to(self, config: Any) -> Self:
         """Take from a trained model what it learned by `fitted`.
-
-        Args:
-            config: The model's configuration.
 
         Returns:
             Another task, or this one.
@@ -160,9 +151,6 @@ class DataTask(ABC):
     def load_from(self, source: DataSource) -> Splits:
         """Load the examples of a source.
 
-        Args:
-            source: The source.
-
         Returns:
             As `load` does, without what is held out among the examples to train on, and where they come from.
 
@@ -191,10 +179,6 @@ class DataTask(ABC):
 
     def mismatch(self, train: Table, heldout: Table) -> str | None:
         """Compare examples to train on with held-out ones of another file.
-
-        Args:
-            train: Examples to train on.
-            heldout: Examples to evaluate on.
 
         Returns:
             Why a model trained on these cannot be evaluated on those, None where it can.
@@ -237,9 +221,6 @@ class DataTask(ABC):
     def collator(self, tokenizers: Tokenizers) -> Callable[[Any], dict[str, Any]]:
         """Make what pads encoded examples into batches.
 
-        Args:
-            tokenizers: Whose padding to use.
-
         Returns:
             A collator whose labels are -100 on padding, so that padding never counts.
         """
@@ -258,9 +239,6 @@ class DataTask(ABC):
     def sources(self, examples: Dataset) -> list[str]:
         """What a model reads.
 
-        Args:
-            examples: Text columns.
-
         Returns:
             A text an example; none where the task has no outputs to be shown beside them.
         """
@@ -268,9 +246,6 @@ class DataTask(ABC):
 
     def references(self, examples: Dataset) -> list[str]:
         """What a model should answer.
-
-        Args:
-            examples: Text columns.
 
         Returns:
             A text an example; none where the task has no outputs.

@@ -82,10 +82,6 @@ class RawTextTask(DataTask):
     def divided(self, text: str, source: str) -> Splits:
         """Divide a text.
 
-        Args:
-            text: The text.
-            source: What messages call it.
-
         Returns:
             Its beginning and its end, by `train_fraction`.
 

@@ -122,14 +122,7 @@ class PretendedDevice(TorchDispatchMode):
         return {key: value.to(self.name) if isinstance(value, torch.Tensor) else value for key, value in inputs.items()}
 
     def move(self, model: Model) -> Model:
-        """Bring a model there, in place. `model.to` would, too, and untie what shares weights.
-
-        Args:
-            model: Any module.
-
-        Returns:
-            The same.
-        """
+        """Bring a model there, in place. `model.to` would, too, and untie what shares weights."""
         moved: dict[int, torch.Tensor] = {}
         for module in model.modules():
             for tensors in (module._parameters, module._buffers):
@@ -287,9 +280,6 @@ def written(func: Any, args: Any, kwargs: dict[str, Any], found: Any) -> Any:
         args: Its arguments.
         kwargs: Likewise, by name.
         found: What it has returned on the CPU.
-
-    Returns:
-        What it returns.
     """
     if found is None or not func._schema.returns:
         return None

@@ -74,9 +74,6 @@ def check_skipping_logits_changes_no_gradient(subject: Subject) -> None:
 def padded_inputs(subject: Subject) -> tuple[dict[str, Any], torch.Tensor]:
     """Inputs of different lengths, and which positions of the output are real.
 
-    Args:
-        subject: Gives vocabularies and stacks.
-
     Returns:
         Arguments of a forward, and a mask. *Shape:* (batch_size, output_len)
     """

@@ -158,9 +158,6 @@ class Subject:
 def main_output(outputs: Any) -> torch.Tensor:
     """What a model is run for.
 
-    Args:
-        outputs: What a model returned.
-
     Returns:
         `logits`, else `last_hidden_state`.
     """
@@ -190,9 +187,6 @@ def on_device(tensor: torch.Tensor) -> torch.Tensor:
 
     Args:
         tensor: On the CPU, so that its numbers are the same everywhere.
-
-    Returns:
-        The same there.
     """
     return tensor.to(torch.get_default_device())
 
@@ -208,9 +202,6 @@ def randomize(model: ZooPreTrainedModel, seed: int = 0, std: float = 0.15) -> Zo
         model: Changed in place.
         seed: Makes the noise reproducible.
         std: Its standard deviation.
-
-    Returns:
-        The model.
     """
     generator = torch.Generator().manual_seed(seed)
     for parameter in model.parameters():

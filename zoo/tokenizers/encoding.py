@@ -18,9 +18,6 @@ def to_ids(tokenizer: PreTrainedTokenizerFast, texts: Sequence[Any], **options: 
         texts: The texts, or lists of tokens with `is_split_into_words=True`.
         options: What the tokenizer is called with.
 
-    Returns:
-        Ids a text.
-
     Raises:
         DataError: When the tokenizer has no id for something, and none for what is unknown.
     """

@@ -58,9 +58,6 @@ class Tokenizers:
 def load_tokenizers(folder: str | Path) -> Tokenizers:
     """Load what `Tokenizers.save` wrote, or any folder with a `tokenizer.json`.
 
-    Args:
-        folder: The folder.
-
     Returns:
         The tokenizers.
 

@@ -112,9 +112,6 @@ def device_settings(*, use_cpu: bool) -> dict[str, Any]:
 
     Args:
         use_cpu: Whether it is to be left alone.
-
-    Returns:
-        Training arguments.
     """
     cuda = torch.cuda.is_available() and not use_cpu
     return {
@@ -128,9 +125,6 @@ def device_settings(*, use_cpu: bool) -> dict[str, Any]:
 
 def completed(given: Mapping[str, Any]) -> dict[str, Any]:
     """Add what follows from the wish to keep the best checkpoint, as early stopping does.
-
-    Args:
-        given: Training arguments.
 
     Returns:
         The same, where need be with evaluations, a checkpoint at each, and the best one loaded at the end.
@@ -156,9 +150,6 @@ def completed(given: Mapping[str, Any]) -> dict[str, Any]:
 def check_numbers(given: Mapping[str, Any]) -> None:
     """Refuse numbers with which a run would end in an error of its own after a while, or not learn.
 
-    Args:
-        given: Training arguments.
-
     Raises:
         ConfigError: With what is valid.
     """
@@ -173,9 +164,6 @@ def check_numbers(given: Mapping[str, Any]) -> None:
 
 def check_choices(given: Mapping[str, Any]) -> None:
     """Refuse an optimiser that there is not.
-
-    Args:
-        given: Training arguments.
 
     Raises:
         InvalidChoiceError: With the nearest valid name.

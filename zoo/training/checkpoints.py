@@ -47,9 +47,6 @@ def seal(checkpoint: str | Path, run: Mapping[str, Any]) -> None:
 def files_of(folder: Path) -> Iterator[Path]:
     """List what a seal vouches for.
 
-    Args:
-        folder: The checkpoint.
-
     Yields:
         Every file but the seal.
     """
@@ -58,9 +55,6 @@ def files_of(folder: Path) -> Iterator[Path]:
 
 def digest(file: Path) -> str:
     """Hash a file.
-
-    Args:
-        file: The file.
 
     Returns:
         Its SHA-256, in hexadecimal digits.
@@ -74,9 +68,6 @@ def digest(file: Path) -> str:
 
 def damage(checkpoint: Path) -> str | None:
     """Find out why a checkpoint cannot be gone on from.
-
-    Args:
-        checkpoint: The checkpoint.
 
     Returns:
         What is wrong, None where it is whole.
@@ -98,9 +89,6 @@ def damage(checkpoint: Path) -> str | None:
 
 def best_of(checkpoint: Path) -> Path:
     """Find the checkpoint that was the best one when another was written.
-
-    Args:
-        checkpoint: A whole checkpoint.
 
     Returns:
         The best one; this one where nothing was evaluated.
@@ -148,10 +136,6 @@ def last_checkpoint(folder: str | Path) -> str | None:
 
 def check_same_model(checkpoint: str | Path, model: PreTrainedModel) -> None:
     """Refuse to go on with another model than the one that a checkpoint is of.
-
-    Args:
-        checkpoint: The checkpoint.
-        model: The model.
 
     Raises:
         ConfigError: With the first field that differs.

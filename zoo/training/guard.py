@@ -23,9 +23,6 @@ class TrainingError(ZooError, RuntimeError):
 def memory_explained(args: TrainingArguments) -> Iterator[None]:
     """Say what to do where an accelerator's memory is not enough.
 
-    Args:
-        args: How the run goes.
-
     Yields:
         Nothing.
 

@@ -98,9 +98,6 @@ def build_for(task: DataTask, name: str, tokenizers: Tokenizers, recipe: Recipe,
         recipe: The recipe.
         seed: The seed of the weights.
 
-    Returns:
-        The model.
-
     Raises:
         ConfigError: When the weights to start from are those of another variant, or of one with other quirks.
     """

@@ -50,14 +50,7 @@ class MuonWithAdamW(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
-        """Update every parameter.
-
-        Args:
-            closure: Computes the loss again.
-
-        Returns:
-            What it returned.
-        """
+        """Update every parameter."""
         loss = None
         if closure is not None:
             with torch.enable_grad():
@@ -105,9 +98,6 @@ def build_muon(
         weight_decay: Weight decay of those that decay.
         betas: AdamW's.
         eps: AdamW's.
-
-    Returns:
-        The optimiser.
 
     Raises:
         ConfigError: When the model's parametrization is muP, whose learning rates are Adam's.

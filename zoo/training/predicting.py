@@ -137,9 +137,6 @@ def best_ids(logits: Any, labels: torch.Tensor) -> torch.Tensor:
 def by_length(lengths: Sequence[int]) -> list[int]:
     """Order examples so that those of similar lengths are neighbours.
 
-    Args:
-        lengths: A length an example.
-
     Returns:
         The examples' numbers.
     """
@@ -189,9 +186,6 @@ def in_place(found: Sequence[Any], order: Sequence[int]) -> list[Any]:
 
 def measured(metrics: Mapping[str, float]) -> dict[str, Any]:
     """Read what the trainer measured.
-
-    Args:
-        metrics: Its metrics.
 
     Returns:
         The first fields of [`zoo.tasks.Predictions`][].

@@ -46,9 +46,6 @@ class Side:
 def sides_of(model: PreTrainedModel) -> list[Side]:
     """Find what a model reads and learns to write.
 
-    Args:
-        model: The model.
-
     Returns:
         One side, or two where it has an encoder and a decoder.
     """
@@ -117,10 +114,6 @@ def described(dataset: Any, values: npt.NDArray[np.int64], split: str) -> str:
 def measure(dataset: Any, column: str) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Measure encoded examples.
 
-    Args:
-        dataset: The examples.
-        column: Where their ids are.
-
     Returns:
         The number of ids of each example, and the largest of them. *Shape:* (num_examples,)
     """
@@ -137,11 +130,6 @@ def rehearse(model: PreTrainedModel, dataset: Any, collator: Collator) -> list[s
 
     The examples are those with the longest source, with the longest target, and with the most different lengths; the
     last one also by itself, because some models need both to be of one length.
-
-    Args:
-        model: The model.
-        dataset: Encoded examples.
-        collator: Puts them into batches.
 
     Returns:
         Names of the parameters that have no part in the loss.
@@ -176,10 +164,6 @@ def rehearse(model: PreTrainedModel, dataset: Any, collator: Collator) -> list[s
 
 def check_sharding(model: PreTrainedModel, args: ZooTrainingArguments) -> None:
     """Refuse to shard what accelerate cannot.
-
-    Args:
-        model: The model.
-        args: How it is trained.
 
     Raises:
         ConfigError: When an encoder-decoder that is to be sharded has an embedding in several places.

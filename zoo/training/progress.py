@@ -13,11 +13,7 @@ LOG_INTERVAL = 30.0
 
 
 def slow_in_a_file(bar: tqdm) -> None:
-    """Draw a bar seldom where nobody sees it move: every state of it stays in a log.
-
-    Args:
-        bar: The bar.
-    """
+    """Draw a bar seldom where nobody sees it move: every state of it stays in a log."""
     if not isinstance(bar, tqdm_notebook) and not bar.fp.isatty():
         bar.mininterval = bar.maxinterval = LOG_INTERVAL
 

@@ -70,9 +70,6 @@ class Recipe:
             model: Values to change in `model`; they are `explicit` from then on.
             arguments: Values to change in `arguments`.
             generation: Values to change in `generation`.
-
-        Returns:
-            Another recipe.
         """
         return Recipe(
             task=self.task,
@@ -156,9 +153,6 @@ def load_recipe(recipe: str | Path) -> Recipe:
     Args:
         recipe: The name of one that ships with the zoo, or a YAML or JSON file.
 
-    Returns:
-        The recipe.
-
     Raises:
         UnknownNameError: When there is none of this name, or it has an unknown section.
         ConfigError: When the file cannot be read.
@@ -182,12 +176,6 @@ def load_recipe(recipe: str | Path) -> Recipe:
 
 def read_yaml(file: Path) -> Any:
     """Read YAML, or JSON.
-
-    Args:
-        file: The file.
-
-    Returns:
-        Plain data.
 
     Raises:
         ConfigError: When the file cannot be read.

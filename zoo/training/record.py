@@ -43,14 +43,7 @@ class ExamplesRecord:
 
     @classmethod
     def of(cls, examples: Dataset) -> ExamplesRecord:
-        """Record examples.
-
-        Args:
-            examples: The examples.
-
-        Returns:
-            The record.
-        """
+        """Record examples."""
         columns = [name for name in examples.column_names if name not in NUMBERS.values()]
         return cls(len(examples), digest_of_examples(examples), columns)
 
@@ -108,9 +101,6 @@ class RunRecord:
         Args:
             written: The fields, and possibly others.
 
-        Returns:
-            The record.
-
         Raises:
             TypeError: When a field is of another kind.
             LookupError: When one is missing.
@@ -159,13 +149,6 @@ class RunRecord:
 def from_plain(kind: type[Record], written: Mapping[str, Any]) -> Record:
     """Make a record of what JSON holds of it.
 
-    Args:
-        kind: A dataclass.
-        written: Its fields.
-
-    Returns:
-        The record.
-
     Raises:
         TypeError: When a field is of another kind, or missing.
         LookupError: When there is no such field.
@@ -197,9 +180,6 @@ def record_run(
         splits: The examples.
         selection: The examples that the best checkpoint is chosen by.
         seed: The seed.
-
-    Returns:
-        The record.
     """
     named = isinstance(model, str)
     ran = replace(
@@ -225,9 +205,6 @@ def record_run(
 
 def digest_of_examples(examples: Dataset) -> str:
     """Hash examples.
-
-    Args:
-        examples: The examples.
 
     Returns:
         The SHA-256 of their columns, whatever their lines in a file, in hexadecimal digits.
@@ -258,9 +235,6 @@ def digest_of_tokenizers(tokenizers: Tokenizers) -> str:
 def read_result(folder: str | Path) -> dict[str, Any]:
     """Read what a run left in its checkpoint's folder.
 
-    Args:
-        folder: The folder.
-
     Returns:
         The fields of its record and its `report`; nothing where there is none, or it cannot be read.
     """
@@ -273,9 +247,6 @@ def read_result(folder: str | Path) -> dict[str, Any]:
 
 def saved_run(folder: str | Path) -> RunRecord | None:
     """Find the record of the run that made a checkpoint.
-
-    Args:
-        folder: The checkpoint's folder.
 
     Returns:
         The record, None where there is none.

@@ -103,9 +103,6 @@ class TrainingResult:
 def peak_memory(device: torch.device) -> int | None:
     """Measure how much memory has been in use at most.
 
-    Args:
-        device: Where the model is.
-
     Returns:
         Bytes that torch has had allocated on a GPU; on a CPU, bytes of the whole process; None where the system does
         not say.

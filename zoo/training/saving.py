@@ -68,9 +68,6 @@ def keep_report(folder: str | Path, report: Mapping[str, Any]) -> None:
 def is_unscored(folder: str | Path) -> bool:
     """Whether a folder holds a model whose run was interrupted between its last step and its numbers.
 
-    Args:
-        folder: The folder.
-
     Returns:
         True where there is a run's record without a report.
     """
@@ -80,9 +77,6 @@ def is_unscored(folder: str | Path) -> bool:
 
 def as_json(content: Mapping[str, Any]) -> str:
     """Write plain data.
-
-    Args:
-        content: What JSON can hold.
 
     Returns:
         The text of a file.

@@ -317,9 +317,6 @@ class ZooTrainer(Seq2SeqTrainer):
 def lengths_of(dataset: Any) -> Sequence[int]:
     """Find how long examples are.
 
-    Args:
-        dataset: Encoded examples.
-
     Returns:
         Tokens of each.
     """

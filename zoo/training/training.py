@@ -275,9 +275,6 @@ def make_trainer(
         encoded: Examples as ids, to train on and to evaluate on meanwhile.
         callbacks: transformers' callbacks, besides those that `args` ask for.
         progress: Whether to show a progress bar.
-
-    Returns:
-        The trainer.
     """
     callbacks = list(callbacks)
     if args.early_stopping_patience is not None:
@@ -301,10 +298,6 @@ def make_trainer(
 
 def identity_of(run: RunRecord, args: ZooTrainingArguments) -> dict[str, Any]:
     """Tell a run from others, whatever it is spread over.
-
-    Args:
-        run: The run.
-        args: How it is trained.
 
     Returns:
         As [`RunRecord.identity`][].

@@ -50,9 +50,6 @@ def locate(source: str | os.PathLike[str], **options: Any) -> Path:
 def named_weights(source: str) -> Weights | None:
     """Look up weights, if a text is meant to name some.
 
-    Args:
-        source: Any text.
-
     Returns:
         The weights, None where something else is meant.
 
@@ -70,9 +67,6 @@ def locate_weights(weights: Weights, **options: Any) -> Path:
     Args:
         weights: The weights.
         options: Of [`zoo.pull`][], where they are on the Hub.
-
-    Returns:
-        The folder.
 
     Raises:
         CheckpointError: When a file is missing or damaged.

@@ -28,9 +28,6 @@ def read_record(folder: Path) -> Weights:
     Args:
         folder: A folder that `zoo weights make` wrote.
 
-    Returns:
-        The record.
-
     Raises:
         CheckpointError: When there is none, or it is damaged.
     """
@@ -55,9 +52,6 @@ def read_record(folder: Path) -> Weights:
 def read_scores(folder: Path) -> dict[str, RecordedScore]:
     """Read the scores that weights had when they were made.
 
-    Args:
-        folder: Their folder.
-
     Returns:
         Scores and the loss, by key; none where nothing was evaluated.
     """
@@ -69,9 +63,6 @@ def read_scores(folder: Path) -> dict[str, RecordedScore]:
 
 def scores_of(evaluation: Mapping[str, Any]) -> dict[str, RecordedScore]:
     """Collect the numbers of an evaluation.
-
-    Args:
-        evaluation: As plain data.
 
     Returns:
         Its scores and its loss, by key.
@@ -111,10 +102,6 @@ def write_record(folder: Path, weights: Weights) -> Weights:
 def check_files(folder: Path, weights: Weights) -> None:
     """Require the files of weights to be what they were when these were made.
 
-    Args:
-        folder: Where they are.
-        weights: Their record.
-
     Raises:
         CheckpointError: When a file is missing, or holds something else.
     """
@@ -135,11 +122,7 @@ def check_files(folder: Path, weights: Weights) -> None:
 
 
 def versions() -> dict[str, str]:
-    """Tell which versions make weights here.
-
-    Returns:
-        Versions by distribution.
-    """
+    """Tell which versions make weights here."""
     return {distribution: version(distribution) for distribution in MAKERS}
 
 
@@ -160,9 +143,6 @@ def how_to_mend(weights: Weights) -> str:
 
 def origin_of(weights: Weights) -> str | None:
     """Find which distribution brought weights.
-
-    Args:
-        weights: Their record.
 
     Returns:
         The distribution, None where a script registered them, or nobody did.

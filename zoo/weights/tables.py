@@ -35,9 +35,6 @@ def in_words(number: int | None, unit: str) -> str:
 def place_of(weights: Weights) -> str:
     """Say where weights are.
 
-    Args:
-        weights: Their record.
-
     Returns:
         "shipped", a folder, or a repository.
     """
@@ -61,9 +58,6 @@ def main_score(weights: Weights) -> RecordedScore | None:
 def scores_text(weights: Weights) -> str:
     """Write the main score of weights.
 
-    Args:
-        weights: Their record.
-
     Returns:
         For instance "BLEU 82.7 (80.1 to 85.2)"; nothing where they have none.
     """
@@ -75,9 +69,6 @@ def scores_text(weights: Weights) -> str:
 
 def facts(weights: Weights) -> list[tuple[str, str]]:
     """List what is known about weights.
-
-    Args:
-        weights: Their record.
 
     Returns:
         Names and texts, without what is not known.
@@ -104,9 +95,6 @@ def facts(weights: Weights) -> list[tuple[str, str]]:
 def to_markdown(found: Iterable[Weights]) -> str:
     """Write the tables of the documentation.
 
-    Args:
-        found: The weights.
-
     Returns:
         A table of those whose files are here, and one of those on the Hub.
     """
@@ -125,14 +113,6 @@ def to_markdown(found: Iterable[Weights]) -> str:
 
 
 def markdown(headings: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
-    """Write a table in Markdown.
-
-    Args:
-        headings: Of its columns.
-        rows: The cells.
-
-    Returns:
-        Its lines.
-    """
+    """Write a table in Markdown."""
     lines = (headings, ("---",) * len(headings), *rows)
     return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)

@@ -192,10 +192,6 @@ class BartLike(NativeFormat):
 def computed_table(rows: int, width: int) -> torch.Tensor:
     """The table that these classes begin with: sines, then cosines.
 
-    Args:
-        rows: How many positions.
-        width: The hidden size.
-
     Returns:
         *Shape:* (rows, width)
     """

@@ -71,9 +71,6 @@ class BertLike(NativeFormat):
 
         Args:
             pad_token_id: RoBERTa counts positions from the one after it.
-
-        Returns:
-            How many.
         """
         return (pad_token_id or 0) + 1 if self.roberta_heads else 0
 
@@ -233,9 +230,6 @@ class BertLike(NativeFormat):
 
 def bert_classes(name: str) -> dict[str, str]:
     """Names of the classes of such a family.
-
-    Args:
-        name: What they begin with.
 
     Returns:
         The class of every task.

@@ -21,9 +21,6 @@ THETA = 10000.0
 def rotated_part(native: Any) -> dict[str, Any]:
     """Read how many columns of a head are rotated.
 
-    Args:
-        native: The native configuration.
-
     Returns:
         `rope_parameters` of the zoo.
     """

@@ -14,9 +14,6 @@ RUN_FIELDS = ("name", "seed", "hash")
 def records(summary: ComparisonSummary) -> list[dict[str, Any]]:
     """List the runs with all their numbers: bytes, seconds, shares.
 
-    Args:
-        summary: The comparison.
-
     Returns:
         A dictionary a run, such as pandas makes a table of; None where there is no number.
     """

@@ -183,9 +183,6 @@ def documented(**others: str) -> Callable[[Function], Function]:
 
     Args:
         others: What its other arguments mean.
-
-    Returns:
-        A decorator.
     """
     about = {**{name: one.about for name, one in options().items()}, **others}
     lines = "\n".join(f"        {name}: {text}" for name, text in about.items())

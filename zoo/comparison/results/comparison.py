@@ -84,12 +84,6 @@ class Comparison(Printed):
     def read(cls, folder: str | Path) -> Comparison:
         """Read what `write` wrote.
 
-        Args:
-            folder: The comparison's folder.
-
-        Returns:
-            The comparison.
-
         Raises:
             ConfigError: When there is none, or it was written by another version of the zoo.
         """

@@ -40,11 +40,6 @@ class Probe:
     ) -> dict[str, torch.Tensor]:
         """Ask a model.
 
-        Args:
-            model: The model.
-            source: What it reads with.
-            target: What it writes with.
-
         Returns:
             `logits`, *Shape:* (batch_size, ..., num_ids), and as `outputs` the ids that an encoder-decoder writes
             greedily, *Shape:* (batch_size, output_len), or the best ones, *Shape:* (batch_size, ...).

@@ -161,9 +161,6 @@ def tokenizers_in(folder: Path, task: DataTask, splits: Splits, recipe: Recipe, 
 def modules_of(model_config: ZooConfig) -> tuple[str, ...]:
     """Find the user's own modules that a model needs, which another process must import by itself.
 
-    Args:
-        model_config: The model's configuration.
-
     Returns:
         Names of modules that are neither the zoo's nor loaded as plugins.
 
@@ -185,9 +182,6 @@ def modules_of(model_config: ZooConfig) -> tuple[str, ...]:
 
 def foreign_origins(model_config: ZooConfig) -> dict[str, Origin]:
     """Find what of a model comes from elsewhere.
-
-    Args:
-        model_config: The model's configuration.
 
     Returns:
         Where the variant and its parts come from, by what they are called: "position 'mine'".

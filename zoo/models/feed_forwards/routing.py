@@ -128,9 +128,6 @@ def balance_experts(model: nn.Module) -> None:
     """Even out the use of experts that are routed by affinities, after an update of the weights.
 
     `zoo train` does it; a training loop of your own calls it behind `optimizer.step()`.
-
-    Args:
-        model: Any model.
     """
     for module in model.modules():
         if isinstance(module, SigmoidRouter):

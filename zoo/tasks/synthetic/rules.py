@@ -66,9 +66,6 @@ class Addition(Synthetic):
     def number(self, generator: random.Random) -> int:
         """Draw a number.
 
-        Args:
-            generator: What to draw with.
-
         Returns:
             A number; all lengths are equally likely.
         """

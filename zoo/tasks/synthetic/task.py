@@ -91,18 +91,12 @@ class Synthetic(PairsTask):
     def example(self, generator: random.Random) -> tuple[Sequence[str], Sequence[str]]:
         """Make an example.
 
-        Args:
-            generator: What to draw with.
-
         Returns:
             The symbols of the question, and those of the answer.
         """
 
     def symbols(self, generator: random.Random) -> list[int]:
         """Draw a sequence.
-
-        Args:
-            generator: What to draw with.
 
         Returns:
             Numbers of symbols.
@@ -199,10 +193,6 @@ class Synthetic(PairsTask):
 def matches(output: Sequence[str], reference: Sequence[str]) -> tuple[int, int]:
     """Count symbols at their place.
 
-    Args:
-        output: What was written.
-        reference: What should have been.
-
     Returns:
         Their number, and the number of symbols in the longer sequence.
     """
@@ -212,9 +202,6 @@ def matches(output: Sequence[str], reference: Sequence[str]) -> tuple[int, int]:
 
 def as_dataset(rows: Sequence[tuple[str, str]]) -> Dataset:
     """Make a dataset of pairs.
-
-    Args:
-        rows: The pairs.
 
     Returns:
         The columns `question` and `answer`.

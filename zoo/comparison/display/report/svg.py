@@ -123,9 +123,6 @@ def marker(place: int, x: float, y: float, title: str = "", *, hollow: bool = Fa
         title: What is told of it.
         hollow: Whether only its outline is drawn.
         small: Whether it marks a line instead of standing alone.
-
-    Returns:
-        The element.
     """
     children = [element("title", title)] if title else []
     kind = "mark hollow" if hollow else "mark"
