@@ -38,6 +38,14 @@ def never() -> None:
     raise AssertionError("it is known already")
 
 
+def test_nothing_is_kept_for_somebody_without_a_home(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert is_answer(LIST)
+    for name in ("XDG_CACHE_HOME", "LOCALAPPDATA"):
+        monkeypatch.delenv(name)
+    monkeypatch.setattr(os.path, "expanduser", lambda path: path)  # as it is for a number without an account
+    assert not is_answer(LIST)
+
+
 @pytest.mark.slow
 def test_an_answer_is_quick_the_second_time_and_follows_the_sources(tmp_path: Path) -> None:
     place = tmp_path / "package" / "zoo"

@@ -57,6 +57,7 @@ def is_answer(arguments: Sequence[str]) -> bool:
         and not (arguments[0] == "weights" and set(arguments) & set(WORKING_WEIGHTS))
         and not any(argument.startswith(DOING) or os.path.exists(argument) for argument in arguments[1:])
         and os.environ.get(SWITCH) != "never"
+        and cache_folder() is not None
         and not _plugins()
     )
 
@@ -81,7 +82,9 @@ def place_of_answer(arguments: Sequence[str]) -> Path:
         digest.update(part.encode("utf-8", "surrogatepass") + b"\0")
     for file in sources():
         digest.update(str(file).encode("utf-8", "surrogatepass") + b"\0" + hashlib.sha256(file.read_bytes()).digest())
-    return cache_folder() / f"{digest.hexdigest()}.txt"
+    folder = cache_folder()
+    assert folder is not None, "is_answer has said that there is one"
+    return folder / f"{digest.hexdigest()}.txt"
 
 
 def surroundings() -> Iterator[str]:
@@ -113,14 +116,17 @@ def sources() -> Iterator[Path]:
                 yield from (Path(folder, name) for name in sorted(names) if name.endswith(SOURCES))
 
 
-def cache_folder() -> Path:
+def cache_folder() -> Path | None:
     """Find the user's folder for what can be made again.
 
     Returns:
-        A folder of the zoo's own in it, which need not be there.
+        A folder of the zoo's own in it, which need not be there; None where the user has no home.
     """
     usual = os.environ.get("LOCALAPPDATA") if sys.platform == "win32" else os.environ.get("XDG_CACHE_HOME")
-    return Path(usual or Path.home() / ".cache") / "transformer-zoo" / "answers"
+    home = os.path.expanduser("~")
+    if not usual and home == "~":  # in containers, processes may belong to nobody that is known
+        return None
+    return Path(usual or home, "" if usual else ".cache", "transformer-zoo", "answers")
 
 
 class Recorder:
