@@ -49,6 +49,7 @@ def test_patterns_stand_for_what_there_is() -> None:
     assert "pre-norm:position=rotary" in expand(["pre-norm:position=*"], task)
     assert "pre-norm:position=rotary,norm=rmsnorm" in expand(["pre-norm:position=rotary,norm=*"], task)
     assert expand(["vanilla", "*", "vanilla"], task)[0] == "vanilla"
+    assert set(expand(["*-norm", "!re*-norm", "!pre-norm"], task)) == {"post-norm", "sandwich-norm"}
     with pytest.raises(UnsupportedTaskError):
         task.check_variant(*expand(["gpt2-style"], task))
 

@@ -3,6 +3,7 @@
 *                     every built-in variant that the task can be done with
 pre-norm:position=*   one variant with every value that a setting takes
 d2l-style+*           one variant with each of its quirks alone
+!gpt2-style           not this one, nor what a pattern behind the ! stands for
 """
 
 from __future__ import annotations
@@ -27,7 +28,10 @@ def expand(patterns: Iterable[str], task: DataTask) -> list[str]:
     Returns:
         Names of variants, each once, in the order of the patterns.
     """
-    return list(dict.fromkeys(name for pattern in patterns for name in names_of(pattern, task)))
+    patterns = list(patterns)
+    unwanted = {name for pattern in patterns if pattern[:1] == "!" for name in names_of(pattern[1:], task)}
+    wanted = (name for pattern in patterns if pattern[:1] != "!" for name in names_of(pattern, task))
+    return [name for name in dict.fromkeys(wanted) if name not in unwanted]
 
 
 def names_of(pattern: str, task: DataTask) -> Iterator[str]:
