@@ -55,7 +55,7 @@ def test_an_answer_is_quick_the_second_time_and_follows_the_sources(tmp_path: Pa
 
     def listed() -> tuple[str, set[str]]:
         env = {**os.environ, "PYTHONPATH": str(place.parent), "PYTHONPROFILEIMPORTTIME": "1"}
-        command = [sys.executable, "-m", "zoo", "list", "universal"]
+        command = [sys.executable, "-m", "zoo", "list", "universal", "--json"]
         run = subprocess.run(command, env=env, cwd=tmp_path, capture_output=True, text=True, check=True)
         return run.stdout, {line.rpartition("|")[2].strip() for line in run.stderr.splitlines()}
 
