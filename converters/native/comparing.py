@@ -183,7 +183,7 @@ def compute(model: PreTrainedModel, inputs: dict[str, Tensor], config: ZooConfig
     given: dict[str, Any] = {name: tensor.to(model.device) for name, tensor in inputs.items()}
     if config.stack != "encoder":
         given["use_cache"] = False
-    with in_evaluation(model), ComputeIn(torch.float32):
+    with in_evaluation(model), in_any_precision(model), ComputeIn(torch.float32):
         found: Tensor = getattr(model(**given, return_dict=True), output)
     return found.cpu()
 
@@ -202,6 +202,24 @@ def in_evaluation(model: PreTrainedModel) -> Iterator[None]:
     finally:
         for module in training:
             module.training = True
+
+
+@contextmanager
+def in_any_precision(model: PreTrainedModel) -> Iterator[None]:
+    """Run experts, where there are any, by a product that knows float64 for a while: the grouped one does not.
+
+    Args:
+        model: The model, whose configurations come back as they were.
+    """
+    configs = {id(module.config): module.config for module in model.modules() if isinstance(module, PreTrainedModel)}
+    chosen = [(config, config._experts_implementation) for config in configs.values()]
+    for config, _ in chosen:
+        config._experts_implementation = "batched_mm"
+    try:
+        yield
+    finally:
+        for config, implementation in chosen:
+            config._experts_implementation = implementation
 
 
 def require_same(seen: Observation, model: ZooPreTrainedModel) -> None:

@@ -37,6 +37,20 @@ def test_there_and_back(case, tmp_path):
     assert largest_difference(outputs(native), outputs(again)) < 1e-5 * max(1.0, report.difference.largest)
 
 
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16], ids=str)
+def test_experts_are_read_from_a_folder_in_any_precision(dtype, tmp_path):
+    """From a folder transformers runs experts by a grouped product, which PyTorch has in half and single precision."""
+    sizes = {"hidden_size": 64, "intermediate_size": 64, "num_local_experts": 4, "num_hidden_layers": 1}
+    heads = {"num_attention_heads": 2, "num_key_value_heads": 1, "vocab_size": 20}
+    native = native_model("Mixtral", "ForCausalLM", {**sizes, **heads}, dtype)
+    native.save_pretrained(tmp_path)
+    model = zoo.convert(tmp_path)
+    assert model.dtype == dtype and model.config._experts_implementation != "batched_mm"
+    ids = torch.tensor([[5, 6, 7, 8]])
+    with torch.no_grad():
+        assert torch.isfinite(model(input_ids=ids).logits).all()
+
+
 def test_every_model_type_has_a_case():
     cases = (*FAMILY_CASES.values(), *NATIVE_CASES.values())
     tested = {getattr(transformers, family + head).config_class.model_type for family, head, _ in cases}
