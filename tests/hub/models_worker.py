@@ -129,8 +129,10 @@ def check_native(folder: Path, name: str, task: str, weights: str = "") -> None:
 
     sys.modules["zoo"] = None  # type: ignore[assignment]
     model = getattr(transformers, AUTO_CLASSES[task]).from_pretrained(repo_of(name, task), revision="native")
-    # As transformers computes this norm and GPT-J's rotations, whatever the model's type.
-    in_float32 = hasattr(model.config, "rms_norm_eps") or model.config.model_type == "gptj"
+    # As transformers computes this norm, rotations and ALiBi's slopes, whatever the model's type.
+    in_float32 = any(hasattr(model.config, name) for name in ("rms_norm_eps", "rope_parameters", "rotary_dim"))
+    in_float32 |= model.config.model_type in ("bloom", "roformer")
+    model.config._experts_implementation = "batched_mm"  # PyTorch's grouped product is not for float64
     exact = weights == "as-is" and not in_float32
     compare(model, folder, name, task, exact=exact, same_names=False, most=1e-5 if in_float32 else 1e-12)
 
