@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,9 @@ from zoo.hub import parse_address
 from zoo.hub.cards import CardFacts, write_card
 from zoo.hub.records import recorded_limits
 from zoo.registry import VARIANTS, find_weights
+from zoo.weights import read_record
 from zoo.weights.built_in import SHIPPED, read_definitions
+from zoo.weights.tables import facts
 
 MIB = 2**20
 SHIPPED_NAMES = sorted(read_definitions("shipped"))
@@ -95,10 +98,13 @@ def test_what_users_try_first_comes_out_right_or_the_card_says_what_does_not(nam
     assert not wrong or name not in ("vanilla.en-pt", "pre-norm.en-pt"), "which the documents show"
 
 
-def test_a_card_on_the_hub_says_what_comes_out_wrong() -> None:
-    folder = SHIPPED / "explicando.en-pt"
+def test_what_comes_out_wrong_is_told(tmp_path: Path) -> None:
+    folder = shutil.copytree(SHIPPED / "explicando.en-pt", tmp_path / "weights")
+    record = json.loads((folder / RECORD_FILE).read_text())
+    (folder / RECORD_FILE).write_text(json.dumps({**record, "limits": "it gets poems wrong"}))
     card = write_card(folder, parse_address("org/name"), CardFacts(limits=recorded_limits(folder)))
-    assert "it gets wrong" in card.partition("## Limits")[2]
+    assert "it gets poems wrong" in card.partition("## Limits")[2]
+    assert dict(facts(read_record(folder)))["limits"] == "it gets poems wrong"
 
 
 def test_labels_come_out_right() -> None:
