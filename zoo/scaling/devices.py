@@ -46,18 +46,20 @@ DEVICES = {
         "H200 SXM 141 GB", 143_771 * MIB, 989e12, 4800e9, 450e9, 50e9, "NVIDIA H200 data sheet, 2024; DGX H200 as well"
     ),
     "l4": Device(
-        "L4 24 GB", 23_034 * MIB, 121e12, 300e9, 32e9, 3e9, "NVIDIA L4 data sheet, 2023; PCIe 4.0 x16; 25 Gbit/s"
+        "L4 24 GB", 23_034 * MIB, 121e12, 300e9, 32e9, 3e9,
+        "NVIDIA L4 data sheet, 2023; PCIe 4.0 x16; 25 Gbit/s assumed",
     ),
     "l40s": Device(
-        "L40S 48 GB", 46_068 * MIB, 362e12, 864e9, 32e9, 3e9, "NVIDIA L40S data sheet, 2023; PCIe 4.0 x16; 25 Gbit/s"
+        "L40S 48 GB", 46_068 * MIB, 362e12, 864e9, 32e9, 3e9,
+        "NVIDIA L40S data sheet, 2023; PCIe 4.0 x16; 25 Gbit/s assumed",
     ),
     "rtx-3090": Device(
         "RTX 3090 24 GB", 24_576 * MIB, 71e12, 936e9, 32e9, 3e9,
-        "NVIDIA Ampere GA102 whitepaper, 2021, appendix A; PCIe 4.0 x16; 25 Gbit/s",
+        "NVIDIA Ampere GA102 whitepaper, 2021, appendix A; PCIe 4.0 x16; 25 Gbit/s assumed",
     ),
     "rtx-4090": Device(
         "RTX 4090 24 GB", 24_564 * MIB, 165e12, 1008e9, 32e9, 3e9,
-        "NVIDIA Ada architecture whitepaper, 2023, appendix A; PCIe 4.0 x16; 25 Gbit/s",
+        "NVIDIA Ada architecture whitepaper, 2023, appendix A; PCIe 4.0 x16; 25 Gbit/s assumed",
     ),
 }  # fmt: skip
 """Devices by the names that commands take."""

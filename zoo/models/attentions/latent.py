@@ -13,7 +13,7 @@ from zoo.fast.identity import Identity
 from ..attention import Attention
 from ..choices import AttentionScale
 from ..norms import build_norm
-from ..parts import ATTENTIONS
+from ..parts import ATTENTIONS, option
 
 if TYPE_CHECKING:
     from ..configuration import ZooConfig
@@ -90,7 +90,7 @@ class LatentAttention(Attention):
         Raises:
             ConfigError: When one is not.
         """
-        widths = {name: getattr(config, name, default) for name, default in cls.options.items()}
+        widths = {name: option(config, cls, name) for name in cls.options}
         if min(widths.values()) < 0 or not all(widths[name] for name in widths if name != "q_lora_rank"):
             raise ConfigError(f"{widths} were given; widths must be at least 1 (q_lora_rank=0 is for queries without)")
         if config.is_encoder_decoder or config.add_cross_attention:
@@ -102,7 +102,7 @@ class LatentAttention(Attention):
 
     def build_projections(self, config: ZooConfig) -> None:
         """Build what makes queries, latent vectors and the shared part of keys, and what expands and merges."""
-        query_rank, rank, self.nope_dim, value_dim = (getattr(config, *option) for option in self.options.items())
+        query_rank, rank, self.nope_dim, value_dim = (option(config, type(self), name) for name in self.options)
         width, heads, bias = config.hidden_size, config.num_attention_heads, config.attention_bias
         self.q_a_proj = nn.Linear(width, query_rank, bias=bias) if query_rank else Identity()
         self.q_a_norm = build_norm(config, query_rank) if query_rank else Identity()
