@@ -1,4 +1,4 @@
-"""Maximal update parametrization (muP): what makes the best learning rate of a narrow model that of a wide one.
+"""Maximal update parametrization (muP), meant to make the best learning rate of a narrow model that of a wide one.
 
 Yang et al. 2022, "Tensor Programs V", table 8, for Adam. At the base width it is the standard parametrization, with
 attention divided by head_dim instead of its root. It is data: an initialiser, a scale of attention and one of logits,
