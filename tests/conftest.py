@@ -13,6 +13,8 @@ import torch
 import transformers.utils.logging
 from hypothesis import HealthCheck, settings
 
+from zoo.registry import VARIANTS
+
 torch.set_num_threads(1)
 transformers.utils.logging.disable_progress_bar()
 # Where a commit is judged, the same examples every time; everywhere else new ones.
@@ -39,6 +41,16 @@ def check_device(name: str) -> torch.device:
         reason = str(error).splitlines()[0]
         raise pytest.UsageError(f"--device {name} cannot be used here: {reason}") from error
     return device
+
+
+@pytest.fixture(scope="module", autouse=True)
+def variants_leave_with_their_module() -> Iterator[None]:
+    """What a test registers is not there for the tests of another file, which list or draw every variant."""
+    yield
+    left = [name for name, entry in VARIANTS._items.items() if not entry.origin.built_in]
+    for name in left:
+        del VARIANTS._items[name]
+    assert not left, f"still registered: {', '.join(left)}"
 
 
 @pytest.fixture

@@ -27,6 +27,7 @@ from zoo.comparison.run.reload import TARGET_FOLDER, check
 from zoo.comparison.setup.job import Job
 from zoo.comparison.setup.jobs import folder_name
 from zoo.errors import ConfigError, UnknownNameError, UnknownOverrideError, UnknownVariantError
+from zoo.registry import VARIANTS
 from zoo.tasks import TASKS, read_columns
 from zoo.tokenizers import pairs
 from zoo.training.checkpoints import SEAL, seal
@@ -72,11 +73,14 @@ def data(tmp_path_factory):
 def user_module(tmp_path_factory):
     folder = tmp_path_factory.mktemp("module")
     (folder / "of_a_user.py").write_text(PLUGIN)
-    sys.path.insert(0, str(folder))
-    import of_a_user  # noqa: F401
+    assert len(VARIANTS)  # those built in are there by now, and stay
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(folder)
+        patch.setattr(VARIANTS, "_items", {**VARIANTS._items})
+        import of_a_user
 
-    yield folder
-    sys.path.remove(str(folder))
+        yield folder
+        del sys.modules[of_a_user.__name__]
 
 
 @pytest.fixture(scope="module")
