@@ -12,20 +12,19 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers.cache_utils import DynamicCache, DynamicLayer, EncoderDecoderCache
-from transformers.modeling_outputs import BaseModelOutput
 
 from zoo.models import ZooPreTrainedModel
 from zoo.registry import Task
 
 from ..exported import DECODER, ENCODER, WHOLE
 from ..weights import task_of
+from .modules import Causal, Decode, Encode, Whole
 
 BATCH, LENGTH, SEEN, TARGET = 2, 5, 4, 3
 """Sizes of the example that is traced, no two alike; all of them stay free."""
 
-Pairs = list[tuple[Tensor, Tensor]]
-"""Keys and values of every layer."""
+Axes = dict[int, str]
+"""Names of the free axes of a tensor, as Hugging Face Optimum calls them; runtimes look some of them up."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +35,7 @@ class Graph:
         name: Its file's name without the ending.
         module: What is traced.
         inputs: Example arguments of the module, nested as it takes them; no tensor twice, or it is traced as one input.
+        axes: Names of their free axes, nested alike; outputs have those that follow.
         input_names: A name for every tensor among them.
         output_names: A name for every tensor that the module returns.
     """
@@ -43,6 +43,7 @@ class Graph:
     name: str
     module: nn.Module
     inputs: tuple[Any, ...]
+    axes: tuple[Any, ...]
     input_names: tuple[str, ...]
     output_names: tuple[str, ...]
 
@@ -61,176 +62,14 @@ def names_of_cache(prefix: str, layers: int, inner: str = "") -> list[str]:
     return [f"{prefix}.{layer}.{inner}{part}" for layer in range(layers) for part in ("key", "value")]
 
 
-def filled_cache(pairs: Pairs) -> DynamicCache:
-    """Make a cache of keys and values, of any length.
+def free(length: str, place: int = 1) -> Axes:
+    """Name the two free axes of a tensor.
 
     Args:
-        pairs: For every layer. *Shape:* (batch_size, num_key_value_heads, key_len, head_dim)
-
-    Returns:
-        The cache. Layers with a sliding window keep all keys, which masks hide.
+        length: What its length is called.
+        place: Which axis that is.
     """
-    cache = DynamicCache()
-    for key, value in pairs:
-        layer = DynamicLayer()
-        layer.dtype, layer.device = key.dtype, key.device
-        layer.keys, layer.values, layer.is_initialized = key, value, True
-        cache.layers.append(layer)
-    return cache
-
-
-def content(cache: Any) -> tuple[Tensor, ...]:
-    """Keys and values of a cache.
-
-    Args:
-        cache: A cache of one sequence.
-
-    Returns:
-        Two tensors a layer.
-    """
-    return tuple(tensor for layer in cache.layers for tensor in (layer.keys, layer.values))
-
-
-class Whole(nn.Module):
-    """A model without a cache.
-
-    Args:
-        model: The model.
-        output: What it returns: "logits" or "last_hidden_state".
-        third: What it reads beside ids and mask: "decoder_input_ids" or "token_type_ids".
-    """
-
-    def __init__(self, model: ZooPreTrainedModel, output: str, third: str = "") -> None:
-        super().__init__()
-        self.model = model
-        self.output = output
-        self.third = third
-        self.options = {} if model.config.stack == "encoder" else {"use_cache": False}
-
-    def forward(self, input_ids: Tensor, attention_mask: Tensor, third: Tensor | None = None) -> Tensor:
-        """Compute the output. Shapes as for the model."""
-        given = {} if third is None else {self.third: third}
-        outputs = self.model(input_ids=input_ids, attention_mask=attention_mask, **given, **self.options)
-        return getattr(outputs, self.output)
-
-
-class Causal(nn.Module):
-    """A causal language model with a cache.
-
-    Args:
-        model: The model.
-    """
-
-    def __init__(self, model: ZooPreTrainedModel) -> None:
-        super().__init__()
-        self.model = model
-
-    def forward(
-        self, input_ids: Tensor, attention_mask: Tensor, position_ids: Tensor, past: Pairs
-    ) -> tuple[Tensor, ...]:
-        """Continue sequences.
-
-        Args:
-            input_ids: *Shape:* (batch_size, seq_len)
-            attention_mask: *Shape:* (batch_size, key_len), earlier positions included
-            position_ids: *Shape:* (batch_size, seq_len)
-            past: Keys and values of earlier positions.
-
-        Returns:
-            Logits, then keys and values of all positions.
-        """
-        cache = filled_cache(past)
-        outputs = self.model(
-            input_ids=input_ids,
-            attention_mask=attention_mask,
-            position_ids=position_ids,
-            past_key_values=cache,
-            use_cache=True,
-        )
-        return outputs.logits, *content(cache)
-
-
-class Encode(nn.Module):
-    """The encoder, with the keys and values that the decoder's cross attention makes of its output.
-
-    Args:
-        model: An encoder-decoder.
-    """
-
-    def __init__(self, model: ZooPreTrainedModel) -> None:
-        super().__init__()
-        self.model = model
-
-    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> tuple[Tensor, ...]:
-        """Encode.
-
-        Args:
-            input_ids: *Shape:* (batch_size, source_len)
-            attention_mask: *Shape:* (batch_size, source_len)
-
-        Returns:
-            The encoder's output, then keys and values of every decoder layer that caches them.
-        """
-        body = self.model.model
-        encoded = body.encoder(input_ids=input_ids, attention_mask=attention_mask).last_hidden_state
-        cache = EncoderDecoderCache(DynamicCache(), DynamicCache())
-        # A step of the decoder fills the cache by the variant's own rule; nothing else of it remains in the graph.
-        body.decoder(
-            input_ids=torch.zeros_like(input_ids[:, :1]),
-            attention_mask=torch.ones_like(input_ids[:, :1]),
-            encoder_hidden_states=encoded,
-            encoder_attention_mask=attention_mask,
-            past_key_values=cache,
-            use_cache=True,
-        )
-        return encoded, *content(cache.cross_attention_cache)
-
-
-class Decode(nn.Module):
-    """The decoder with both caches.
-
-    Args:
-        model: An encoder-decoder for seq2seq-lm.
-    """
-
-    def __init__(self, model: ZooPreTrainedModel) -> None:
-        super().__init__()
-        self.model = model
-
-    def forward(
-        self,
-        input_ids: Tensor,
-        encoder_attention_mask: Tensor,
-        encoder_hidden_states: Tensor,
-        decoder_attention_mask: Tensor,
-        memory: Pairs,
-        past: Pairs,
-    ) -> tuple[Tensor, ...]:
-        """Continue target sequences.
-
-        Args:
-            input_ids: *Shape:* (batch_size, target_len)
-            encoder_attention_mask: *Shape:* (batch_size, source_len)
-            encoder_hidden_states: *Shape:* (batch_size, source_len, hidden_size)
-            decoder_attention_mask: *Shape:* (batch_size, key_len), earlier positions included
-            memory: Keys and values of the source.
-            past: Keys and values of earlier target positions.
-
-        Returns:
-            Logits, then keys and values of all target positions.
-        """
-        own, cross = filled_cache(past), filled_cache(memory)
-        cache = EncoderDecoderCache(own, cross)
-        cache.is_updated = dict.fromkeys(range(len(memory)), True)
-        outputs = self.model(
-            attention_mask=encoder_attention_mask,
-            decoder_input_ids=input_ids,
-            decoder_attention_mask=decoder_attention_mask,
-            encoder_outputs=BaseModelOutput(last_hidden_state=encoder_hidden_states),
-            past_key_values=cache,
-            use_cache=True,
-        )
-        return outputs.logits, *content(cache.self_attention_cache)
+    return {0: "batch_size", place: length}
 
 
 def graphs_of(model: ZooPreTrainedModel) -> list[Graph]:
@@ -254,9 +93,11 @@ def graphs_of(model: ZooPreTrainedModel) -> list[Graph]:
     if config.stack == "encoder" and config.type_vocab_size:
         third = {"token_type_ids": torch.zeros_like(ids)}
     whole = Whole(model, output, *third)
-    return [
-        Graph(WHOLE, whole, (ids, ids.clone(), *third.values()), ("input_ids", "attention_mask", *third), (output,))
-    ]
+    inputs, tokens = (ids, ids.clone(), *third.values()), free("sequence_length")
+    axes: tuple[Axes, ...] = (tokens,) * len(inputs)
+    if config.stack == "encoder-decoder":
+        axes = (free("encoder_sequence_length"),) * 2 + (free("decoder_sequence_length"),)
+    return [Graph(WHOLE, whole, inputs, axes, ("input_ids", "attention_mask", *third), (output,))]
 
 
 def _causal(model: ZooPreTrainedModel, ids: Tensor) -> Graph:
@@ -265,9 +106,12 @@ def _causal(model: ZooPreTrainedModel, ids: Tensor) -> Graph:
     empty = torch.zeros(BATCH, config.num_key_value_heads, SEEN, config.head_dim)
     past = [(empty.clone(), empty.clone()) for _ in range(layers)]
     mask = torch.ones(BATCH, SEEN + TARGET, dtype=torch.long)
+    cached = free("past_sequence_length", 2)
+    tokens, keys = free("sequence_length"), free("past_sequence_length + sequence_length")
+    axes = (tokens, keys, tokens, [(cached, cached)] * layers)
     names = ("input_ids", "attention_mask", "position_ids", *names_of_cache("past_key_values", layers))
     outputs = ("logits", *names_of_cache("present", layers))
-    return Graph(WHOLE, Causal(model), (ids, mask, ids.clone(), past), names, outputs)
+    return Graph(WHOLE, Causal(model), (ids, mask, ids.clone(), past), axes, names, outputs)
 
 
 def _encoder_and_decoder(model: ZooPreTrainedModel, ids: Tensor, target: Tensor) -> list[Graph]:
@@ -280,11 +124,18 @@ def _encoder_and_decoder(model: ZooPreTrainedModel, ids: Tensor, target: Tensor)
     seen = torch.zeros(BATCH, decoder.num_key_value_heads, SEEN, decoder.head_dim)
     past = [(seen.clone(), seen.clone()) for _ in range(layers)]
     mask = torch.ones(BATCH, SEEN + TARGET, dtype=torch.long)
-    given = (target, ids, encoded, mask, list(zip(memory[::2], memory[1::2], strict=True)), past)
+    pairs = list(zip(memory[::2], memory[1::2], strict=True))
+    given = (target, ids, encoded, mask, pairs, past)
+    source, own = free("encoder_sequence_length"), free("decoder_sequence_length")
+    keys = free("past_decoder_sequence_length + decoder_sequence_length")
+    crossed, cached = free("encoder_sequence_length", 2), free("past_decoder_sequence_length", 2)
+    axes = (own, source, source, keys, [(crossed, crossed)] * len(pairs), [(cached, cached)] * layers)
     masks = ("input_ids", "encoder_attention_mask", "encoder_hidden_states", "decoder_attention_mask")
     names = (*masks, *crossing, *names_of_cache("past_key_values", layers, "decoder."))
     presents = [name.replace("past_key_values", "present") for name in crossing]
+    read, made = ("input_ids", "attention_mask"), ("last_hidden_state", *presents)
+    logits = ("logits", *names_of_cache("present", layers, "decoder."))
     return [
-        Graph(ENCODER, encode, (ids, ids.clone()), ("input_ids", "attention_mask"), ("last_hidden_state", *presents)),
-        Graph(DECODER, Decode(model), given, names, ("logits", *names_of_cache("present", layers, "decoder."))),
+        Graph(ENCODER, encode, (ids, ids.clone()), (source, source), read, made),
+        Graph(DECODER, Decode(model), given, axes, names, logits),
     ]

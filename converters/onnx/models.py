@@ -16,7 +16,8 @@ from zoo.models import ZooConfig
 
 from ..engine import NoPosition
 from ..exported import DECODER, ENCODER, WHOLE
-from .graphs import content, filled_cache, names_of_cache
+from .graphs import names_of_cache
+from .modules import content, filled_cache
 from .session import OnnxBase
 
 

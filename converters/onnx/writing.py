@@ -6,10 +6,8 @@ import copy
 import logging
 import warnings
 from pathlib import Path
-from typing import Any
 
 import torch
-from torch.export import Dim
 
 from zoo.models import ATTENTIONS, ZooPreTrainedModel
 from zoo.registry import Task
@@ -87,7 +85,7 @@ def write_graph(graph: Graph, folder: Path, variant: str) -> None:
                 graph.inputs,
                 input_names=list(graph.input_names),
                 output_names=list(graph.output_names),
-                dynamic_shapes=tuple(free(argument, index) for index, argument in enumerate(graph.inputs)),
+                dynamic_shapes=graph.axes,
                 dynamo=True,
                 verbose=False,
             )
@@ -100,22 +98,6 @@ def write_graph(graph: Graph, folder: Path, variant: str) -> None:
         raise ExportError(f"{graph.name} of variant {variant!r} cannot be traced for onnx")
     size = sum(parameter.numel() * 4 for parameter in graph.module.parameters())
     program.save(str(folder / f"{graph.name}.onnx"), external_data=size > LARGEST_IN_ONE_FILE)
-
-
-def free(argument: Any, index: int) -> Any:
-    """Say which sizes of an example argument are free: the batch and the length.
-
-    Args:
-        argument: A tensor, or keys and values of layers.
-        index: Its place.
-
-    Returns:
-        The same nesting of free dimensions.
-    """
-    if isinstance(argument, torch.Tensor):
-        length = 2 if argument.ndim == 4 else 1
-        return {0: Dim.DYNAMIC, length: Dim.DYNAMIC}
-    return type(argument)(free(inner, index) for inner in argument)
 
 
 def check_onnx(model: ZooPreTrainedModel, folder: Path, seed: int = 0) -> Difference:

@@ -1,7 +1,9 @@
 """Exports to other engines: ONNX and CTranslate2 compute and write what the model does."""
 
 import json
+import shutil
 
+import onnx
 import pytest
 import torch
 from click.testing import CliRunner
@@ -14,7 +16,7 @@ from zoo.converters import plan_engines
 from zoo.converters.ctranslate2 import check_ctranslate2, plan_ctranslate2, write_ctranslate2
 from zoo.converters.ctranslate2.settings import options_of
 from zoo.converters.errors import ExportError, MissingExtraError, VerificationError
-from zoo.converters.onnx import load_onnx
+from zoo.converters.onnx import load_onnx, write_onnx
 from zoo.errors import CheckpointError, ConfigError, UnsupportedOperationError
 from zoo.generation import generate, load_checkpoint
 from zoo.tokenizers import Tokenizers, train_word
@@ -59,6 +61,14 @@ def onnx_folder(saved):
 
 
 @pytest.fixture(scope="module")
+def exported_decoder(tmp_path_factory):
+    """A decoder whose window is shorter than its cache, its ONNX folder, and the report."""
+    model = zoo_model("llama-style", dtype=torch.float32, sliding_window=3, num_hidden_layers=1)
+    folder = tmp_path_factory.mktemp("decoder") / "onnx"
+    return model, folder, zoo.export(model, folder, "onnx")
+
+
+@pytest.fixture(scope="module")
 def ctranslate2_folder(saved):
     result = run("export", saved, "-o", saved.parent / "ct2", "--as", "ctranslate2")
     assert result.exit_code == 0, result.output
@@ -81,7 +91,7 @@ def test_onnx_writes_what_the_model_does(saved, onnx_folder, options):
 
 @pytest.mark.slow
 def test_onnx_takes_any_batch_and_length(saved, onnx_folder):
-    model, onnx = zoo.load(saved), load_onnx(onnx_folder)
+    model, exported = zoo.load(saved), load_onnx(onnx_folder)
     for rows, source, target in ((1, 1, 1), (1, 7, 2), (5, 2, 19), (2, 20, 6)):
         ids = torch.randint(3, model.config.vocab_size, (rows, source))
         given = {
@@ -92,11 +102,11 @@ def test_onnx_takes_any_batch_and_length(saved, onnx_folder):
         mask[0, source // 2 + 1 :] = 0
         with torch.no_grad():
             ours = model(**given, attention_mask=mask, labels=given["decoder_input_ids"])
-        theirs = onnx(**given, attention_mask=mask, labels=given["decoder_input_ids"])
+        theirs = exported(**given, attention_mask=mask, labels=given["decoder_input_ids"])
         assert float((ours.logits - theirs.logits).abs().max()) < 1e-5
         assert float(theirs.loss) == pytest.approx(float(ours.loss), abs=1e-5)
     with pytest.raises(UnsupportedOperationError, match="no output_attentions"):
-        onnx(**given, output_attentions=True)
+        exported(**given, output_attentions=True)
 
 
 @pytest.mark.slow
@@ -110,18 +120,77 @@ def test_evaluate_runs_an_onnx_folder(saved, onnx_folder):
 
 
 @pytest.mark.slow
-def test_a_causal_model_runs_in_onnx(tmp_path):
-    model = zoo_model("llama-style", dtype=torch.float32, sliding_window=3, num_hidden_layers=1)
-    report = zoo.export(model, tmp_path / "onnx", "onnx")
+def test_a_causal_model_runs_in_onnx(exported_decoder, tmp_path):
+    model, folder, report = exported_decoder
     assert report.difference.float32 < 1e-5
     assert report.difference.greedy and report.difference.beams
-    onnx = load_onnx(tmp_path / "onnx")
+    loaded = load_onnx(folder)
     ids = torch.randint(3, 17, (2, 6))
     settings = dict(do_sample=False, max_new_tokens=8)
-    assert torch.equal(onnx.generate(ids, **settings), model.generate(ids, **settings))
-    (tmp_path / "onnx" / "model.onnx").write_bytes(b"no graph")
+    assert torch.equal(loaded.generate(ids, **settings), model.generate(ids, **settings))
+    damaged = shutil.copytree(folder, tmp_path / "damaged")
+    (damaged / "model.onnx").write_bytes(b"no graph")
     with pytest.raises(CheckpointError, match="ONNX Runtime cannot load"):
-        load_onnx(tmp_path / "onnx")
+        load_onnx(damaged)
+
+
+TOKENS = ["batch_size", "sequence_length"]
+SOURCE = ["batch_size", "encoder_sequence_length"]
+TARGET = ["batch_size", "decoder_sequence_length"]
+SEEN = "past_sequence_length + sequence_length"
+SEEN_TARGET = "past_decoder_sequence_length + decoder_sequence_length"
+DECODER_AXES = {
+    "input_ids": TOKENS,
+    "attention_mask": ["batch_size", SEEN],
+    "position_ids": TOKENS,
+    "past_key_values.0.key": ["batch_size", "past_sequence_length"],
+    "past_key_values.0.value": ["batch_size", "past_sequence_length"],
+    "logits": TOKENS,
+    "present.0.key": ["batch_size", SEEN],
+    "present.0.value": ["batch_size", SEEN],
+}
+SEQ2SEQ_AXES = {
+    "input_ids": TARGET,
+    "encoder_attention_mask": SOURCE,
+    "encoder_hidden_states": SOURCE,
+    "decoder_attention_mask": ["batch_size", SEEN_TARGET],
+    "past_key_values.0.encoder.key": SOURCE,
+    "past_key_values.0.encoder.value": SOURCE,
+    "past_key_values.0.decoder.key": ["batch_size", "past_decoder_sequence_length"],
+    "past_key_values.0.decoder.value": ["batch_size", "past_decoder_sequence_length"],
+    "logits": TARGET,
+    "present.0.decoder.key": ["batch_size", SEEN_TARGET],
+    "present.0.decoder.value": ["batch_size", SEEN_TARGET],
+}
+CROSS_AXES = {"present.0.encoder.key": SOURCE, "present.0.encoder.value": SOURCE}
+
+
+def free_axes(path):
+    """Names of the axes that are no numbers, by input and output."""
+    graph = onnx.load(path).graph
+    return {
+        tensor.name: [size.dim_param for size in tensor.type.tensor_type.shape.dim if not size.HasField("dim_value")]
+        for tensor in (*graph.input, *graph.output)
+    }
+
+
+@pytest.mark.slow
+def test_axes_have_their_usual_names(onnx_folder, exported_decoder, tmp_path):
+    """Engines look them up by name: one made of another graph's, or a number, would fix the size of the example."""
+    assert free_axes(exported_decoder[1] / "model.onnx") == DECODER_AXES
+    assert free_axes(onnx_folder / "decoder_model.onnx") == SEQ2SEQ_AXES
+    read = {"input_ids": SOURCE, "attention_mask": SOURCE}
+    assert free_axes(onnx_folder / "encoder_model.onnx") == {**read, "last_hidden_state": SOURCE, **CROSS_AXES}
+    read = dict.fromkeys(("input_ids", "attention_mask", "token_type_ids"), TOKENS)
+    for task, made in (
+        ("feature-extraction", {"last_hidden_state": TOKENS}),
+        ("sequence-classification", {"logits": ["batch_size"]}),
+    ):
+        folder = tmp_path / task
+        folder.mkdir()
+        sizes = dict(num_hidden_layers=1, type_vocab_size=2)
+        write_onnx(zoo_model("bert-style", task, dtype=torch.float32, **sizes), folder)
+        assert free_axes(folder / "model.onnx") == {**read, **made}
 
 
 CTRANSLATE2 = {

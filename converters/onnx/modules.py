@@ -1,0 +1,187 @@
+"""The parts of a model that become graphs: of flat tensors, as ONNX wants them, with a cache of any length."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers.cache_utils import DynamicCache, DynamicLayer, EncoderDecoderCache
+from transformers.modeling_outputs import BaseModelOutput
+
+from zoo.models import ZooPreTrainedModel
+
+Pairs = list[tuple[Tensor, Tensor]]
+"""Keys and values of every layer."""
+
+
+def filled_cache(pairs: Pairs) -> DynamicCache:
+    """Make a cache of keys and values, of any length.
+
+    Args:
+        pairs: For every layer. *Shape:* (batch_size, num_key_value_heads, key_len, head_dim)
+
+    Returns:
+        The cache. Layers with a sliding window keep all keys, which masks hide.
+    """
+    cache = DynamicCache()
+    for key, value in pairs:
+        layer = DynamicLayer()
+        layer.dtype, layer.device = key.dtype, key.device
+        layer.keys, layer.values, layer.is_initialized = key, value, True
+        cache.layers.append(layer)
+    return cache
+
+
+def content(cache: Any) -> tuple[Tensor, ...]:
+    """Keys and values of a cache.
+
+    Args:
+        cache: A cache of one sequence.
+
+    Returns:
+        Two tensors a layer.
+    """
+    return tuple(tensor for layer in cache.layers for tensor in (layer.keys, layer.values))
+
+
+class Whole(nn.Module):
+    """A model without a cache.
+
+    Args:
+        model: The model.
+        output: What it returns: "logits" or "last_hidden_state".
+        third: What it reads beside ids and mask: "decoder_input_ids" or "token_type_ids".
+    """
+
+    def __init__(self, model: ZooPreTrainedModel, output: str, third: str = "") -> None:
+        super().__init__()
+        self.model = model
+        self.output = output
+        self.third = third
+        self.options = {} if model.config.stack == "encoder" else {"use_cache": False}
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor, third: Tensor | None = None) -> Tensor:
+        """Compute the output. Shapes as for the model."""
+        given = {} if third is None else {self.third: third}
+        outputs = self.model(input_ids=input_ids, attention_mask=attention_mask, **given, **self.options)
+        return getattr(outputs, self.output)
+
+
+class Causal(nn.Module):
+    """A causal language model with a cache.
+
+    Args:
+        model: The model.
+    """
+
+    def __init__(self, model: ZooPreTrainedModel) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(
+        self, input_ids: Tensor, attention_mask: Tensor, position_ids: Tensor, past: Pairs
+    ) -> tuple[Tensor, ...]:
+        """Continue sequences.
+
+        Args:
+            input_ids: *Shape:* (batch_size, seq_len)
+            attention_mask: *Shape:* (batch_size, key_len), earlier positions included
+            position_ids: *Shape:* (batch_size, seq_len)
+            past: Keys and values of earlier positions.
+
+        Returns:
+            Logits, then keys and values of all positions.
+        """
+        cache = filled_cache(past)
+        outputs = self.model(
+            input_ids=input_ids,
+            attention_mask=attention_mask,
+            position_ids=position_ids,
+            past_key_values=cache,
+            use_cache=True,
+        )
+        return outputs.logits, *content(cache)
+
+
+class Encode(nn.Module):
+    """The encoder, with the keys and values that the decoder's cross attention makes of its output.
+
+    Args:
+        model: An encoder-decoder.
+    """
+
+    def __init__(self, model: ZooPreTrainedModel) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> tuple[Tensor, ...]:
+        """Encode.
+
+        Args:
+            input_ids: *Shape:* (batch_size, source_len)
+            attention_mask: *Shape:* (batch_size, source_len)
+
+        Returns:
+            The encoder's output, then keys and values of every decoder layer that caches them.
+        """
+        body = self.model.model
+        encoded = body.encoder(input_ids=input_ids, attention_mask=attention_mask).last_hidden_state
+        cache = EncoderDecoderCache(DynamicCache(), DynamicCache())
+        # A step of the decoder fills the cache by the variant's own rule; nothing else of it remains in the graph.
+        body.decoder(
+            input_ids=torch.zeros_like(input_ids[:, :1]),
+            attention_mask=torch.ones_like(input_ids[:, :1]),
+            encoder_hidden_states=encoded,
+            encoder_attention_mask=attention_mask,
+            past_key_values=cache,
+            use_cache=True,
+        )
+        return encoded, *content(cache.cross_attention_cache)
+
+
+class Decode(nn.Module):
+    """The decoder with both caches.
+
+    Args:
+        model: An encoder-decoder for seq2seq-lm.
+    """
+
+    def __init__(self, model: ZooPreTrainedModel) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        encoder_attention_mask: Tensor,
+        encoder_hidden_states: Tensor,
+        decoder_attention_mask: Tensor,
+        memory: Pairs,
+        past: Pairs,
+    ) -> tuple[Tensor, ...]:
+        """Continue target sequences.
+
+        Args:
+            input_ids: *Shape:* (batch_size, target_len)
+            encoder_attention_mask: *Shape:* (batch_size, source_len)
+            encoder_hidden_states: *Shape:* (batch_size, source_len, hidden_size)
+            decoder_attention_mask: *Shape:* (batch_size, key_len), earlier positions included
+            memory: Keys and values of the source.
+            past: Keys and values of earlier target positions.
+
+        Returns:
+            Logits, then keys and values of all target positions.
+        """
+        own, cross = filled_cache(past), filled_cache(memory)
+        cache = EncoderDecoderCache(own, cross)
+        cache.is_updated = dict.fromkeys(range(len(memory)), True)
+        outputs = self.model(
+            attention_mask=encoder_attention_mask,
+            decoder_input_ids=input_ids,
+            decoder_attention_mask=decoder_attention_mask,
+            encoder_outputs=BaseModelOutput(last_hidden_state=encoder_hidden_states),
+            past_key_values=cache,
+            use_cache=True,
+        )
+        return outputs.logits, *content(cache.self_attention_cache)
