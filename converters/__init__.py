@@ -13,16 +13,21 @@ if TYPE_CHECKING:
     from .converter import CONVERTERS, Converter, Plan
     from .exporting import export
     from .key_map import KeyMap
-    from .planning import TargetPlan, plan_engines, plan_export
+    from .planning import plan_engines, plan_export
     from .report import ExportReport
+    from .target import TARGETS, EngineTarget, ExportOptions, Target, TargetPlan
 
 _HOMES = {
     "CONVERTERS": "converter",
     "Converter": "converter",
+    "EngineTarget": "target",
+    "ExportOptions": "target",
     "ExportReport": "report",
     "KeyMap": "key_map",
     "Plan": "converter",
-    "TargetPlan": "planning",
+    "TARGETS": "target",
+    "Target": "target",
+    "TargetPlan": "target",
     "convert": "conversion",
     "convert_back": "conversion",
     "export": "exporting",
@@ -33,10 +38,14 @@ _HOMES = {
 
 __all__ = [
     "CONVERTERS",
+    "TARGETS",
     "Converter",
+    "EngineTarget",
+    "ExportOptions",
     "ExportReport",
     "KeyMap",
     "Plan",
+    "Target",
     "TargetPlan",
     "convert",
     "convert_back",

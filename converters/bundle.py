@@ -21,12 +21,50 @@ from zoo.registry import VARIANTS, Task
 from . import bundle_registry
 from .flattening import write_module
 from .shaking import Shaker, receiver
+from .target import TARGETS, ExportOptions, Target, TargetPlan
+from .verification import Difference, verify
+from .weights import task_of
 
 ENTRY = "modeling"
 """The module that `auto_map` names."""
 
 REGISTRY = "zoo.registry"
 MANIFEST = "bundle.json"
+
+
+class BundleTarget(Target):
+    """A checkpoint with the code that it needs, which is the target that every variant has."""
+
+    name = "bundle"
+    summary = "the weights with the code that they need, for `trust_remote_code=True`: every variant"
+
+    def plan(self, model: ZooPreTrainedModel) -> TargetPlan:
+        """Say that it always works."""
+        return TargetPlan(self.name, type(model).__name__, None, (), ("It brings its own code.",))
+
+    def write(self, model: ZooPreTrainedModel, folder: Path, plan: TargetPlan, options: ExportOptions) -> None:
+        """Write weights, configuration and code."""
+        write_bundle(model, folder)
+
+    def check(
+        self, model: ZooPreTrainedModel, folder: Path, plan: TargetPlan, options: ExportOptions
+    ) -> Difference | None:
+        """Load it where the zoo cannot be imported: anywhere else that would mean nothing."""
+        if not options.fresh_process:
+            return None
+        auto_class = TASK_CLASSES[task_of(model)][0]
+        return verify(model, folder, auto_class, self.output(model, plan), trust_remote_code=True)
+
+    def notes(self, plan: TargetPlan, options: ExportOptions) -> tuple[str, ...]:
+        """Say how it is loaded."""
+        return ("Load it with trust_remote_code=True: it brings its own code.",)
+
+    def usage(self, auto_class: str) -> str:
+        """Say that its code has to be trusted."""
+        return self.load_with(auto_class, trust_remote_code=True)
+
+
+TARGETS.register(BundleTarget.name, BundleTarget())
 
 
 def write_bundle(model: ZooPreTrainedModel, folder: Path) -> None:

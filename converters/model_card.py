@@ -10,23 +10,27 @@ from zoo.models import ZooPreTrainedModel
 
 if TYPE_CHECKING:
     from .report import ExportReport
+    from .target import Target
     from .verification import Difference
 
-ENGINES = ("onnx", "ctranslate2")
-"""Targets that are run by engines of their own."""
 
+def write_card(folder: Path, report: ExportReport, model: ZooPreTrainedModel, target: Target) -> None:
+    """Write README.md.
 
-def write_card(folder: Path, report: ExportReport, model: ZooPreTrainedModel) -> None:
-    """Write README.md."""
+    Args:
+        folder: Where the export is.
+        report: What it did.
+        model: The original.
+        target: What it was exported to.
+    """
     config = model.config
     quirks = f" with the quirks {', '.join(config.quirks)}" if config.quirks else ""
-    library = report.target if report.target in ENGINES else "transformers"
     sections = [
-        f"---\nlibrary_name: {library}\ntags:\n- transformer-zoo\n---\n",
+        f"---\nlibrary_name: {target.library}\ntags:\n- transformer-zoo\n---\n",
         f"# {report.class_name}, exported from transformer-zoo\n",
         f"The variant `{config.variant}`{quirks}, exported by transformer-zoo {version('transformer-zoo')}. "
         f"It has {model.num_parameters():,} parameters.\n",
-        usage(report),
+        target.usage(report.auto_class),
     ]
     if report.output == "hidden_states[-2]":
         sections.append(
@@ -34,7 +38,7 @@ def write_card(folder: Path, report: ExportReport, model: ZooPreTrainedModel) ->
             "(call it with `output_hidden_states=True`): the class has a final norm that the original lacks, "
             "and that norm follows a layer that was added and does nothing.\n"
         )
-    sections.append(f"## Exactness\n\n{measured(report)}\n")
+    sections.append(f"## Exactness\n\n{measured(report, target)}\n")
     if report.transforms:
         changes = "\n".join(f"- `{name}`: {summary}" for name, summary in report.transforms.items())
         sections.append(f"Weights were rewritten by these exact symmetries:\n\n{changes}\n")
@@ -43,36 +47,18 @@ def write_card(folder: Path, report: ExportReport, model: ZooPreTrainedModel) ->
     (folder / "README.md").write_text("\n".join(sections), encoding="utf-8")
 
 
-def usage(report: ExportReport) -> str:
-    """Say how to load an export.
-
-    Returns:
-        A block of code.
-    """
-    if report.target in ENGINES:
-        return f"```bash\npip install 'transformer-zoo[{report.target}]'\nzoo generate path/to/this/folder TEXT\n```\n"
-    trust = ", trust_remote_code=True" if report.target == "bundle" else ""
-    return (
-        "```python\n"
-        f"from transformers import {report.auto_class}\n\n"
-        f'model = {report.auto_class}.from_pretrained("path/to/this/folder"{trust})\n'
-        "```\n"
-    )
-
-
-def measured(report: ExportReport) -> str:
+def measured(report: ExportReport, target: Target) -> str:
     """Say what was compared, and what came out."""
     found = report.difference
     if found is None:
         return "The export was not compared with the original."
     double = "" if found.float64 is None else f", {found.float64:.1e} in float64"
-    where = {"onnx": "Run in ONNX Runtime", "ctranslate2": "Run in CTranslate2"}.get(
-        report.target, "Loaded without transformer-zoo"
-    )
-    inputs = "inputs" if report.target == "ctranslate2" else "batches (with and without padding)"
+    where = target.run_in("transformer-zoo")
+    where = f"{where[0].upper()}{where[1:]}"
     return (
-        f"{where} and compared on {found.batches} random {inputs}, `{report.output}` differs from the original by at "
-        f"most {found.float32:.1e} in float32{double}, where the largest value is {found.largest:.2g}.{decoding(found)}"
+        f"{where} and compared on {found.batches} random {target.compared_on}, `{report.output}` differs from the "
+        f"original by at most {found.float32:.1e} in float32{double}, where the largest value is {found.largest:.2g}."
+        f"{decoding(found)}"
     )
 
 

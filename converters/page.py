@@ -10,7 +10,9 @@ from importlib.metadata import version
 from .converter import CONVERTERS
 from .matrix import MatrixRow, to_markdown
 from .native.base import NATIVE
+from .native.target import NativeTarget
 from .symmetries.base import SYMMETRIES
+from .target import TARGETS
 
 TEXT = """# Converters
 
@@ -46,10 +48,7 @@ float32 and float64, and the tokens of greedy decoding and of beam search. Where
 
 | Target | What it is |
 |---|---|
-| a model type, e.g. `marian` | a checkpoint of transformers' own class: no zoo, no remote code |
-| `bundle` | the weights with the code that they need, for `trust_remote_code=True`: every variant |
-| `onnx` | graphs for ONNX Runtime, of any batch and length, encoder and decoder apart, with a cache |
-| `ctranslate2` | for CTranslate2: seq2seq, causal and encoder models, `--dtype` float32, int8, int16, bfloat16, ... |
+{targets}
 
 `zoo generate` runs all of them but classes of transformers, and `zoo generate DIR --engine ctranslate2` a checkpoint
 without exporting it first; `zoo evaluate` runs ONNX folders. The extras `[onnx]` and `[ctranslate2]` bring the engines.
@@ -81,6 +80,8 @@ def to_page(rows: Iterable[MatrixRow]) -> str:
         f"- `{name}`{'' if SYMMETRIES.get(name).half_precision else '*'}: {SYMMETRIES.get(name).summary}"
         for name in SYMMETRIES
     ]
+    targets = [("a model type, e.g. `marian`", NativeTarget.summary)]
+    targets += [(f"`{name}`", TARGETS.get(name).summary) for name in TARGETS]
     return TEXT.format(
         date=date.today().isoformat(),
         machine=platform.machine(),
@@ -89,6 +90,7 @@ def to_page(rows: Iterable[MatrixRow]) -> str:
         transformers=version("transformers"),
         formats=f"Formats of state_dicts and modules: {formats}.",
         natives=f"Model types of transformers: {', '.join(types)}.",
+        targets="\n".join(f"| {name} | {text} |" for name, text in targets),
         symmetries="\n".join(symmetries),
         matrix=to_markdown(rows),
     )

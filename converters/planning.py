@@ -2,68 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any
-
 from zoo.models import ZooConfig, ZooPreTrainedModel
 
 from .native.base import NATIVE, NativeFormat
 from .probe import needs_masks, own_arithmetic
-from .symmetries import Route, find_route
+from .symmetries import find_route
 from .symmetries.base import State
+from .target import TARGETS, TargetPlan
 from .weights import task_of, weights_of
-
-BUNDLE = "bundle"
-"""The target that every variant has."""
-
-ONNX, CTRANSLATE2 = "onnx", "ctranslate2"
-"""Targets for other engines."""
-
-
-@dataclass(frozen=True)
-class TargetPlan:
-    """Whether and how a model becomes one of a class of transformers.
-
-    Args:
-        target: What to call the target: a model type of transformers.
-        class_name: The class, None where it has none for the model's task.
-        route: How settings and weights change, None where there is no class.
-        obstacles: Why not, a phrase each; the export is exact where there are none.
-        notes: What users of the export should know.
-    """
-
-    target: str
-    class_name: str | None
-    route: Route | None = field(repr=False)
-    obstacles: tuple[str, ...]
-    notes: tuple[str, ...] = ()
-
-    @property
-    def exact(self) -> bool:
-        """Whether the class expresses the model exactly."""
-        return not self.obstacles
-
-    @property
-    def transforms(self) -> tuple[str, ...]:
-        """Names of the symmetries that apply."""
-        return tuple(step.symmetry.name for step in self.route.steps) if self.route else ()
-
-    @property
-    def half_precision(self) -> bool:
-        """Whether the exported weights can be expected to survive 16-bit floats."""
-        return all(step.symmetry.half_precision for step in self.route.steps) if self.route else self.exact
-
-    def to_dict(self) -> dict[str, Any]:
-        """As a dictionary."""
-        return {
-            "target": self.target,
-            "class": self.class_name,
-            "exact": self.exact,
-            "transforms": list(self.transforms),
-            "obstacles": list(self.obstacles),
-            "notes": list(self.notes),
-            "half_precision": self.half_precision,
-        }
 
 
 def plan_export(model: ZooPreTrainedModel) -> list[TargetPlan]:
@@ -88,17 +34,9 @@ def plan_engines(model: ZooPreTrainedModel) -> list[TargetPlan]:
         model: Any model of the zoo.
 
     Returns:
-        The bundle, CTranslate2, and ONNX, of which only tracing tells whether it works.
+        The bundle, and those for other engines, some of which are known to work only once they were tried.
     """
-    from .ctranslate2.planning import plan_ctranslate2
-
-    name = type(model).__name__
-    route, obstacles, notes = plan_ctranslate2(model)
-    return [
-        TargetPlan(BUNDLE, name, None, (), ("It brings its own code.",)),
-        TargetPlan(CTRANSLATE2, name if route else None, route, obstacles, notes),
-        TargetPlan(ONNX, name, None, (), ("It is traced and compared when it is exported.",)),
-    ]
+    return [TARGETS.get(name).plan(model) for name in TARGETS]
 
 
 def _rank(plan: TargetPlan) -> tuple[bool, bool, int, int]:

@@ -186,6 +186,6 @@ def test_the_command_line_runs_it(translator, tmp_path):
     arguments = ("--data", pairs, "--n-bootstrap", 1, "--quiet", "--json", "--generation", "max_new_tokens=4")
     losses = [json.loads(run("evaluate", translator, *arguments, "--engine", name))["loss"] for name in ENGINES[:2]]
     assert losses[0] != losses[1] and losses[1] == pytest.approx(losses[0], rel=0.05)
-    assert ENGINES == engines.ENGINES
+    assert set(ENGINES) == {name for name in engines.ENGINES if engines.ENGINES.origin(name).built_in}
     wrong = CliRunner().invoke(cli, ["generate", str(translator), "--engine", "int8"])
     assert wrong.exit_code == 2 and "did you mean 'torch-int8'" in wrong.stderr

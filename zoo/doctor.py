@@ -16,6 +16,7 @@ from zoo.fast.int8 import MANY, int8_engine
 from zoo.fast.matmul import EXACT, LARGEST, try_matmul
 from zoo.fast.prepacked_linear import try_rows
 from zoo.fast.switches import current
+from zoo.generation import ENGINES, ExportEngine
 from zoo.measuring import gemm_limit
 from zoo.measuring.machine import dropout_gain, int8_gain
 
@@ -27,9 +28,6 @@ ROWS = (1, 8, 32)
 
 INSTRUCTIONS = ("avx2", "avx512f", "avx512_vnni", "avx512_bf16", "amx_bf16", "amx_int8", "asimd", "sve", "bf16")
 """Of a processor's, those that decide how fast it multiplies matrices."""
-
-ENGINES = {"onnxruntime": "onnx", "ctranslate2": "ctranslate2"}
-"""Packages that run exports, and the extras that bring them."""
 
 
 @dataclass(frozen=True)
@@ -181,11 +179,13 @@ def steps() -> Finding:
 def engines() -> list[Finding]:
     """Which other engines can run exports."""
     findings = []
-    for package, extra in ENGINES.items():
+    exporting = {name: engine for name in ENGINES if isinstance(engine := ENGINES.get(name), ExportEngine)}
+    for name, engine in exporting.items():
+        package = engine.target.module
         if find_spec(package) is None:
-            findings.append(Finding(package, "not installed", f"pip install 'transformer-zoo[{extra}]'"))
+            findings.append(Finding(package, "not installed", f"pip install 'transformer-zoo[{engine.target.extra}]'"))
         else:
-            advice = f"`zoo generate MODEL --engine {extra}` runs in it"
+            advice = f"`zoo generate MODEL --engine {name}` runs in it"
             findings.append(Finding(package, str(version_of(package)), advice))
     return findings
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import os
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +16,11 @@ from zoo.errors import CheckpointError, UnsupportedOperationError
 from zoo.models import ZooConfig
 
 from ..engine import EngineModel
-from ..exported import CTRANSLATE2, is_exported_for
-from ..extras import require
 from .settings import options_of
 from .vocabulary import saved_vocabularies
 
 
-def load_ctranslate2(folder: str | os.PathLike[str]) -> CTranslate2Model:
+def load_ctranslate2(folder: Path) -> CTranslate2Model:
     """Load an exported folder.
 
     Args:
@@ -33,16 +30,9 @@ def load_ctranslate2(folder: str | os.PathLike[str]) -> CTranslate2Model:
         A model whose `generate` runs there.
 
     Raises:
-        MissingExtraError: When ctranslate2 is not installed.
-        CheckpointError: When the folder holds no such export.
+        CheckpointError: When CTranslate2 cannot read it.
     """
-    require("ctranslate2", "ctranslate2")
-    path = Path(folder)
-    if not is_exported_for(CTRANSLATE2, path):
-        raise CheckpointError(
-            f"{path} holds no CTranslate2 export; `zoo export DIR -o {path} --as ctranslate2` writes one"
-        )
-    return CTranslate2Model(ZooConfig.from_pretrained(path), path)
+    return CTranslate2Model(ZooConfig.from_pretrained(folder), folder)
 
 
 class CTranslate2Model(EngineModel, GenerationMixin):

@@ -13,7 +13,7 @@ from transformers.utils import CONFIG_NAME
 
 from zoo.models import ZooConfig, ZooPreTrainedModel
 
-from ..errors import ExportError, VerificationError
+from ..errors import VerificationError
 from ..extras import require
 from ..symmetries import Route
 from ..verification import NOISE, ROUNDING, Difference
@@ -21,9 +21,6 @@ from ..weights import save_generation, weights_of
 from .running import load_ctranslate2
 from .specification import specify
 from .vocabulary import read_vocabularies
-
-DTYPES = ("float32", "int8", "int16", "bfloat16", "float16", "int8_float32", "int8_bfloat16", "int8_float16")
-"""How weights may be stored."""
 
 INPUTS = 100
 """How many random inputs greedy and beam search are compared on."""
@@ -41,14 +38,9 @@ def write_ctranslate2(
         model: A model of the zoo.
         folder: An empty folder.
         route: The way to settings that CTranslate2 has, without obstacles.
-        dtype: How weights are stored.
+        dtype: How weights are stored, one of the target's `dtypes`.
         tokenizers: A folder with the tokenizers whose tokens name the ids.
-
-    Raises:
-        ExportError: When there is no such dtype.
     """
-    if dtype not in DTYPES:
-        raise ExportError(f"dtype={dtype!r} was given; valid for ctranslate2: {', '.join(DTYPES)}")
     config = route.config
     # Quantisation scales weights in place, also those that are still the model's own.
     copies = dtype != "float32"

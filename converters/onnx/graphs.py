@@ -16,9 +16,9 @@ from torch import Tensor, nn
 from zoo.models import ZooPreTrainedModel
 from zoo.registry import Task
 
-from ..exported import DECODER, ENCODER, WHOLE
 from ..weights import task_of
 from .modules import Causal, Decode, Encode, Whole
+from .target import DECODER, ENCODER, WHOLE
 
 BATCH, LENGTH, SEEN, TARGET = 2, 5, 4, 3
 """Sizes of the example that is traced, no two alike; all of them stay free."""

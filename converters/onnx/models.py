@@ -15,10 +15,10 @@ from zoo.errors import InputError
 from zoo.models import ZooConfig
 
 from ..engine import NoPosition
-from ..exported import DECODER, ENCODER, WHOLE
 from .graphs import names_of_cache
 from .modules import content, filled_cache
 from .session import OnnxBase
+from .target import DECODER, ENCODER, WHOLE
 
 
 class OnnxModel(OnnxBase):

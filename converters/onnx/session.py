@@ -13,7 +13,7 @@ from zoo.models import ZooConfig
 from zoo.models.transformer import Transformer, transformer_of
 
 from ..engine import EngineModel
-from ..exported import GRAPH_ENDING
+from .target import GRAPH_ENDING
 
 
 def open_session(path: Path) -> Any:

@@ -7,9 +7,9 @@ from native_families import FALCON, FAMILY_CASES, MPT, NEOX, WIDE
 from native_models import NATIVE_CASES, batch, largest_difference, native_model, outputs, scramble
 
 import zoo
-from zoo.converters import plan_export
+from zoo.converters import ExportOptions, plan_export
 from zoo.converters.errors import LostInputWarning, NoCounterpartError
-from zoo.converters.exporting import export_native
+from zoo.converters.exporting import export_as
 from zoo.converters.native import NATIVE
 from zoo.converters.planning import plan_target
 from zoo.converters.weights import task_of, weights_of
@@ -30,7 +30,7 @@ def test_there_and_back(case, tmp_path):
         assert largest_difference(theirs, outputs(model, given)) < 1e-5 * max(1.0, float(theirs.abs().max())), side
     plan = plan_target(NATIVE.get(native.config.model_type), model.config, weights_of(model), task_of(model))
     assert plan.obstacles == ()
-    report = export_native(model, tmp_path, plan, fresh_process=False)
+    report = export_as(plan, model, tmp_path, ExportOptions(fresh_process=False))
     assert report.class_name == type(native).__name__
     assert report.difference.greedy in (None, True)
     again = type(native).from_pretrained(tmp_path)

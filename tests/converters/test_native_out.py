@@ -10,9 +10,9 @@ from safetensors import safe_open
 from tokenizers import Tokenizer, models
 
 import zoo
-from zoo.converters import plan_export, verification
+from zoo.converters import ExportOptions, plan_export, verification
 from zoo.converters.errors import ExportError, VerificationError
-from zoo.converters.exporting import export_native
+from zoo.converters.exporting import export_as
 from zoo.converters.native.base import UnknownNativeError
 from zoo.converters.native.writing import save_weights
 from zoo.errors import OutputExistsError
@@ -101,7 +101,7 @@ def test_exports_are_exact(case, tmp_path):
         assert set(plans[target].transforms) == transforms
     for target in list(expected)[:1] if case != "pre-seq2seq" else expected:
         (tmp_path / target).mkdir()
-        report = export_native(model, tmp_path / target, plans[target], fresh_process=False)
+        report = export_as(plans[target], model, tmp_path / target, ExportOptions(fresh_process=False))
         scale = max(1.0, report.difference.largest)
         assert report.difference.float32 < 1e-5 * scale
         assert report.difference.float64 < 5e-6 * scale

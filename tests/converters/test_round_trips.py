@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from native_models import NATIVE_CASES, batch, largest_difference, native_model, outputs, scramble
 
 import zoo
-from zoo.converters import plan_export
-from zoo.converters.ctranslate2 import plan_ctranslate2
+from zoo.converters import ExportOptions, plan_export
+from zoo.converters.ctranslate2.planning import plan_ctranslate2
 from zoo.converters.errors import ExportError
-from zoo.converters.exporting import choose, export_ctranslate2, export_native
+from zoo.converters.exporting import choose, export_as
 from zoo.converters.native import NATIVE
 from zoo.converters.native.reading import format_of, with_prefix
 from zoo.converters.planning import plan_target
@@ -23,6 +23,7 @@ from zoo.converters.weights import task_of, weights_of
 pytestmark = pytest.mark.thorough
 
 RENAMES = [case for case in NATIVE_CASES if not case.startswith(("XLMRoberta", "GPT2-1"))]
+HERE = ExportOptions(fresh_process=False)
 QUICK = dict(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 
 
@@ -61,7 +62,7 @@ def test_native_to_zoo_to_native_through_files(case, tmp_path):
     native = native_model(*NATIVE_CASES[case], dtype=torch.float32)
     model = zoo.convert(native)
     target = format_of(native.config).name
-    export_native(model, tmp_path, choose(model, target), fresh_process=False)
+    export_as(choose(model, target), model, tmp_path, HERE)
     back = type(native).from_pretrained(tmp_path).eval()
     assert largest_difference(outputs(native), outputs(back)) < 1e-5
 
@@ -169,7 +170,7 @@ def test_everything_that_is_called_exact_verifies(drawn, seed):
     model = scramble(zoo.build(name, task, **fields), seed)
     plan = choose(model, target)
     with tempfile.TemporaryDirectory() as folder:
-        export_native(model, Path(folder), plan, fresh_process=False)
+        export_as(plan, model, Path(folder), HERE)
         back = zoo.convert(folder)
     if plan.route.config.decoder_vocab_size == model.config.decoder_vocab_size:
         ours, theirs = (outputs(one.double(), batch(one.config, seed=seed)) for one in (model, back))
@@ -185,9 +186,9 @@ def test_everything_that_ctranslate2_takes_verifies(drawn, seed):
     with tempfile.TemporaryDirectory() as folder:
         if obstacles:
             with pytest.raises(ExportError, match="What works"):
-                export_ctranslate2(model, Path(folder), "float32", None)
+                choose(model, "ctranslate2")
         else:
-            export_ctranslate2(model, Path(folder), "float32", None)
+            export_as(choose(model, "ctranslate2"), model, Path(folder), HERE)
 
 
 OUTSIDE = {

@@ -11,7 +11,7 @@ from .output import table, write, write_json
 from .parameters import json_option
 
 if TYPE_CHECKING:
-    from zoo.converters.planning import TargetPlan
+    from zoo.converters import TargetPlan
 
 
 @click.command("export")
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     "--as",
     "target",
     metavar="TARGET",
-    help="A model type of transformers (marian, bert, ...), bundle, onnx or ctranslate2.",
+    help="A model type of transformers (marian, bert, ...), bundle, onnx, ctranslate2, ... (--plan lists all).",
 )
 @click.option(
     "--dtype", metavar="DTYPE", help="For ctranslate2 how weights are stored: float32, int8, int16, bfloat16."
 )
 @click.option("--plan", is_flag=True, help="Only list all targets: which are exact, and why others are not.")
 @click.option("--matrix", is_flag=True, help="Export a small model of every variant, and list where each can go.")
-@click.option("--markdown", is_flag=True, help="Print the matrix as the page of the documentation, with ONNX.")
+@click.option("--markdown", is_flag=True, help="Print the matrix as the page of the documentation, ONNX included.")
 @click.option("--force", is_flag=True, help="Replace the saved model that is in the folder.")
 @json_option
 def export(
@@ -57,7 +57,8 @@ def export(
         return
     if output is None:
         raise click.UsageError("Missing option '-o', the folder to write (or --plan).")
-    from zoo.converters import export as export_model
+    from zoo.converters.exporting import export as export_model
+    from zoo.converters.exporting import find_target
 
     report = export_model(model, output, target, dtype=dtype, force=force)
     if as_json:
@@ -71,9 +72,7 @@ def export(
     found = report.difference
     if found is not None:
         tokens = ", same tokens greedily and with beams" if found.greedy and found.beams else ""
-        where = {"onnx": "run in ONNX Runtime", "ctranslate2": "run in CTranslate2"}.get(
-            report.target, "loaded without the zoo"
-        )
+        where = find_target(report.target).run_in("the zoo")
         click.echo(f"  {where}; differs by at most {found.float32:.1e}{tokens}")
     for note in report.notes:
         click.echo(f"  note: {note}")
@@ -86,7 +85,7 @@ def show_plan(model: str, as_json: bool) -> None:
         model: The saved model's folder, the name of weights, or a repository on the Hub.
         as_json: Whether to print JSON.
     """
-    from zoo.converters.planning import ONNX, plan_engines, plan_export
+    from zoo.converters import TARGETS, plan_engines, plan_export
     from zoo.dispatch import load
 
     loaded = load(model)
@@ -94,8 +93,9 @@ def show_plan(model: str, as_json: bool) -> None:
     if as_json:
         write_json([plan.to_dict() for plan in plans])
         return
+    tried = {name for name in TARGETS if TARGETS.get(name).by_trial}
     rows = [
-        (plan.target, "exact" if plan.target != ONNX else "by trial", how(plan))
+        (plan.target, "exact" if plan.target not in tried else "by trial", how(plan))
         if plan.exact
         else (plan.target, "no", "; ".join(plan.obstacles))
         for plan in plans
@@ -116,16 +116,17 @@ def how(plan: TargetPlan) -> str:
 
 def show_matrix(markdown: bool, as_json: bool) -> None:
     """Print where every variant can go."""
-    from zoo.converters.matrix import export_matrix
+    from zoo.converters.matrix import engine_targets, export_matrix
     from zoo.converters.page import to_page
 
-    found = list(export_matrix(onnx=markdown))
+    found = list(export_matrix(by_trial=markdown))
     if markdown:
         click.echo(to_page(found), nl=False)
         return
     if as_json:
         write_json([row.to_dict() for row in found])
         return
+    engines = {name: target for name, target in engine_targets().items() if not target.by_trial}
     rows = [
         (
             row.variant,
@@ -133,10 +134,9 @@ def show_matrix(markdown: bool, as_json: bool) -> None:
             row.target or "bundle only",
             (", ".join(row.transforms) or "renaming") if row.target else row.reason,
             "" if row.difference is None else f"{row.difference:.1e}",
-            row.ctranslate2 if isinstance(row.ctranslate2, str) else f"{row.ctranslate2:.1e}",
+            *(value if isinstance(value := row.engines[name], str) else f"{value:.1e}" for name in engines),
         )
         for row in found
     ]
-    write(
-        table(("Variant", "Task", "Target", "By, or why not", "Difference", "CTranslate2"), rows, right=("Difference",))
-    )
+    titles = ("Variant", "Task", "Target", "By, or why not", "Difference")
+    write(table((*titles, *(target.engine for target in engines.values())), rows, right=("Difference",)))

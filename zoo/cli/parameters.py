@@ -19,7 +19,7 @@ from .spelling import RenamedOption, hyphenated
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
 ENGINES = ("torch", "torch-int8", "onnx", "ctranslate2")
-"""As in `zoo.generation.engines`, which a completion cannot wait for."""
+"""Those that come with the zoo, as in `zoo.generation.engines`, which a completion cannot wait for."""
 
 VARIANTS_FOLDER = Path(__file__).parents[1] / "variants"
 REGISTRATION = re.compile(r'^@register\(\s*"([^"]+)"', re.MULTILINE)
@@ -82,6 +82,24 @@ class OneOf(click.Choice[str]):
         if value not in self.choices:
             raise InvalidChoiceError(str(value), self.choices, kind=self.kind)
         return super().convert(value, param, ctx)
+
+
+class EngineName(click.ParamType):  # type: ignore[type-arg]
+    """An engine's name, a plugin's too."""
+
+    name = "engine"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Check that there is such an engine."""
+        if value not in ENGINES:
+            from zoo.generation import ENGINES as registered
+
+            registered.get(value)
+        return str(value)
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        """Complete the names of those that come with the zoo."""
+        return [CompletionItem(name) for name in ENGINES if name.startswith(incomplete)]
 
 
 class Setting(click.ParamType):  # type: ignore[type-arg]
@@ -233,7 +251,8 @@ def engine_option(command: Decorated) -> Decorated:
     """
     return click.option(
         "--engine",
-        type=OneOf("engine", ENGINES),
+        type=EngineName(),
+        metavar=f"[{'|'.join(ENGINES)}]",
         help="Where the model runs; by default what the folder was exported for, else torch. "
         "torch-int8 rounds weights to int8, which is faster on a CPU and changes results.",
     )(command)

@@ -1,7 +1,8 @@
 """Models that write: text in, text out."""
 
 from .checkpoint import load_checkpoint
+from .engines import ENGINES, Engine, ExportEngine
 from .generating import generate
 from .results import Candidate, Generation
 
-__all__ = ["Candidate", "Generation", "generate", "load_checkpoint"]
+__all__ = ["ENGINES", "Candidate", "Engine", "ExportEngine", "Generation", "generate", "load_checkpoint"]

@@ -32,8 +32,8 @@ def load_checkpoint(
         tokenizer: The tokenizer or the folder it is in, by default the one beside the checkpoint.
         device: Where the model goes; by default a given model stays where it is, and a loaded one goes to the GPU if
             there is one and the engine runs there.
-        engine: Where a loaded model runs: "torch", "torch-int8", "onnx" or "ctranslate2"; by default what a folder was
-            exported for.
+        engine: Where a loaded model runs, one of [`zoo.generation.ENGINES`][]; by default what a folder was exported
+            for.
 
     Returns:
         The model in evaluation mode, and its tokenizers.

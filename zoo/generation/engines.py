@@ -3,20 +3,92 @@
 from __future__ import annotations
 
 import tempfile
+from abc import ABC, abstractmethod
 from pathlib import Path
 
 from transformers import PreTrainedModel
 
-from zoo.converters.exported import CTRANSLATE2, ONNX, is_exported_for
+from zoo.converters.target import TARGETS, EngineTarget, ExportOptions
 from zoo.dispatch import load
 from zoo.errors import InvalidChoiceError
+from zoo.models import ZooPreTrainedModel
 from zoo.quantizing import to_int8
+from zoo.registry import Registry
 from zoo.weights import locate
 
 TORCH, TORCH_INT8 = "torch", "torch-int8"
 
-ENGINES = (TORCH, TORCH_INT8, ONNX, CTRANSLATE2)
-"""What models run in, the first one by default."""
+
+class Engine(ABC):
+    """What a model runs in."""
+
+    @abstractmethod
+    def run(self, model: ZooPreTrainedModel, source: Path) -> PreTrainedModel:
+        """Take a model.
+
+        Args:
+            model: A model of the zoo, which may be changed.
+            source: The folder it was loaded from, where its tokenizers are.
+
+        Returns:
+            The model, or an export behind the same interface, unverified.
+
+        Raises:
+            ExportError: When the engine cannot express the model.
+            MissingExtraError: When the engine is not installed.
+        """
+
+
+class Torch(Engine):
+    """PyTorch, where every variant runs."""
+
+    def run(self, model: ZooPreTrainedModel, source: Path) -> PreTrainedModel:
+        """Leave it as it is."""
+        return model
+
+
+class TorchInt8(Engine):
+    """PyTorch with int8 weights, which are faster on a CPU and change results."""
+
+    def run(self, model: ZooPreTrainedModel, source: Path) -> PreTrainedModel:
+        """Round its weights."""
+        return to_int8(model, inplace=True)
+
+
+class ExportEngine(Engine):
+    """What runs exports to a target.
+
+    Args:
+        target: The target's name, of [`zoo.converters.TARGETS`][].
+    """
+
+    def __init__(self, target: str) -> None:
+        self._target = target
+
+    @property
+    def target(self) -> EngineTarget:
+        """The target, looked up when it is needed, as its module may be slow to import."""
+        found = TARGETS.get(self._target)
+        assert isinstance(found, EngineTarget), f"{self._target} is for no engine"
+        return found
+
+    def run(self, model: ZooPreTrainedModel, source: Path) -> PreTrainedModel:
+        """Export it to where it is gone when it has been loaded."""
+        from zoo.converters.exporting import choose
+
+        with tempfile.TemporaryDirectory() as scratch:
+            plan = choose(model, self._target)
+            self.target.write(model, Path(scratch), plan, ExportOptions(source=source))
+            return self.target.load(Path(scratch))
+
+
+ENGINES: Registry[Engine] = Registry("engine", error=InvalidChoiceError, definition=type)
+"""What models run in, by name. Plugins may add some."""
+
+ENGINES.register(TORCH, Torch())
+ENGINES.register(TORCH_INT8, TorchInt8())
+ENGINES.register("onnx", ExportEngine("onnx"))
+ENGINES.register("ctranslate2", ExportEngine("ctranslate2"))
 
 
 def load_for(model: str | Path, engine: str | None = None) -> PreTrainedModel:
@@ -36,35 +108,24 @@ def load_for(model: str | Path, engine: str | None = None) -> PreTrainedModel:
         MissingExtraError: When the engine is not installed.
         CheckpointError: When there is no such checkpoint.
     """
-    if engine is not None and engine not in ENGINES:
-        raise InvalidChoiceError(engine, ENGINES, kind="engine")
+    asked = ENGINES.get(engine or TORCH)
     folder = locate(model)
-    made_for = next((name for name in (ONNX, CTRANSLATE2) if is_exported_for(name, folder)), None)
+    made_for = engine_of(folder)
     if made_for is None:
-        return _run_in(load(folder), engine or TORCH, folder)
-    if engine not in (None, made_for):
-        raise InvalidChoiceError(str(engine), [made_for], kind=f"engine for the export {folder.name}")
-    return _load_export(folder, made_for)
+        return asked.run(load(folder), folder)
+    if engine not in (None, made_for[0]):
+        raise InvalidChoiceError(str(engine), [made_for[0]], kind=f"engine for the export {folder.name}")
+    return made_for[1].target.load(folder)
 
 
-def _run_in(model: PreTrainedModel, engine: str, tokenizers: Path) -> PreTrainedModel:
-    if engine == TORCH:
-        return model
-    if engine == TORCH_INT8:
-        return to_int8(model, inplace=True)
-    from zoo.converters.exporting import write_ctranslate2_export
-    from zoo.converters.onnx import write_onnx
+def engine_of(folder: Path) -> tuple[str, ExportEngine] | None:
+    """Tell for which engine a folder was exported.
 
-    with tempfile.TemporaryDirectory() as scratch:
-        if engine == ONNX:
-            write_onnx(model, Path(scratch))
-        else:
-            write_ctranslate2_export(model, Path(scratch), "float32", tokenizers)
-        return _load_export(Path(scratch), engine)
-
-
-def _load_export(folder: Path, engine: str) -> PreTrainedModel:
-    from zoo.converters.ctranslate2 import load_ctranslate2
-    from zoo.converters.onnx import load_onnx
-
-    return load_onnx(folder) if engine == ONNX else load_ctranslate2(folder)
+    Returns:
+        Its name and itself; None for a checkpoint, which is known by its weights without asking any engine.
+    """
+    if any(folder.glob("*.safetensors")):
+        return None
+    engines = ((name, ENGINES.get(name)) for name in ENGINES)
+    exported = ((name, engine) for name, engine in engines if isinstance(engine, ExportEngine))
+    return next(((name, engine) for name, engine in exported if engine.target.is_in(folder)), None)

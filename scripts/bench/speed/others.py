@@ -11,8 +11,9 @@ import torch
 from shapes import Scale
 from torch import nn
 
-from zoo.converters.ctranslate2 import load_ctranslate2
-from zoo.converters.exporting import write_ctranslate2_export
+from zoo.converters import TARGETS, ExportOptions
+from zoo.converters.ctranslate2.running import load_ctranslate2
+from zoo.converters.exporting import choose
 
 
 def eager(model: Any) -> Any:
@@ -43,5 +44,6 @@ def x_transformers(scale: Scale) -> nn.Module:
 def in_ctranslate2(model: Any, dtype: str) -> Any:
     """A model as an export in CTranslate2, which holds it in memory."""
     with tempfile.TemporaryDirectory() as folder:
-        write_ctranslate2_export(model, Path(folder), dtype, None)
-        return load_ctranslate2(folder)
+        target = "ctranslate2"
+        TARGETS.get(target).write(model, Path(folder), choose(model, target), ExportOptions(dtype))
+        return load_ctranslate2(Path(folder))

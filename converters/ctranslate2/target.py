@@ -1,0 +1,72 @@
+"""CTranslate2 as a target of exports."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from zoo.registry import Task
+
+from ..target import TARGETS, EngineTarget, ExportOptions, TargetPlan
+from ..weights import task_of
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+    from zoo.models import ZooPreTrainedModel
+
+    from ..verification import Difference
+
+
+class CTranslate2Target(EngineTarget):
+    """Weights and vocabularies for CTranslate2."""
+
+    name = library = extra = module = "ctranslate2"
+    summary = "for CTranslate2: seq2seq, causal and encoder models, `--dtype` float32, int8, int16, bfloat16, ..."
+    engine = "CTranslate2"
+    marks = ("model.bin",)
+    dtypes = ("float32", "int8", "int16", "bfloat16", "float16", "int8_float32", "int8_bfloat16", "int8_float16")
+    compared_on = "inputs"
+
+    def plan(self, model: ZooPreTrainedModel) -> TargetPlan:
+        """Compare the model's arithmetic with CTranslate2's."""
+        from .planning import plan_ctranslate2
+
+        route, obstacles, notes = plan_ctranslate2(model)
+        return TargetPlan(self.name, type(model).__name__ if route else None, route, obstacles, notes)
+
+    def write(self, model: ZooPreTrainedModel, folder: Path, plan: TargetPlan, options: ExportOptions) -> None:
+        """Write weights, vocabularies and configuration."""
+        from .writing import write_ctranslate2
+
+        assert plan.route is not None
+        write_ctranslate2(model, folder, plan.route, self.stored(options), options.source)
+
+    def check(self, model: ZooPreTrainedModel, folder: Path, plan: TargetPlan, options: ExportOptions) -> Difference:
+        """Compare probabilities and decoded tokens."""
+        from .writing import check_ctranslate2
+
+        return check_ctranslate2(model, folder, self.stored(options))
+
+    def open(self, folder: Path) -> PreTrainedModel:
+        """Load an export as a model that generates."""
+        from .running import load_ctranslate2
+
+        return load_ctranslate2(folder)
+
+    def output(self, model: ZooPreTrainedModel, plan: TargetPlan) -> str:
+        """What is compared."""
+        return "last_hidden_state" if task_of(model) == Task.FEATURE_EXTRACTION else "log-probabilities"
+
+    def notes(self, plan: TargetPlan, options: ExportOptions) -> tuple[str, ...]:
+        """Say what runs it, and how weights are stored."""
+        dtype = self.stored(options)
+        stored = "" if dtype == self.dtypes[0] else f" Weights are stored as {dtype}."
+        return (f"Run it with `zoo generate`, or in CTranslate2.{stored}", *plan.notes)
+
+    def stored(self, options: ExportOptions) -> str:
+        """How weights are stored."""
+        return options.dtype or self.dtypes[0]
+
+
+TARGETS.register(CTranslate2Target.name, CTranslate2Target())

@@ -1,0 +1,60 @@
+"""ONNX as a target of exports."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..target import TARGETS, EngineTarget, ExportOptions, TargetPlan
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+    from zoo.models import ZooPreTrainedModel
+
+    from ..verification import Difference
+
+ENCODER, DECODER, WHOLE = "encoder_model", "decoder_model", "model"
+"""Names of the graphs, as the files that Hugging Face Optimum and transformers.js look for."""
+
+GRAPH_ENDING = ".onnx"
+
+
+class OnnxTarget(EngineTarget):
+    """Graphs for ONNX Runtime."""
+
+    name = library = extra = "onnx"
+    summary = "graphs for ONNX Runtime, of any batch and length, encoder and decoder apart, with a cache"
+    engine, module = "ONNX Runtime", "onnxruntime"
+    marks = (f"{WHOLE}{GRAPH_ENDING}", f"{DECODER}{GRAPH_ENDING}")
+    by_trial = True
+
+    def plan(self, model: ZooPreTrainedModel) -> TargetPlan:
+        """Say that it has to be tried."""
+        notes = ("It is traced and compared when it is exported.",)
+        return TargetPlan(self.name, type(model).__name__, None, (), notes)
+
+    def write(self, model: ZooPreTrainedModel, folder: Path, plan: TargetPlan, options: ExportOptions) -> None:
+        """Trace the graphs."""
+        from .writing import write_onnx
+
+        write_onnx(model, folder)
+
+    def check(self, model: ZooPreTrainedModel, folder: Path, plan: TargetPlan, options: ExportOptions) -> Difference:
+        """Run the graphs in ONNX Runtime."""
+        from .writing import check_onnx
+
+        return check_onnx(model, folder)
+
+    def open(self, folder: Path) -> PreTrainedModel:
+        """Load graphs as a model."""
+        from .running import load_onnx
+
+        return load_onnx(folder)
+
+    def notes(self, plan: TargetPlan, options: ExportOptions) -> tuple[str, ...]:
+        """Say what runs it."""
+        return ("Run it with `zoo generate` or `zoo evaluate`, or its graphs in any ONNX runtime.",)
+
+
+TARGETS.register(OnnxTarget.name, OnnxTarget())

@@ -1,0 +1,255 @@
+"""What a model can be exported to: one small class a target, which says whether, how, and checks what came out."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from transformers.utils import CONFIG_NAME
+
+from zoo.errors import CheckpointError
+from zoo.registry import Registry, Task
+
+from .errors import ExportError
+from .extras import require
+from .weights import task_of
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+    from zoo.models import ZooPreTrainedModel
+
+    from .symmetries import Route
+    from .verification import Difference
+
+
+@dataclass(frozen=True)
+class TargetPlan:
+    """Whether and how a model becomes what a target holds.
+
+    Args:
+        target: The target's name.
+        class_name: The class of transformers or of the zoo, None where there is none for the model's task.
+        route: How settings and weights change, None where they stay or there is no class.
+        obstacles: Why not, a phrase each; the export is exact where there are none.
+        notes: What users of the export should know.
+    """
+
+    target: str
+    class_name: str | None
+    route: Route | None = field(repr=False)
+    obstacles: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def exact(self) -> bool:
+        """Whether the target expresses the model exactly."""
+        return not self.obstacles
+
+    @property
+    def transforms(self) -> tuple[str, ...]:
+        """Names of the symmetries that apply."""
+        return tuple(step.symmetry.name for step in self.route.steps) if self.route else ()
+
+    @property
+    def half_precision(self) -> bool:
+        """Whether the exported weights can be expected to survive 16-bit floats."""
+        return all(step.symmetry.half_precision for step in self.route.steps) if self.route else self.exact
+
+    def to_dict(self) -> dict[str, Any]:
+        """As a dictionary."""
+        return {
+            "target": self.target,
+            "class": self.class_name,
+            "exact": self.exact,
+            "transforms": list(self.transforms),
+            "obstacles": list(self.obstacles),
+            "notes": list(self.notes),
+            "half_precision": self.half_precision,
+        }
+
+
+@dataclass(frozen=True)
+class ExportOptions:
+    """What a target may be told beside the model.
+
+    Args:
+        dtype: How weights are stored, one of the target's `dtypes`; None for its first.
+        source: The folder of the saved model, where its tokenizers are; None for a model in memory.
+        fresh_process: Whether the comparison runs in a process of its own; without, it is quicker and weaker.
+    """
+
+    dtype: str | None = None
+    source: Path | None = None
+    fresh_process: bool = True
+
+
+class Target(ABC):
+    """A form that models are exported to.
+
+    Attributes:
+        name: What users call it: `zoo export --as NAME`.
+        summary: What it is, a phrase for the documentation.
+        library: What a model card says that loads it.
+        dtypes: How weights may be stored, first how they are by default; empty where they stay as they are.
+        by_trial: Whether only exporting tells if it works.
+        compared_on: What the outputs are compared on.
+    """
+
+    name: str
+    summary: str
+    library: str = "transformers"
+    dtypes: ClassVar[tuple[str, ...]] = ()
+    by_trial: ClassVar[bool] = False
+    compared_on: ClassVar[str] = "batches (with and without padding)"
+
+    @abstractmethod
+    def plan(self, model: ZooPreTrainedModel) -> TargetPlan:
+        """Say whether the target expresses a model exactly, and how."""
+
+    @abstractmethod
+    def write(self, model: ZooPreTrainedModel, folder: Path, plan: TargetPlan, options: ExportOptions) -> None:
+        """Write a model.
+
+        Args:
+            model: A model of the zoo.
+            folder: An empty folder.
+            plan: What `plan` returned, without obstacles.
+            options: What was asked for beside that.
+
+        Raises:
+            ExportError: When it cannot be written after all.
+            MissingExtraError: When what it takes is not installed.
+        """
+
+    @abstractmethod
+    def check(
+        self, model: ZooPreTrainedModel, folder: Path, plan: TargetPlan, options: ExportOptions
+    ) -> Difference | None:
+        """Load what was written, and compare what it computes with what the model does.
+
+        Returns:
+            The difference, None where nothing was compared.
+
+        Raises:
+            VerificationError: When it is larger than rounding explains.
+        """
+
+    def output(self, model: ZooPreTrainedModel, plan: TargetPlan) -> str:
+        """Where an export returns what the model computes."""
+        return "last_hidden_state" if task_of(model) == Task.FEATURE_EXTRACTION else "logits"
+
+    def notes(self, plan: TargetPlan, options: ExportOptions) -> tuple[str, ...]:
+        """Say what users of the export should know."""
+        return plan.notes
+
+    def usage(self, auto_class: str) -> str:
+        """Say how to load an export.
+
+        Args:
+            auto_class: The Auto class of the model's task.
+
+        Returns:
+            A block of code.
+        """
+        return self.load_with(auto_class)
+
+    def load_with(self, auto_class: str, **arguments: Any) -> str:
+        """Write how transformers loads an export.
+
+        Args:
+            auto_class: The Auto class.
+            arguments: What it has to be given beside the folder.
+
+        Returns:
+            A block of code.
+        """
+        given = "".join(f", {name}={value!r}" for name, value in arguments.items())
+        return (
+            "```python\n"
+            f"from transformers import {auto_class}\n\n"
+            f'model = {auto_class}.from_pretrained("path/to/this/folder"{given})\n'
+            "```\n"
+        )
+
+    def run_in(self, own: str) -> str:
+        """Say where the comparison ran.
+
+        Args:
+            own: What the zoo is called there.
+
+        Returns:
+            For instance "loaded without the zoo".
+        """
+        return f"loaded without {own}"
+
+
+class EngineTarget(Target):
+    """A form that an engine of its own runs, which the zoo can load again.
+
+    Attributes:
+        engine: What the engine calls itself.
+        extra: The extra that brings it.
+        module: The module that runs exports, which the extra brings.
+        marks: The files by any of which its exports are known.
+    """
+
+    engine: ClassVar[str]
+    extra: ClassVar[str]
+    module: ClassVar[str]
+    marks: ClassVar[tuple[str, ...]]
+
+    @abstractmethod
+    def open(self, folder: Path) -> PreTrainedModel:
+        """Load what `write` wrote, as a model behind the interface of transformers."""
+
+    def is_in(self, folder: Path) -> bool:
+        """Whether a folder holds such an export."""
+        return (folder / CONFIG_NAME).is_file() and any((folder / mark).is_file() for mark in self.marks)
+
+    def load(self, folder: Path) -> PreTrainedModel:
+        """Load an exported folder.
+
+        Raises:
+            MissingExtraError: When the engine is not installed.
+            CheckpointError: When the folder holds no such export, or a damaged one.
+        """
+        require(self.extra, self.module)
+        if not self.is_in(folder):
+            raise CheckpointError(
+                f"{folder} holds no export for {self.engine}; `zoo export DIR -o {folder} --as {self.name}` writes one"
+            )
+        return self.open(folder)
+
+    def usage(self, auto_class: str) -> str:
+        """Say how to run an export on the command line."""
+        return f"```bash\npip install 'transformer-zoo[{self.extra}]'\nzoo generate path/to/this/folder TEXT\n```\n"
+
+    def run_in(self, own: str) -> str:
+        """Name the engine."""
+        return f"run in {self.engine}"
+
+
+TARGETS: Registry[Target] = Registry("target", built_in="zoo.converters.targets", definition=type)
+"""What models can be exported to beside classes of transformers, by name. Plugins may add some."""
+
+
+def check_dtype(target: Target | None, dtype: str | None) -> None:
+    """Refuse a dtype that a target does not store.
+
+    Args:
+        target: The target, None for a class of transformers.
+        dtype: How weights shall be stored, None for the target's default.
+
+    Raises:
+        ExportError: With those that it does.
+    """
+    valid = target.dtypes if target is not None else ()
+    if dtype is None or dtype in valid:
+        return
+    if target is not None and valid:
+        raise ExportError(f"dtype={dtype!r} was given; valid for {target.name}: {', '.join(valid)}")
+    taking = ", ".join(name for name in TARGETS if TARGETS.get(name).dtypes)
+    raise ExportError(f"dtype={dtype!r} was given; only exports to {taking} take one, others keep the model's")

@@ -1,0 +1,98 @@
+"""What a plugin has to bring for `zoo export --as` and `--engine`: a target, and an engine that runs it."""
+
+import json
+
+import pytest
+import torch
+from click.testing import CliRunner
+from native_models import scramble
+from safetensors.torch import load_file, save_file
+
+import zoo
+from zoo.cli.main import cli
+from zoo.converters import TARGETS, EngineTarget, TargetPlan
+from zoo.converters.errors import ExportError
+from zoo.converters.native.base import UnknownNativeError
+from zoo.converters.verification import Difference
+from zoo.converters.weights import model_with, save_generation, task_of, weights_of
+from zoo.generation import ENGINES, ExportEngine
+from zoo.models import ZooConfig
+from zoo.tokenizers import Tokenizers, train_word
+
+TEXTS = ["the cat sleeps", "a dog runs"]
+
+
+class Plain(EngineTarget):
+    """Weights in a file of another name, run by torch; language models only."""
+
+    name = library = extra = "plain"
+    summary = "for this test"
+    engine, module, marks, dtypes = "Plain", "torch", ("plain.weights",), ("float32", "float16")
+
+    def plan(self, model):
+        obstacles = () if task_of(model) == "causal-lm" else ("it is no language model",)
+        return TargetPlan(self.name, type(model).__name__, None, obstacles)
+
+    def write(self, model, folder, plan, options):
+        dtype = getattr(torch, options.dtype or "float32")
+        save_file({name: value.to(dtype) for name, value in weights_of(model).items()}, folder / self.marks[0])
+        model.config.save_pretrained(folder)
+        save_generation(model, folder)
+
+    def open(self, folder):
+        weights = {name: value.float() for name, value in load_file(folder / self.marks[0]).items()}
+        return model_with(ZooConfig.from_pretrained(folder), "causal-lm", weights)
+
+    def check(self, model, folder, plan, options):
+        ids = torch.arange(3, 9)[None]
+        with torch.no_grad():
+            ours, theirs = model(ids).logits, self.load(folder)(ids).logits
+        return Difference(float((ours - theirs).abs().max()), None, float(ours.abs().max()), 1, None)
+
+
+@pytest.fixture
+def plain(monkeypatch):
+    for registry in (TARGETS, ENGINES):
+        registry.names()
+        monkeypatch.setattr(registry, "_items", dict(registry._items))
+    TARGETS.register(Plain.name, Plain())
+    ENGINES.register("plain-runner", ExportEngine(Plain.name))
+
+
+def run(*arguments):
+    return CliRunner(env={"COLUMNS": None}).invoke(cli, [str(argument) for argument in arguments])
+
+
+def test_a_plugin_adds_a_target_and_an_engine(plain, tmp_path):
+    tokenizer = train_word(TEXTS, min_frequency=1)
+    model = scramble(zoo.build("gpt2-style@tiny", vocab_size=len(tokenizer), tie_word_embeddings=False), seed=1)
+    model.save_pretrained(tmp_path / "saved")
+    Tokenizers(tokenizer, tokenizer).save(tmp_path / "saved")
+
+    assert "plain" in run("export", tmp_path / "saved", "--plan").stdout
+    done = run("export", tmp_path / "saved", "-o", tmp_path / "out", "--as", "plain", "--dtype", "float16", "--json")
+    assert done.exit_code == 0, done.output
+    report = json.loads(done.stdout[done.stdout.index("{") :])
+    assert 0 < report["difference"]["float32"] < 1e-2
+    card = (tmp_path / "out" / "README.md").read_text()
+    assert "library_name: plain" in card and "Run in Plain and compared" in card
+
+    lines = [
+        run("generate", tmp_path / place, *TEXTS, "--max-new-tokens", 5, *engine)
+        for place, *engine in (("saved",), ("saved", "--engine", "plain-runner"), ("out",))
+    ]
+    assert all(result.exit_code == 0 for result in lines), lines[-1].output
+    assert lines[0].stdout == lines[1].stdout and len(lines[2].stdout.splitlines()) == len(TEXTS)
+    wrong = run("generate", tmp_path / "out", "the", "--engine", "onnx")
+    assert wrong.exit_code == 2 and "valid: plain-runner" in wrong.stderr
+
+
+def test_what_a_target_does_not_take_is_refused_before_anything_is_written(plain, tmp_path):
+    model = zoo.build("bert-style@tiny", "masked-lm")
+    with pytest.raises(ExportError, match="plain cannot express this model: it is no language model. What works: bert"):
+        zoo.export(model, tmp_path / "out", "plain")
+    with pytest.raises(ExportError, match="valid for plain: float32, float16"):
+        zoo.export(model, tmp_path / "out", "plain", dtype="int4")
+    with pytest.raises(UnknownNativeError, match="unknown target 'plane'.*did you mean 'plain'"):
+        zoo.export(model, tmp_path / "out", "plane")
+    assert not (tmp_path / "out").exists()
