@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +12,10 @@ import pytest
 from jupyter_client import KernelManager
 from nbclient import NotebookClient
 
-NOTEBOOKS = sorted((Path(__file__).parents[1] / "docs/notebooks").glob("*.ipynb"))
+ROOT = Path(__file__).parents[1]
+NOTEBOOKS = sorted((ROOT / "docs/notebooks").glob("*.ipynb"))
+EVERY_TIME = {"five-originals", "own-variant"}
+RUN = [pytest.param(file, marks=() if file.stem in EVERY_TIME else pytest.mark.nightly) for file in NOTEBOOKS]
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("notebooks")]
 
@@ -26,11 +30,12 @@ def kernel() -> Iterator[KernelManager]:
         manager.shutdown_kernel(now=True)
 
 
-def test_there_are_three() -> None:
-    assert len(NOTEBOOKS) == 3
+def test_the_site_leads_to_all_of_them() -> None:
+    listed = re.findall(r"- notebooks/([\w-]+)\.ipynb", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
+    assert sorted(listed) == [file.stem for file in NOTEBOOKS]
 
 
-@pytest.mark.parametrize("file", NOTEBOOKS, ids=lambda file: file.stem)
+@pytest.mark.parametrize("file", RUN, ids=lambda file: file.stem)
 def test_it_runs_and_its_assertions_hold(file: Path, kernel: KernelManager, tmp_path: Path) -> None:
     notebook = nbformat.read(file, as_version=4)
     assert any("assert " in cell.source for cell in notebook.cells if cell.cell_type == "code")
