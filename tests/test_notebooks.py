@@ -39,8 +39,8 @@ def test_the_site_leads_to_all_of_them() -> None:
 def test_it_runs_and_its_assertions_hold(file: Path, kernel: KernelManager, tmp_path: Path) -> None:
     notebook = nbformat.read(file, as_version=4)
     assert any("assert " in cell.source for cell in notebook.cells if cell.cell_type == "code")
-    notebook.cells.insert(0, nbformat.v4.new_code_cell("%reset -f"))
-    NotebookClient(notebook, km=kernel, timeout=300, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    notebook.cells.insert(0, nbformat.v4.new_code_cell(f"%reset -f\n%cd -q {tmp_path}"))
+    NotebookClient(notebook, km=kernel, timeout=300).execute()
 
 
 @pytest.mark.parametrize("file", NOTEBOOKS, ids=lambda file: file.stem)
