@@ -34,7 +34,6 @@ if TYPE_CHECKING:
         inside as inside,
         labelling as labelling,
         listing as listing,
-        literals as literals,
         loading as loading,
         making as making,
         manifest as manifest,
@@ -44,7 +43,6 @@ if TYPE_CHECKING:
         quantizing as quantizing,
         registry as registry,
         scaling as scaling,
-        showing as showing,
         settings as settings,
         synonyms as synonyms,
         tasks as tasks,
@@ -68,7 +66,6 @@ if TYPE_CHECKING:
     from zoo.quantizing import to_int8
     from zoo.registry import describe, list_variants, list_weights, register, register_weights
     from zoo.scaling import plan
-    from zoo.showing import show
     from zoo.training import train
 
     __version__: str
@@ -96,7 +93,6 @@ _SUBMODULES = (
     "inside",
     "labelling",
     "listing",
-    "literals",
     "loading",
     "making",
     "manifest",
@@ -106,7 +102,6 @@ _SUBMODULES = (
     "quantizing",
     "registry",
     "scaling",
-    "showing",
     "settings",
     "synonyms",
     "tasks",
@@ -138,7 +133,6 @@ _HOMES = {
     "push": "zoo.hub",
     "register": "zoo.registry",
     "register_weights": "zoo.registry",
-    "show": "zoo.showing",
     "show_code": "zoo.listing",
     "to_int8": "zoo.quantizing",
     "train": "zoo.training",
@@ -165,7 +159,6 @@ __all__ = [
     "push",
     "register",
     "register_weights",
-    "show",
     "show_code",
     "to_int8",
     "train",

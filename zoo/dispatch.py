@@ -15,9 +15,6 @@ from zoo.registry import find_weights, is_weights_name
 from zoo.weights import locate, locate_weights
 
 if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
-    from zoo.literals import BuildOptions, TaskName, VariantName, WeightsName
     from zoo.loading import ModelOfAnyTask
     from zoo.models import (
         ZooForCausalLM,
@@ -33,31 +30,27 @@ HUB_OPTIONS = ("revision", "cache_dir", "token", "offline", "force_download")
 
 
 @overload
-def build(name: str, task: Literal["feature-extraction"], **overrides: Unpack[BuildOptions]) -> ZooModel: ...
+def build(name: str, task: Literal["feature-extraction"], **overrides: Any) -> ZooModel: ...
 @overload
-def build(name: str, task: Literal["masked-lm"], **overrides: Unpack[BuildOptions]) -> ZooForMaskedLM: ...
+def build(name: str, task: Literal["masked-lm"], **overrides: Any) -> ZooForMaskedLM: ...
 @overload
-def build(
-    name: str, task: Literal["sequence-classification"], **overrides: Unpack[BuildOptions]
-) -> ZooForSequenceClassification: ...
+def build(name: str, task: Literal["sequence-classification"], **overrides: Any) -> ZooForSequenceClassification: ...
 @overload
-def build(
-    name: str, task: Literal["token-classification"], **overrides: Unpack[BuildOptions]
-) -> ZooForTokenClassification: ...
+def build(name: str, task: Literal["token-classification"], **overrides: Any) -> ZooForTokenClassification: ...
 @overload
-def build(name: str, task: Literal["causal-lm"], **overrides: Unpack[BuildOptions]) -> ZooForCausalLM: ...
+def build(name: str, task: Literal["causal-lm"], **overrides: Any) -> ZooForCausalLM: ...
 @overload
-def build(name: str, task: Literal["seq2seq-lm"], **overrides: Unpack[BuildOptions]) -> ZooForConditionalGeneration: ...
+def build(name: str, task: Literal["seq2seq-lm"], **overrides: Any) -> ZooForConditionalGeneration: ...
 @overload
 def build(
-    name: VariantName | WeightsName | str,
-    task: TaskName | str | None = None,
+    name: str,
+    task: str | None = None,
     *,
     faithful: bool = False,
     quirks: Iterable[str] = (),
     seed: int | None = None,
     weights: str | None = None,
-    **overrides: Unpack[BuildOptions],
+    **overrides: Any,
 ) -> ModelOfAnyTask: ...
 def build(
     name: str,
