@@ -4,12 +4,20 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from .models import GraphModel, model_of
-from .session import OnnxSession
-from .target import GRAPH_ENDING
+from zoo.models import TASK_CLASSES, ZooConfig
+from zoo.registry import Task
+
+from .models import OnnxForCausalLM, OnnxForConditionalGeneration, OnnxModel
+from .session import OnnxBase
+
+CLASSES: dict[str, type[OnnxBase]] = {
+    Task.SEQ2SEQ_LM.value: OnnxForConditionalGeneration,
+    Task.CAUSAL_LM.value: OnnxForCausalLM,
+}
+"""By the task; all others do not generate."""
 
 
-def load_onnx(folder: Path) -> GraphModel:
+def load_onnx(folder: Path) -> OnnxBase:
     """Load exported graphs as a model.
 
     Args:
@@ -21,4 +29,7 @@ def load_onnx(folder: Path) -> GraphModel:
     Raises:
         CheckpointError: When a graph cannot be loaded.
     """
-    return model_of(folder, {path.stem: OnnxSession(path) for path in sorted(folder.glob(f"*{GRAPH_ENDING}"))})
+    config = ZooConfig.from_pretrained(folder)
+    saved = (config.architectures or [None])[0]
+    task = next((task for task, (_, model_class) in TASK_CLASSES.items() if model_class.__name__ == saved), "")
+    return CLASSES.get(str(task), OnnxModel)(config, folder)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import copy
 import json
 
 import pytest
 import torch
-from torch import multiprocessing
+from torch import multiprocessing, nn
 from transformers_citizen import processes
 from transformers_citizen.support import ASSORTED, ONE_OF_EACH, over, tiny
 
-from zoo.models.parallel import fully_sharded_plan, tensor_parallel_plan
+import zoo
+from zoo.models.parallel import fully_sharded_plan, pipeline_parallel_plan, tensor_parallel_plan
 
 SLICED = (*ONE_OF_EACH, ("qk-norm", "causal-lm"), ("olmo2-style", "causal-lm"), ("t5-style", "seq2seq-lm"))
 GATHERED = (*ONE_OF_EACH, ("universal", "seq2seq-lm"), ("gpt2-style", "causal-lm"))
@@ -91,3 +93,33 @@ def test_a_model_that_is_shared_between_stacks_keeps_its_embedding_with_the_root
     model = tiny(("marian-style", "seq2seq-lm")).model.model
     assert "encoder.embed_tokens" in tensor_parallel_plan(model)
     assert set(fully_sharded_plan(model, model.tied_weights())) == {"encoder.layers.*", "decoder.layers.*"}
+
+
+class Missing(nn.Module):
+    """Stands where another stage of a pipeline has a module, as vLLM's PPMissingLayer does."""
+
+    def forward(self, hidden_states, *args, **kwargs):
+        return hidden_states
+
+
+@pytest.mark.parametrize("name", zoo.list_variants(task="causal-lm"))
+def test_two_stages_of_a_pipeline_compute_the_same_or_there_is_no_plan(name):
+    subject = tiny((name, "causal-lm"))
+    body = subject.body
+    if not (plan := body._pp_plan):
+        position, config = type(body.position), subject.config
+        added = position.embed is not zoo.models.embedding.Position.embed
+        assert added or config.embedding_norm or config.share_layers or config.residual != "plain"
+        return
+    assert list(plan) == list(subject.config.base_model_pp_plan) == list(pipeline_parallel_plan(body))
+    stages = copy.deepcopy(body), copy.deepcopy(body)
+    half = len(body.layers) // 2
+    for stage, kept in zip(stages, (range(half), range(half, len(body.layers))), strict=True):
+        for number in set(range(len(body.layers))) - set(kept):
+            stage.layers[number] = Missing()
+    stages[0].norm, stages[1].embed_tokens = Missing(), Missing()
+    ids = subject.inputs()["input_ids"]
+    with torch.no_grad():
+        states = stages[0](input_ids=ids, use_cache=False).last_hidden_state
+        found = stages[1](inputs_embeds=states, use_cache=False).last_hidden_state
+        torch.testing.assert_close(found, body(input_ids=ids).last_hidden_state, atol=1e-9, rtol=0)

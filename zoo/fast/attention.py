@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 import torch
@@ -60,6 +61,7 @@ def attention(
     *,
     attn_implementation: str,
     dropout: float,
+    interface: Callable[..., Any] | None = None,
     position_bias: torch.Tensor | None = None,
     **kwargs: Any,
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
@@ -72,7 +74,9 @@ def attention(
             key_len, head_dim)
         value: *Shape:* as key.
         attention_mask: In the form that the backend wants, None for no mask beyond causality.
+        attn_implementation: The backend's name.
         dropout: Probability of dropping an attention weight.
+        interface: The backend's function, by default what stands under its name.
         position_bias: Added to the scores. *Shape:* (batch_size, num_attention_heads, query_len, key_len)
 
     Returns:
@@ -82,8 +86,10 @@ def attention(
     Raises:
         UnsupportedBackendError: When the backend would leave out the bias or the dropout.
     """
+    backend = interface or ALL_ATTENTION_FUNCTIONS.get_interface(attn_implementation, eager_attention)
     if query.shape[0] != key.shape[0]:
         kwargs |= {"attn_implementation": attn_implementation, "dropout": dropout, "position_bias": position_bias}
+        kwargs["interface"] = backend
         return attention_by_source(module, query, key, value, attention_mask, **kwargs)
     if position_bias is not None and attn_implementation not in ADDS_BIASES:
         raise UnsupportedBackendError(
@@ -95,7 +101,6 @@ def attention(
             f"flex_attention cannot drop attention weights, and attention_dropout is {dropout}: build the model "
             "with attention_dropout=0, or train it on sdpa"
         )
-    backend = ALL_ATTENTION_FUNCTIONS.get_interface(attn_implementation, eager_attention)
     # What computes the same faster takes the place of transformers' sdpa only: whoever registers another is obeyed.
     if isinstance(attention_mask, UnpaddedMask):
         backend = unpadded_attention
@@ -104,7 +109,10 @@ def attention(
     elif backend is sdpa_attention_forward and query.shape[1:3] == (key.shape[1], 1) and position_bias is None:
         backend = torch_attention
     kwargs |= {"dropout": dropout, "position_bias": position_bias, "sliding_window": flash_window(module)}
-    return backend(module, query, key, value, attention_mask, **kwargs)
+    mixed, weights = backend(module, query, key, value, attention_mask, **kwargs)
+    if mixed.ndim != 4:  # backends of serving engines merge the heads
+        mixed = mixed.reshape(query.shape[0], query.shape[2], query.shape[1], -1)
+    return mixed, weights
 
 
 def attention_by_source(

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
 from transformers.cache_utils import Cache, EncoderDecoderCache
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from zoo.fast.attention import BACKENDS, attention
+from zoo.fast.attention_backends import eager_attention
 from zoo.fast.growing_cache import self_attention_cache
 from zoo.fast.identity import Identity
 
@@ -96,6 +99,7 @@ class Attention(nn.Module):
             position_embeddings: What the position part's `rotation` returned.
             past_key_values: Keys and values of earlier positions, extended in place.
             step: How many layers were applied before, which is the place in the cache; `layer_idx` if not given.
+            kwargs: `attn_implementation`, by default the configuration's, and what the backend takes.
 
         Returns:
             The output, *Shape:* (batch_size, query_len, hidden_size), and the weights if the backend has them,
@@ -113,7 +117,12 @@ class Attention(nn.Module):
                 query, key = self.rotate_heads(query, key, position_embeddings)
             if past_key_values is not None:
                 key, value = self_attention_cache(past_key_values).update(key, value, cache_idx)
-        mixed, weights = self.attend(query, key, value, attention_mask, position_bias=position_bias, **kwargs)
+        # vLLM finds what attends, and its scale, in this function's source: a call of what comes from the interface.
+        backend = kwargs.pop("attn_implementation", None) or self.config._attn_implementation
+        attend = ALL_ATTENTION_FUNCTIONS.get_interface(backend, eager_attention)
+        attend = partial(self.attend, interface=attend, attn_implementation=backend)
+        kwargs["position_bias"] = position_bias
+        mixed, weights = attend(query, key, value, attention_mask, scaling=self.scaling, **kwargs)
         return self.merge_heads(mixed, hidden_states, own), weights
 
     def project(self, hidden_states: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -217,14 +226,15 @@ class Attention(nn.Module):
             key: *Shape:* (batch_size, num_key_value_heads, key_len, head_dim)
             value: *Shape:* as key.
             attention_mask: In the form that the backend wants.
-            kwargs: `position_bias`, `attn_implementation`, by default the configuration's, and what the backend takes.
+            kwargs: `interface`, the backend's function, and its name `attn_implementation`, by default the
+                configuration's; `scaling`, by default the module's; `position_bias`, and what the backend takes.
 
         Returns:
             The mixed values, *Shape:* (batch_size, query_len, num_attention_heads, head_dim), and the weights or None.
         """
-        kwargs["attn_implementation"] = kwargs.get("attn_implementation") or self.config._attn_implementation
+        kwargs = {"attn_implementation": self.config._attn_implementation, "scaling": self.scaling, **kwargs}
         kwargs["dropout"] = self.dropout if self.training else 0.0
-        return attention(self, query, key, value, attention_mask, scaling=self.scaling, softcap=self.softcap, **kwargs)
+        return attention(self, query, key, value, attention_mask, softcap=self.softcap, **kwargs)
 
 
 def attention_scaling(config: ZooConfig) -> float:

@@ -62,8 +62,8 @@ class ZooConfig(StackConfig):
         intermediate_size: Inner width of the feed-forward network.
         decoder_intermediate_size: The same in the decoder beside an encoder, `intermediate_size` if not given.
         hidden_act: Activation in the feed-forward network, a name of transformers' `ACT2FN`.
-        feed_forward: Feed-forward part: "mlp", "gated", "moe", "moe-sigmoid", "moe-clamped", or "swiglu", "geglu",
-            "reglu" for gated with that activation.
+        feed_forward: Feed-forward part: "mlp", "gated", "moe", "moe-sigmoid", or "swiglu", "geglu", "reglu" for gated
+            with that activation.
         mlp_bias: Whether the feed-forward projections have biases.
         mlp_inner_norm: Whether a norm stands on the inner width, after the activation (NormFormer).
         attention: Attention part: "multi-head", "gated", "exclusive", "sinks", "differential", "latent", or a plugin's.
@@ -136,7 +136,7 @@ class ZooConfig(StackConfig):
     # TRL reads it of every model whose class is not transformers' own.
     auto_map: ClassVar[Mapping[str, str]] = MappingProxyType({})
     attribute_map = {"rms_norm_eps": "layer_norm_eps", "encoder_layers": "num_hidden_layers"}
-    # The usual parts' plan, by which transformers tells that there is one; a model plans by the parts that it has.
+    # The usual parts' plans, by which transformers tells that there are some; a model plans by the parts that it has.
     base_model_tp_plan = {
         "layers.*.self_attn.q_proj": "colwise",
         "layers.*.self_attn.k_proj": "colwise",
@@ -145,6 +145,11 @@ class ZooConfig(StackConfig):
         "layers.*.mlp.gate_proj": "colwise",
         "layers.*.mlp.up_proj": "colwise",
         "layers.*.mlp.down_proj": "rowwise",
+    }
+    base_model_pp_plan = {
+        "embed_tokens": (["input_ids"], ["inputs_embeds"]),
+        "layers": (["hidden_states", "attention_mask"], ["hidden_states"]),
+        "norm": (["hidden_states"], ["hidden_states"]),
     }
 
     variant: str = "pre-norm"

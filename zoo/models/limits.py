@@ -11,6 +11,9 @@ from .transformer import BACKENDS, transformer_of
 
 FLASH = ("flash_attention_2", "flash_attention_3")
 
+CAPS_SCORES = (*FLASH, "vllm")
+"""Backends with keys and values of their own that are known to bound scores by `attn_logit_softcapping`."""
+
 
 def backends_of(config: ZooConfig) -> tuple[str, ...]:
     """Attention backends that a configuration's parts run on.
@@ -37,8 +40,14 @@ def refusals(config: ZooConfig) -> dict[str, str]:
     return why
 
 
-def what_paging_lacks(config: ZooConfig, attn_implementation: str) -> str | None:
-    """Say what transformers' paged attention, by which continuous batching generates, would leave out.
+def what_engines_lack(config: ZooConfig, attn_implementation: str) -> str | None:
+    """Say what is left out by attention that keeps keys and values itself and makes its own masks.
+
+    Such are transformers' paged attention, by which continuous batching generates, and the backends that serving
+    engines register: they are handed the queries, keys and values of the new tokens, once for every layer.
+
+    Args:
+        attn_implementation: The backend's name.
 
     Returns:
         None where it gives what attention does.
@@ -50,9 +59,22 @@ def what_paging_lacks(config: ZooConfig, attn_implementation: str) -> str | None
         return f"attention {config.attention!r}"
     if config.share_layers:
         return "share_layers=True, as every application of the layer needs a place of its own in the cache"
-    if config.attn_logit_softcapping is not None and not (backend in FLASH or "/" in backend):
-        return "attn_logit_softcapping, which only FlashAttention has on pages"
+    if config.attn_logit_softcapping is not None and not (backend in CAPS_SCORES or "/" in backend):
+        return "attn_logit_softcapping, which only FlashAttention and vLLM are known to heed there"
     return None if transformer_of(config).backends == BACKENDS else "a part of the variant's own"
+
+
+def refuse_engine(config: ZooConfig, attn_implementation: str) -> None:
+    """Refuse a backend that somebody has registered where it would leave something out without a word.
+
+    Raises:
+        UnsupportedBackendError: When the configuration has what such backends lack.
+    """
+    if (why := what_engines_lack(config, attn_implementation)) is not None:
+        raise UnsupportedBackendError(
+            f"attn_implementation={attn_implementation!r} was given, a backend from elsewhere, which cannot run "
+            f"variant {config.variant!r} because of {why}; valid: {', '.join(backends_of(config))}"
+        )
 
 
 def refuse_paging(config: ZooConfig, attn_implementation: str) -> None:
@@ -61,7 +83,7 @@ def refuse_paging(config: ZooConfig, attn_implementation: str) -> None:
     Raises:
         UnsupportedBackendError: When paged attention lacks something that the configuration has.
     """
-    if (why := what_paging_lacks(config, attn_implementation)) is not None:
+    if (why := what_engines_lack(config, attn_implementation)) is not None:
         raise UnsupportedBackendError(
             f"variant {config.variant!r} cannot generate by continuous batching, with paged attention, because of "
             f"{why}; model.generate() on a padded batch can"
@@ -80,6 +102,6 @@ def limits_of(config: ZooConfig) -> tuple[str, ...]:
         "UnsupportedBackendError."
         for why, names in reasons.items()
     ]
-    if config.stack == "decoder" and (why := what_paging_lacks(config, backends_of(config)[0])) is not None:
+    if config.stack == "decoder" and (why := what_engines_lack(config, backends_of(config)[0])) is not None:
         limits.append(f"Does not generate by continuous batching (generate_batch), because of {why}.")
     return tuple(limits)

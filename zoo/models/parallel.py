@@ -1,18 +1,19 @@
-"""How a model is cut into pieces for several processes: tensor parallelism, and fully sharded data parallelism.
+"""How a model is cut into pieces for several processes: tensor, pipeline, and fully sharded data parallelism.
 
-Both plans are read off the modules that a model has, so that they are right for every variant: parts that are known to
+The plans are read off the modules that a model has, so that they are right for every variant: parts that are known to
 work on a slice of their heads or channels are sliced, whatever a variant or a plugin puts in their place stays whole.
 """
 
 from __future__ import annotations
 
 import re
+from typing import Any
 
 from torch import nn
 
 from .attention import Attention
 from .choices import QKNorm
-from .embedding import TokenEmbedding
+from .embedding import Position, TokenEmbedding
 from .feed_forward import FeedForward, GatedFeedForward
 from .parts import POSITIONS
 
@@ -54,6 +55,35 @@ def styles(module: nn.Module) -> dict[str, str]:
         gate = {"gate_proj": "colwise"} if isinstance(module, GatedFeedForward) else {}
         return {**gate, "up_proj": "colwise", "down_proj": "rowwise"}
     return {}
+
+
+def pipeline_parallel_plan(stack: Any) -> dict[str, tuple[list[str], list[str]]]:
+    """Which modules of a stack stand in the stages of a pipeline, in order: before its layers, these, behind them.
+
+    A later stage is given hidden states in the place of embeddings, and nobody tells it. So there is a plan only where
+    nothing is done to embeddings between the lookup and the first layer.
+
+    Args:
+        stack: A body; none but a stack has layers.
+
+    Returns:
+        {name of a module: (names of what it is given, names of what it gives)}, empty where there is no plan, which
+        vLLM refuses.
+    """
+    children: dict[str, Any] = dict(stack.named_children())
+    if not isinstance(children.get("layers"), nn.ModuleList) or "token_types" in children:
+        return {}
+    if stack.config.share_layers:
+        return {}
+    between = (children["embedding_norm"], children["stream"])
+    if type(children["position"]).embed is not Position.embed or not all(isinstance(m, nn.Identity) for m in between):
+        return {}
+    states = (["hidden_states"], ["hidden_states"])
+    return {
+        "embed_tokens": (["input_ids"], ["inputs_embeds"]),
+        "layers": (["hidden_states", "attention_mask"], ["hidden_states"]),
+        "norm": states,
+    }
 
 
 def fully_sharded_plan(model: nn.Module, tied: dict[str, str]) -> dict[str, str]:

@@ -16,8 +16,8 @@ from zoo.errors import CheckpointError, UnsupportedBackendError, UnsupportedOper
 from zoo.manifest import MANIFEST_FILE, recorded, verified
 
 from .configuration import ZooConfig
-from .limits import backends_of, refuse_paging
-from .parallel import fully_sharded_plan, tensor_parallel_plan
+from .limits import backends_of, refuse_engine, refuse_paging
+from .parallel import fully_sharded_plan, pipeline_parallel_plan, tensor_parallel_plan
 from .parts import INITIALIZERS
 from .saved import read_errors, refuse_other_sizes, weight_files
 from .transformer import BACKENDS, given_mask, transformer_of
@@ -164,6 +164,8 @@ class ZooPreTrainedModel(PreTrainedModel):
                 f"attn_implementation={name!r} was given, which variant {self.config.variant!r} cannot run on with "
                 f"this configuration; valid: {', '.join(supported)}"
             )
+        if not (is_kernel or base_name in BACKENDS or base_name.startswith("flash_attention")):
+            refuse_engine(self.config, base_name)
 
     def get_correct_attn_implementation(self, requested_attention: str | None, is_init_check: bool = False) -> str:
         """Choose the attention backend, or refuse one that this variant cannot run on.
@@ -277,6 +279,7 @@ class ZooModel(ZooPreTrainedModel):
         """Plan by the modules that there are, where transformers would by the configuration alone."""
         super().init_parallel_plans()
         self._tp_plan = tensor_parallel_plan(self)
+        self._pp_plan = pipeline_parallel_plan(self)
         self._fsdp_plan = fully_sharded_plan(self, self.tied_weights())
 
     def forward(self, input_ids: torch.Tensor | None = None, attention_mask: Any = None, **kwargs: Any) -> Any:

@@ -15,7 +15,7 @@ with the property and the numbers where the model lacks it. `CHECKS.names()` lis
 case on an accelerator.
 """
 
-from . import attending, basics, fast_paths, generating, int8, training
+from . import attending, basics, engines, fast_paths, generating, int8, training
 from .cases import CHECKS, Case, Check, cases, check, check_variant
 from .subjects import Subject, new_subject, randomize, subject_of, token_ids
 
@@ -29,6 +29,7 @@ __all__ = [
     "cases",
     "check",
     "check_variant",
+    "engines",
     "fast_paths",
     "generating",
     "int8",

@@ -1,0 +1,85 @@
+"""What vLLM and SGLang ask of a model, in so far as it can be asked without them; scripts/serving runs vLLM itself."""
+
+from __future__ import annotations
+
+import inspect
+from importlib.metadata import entry_points
+
+import pytest
+import torch
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+import zoo
+from zoo.errors import UnsupportedBackendError
+from zoo.models import Attention, limits
+from zoo.serving.vllm import ARCHITECTURES
+from zoo.testing import cases, engines, subject_of
+
+ENGINES = "engines_with_attention_of_their_own_compute_the_same"
+REFUSED = {
+    "alibi-decoder": "positions 'alibi'",
+    "pre-norm:position=t5": "positions 't5'",
+    "diff-transformer": "attention 'differential'",
+    "pre-norm:attention=sinks": "attention 'sinks'",
+    "llama-style:attention=latent": "attention 'latent'",
+    "universal": "share_layers=True",
+}
+
+
+def test_vllm_finds_the_plugin_and_every_class_that_it_names():
+    (plugin,) = entry_points(group="vllm.general_plugins", name="transformer-zoo")
+    assert callable(plugin.load())
+    assert all(hasattr(zoo.models, name) for name in ARCHITECTURES)
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_an_engine_is_refused_where_it_would_leave_something_out(name):
+    refusal = pytest.raises(UnsupportedBackendError, match=f"'vllm'.*because of {REFUSED[name]}")
+    with engines.registered(engines.Engine(None)), refusal:
+        zoo.build(name, "causal-lm", attn_implementation="vllm", hidden_size=32, num_attention_heads=4)
+
+
+def test_bounds_on_scores_are_trusted_to_no_engine_but_those_that_are_known_to_heed_them():
+    with engines.registered(engines.Engine(None)):
+        ALL_ATTENTION_FUNCTIONS["sglang"] = ALL_ATTENTION_FUNCTIONS["vllm"]
+        model = zoo.build("gemma2-style@tiny")
+        with pytest.raises(UnsupportedBackendError, match="'sglang'.*attn_logit_softcapping"):
+            model.set_attn_implementation("sglang")
+        zoo.build("gemma2-style@tiny", attn_implementation="vllm")
+
+
+@pytest.mark.parametrize("name", ["diff-transformer", "universal", "pre-norm:attention=sinks"])
+def test_the_check_of_engines_finds_what_is_refused(name, monkeypatch):
+    monkeypatch.setattr(limits, "what_engines_lack", lambda *args: None)
+    (case,) = (case for case in cases(name) if case.check.name == ENGINES and case.task == "causal-lm")
+    with pytest.raises((AssertionError, RuntimeError)):
+        case()
+
+
+def test_sglang_gets_what_it_hands_to_the_model_and_a_place_for_every_layer():
+    """Its backend looks attention up by `layer_idx` in what it has passed to the model's forward by keyword."""
+    subject = subject_of("llama-style", "causal-lm")
+    seen = {}
+
+    def attend(module, query, key, value, attention_mask, forward_batch=None, attention_instances=None, **kwargs):
+        seen[module.layer_idx] = attention_instances[module.layer_idx], forward_batch, kwargs["scaling"]
+        return query.transpose(1, 2).reshape(query.shape[2], -1), None
+
+    assert type(subject.body).is_backend_compatible()
+    with engines.registered(engines.Engine(subject.config)):
+        ALL_ATTENTION_FUNCTIONS["sglang"] = attend
+        model = subject.rebuilt(attn_implementation="sglang")
+        model.model(
+            input_ids=torch.tensor([[5, 6, 7]]),
+            position_ids=torch.tensor([[0, 1, 2]]),
+            forward_batch="batch",
+            attention_instances={0: "first", 1: "second"},
+            use_cache=False,
+        )
+    scale = model.model.layers[0].self_attn.scaling
+    assert seen == {0: ("first", "batch", scale), 1: ("second", "batch", scale)}
+
+
+def test_parts_of_attention_leave_its_forward_alone_in_which_vllm_looks():
+    for module in (subclass for subclass in Attention.__subclasses__() if subclass.__module__.startswith("zoo.models")):
+        assert inspect.getattr_static(module, "forward") is inspect.getattr_static(Attention, "forward")

@@ -1,0 +1,172 @@
+"""Checks of what serving engines need: those that bring their own attention, and keep keys and values themselves."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import textwrap
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+from zoo.errors import UnsupportedBackendError
+from zoo.models import Attention, ZooConfig
+
+from .cases import check
+from .comparing import assert_equal
+from .subjects import Subject
+
+NAME = "vllm"
+"""Under which vLLM registers its backend."""
+
+INTERFACE = "ALL_ATTENTION_FUNCTIONS"
+
+
+class Engine:
+    """Attention as serving engines have it: sequences end to end, no masks, and keys and values by the layer's place.
+
+    Args:
+        config: Of the model, whose windows and bounds an engine reads there.
+    """
+
+    def __init__(self, config: ZooConfig) -> None:
+        self.config = config
+        self.kept: dict[tuple[int, int], tuple[torch.Tensor, torch.Tensor]] = {}
+        self.lengths: list[int] = []
+        self.called: list[int] = []
+
+    def run(self, body: nn.Module, sequences: list[torch.Tensor], seen: int = 0) -> list[torch.Tensor]:
+        """Continue sequences.
+
+        Args:
+            sequences: New token ids of each. *Shape:* (new_len,)
+            seen: How many tokens of each were given before.
+
+        Returns:
+            Last hidden states of each. *Shape:* (new_len, hidden_size)
+        """
+        self.lengths, self.called = [len(ids) for ids in sequences], []
+        ids = torch.cat(sequences)[None]
+        positions = torch.cat([torch.arange(length, device=ids.device) + seen for length in self.lengths])[None]
+        hidden_states = body(input_ids=ids, position_ids=positions, use_cache=False, return_dict=False)[0]
+        depth = list(range(self.config.num_hidden_layers))
+        assert sorted(self.called) == depth, f"an engine was called for layers {self.called}, there are {depth}"
+        return list(hidden_states[0].split(self.lengths))
+
+    def attend(
+        self,
+        module: Any,
+        query: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        attention_mask: Any,
+        scaling: float,
+        **kwargs: Any,
+    ) -> tuple[torch.Tensor, None]:
+        """Mix values; as an engine, without heed of masks and of what else it is given."""
+        layer = module.layer_idx
+        self.called.append(layer)
+        pieces = zip(*(states[0].split(self.lengths, dim=1) for states in (query * scaling, key, value)), strict=True)
+        mixed = [self.attend_one(module, (layer, row), *piece) for row, piece in enumerate(pieces)]
+        return torch.cat(mixed, dim=1).transpose(0, 1).flatten(1), None
+
+    def attend_one(
+        self,
+        module: Any,
+        place: tuple[int, int],
+        query: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor,
+    ) -> torch.Tensor:
+        """Mix the values of one sequence. *Shape:* (num_heads, new_len, head_dim)."""
+        if module.is_causal and place in self.kept:
+            key, value = (torch.cat(pair, dim=1) for pair in zip(self.kept[place], (key, value), strict=True))
+        self.kept[place] = key, value
+        groups = query.shape[0] // key.shape[0]
+        key, value = key.repeat_interleave(groups, dim=0), value.repeat_interleave(groups, dim=0)
+        scores = query @ key.transpose(-1, -2)
+        if (cap := self.config.attn_logit_softcapping) is not None:
+            scores = cap * torch.tanh(scores / cap)
+        back = torch.arange(key.shape[1])[-query.shape[1] :, None] - torch.arange(key.shape[1])
+        window = self.config.sliding_window if self.kind(place[0]) == "sliding_attention" else None
+        hidden = back < 0 if module.is_causal else torch.zeros_like(back, dtype=torch.bool)
+        if window is not None:
+            hidden |= back.abs() >= (window if module.is_causal else window + 1)
+        return F.softmax(scores.masked_fill(hidden.to(scores.device), -torch.inf), dim=-1) @ value
+
+    def kind(self, layer: int) -> str:
+        """The type of a layer, by the configuration alone."""
+        types = getattr(self.config, "layer_types", None)
+        sliding = self.config.sliding_window is not None
+        return types[layer] if types else "sliding_attention" if sliding else "full_attention"
+
+
+@contextmanager
+def registered(engine: Engine) -> Iterator[None]:
+    """Let an engine stand under vLLM's name for a while."""
+    before = dict(ALL_ATTENTION_FUNCTIONS._local_mapping)
+    ALL_ATTENTION_FUNCTIONS[NAME] = engine.attend
+    try:
+        yield
+    finally:
+        ALL_ATTENTION_FUNCTIONS._local_mapping.clear()
+        ALL_ATTENTION_FUNCTIONS._local_mapping.update(before)
+
+
+def interface_call(module: nn.Module) -> ast.Call | None:
+    """The call of an attention backend that vLLM finds in the source of a module's forward, if there is exactly one."""
+    tree = ast.parse(textwrap.dedent(inspect.getsource(type(module).forward)))
+    names = {
+        target.id
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assign) and f"{INTERFACE}." in ast.unparse(node.value)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+    calls = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in names
+    ]
+    return calls[0] if len(calls) == 1 else None
+
+
+@check(stacks=("encoder", "decoder"), once_per_stack=True)
+def check_engines_with_attention_of_their_own_compute_the_same(subject: Subject) -> None:
+    """A serving engine's attention gives the same hidden states, for prompts and for the next token, or is refused."""
+    ids = subject.inputs()["input_ids"]
+    prompts = [row[: 4 + number] for number, row in enumerate(ids)]
+    engine = Engine(subject.config)
+    with registered(engine), torch.no_grad():
+        try:
+            served = subject.rebuilt(attn_implementation=NAME)
+        except UnsupportedBackendError as error:
+            assert "because of" in str(error), f"the refusal does not say why: {error}"
+            return
+        body: Any = getattr(served, "model", served)
+        places = [module.layer_idx for module in body.modules() if isinstance(module, Attention)]
+        assert places == list(range(subject.config.num_hidden_layers)), f"layers have the places {places}"
+        for module in body.modules():
+            if isinstance(module, Attention):
+                call = interface_call(module)
+                scales = [] if call is None else [ast.unparse(k.value) for k in call.keywords if k.arg == "scaling"]
+                assert scales == ["self.scaling"], f"{type(module).__name__}.forward calls no backend where vLLM looks"
+                assert type(module.scaling) is float, f"scaling is {module.scaling!r}"
+        found = engine.run(body, prompts)
+        for prompt, states in zip(prompts, found, strict=True):
+            expected = subject.body(input_ids=prompt[None]).last_hidden_state[0]
+            assert_equal(states, expected, "hidden states in an engine = alone")
+        if subject.stack == "decoder":
+            length = len(prompts[0])
+            engine = Engine(subject.config)
+            ALL_ATTENTION_FUNCTIONS[NAME] = engine.attend
+            engine.run(body, [row[:length] for row in ids])
+            found = engine.run(body, [row[length : length + 1] for row in ids], seen=length)
+            for row, states in zip(ids, found, strict=True):
+                expected = subject.body(input_ids=row[None, : length + 1]).last_hidden_state[0, -1:]
+                assert_equal(states, expected, "the next token's hidden state in an engine = alone")
