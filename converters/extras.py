@@ -12,7 +12,7 @@ def require(extra: str, *modules: str) -> Any:
     """Import what an extra brings.
 
     Args:
-        extra: The extra's name: "onnx" or "ctranslate2".
+        extra: The extra's name: "onnx", "ctranslate2", ...
         modules: Modules, the first of which is returned.
 
     Returns:

@@ -1,10 +1,11 @@
-"""Which variant goes where: every variant and task, planned and exported for real."""
+"""Which variant goes where: every variant and task, planned for every target."""
 
 from __future__ import annotations
 
-import tempfile
+import csv
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,10 @@ from zoo.building import build, config
 from zoo.models import ZooPreTrainedModel
 from zoo.registry import VARIANTS, list_variants
 
-from .errors import ExportError, VerificationError
-from .exporting import export_as
+from .bundle import BundleTarget
 from .planning import plan_export
 from .probe import scrambled
-from .symmetries.base import LM_TASKS
-from .target import TARGETS, EngineTarget, ExportOptions, TargetPlan
+from .target import TARGETS, EngineTarget, Target
 
 TINY: dict[str, Any] = {
     "vocab_size": 29,
@@ -27,6 +26,9 @@ TINY: dict[str, Any] = {
     "intermediate_size": 24,
     "max_position_embeddings": 24,
 }
+
+MEASURED = Path(__file__).with_name("measured.tsv")
+"""How far exports were from their originals, as `scripts/bench/exports.py` measured it."""
 
 
 @dataclass(frozen=True)
@@ -38,76 +40,108 @@ class MatrixRow:
         task: What its head is for.
         target: The first class of transformers that expresses it, None if there is none.
         transforms: The symmetries that lead there.
-        difference: How far the export was from the original in float32, None where nothing was exported.
         others: Further classes that express it.
         reason: Why the nearest class does not, empty where one does.
-        engines: How far it was in each other engine, by the target's name, or why it cannot go there; empty where that
-            was not tried.
+        engines: Why it cannot go to each other target, by the target's name; nothing where it can.
     """
 
     variant: str
     task: str
     target: str | None
     transforms: tuple[str, ...]
-    difference: float | None
     others: tuple[str, ...]
     reason: str
-    engines: Mapping[str, float | str]
+    engines: Mapping[str, tuple[str, ...]]
 
     def to_dict(self) -> dict[str, Any]:
-        """As a dictionary, in which every engine has its entry."""
-        found = asdict(self)
-        return found | found.pop("engines")
+        """As a dictionary."""
+        return asdict(self)
+
+    def difference(self, target: str) -> float | None:
+        """How far an export was from the original in float32, None where that was not measured."""
+        return measured().get((self.variant, self.task, target))
+
+    def cell(self, target: str) -> str:
+        """Say whether it goes to another target.
+
+        Args:
+            target: The target's name.
+
+        Returns:
+            The measured difference, "exact", "tried" where only exporting tells, or "no".
+        """
+        if self.engines[target]:
+            return "no"
+        difference = self.difference(target)
+        if difference is not None:
+            return f"{difference:.0e}"
+        return "tried" if TARGETS.get(target).by_trial else "exact"
 
 
-def engine_targets() -> dict[str, EngineTarget]:
-    """The targets that other engines run, by name."""
-    return {name: target for name in TARGETS if isinstance(target := TARGETS.get(name), EngineTarget)}
+@cache
+def measured() -> Mapping[tuple[str, str, str], float]:
+    """What was measured: differences by variant, task and target."""
+    with MEASURED.open(encoding="utf-8", newline="") as file:
+        rows = csv.DictReader(file, delimiter="\t")
+        return {(row["variant"], row["task"], row["target"]): float(row["difference"]) for row in rows}
 
 
-def export_matrix(patterns: str | Iterable[str] = "*", *, by_trial: bool = False) -> Iterator[MatrixRow]:
-    """Build small models of every variant and task with random weights, and export each that has an exact class.
+def other_targets() -> dict[str, str]:
+    """The targets that are no class of transformers, but for the bundle, to which everything goes.
+
+    Returns:
+        Titles of their columns, by name.
+    """
+    return {name: title(TARGETS.get(name)) for name in TARGETS if name != BundleTarget.name}
+
+
+def title(target: Target) -> str:
+    """What a column is called: as the engine calls itself, if there is one."""
+    return target.engine if isinstance(target, EngineTarget) else target.name
+
+
+def export_matrix(patterns: str | Iterable[str] = "*") -> Iterator[MatrixRow]:
+    """Plan exports of small models of every variant and task.
 
     Args:
         patterns: Which variants, as for [`zoo.list_variants`][].
-        by_trial: Whether to export each language model also where only that tells if it works, which takes ten seconds
-            or more.
 
     Yields:
         A row for each variant and task.
-
-    Raises:
-        VerificationError: When an export that was planned as exact is not.
     """
     for name in list_variants(patterns):
         for task in VARIANTS.get(name).tasks:
-            tasks = set(VARIANTS.get(name).tasks)
-            yield matrix_row(name, task, by_trial=by_trial and task in (tasks & LM_TASKS or tasks))
+            yield matrix_row(name, task)
 
 
-def matrix_row(name: str, task: str, *, by_trial: bool = False) -> MatrixRow:
-    """Export a small model to the first exact class, and to other engines.
+def matrix_row(name: str, task: str) -> MatrixRow:
+    """Plan exports of a small model.
 
     Args:
         name: A variant.
         task: One of its tasks.
-        by_trial: Whether engines of which only exporting tells if they work are among them.
     """
-    model = scrambled(build(name, task, seed=0, **sizes(name, task)))
-    engines = {
-        name: tried(model, target) if by_trial or not target.by_trial else ""
-        for name, target in engine_targets().items()
-    }
+    model = small_model(name, task)
+    engines = {target: TARGETS.get(target).plan(model).obstacles for target in other_targets()}
     plans = plan_export(model)
     exact = [plan for plan in plans if plan.exact]
-    if not exact:
-        possible = [plan for plan in plans if plan.route is not None]
-        nearest = min(possible, key=lambda plan: len(plan.obstacles), default=None)
-        reason = "no class for this task" if nearest is None else f"{nearest.target}: {'; '.join(nearest.obstacles)}"
-        return MatrixRow(name, task, None, (), None, (), reason, engines)
-    difference = exported(model, exact[0])
-    others = tuple(plan.target for plan in exact[1:])
-    return MatrixRow(name, task, exact[0].target, exact[0].transforms, difference, others, "", engines)
+    if exact:
+        others = tuple(plan.target for plan in exact[1:])
+        return MatrixRow(name, task, exact[0].target, exact[0].transforms, others, "", engines)
+    possible = [plan for plan in plans if plan.route is not None]
+    nearest = min(possible, key=lambda plan: len(plan.obstacles), default=None)
+    reason = "no class for this task" if nearest is None else f"{nearest.target}: {'; '.join(nearest.obstacles)}"
+    return MatrixRow(name, task, None, (), (), reason, engines)
+
+
+def small_model(name: str, task: str) -> ZooPreTrainedModel:
+    """Build a small model with random weights, in all of its parameters.
+
+    Args:
+        name: A variant.
+        task: One of its tasks.
+    """
+    return scrambled(build(name, task, seed=0, **sizes(name, task)))
 
 
 def sizes(name: str, task: str) -> dict[str, Any]:
@@ -121,53 +155,31 @@ def sizes(name: str, task: str) -> dict[str, Any]:
     return {**TINY, "num_attention_heads": 2} if is_narrow else TINY
 
 
-def exported(model: ZooPreTrainedModel, plan: TargetPlan) -> float | None:
-    """Export a model, and compare.
-
-    Returns:
-        The largest difference, None where nothing was compared.
-
-    Raises:
-        ExportError: When that fails.
-    """
-    with tempfile.TemporaryDirectory() as folder:
-        report = export_as(plan, model, Path(folder), ExportOptions(fresh_process=False))
-    return None if report.difference is None else report.difference.float32
-
-
-def tried(model: ZooPreTrainedModel, target: EngineTarget) -> float | str:
-    """Export a model to an engine, if that is possible.
-
-    Returns:
-        The largest difference, or why it was refused.
-
-    Raises:
-        VerificationError: When an export that was possible computes something else.
-    """
-    plan = target.plan(model)
-    if not plan.exact:
-        return "; ".join(plan.obstacles)
-    try:
-        found = exported(model, plan)
-    except VerificationError:
-        raise
-    except ExportError as error:  # of a target that only trying tells of
-        return str(error)
-    return float("nan") if found is None else found
-
-
 def to_markdown(rows: Iterable[MatrixRow]) -> str:
     """Write the matrix as a table for the documentation."""
-    targets = engine_targets()
-    columns = ("Variant", "Task", "Class of transformers, by", "Difference", "Also")
-    titles = (*columns, *(target.engine for target in targets.values()))
+    targets = other_targets()
+    titles = ("Variant", "Task", "Class of transformers, by", "Difference", "Also", *targets.values())
     lines = [f"| {' | '.join(titles)} |", "|---" * len(titles) + "|"]
     for row in rows:
         by = ", ".join(row.transforms) or "renaming"
         to = f"none; nearest {row.reason}" if row.target is None else f"**{row.target}** by {by}"
-        difference = "" if row.difference is None else f"{row.difference:.0e}"
-        found = [row.engines.get(name, "") for name in targets]
-        engines = [value if isinstance(value, str) else f"{value:.0e}" for value in found]
-        cells = (row.variant, row.task, to, difference, ", ".join(row.others), *engines)
+        found = None if row.target is None else row.difference(row.target)
+        difference = "" if found is None else f"{found:.0e}"
+        cells = (row.variant, row.task, to, difference, ", ".join(row.others), *map(row.cell, targets))
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
+
+
+def obstacles_to_markdown(rows: Iterable[MatrixRow]) -> str:
+    """List for every target what cannot go there, by the reason."""
+    rows, lines = list(rows), []
+    for target, called in other_targets().items():
+        kept: dict[str, list[str]] = {}
+        for row in rows:
+            for obstacle in row.engines[target]:
+                kept.setdefault(obstacle, []).append(row.variant)
+        if kept:
+            lines += [f"### {called}", ""]
+            lines += [f"- {obstacle}: {', '.join(dict.fromkeys(names))}" for obstacle, names in sorted(kept.items())]
+            lines.append("")
+    return "\n".join(lines)

@@ -1,23 +1,19 @@
-"""The page of the documentation on converters, of which the tables are what was measured."""
+"""The page of the documentation on converters, of which the tables are what is planned and what was measured."""
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Iterable
-from datetime import date
-from importlib.metadata import version
 
 from .converter import CONVERTERS
-from .matrix import MatrixRow, to_markdown
+from .matrix import MatrixRow, obstacles_to_markdown, to_markdown
 from .native.base import NATIVE
 from .native.target import NativeTarget
 from .symmetries.base import SYMMETRIES
-from .target import TARGETS
+from .target import TARGETS, EngineTarget
 
 TEXT = """# Converters
 
-This page is printed by `zoo export --matrix --markdown`. Every line of its last table was exported and compared in
-that run: {date}, {machine}, {cores} cores, no GPU, torch {torch}, transformers {transformers}.
+This page is printed by `zoo export --matrix --markdown`, which plans exports of a small model of every variant.
 
 ## In
 
@@ -50,8 +46,13 @@ float32 and float64, and the tokens of greedy decoding and of beam search. Where
 |---|---|
 {targets}
 
-`zoo generate` runs all of them but classes of transformers, and `zoo generate DIR --engine ctranslate2` a checkpoint
-without exporting it first; `zoo evaluate` runs ONNX folders. The extras `[onnx]` and `[ctranslate2]` bring the engines.
+`zoo generate` runs what has an engine, and `zoo generate DIR --engine NAME` a checkpoint without exporting it first;
+`zoo evaluate` takes engines that return logits. Extras bring the engines: {extras}; `[nncf]` rounds weights for
+OpenVINO.
+
+What engines get wrong, or do otherwise unless they are told:
+
+{caveats}
 
 Weights are rewritten by exact symmetries of the network:
 
@@ -61,19 +62,20 @@ Those marked * make weights so small or large that 16-bit floats will likely los
 
 ## What goes where
 
-Small models with random weights. Differences are the largest of any output in float32, where outputs are between 1 and
-30; CTranslate2's are of log-probabilities, of 100 inputs. ONNX was tried where its cell is not empty: with the heads of
-language models.
+Small models with random weights. Numbers were measured (`scripts/bench/exports.py` keeps them in `measured.tsv`): the
+largest difference of any output in float32, where outputs are between 1 and 30; CTranslate2's are of log-probabilities,
+of 100 inputs. Elsewhere "exact" says that the arithmetic is the engine's, and "tried" that only exporting tells; either
+is compared when it is exported.
 
-{matrix}"""
+{matrix}
+## What does not, and why
+
+{obstacles}"""
 
 
 def to_page(rows: Iterable[MatrixRow]) -> str:
     """Write the page."""
-    import os
-
-    import torch
-
+    rows = list(rows)
     formats = ", ".join(f"`{name}`" for name in CONVERTERS)
     types = sorted(kind for name in NATIVE for kind in NATIVE.get(name).model_types)
     symmetries = [
@@ -82,15 +84,14 @@ def to_page(rows: Iterable[MatrixRow]) -> str:
     ]
     targets = [("a model type, e.g. `marian`", NativeTarget.summary)]
     targets += [(f"`{name}`", TARGETS.get(name).summary) for name in TARGETS]
+    extras = sorted({target.extra for name in TARGETS if isinstance(target := TARGETS.get(name), EngineTarget)})
     return TEXT.format(
-        date=date.today().isoformat(),
-        machine=platform.machine(),
-        cores=os.cpu_count(),
-        torch=torch.__version__,
-        transformers=version("transformers"),
         formats=f"Formats of state_dicts and modules: {formats}.",
         natives=f"Model types of transformers: {', '.join(types)}.",
         targets="\n".join(f"| {name} | {text} |" for name, text in targets),
+        extras=", ".join(f"`[{extra}]`" for extra in extras),
+        caveats="\n".join(f"- {caveat}" for name in TARGETS for caveat in TARGETS.get(name).caveats),
         symmetries="\n".join(symmetries),
         matrix=to_markdown(rows),
+        obstacles=obstacles_to_markdown(rows),
     )

@@ -96,6 +96,7 @@ class Target(ABC):
         dtypes: How weights may be stored, first how they are by default; empty where they stay as they are.
         by_trial: Whether only exporting tells if it works.
         compared_on: What the outputs are compared on.
+        caveats: What its engine gets wrong, or does otherwise unless it is told, with the version.
     """
 
     name: str
@@ -104,6 +105,7 @@ class Target(ABC):
     dtypes: ClassVar[tuple[str, ...]] = ()
     by_trial: ClassVar[bool] = False
     compared_on: ClassVar[str] = "batches (with and without padding)"
+    caveats: ClassVar[tuple[str, ...]] = ()
 
     @abstractmethod
     def plan(self, model: ZooPreTrainedModel) -> TargetPlan:

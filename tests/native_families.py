@@ -77,6 +77,22 @@ GPTJ = {**GPT2, "rotary_dim": 2}
 BIASED = {"attention_bias": True}
 
 EXPERTS = {**LLAMA, "num_local_experts": 4, "num_experts_per_tok": 2}
+GPT_OSS = {**EXPERTS, "intermediate_size": 12}
+DEEPSEEK = {
+    **NEOX,
+    "num_key_value_heads": 4,
+    "q_lora_rank": 12,
+    "kv_lora_rank": 8,
+    "qk_nope_head_dim": 6,
+    "qk_rope_head_dim": 4,
+    "v_head_dim": 6,
+    "n_routed_experts": 8,
+    "num_experts_per_tok": 3,
+    "moe_intermediate_size": 12,
+    "n_group": 2,
+    "topk_group": 2,
+    "first_k_dense_replace": 1,
+}
 QWEN3_MOE = {**WIDE, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 12}
 
 FAMILY_CASES = {
@@ -91,6 +107,16 @@ FAMILY_CASES = {
         ("Cohere2", "ForCausalLM", [{**WIDE, **SLIDES}, {**WIDE, "layer_types": ["full_attention"] * 2}]),
         ("Cwm", "ForCausalLM", [{**WIDE, **SLIDES, "rope_parameters": LLAMA3}]),
         ("Data2VecText", "ForMaskedLM", [ROBERTA]),
+        (
+            "DeepseekV3",
+            "ForCausalLM",
+            [
+                DEEPSEEK,
+                {**DEEPSEEK, "q_lora_rank": None, "rope_interleave": False, "n_shared_experts": 2, **BIASED},
+                {**DEEPSEEK, "topk_group": 1, "rope_parameters": {**YARN, "mscale": 1.0, "mscale_all_dim": 1.0}},
+            ],
+        ),
+        ("DeepseekV3", "ForSequenceClassification", [DEEPSEEK]),
         ("DiffLlama", "ForCausalLM", [{**WIDE, **BIASED}]),
         *(("DistilBert", head, [DISTILBERT]) for head in BERT_HEADS),
         ("Electra", "ForMaskedLM", [{**NARROW, "hidden_act": "gelu"}]),
@@ -119,6 +145,8 @@ FAMILY_CASES = {
         ("GPTBigCode", "ForCausalLM", [GPT2, {**GPT2, "multi_query": False}]),
         ("GPTJ", "ForCausalLM", [GPTJ]),
         ("GPTJ", "ForSequenceClassification", [GPTJ]),
+        ("GptOss", "ForCausalLM", [{**GPT_OSS, **SLIDES}, {**GPT_OSS, **SLIDES, "rope_parameters": YARN}]),
+        ("GptOss", "ForTokenClassification", [{**GPT_OSS, **SLIDES}]),
         ("GPTNeo", "ForCausalLM", [GPT_NEO]),
         ("GPTNeoX", "ForCausalLM", [NEOX, {**NEOX, "use_parallel_residual": False}, {**NEOX, "attention_bias": False}]),
         ("GPTNeoX", "ForTokenClassification", [NEOX]),

@@ -27,6 +27,10 @@ class CTranslate2Target(EngineTarget):
     marks = ("model.bin",)
     dtypes = ("float32", "int8", "int16", "bfloat16", "float16", "int8_float32", "int8_bfloat16", "int8_float16")
     compared_on = "inputs"
+    caveats = (
+        "CTranslate2 4.8's own converter takes a Marian model of the zoo and makes another of it: it starts from a "
+        "zero embedding and drops the last token. The zoo describes models to CTranslate2 itself.",
+    )
 
     def plan(self, model: ZooPreTrainedModel) -> TargetPlan:
         """Compare the model's arithmetic with CTranslate2's."""

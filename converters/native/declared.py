@@ -22,7 +22,7 @@ Keys = Mapping[Any, Any]
 """The zoo's modules, or weights, beside native ones: a name, or names and a transform (or what makes one of the zoo's
 configuration). A name that ends with none of `TENSORS` is a module's, and stands for its weight and bias."""
 
-TENSORS = (".weight", ".bias", ".experts.gate_up_proj", ".experts.down_proj")
+TENSORS = (".weight", ".bias", "_bias", ".experts.gate_up_proj", ".experts.down_proj")
 """Endings of the names of weights."""
 
 NORM_BIAS = re.compile(r"norm(_in|_branch|_out)?\.bias$")

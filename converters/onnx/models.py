@@ -1,27 +1,83 @@
-"""Exported graphs as models, with transformers' own generation."""
+"""Graphs that an engine runs as models, with transformers' own generation."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
 import torch
 from torch import Tensor
-from transformers.cache_utils import DynamicCache
+from transformers.cache_utils import Cache
 from transformers.generation import GenerationMixin
 from transformers.modeling_outputs import BaseModelOutput, CausalLMOutputWithPast, Seq2SeqLMOutput
 
-from zoo.errors import InputError
-from zoo.models import ZooConfig
+from zoo.errors import InputError, UnsupportedOperationError
+from zoo.models import TASK_CLASSES, ZooConfig
+from zoo.models.transformer import Transformer, transformer_of
+from zoo.registry import Task
 
-from ..engine import NoPosition
-from .graphs import names_of_cache
-from .modules import content, filled_cache
-from .session import OnnxBase
+from ..engine import EngineModel, NoPosition
+from .session import PAST, PRESENT, Session, length_of
 from .target import DECODER, ENCODER, WHOLE
 
 
-class OnnxModel(OnnxBase):
+class GraphModel(EngineModel):
+    """Graphs as a model of transformers.
+
+    Args:
+        config: The configuration of the model that was exported.
+        folder: Where the export is.
+        sessions: The graphs by name.
+    """
+
+    def __init__(self, config: ZooConfig, folder: Path, sessions: Mapping[str, Session]) -> None:
+        super().__init__(config, folder)
+        self.sessions = dict(sessions)
+
+    @property
+    def rules(self) -> Transformer:
+        """The variant's own rules for masks and decoder inputs, which stay outside of the graphs."""
+        return transformer_of(self.config)
+
+    def mask(self, attention_mask: Tensor | None, input_ids: Tensor, seen: int = 0) -> Tensor:
+        """A padding mask where none was given, by the variant's rule.
+
+        Args:
+            attention_mask: The given mask.
+            input_ids: *Shape:* (batch_size, seq_len)
+            seen: Number of cached positions.
+
+        Returns:
+            *Shape:* (batch_size, key_len)
+        """
+        if attention_mask is None and not seen:
+            attention_mask = self.rules.attention_mask(None, input_ids, self.config)
+        if attention_mask is None:
+            attention_mask = input_ids.new_ones(input_ids.shape[0], seen + input_ids.shape[1])
+        return attention_mask.long()
+
+    def refuse(self, options: dict[str, Any]) -> None:
+        """Refuse what graphs do not return.
+
+        Args:
+            options: What a call asks for.
+
+        Raises:
+            UnsupportedOperationError: When it asks for hidden states, attention weights or embeddings.
+        """
+        names = ("output_attentions", "output_hidden_states", "inputs_embeds", "decoder_inputs_embeds")
+        asked = [name for name in names if options.get(name) not in (None, False)]
+        if asked:
+            raise UnsupportedOperationError(f"exported graphs have no {', '.join(asked)}; ask the model it was made of")
+
+    @classmethod
+    def _supports_default_dynamic_cache(cls) -> bool:
+        # Generation would prepare a cache that forgets what a sliding window has passed; graphs want all of it.
+        return False
+
+
+class WholeModel(GraphModel):
     """An exported model that generates nothing. Arguments as for the class."""
 
     def forward(
@@ -49,13 +105,13 @@ class OnnxModel(OnnxBase):
         if decoder_input_ids is not None:
             given["decoder_input_ids"] = decoder_input_ids
         given["token_type_ids"] = torch.zeros_like(input_ids) if token_type_ids is None else token_type_ids
-        outputs = self.run(WHOLE, given)
+        outputs, _ = self.sessions[WHOLE].run(given)
         if "logits" in outputs:
             return CausalLMOutputWithPast(logits=outputs["logits"])
         return BaseModelOutput(last_hidden_state=outputs["last_hidden_state"])
 
 
-class OnnxForCausalLM(OnnxBase, GenerationMixin):
+class GraphForCausalLM(GraphModel, GenerationMixin):
     """An exported causal language model. Arguments as for the class."""
 
     def forward(
@@ -63,45 +119,37 @@ class OnnxForCausalLM(OnnxBase, GenerationMixin):
         input_ids: Tensor,
         attention_mask: Tensor | None = None,
         position_ids: Tensor | None = None,
-        past_key_values: DynamicCache | None = None,
+        past_key_values: Cache | None = None,
         labels: Tensor | None = None,
         use_cache: bool | None = None,
         **kwargs: Any,
     ) -> CausalLMOutputWithPast:
         """Predict the next token at every position. Arguments as for [`zoo.models.ZooForCausalLM`][]."""
         self.refuse(kwargs)
-        past = past_of(past_key_values, self.config, len(input_ids))
-        seen = past[0].shape[2]
+        seen = length_of(past_key_values)
         if position_ids is None:
             part = cast(NoPosition, self.positions[0])
             position_ids = part.count(input_ids, attention_mask, seen).expand(len(input_ids), -1)
-        layers = self.config.num_hidden_layers
-        outputs = self.run(
-            WHOLE,
-            {
-                "input_ids": input_ids,
-                "attention_mask": self.mask(attention_mask, input_ids, seen),
-                "position_ids": position_ids,
-                **dict(zip(names_of_cache("past_key_values", layers), past, strict=True)),
-            },
-        )
+        mask = self.mask(attention_mask, input_ids, seen)
+        given = {"input_ids": input_ids, "attention_mask": mask, "position_ids": position_ids}
+        outputs, cache = self.sessions[WHOLE].run(given, past_key_values)
         loss = None
         if labels is not None:
             loss = self.loss_function(logits=outputs["logits"], labels=labels, vocab_size=self.config.vocab_size)
-        cache = cache_of(outputs, names_of_cache("present", layers)) if use_cache is not False else None
-        return CausalLMOutputWithPast(loss=loss, logits=outputs["logits"], past_key_values=cache)
+        kept = cache if use_cache is not False else None
+        return CausalLMOutputWithPast(loss=loss, logits=outputs["logits"], past_key_values=kept)
 
 
-class OnnxForConditionalGeneration(OnnxBase, GenerationMixin):
+class GraphForConditionalGeneration(GraphModel, GenerationMixin):
     """An exported encoder-decoder. Arguments as for the class."""
 
-    def __init__(self, config: ZooConfig, folder: Path) -> None:
-        super().__init__(config, folder)
+    def __init__(self, config: ZooConfig, folder: Path, sessions: Mapping[str, Session]) -> None:
+        super().__init__(config, folder, sessions)
         self.loss_type = "ForMaskedLM"  # labels and logits are aligned
 
-    def get_encoder(self, *args: Any, **kwargs: Any) -> OnnxEncoder:
+    def get_encoder(self, *args: Any, **kwargs: Any) -> GraphEncoder:
         """The encoder, as generation calls it."""
-        return OnnxEncoder(self)
+        return GraphEncoder(self)
 
     def encode(self, input_ids: Tensor, attention_mask: Tensor | None = None, **kwargs: Any) -> BaseModelOutput:
         """Run the encoder.
@@ -116,7 +164,7 @@ class OnnxForConditionalGeneration(OnnxBase, GenerationMixin):
         """
         self.refuse(kwargs)
         mask = self.mask(attention_mask, input_ids)
-        outputs = self.run(ENCODER, {"input_ids": input_ids, "attention_mask": mask})
+        outputs, _ = self.sessions[ENCODER].run({"input_ids": input_ids, "attention_mask": mask})
         encoded = BaseModelOutput(last_hidden_state=outputs["last_hidden_state"])
         for name, tensor in outputs.items():
             encoded[name] = tensor
@@ -137,7 +185,7 @@ class OnnxForConditionalGeneration(OnnxBase, GenerationMixin):
         decoder_input_ids: Tensor | None = None,
         decoder_attention_mask: Tensor | None = None,
         encoder_outputs: Any = None,
-        past_key_values: DynamicCache | None = None,
+        past_key_values: Cache | None = None,
         labels: Tensor | None = None,
         use_cache: bool | None = None,
         **kwargs: Any,
@@ -153,29 +201,24 @@ class OnnxForConditionalGeneration(OnnxBase, GenerationMixin):
             attention_mask = (
                 torch.ones(encoded.shape[:2], dtype=torch.long) if input_ids is None else self.mask(None, input_ids)
             )
-        decoder = self.config.decoder_config()
-        past = past_of(past_key_values, decoder, len(decoder_input_ids))
-        layers = decoder.num_hidden_layers
-        crossing = {name.replace("present", "past_key_values"): tensor for name, tensor in encoder_outputs.items()}
-        outputs = self.run(
-            DECODER,
-            {
-                **crossing,
-                "input_ids": decoder_input_ids,
-                "encoder_attention_mask": attention_mask.long(),
-                "encoder_hidden_states": encoded,
-                "decoder_attention_mask": self.mask(decoder_attention_mask, decoder_input_ids, past[0].shape[2]),
-                **dict(zip(names_of_cache("past_key_values", layers, "decoder."), past, strict=True)),
-            },
-        )
+        seen = length_of(past_key_values)
+        crossing = {name.replace(PRESENT, PAST): tensor for name, tensor in encoder_outputs.items()}
+        given = {
+            **crossing,
+            "input_ids": decoder_input_ids,
+            "encoder_attention_mask": attention_mask.long(),
+            "encoder_hidden_states": encoded,
+            "decoder_attention_mask": self.mask(decoder_attention_mask, decoder_input_ids, seen),
+        }
+        outputs, cache = self.sessions[DECODER].run(given, past_key_values)
         logits = outputs["logits"]
         loss = None if labels is None else self.loss_function(logits, labels, vocab_size=logits.shape[-1])
         wanted = self.config.use_cache if use_cache is None else use_cache
-        cache = cache_of(outputs, names_of_cache("present", layers, "decoder.")) if wanted else None
-        return Seq2SeqLMOutput(loss=loss, logits=logits, past_key_values=cache, encoder_last_hidden_state=encoded)
+        kept = cache if wanted else None
+        return Seq2SeqLMOutput(loss=loss, logits=logits, past_key_values=kept, encoder_last_hidden_state=encoded)
 
 
-class OnnxEncoder:
+class GraphEncoder:
     """What generation asks for the encoder's output.
 
     Args:
@@ -184,42 +227,14 @@ class OnnxEncoder:
 
     main_input_name = "input_ids"
 
-    def __init__(self, model: OnnxForConditionalGeneration) -> None:
+    def __init__(self, model: GraphForConditionalGeneration) -> None:
         self.model = model
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None, **kwargs: Any) -> BaseModelOutput:
-        """Run the encoder. Arguments as for [`OnnxForConditionalGeneration.encode`][]."""
+        """Run the encoder. Arguments as for [`GraphForConditionalGeneration.encode`][]."""
         return self.model.encode(input_ids, attention_mask, **kwargs)
 
     __call__ = forward
-
-
-def past_of(cache: DynamicCache | None, config: ZooConfig, batch_size: int) -> tuple[Tensor, ...]:
-    """Keys and values of earlier positions, of which there may be none.
-
-    Args:
-        cache: A cache, or None.
-        config: The decoder's configuration.
-        batch_size: Number of sequences.
-
-    Returns:
-        Two tensors a layer. *Shape:* (batch_size, num_key_value_heads, seen, head_dim)
-    """
-    if cache is not None and cache.layers:
-        return content(cache)
-    nothing = torch.zeros(batch_size, config.num_key_value_heads, 0, config.head_dim)
-    return (nothing,) * (2 * config.num_hidden_layers)
-
-
-def cache_of(outputs: dict[str, Tensor], names: list[str]) -> DynamicCache:
-    """Make a cache of what a graph returned.
-
-    Args:
-        outputs: By name.
-        names: Keys and values in the order of the layers.
-    """
-    tensors = [outputs[name] for name in names]
-    return filled_cache(list(zip(tensors[::2], tensors[1::2], strict=True)))
 
 
 def require(input_ids: Tensor | None) -> Tensor:
@@ -234,3 +249,26 @@ def require(input_ids: Tensor | None) -> Tensor:
     if input_ids is None:
         raise InputError("nothing to read: give input_ids, or encoder_outputs")
     return input_ids
+
+
+CLASSES: dict[str, type[GraphModel]] = {
+    Task.SEQ2SEQ_LM.value: GraphForConditionalGeneration,
+    Task.CAUSAL_LM.value: GraphForCausalLM,
+}
+"""By the task; all others do not generate."""
+
+
+def model_of(folder: Path, sessions: Mapping[str, Session]) -> GraphModel:
+    """Make a model of graphs.
+
+    Args:
+        folder: Where the configuration of the model is that was exported.
+        sessions: The graphs by name.
+
+    Returns:
+        A `PreTrainedModel` for the task that was exported; language models generate.
+    """
+    config = ZooConfig.from_pretrained(folder)
+    saved = (config.architectures or [None])[0]
+    task = next((task for task, (_, model_class) in TASK_CLASSES.items() if model_class.__name__ == saved), "")
+    return CLASSES.get(str(task), WholeModel)(config, folder, sessions)

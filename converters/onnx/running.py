@@ -4,20 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from zoo.models import TASK_CLASSES, ZooConfig
-from zoo.registry import Task
-
-from .models import OnnxForCausalLM, OnnxForConditionalGeneration, OnnxModel
-from .session import OnnxBase
-
-CLASSES: dict[str, type[OnnxBase]] = {
-    Task.SEQ2SEQ_LM.value: OnnxForConditionalGeneration,
-    Task.CAUSAL_LM.value: OnnxForCausalLM,
-}
-"""By the task; all others do not generate."""
+from .models import GraphModel, model_of
+from .session import OnnxSession
+from .target import GRAPH_ENDING
 
 
-def load_onnx(folder: Path) -> OnnxBase:
+def load_onnx(folder: Path) -> GraphModel:
     """Load exported graphs as a model.
 
     Args:
@@ -29,7 +21,4 @@ def load_onnx(folder: Path) -> OnnxBase:
     Raises:
         CheckpointError: When a graph cannot be loaded.
     """
-    config = ZooConfig.from_pretrained(folder)
-    saved = (config.architectures or [None])[0]
-    task = next((task for task, (_, model_class) in TASK_CLASSES.items() if model_class.__name__ == saved), "")
-    return CLASSES.get(str(task), OnnxModel)(config, folder)
+    return model_of(folder, {path.stem: OnnxSession(path) for path in sorted(folder.glob(f"*{GRAPH_ENDING}"))})

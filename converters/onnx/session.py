@@ -1,105 +1,82 @@
-"""Graphs behind the interface of a model of transformers."""
+"""A graph in an engine: what goes in by name, what comes out by name, and the cache between two runs."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
+from transformers.cache_utils import Cache, DynamicCache
 
-from zoo.errors import CheckpointError, UnsupportedOperationError
-from zoo.models import ZooConfig
-from zoo.models.transformer import Transformer, transformer_of
+from zoo.errors import CheckpointError
 
-from ..engine import EngineModel
-from .target import GRAPH_ENDING
+from .modules import content, filled_cache
+
+PAST, PRESENT = "past_key_values.", "present."
+"""How names of keys and values begin, of inputs and of outputs."""
 
 
-def open_session(path: Path) -> Any:
-    """Load a graph.
+def is_cached(name: str) -> bool:
+    """Whether a tensor's name is that of keys or values which grow with every token, unlike those of the source."""
+    return name.startswith((PAST, PRESENT)) and ".encoder." not in name
 
-    Returns:
-        A session of ONNX Runtime, on as many threads as torch has.
+
+class Session(ABC):
+    """A graph in an engine."""
+
+    @abstractmethod
+    def run(self, given: Mapping[str, Tensor], past: Any = None) -> tuple[dict[str, Tensor], Any]:
+        """Run the graph.
+
+        Args:
+            given: Inputs by name; those that the graph does not read are left out.
+            past: What an earlier run returned as its cache, None for the beginning.
+
+        Returns:
+            Outputs by name, and the cache of all positions, None if the graph has none.
+        """
+
+
+class OnnxSession(Session):
+    """A graph in ONNX Runtime, on as many threads as torch has. Keys and values go in and out.
+
+    Args:
+        path: The graph's file.
 
     Raises:
         CheckpointError: When the file is damaged.
     """
-    import onnxruntime
 
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = torch.get_num_threads()
-    try:
-        return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-    except Exception as error:
-        # Its own exceptions have no common base but this one.
-        raise CheckpointError(f"ONNX Runtime cannot load {path}: {str(error).splitlines()[0]}") from error
+    def __init__(self, path: Path) -> None:
+        import onnxruntime
+
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = torch.get_num_threads()
+        try:
+            self.session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+        except Exception as error:
+            # Its own exceptions have no common base but this one.
+            raise CheckpointError(f"ONNX Runtime cannot load {path}: {str(error).splitlines()[0]}") from error
+
+    def run(self, given: Mapping[str, Tensor], past: Any = None) -> tuple[dict[str, Tensor], DynamicCache | None]:
+        """Run the graph. Arguments and result as in the base class."""
+        cached = [entry for entry in self.session.get_inputs() if is_cached(entry.name)]
+        if past is not None and past.layers:
+            pairs = content(past)
+        else:
+            rows = len(given["input_ids"])
+            pairs = tuple(torch.zeros(rows, entry.shape[1], 0, entry.shape[3]) for entry in cached)
+        known = {**given, **dict(zip((entry.name for entry in cached), pairs, strict=True))}
+        read = {entry.name: known[entry.name].contiguous().numpy() for entry in self.session.get_inputs()}
+        names = [entry.name for entry in self.session.get_outputs()]
+        outputs = dict(zip(names, map(torch.from_numpy, self.session.run(names, read)), strict=True))
+        present = [outputs.pop(name) for name in names if is_cached(name)]
+        return outputs, filled_cache(list(zip(present[::2], present[1::2], strict=True))) if present else None
 
 
-class OnnxBase(EngineModel):
-    """Graphs as a model of transformers.
-
-    Args:
-        config: The configuration of the model that was exported.
-        folder: Where the graphs are.
-    """
-
-    def __init__(self, config: ZooConfig, folder: Path) -> None:
-        super().__init__(config, folder)
-        self.sessions = {path.stem: open_session(path) for path in sorted(folder.glob(f"*{GRAPH_ENDING}"))}
-
-    @property
-    def rules(self) -> Transformer:
-        """The variant's own rules for masks and decoder inputs, which stay outside of the graphs."""
-        return transformer_of(self.config)
-
-    def run(self, name: str, given: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Run a graph.
-
-        Args:
-            name: Its name.
-            given: Inputs by name; those that the graph does not read are left out.
-
-        Returns:
-            Outputs by name.
-        """
-        session = self.sessions[name]
-        read = {entry.name: given[entry.name].contiguous().numpy() for entry in session.get_inputs()}
-        names = [entry.name for entry in session.get_outputs()]
-        return dict(zip(names, map(torch.from_numpy, session.run(names, read)), strict=True))
-
-    def mask(self, attention_mask: Tensor | None, input_ids: Tensor, seen: int = 0) -> Tensor:
-        """A padding mask where none was given, by the variant's rule.
-
-        Args:
-            attention_mask: The given mask.
-            input_ids: *Shape:* (batch_size, seq_len)
-            seen: Number of cached positions.
-
-        Returns:
-            *Shape:* (batch_size, key_len)
-        """
-        if attention_mask is None and not seen:
-            attention_mask = self.rules.attention_mask(None, input_ids, self.config)
-        if attention_mask is None:
-            attention_mask = input_ids.new_ones(input_ids.shape[0], seen + input_ids.shape[1])
-        return attention_mask.long()
-
-    def refuse(self, options: dict[str, Any]) -> None:
-        """Refuse what graphs do not return.
-
-        Args:
-            options: What a call asks for.
-
-        Raises:
-            UnsupportedOperationError: When it asks for hidden states, attention weights or embeddings.
-        """
-        names = ("output_attentions", "output_hidden_states", "inputs_embeds", "decoder_inputs_embeds")
-        asked = [name for name in names if options.get(name) not in (None, False)]
-        if asked:
-            raise UnsupportedOperationError(f"an ONNX export has no {', '.join(asked)}; ask the model it was made of")
-
-    @classmethod
-    def _supports_default_dynamic_cache(cls) -> bool:
-        # Generation would prepare a cache that forgets what a sliding window has passed; graphs want all of it.
-        return False
+def length_of(past: Cache | None) -> int:
+    """Number of positions in a cache, which may be none yet."""
+    return past.get_seq_length() if past is not None else 0

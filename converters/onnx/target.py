@@ -30,9 +30,11 @@ class OnnxTarget(EngineTarget):
     by_trial = True
 
     def plan(self, model: ZooPreTrainedModel) -> TargetPlan:
-        """Say that it has to be tried."""
+        """Say that it has to be tried, unless what it caches is no keys and values."""
+        from .writing import obstacles
+
         notes = ("It is traced and compared when it is exported.",)
-        return TargetPlan(self.name, type(model).__name__, None, (), notes)
+        return TargetPlan(self.name, type(model).__name__, None, obstacles(model), notes)
 
     def write(self, model: ZooPreTrainedModel, folder: Path, plan: TargetPlan, options: ExportOptions) -> None:
         """Trace the graphs."""

@@ -19,31 +19,57 @@ from ..samples import flat, neutral_generation, sample_inputs
 from ..verification import Difference, judge
 from ..weights import model_with, save_generation, task_of, weights_of
 from .graphs import Graph, graphs_of
+from .models import GraphModel
 from .running import load_onnx
 
 LARGEST_IN_ONE_FILE = 1_500_000_000
 """Bytes of weights that stay in a graph's own file, which Protocol Buffers limit to 2 GB."""
 
 
+def obstacles(model: ZooPreTrainedModel) -> tuple[str, ...]:
+    """Say what graphs cannot hold, of what is known without tracing.
+
+    Args:
+        model: Any model of the zoo.
+
+    Returns:
+        A phrase each.
+    """
+    attention = model.config.attention
+    if model.can_generate() and not ATTENTIONS.get(attention).caches_heads:
+        return (f"attention={attention!r} caches no keys and values of heads, which are what graphs take",)
+    return ()
+
+
 def write_onnx(model: ZooPreTrainedModel, folder: Path) -> None:
     """Write configuration and graphs.
 
     Args:
-        model: Any model of the zoo.
+        model: A model of the zoo that graphs can hold.
         folder: An empty folder.
 
     Raises:
         MissingExtraError: When the extra is not installed.
-        ExportError: When the model cannot be traced, or caches what the graphs have no inputs for.
+        ExportError: When the model cannot be traced.
     """
-    if model.can_generate() and not ATTENTIONS.get(model.config.attention).caches_heads:
-        raise ExportError(
-            f"attention={model.config.attention!r} caches no keys and values of heads, which are what ONNX graphs take"
-        )
     require("onnx", "onnx", "onnxscript", "onnxruntime")
-    traced = traceable(model)
-    for graph in graphs_of(traced):
+    write_graphs(model, folder)
+    write_settings(model, folder)
+
+
+def write_graphs(model: ZooPreTrainedModel, folder: Path) -> None:
+    """Write graphs. Arguments and errors as for [`write_onnx`][]."""
+    for graph in graphs_of(traceable(model)):
         write_graph(graph, folder, model.config.variant)
+
+
+def write_settings(model: ZooPreTrainedModel, folder: Path) -> None:
+    """Write the configuration by which graphs are a model again, and how it generates.
+
+    Args:
+        model: The model that was exported.
+        folder: Where the graphs are.
+    """
     config = copy.deepcopy(model.config)
     config.architectures = [type(model).__name__]
     config.dtype = torch.float32
@@ -106,6 +132,21 @@ def check_onnx(model: ZooPreTrainedModel, folder: Path, seed: int = 0) -> Differ
     Raises:
         VerificationError: When it is too large.
     """
+    return compare(model, load_onnx(folder), seed=seed)
+
+
+def compare(model: ZooPreTrainedModel, graphs: GraphModel, *, exact: bool = True, seed: int = 0) -> Difference:
+    """Compare graphs with the model that they were made of, in float32.
+
+    Args:
+        model: The original.
+        graphs: Its graphs in an engine.
+        exact: Whether they have to be equal but for rounding.
+        seed: Of the inputs.
+
+    Raises:
+        VerificationError: When they have to, and are not.
+    """
     batches = sample_inputs(model, seed)
     request = {
         "output": "last_hidden_state" if task_of(model) == Task.FEATURE_EXTRACTION else "logits",
@@ -114,4 +155,4 @@ def check_onnx(model: ZooPreTrainedModel, folder: Path, seed: int = 0) -> Differ
     }
     inputs = flat(batches)
     ours = fresh.compute(traceable(model), request, inputs)
-    return judge({"float32": ours}, {"float32": fresh.compute(load_onnx(folder), request, inputs)}, batches)
+    return judge({"float32": ours}, {"float32": fresh.compute(graphs, request, inputs)}, batches, exact=exact)

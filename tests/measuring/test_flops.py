@@ -34,17 +34,23 @@ DECODER_SIZES = {
 
 LLAMAS = {"llama-style", "qwen3-style", "smollm3-style", "gemma2-style", "gemma3-style"}
 GATED = {*LLAMAS, "diff-transformer", "qk-norm", "olmo2-style", "olmo3-style", "t5-style"}
-WITH_EXPERTS = ("mixtral-style", "qwen3-moe-style", "deepseek-moe")
+WITH_EXPERTS = ("mixtral-style", "qwen3-moe-style", "deepseek-moe", "gpt-oss-style")
 KEY_VALUE_HEADS = {**dict.fromkeys({*LLAMAS, *WITH_EXPERTS}, 2), "falcon-style": 1}
 ROTATED = {
     **dict.fromkeys({*GATED, *WITH_EXPERTS, "falcon-style", "nanochat-style", "roformer-style"} - {"t5-style"}, 16),
     **dict.fromkeys(("gptj-style", "gpt-neox-style"), 4),
+    "deepseek-v3-style": 32,
     "gemma3-style": 32,  # two kinds of layers, each with its own wavelengths
 }
 TRANSFORMS = {"bert-style", "roberta-prelayernorm-style", "roformer-style"}
-EXPERTS = {"mixtral-style": (2, 8), "qwen3-moe-style": (4, 16), "deepseek-moe": (4 + 1, 16)}
+EXPERTS = {
+    "mixtral-style": (2, 8),
+    "gpt-oss-style": (4, 16),
+    "qwen3-moe-style": (4, 16),
+    **dict.fromkeys(("deepseek-moe", "deepseek-v3-style"), (4 + 1, 16)),
+}
 """How many experts a token sees, a shared one included, and of how many a router chooses."""
-MOE_INNER = dict.fromkeys(("qwen3-moe-style", "deepseek-moe"), 512)
+MOE_INNER = dict.fromkeys(("qwen3-moe-style", "deepseek-moe", "deepseek-v3-style"), 512)
 ONE_EMBEDDING = {"explicando", "t5-style", "marian-style", "pegasus-style", "attention-is-all-you-need"}
 
 
@@ -62,6 +68,22 @@ def attention(
     projections = linear(HIDDEN, query_width, queries) + 2 * linear(HIDDEN, key_width, keys)
     products = times * 2 * (2 * heads * width * queries * keys)
     return projections + products + linear(HIDDEN, HIDDEN, queries)
+
+
+def attention_with_sinks(length: int, heads: int, kv_heads: int) -> int:
+    """A sink is one more key, and the feature by which queries see it one more in all keys and values."""
+    width = HIDDEN // heads
+    products = 2 * heads * 2 * (width + 1) * length * (length + 1)
+    projections = 2 * linear(HIDDEN, HIDDEN, length) + 2 * linear(HIDDEN, kv_heads * width, length)
+    return projections + products
+
+
+def latent_attention(length: int, heads: int) -> int:
+    """Queries of 192 latent numbers, keys and values of 128; heads of 64 + 32 for scores and of 64 for values."""
+    queries = linear(HIDDEN, 192, length) + linear(192, heads * (64 + 32), length)
+    keys = linear(HIDDEN, 128 + 32, length) + linear(128, heads * (64 + 64), length)
+    products = 2 * heads * (64 + 32 + 64) * length**2
+    return queries + keys + products + linear(heads * 64, HIDDEN, length)
 
 
 def feed_forward(variant: str, inner: int, positions: int) -> int:
@@ -89,8 +111,14 @@ def stack(variant: str, length: int, one_head: bool = False) -> int:
     kv_heads = KEY_VALUE_HEADS.get(variant)
     times = 2 if variant == "diff-transformer" else 1
     mixing = attention(length, length, HEADS, kv_heads, one_head=one_head, times=times)
+    if variant == "gpt-oss-style":
+        mixing = attention_with_sinks(length, HEADS, 2)
+    if variant == "deepseek-v3-style":
+        mixing = latent_attention(length, HEADS)
     connections, end = hyper_connections(variant, length)
-    return LAYERS * (mixing + feed_forward(variant, INNER, length) + connections) + end
+    dense = 1 if variant == "deepseek-v3-style" else 0
+    networks = (LAYERS - dense) * feed_forward(variant, INNER, length) + dense * 3 * linear(HIDDEN, INNER, length)
+    return LAYERS * (mixing + connections) + networks + end
 
 
 def decoder(variant: str, source: int, target: int, one_head: bool = False) -> int:

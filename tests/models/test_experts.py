@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 import torch
 from models.formulas import WIDTH, close, config, random, randomized
-from transformers import DeepseekV3Config, MixtralConfig, MixtralForCausalLM, Qwen3MoeConfig
+from transformers import DeepseekV3Config, GptOssConfig, MixtralConfig, MixtralForCausalLM, Qwen3MoeConfig
 from transformers.models.deepseek_v3.modeling_deepseek_v3 import DeepseekV3MoE
+from transformers.models.gpt_oss.modeling_gpt_oss import GptOssMLP
 from transformers.models.mixtral.modeling_mixtral import MixtralSparseMoeBlock, load_balancing_loss_func
 from transformers.models.qwen3_moe.modeling_qwen3_moe import Qwen3MoeSparseMoeBlock
 
 import zoo
-from zoo.errors import ZooError
+from zoo.errors import ConfigError, ZooError
 from zoo.models import FEED_FORWARDS, balance_experts
 from zoo.models.feed_forward import build_feed_forward
 from zoo.models.feed_forwards.balance import load_balancing_loss
@@ -74,6 +75,35 @@ def test_sigmoid_experts_equal_deepseek_v3(groups: tuple[int, int]) -> None:
     for name in ("gate_proj", "up_proj", "down_proj"):
         getattr(native.shared_experts, name).weight.data.copy_(getattr(ours.shared_experts, name).weight)
     close(ours(x), native(x).detach(), THROUGH_FLOAT32)
+
+
+@pytest.mark.parametrize("settings", [{}, {"swiglu_limit": 0.3, "swiglu_alpha": 0.7}], ids=["", "narrow"])
+def test_clamped_experts_equal_gpt_oss(settings: dict[str, float]) -> None:
+    ours, x = part("moe-clamped", mlp_bias=True, **settings), random(2, 7, WIDTH)
+    native = GptOssMLP(GptOssConfig(**NATIVE, num_local_experts=6, intermediate_size=16, **settings)).double().eval()
+    native.experts.config._experts_implementation = "eager"
+    weights, inner = ours.experts, torch.arange(32).view(2, 16).T.flatten()  # a gate, its input, the next gate, ...
+    given = {
+        "router.weight": ours.router.weight,
+        "router.bias": ours.router.bias,
+        "experts.gate_up_proj": weights.gate_up_proj[:, inner].transpose(1, 2),
+        "experts.gate_up_proj_bias": weights.gate_up_proj_bias[:, inner],
+        "experts.down_proj": weights.down_proj.transpose(1, 2),
+        "experts.down_proj_bias": weights.down_proj_bias,
+    }
+    native.load_state_dict(given)
+    close(ours(x), native(x)[0].detach(), THROUGH_FLOAT32)
+
+
+def test_the_first_layers_may_have_no_experts() -> None:
+    model = zoo.build("mixtral-style@tiny:num_hidden_layers=3,first_k_dense_replace=2", vocab_size=20)
+    kinds = [type(layer.mlp).__name__ for layer in model.model.layers]
+    assert kinds == ["GatedFeedForward", "GatedFeedForward", "MixtureOfExperts"]
+    assert len(model(torch.arange(6).view(2, 3), output_router_logits=True).router_logits) == 1
+    with pytest.raises(ConfigError, match="first_k_dense_replace=-1"):
+        zoo.build("mixtral-style@tiny:first_k_dense_replace=-1")
+    with pytest.raises(ConfigError, match="swiglu_limit=0 was given; it must be positive"):
+        zoo.build("gpt-oss-style@tiny:swiglu_limit=0")
 
 
 @pytest.mark.parametrize("bias", [False, True])

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 import transformers
+from native_families import DEEPSEEK
 from native_models import BART, ENCODER, GPT2, LLAMA, NATIVE_CASES, T5, native_model
 from torch import nn
 from transformers import DynamicCache, EncoderDecoderCache
@@ -63,6 +64,8 @@ NATIVES |= {
     "qwen3-moe-style": Native("Qwen3Moe", "ForCausalLM", {**EXPERTS, "num_experts": 4, "moe_intermediate_size": 24}),
 }
 NATIVES["deepseek-moe"] = NATIVES["mixtral-style"]
+NATIVES["gpt-oss-style"] = Native("GptOss", "ForCausalLM", {**EXPERTS, "num_local_experts": 4})
+NATIVES["deepseek-v3-style"] = Native("DeepseekV3", "ForCausalLM", {**DEEPSEEK, "num_experts_per_tok": 2})
 NATIVES |= dict.fromkeys(("qk-norm", "olmo2-style", "qwen3-style", "smollm3-style"), NATIVES["llama-style"])
 NATIVES |= {"diff-transformer": Native("DiffLlama", "ForCausalLM", LLAMA)}
 NATIVES |= {"nanochat-style": Native("NanoChat", "ForCausalLM", LLAMA)}
@@ -141,9 +144,12 @@ MORE_A_LAYER = {
     "hyper-connections": 65,
     "manifold-hyper-connections": 36,
     "deepseek-moe": 2,
+    "deepseek-v3-style": 1,
+    "gpt-oss-style": 30,
 }
 """Operators that variants need and their measure does not: a bias that is cut to its place, heads that are scaled,
-streams that are read, mixed and written, an expert that every token sees."""
+streams that are read, mixed and written, an expert that every token sees, sinks that
+are written as keys (which any backend then takes)."""
 
 MORE_A_MODEL = {
     reads: {

@@ -21,14 +21,16 @@ if TYPE_CHECKING:
     "--as",
     "target",
     metavar="TARGET",
-    help="A model type of transformers (marian, bert, ...), bundle, onnx, ctranslate2, ... (--plan lists all).",
+    help="A model type of transformers (marian, bert, ...), bundle, onnx, openvino, ... (--plan lists all).",
 )
 @click.option(
-    "--dtype", metavar="DTYPE", help="For ctranslate2 how weights are stored: float32, int8, int16, bfloat16."
+    "--dtype",
+    metavar="DTYPE",
+    help="How weights are stored, where the target has a choice: float32, int8, bfloat16, ...",
 )
 @click.option("--plan", is_flag=True, help="Only list all targets: which are exact, and why others are not.")
-@click.option("--matrix", is_flag=True, help="Export a small model of every variant, and list where each can go.")
-@click.option("--markdown", is_flag=True, help="Print the matrix as the page of the documentation, ONNX included.")
+@click.option("--matrix", is_flag=True, help="List where every variant can go, planned for small models.")
+@click.option("--markdown", is_flag=True, help="Print the matrix as the page of the documentation.")
 @click.option("--force", is_flag=True, help="Replace the saved model that is in the folder.")
 @json_option
 def export(
@@ -116,27 +118,25 @@ def how(plan: TargetPlan) -> str:
 
 def show_matrix(markdown: bool, as_json: bool) -> None:
     """Print where every variant can go."""
-    from zoo.converters.matrix import engine_targets, export_matrix
+    from zoo.converters.matrix import export_matrix, other_targets
     from zoo.converters.page import to_page
 
-    found = list(export_matrix(by_trial=markdown))
+    found = list(export_matrix())
     if markdown:
         click.echo(to_page(found), nl=False)
         return
     if as_json:
         write_json([row.to_dict() for row in found])
         return
-    engines = {name: target for name, target in engine_targets().items() if not target.by_trial}
+    targets = other_targets()
     rows = [
         (
             row.variant,
             row.task,
             row.target or "bundle only",
             (", ".join(row.transforms) or "renaming") if row.target else row.reason,
-            "" if row.difference is None else f"{row.difference:.1e}",
-            *(value if isinstance(value := row.engines[name], str) else f"{value:.1e}" for name in engines),
+            *map(row.cell, targets),
         )
         for row in found
     ]
-    titles = ("Variant", "Task", "Target", "By, or why not", "Difference")
-    write(table((*titles, *(target.engine for target in engines.values())), rows, right=("Difference",)))
+    write(table(("Variant", "Task", "Target", "By, or why not", *targets.values()), rows))

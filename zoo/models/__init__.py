@@ -14,7 +14,7 @@ from .configuration import ZooConfig
 from .embedding import LearnedPosition, Position, TokenEmbedding, TokenTypeEmbedding
 from .encoder_decoder import ZooEncoderDecoder
 from .feed_forward import FeedForward, GatedFeedForward
-from .feed_forwards import MixtureOfExperts, SigmoidMixtureOfExperts, balance_experts
+from .feed_forwards import ClampedMixtureOfExperts, MixtureOfExperts, SigmoidMixtureOfExperts, balance_experts
 from .language_modeling import ZooForCausalLM, ZooForMaskedLM
 from .layers import DecoderLayer, EncoderLayer, ParallelDecoderLayer, ParallelEncoderLayer, TransformerLayer
 from .norms import DynamicTanh, LayerNorm, RMSNorm
@@ -51,6 +51,7 @@ __all__ = [
     "AlibiPosition",
     "Attention",
     "AttentionScale",
+    "ClampedMixtureOfExperts",
     "DecoderLayer",
     "DifferentialAttention",
     "DynamicTanh",

@@ -62,8 +62,8 @@ class ZooConfig(StackConfig):
         intermediate_size: Inner width of the feed-forward network.
         decoder_intermediate_size: The same in the decoder beside an encoder, `intermediate_size` if not given.
         hidden_act: Activation in the feed-forward network, a name of transformers' `ACT2FN`.
-        feed_forward: Feed-forward part: "mlp", "gated", "moe", "moe-sigmoid", or "swiglu", "geglu", "reglu" for gated
-            with that activation.
+        feed_forward: Feed-forward part: "mlp", "gated", "moe", "moe-sigmoid", "moe-clamped", or "swiglu", "geglu",
+            "reglu" for gated with that activation.
         mlp_bias: Whether the feed-forward projections have biases.
         mlp_inner_norm: Whether a norm stands on the inner width, after the activation (NormFormer).
         attention: Attention part: "multi-head", "gated", "exclusive", "sinks", "differential", "latent", or a plugin's.

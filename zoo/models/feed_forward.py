@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
@@ -82,6 +82,13 @@ def build_activation(name: str) -> nn.Module:
     return activation
 
 
-def build_feed_forward(config: ZooConfig) -> nn.Module:
-    """Build the feed-forward sublayer that the configuration names."""
-    return FEED_FORWARDS.get(config.feed_forward)(config)
+def build_feed_forward(config: ZooConfig, layer_idx: int | None = None) -> nn.Module:
+    """Build the feed-forward sublayer that the configuration names.
+
+    Args:
+        layer_idx: The place of its layer, for parts that are not the same in all: they have a class method `build`.
+    """
+    part: Any = FEED_FORWARDS.get(config.feed_forward)
+    same_in_all = layer_idx is None or not hasattr(part, "build")
+    sublayer: nn.Module = part(config) if same_in_all else part.build(config, layer_idx)
+    return sublayer

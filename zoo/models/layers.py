@@ -85,7 +85,7 @@ class EncoderLayer(TransformerLayer):
         super().__init__()
         self.self_attn = build_attention(config, layer_idx, is_causal=self.is_causal)
         self.self_attn_residual: nn.Module = build_residual(config, layer_idx, opens_layer=True)
-        self.mlp = build_feed_forward(config)
+        self.mlp = build_feed_forward(config, layer_idx)
         self.mlp_residual = build_residual(config, layer_idx)
 
     def mix_tokens(self, hidden_states: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
@@ -121,7 +121,7 @@ class ParallelEncoderLayer(TransformerLayer):
     def __init__(self, config: ZooConfig, layer_idx: int) -> None:
         super().__init__()
         self.self_attn = build_attention(config, layer_idx, is_causal=self.is_causal)
-        self.mlp = build_feed_forward(config)
+        self.mlp = build_feed_forward(config, layer_idx)
         self.residual = build_residual(config, layer_idx, opens_layer=True)
 
     def mix_tokens(self, hidden_states: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:

@@ -6,6 +6,7 @@ from zoo.models import Transformer, ZooConfig
 from zoo.registry import register
 
 from .decoders import DECODER_TASKS, HEADS, LLAMA_LIKE
+from .layer_patterns import GLOBAL, LOCAL, NARROW
 
 
 @register(
@@ -86,4 +87,80 @@ def qwen3_moe_style(config: ZooConfig) -> Transformer:
 )
 def deepseek_moe(config: ZooConfig) -> Transformer:
     """Llama-style decoder with a shared expert beside those that sigmoids and a balancing bias choose."""
+    return Transformer()
+
+
+@register(
+    "deepseek-v3-style",
+    tasks=DECODER_TASKS,
+    task_defaults=HEADS,
+    source="DeepSeek-AI 2024, section 2.1",
+    paper="DeepSeek-AI 2024, DeepSeek-V3 Technical Report",
+    tags=("decoder", "pre-norm", "modern", "mixture-of-experts", "latent-attention"),
+    defaults={
+        **LLAMA_LIKE,
+        "norm_placement": "pre",
+        "layer_norm_eps": 1e-6,
+        "attention": "latent",
+        "position": "rotary-interleaved",
+        "head_dim": 32,
+        "q_lora_rank": 192,
+        "kv_lora_rank": 128,
+        "qk_nope_head_dim": 64,
+        "v_head_dim": 64,
+        "feed_forward": "moe-sigmoid",
+        "num_experts": 16,
+        "num_experts_per_tok": 4,
+        "moe_intermediate_size": 512,
+        "routed_scaling_factor": 2.5,
+        "first_k_dense_replace": 1,
+    },
+    presets={
+        "tiny": {
+            "head_dim": 8,
+            "q_lora_rank": 24,
+            "kv_lora_rank": 16,
+            "qk_nope_head_dim": 16,
+            "v_head_dim": 16,
+            "num_experts": 4,
+            "num_experts_per_tok": 2,
+            "moe_intermediate_size": 48,
+        },
+        "small": {"moe_intermediate_size": 256},
+    },
+)
+def deepseek_v3_style(config: ZooConfig) -> Transformer:
+    """Decoder that caches one latent vector a token, with experts that sigmoids choose in all layers but the first."""
+    return Transformer()
+
+
+@register(
+    "gpt-oss-style",
+    tasks=DECODER_TASKS,
+    task_defaults=HEADS,
+    source="OpenAI 2025, section 2",
+    paper="OpenAI 2025, gpt-oss-120b & gpt-oss-20b Model Card",
+    tags=("decoder", "pre-norm", "modern", "mixture-of-experts", "sliding-window"),
+    defaults={
+        **LLAMA_LIKE,
+        "norm_placement": "pre",
+        "attention": "sinks",
+        "attention_bias": True,
+        "num_key_value_heads": 2,
+        "sliding_window": 128,
+        "layer_types": [LOCAL, GLOBAL],
+        "feed_forward": "moe-clamped",
+        "mlp_bias": True,
+        "num_experts": 16,
+        "num_experts_per_tok": 4,
+        "intermediate_size": 512,
+        "rope_parameters": {"rope_type": "default", "rope_theta": 150_000.0},
+    },
+    presets={
+        "tiny": {**NARROW, "num_experts": 4, "num_experts_per_tok": 2, "intermediate_size": 48},
+        "small": {"intermediate_size": 256},
+    },
+)
+def gpt_oss_style(config: ZooConfig) -> Transformer:
+    """Decoder of clamped experts with biases, whose heads may attend to nothing; every other layer sees a window."""
     return Transformer()

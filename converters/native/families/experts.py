@@ -1,17 +1,21 @@
-"""Decoders whose feed-forward networks are mixtures of experts: Mixtral and Qwen3-MoE."""
+"""Decoders whose feed-forward networks are mixtures of experts: Mixtral, Qwen3-MoE and gpt-oss."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any, ClassVar
 
-from zoo.models import MixtureOfExperts, ZooConfig
+import torch
+
+from zoo.models import ClampedMixtureOfExperts, MixtureOfExperts, ZooConfig
 from zoo.models.feed_forwards.mixture import inner_size
-from zoo.models.parts import option
+from zoo.models.parts import FEED_FORWARDS, option
 
 from ...symmetries.base import State
+from ...transforms import Transform, each, evens_then_odds, permute
 from ..base import native_format
 from ..declared import Field, Keys
-from ..decoders import ONE_WINDOW
+from ..decoders import ONE_WINDOW, WINDOWS_BY_LAYER
 from .llama import ATTENTION, ATTENTION_BIAS, PRE_NORMS, QK_NORMS, SAME_OUT_BIAS, LlamaLike
 
 EXPERTS: Keys = {
@@ -21,14 +25,15 @@ EXPERTS: Keys = {
 }
 
 
-def setting(name: str, native: str | None = None) -> Field:
+def setting(name: str, native: str | None = None, part: type = MixtureOfExperts) -> Field:
     """A setting of the feed-forward part, which a configuration has only where it was given.
 
     Args:
         name: The zoo's name.
         native: The native one, by default the same.
+        part: The part.
     """
-    return Field(native or name, write=lambda config: option(config, MixtureOfExperts, name))
+    return Field(native or name, write=lambda config: option(config, part, name))
 
 
 ROUTING: Mapping[str, Field] = {
@@ -37,11 +42,29 @@ ROUTING: Mapping[str, Field] = {
 
 
 class ExpertsLike(LlamaLike):
-    """What both have in common."""
+    """What they have in common.
 
+    Attributes:
+        only_options: Settings of the feed-forward part beside the only value that the class has.
+    """
+
+    only_options: ClassVar[Mapping[str, Any]] = {"first_k_dense_replace": 0}
     always = {**LlamaLike.always, "feed_forward": "moe", "mlp_inner_norm": False}
     layer = {**ATTENTION, **EXPERTS, **PRE_NORMS}
     reasons = {**LlamaLike.reasons, "feed_forward": "its feed-forward network is a mixture of experts (moe)"}
+
+    def obstacles(self, config: ZooConfig, state: State, task: str) -> list[str]:
+        """Find settings of the experts that the class lacks. Arguments as in the base class."""
+        found = super().obstacles(config, state, task)
+        if config.feed_forward == self.always["feed_forward"]:
+            part = FEED_FORWARDS.get(config.feed_forward)
+            given = {name: option(config, part, name) for name in self.only_options}
+            found += [
+                f"{name}={value}, here it is {self.only_options[name]}"
+                for name, value in given.items()
+                if value != self.only_options[name]
+            ]
+        return found
 
 
 @native_format
@@ -59,13 +82,7 @@ class Mixtral(ExpertsLike):
         "intermediate_size": Field("intermediate_size", write=inner_size),
     }
     only = {"router_jitter_noise": 0.0}
-
-    def obstacles(self, config: ZooConfig, state: State, task: str) -> list[str]:
-        """Find weights of experts whose sum is not one. Arguments as in the base class."""
-        found = super().obstacles(config, state, task)
-        if config.feed_forward == "moe" and not option(config, MixtureOfExperts, "norm_topk_prob"):
-            found.append("norm_topk_prob=False, its experts' weights have a sum of one")
-        return found
+    only_options = {**ExpertsLike.only_options, "norm_topk_prob": True}
 
 
 @native_format
@@ -86,3 +103,65 @@ class Qwen3Moe(ExpertsLike):
     always = {**ExpertsLike.always, **SAME_OUT_BIAS, "qk_norm": "head"}
     only = {"use_sliding_window": False, "decoder_sparse_step": 1, "mlp_only_layers": []}
     layer = {**ExpertsLike.layer, **QK_NORMS}
+
+
+def gates_side_by_side(config: ZooConfig) -> Transform:
+    """Gates and inputs of experts that the class has in turns, and transposed, one after the other."""
+    order = evens_then_odds(2 * inner_size(config))
+    turned = TRANSPOSED_EXPERTS
+    return each(
+        "rearrange",
+        lambda tensor: turned.forward((tensor.index_select(-1, order),))[0],
+        lambda tensor: turned.backward((tensor,))[0].index_select(-1, torch.argsort(order)),
+    )
+
+
+def transposed(tensor: torch.Tensor) -> torch.Tensor:
+    """Transpose every expert's matrix."""
+    return tensor.transpose(-1, -2).contiguous()
+
+
+TRANSPOSED_EXPERTS = each("transpose", transposed, transposed)
+
+
+@native_format
+class GptOss(ExpertsLike):
+    """gpt-oss (OpenAI 2025): sinks in attention, windows layer by layer, clamped experts with biases."""
+
+    name = "gpt_oss"
+    variant = "gpt-oss-style"
+    fields = {
+        **LlamaLike.fields,
+        **ATTENTION_BIAS,
+        **WINDOWS_BY_LAYER,
+        **ROUTING,
+        "num_experts": setting("num_experts", "num_local_experts"),
+        "intermediate_size": Field("intermediate_size", write=inner_size),
+        **{name: setting(name, part=ClampedMixtureOfExperts) for name in ("swiglu_alpha", "swiglu_limit")},
+    }
+    always = {
+        **ExpertsLike.always,
+        **SAME_OUT_BIAS,
+        "attention": "sinks",
+        "feed_forward": "moe-clamped",
+        "mlp_bias": True,
+    }
+    only_options = {**ExpertsLike.only_options, "norm_topk_prob": True}
+    layer = {
+        **ATTENTION,
+        **PRE_NORMS,
+        "mlp.router": "mlp.router",
+        "mlp.experts.gate_up_proj": ("mlp.experts.gate_up_proj", gates_side_by_side),
+        "mlp.experts.gate_up_proj_bias": (
+            "mlp.experts.gate_up_proj_bias",
+            lambda config: permute(evens_then_odds(2 * inner_size(config))),
+        ),
+        "mlp.experts.down_proj": ("mlp.experts.down_proj", TRANSPOSED_EXPERTS),
+        "mlp.experts.down_proj_bias": "mlp.experts.down_proj_bias",
+    }
+    parameters = {"self_attn.sinks": "self_attn.sinks"}
+    reasons = {
+        **ExpertsLike.reasons,
+        "feed_forward": "its feed-forward network is a mixture of clamped experts (moe-clamped)",
+        "attention": "its attention has sinks",
+    }

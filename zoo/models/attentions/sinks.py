@@ -54,9 +54,10 @@ class SinkAttention(Attention):
         if position_bias is not None:
             position_bias = F.pad(position_bias, (0, 1))
         # A key whose only feature is one that queries have the sinks in, and that no other key has; its value is zero.
+        # Values get a further feature too, for kernels want them as wide as keys.
         logits = (self.sinks / self.scaling).to(query.dtype).view(1, -1, 1, 1).expand(*query.shape[:3], 1)
-        sink = F.one_hot(torch.tensor(self.head_dim, device=key.device), self.head_dim + 1).to(key)
-        key = torch.cat([F.pad(key, (0, 1)), sink.expand(*key.shape[:2], 1, -1)], dim=2)
-        query, value = torch.cat([query, logits], dim=-1), F.pad(value, (0, 0, 0, 1))
+        key, value = F.pad(key, (0, 1, 0, 1)), F.pad(value, (0, 1, 0, 1))
+        key[..., -1, -1].fill_(1.0)
+        query = torch.cat([query, logits], dim=-1)
         mixed, weights = super().attend(query, key, value, attention_mask, position_bias=position_bias, **kwargs)
-        return mixed, weights if weights is None else weights[..., :-1]
+        return mixed[..., :-1], weights if weights is None else weights[..., :-1]

@@ -1,10 +1,12 @@
 """Feed-forward sublayers beyond the dense ones: parts of the registry `FEED_FORWARDS`."""
 
+from .clamped import ClampedMixtureOfExperts
 from .experts import Experts
 from .mixture import MixtureOfExperts, SigmoidMixtureOfExperts
 from .routing import SigmoidRouter, SoftmaxRouter, balance_experts
 
 __all__ = [
+    "ClampedMixtureOfExperts",
     "Experts",
     "MixtureOfExperts",
     "SigmoidMixtureOfExperts",

@@ -39,8 +39,10 @@ class MixtureOfExperts(nn.Module):
         "norm_topk_prob": True,
         "router_aux_loss_coef": 0.001,
         "output_router_logits": False,
+        "first_k_dense_replace": 0,
     }
     router_class: ClassVar[type[Router]] = SoftmaxRouter
+    experts_class: ClassVar[type[Experts]] = Experts
     has_auxiliary_loss: ClassVar[bool] = True
 
     def __init__(self, config: ZooConfig) -> None:
@@ -48,9 +50,18 @@ class MixtureOfExperts(nn.Module):
         self.router = self.router_class(config)
         width = inner_size(config)
         count, chosen = self.router.num_experts, self.router.num_experts_per_tok
-        self.experts = Experts(config, count, chosen, width)
+        self.experts = self.experts_class(config, count, chosen, width)
         sizes = f"{config.hidden_size} → {width} → {config.hidden_size}"
         self.drawn_as = ("mixture of experts", f"{chosen} of {count}, each gated, {sizes}, {config.hidden_act}")
+
+    @classmethod
+    def build(cls, config: ZooConfig, layer_idx: int) -> nn.Module:
+        """Build the sublayer of one layer: in the first `first_k_dense_replace`, a gated network without experts.
+
+        Args:
+            layer_idx: The place of the layer.
+        """
+        return (GatedFeedForward if layer_idx < option(config, cls, "first_k_dense_replace") else cls)(config)
 
     @classmethod
     def check_options(cls, config: ZooConfig) -> None:
@@ -61,6 +72,7 @@ class MixtureOfExperts(nn.Module):
         """
         count, chosen = (option(config, cls, name) for name in ("num_experts", "num_experts_per_tok"))
         require_at_least(1, num_experts=count, num_experts_per_tok=chosen, moe_intermediate_size=inner_size(config))
+        require_at_least(0, first_k_dense_replace=option(config, cls, "first_k_dense_replace"))
         if chosen > count:
             raise ConfigError(f"num_experts_per_tok={chosen} was given; it must be at most num_experts={count}")
         if "router_aux_loss_coef" in cls.options:

@@ -1,0 +1,136 @@
+"""Runs graphs in OpenVINO."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers.cache_utils import Cache
+
+from zoo.errors import CheckpointError, UnsupportedOperationError
+
+from ..onnx.models import GraphModel, model_of
+from ..onnx.session import Session, length_of
+from .stateful import ORDER
+from .target import GRAPH_ENDING, PREFIX
+
+
+def load_openvino(folder: Path) -> GraphModel:
+    """Load exported graphs as a model.
+
+    Args:
+        folder: What `zoo export --as openvino` wrote.
+
+    Returns:
+        A `PreTrainedModel` for the task that was exported; language models generate.
+
+    Raises:
+        CheckpointError: When a graph cannot be loaded.
+    """
+    files = sorted(folder.glob(f"{PREFIX}*{GRAPH_ENDING}"))
+    return model_of(folder, {path.stem.removeprefix(PREFIX): OpenVinoSession(path) for path in files})
+
+
+def settings() -> dict[str, str | int]:
+    """How graphs are compiled: for exact numbers, on as many threads as torch has.
+
+    By default OpenVINO computes in bfloat16 where the processor can, and keeps the cache in 8 bits.
+    """
+    return {
+        "EXECUTION_MODE_HINT": "ACCURACY",
+        "PERFORMANCE_HINT": "LATENCY",
+        "INFERENCE_NUM_THREADS": torch.get_num_threads(),
+    }
+
+
+class EngineCache(Cache):
+    """Keys and values that stay in the engine.
+
+    Args:
+        request: The inference request whose variables hold them.
+        rows: Number of sequences.
+    """
+
+    def __init__(self, request: Any, rows: int) -> None:
+        super().__init__(layers=[])
+        self.request = request
+        self.order = torch.arange(rows)
+        self.seen = 0
+
+    def get_seq_length(self, layer_idx: int = 0) -> int:
+        """Number of positions."""
+        return self.seen
+
+    def batch_select_indices(self, indices: Tensor) -> None:
+        """Go on from these sequences only.
+
+        Args:
+            indices: Their places. *Shape:* (new_batch_size,)
+        """
+        self.order = self.order[indices]
+
+    reorder_cache = batch_select_indices
+
+    def batch_repeat_interleave(self, repeats: int) -> None:
+        """Go on from every sequence so many times."""
+        self.order = self.order.repeat_interleave(repeats)
+
+    def crop(self, tokens_to_remove: int) -> None:
+        """Refuse to forget positions.
+
+        Raises:
+            UnsupportedOperationError: Always.
+        """
+        raise UnsupportedOperationError("the cache is inside of OpenVINO, which forgets no positions")
+
+
+class OpenVinoSession(Session):
+    """A graph in OpenVINO, on as many threads as torch has.
+
+    Args:
+        path: The graph's file.
+
+    Raises:
+        CheckpointError: When the file is damaged.
+    """
+
+    def __init__(self, path: Path) -> None:
+        import openvino
+
+        try:
+            self.graph = openvino.Core().compile_model(str(path), "CPU", settings())
+        except RuntimeError as error:
+            last = str(error).strip().splitlines()[-1]
+            raise CheckpointError(f"OpenVINO cannot load {path}: {last}") from error
+        self.reads = [port.any_name for port in self.graph.inputs]
+        self.gives = [port.any_name for port in self.graph.outputs]
+
+    def run(self, given: Mapping[str, Tensor], past: Any = None) -> tuple[dict[str, Tensor], EngineCache | None]:
+        """Run the graph. Arguments and result as in the base class; the cache is the same one, changed."""
+        if ORDER not in self.reads:
+            return self.infer(self.graph, given), None
+        cache = past if isinstance(past, EngineCache) else None
+        if cache is None:
+            if length_of(past):
+                raise UnsupportedOperationError("the cache is inside of OpenVINO: it goes on from none but its own")
+            cache = EngineCache(self.graph.create_infer_request(), len(given["input_ids"]))
+        outputs = self.infer(cache.request.infer, {**given, ORDER: cache.order.int()})
+        cache.order = torch.arange(len(cache.order))
+        cache.seen += given["input_ids"].shape[1]
+        return outputs, cache
+
+    def infer(self, run: Any, given: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Run the graph once.
+
+        Args:
+            run: What takes inputs by name.
+            given: Inputs by name, and others.
+
+        Returns:
+            Outputs by name.
+        """
+        outputs = run({name: given[name].contiguous().numpy() for name in self.reads}, share_inputs=True)
+        return {name: torch.from_numpy(outputs[name].copy()) for name in self.gives}

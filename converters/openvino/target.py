@@ -1,0 +1,82 @@
+"""OpenVINO as a target of exports."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..onnx.target import DECODER, WHOLE
+from ..target import TARGETS, EngineTarget, ExportOptions, TargetPlan
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+    from zoo.models import ZooPreTrainedModel
+
+    from ..verification import Difference
+
+PREFIX, GRAPH_ENDING = "openvino_", ".xml"
+"""How the names of graphs begin and end, as Optimum Intel and OpenVINO GenAI look for them."""
+
+
+class OpenVinoTarget(EngineTarget):
+    """Graphs for OpenVINO."""
+
+    name = library = extra = module = "openvino"
+    summary = (
+        "graphs for OpenVINO, of any batch and length, the cache of target positions inside of them; "
+        "`--dtype` float32, float16, int8 (weights, by NNCF)"
+    )
+    engine = "OpenVINO"
+    marks = (f"{PREFIX}{WHOLE}{GRAPH_ENDING}", f"{PREFIX}{DECODER}{GRAPH_ENDING}")
+    dtypes = ("float32", "float16", "int8")
+    by_trial = True
+    caveats = (
+        "OpenVINO 2026.4 computes in bfloat16 where the processor can, and keeps the cache in 8 bits, unless it is "
+        "told `EXECUTION_MODE_HINT: ACCURACY`. The zoo tells it; another program has to.",
+        "`openvino.convert_model` and NNCF 3.4 report their use to Intel unless that was refused; the zoo does without "
+        "the former and tells the latter not to.",
+    )
+
+    def plan(self, model: ZooPreTrainedModel) -> TargetPlan:
+        """Say that it has to be tried, unless what it caches is no keys and values."""
+        from ..onnx.writing import obstacles
+
+        notes = ("It is traced and compared when it is exported.",)
+        return TargetPlan(self.name, type(model).__name__, None, obstacles(model), notes)
+
+    def write(self, model: ZooPreTrainedModel, folder: Path, plan: TargetPlan, options: ExportOptions) -> None:
+        """Trace the graphs, and translate them."""
+        from .writing import write_openvino
+
+        write_openvino(model, folder, self.stored(options))
+
+    def check(self, model: ZooPreTrainedModel, folder: Path, plan: TargetPlan, options: ExportOptions) -> Difference:
+        """Run the graphs here, and in a process that has nothing but OpenVINO."""
+        from .checking import check_openvino
+
+        exact = self.stored(options) == self.dtypes[0]
+        return check_openvino(model, folder, exact=exact, fresh_process=options.fresh_process)
+
+    def open(self, folder: Path) -> PreTrainedModel:
+        """Load graphs as a model."""
+        from .session import load_openvino
+
+        return load_openvino(folder)
+
+    def notes(self, plan: TargetPlan, options: ExportOptions) -> tuple[str, ...]:
+        """Say what runs it, how weights are stored, and what a processor would make of them."""
+        dtype = self.stored(options)
+        stored = "" if dtype == self.dtypes[0] else f" Weights are stored as {dtype}."
+        return (
+            f"Run it with `zoo generate` or `zoo evaluate`, or its graphs in OpenVINO.{stored}",
+            'Compile it with {"EXECUTION_MODE_HINT": "ACCURACY"}: by default OpenVINO computes in bfloat16 where the '
+            "processor can, and keeps the cache in 8 bits.",
+        )
+
+    def stored(self, options: ExportOptions) -> str:
+        """How weights are stored."""
+        return options.dtype or self.dtypes[0]
+
+
+TARGETS.register(OpenVinoTarget.name, OpenVinoTarget())

@@ -1,0 +1,99 @@
+"""Writes a model as OpenVINO graphs: traced as for ONNX, and read from there."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from zoo.errors import UnwritableError
+from zoo.models import ZooPreTrainedModel
+
+from ..errors import ExportError
+from ..extras import require
+from ..onnx.target import GRAPH_ENDING as ONNX_ENDING
+from ..onnx.writing import write_graphs, write_settings
+from .stateful import keep_cache
+from .target import GRAPH_ENDING, PREFIX
+
+
+def write_openvino(model: ZooPreTrainedModel, folder: Path, dtype: str) -> None:
+    """Write configuration and graphs.
+
+    Args:
+        model: A model of the zoo that graphs can hold.
+        folder: An empty folder.
+        dtype: How weights are stored: "float32", "float16" or "int8".
+
+    Raises:
+        MissingExtraError: When the extra is not installed.
+        ExportError: When the model cannot be traced, or OpenVINO lacks an operation.
+        UnwritableError: When the disk does not take it.
+    """
+    require("openvino", "openvino", "onnx", "onnxscript")
+    if dtype == "int8":
+        # By this NNCF sends no report of its use.
+        os.environ.setdefault("NNCF_CI", "1")
+        require("nncf", "nncf")
+    with tempfile.TemporaryDirectory() as scratch:
+        write_graphs(model, Path(scratch))
+        for path in sorted(Path(scratch).glob(f"*{ONNX_ENDING}")):
+            graph = read(path, model.config.variant)
+            keep_cache(graph)
+            if dtype == "int8":
+                graph = rounded(graph)
+            save(graph, folder / f"{PREFIX}{path.stem}{GRAPH_ENDING}", half=dtype == "float16")
+    write_settings(model, folder)
+
+
+def read(path: Path, variant: str) -> Any:
+    """Translate a graph of ONNX.
+
+    Args:
+        path: Its file.
+        variant: The variant's name, for the message.
+
+    Raises:
+        ExportError: When OpenVINO lacks an operation.
+    """
+    import openvino
+
+    try:
+        # Not by `openvino.convert_model`, which sends a report of its use.
+        return openvino.Core().read_model(str(path))
+    except RuntimeError as error:
+        last = str(error).strip().splitlines()[-1]
+        raise ExportError(f"OpenVINO cannot hold {path.stem} of variant {variant!r}: {last}") from error
+
+
+def rounded(graph: Any) -> Any:
+    """Round the weights of a graph to int8, with a scale and a zero for every row."""
+    import nncf
+
+    nncf.set_log_level(logging.ERROR)
+    with contextlib.redirect_stdout(sys.stderr):  # where its progress bar harms nobody
+        return nncf.compress_weights(graph)
+
+
+def save(graph: Any, path: Path, *, half: bool = False) -> None:
+    """Write a graph, and its weights beside it.
+
+    Args:
+        graph: The graph.
+        path: Its file.
+        half: Whether weights are rounded to float16.
+
+    Raises:
+        UnwritableError: When the disk does not take it.
+    """
+    import openvino
+
+    try:
+        openvino.save_model(graph, str(path), compress_to_fp16=half)
+    except RuntimeError as error:
+        # It says no more than that its stream failed.
+        raise UnwritableError(f"{path} cannot be written; is the disk full? ({error})") from error

@@ -1,0 +1,186 @@
+"""Exports to OpenVINO compute and write what the model does, with the cache inside of the engine."""
+
+import json
+import shutil
+import subprocess
+import sys
+
+import pytest
+import torch
+from click.testing import CliRunner
+from native_models import scramble, zoo_model
+from transformers.cache_utils import DynamicCache
+
+import zoo
+from zoo.cli.main import cli
+from zoo.converters.errors import ExportError, MissingExtraError
+from zoo.errors import CheckpointError, UnsupportedOperationError, UnwritableError
+from zoo.generation import generate
+from zoo.generation.engines import load_for
+from zoo.tokenizers import Tokenizers, train_word
+
+openvino = pytest.importorskip("openvino")
+# Two exports serve all tests.
+pytestmark = [pytest.mark.thorough, pytest.mark.slow, pytest.mark.xdist_group("openvino")]
+
+PAIRS = ["the cat sleeps\tle chat dort", "a dog runs\tun chien court"]
+TEXTS = ["the cat sleeps", "dog", "a dog runs the cat"]
+ALONE = """
+import sys
+import numpy as np
+import openvino
+
+run = openvino.Core().compile_model(sys.argv[1], "CPU", {"EXECUTION_MODE_HINT": "ACCURACY"}).create_infer_request()
+ids = seen = np.array([[5, 9, 3, 11]])
+for length in range(4, 10):
+    places = np.arange(length - ids.shape[1], length)[None]
+    given = {"input_ids": ids, "attention_mask": np.ones((1, length), np.int64), "position_ids": places}
+    ids = run.infer(given | {"beam_idx": np.zeros(1, np.int32)})["logits"][:, -1:].argmax(-1)
+    seen = np.concatenate([seen, ids], 1)
+assert not {"torch", "transformers", "zoo"} & set(sys.modules)
+print(*seen[0])
+"""
+
+
+def run(*arguments):
+    return CliRunner(env={"COLUMNS": None}).invoke(cli, [str(argument) for argument in arguments])
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    """A translator with a tokenizer for either side."""
+    folder = tmp_path_factory.mktemp("openvino") / "saved"
+    source, target = (train_word([pair.split("\t")[side] for pair in PAIRS], min_frequency=1) for side in (0, 1))
+    sizes = dict(vocab_size=len(source), decoder_vocab_size=len(target), hidden_size=16, num_attention_heads=4)
+    ids = dict(pad_token_id=target.pad_token_id, bos_token_id=target.bos_token_id, eos_token_id=target.eos_token_id)
+    model = zoo.build("vanilla", num_hidden_layers=1, intermediate_size=24, max_position_embeddings=20, **sizes, **ids)
+    scramble(model, seed=3).save_pretrained(folder)
+    Tokenizers(source, target).save(folder)
+    (folder.parent / "pairs.tsv").write_text("".join(f"{pair}\n" for pair in PAIRS))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def exported(saved):
+    result = run("export", saved, "-o", saved.parent / "out", "--as", "openvino")
+    assert result.exit_code == 0, result.output
+    assert "run in OpenVINO; differs by at most" in result.output
+    assert "same tokens greedily and with beams" in result.output
+    return saved.parent / "out"
+
+
+@pytest.fixture(scope="module")
+def decoder(tmp_path_factory):
+    """A decoder whose window is shorter than its cache, its folder, and the report."""
+    model = zoo_model("llama-style", dtype=torch.float32, sliding_window=3, num_hidden_layers=1)
+    folder = tmp_path_factory.mktemp("decoder") / "out"
+    return model, folder, zoo.export(model, folder, "openvino")
+
+
+@pytest.mark.parametrize("options", [{}, {"num_beams": 3, "num_return_sequences": 2}], ids=["greedy", "beams"])
+def test_it_writes_what_the_model_does(saved, exported, options):
+    ours, theirs = (
+        generate(folder, TEXTS, batch_size=2, scores=True, max_new_tokens=9, **options) for folder in (saved, exported)
+    )
+    for one, other in zip(ours, theirs, strict=True):
+        assert [c.text for c in one.candidates] == [c.text for c in other.candidates]
+        assert [c.score for c in one.candidates] == pytest.approx([c.score for c in other.candidates], abs=1e-4)
+
+
+def test_evaluate_runs_in_it(saved, exported):
+    arguments = ("--data", saved.parent / "pairs.tsv", "--n-bootstrap", 1, "--quiet", "--json")
+    ours, theirs = (run("evaluate", folder, *arguments) for folder in (saved, exported))
+    assert theirs.exit_code == 0, theirs.output
+    ours, theirs = (json.loads(result.stdout[result.stdout.index("{") :]) for result in (ours, theirs))
+    assert theirs["loss"] == pytest.approx(ours["loss"], abs=1e-5)
+    assert theirs["outputs"] == ours["outputs"]
+
+
+def test_the_cache_is_inside(decoder):
+    model, folder, report = decoder
+    assert report.difference.float32 < 1e-5
+    assert report.difference.greedy and report.difference.beams
+    graph = openvino.Core().read_model(str(folder / "openvino_model.xml"))
+    assert {port.any_name for port in graph.inputs} == {"input_ids", "attention_mask", "position_ids", "beam_idx"}
+    assert [port.any_name for port in graph.outputs] == ["logits"]
+    loaded, ids = load_for(folder), torch.randint(3, 17, (2, 6))
+    with torch.no_grad():
+        ours = model(ids).logits
+    first = loaded(ids[:, :4])
+    second = loaded(ids[:, 4:], past_key_values=first.past_key_values)
+    assert second.past_key_values.get_seq_length() == 6
+    assert float((torch.cat([first.logits, second.logits], 1) - ours).abs().max()) < 1e-5
+    cache = DynamicCache()
+    cache.update(torch.zeros(2, 2, 3, 4), torch.zeros(2, 2, 3, 4), 0)
+    with pytest.raises(UnsupportedOperationError, match="goes on from none but its own"):
+        loaded(ids, past_key_values=cache)
+    with pytest.raises(UnsupportedOperationError, match="forgets no positions"):
+        second.past_key_values.crop(1)
+
+
+def test_openvino_alone_runs_it(decoder):
+    """In a process that imports neither torch nor the zoo."""
+    model, folder, _ = decoder
+    command = [sys.executable, "-I", "-c", ALONE, str(folder / "openvino_model.xml")]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    settings = dict(do_sample=False, max_new_tokens=6, eos_token_id=None)
+    ours = model.generate(torch.tensor([[5, 9, 3, 11]]), **settings)
+    assert [int(number) for number in done.stdout.split()] == ours[0].tolist()
+
+
+def test_a_damaged_export_is_refused(decoder, tmp_path):
+    damaged = shutil.copytree(decoder[1], tmp_path / "damaged")
+    (damaged / "openvino_model.xml").write_text("<net")
+    with pytest.raises(CheckpointError, match="OpenVINO cannot load"):
+        load_for(damaged)
+
+
+def test_a_full_disk_is_one_line(decoder, tmp_path):
+    from zoo.converters.openvino.writing import save
+
+    graph = openvino.Core().read_model(str(decoder[1] / "openvino_model.xml"))
+    (tmp_path / "graph.xml").symlink_to("/dev/full")
+    with pytest.raises(UnwritableError, match="graph.xml cannot be written; is the disk full"):
+        save(graph, tmp_path / "graph.xml")
+
+
+def test_what_it_cannot_hold_is_refused(tmp_path, monkeypatch):
+    latent = zoo.build("llama-style@tiny:attention=latent,vocab_size=20")
+    with pytest.raises(ExportError, match="openvino cannot express this model: attention='latent' caches no keys"):
+        zoo.export(latent, tmp_path / "out", "openvino")
+    plain = zoo.build("gpt2-style@tiny")
+    with pytest.raises(ExportError, match="valid for openvino: float32, float16, int8"):
+        zoo.export(plain, tmp_path / "out", "openvino", dtype="int4")
+    monkeypatch.setitem(sys.modules, "nncf", None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'transformer-zoo\[nncf\]'"):
+        zoo.export(plain, tmp_path / "out", "openvino", dtype="int8")
+    monkeypatch.setitem(sys.modules, "openvino", None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'transformer-zoo\[openvino\]'"):
+        zoo.export(plain, tmp_path / "out", "openvino")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(
+    ("name", "task", "dtype"),
+    [
+        ("bert-style", "feature-extraction", None),
+        ("bert-style", "sequence-classification", None),
+        ("t5-style", "seq2seq-lm", None),
+        ("vanilla", "feature-extraction", None),
+        ("alibi-decoder", "causal-lm", None),
+        ("mixtral-style", "causal-lm", None),
+        ("gpt2-style", "causal-lm", "float16"),
+        ("gpt2-style", "causal-lm", "int8"),
+    ],
+)
+def test_every_kind_of_graph(name, task, dtype, tmp_path):
+    if dtype == "int8":
+        pytest.importorskip("nncf")
+    model = zoo_model(name, task, dtype=torch.float32, num_hidden_layers=1, type_vocab_size=2)
+    report = zoo.export(model, tmp_path / "out", "openvino", dtype=dtype)
+    if dtype is None:
+        assert report.difference.float32 < 1e-5 * max(1.0, report.difference.largest)
+    else:
+        assert 1e-5 < report.difference.float32 < 0.2
+        assert f"stored as {dtype}" in (tmp_path / "out" / "README.md").read_text()

@@ -1,0 +1,76 @@
+"""Experts whose gates and inputs are bounded, with biases throughout: those of gpt-oss."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+from transformers import initialization as init
+
+from zoo.errors import ConfigError
+from zoo.models.parts import FEED_FORWARDS, option
+
+from .experts import Experts
+from .mixture import MixtureOfExperts
+from .routing import SoftmaxRouter
+
+if TYPE_CHECKING:
+    from zoo.models.configuration import ZooConfig
+
+
+class BiasedRouter(SoftmaxRouter):
+    """The experts of the highest scores, which have a bias."""
+
+    def __init__(self, config: ZooConfig) -> None:
+        super().__init__(config)
+        self.bias = nn.Parameter(torch.empty(self.num_experts))
+
+    def init_weights(self) -> None:
+        """Begin without any bias."""
+        super().init_weights()
+        init.zeros_(self.bias)
+
+    def score(self, hidden_states: torch.Tensor) -> torch.Tensor:
+        """Score every expert. Shapes as in the base class."""
+        return super().score(hidden_states) + self.bias
+
+
+class ClampedExperts(Experts):
+    """`down_proj(gate * sigmoid(swiglu_alpha * gate) * (up + 1))` of a gate and an input that are clamped before."""
+
+    def __init__(self, config: ZooConfig, num_experts: int, num_experts_per_tok: int, inner_size: int) -> None:
+        super().__init__(config, num_experts, num_experts_per_tok, inner_size)
+        self.alpha: float = option(config, ClampedMixtureOfExperts, "swiglu_alpha")
+        self.limit: float = option(config, ClampedMixtureOfExperts, "swiglu_limit")
+
+    def _apply_gate(self, gate_up: torch.Tensor) -> torch.Tensor:
+        """What stands between the two projections."""
+        gate, up = gate_up.chunk(2, dim=-1)
+        gate, up = gate.clamp(max=self.limit), up.clamp(-self.limit, self.limit)
+        return self.norm(self.dropout(gate * F.sigmoid(self.alpha * gate) * (up + 1)))
+
+
+@FEED_FORWARDS.register("moe-clamped")
+class ClampedMixtureOfExperts(MixtureOfExperts):
+    """Experts that a softmax chooses, their gates clamped at `swiglu_limit` (OpenAI 2025, gpt-oss, section 2.1).
+
+    `hidden_act` has no part in it: the gate's sigmoid is steepened by `swiglu_alpha`.
+    """
+
+    options: ClassVar[dict[str, Any]] = {**MixtureOfExperts.options, "swiglu_alpha": 1.702, "swiglu_limit": 7.0}
+    router_class = BiasedRouter
+    experts_class = ClampedExperts
+
+    @classmethod
+    def check_options(cls, config: ZooConfig) -> None:
+        """Refuse numbers of experts that there cannot be, and bounds that leave nothing.
+
+        Raises:
+            ConfigError: When numbers are too small, or contradict each other.
+        """
+        super().check_options(config)
+        limit = option(config, cls, "swiglu_limit")
+        if limit <= 0:
+            raise ConfigError(f"swiglu_limit={limit} was given; it must be positive")
