@@ -40,7 +40,7 @@ def attention_scale(config: Any) -> float | str:
     Args:
         config: A configuration of the zoo, or a native one.
     """
-    rope = config.rope_parameters or {}
+    rope = getattr(config, "rope_parameters", None) or {}
     stretched = rope.get("rope_type", "default") != "default" and rope.get("mscale_all_dim")
     if not stretched or rope["factor"] <= 1:
         return AttentionScale.HEAD_DIM.value
