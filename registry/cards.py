@@ -5,13 +5,16 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from .names import parse_name
-from .printed import Printed, rows
+from .printed import Part, Printed, Table, Title
 from .variants import VARIANTS
+
+if TYPE_CHECKING:
+    from zoo.literals import VariantName
 
 BUILDING = "zoo.building"
 """The module whose import says how to find facts."""
@@ -101,8 +104,8 @@ class Card(Printed):
         """
         return dataclasses.asdict(self)
 
-    def __str__(self) -> str:
-        """What `print` shows."""
+    def shown(self) -> Iterator[Part]:
+        """What it is, and a row a fact."""
         settings = ", ".join(f"{key}={value}" for key, value in self.settings.items())
         facts = {
             "tasks": ", ".join(self.tasks),
@@ -116,10 +119,11 @@ class Card(Printed):
             "limits": " ".join(self.limits),
             "from": " ".join(filter(None, (self.distribution, self.version))),
         }
-        return f"{self.name}: {self.summary}\n" + rows((name, text) for name, text in facts.items() if text)
+        yield Title(self.name, self.summary)
+        yield Table([(name, text) for name, text in facts.items() if text])
 
 
-def describe(name: str) -> Card:
+def describe(name: VariantName | str) -> Card:
     """Tell what there is to know about a variant.
 
     Args:

@@ -1,32 +1,260 @@
-"""What a terminal and a notebook show of results."""
+"""What a terminal and a notebook show of results: text and HTML of the same parts."""
 
 from __future__ import annotations
 
+import itertools
 import textwrap
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Any, Protocol
 
 WIDTH = 100
+"""How many columns text takes at most."""
+
+SHADE, STRONGEST = "#3b82c4", 0.6
+"""What shaded cells are coloured with, and how much of it is seen behind what is most strongly shaded."""
+
+GAP = 2
+"""Blanks between columns."""
+
+STYLE = """
+.zoo-shown{line-height:1.5;max-width:64rem;overflow-x:auto;--line:color-mix(in srgb,currentColor 16%,transparent)}
+.zoo-shown p{margin:.2em 0 .7em}
+.zoo-shown .title{font-size:1.1em;margin:.1em 0 .6em}
+.zoo-shown .soft,.zoo-shown table th,.zoo-shown td.name{color:color-mix(in srgb,currentColor 72%,transparent)}
+.zoo-shown table{border-collapse:collapse;border:0;margin:0 0 .8em;font-size:.95em;display:table}
+.zoo-shown table tr,.zoo-shown table tr:nth-child(n):hover{background:none}
+.zoo-shown table th,.zoo-shown table td{text-align:left;vertical-align:top;padding:.22em 1.4em .22em 0;border:0;
+border-bottom:1px solid var(--line);white-space:pre-wrap;max-width:44rem;font-variant-numeric:tabular-nums}
+.zoo-shown table th{font-weight:600}
+.zoo-shown table .number{text-align:right;white-space:nowrap}
+.zoo-shown table .shaded{padding:.22em .7em;border-bottom:0;text-align:center;white-space:pre}
+.zoo-shown details{margin:0 0 .8em}
+.zoo-shown summary{cursor:pointer;margin-bottom:.4em}
+.zoo-shown pre{font-size:.9em;line-height:1.45;overflow-x:auto;margin:0}
+.zoo-shown iframe{border:0;width:100%;color-scheme:normal}
+"""
+"""Looks like what is around it: on light and on dark paper, and whatever letters the notebook has."""
+
+
+class Part(Protocol):
+    """Something to show."""
+
+    def text(self) -> str:
+        """What a terminal shows."""
+
+    def html(self) -> str:
+        """What a notebook shows, escaped."""
 
 
 class Printed:
-    """Shown in a notebook as `print` shows it: for classes with a `__str__` that is meant to be read."""
+    """Shown by `print` and by notebooks: for classes that say in `shown` what there is to see."""
+
+    def shown(self) -> Iterable[Part]:
+        """What there is to see, from top to bottom."""
+        raise NotImplementedError
+
+    def __str__(self) -> str:
+        """What `print` shows."""
+        return "\n".join(part.text() for part in self.shown())
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
-        """Answer IPython, which knows this method."""
+        """Answer IPython on a terminal, which knows this method."""
         printer.text(str(self))
 
+    def _repr_html_(self) -> str:
+        """Answer notebooks, which know this method."""
+        return as_html(self.shown())
 
-def rows(pairs: Iterable[tuple[str, str]]) -> str:
-    """Write names and texts in two columns.
 
-    Returns:
-        Lines of at most `WIDTH` characters, texts folded within their column.
+def as_html(parts: Iterable[Part]) -> str:
+    """Write parts as one element with its style in it."""
+    return f'<div class="zoo-shown"><style>{STYLE}</style>{"".join(part.html() for part in parts)}</div>'
+
+
+@dataclass(frozen=True)
+class Title:
+    """What it is, and a line about it."""
+
+    name: str
+    words: str = ""
+
+    def text(self) -> str:
+        """Both in a line."""
+        return ": ".join(filter(None, (self.name, self.words)))
+
+    def html(self) -> str:
+        """The name stands out."""
+        return f'<p class="title"><strong>{escape(self.name)}</strong> &ensp;{escape(self.words)}</p>'
+
+
+@dataclass(frozen=True)
+class Note:
+    """A sentence."""
+
+    words: str
+
+    def text(self) -> str:
+        """Folded."""
+        return textwrap.fill(self.words, WIDTH, break_long_words=False, break_on_hyphens=False)
+
+    def html(self) -> str:
+        """A paragraph."""
+        return f'<p class="soft">{escape(self.words)}</p>'
+
+
+@dataclass(frozen=True)
+class Source:
+    """Code or a drawing made of letters, whose lines and blanks matter."""
+
+    code: str
+
+    def text(self) -> str:
+        """As it is."""
+        return self.code
+
+    def html(self) -> str:
+        """In letters of one width."""
+        return f"<pre>{escape(self.code)}</pre>"
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A drawing.
+
+    Attributes:
+        svg: An SVG element, whose text is escaped.
+        words: The same made of letters.
     """
-    listed = list(pairs)
-    indent = 2 + max((len(name) for name, _ in listed), default=0)
-    lines = []
-    for name, text in listed:
-        folded = textwrap.wrap(text, WIDTH - indent, break_long_words=False, break_on_hyphens=False) or [""]
-        lines += [name.ljust(indent) + folded[0], *(" " * indent + line for line in folded[1:])]
-    return "\n".join(line.rstrip() for line in lines)
+
+    svg: str
+    words: str
+
+    def text(self) -> str:
+        """Letters."""
+        return self.words
+
+    def html(self) -> str:
+        """The picture, without a title of its own."""
+        return self.svg
+
+
+@dataclass(frozen=True)
+class Page:
+    """A page with a style and a script of its own.
+
+    Attributes:
+        document: The whole page.
+        words: What a terminal shows instead.
+        height: How much room it has, in pixels.
+    """
+
+    document: str
+    words: str
+    height: int
+
+    def text(self) -> str:
+        """The words."""
+        return self.words
+
+    def html(self) -> str:
+        """A frame, which keeps its style and its script from everything else."""
+        return f'<iframe title="{escape(self.words)}" height="{self.height}" srcdoc="{escape(self.document)}"></iframe>'
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of words and numbers.
+
+    Attributes:
+        rows: The cells; the first of a row is its name.
+        headings: Above the columns; none for names with facts beside them.
+        numbers: Headings of the columns with numbers, which end below each other.
+        shades: How strongly to colour what stands behind each name, from 0 to 1. *Shape:* as rows, less a column
+    """
+
+    rows: Sequence[Sequence[str]]
+    headings: tuple[str, ...] = ()
+    numbers: tuple[str, ...] = ()
+    shades: Sequence[Sequence[float]] = ()
+
+    def text(self) -> str:
+        """Columns, folded so that a line has at most `WIDTH` characters; names never are."""
+        listed = [*([self.headings] if self.headings else []), *self.rows]
+        widths = [
+            max(len(line) for cell in column for line in cell.split("\n")) for column in zip(*listed, strict=True)
+        ]
+        while len(widths) > 1 and (excess := sum(widths) + GAP * (len(widths) - 1) - WIDTH) > 0:
+            widest = max(range(1, len(widths)), key=widths.__getitem__)
+            if widths[widest] <= WIDTH // (2 * len(widths)):
+                break
+            widths[widest] = max(widths[widest] - excess, WIDTH // (2 * len(widths)))
+        right = [heading in self.numbers for heading in self.headings] or [False] * len(widths)
+        return "\n".join(line for row in listed for line in self._lines(row, widths, right))
+
+    @staticmethod
+    def _lines(row: Sequence[str], widths: Sequence[int], right: Sequence[bool]) -> Iterable[str]:
+        cells = [
+            [line for part in text.split("\n") for line in (folded(part, width) if place else [part])]
+            for place, (text, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        for line in itertools.zip_longest(*cells, fillvalue=""):
+            padded = (
+                text.rjust(width) if number else text.ljust(width)
+                for text, width, number in zip(line, widths, right, strict=True)
+            )
+            yield (" " * GAP).join(padded).rstrip()
+
+    def html(self) -> str:
+        """A table."""
+        usual = "shaded" if self.shades else ""
+        classes = ["", *("number" if heading in self.numbers else usual for heading in self.headings[1:])]
+        head = "".join(element("th", *pair) for pair in zip(self.headings, classes, strict=False))
+        body = "".join(f"<tr>{''.join(self._cells(place))}</tr>" for place in range(len(self.rows)))
+        return f"<table>{f'<thead><tr>{head}</tr></thead>' if head else ''}<tbody>{body}</tbody></table>"
+
+    def _cells(self, place: int) -> Iterable[str]:
+        name, *others = self.rows[place]
+        yield element("td", name, "name")
+        for column, text in enumerate(others):
+            if self.shades:
+                share = 100 * STRONGEST * self.shades[place][column]
+                colour = f"background:color-mix(in srgb,{SHADE} {share:.0f}%,transparent)"
+                yield element("td", text, "shaded", f' style="{colour}"')
+            else:
+                number = bool(self.headings) and self.headings[column + 1] in self.numbers
+                yield element("td", text, "number" if number else "")
+
+
+def element(tag: str, text: str, style: str, more: str = "") -> str:
+    """Write an element with a class, if any, and more attributes, if any."""
+    named = f' class="{style}"' if style else ""
+    return f"<{tag}{named}{more}>{escape(text)}</{tag}>"
+
+
+def folded(text: str, width: int) -> list[str]:
+    """Break a text into lines where its words end."""
+    return textwrap.wrap(text, max(width, 1), break_long_words=False, break_on_hyphens=False) or [""]
+
+
+@dataclass(frozen=True)
+class Folded:
+    """What is only shown when it is asked for, and on a terminal not at all.
+
+    Attributes:
+        words: What there is to open.
+        parts: What is in it.
+    """
+
+    words: str
+    parts: tuple[Part, ...]
+
+    def text(self) -> str:
+        """What there is."""
+        return self.words
+
+    def html(self) -> str:
+        """To be opened."""
+        inner = "".join(part.html() for part in self.parts)
+        return f"<details><summary>{escape(self.words)}</summary>{inner}</details>"

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typing_extensions import assert_type
 
 import zoo
+from zoo.errors import UnknownNameError, UnknownOverrideError, ZooError
 from zoo.models import ZooForCausalLM, ZooForMaskedLM
 
 
@@ -34,3 +36,24 @@ def test_submodules_are_there_without_an_import_of_their_own() -> None:
 def test_a_misspelt_name_is_refused() -> None:
     with pytest.raises(AttributeError, match="module 'zoo' has no attribute 'biuld'"):
         zoo.biuld  # type: ignore[attr-defined]  # noqa: B018
+
+
+def test_a_wrong_setting_is_a_type_error() -> None:
+    with pytest.raises(UnknownNameError, match="did you mean 'rotary'"):
+        zoo.build("pre-norm", position="rotery")  # type: ignore[call-overload]
+    with pytest.raises(UnknownNameError, match="did you mean 'rotary'"):
+        zoo.build("pre-norm", "causal-lm", position="rotery")  # type: ignore[call-overload]
+    with pytest.raises(UnknownNameError, match="did you mean 'rotary'"):
+        zoo.config("pre-norm", position="rotery")  # type: ignore[arg-type]
+    with pytest.raises(UnknownOverrideError, match="did you mean 'hidden_size'"):
+        zoo.config("pre-norm", hiden_size=64)  # type: ignore[call-arg]
+
+
+def test_what_a_plugin_brings_is_no_type_error() -> None:
+    settings: dict[str, Any] = {"position": "of-a-plugin", "its_own_setting": 3}
+    with pytest.raises(ZooError, match="its_own_setting"):
+        zoo.config("pre-norm", **settings)
+    with pytest.raises(ZooError, match="of-a-plugin"):
+        zoo.build("pre-norm:position=of-a-plugin", "causal-lm", hidden_size=64)
+    with pytest.raises(ZooError, match="variant-of-a-plugin"):
+        zoo.build("variant-of-a-plugin")

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         inside as inside,
         labelling as labelling,
         listing as listing,
+        literals as literals,
         loading as loading,
         making as making,
         manifest as manifest,
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
         registry as registry,
         scaling as scaling,
         serving as serving,
+        showing as showing,
         settings as settings,
         synonyms as synonyms,
         tasks as tasks,
@@ -67,6 +69,7 @@ if TYPE_CHECKING:
     from zoo.quantizing import to_int8
     from zoo.registry import describe, list_variants, list_weights, register, register_weights
     from zoo.scaling import plan
+    from zoo.showing import show
     from zoo.training import train
 
     __version__: str
@@ -94,6 +97,7 @@ _SUBMODULES = (
     "inside",
     "labelling",
     "listing",
+    "literals",
     "loading",
     "making",
     "manifest",
@@ -104,6 +108,7 @@ _SUBMODULES = (
     "registry",
     "scaling",
     "serving",
+    "showing",
     "settings",
     "synonyms",
     "tasks",
@@ -135,6 +140,7 @@ _HOMES = {
     "push": "zoo.hub",
     "register": "zoo.registry",
     "register_weights": "zoo.registry",
+    "show": "zoo.showing",
     "show_code": "zoo.listing",
     "to_int8": "zoo.quantizing",
     "train": "zoo.training",
@@ -161,6 +167,7 @@ __all__ = [
     "push",
     "register",
     "register_weights",
+    "show",
     "show_code",
     "to_int8",
     "train",

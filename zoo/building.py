@@ -17,6 +17,9 @@ from zoo.models.parts import PART_FIELDS
 from zoo.registry import VARIANTS, Facts, Task, Variant, find_facts_with, parse_name
 
 if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from zoo.literals import Settings, TaskName, VariantName
     from zoo.loading import ModelOfAnyTask
 
 OWN_STACK = {
@@ -49,7 +52,12 @@ def stack_of(variant: Variant, task: str) -> str:
 
 
 def config(
-    name: str, task: str | None = None, *, faithful: bool = False, quirks: Iterable[str] = (), **overrides: Any
+    name: VariantName | str,
+    task: TaskName | str | None = None,
+    *,
+    faithful: bool = False,
+    quirks: Iterable[str] = (),
+    **overrides: Unpack[Settings],
 ) -> ZooConfig:
     """Put together the configuration of a variant.
 

@@ -6,14 +6,17 @@ import dataclasses
 import inspect
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from zoo.building import config as configure
 from zoo.building import skeleton
 from zoo.models import Transformer, ZooConfig
 from zoo.models.transformer import transformer_of
 from zoo.registry import VARIANTS, Task, parse_name
-from zoo.registry.printed import Printed, rows
+from zoo.registry.printed import Note, Part, Printed, Table
+
+if TYPE_CHECKING:
+    from zoo.literals import TaskName, VariantName
 
 IDENTITY = frozenset({"variant", "quirks", "provider", "providers", "is_decoder", "is_encoder_decoder"})
 """Fields that say which model it is, not what it is made of."""
@@ -71,15 +74,15 @@ class Differences(list[Difference], Printed):
         super().__init__(differences)
         self.names = names
 
-    def __str__(self) -> str:
-        """What `print` shows."""
-        if not self:
-            return f"{self.names[0]} and {self.names[1]} do not differ."
-        pairs = ((one.axis, f"{one.a} → {one.b}") for one in self)
-        return f"{self.names[0]} → {self.names[1]}\n" + rows(pairs)
+    def shown(self) -> Iterator[Part]:
+        """A row an axis."""
+        if self:
+            yield Table([(one.axis, str(one.a), str(one.b)) for one in self], ("", *self.names))
+        else:
+            yield Note(f"{self.names[0]} and {self.names[1]} do not differ.")
 
 
-def diff(a: str, b: str, task: str | None = None) -> Differences:
+def diff(a: VariantName | str, b: VariantName | str, task: TaskName | str | None = None) -> Differences:
     """Tell in what two variants differ when they are built for the same task.
 
     Args:

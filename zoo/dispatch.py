@@ -15,6 +15,9 @@ from zoo.registry import find_weights, is_weights_name
 from zoo.weights import locate, locate_weights
 
 if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from zoo.literals import BuildOptions, TaskName, VariantName, WeightsName
     from zoo.loading import ModelOfAnyTask
     from zoo.models import (
         ZooForCausalLM,
@@ -30,27 +33,31 @@ HUB_OPTIONS = ("revision", "cache_dir", "token", "offline", "force_download")
 
 
 @overload
-def build(name: str, task: Literal["feature-extraction"], **overrides: Any) -> ZooModel: ...
+def build(name: str, task: Literal["feature-extraction"], **overrides: Unpack[BuildOptions]) -> ZooModel: ...
 @overload
-def build(name: str, task: Literal["masked-lm"], **overrides: Any) -> ZooForMaskedLM: ...
-@overload
-def build(name: str, task: Literal["sequence-classification"], **overrides: Any) -> ZooForSequenceClassification: ...
-@overload
-def build(name: str, task: Literal["token-classification"], **overrides: Any) -> ZooForTokenClassification: ...
-@overload
-def build(name: str, task: Literal["causal-lm"], **overrides: Any) -> ZooForCausalLM: ...
-@overload
-def build(name: str, task: Literal["seq2seq-lm"], **overrides: Any) -> ZooForConditionalGeneration: ...
+def build(name: str, task: Literal["masked-lm"], **overrides: Unpack[BuildOptions]) -> ZooForMaskedLM: ...
 @overload
 def build(
-    name: str,
-    task: str | None = None,
+    name: str, task: Literal["sequence-classification"], **overrides: Unpack[BuildOptions]
+) -> ZooForSequenceClassification: ...
+@overload
+def build(
+    name: str, task: Literal["token-classification"], **overrides: Unpack[BuildOptions]
+) -> ZooForTokenClassification: ...
+@overload
+def build(name: str, task: Literal["causal-lm"], **overrides: Unpack[BuildOptions]) -> ZooForCausalLM: ...
+@overload
+def build(name: str, task: Literal["seq2seq-lm"], **overrides: Unpack[BuildOptions]) -> ZooForConditionalGeneration: ...
+@overload
+def build(
+    name: VariantName | WeightsName | str,
+    task: TaskName | str | None = None,
     *,
     faithful: bool = False,
     quirks: Iterable[str] = (),
     seed: int | None = None,
     weights: str | None = None,
-    **overrides: Any,
+    **overrides: Unpack[BuildOptions],
 ) -> ModelOfAnyTask: ...
 def build(
     name: str,

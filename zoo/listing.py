@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import CodeType, FrameType, FunctionType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
@@ -21,7 +21,10 @@ from zoo.building import build
 from zoo.errors import ConfigError, InputError
 from zoo.models import ZooPreTrainedModel
 from zoo.registry import VARIANTS, parse_name
-from zoo.registry.printed import Printed
+from zoo.registry.printed import Part, Printed, Source
+
+if TYPE_CHECKING:
+    from zoo.literals import TaskName, VariantName
 
 READABLE = ("zoo.models.", "zoo.variants.")
 """Where the code is that says what a model computes; `zoo.fast` computes the same, faster."""
@@ -75,7 +78,7 @@ class Listing(Printed):
         """How many lines of code a forward passes."""
         return sum(function.lines_of_code for function in self.functions)
 
-    def __str__(self) -> str:
+    def shown(self) -> Iterator[Part]:
         """The builder, then every file with its functions under their classes."""
         lines: list[str] = []
         place: tuple[str, str | None] = ("", None)
@@ -87,14 +90,14 @@ class Listing(Printed):
             lines.append(f"{function.text}\n")
             place = (function.file, function.owner)
         count = f"# {len(self.functions)} functions, {self.lines_of_code} lines of code, in {len(self.files)} files"
-        return "\n".join((*lines, count))
+        yield Source("\n".join((*lines, count)))
 
     def to_dict(self) -> dict[str, Any]:
         """The same as plain data."""
         return dataclasses.asdict(self)
 
 
-def show_code(name: str, task: str | None = None) -> Listing:
+def show_code(name: VariantName | str, task: TaskName | str | None = None) -> Listing:
     """List the source that a forward of a variant passes: found by running a small one.
 
     Args:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +14,10 @@ from zoo.building import skeleton
 from zoo.models import Position
 from zoo.models.feed_forwards import Experts
 from zoo.registry import VARIANTS, parse_name
+from zoo.registry.printed import Note, Part, Printed, Table, Title
+
+MODULE_HEADINGS = ("Module", "Shapes", "Parameters", "Times", "Total")
+"""Of a table of modules, numbers last."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +40,7 @@ class ParameterRow:
 
 
 @dataclass(frozen=True)
-class ParameterTable:
+class ParameterTable(Printed):
     """All parameters of a model.
 
     Attributes:
@@ -53,6 +58,28 @@ class ParameterTable:
     total: int
     non_embedding: int
     active: int
+
+    def shown(self) -> Iterator[Part]:
+        """A row a module, and what they sum up to."""
+        yield Title(f"{self.name} for {self.task}", f"{self.total:,} parameters")
+        modules = by_module(self)
+        rows = [(row.name, row.shapes_text(), f"{row.count:,}", str(row.times), row.total_text) for row in modules]
+        yield Table(rows, MODULE_HEADINGS, MODULE_HEADINGS[2:])
+        yield from map(Note, self.remarks(modules))
+
+    def remarks(self, modules: list[ModuleRow]) -> Iterator[str]:
+        """Say what no row says: what is shared, what a token sees, and what is no embedding.
+
+        Args:
+            modules: The rows.
+
+        Yields:
+            Sentences.
+        """
+        yield from (f"{row.name} uses what {row.shared_with} has." for row in modules if row.shared_with)
+        if self.active != self.total:
+            yield f"{self.active:,} of them for any one token, which does not see all experts"
+        yield f"{self.non_embedding:,} without embeddings of tokens and positions"
 
     def to_dict(self) -> dict[str, Any]:
         """Convert to what JSON can hold.
@@ -80,6 +107,23 @@ class ModuleRow:
     count: int
     times: int
     shared_with: str | None
+
+    def shapes_text(self, *, named: bool = True) -> str:
+        """Write the shapes.
+
+        Args:
+            named: Whether to say which is which.
+
+        Returns:
+            For instance "weight 2048×512, bias 2048", or without names "2048×512 + 2048".
+        """
+        sizes = {key: "×".join(map(str, shape)) for key, shape in self.shapes.items()}
+        return ", ".join(f"{key} {size}" for key, size in sizes.items()) if named else " + ".join(sizes.values())
+
+    @property
+    def total_text(self) -> str:
+        """How many parameters all of them have, or "shared" where all have been counted before."""
+        return f"{self.count * self.times:,}" if self.count else "shared"
 
 
 def count_by_parameter(name: str, task: str | None = None, **overrides: Any) -> ParameterTable:

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 from rich.text import Text
 
 from .importing import without_collecting
 from .output import table, width, write, write_json
 from .parameters import json_option, task_option
-
-if TYPE_CHECKING:
-    from zoo.inside.layers import Shape, SummaryRow
 
 WIDE = 100
 """From how many columns input shapes and classes are shown."""
@@ -35,6 +30,7 @@ def summary(
     """
     with without_collecting():
         from zoo.inside import summary as summarise
+        from zoo.inside.layers import HEADINGS, shape_text
 
     found = summarise(name, task, depth=depth, batch_size=batch_size, seq_len=seq_len, fold=not every_layer)
     if as_json:
@@ -42,50 +38,10 @@ def summary(
         return
     columns = width()
     if columns is not None and columns < WIDE:
-        rows = [(label(row), shape_text(row.output_shape), count(row)) for row in found.rows]
+        rows = [(row.label, shape_text(row.output_shape), row.count) for row in found.rows]
         write(table(("Module", "Output", "Parameters"), rows, right=("Parameters",)))
     else:
-        wide = [
-            (label(row), row.kind, shape_text(row.input_shape), shape_text(row.output_shape), count(row))
-            for row in found.rows
-        ]
-        write(table(("Module", "Class", "Input", "Output", "Parameters"), wide, right=("Parameters",)))
-    for row in found.rows:
-        if row.shared_with:
-            write(Text(f"{row.path} uses what {row.shared_with} has.", style="dim"))
-    write(Text(f"\n{found.name}: {found.total:,} parameters, {found.trainable:,} of them trained", style="bold"))
-
-
-def label(row: SummaryRow) -> str:
-    """Name a module by its place among others.
-
-    Returns:
-        Its own name, indented; of a layer its number, too.
-    """
-    path, _, own = row.path.rpartition(".")
-    name = f"{path.rpartition('.')[2]}.{own}" if path.endswith(".layers") else own
-    return "  " * (row.depth - row.path.count("layers.")) + name
-
-
-def shape_text(shape: Shape | None) -> str:
-    """Write a shape.
-
-    Args:
-        shape: The shape.
-
-    Returns:
-        For instance "1×128×512".
-    """
-    return "×".join(map(str, shape or ()))
-
-
-def count(row: SummaryRow) -> str:
-    """Write how many parameters a row stands for.
-
-    Returns:
-        A number, with the number of layers that have as many; "shared" where all have been counted before.
-    """
-    if row.shared_with:
-        return "shared"
-    times = f"{row.times} × " if row.times > 1 else ""
-    return f"{times}{row.parameters:,}" if row.parameters else ""
+        write(table(HEADINGS, [row.cells() for row in found.rows], right=HEADINGS[-1:]))
+    for remark in found.remarks():
+        write(Text(remark, style="dim"))
+    write(Text(f"\n{found.name}: {found.totals}", style="bold"))

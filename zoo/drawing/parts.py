@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
+
+from zoo.registry.printed import Part, Picture, Printed
 
 Kind = Literal[
     "embedding",
@@ -97,7 +99,7 @@ class Block:
 
 
 @dataclass(frozen=True)
-class Drawing:
+class Drawing(Printed):
     """A model.
 
     Attributes:
@@ -114,6 +116,13 @@ class Drawing:
     head: tuple[Step, ...]
     rules: tuple[Step, ...] = ()
 
+    def shown(self) -> Iterator[Part]:
+        """The picture."""
+        from .svg import to_svg  # which is made of this
+        from .text import to_text
+
+        yield Picture(to_svg(self), to_text(self))
+
     def steps(self) -> Iterator[Step]:
         """Go through all steps, in the order of the drawing.
 
@@ -127,6 +136,28 @@ class Drawing:
             yield from block.after
         yield from self.head
         yield from self.rules
+
+    def with_details(self, words: Mapping[str, str]) -> Drawing:
+        """Say more of some steps.
+
+        Args:
+            words: What to add to the details of a step, by its place in the model.
+
+        Returns:
+            Another drawing.
+        """
+
+        def changed(item: Any) -> Any:
+            if isinstance(item, tuple):
+                return tuple(map(changed, item))
+            if isinstance(item, Step) and item.path in words:
+                return dataclasses.replace(item, detail=", ".join(filter(None, (item.detail, words[item.path]))))
+            if isinstance(item, (Drawing, Block, Residual, Together)):
+                inner = {field.name: changed(getattr(item, field.name)) for field in dataclasses.fields(item)}
+                return dataclasses.replace(item, **inner)
+            return item
+
+        return changed(self)
 
     def to_dict(self) -> dict[str, Any]:
         """Convert to what JSON can hold.

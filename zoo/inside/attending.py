@@ -15,6 +15,7 @@ from transformers import PreTrainedModel
 from zoo.errors import ConfigError, UnknownNameError
 from zoo.generation import load_checkpoint
 from zoo.generation.checkpoint import TokenizerSource
+from zoo.registry.printed import Page, Part, Printed
 
 from .texts import Inputs, inputs_of
 
@@ -24,6 +25,10 @@ TITLES = {
     "cross": "Cross-attention",
 }
 """Kinds of attention, in the order in which a model runs them, and what pictures call them."""
+
+
+PAGE_HEIGHT = 720
+"""Pixels that the page of all heads has in a notebook."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +72,7 @@ class AttentionMap:
 
 
 @dataclass(frozen=True)
-class AttentionMaps:
+class AttentionMaps(Printed):
     """Everything that a model attends to in one example.
 
     Attributes:
@@ -81,6 +86,13 @@ class AttentionMaps:
     source: str
     output: str
     maps: tuple[AttentionMap, ...]
+
+    def shown(self) -> Iterator[Part]:
+        """The page on which every head can be looked at."""
+        from .pages import attention_page  # which is made of this
+
+        kinds = ", ".join("{} of {} layers with {} heads".format(one.title, *one.weights.shape) for one in self.maps)
+        yield Page(attention_page(self), f"{self.name} reads {self.source!r}: {kinds}", PAGE_HEIGHT)
 
     def __getitem__(self, kind: str) -> AttentionMap:
         """Look one kind of attention up.

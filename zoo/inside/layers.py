@@ -21,8 +21,12 @@ from zoo.generation.generating import position_limit
 from zoo.loading import saved_class, saved_config
 from zoo.measuring.flops import without_values
 from zoo.models.borrowing import borrowed_by
+from zoo.registry.printed import Note, Part, Printed, Table, Title
 
 Shape = tuple[int, ...]
+
+HEADINGS = ("Module", "Class", "Input", "Output", "Parameters")
+"""Of a summary."""
 
 NUMBERED = re.compile(r"(.*\.layers\.)(\d+)(.*)")
 """The path of a layer, or of something in it."""
@@ -52,9 +56,28 @@ class SummaryRow:
     shared_with: str | None = None
     times: int = 1
 
+    @property
+    def label(self) -> str:
+        """Its own name, of a layer its number too, indented by what it stands in."""
+        path, _, own = self.path.rpartition(".")
+        name = f"{path.rpartition('.')[2]}.{own}" if path.endswith(".layers") else own
+        return "  " * (self.depth - self.path.count("layers.")) + name
+
+    @property
+    def count(self) -> str:
+        """Its parameters, and in how many layers; "shared" where all have been counted before."""
+        if self.shared_with:
+            return "shared"
+        times = f"{self.times} × " if self.times > 1 else ""
+        return f"{times}{self.parameters:,}" if self.parameters else ""
+
+    def cells(self) -> tuple[str, ...]:
+        """What stands below `HEADINGS`."""
+        return self.label, self.kind, shape_text(self.input_shape), shape_text(self.output_shape), self.count
+
 
 @dataclass(frozen=True)
-class Summary:
+class Summary(Printed):
     """A model as a table.
 
     Attributes:
@@ -68,6 +91,21 @@ class Summary:
     rows: tuple[SummaryRow, ...]
     total: int
     trainable: int
+
+    def shown(self) -> Iterator[Part]:
+        """A row a module."""
+        yield Title(self.name, self.totals)
+        yield Table([row.cells() for row in self.rows], HEADINGS, HEADINGS[-1:])
+        yield from map(Note, self.remarks())
+
+    @property
+    def totals(self) -> str:
+        """How many parameters there are."""
+        return f"{self.total:,} parameters, {self.trainable:,} of them trained"
+
+    def remarks(self) -> Iterator[str]:
+        """Say whose parameters modules have that have none of their own."""
+        return (f"{row.path} uses what {row.shared_with} has." for row in self.rows if row.shared_with)
 
     def to_dict(self) -> dict[str, Any]:
         """Convert to what JSON can hold.
@@ -179,6 +217,18 @@ def shapes_of(model: PreTrainedModel, batch_size: int, seq_len: int) -> dict[str
         for layer in reversed(run.summary_list)  # of several calls the first one counts
         if layer.executed and not layer.is_recursive and layer.layer_id in paths
     }
+
+
+def shape_text(shape: Shape | None) -> str:
+    """Write a shape.
+
+    Args:
+        shape: The shape.
+
+    Returns:
+        For instance "1×128×512".
+    """
+    return "×".join(map(str, shape or ()))
 
 
 def shape(size: Any) -> Shape | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ from zoo.errors import ConfigError
 from zoo.generation import load_checkpoint
 from zoo.generation.checkpoint import TokenizerSource
 from zoo.models import ZooEncoderDecoder
+from zoo.registry.printed import Note, Part, Printed, Table
 
 from .texts import inputs_of, readable
 
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class LogitLens:
+class LogitLens(Printed):
     """The model's own output projection, read after every layer (nostalgebraist 2020, "The Logit Lens").
 
     The first row is the embedding, the last one what the model says.
@@ -41,6 +43,20 @@ class LogitLens:
     top: tuple[tuple[tuple[str, ...], ...], ...]
     probabilities: NDArray[np.float32]
     right_probability: NDArray[np.float32]
+
+    def shown(self) -> Iterator[Part]:
+        """The best token of every layer and position, the last layer on top, on the colour of its probability."""
+        layers = range(len(self.top) - 1, -1, -1)
+        names = self.layer_names
+        rows = [(names[layer], *(tokens[0] for tokens in self.top[layer])) for layer in layers]
+        shades = [[float(one) for one in self.probabilities[layer, :, 0]] for layer in layers]
+        yield Table(rows, ("has read", *self.tokens), shades=shades)
+        yield Note("The token that each layer finds most probable next; the stronger the colour, the surer it is.")
+
+    @property
+    def layer_names(self) -> list[str]:
+        """What the rows are called, the embedding first."""
+        return ["embedding", *(f"layer {number}" for number in range(1, len(self.top)))]
 
     def to_records(self) -> list[dict[str, Any]]:
         """Write it as plain data, e.g. for `pandas.DataFrame`. Layer 0 is the embedding.
@@ -80,7 +96,7 @@ class LogitLens:
             if token == self.right[position]:
                 panel.plot([position - 0.35, position + 0.35], [layer - 0.32] * 2, color=colour, linewidth=1.2)
         panel.set_xticks(range(len(self.tokens)), [plain(token) for token in self.tokens], rotation=90, fontsize=8)
-        panel.set_yticks(range(len(best)), ["embedding", *(f"layer {n}" for n in range(1, len(best)))], fontsize=8)
+        panel.set_yticks(range(len(best)), self.layer_names, fontsize=8)
         panel.set_xlabel("What the decoder has read last")
         figure.colorbar(image, label="probability of the best token")
         return figure

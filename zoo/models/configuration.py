@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+import dataclasses
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from huggingface_hub.dataclasses import strict
+
+from zoo.registry.printed import Folded, Part, Table, Title, as_html
 
 from .filling import fill, repeat_pattern
 from .inherited import in_the_zoos_words, validate_inherited, validate_rope_parameters, validate_rope_tables
@@ -265,6 +268,21 @@ class ZooConfig(StackConfig):
         """
         own = {name: value for name, value in self.to_dict().items() if name in ZooConfig.__annotations__}
         return {**super().to_diff_dict(), **own}
+
+    def shown(self) -> Iterator[Part]:
+        """What differs from the plain configuration, and to be unfolded what does not."""
+        yield Title(type(self).__name__, f"of a {self.stack} {self.variant}")
+        plain = {field.name: field.default for field in dataclasses.fields(ZooConfig)}
+        names = [*(name for name in plain if name in ZooConfig.__annotations__), "layer_types", "rope_parameters"]
+        values = {name: getattr(self, name) for name in names if hasattr(self, name)}
+        own = {name: value for name, value in values.items() if value not in (None, [], {}, plain.get(name))}
+        rest = [(name, str(value)) for name, value in values.items() if name not in own]
+        yield Table([(name, str(value)) for name, value in own.items()])
+        yield Folded(f"{len(rest)} more, as in a plain configuration", (Table(rest),))
+
+    def _repr_html_(self) -> str:
+        """Answer notebooks, which know this method."""
+        return as_html(self.shown())
 
     def has_quirk(self, name: str) -> bool:
         """Whether a defect of the original is switched on.

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from zoo.errors import ConfigError
 from zoo.files import read_json
-from zoo.registry.printed import Printed
+from zoo.registry.printed import Part, Printed
 
 from ..files import RESULTS, write_json
 from ..run.record import Run
@@ -70,8 +71,14 @@ class Comparison(Printed):
         """The runs that failed."""
         return [run for run in self.runs if run.failed]
 
+    def shown(self) -> Iterable[Part]:
+        """The table that `zoo compare` prints, and what it says."""
+        from ..display.notebook import parts_of  # which is made of this
+
+        return parts_of(self)
+
     def __str__(self) -> str:
-        """What `print` shows: the table that `zoo compare` prints."""
+        """What `print` shows: the same, as wide as the terminal, with examples of what the models write."""
         from ..display.terminal import as_text  # which is made of this
 
         return as_text(self)

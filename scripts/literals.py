@@ -1,0 +1,144 @@
+"""Writes zoo/literals.py: names and settings for editors and type checkers. `python scripts/literals.py`."""
+
+from __future__ import annotations
+
+import dataclasses
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from zoo.building import PASSED_ON
+from zoo.dispatch import HUB_OPTIONS
+from zoo.loading import LOADING
+from zoo.models import ZooConfig
+from zoo.models.parts import PART_FIELDS
+from zoo.registry import TASKS, VARIANTS, WEIGHTS, Registry
+from zoo.settings import setting_cards, values_of
+
+FILE = Path(__file__).parents[1] / "zoo/literals.py"
+
+HEAD = '''"""Names and settings for editors and type checkers. Written by scripts/literals.py: do not edit.
+
+What a plugin brings is not here. Names may be any text, so a plugin's variant is one; its parts and settings are given
+where a type checker looks at neither, in the name (`zoo.build("pre-norm:position=my-rope")`) or as `**settings`, a
+`dict[str, Any]`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal, TypeAlias
+
+from typing_extensions import TypedDict
+'''
+
+TYPES = {
+    "FilledInt": "int | None",
+    "FilledBool": "bool | None",
+    "FilledFloat": "float | None",
+    "list[bool] | None": "Sequence[bool] | None",
+}
+"""Annotations of the configuration, and what may be given."""
+
+NOT_GIVEN = frozenset({"variant", "quirks", "providers", "is_decoder", "is_encoder_decoder", "add_cross_attention"})
+"""Fields that the name and the task decide."""
+
+SPECIAL = {
+    "layer_types": 'Sequence[Literal["full_attention", "sliding_attention"]]',
+    "rope_parameters": "dict[str, Any]",
+    "mup_base_width": "int",
+    "num_labels": "int",
+    "hidden_act": "str",
+}
+"""Types that no annotation tells, or that depend on transformers' version."""
+
+
+def module() -> str:
+    """Write the module, as `ruff format` leaves it."""
+    variants = built_in(VARIANTS)  # first, since files of variants register parts as well
+    described = {card.name: card.description for card in setting_cards()}
+    own = {name: kind for name, kind in settings().items() if name not in NOT_GIVEN}
+    lines = [
+        HEAD,
+        *alias("VariantName", variants, "The built-in variants."),
+        *alias("WeightsName", built_in(WEIGHTS), "Weights that have a name."),
+        *alias("TaskName", TASKS, "What models are built for."),
+        "class Settings(TypedDict, total=False):",
+        '    """Fields of the configuration, and options of the built-in parts and variants."""\n',
+        *(line for name, kind in own.items() for line in field(name, kind, described.get(name, ""))),
+        "class BuildOptions(Settings, total=False):",
+        '    """What [`zoo.build`][] takes beside settings."""\n',
+        *(line for name in sorted({*LOADING, *HUB_OPTIONS}) for line in field(name, "Any", "")),
+    ]
+    ruff = [sys.executable, "-m", "ruff", "format", "--stdin-filename", str(FILE), "-"]
+    return subprocess.run(ruff, input="\n".join(lines), capture_output=True, text=True, check=True).stdout
+
+
+def built_in(registry: Registry[Any]) -> list[str]:
+    """The names that no plugin has brought, without aliases."""
+    return sorted(name for name in registry if registry.origin(name).built_in)
+
+
+def alias(name: str, words: Iterable[str], description: str) -> Iterator[str]:
+    """Define a type of words."""
+    yield f'{name}: TypeAlias = {literal(words)}\n"""{description}"""\n'
+
+
+def literal(words: Iterable[str]) -> str:
+    """Write a type of words."""
+    return f"Literal[{', '.join(repr(word) for word in words)}]"
+
+
+def field(name: str, kind: str, description: str) -> Iterator[str]:
+    """Define a key, with what there is to say about it."""
+    yield f"    {name}: {kind}"
+    if description:
+        yield textwrap.indent(textwrap.fill(f'"""{description}"""', 116, break_on_hyphens=False), "    ")
+
+
+def settings() -> dict[str, str]:
+    """Find every setting that `zoo.config` takes of what is built in, and its type."""
+    annotations: dict[str, str] = ZooConfig.__annotations__
+    found = {name: TYPES.get(kind, kind) for name, kind in annotations.items() if "ClassVar" not in kind}
+    found |= {name: choice(name, found[name]) for name in found}
+    found |= {name: kind_of(value) for name, value in options()}
+    found |= {other: found[name] for other, name in ZooConfig.attribute_map.items()}
+    inherited = [one.name for one in dataclasses.fields(ZooConfig) if one.init and one.name not in {*found, *LOADING}]
+    found |= dict.fromkeys(sorted(inherited), "Any")
+    return found | {name: choice(name, "Any") for name in sorted(PASSED_ON)} | SPECIAL
+
+
+def choice(name: str, kind: str) -> str:
+    """Narrow a type down to the words that a setting takes."""
+    words = list(values_of(name))
+    if name in PART_FIELDS:
+        known = built_in(PART_FIELDS[name])
+        words = [word for word in words if word in known or word not in PART_FIELDS[name]]
+    if not words or name in SPECIAL:
+        return kind
+    others = [part for part in kind.split(" | ") if part not in ("str", "Any")]
+    return " | ".join([literal(word for word in words if word != "NUMBER"), *others])
+
+
+def options() -> Iterator[tuple[str, Any]]:
+    """Find what built-in parts and variants have for themselves, with their defaults."""
+    for registry in PART_FIELDS.values():
+        for name in built_in(registry):
+            yield from getattr(registry.get(name), "options", {}).items()
+    fields = {one.name for one in dataclasses.fields(ZooConfig)} | PASSED_ON
+    for name in built_in(VARIANTS):
+        variant = VARIANTS.get(name)
+        for values in (variant.defaults, *variant.presets.values()):
+            yield from ((key, value) for key, value in values.items() if key not in fields)
+
+
+def kind_of(value: Any) -> str:
+    """Tell the type of an option from its default."""
+    return type(value).__name__ if isinstance(value, (bool, int, float, str)) else "Any"
+
+
+if __name__ == "__main__":
+    FILE.write_text(module(), encoding="utf-8")

@@ -1,0 +1,72 @@
+"""What notebooks show of a model and of everything that the zoo answers with, and what editors complete."""
+
+from __future__ import annotations
+
+import runpy
+from pathlib import Path
+
+import pytest
+import torch
+from synthetic_comparison import made_up
+
+import zoo
+from zoo.errors import InputError, UnknownVariantError
+from zoo.inside import attention, logit_lens, summary
+from zoo.parameters import count_by_parameter
+
+ROOT = Path(__file__).parents[1]
+
+
+def test_a_model_is_shown_with_its_own_settings() -> None:
+    model = zoo.build("gpt2-style@tiny", vocab_size=97, position="rotary")
+    portrait = zoo.show(model)
+    assert portrait.card.num_parameters == model.num_parameters()
+    assert portrait.card.settings["vocab_size"] == 97
+    assert any(step.label == "rotary positions" for step in portrait.drawing.steps())
+    page = portrait._repr_html_()
+    assert "<svg" in page and "hidden_size=64" in page
+    assert "rotary positions" in str(portrait) and "<svg" not in str(portrait)
+
+
+def test_a_quirk_of_a_model_is_marked() -> None:
+    model = zoo.build("vanilla@tiny+cross-attention-reuses-self", vocab_size=32)
+    marked = {quirk for step in zoo.show(model).drawing.steps() for quirk in step.quirks}
+    assert marked == {"cross-attention-reuses-self"}
+
+
+def test_names_folders_and_weights_are_shown(tmp_path: Path) -> None:
+    assert zoo.show("pre-norm", "masked-lm").drawing.task == "masked-lm"
+    zoo.build("bert-style@tiny", vocab_size=32).save_pretrained(tmp_path)
+    assert zoo.show(str(tmp_path)).card.settings["vocab_size"] == 32
+    assert zoo.show("nlpt-encoder.language").drawing.task == "sequence-classification"
+
+
+def test_what_is_no_model_of_the_zoo_is_refused() -> None:
+    with pytest.raises(InputError, match="a Linear was given; give a model of the zoo"):
+        zoo.show(torch.nn.Linear(1, 1))  # type: ignore[arg-type]
+    with pytest.raises(UnknownVariantError, match="did you mean 'vanilla'"):
+        zoo.show("vanila")
+
+
+def test_whatever_the_zoo_answers_with_is_html_in_a_notebook() -> None:
+    shown = {
+        "norm_placement": zoo.describe("pre-norm"),
+        "rmsnorm": zoo.config("llama-style@tiny"),
+        "rotary": zoo.diff("pre-norm", "llama-style"),
+        "lm_head": count_by_parameter("gpt2-style@tiny"),
+        "self_attn": summary("gpt2-style@tiny"),
+        "def forward": zoo.show_code("gpt2-style"),
+        "layer 2": logit_lens("vanilla.en-pt", "Good morning."),
+        "Cross-attention": attention("vanilla.en-pt", "Good morning."),
+        "vs baseline": made_up(),
+    }
+    for word, answer in shown.items():
+        page = answer._repr_html_()
+        assert page.startswith('<div class="zoo-shown"><style>') and page.endswith("</div>")
+        assert word in page, type(answer)
+    assert "Good morning." in shown["Cross-attention"]._repr_html_()
+
+
+def test_names_for_editors_are_what_is_registered() -> None:
+    written = runpy.run_path(str(ROOT / "scripts/literals.py"))["module"]()
+    assert written == (ROOT / "zoo/literals.py").read_text(encoding="utf-8"), "run scripts/literals.py"

@@ -1,0 +1,288 @@
+"""Names and settings for editors and type checkers. Written by scripts/literals.py: do not edit.
+
+What a plugin brings is not here. Names may be any text, so a plugin's variant is one; its parts and settings are given
+where a type checker looks at neither, in the name (`zoo.build("pre-norm:position=my-rope")`) or as `**settings`, a
+`dict[str, Any]`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal, TypeAlias
+
+from typing_extensions import TypedDict
+
+VariantName: TypeAlias = Literal[
+    "alibi-decoder",
+    "attention-is-all-you-need",
+    "bert-style",
+    "bloom-style",
+    "d2l-style",
+    "deepnorm",
+    "deepseek-moe",
+    "diff-transformer",
+    "explicando",
+    "falcon-style",
+    "gemma2-style",
+    "gemma3-style",
+    "gpt-neox-style",
+    "gpt2-style",
+    "gptj-style",
+    "hyper-connections",
+    "llama-style",
+    "manifold-hyper-connections",
+    "marian-style",
+    "mixtral-style",
+    "nanochat-style",
+    "nlpt-encoder",
+    "normformer",
+    "odom-style",
+    "olmo2-style",
+    "olmo3-style",
+    "pegasus-style",
+    "post-norm",
+    "pre-norm",
+    "qk-norm",
+    "qwen3-moe-style",
+    "qwen3-style",
+    "res-post-norm",
+    "rezero",
+    "roberta-prelayernorm-style",
+    "roformer-style",
+    "sandwich-norm",
+    "smollm3-style",
+    "t5-style",
+    "universal",
+    "vanilla",
+]
+"""The built-in variants."""
+
+WeightsName: TypeAlias = Literal[
+    "bert-style.roberta",
+    "bert-style.uncased",
+    "d2l-style.en-pt",
+    "d2l-style.en-pt-faithful",
+    "explicando.en-pt",
+    "gpt2-style.char-en",
+    "gpt2-style.openai",
+    "gpt2-style.opt-125m",
+    "llama-style.char-en",
+    "marian-style.en-de",
+    "nlpt-encoder.language",
+    "nlpt-encoder.mlm-en",
+    "odom-style.en-pt",
+    "post-norm.bart",
+    "post-norm.en-pt",
+    "pre-norm.en-pt",
+    "t5-style.en-pt",
+    "t5-style.small",
+    "vanilla.en-pt",
+    "vanilla.en-pt-faithful",
+    "vanilla.language",
+]
+"""Weights that have a name."""
+
+TaskName: TypeAlias = Literal[
+    "feature-extraction", "masked-lm", "sequence-classification", "token-classification", "causal-lm", "seq2seq-lm"
+]
+"""What models are built for."""
+
+
+class Settings(TypedDict, total=False):
+    """Fields of the configuration, and options of the built-in parts and variants."""
+
+    vocab_size: int
+    """Number of token ids; of the source, if there is a decoder with its own."""
+    decoder_vocab_size: int | None
+    """Number of target token ids, `vocab_size` if not given."""
+    type_vocab_size: int | None
+    """Number of token types that an encoder tells apart (BERT's first and second sentence), None for no such
+    embedding."""
+    hidden_size: int
+    """Width of the residual stream."""
+    num_hidden_layers: int
+    """Depth of the encoder, or of the only stack."""
+    decoder_layers: int | None
+    """Depth of the decoder beside an encoder, `num_hidden_layers` if not given."""
+    num_attention_heads: int
+    """Number of query heads."""
+    decoder_attention_heads: int | None
+    """The same in the decoder beside an encoder, `num_attention_heads` if not given."""
+    num_key_value_heads: int | None
+    """Number of key and value heads, `num_attention_heads` if not given; 1 is multi-query."""
+    head_dim: int | None
+    """Width of a head, `hidden_size / num_attention_heads` if not given."""
+    intermediate_size: int
+    """Inner width of the feed-forward network."""
+    decoder_intermediate_size: int | None
+    """The same in the decoder beside an encoder, `intermediate_size` if not given."""
+    hidden_act: str
+    """Activation in the feed-forward network, a name of transformers' `ACT2FN`."""
+    feed_forward: Literal["gated", "mlp", "moe", "moe-sigmoid", "swiglu", "geglu", "reglu"]
+    """Feed-forward part: "mlp", "gated", "moe", "moe-sigmoid", or "swiglu", "geglu", "reglu" for gated with that
+    activation."""
+    mlp_bias: bool
+    """Whether the feed-forward projections have biases."""
+    mlp_inner_norm: bool
+    """Whether a norm stands on the inner width, after the activation (NormFormer)."""
+    attention: Literal["differential", "exclusive", "gated", "latent", "masked-rows-uniform", "multi-head", "sinks"]
+    """Attention part: "multi-head", "gated", "exclusive", "sinks", "differential", "latent", or a plugin's."""
+    attention_bias: bool
+    """Whether query, key and value projections have biases."""
+    attention_out_bias: bool | None
+    """Whether the output projection has one, `attention_bias` if not given."""
+    attention_scale: Literal["head-dim", "hidden-size", "none"] | float
+    """What scores are divided by: a word of `AttentionScale`, or a number."""
+    attn_logit_softcapping: float | None
+    """Bound on the scores, None for none."""
+    qk_norm: Literal["head", "full", "none"] | None
+    """Norm on queries and keys: "head", "full" or None."""
+    sliding_window: int | None
+    """How many positions back a key may be, None for all."""
+    norm: Literal["dyt", "layernorm", "rmsnorm", "zero-centered-rmsnorm"]
+    """Norm part: "layernorm", "rmsnorm", "zero-centered-rmsnorm", "dyt"."""
+    norm_placement: Literal["post", "pre", "sandwich", "res-post", "deepnorm", "none"]
+    """Where norms stand around a sublayer, a word of `NormPlacement`."""
+    layer_norm_eps: float
+    """Epsilon of every norm."""
+    embedding_norm_eps: float | None
+    """Epsilon of the norm on the embeddings, `layer_norm_eps` if not given."""
+    dyt_alpha: float
+    """Initial steepness of dynamic tanh."""
+    final_norm: bool | None
+    """Whether a norm follows the last layer; if not given, only where the layers end without one (pre and sandwich)."""
+    embedding_norm: bool
+    """Whether a norm follows the embeddings."""
+    residual: Literal["hyper-connections", "lambdas", "manifold-hyper-connections", "plain"]
+    """Residual part: "plain", "lambdas", "hyper-connections", "manifold-hyper-connections"."""
+    residual_scaling: Literal["layer-scale", "rezero", "none"] | None
+    """Learned weights in residual connections, a word of `ResidualScaling`, or None."""
+    layer_scale_init: float
+    """Initial value of LayerScale's weights."""
+    parallel_residual: bool
+    """Whether attention and feed-forward read the same input and are summed."""
+    share_layers: bool
+    """Whether one layer's weights serve every layer."""
+    position: Literal[
+        "alibi",
+        "learned",
+        "learned-unpadded",
+        "none",
+        "rotary",
+        "rotary-by-layer",
+        "rotary-interleaved",
+        "sinusoidal",
+        "sinusoidal-halves",
+        "t5",
+    ]
+    """Position part: "learned", "learned-unpadded", "sinusoidal", "sinusoidal-halves", "rotary", "rotary-interleaved",
+    "rotary-by-layer", "alibi", "t5", "none"."""
+    nope_layers: Sequence[bool] | None
+    """Which layers have no positions (NoPE): neither a rotation of queries and keys nor a term on their scores. One for
+    every layer, or a pattern repeated over them; None if all have positions."""
+    max_position_embeddings: int
+    """Rows of a learned table; a nominal length for the other parts."""
+    sinusoidal_theta: float
+    """Base of the sinusoidal wavelengths."""
+    relative_attention_num_buckets: int
+    """Number of T5's buckets."""
+    relative_attention_max_distance: int
+    """Distance from which T5's last bucket holds everything."""
+    scale_embedding: bool
+    """Whether token embeddings are multiplied by sqrt(hidden_size)."""
+    tie_word_embeddings: bool
+    """Whether the output projection is the (target) embedding."""
+    share_encoder_decoder_embeddings: bool
+    """Whether source and target embeddings are one."""
+    lm_head_bias: bool
+    """Whether the output projection has a bias."""
+    lm_head_transform: bool
+    """Whether masked language modelling transforms its input first (BERT: dense, act, norm)."""
+    logit_scale: float
+    """Factor on the logits."""
+    final_logit_softcapping: float | None
+    """Bound on the logits, None for none."""
+    classifier_pooling: Literal["cls", "mean", "max", "last"]
+    """How token vectors become one vector for a classifier, a word of `Pooling`."""
+    classifier_pooler_act: str | None
+    """Activation of a dense layer between pooling and classifier, None for no such layer."""
+    classifier_bias: bool
+    """Whether the classifier has a bias."""
+    dropout: float
+    """Probability of dropping an element of the embeddings and of each residual branch."""
+    attention_dropout: float
+    """Probability of dropping an attention weight."""
+    activation_dropout: float
+    """Probability of dropping an element after the feed-forward activation."""
+    classifier_dropout: float | None
+    """Probability of dropping an element before a classifier, `dropout` if not given."""
+    initializer: Literal["d2l", "deepnorm", "depth-scaled", "mup", "normal", "torch", "xavier-uniform"]
+    """Initialisation part: "normal", "depth-scaled", "xavier-uniform", "deepnorm", "torch"."""
+    initializer_range: float
+    """Standard deviation of normal initialisation."""
+    use_cache: bool
+    """Whether decoders return their keys and values."""
+    pad_token_id: int | None
+    """Id of padding."""
+    decoder_pad_token_id: int | None
+    """The same of the target, `pad_token_id` if None."""
+    bos_token_id: int | None
+    """Id that begins a sequence."""
+    eos_token_id: int | list[int] | None
+    """Id that ends a sequence."""
+    decoder_start_token_id: int | None
+    """Id that begins a target, `bos_token_id` if not given."""
+    num_experts: int
+    num_experts_per_tok: int
+    moe_intermediate_size: int
+    norm_topk_prob: bool
+    router_aux_loss_coef: float
+    output_router_logits: bool
+    n_shared_experts: int
+    n_group: int
+    topk_group: int
+    routed_scaling_factor: float
+    balance_rate: float
+    q_lora_rank: int
+    kv_lora_rank: int
+    qk_nope_head_dim: int
+    v_head_dim: int
+    num_streams: int
+    sinkhorn_iterations: int
+    hyper_eps: float
+    mup_base_width: int
+    """The hidden size at which parametrization=mup is the standard one, 256 if not given."""
+    encoder_attention_bias: bool
+    input_characters: Any
+    output_characters: Any
+    keep_dead: bool
+    rms_norm_eps: float
+    encoder_layers: int
+    architectures: Any
+    chunk_size_feed_forward: Any
+    id2label: Any
+    label2id: Any
+    output_hidden_states: Any
+    problem_type: Any
+    return_dict: Any
+    transformers_version: Any
+    layer_types: Sequence[Literal["full_attention", "sliding_attention"]]
+    """The kind of every layer, or a pattern repeated over them; all sliding if only a window is given."""
+    num_labels: int
+    parametrization: Literal["standard", "mup"]
+    """How initial weights, scales and learning rates depend on the width."""
+    rope_parameters: dict[str, Any]
+    """`rope_theta`, `rope_type` and what that type reads, as in transformers; for rotary positions."""
+
+
+class BuildOptions(Settings, total=False):
+    """What [`zoo.build`][] takes beside settings."""
+
+    attn_implementation: Any
+    cache_dir: Any
+    device_map: Any
+    dtype: Any
+    force_download: Any
+    offline: Any
+    revision: Any
+    token: Any
