@@ -37,14 +37,14 @@ def find() -> str | None:
 
 
 class Page:
-    """A page in a browser of its own.
+    """A page, a file or an address, in a browser of its own.
 
     Attributes:
         problems: What the console and the page have complained about.
         requests: Addresses that the page has asked for.
     """
 
-    def __init__(self, file: Path, width: int = 1280, height: int = 900) -> None:
+    def __init__(self, where: Path | str, width: int = 1280, height: int = 900) -> None:
         self.problems: list[str] = []
         self.requests: list[str] = []
         self._number = 0
@@ -73,8 +73,8 @@ class Page:
         for domain in ("Page", "Runtime", "Log", "Network"):
             self.send(f"{domain}.enable")
         self.resize(width, height)
-        self.send("Page.navigate", url=file.absolute().as_uri())
-        self.wait("document.readyState === 'complete' && location.protocol === 'file:'")
+        self.send("Page.navigate", url=where if isinstance(where, str) else where.absolute().as_uri())
+        self.wait("document.readyState === 'complete' && location.protocol !== 'about:'")
 
     _session = None
 

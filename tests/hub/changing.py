@@ -16,17 +16,18 @@ def create(request: Request) -> Answer:
     if user is None:
         raise Refusal(401, "Invalid username or password.")
     owner = wanted.get("organization") or user.name
-    repo_id = f"{owner}/{wanted['name']}"
+    kind = wanted.get("type") or "model"
+    repo_id = f"{'spaces/' if kind == 'space' else ''}{owner}/{wanted['name']}"
     with request.storage.lock:
         there = request.storage.repo(repo_id)
         if there is not None and (not there["private"] or owner in (user.name, *user.orgs)):
-            prefix = "" if there["type"] == "model" else f"{there['type']}s/"
+            prefix = "" if there["type"] == kind else f"{there['type']}s/"
             message = "You already created this model repo"
             raise Refusal(409, message, url=f"{request.hub.endpoint}/{prefix}{repo_id}")
         if not request.may_write(repo_id):
             raise Refusal(403, "You don't have the rights to create a model under this namespace")
-        request.storage.create(repo_id, private=wanted.get("visibility") == "private")
-    return json_answer({"url": f"{request.hub.endpoint}/{repo_id}", "id": repo_id})
+        request.storage.create(repo_id, kind=kind, private=wanted.get("visibility") == "private")
+    return json_answer({"url": f"{request.hub.endpoint}/{repo_id}", "id": f"{owner}/{wanted['name']}"})
 
 
 def validate_yaml(request: Request) -> Answer:

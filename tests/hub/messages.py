@@ -65,14 +65,14 @@ class Request:
         return user
 
     def may_write(self, repo_id: str) -> bool:
-        user, owner = self.user, repo_id.split("/", maxsplit=1)[0]
+        user, owner = self.user, repo_id.split("/")[-2]
         return user is not None and user.role == "write" and owner in (user.name, *user.orgs)
 
     def repo(self, *, write: bool = False) -> dict[str, Any]:
         repo, user = self.storage.repo(self.groups["repo"]), self.user
-        if repo is not None and repo["type"] != "model":
+        *spaces, owner, _ = self.groups["repo"].split("/")
+        if repo is not None and repo["type"] != ("space" if spaces else "model"):
             repo = None
-        owner = self.groups["repo"].split("/")[0]
         if repo is None or (repo["private"] and (user is None or owner not in (user.name, *user.orgs))):
             raise Refusal(401 if user is None else 404, "Repository not found", "RepoNotFound")
         if write and user is None:

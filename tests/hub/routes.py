@@ -5,6 +5,7 @@ from __future__ import annotations
 from . import changing, large_files, looking, xet
 
 MODELS = r"/api/models/(?P<repo>[^/]+/[^/]+?)"
+SPACES = r"/api/(?P<repo>spaces/[^/]+/[^/]+?)"
 REVISION = r"(?P<revision>[^/]+)"
 ROUTES = (
     ("GET", "/api/whoami-v2", looking.whoami),
@@ -19,6 +20,9 @@ ROUTES = (
     ("POST", f"{MODELS}/branch/{REVISION}", changing.branch),
     ("POST", f"{MODELS}/preupload/{REVISION}", changing.preupload),
     ("POST", f"{MODELS}/commit/{REVISION}", changing.commit),
+    ("GET", f"{SPACES}/revision/{REVISION}", looking.info),
+    ("POST", f"{SPACES}/preupload/{REVISION}", changing.preupload),
+    ("POST", f"{SPACES}/commit/{REVISION}", changing.commit),
     ("GET", f"{MODELS}/xet-(?P<kind>read|write)-token/{REVISION}", xet.token),
     ("POST", r"/(?P<repo>[^/]+/[^/]+)\.git/info/lfs/objects/batch", large_files.batch),
     ("POST", r"/(?P<repo>[^/]+/[^/]+)\.git/info/lfs/verify", large_files.verify),

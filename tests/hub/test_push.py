@@ -317,3 +317,27 @@ def test_the_native_branch_stays_where_the_model_is_refused(hub: LoopbackHub, wo
     assert f"was pushed (commit {head}), its native export was not" in answer["message"]
     answer = process("push", tmp_path / "model", "org/model", native=True, create_pr=True)
     assert answer["error"] == "RepoIdError" and "native" in answer["message"]
+
+
+def test_a_space_is_written_beside_the_model(hub: LoopbackHub, worker: Start, tmp_path: Path) -> None:
+    files, process = checkpoint(), worker()
+    for _ in range(2):  # the second time it is there
+        answer = process("push", write(tmp_path / "model", files), "org/model", space=True)
+        assert answer["error"] is None, answer
+    assert answer["ok"]["space"] == f"{hub.endpoint}/spaces/org/model"
+    written = without_attributes(hub.storage.contents("spaces/org/model"))
+    assert {path: len(content) for path, content in written.items()} == answer["ok"]["space_files"]
+    card = ModelCard(written["README.md"].decode(), ignore_metadata_errors=False).data.to_dict()
+    assert (card["sdk"], card["app_file"], card["models"]) == ("gradio", "app.py", ["org/model"])
+    pins = (Path(__file__).parents[2] / "constraints.txt").read_text()
+    assert f"\ngradio=={card['sdk_version']}\n" in pins
+    program = compile(written["app.py"], "app.py", "exec")
+    assert {"build_page", "launch"} <= set(program.co_names) and "org/model" in str(program.co_consts)
+    assert written["requirements.txt"].decode() == f"transformer-zoo[explore]=={zoo.__version__}\n"
+    assert without_attributes(hub.storage.contents("org/model")) == files
+
+
+def test_a_dry_run_lists_the_files_of_the_space(hub: LoopbackHub, worker: Start, tmp_path: Path) -> None:
+    answer = worker()("push", write(tmp_path / "model", checkpoint()), "org/model", space=True, dry_run=True)
+    assert sorted(answer["ok"]["space_files"]) == ["README.md", "app.py", "requirements.txt"]
+    assert hub.storage.repo("spaces/org/model") is None

@@ -34,6 +34,10 @@ GROUPS = {
             "Show a model's layers, the shapes that pass through them, and parameters.",
         ),
         "attention": ("zoo.cli.attention:attention", "Draw what every layer and head of a model attends to."),
+        "explore": (
+            "zoo.cli.explore:explore",
+            "Look at models beside each other on a page: what they say, attend to, and would say early.",
+        ),
         "settings": ("zoo.cli.settings:settings", "List what can be set, or the values that SETTING takes."),
         "coordinates": (
             "zoo.cli.coordinates:coordinates",
@@ -43,9 +47,11 @@ GROUPS = {
         "recipes": ("zoo.cli.recipes:recipes", "List the recipes that ship with the zoo, or show what RECIPE says."),
         "tokenizers": ("zoo.cli.tokenizers:tokenizers", "List the kinds of tokenizers that can be trained."),
     },
-    "Build and train": {
+    "Build": {
         "build": ("zoo.cli.build:build", "Build a new model and save it."),
         "plan": ("zoo.cli.plan:plan", "Plan how to train a variant on so many devices: memory, speed, command."),
+    },
+    "Train": {
         "train": (
             "zoo.cli.train:train",
             "Train a variant, save it with its tokenizer, and score it on held-out examples.",
@@ -61,12 +67,14 @@ GROUPS = {
         "compare": ("zoo.cli.compare:compare", "Train variants with the same seeds, data and budget, side by side."),
         "bench": ("zoo.cli.bench:bench", "Run benchmarks, and show what was recorded of every variant."),
     },
-    "Convert and share": {
+    "Convert": {
         "convert": (
             "zoo.cli.convert:convert",
             "Make a model of the zoo from another implementation's weights, and save it.",
         ),
         "export": ("zoo.cli.export:export", "Write a saved model in a form that needs no zoo."),
+    },
+    "Share": {
         "push": ("zoo.cli.push:push", "Push a checkpoint or an export to the Hugging Face Hub, in one commit."),
         "pull": ("zoo.cli.pull:pull", "Pull a model from the Hugging Face Hub, into the cache or into DIR."),
     },
@@ -95,13 +103,15 @@ class VerbGroup(click.Group):
         """Import a verb."""
         if cmd_name not in VERBS:
             return None
+        from zoo.cli.following import followed
+
         module, _, attribute = VERBS[cmd_name][0].partition(":")
         command: click.Command = getattr(importlib.import_module(module), attribute)
         inner = command.commands.values() if isinstance(command, click.Group) else ()
         for one in (command, *inner):
             if TRACEBACK_OPTION not in one.params:
                 one.params.append(TRACEBACK_OPTION)
-        return command
+        return followed(command, cmd_name)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

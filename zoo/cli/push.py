@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 @click.option(
     "--native", is_flag=False, flag_value="", metavar="[CLASS]", help="Push a native export to the branch 'native' too."
 )
+@click.option("--space", is_flag=True, help="Write a Space of the same name, on which the model can be explored.")
 @click.option("--dry-run", is_flag=True, help="List the files and connect to nothing.")
 @click.option("--token", metavar="TOKEN", help="An access token; better in HF_TOKEN or by `hf auth login`.")
 @json_option
@@ -46,6 +47,7 @@ def push(
     overwrite_card: bool,
     with_code: bool,
     native: str | None,
+    space: bool,
     dry_run: bool,
     token: str | None,
     as_json: bool,
@@ -69,6 +71,7 @@ def push(
         overwrite_card=overwrite_card,
         with_code=with_code,
         native=native or native is not None,
+        space=space,
         dry_run=dry_run,
         token=token,
     )
@@ -79,6 +82,8 @@ def push(
         write_files(report)
     else:
         click.echo(f"{report.pull_request or report.url} (commit {report.commit})")
+        if report.space:
+            click.echo(f"{report.space} (Space)")
     if report.left_out:
         click.echo(f"Stayed behind, for they belong to no model: {enumerate_names(report.left_out)}", err=True)
 
@@ -91,9 +96,12 @@ def write_files(report: PushReport) -> None:
     """
     from zoo.hub.exports import NATIVE_REVISION
 
-    for revision, files in ((report.revision, report.files), (NATIVE_REVISION, report.native_files)):
+    places = {
+        f"branch {report.revision}": report.files,
+        f"branch {NATIVE_REVISION}": report.native_files,
+        "its Space": report.space_files,
+    }
+    for place, files in places.items():
         if files:
             rows = [(path, f"{size:,}") for path, size in files.items()]
-            write(
-                f"Would push to {report.repo_id}, branch {revision}:", table(("File", "Bytes"), rows, right=("Bytes",))
-            )
+            write(f"Would push to {report.repo_id}, {place}:", table(("File", "Bytes"), rows, right=("Bytes",)))

@@ -6,7 +6,7 @@ import json
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,6 +24,7 @@ from .exports import BUNDLE, NATIVE_REVISION, Exported, export_checkpoint
 from .folders import CARD, PushedFile, files_to_push
 from .records import find_result, find_results, recipe_of, recorded_license, recorded_limits, without_places
 from .retries import Patience
+from .spaces import push_space, space_files
 
 ATTRIBUTES = ".gitattributes"
 """What every repository has, and keeps."""
@@ -47,6 +48,8 @@ class PushReport:
         commit: The commit's hash.
         url: Where to look at it.
         pull_request: The address of the pull request, if one was opened.
+        space_files: Path and size of the files of the Space, if one was asked for.
+        space: Where to look at the Space.
     """
 
     repo_id: str
@@ -58,6 +61,8 @@ class PushReport:
     commit: str | None = None
     url: str | None = None
     pull_request: str | None = None
+    space_files: Mapping[str, int] = field(default_factory=dict)
+    space: str | None = None
 
 
 def push(
@@ -76,6 +81,7 @@ def push(
     overwrite_card: bool = False,
     with_code: bool = False,
     native: bool | str = False,
+    space: bool = False,
     dry_run: bool = False,
     max_shard_size: str | int = "5GB",
     token: str | bool | None = None,
@@ -104,6 +110,7 @@ def push(
         overwrite_card: Whether to replace a README that is there, in the folder or in the repository.
         with_code: Whether to push the code that loads the model where the zoo is not installed.
         native: Whether to push an export to a class of transformers as well, to the branch "native"; or which class's.
+        space: Whether to write a Space of the same name, on which the model can be explored, as well.
         dry_run: Whether to only list what would be pushed. Nothing is asked of the Hub then.
         max_shard_size: From which size on a model's weights are split.
         token: As for huggingface_hub: None for the one that is stored or in HF_TOKEN.
@@ -147,7 +154,8 @@ def push(
             content = write_card(code.folder if code else folder, address, facts).encode()
         files[CARD] = PushedFile(CARD, len(content), content)
         foreign_files = {file.path: file for file in files_to_push(foreign.folder)[0]} if foreign else {}
-        report = partial(_report, native=foreign_files, left_out=left_out)
+        page = space_files(address, license or recorded_license(folder)) if space else {}
+        report = partial(_report, native=foreign_files, left_out=left_out, page=page)
         if dry_run:
             return report(address, files, dry_run=True)
         hub = Hub(token, patience)
@@ -161,8 +169,9 @@ def push(
         landed = Change(hub, address, parent, list(files.values()), stale, message, create_pr).commit()
         if foreign_files:
             push_native(hub, address, foreign_files, message, landed.commit)
+        at = push_space(hub, address, page, private) if space else None
     url = f"{hub.api.endpoint}/{address.repo_id}/tree/{address.revision}"
-    return replace(report(address, files), commit=landed.commit, url=url, pull_request=landed.pull_request)
+    return replace(report(address, files), commit=landed.commit, url=url, pull_request=landed.pull_request, space=at)
 
 
 def push_native(hub: Hub, address: Address, files: Mapping[str, PushedFile], message: str, pushed: str) -> None:
@@ -198,11 +207,15 @@ def _report(
     files: Mapping[str, PushedFile],
     native: Mapping[str, PushedFile],
     left_out: Iterable[str],
+    page: Mapping[str, bytes],
     *,
     dry_run: bool = False,
 ) -> PushReport:
     sizes, native_sizes = ({path: some[path].size for path in sorted(some)} for some in (files, native))
-    return PushReport(address.repo_id, address.revision, sizes, native_sizes, tuple(left_out), dry_run)
+    of_page = {path: len(content) for path, content in page.items()}
+    return PushReport(
+        address.repo_id, address.revision, sizes, native_sizes, tuple(left_out), dry_run, space_files=of_page
+    )
 
 
 @contextmanager

@@ -1,0 +1,46 @@
+"""`zoo explore`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from .importing import without_collecting
+
+
+@click.command("explore")
+@click.argument("models", nargs=-1, metavar="[MODEL]...")
+@click.option("--text", metavar="TEXT", help="What stands in the box at first.")
+@click.option(
+    "--reports",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="A comparison's folder, or one with several, whose reports are shown.",
+)
+@click.option("--port", type=click.IntRange(1, 65535), help="The port; by default the first free one from 7860 on.")
+@click.option("--open/--no-open", "opens", default=True, show_default=True, help="Open the page in the browser.")
+def explore(models: tuple[str, ...], text: str | None, reports: Path | None, port: int | None, opens: bool) -> None:
+    """Look at models beside each other on a page: what they say, attend to, and would say early.
+
+    MODEL is the name of weights (zoo weights), a checkpoint's folder with its tokenizer, or a repository on the Hub; by
+    default everything that ships with the zoo can be chosen. The page has their drawings with the shapes of what is
+    typed, the quirks of the originals to switch on and off, and any two variants side by side. It is served to this
+    machine only, from this machine only.
+    """
+    with without_collecting():
+        from transformers.utils import logging
+
+        from zoo.explorer import build_page, explored, find_reports, launch, shipped_models
+        from zoo.explorer.page import FIRST_TEXT, gradio
+
+        gradio()
+    logging.disable_progress_bar()
+    for name in models:
+        explored(name)
+    page = build_page(
+        models or shipped_models(), text=text or FIRST_TEXT, reports=find_reports(reports) if reports else ()
+    )
+    _, address, _ = launch(page, server_port=port, inbrowser=opens, prevent_thread_lock=True)
+    click.echo(f"Explore at {address} until Ctrl-C")
+    page.block_thread()
