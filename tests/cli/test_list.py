@@ -29,7 +29,14 @@ def test_a_terminal_is_not_overrun(zoo, columns):
     for name in list_variants():
         assert any(line.startswith(f"{name} ") for line in lines)
     assert "S..q.f" in next(line for line in lines if line.startswith("vanilla "))
-    assert all(any(task in line for line in lines[-2:]) for task in TASKS)
+    assert all(any(task in line for line in lines[-4:-2]) for task in TASKS)
+    assert lines[-2:] == ["", "Next: zoo show NAME"]
+
+
+def test_papers_are_there_for_whoever_asks(zoo):
+    narrow, wide = (zoo("list", "vanilla", *options, columns=80).stdout for options in ((), ("--wide",)))
+    assert "Vaswani" not in narrow and "Vaswani" in wide and "built in" in " ".join(wide.split())
+    assert max(map(len, wide.splitlines())) <= 80
 
 
 def test_patterns_tasks_and_tags(zoo):

@@ -48,8 +48,11 @@ class Pattern(VariantName):
 @click.option(
     "--hub", "owner", metavar="OWNER", help="The zoo's models of this user or organisation on the Hub instead."
 )
+@click.option("--wide", is_flag=True, help="Papers and distributions as well, however narrow the terminal is.")
 @json_option
-def list_verb(patterns: tuple[str, ...], task: str | None, tag: str | None, owner: str | None, as_json: bool) -> None:
+def list_verb(
+    patterns: tuple[str, ...], task: str | None, tag: str | None, owner: str | None, wide: bool, as_json: bool
+) -> None:
     """List the variants.
 
     A PATTERN is a name with wildcards ('*-norm'); one that begins with '!' leaves out what it matches. Quote them, so
@@ -90,8 +93,8 @@ def list_verb(patterns: tuple[str, ...], task: str | None, tag: str | None, owne
         rows = [(v.name, " ".join(v.tasks), v.summary, v.paper or "", provenance(v)) for v in variants]
         write(table(HEADINGS, rows))
         return
-    if columns < WIDE:
-        narrow = [(v.name, letters(v.tasks), summary_with_source(v)) for v in variants]
+    if columns < WIDE and not wide:
+        narrow = [(v.name, letters(v.tasks), v.summary) for v in variants]
         write(table(HEADINGS[:3], narrow))
     else:
         rows = [(v.name, letters(v.tasks), v.summary, citation(v), provenance(v)) for v in variants]
@@ -151,10 +154,3 @@ def provenance(variant: Variant) -> str:
         "built in", or a distribution and its version.
     """
     return origin_text(variant.origin.distribution, variant.origin.version)
-
-
-def summary_with_source(variant: Variant) -> Text:
-    """Put a variant's summary, its paper and, unless it is built in, its provenance into one cell."""
-    brought = "" if variant.origin.built_in else provenance(variant)
-    sources = ", ".join(filter(None, (citation(variant), brought)))
-    return Text.assemble(variant.summary, " ", (f"[{sources}]", "dim"))

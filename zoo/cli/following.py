@@ -1,0 +1,80 @@
+"""What to do next: the line with which a command ends on a terminal."""
+
+from __future__ import annotations
+
+import functools
+import shlex
+from typing import Any
+
+import click
+from rich.text import Text
+
+from .output import width, write
+
+NEXT = {
+    "list": "zoo show NAME",
+    "show": "zoo build {name} -o DIR",
+    "weights list": "zoo weights show NAME",
+    "weights show": "zoo explore {name}",
+    "weights make": "zoo weights verify",
+    "diff": "zoo compare {a} {b} --seeds 3",
+    "params": "zoo plan {name}",
+    "summary": "zoo show --code NAME",
+    "attention": "zoo explore {model}",
+    "settings": "zoo build NAME --set SETTING=VALUE -o DIR",
+    "coordinates": "zoo train {name} --parametrization mup -o DIR",
+    "tasks": "zoo train NAME --task TASK -o DIR",
+    "recipes": "zoo train NAME --recipe RECIPE -o DIR",
+    "tokenizers": "zoo train NAME --tokenizer KIND -o DIR",
+    "build": "zoo summary {output}",
+    "generate": "zoo attention {model} --source TEXT -o DIR",
+    "predict": "zoo evaluate {model}",
+    "evaluate": "zoo push {model} OWNER/NAME",
+    "bench list": "zoo bench show NAME",
+    "bench show": "zoo bench run {name} VARIANT",
+    "bench run": "zoo bench verify {name}",
+    "convert": "zoo summary {output}",
+    "export": "zoo push {output} OWNER/NAME",
+    "push": "zoo pull {repo_id}",
+    "pull": "zoo explore {repo_id}",
+    "doctor": "zoo plan NAME",
+}
+"""The next command by verb, with what the verb was given. `train`, `compare` and `plan` say by themselves what fits."""
+
+
+def followed(command: click.Command, verb: str) -> click.Command:
+    """Let a command end with the next one, where somebody reads it: on a terminal, without --json.
+
+    Args:
+        command: The command, or a group of them, whose callbacks are replaced.
+        verb: Its name, with its group's before it.
+
+    Returns:
+        The same command.
+    """
+    if isinstance(command, click.Group):
+        for name, inner in command.commands.items():
+            followed(inner, f"{verb} {name}")
+    elif verb in NEXT and command.callback is not None and not hasattr(command.callback, "__wrapped__"):
+        callback = command.callback
+
+        @functools.wraps(callback)
+        def run(*args: Any, **given: Any) -> Any:
+            result = callback(*args, **given)
+            if not given.get("as_json") and width() is not None:
+                write(Text(f"\nNext: {next_command(verb, given)}", style="dim"))
+            return result
+
+        command.callback = run
+    return command
+
+
+def next_command(verb: str, given: dict[str, Any]) -> str:
+    """Write the next command.
+
+    Args:
+        verb: What has been done.
+        given: Its arguments and options; what was not given has a placeholder.
+    """
+    words = {name: name.upper() if value is None else shlex.quote(str(value)) for name, value in given.items()}
+    return NEXT[verb].format_map(words)
