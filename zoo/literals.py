@@ -20,12 +20,14 @@ VariantName: TypeAlias = Literal[
     "d2l-style",
     "deepnorm",
     "deepseek-moe",
+    "deepseek-v3-style",
     "diff-transformer",
     "explicando",
     "falcon-style",
     "gemma2-style",
     "gemma3-style",
     "gpt-neox-style",
+    "gpt-oss-style",
     "gpt2-style",
     "gptj-style",
     "hyper-connections",
@@ -118,9 +120,9 @@ class Settings(TypedDict, total=False):
     """The same in the decoder beside an encoder, `intermediate_size` if not given."""
     hidden_act: str
     """Activation in the feed-forward network, a name of transformers' `ACT2FN`."""
-    feed_forward: Literal["gated", "mlp", "moe", "moe-sigmoid", "swiglu", "geglu", "reglu"]
-    """Feed-forward part: "mlp", "gated", "moe", "moe-sigmoid", or "swiglu", "geglu", "reglu" for gated with that
-    activation."""
+    feed_forward: Literal["gated", "mlp", "moe", "moe-clamped", "moe-sigmoid", "swiglu", "geglu", "reglu"]
+    """Feed-forward part: "mlp", "gated", "moe", "moe-sigmoid", "moe-clamped", or "swiglu", "geglu", "reglu" for gated
+    with that activation."""
     mlp_bias: bool
     """Whether the feed-forward projections have biases."""
     mlp_inner_norm: bool
@@ -238,6 +240,9 @@ class Settings(TypedDict, total=False):
     norm_topk_prob: bool
     router_aux_loss_coef: float
     output_router_logits: bool
+    first_k_dense_replace: int
+    swiglu_alpha: float
+    swiglu_limit: float
     n_shared_experts: int
     n_group: int
     topk_group: int
