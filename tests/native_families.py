@@ -77,6 +77,12 @@ GPTJ = {**GPT2, "rotary_dim": 2}
 BIASED = {"attention_bias": True}
 
 EXPERTS = {**LLAMA, "num_local_experts": 4, "num_experts_per_tok": 2}
+MODERN_BERT = {
+    **{name: value for name, value in NEOX.items() if name != "hidden_act"},
+    "local_attention": 6,
+    "layer_types": ["full_attention", "sliding_attention"],
+    "rope_parameters": BASES,
+}
 GPT_OSS = {**EXPERTS, "intermediate_size": 12}
 DEEPSEEK = {
     **NEOX,
@@ -163,6 +169,8 @@ FAMILY_CASES = {
         ("M2M100", "ForConditionalGeneration", [{**BART, "scale_embedding": True}, {**BART, "pad_token_id": 0}]),
         ("Ministral", "ForCausalLM", [{**WIDE, **SLIDES}]),
         *(("Mixtral", head, [EXPERTS, {**EXPERTS, "sliding_window": 3}]) for head in ("ForCausalLM", "Model")),
+        ("ModernBert", "ForMaskedLM", [MODERN_BERT, {**MODERN_BERT, "rope_parameters": ALIKE}]),
+        ("ModernBert", "Model", [MODERN_BERT]),
         ("Mpt", "ForCausalLM", [MPT]),
         ("Mpt", "ForSequenceClassification", [MPT]),
         ("Mvp", "ForConditionalGeneration", [BART]),

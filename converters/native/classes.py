@@ -24,7 +24,6 @@ AUTO_CLASSES: Mapping[str, Mapping[str, str]] = {
 """transformers' own classes by task and model type."""
 
 EXPERTS = "its feed-forward networks are mixtures of experts"
-NO_FIRST_NORM = "no norm stands before the attention of its first layer"
 RELATED = {
     "albert": "its embeddings are narrower than its layers, and are projected",
     "apertus": "its activation has weights",
@@ -33,8 +32,7 @@ RELATED = {
     "granite_swa": "its attention has sinks",
     "granitemoe": EXPERTS,
     "hunyuan_v1_dense": "its queries and keys are normalised after their rotation",
-    "modernbert": NO_FIRST_NORM,
-    "modernbert-decoder": NO_FIRST_NORM,
+    "modernbert-decoder": "no norm stands before the attention of its first layer",
     "olmoe": EXPERTS,
     "phimoe": EXPERTS,
     "qwen2_moe": EXPERTS,

@@ -2,16 +2,18 @@
 
     python scripts/upstream/run.py PATH/TO/transformers [VARIANT ...]
 
-PATH is a checkout of transformers, of the version that is installed; its suites need `pip install parameterized`. Each
-variant is compared with transformers' model of the same family, test by test: a test that a variant skips counts as
-not passed, unless transformers' own model skips it too. BertModel is tested as a decoder as well: a variant that is
-both is compared with it a second time, the decoder's outcomes standing where the encoder's suites have no such test.
+PATH is a checkout of transformers, of the version that is installed or one near it: the last lines name both. Its
+suites need `pip install parameterized`. Each variant is compared with transformers' model of the same family, test by
+test: a test that a variant skips counts as not passed, unless transformers' own model skips it too. BertModel is tested
+as a decoder as well: a variant that is both is compared with it a second time, the decoder's outcomes standing where
+the encoder's suites have no such test.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -57,7 +59,9 @@ VARIANTS = (
 SEVERITY = ("passed", "skipped", "failed")
 
 
-def run_suite(checkout: Path, target: str, log: Path, variant: str = "", jobs: int = 1) -> dict[str, str]:
+def run_suite(
+    checkout: Path, target: str, log: Path, variant: str = "", jobs: int = 1, only: str = ""
+) -> dict[str, str]:
     """Run one test class.
 
     Args:
@@ -66,6 +70,7 @@ def run_suite(checkout: Path, target: str, log: Path, variant: str = "", jobs: i
         log: Where its output goes.
         variant: What zoo_suites.py is to define.
         jobs: Number of processes.
+        only: Which tests, an expression as for pytest's -k; all if not given.
 
     Returns:
         "passed", "failed" or "skipped" by the name of the test.
@@ -85,6 +90,8 @@ def run_suite(checkout: Path, target: str, log: Path, variant: str = "", jobs: i
         options += ["-c", os.devnull, f"--rootdir={Path(__file__).parent}", "--import-mode=importlib"]
     if jobs > 1:
         options += ["-n", str(jobs)]
+    if only:
+        options += ["-k", only]
     with log.open("w") as output:
         command = [sys.executable, "-m", "pytest", target, *options]
         finished = subprocess.run(command, cwd=checkout, env=environment, stdout=output, stderr=output, check=False)
@@ -161,16 +168,18 @@ def row(label: str, results: dict[str, str], name: str = "", reference: dict[str
     return line.rstrip()
 
 
-def versions() -> str:
+def versions(checkout: Path) -> str:
     """What the counts are of.
 
     Returns:
-        The zoo's commit, marked where files differ from it, and the versions of the libraries.
+        The zoo's commit, marked where files differ from it, and the versions of the libraries and of the suites.
     """
     command = ["git", "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
     found = subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, text=True, check=False)
     libraries = ", ".join(f"{name} {version(name)}" for name in ("transformers", "torch"))
-    return f"transformer-zoo {found.stdout.strip() or version('transformer-zoo')}, {libraries}"
+    suites = re.search(r'version="(.*?)"', (checkout / "setup.py").read_text(encoding="utf-8"))
+    own = found.stdout.strip() or version("transformer-zoo")
+    return f"transformer-zoo {own}, {libraries}, suites of transformers {suites[1] if suites else 'unknown'}"
 
 
 def main() -> None:
@@ -180,6 +189,7 @@ def main() -> None:
     parser.add_argument("variants", nargs="*", default=VARIANTS, help="variants of the zoo, or NAME/FAMILY")
     parser.add_argument("--references", nargs="*", choices=sorted(CLASSES), help="models of transformers to run beside")
     parser.add_argument("--jobs", type=int, default=1, help="processes (needs pytest-xdist)")
+    parser.add_argument("-k", dest="only", default="", help="which tests, an expression as for pytest")
     parser.add_argument("--logs", type=Path, help="folder for pytest's output, kept if given")
     parser.add_argument("--reuse", action="store_true", help="take the reports in that folder instead of running again")
     arguments = parser.parse_args()
@@ -201,7 +211,7 @@ def main() -> None:
         references[name] = (
             outcomes(report)
             if report.exists()
-            else run_suite(checkout, target, report.with_suffix(".txt"), jobs=arguments.jobs)
+            else run_suite(checkout, target, report.with_suffix(".txt"), jobs=arguments.jobs, only=arguments.only)
         )
         print(row(f"transformers' {name}", references[name]), flush=True)
     suites = str(Path(__file__).with_name("zoo_suites.py"))
@@ -212,7 +222,7 @@ def main() -> None:
         results = (
             outcomes(earlier)
             if arguments.reuse and earlier.exists()
-            else run_suite(checkout, suites, log, f"{name}/{family}", arguments.jobs)
+            else run_suite(checkout, suites, log, f"{name}/{family}", arguments.jobs, arguments.only)
         )
         found.setdefault(name, {})[family] = results
         for other in references_of(name, family):
@@ -221,7 +231,10 @@ def main() -> None:
         if "bert" in references and {"encoder", "decoder"} <= results_of.keys():
             both = {**results_of["decoder"], **results_of["encoder"]}
             print(row(f"{name} (encoder and decoder)", both, "bert", references["bert"]), flush=True)
-    print(f"\nCounts beside a reference are of the tests that it has too. Of {versions()}. Logs: {logs}")
+    without = f" Tests: {arguments.only}." if arguments.only else ""
+    print(f"\nCounts beside a reference are of the tests that it has too.{without}\nOf {versions(checkout)}.")
+    if arguments.logs is None:
+        print(f"Logs: {logs}")
 
 
 if __name__ == "__main__":

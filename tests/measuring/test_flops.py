@@ -33,16 +33,16 @@ DECODER_SIZES = {
 }
 
 LLAMAS = {"llama-style", "qwen3-style", "smollm3-style", "gemma2-style", "gemma3-style"}
-GATED = {*LLAMAS, "diff-transformer", "qk-norm", "olmo2-style", "olmo3-style", "t5-style"}
+GATED = {*LLAMAS, "modernbert-style", "diff-transformer", "qk-norm", "olmo2-style", "olmo3-style", "t5-style"}
 WITH_EXPERTS = ("mixtral-style", "qwen3-moe-style", "deepseek-moe", "gpt-oss-style")
 KEY_VALUE_HEADS = {**dict.fromkeys({*LLAMAS, *WITH_EXPERTS}, 2), "falcon-style": 1}
 ROTATED = {
     **dict.fromkeys({*GATED, *WITH_EXPERTS, "falcon-style", "nanochat-style", "roformer-style"} - {"t5-style"}, 16),
     **dict.fromkeys(("gptj-style", "gpt-neox-style"), 4),
     "deepseek-v3-style": 32,
-    "gemma3-style": 32,  # two kinds of layers, each with its own wavelengths
+    **dict.fromkeys(("gemma3-style", "modernbert-style"), 32),  # two kinds of layers, each with its own wavelengths
 }
-TRANSFORMS = {"bert-style", "roberta-prelayernorm-style", "roformer-style"}
+TRANSFORMS = {"bert-style", "modernbert-style", "roberta-prelayernorm-style", "roformer-style"}
 EXPERTS = {
     "mixtral-style": (2, 8),
     "gpt-oss-style": (4, 16),

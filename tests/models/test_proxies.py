@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 import transformers
-from native_families import DEEPSEEK
+from native_families import DEEPSEEK, MODERN_BERT
 from native_models import BART, ENCODER, GPT2, LLAMA, NATIVE_CASES, T5, native_model
 from torch import nn
 from transformers import DynamicCache, EncoderDecoderCache
@@ -70,6 +70,7 @@ NATIVES |= dict.fromkeys(("qk-norm", "olmo2-style", "qwen3-style", "smollm3-styl
 NATIVES |= {"diff-transformer": Native("DiffLlama", "ForCausalLM", LLAMA)}
 NATIVES |= {"nanochat-style": Native("NanoChat", "ForCausalLM", LLAMA)}
 NATIVES |= {"olmo3-style": Native("Olmo3", "ForCausalLM", LLAMA), "gemma3-style": NATIVES["gemma2-style"]}
+NATIVES |= {"modernbert-style": Native("ModernBert", "ForMaskedLM", {**MODERN_BERT, "layer_types": None})}
 NATIVES |= {"roformer-style": Native("RoFormer", "ForMaskedLM", {**ENCODER, "embedding_size": 16})}
 NATIVES |= dict.fromkeys(("gpt-neox-style", "falcon-style"), NATIVES["gptj-style"])
 NATIVES |= {"bloom-style": NATIVES["alibi-decoder"]}

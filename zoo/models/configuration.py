@@ -76,7 +76,7 @@ class ZooConfig(StackConfig):
         attn_logit_softcapping: Bound on the scores, None for none.
         qk_norm: Norm on queries and keys: "head", "full" or None.
         sliding_window: How many positions back a key may be, None for all.
-        norm: Norm part: "layernorm", "rmsnorm", "zero-centered-rmsnorm", "dyt".
+        norm: Norm part: "layernorm", "layernorm-no-bias", "rmsnorm", "zero-centered-rmsnorm", "dyt".
         norm_placement: Where norms stand around a sublayer, a word of `NormPlacement`.
         layer_norm_eps: Epsilon of every norm.
         embedding_norm_eps: Epsilon of the norm on the embeddings, `layer_norm_eps` if not given.
@@ -84,7 +84,8 @@ class ZooConfig(StackConfig):
         final_norm: Whether a norm follows the last layer; if not given, only where the layers end without one (pre and
             sandwich).
         embedding_norm: Whether a norm follows the embeddings.
-        residual: Residual part: "plain", "lambdas", "hyper-connections", "manifold-hyper-connections".
+        residual: Residual part: "plain", "lambdas", "hyper-connections", "manifold-hyper-connections",
+            "no-first-norm".
         residual_scaling: Learned weights in residual connections, a word of `ResidualScaling`, or None.
         layer_scale_init: Initial value of LayerScale's weights.
         parallel_residual: Whether attention and feed-forward read the same input and are summed.

@@ -209,11 +209,11 @@ class ZooForCausalLM(LanguageModel, CachedGenerationMixin):
 
 
 class PredictionTransform(nn.Module):
-    """BERT's transform before the output projection: dense, activation, norm."""
+    """BERT's transform before the output projection: dense, with a bias if feed-forwards have one; activation, norm."""
 
     def __init__(self, config: ZooConfig) -> None:
         super().__init__()
-        self.dense = nn.Linear(config.hidden_size, config.hidden_size)
+        self.dense = nn.Linear(config.hidden_size, config.hidden_size, bias=config.mlp_bias)
         self.act_fn = build_activation(config.hidden_act)
         self.norm = build_norm(config)
 

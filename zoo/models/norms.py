@@ -29,6 +29,18 @@ class LayerNorm(QuickLayerNorm):
         super().__init__(width, eps=config.layer_norm_eps)
 
 
+@NORMS.register("layernorm-no-bias")
+class BiaslessLayerNorm(QuickLayerNorm):
+    """Layer normalisation that learns a factor for every channel and no bias (ModernBERT, Cohere, MPT).
+
+    Args:
+        width: Size of the last dimension, which is normalised.
+    """
+
+    def __init__(self, width: int, config: ZooConfig) -> None:
+        super().__init__(width, eps=config.layer_norm_eps, bias=False)
+
+
 @NORMS.register("rmsnorm")
 class RMSNorm(nn.Module):
     """Root-mean-square normalisation (Zhang and Sennrich 2019): no mean is subtracted and there is no bias.

@@ -3,5 +3,6 @@
 from .hyper_connections import HyperConnections
 from .lambdas import LambdaResidual
 from .manifold import ManifoldHyperConnections
+from .no_first_norm import NoFirstNormResidual
 
-__all__ = ["HyperConnections", "LambdaResidual", "ManifoldHyperConnections"]
+__all__ = ["HyperConnections", "LambdaResidual", "ManifoldHyperConnections", "NoFirstNormResidual"]

@@ -1,0 +1,67 @@
+"""ModernBERT: local and global layers without biases, the first without a norm before attention."""
+
+from __future__ import annotations
+
+from ...transforms import split
+from ..base import native_format
+from ..declared import Field, Keys, same
+from ..decoders import PROJECTIONS, ROPE_BY_LAYER
+from ..encoders import EncoderFormat
+
+
+@native_format
+class ModernBert(EncoderFormat):
+    """ModernBERT (Warner et al. 2024), for masked words or features: its classifiers normalise what they pool."""
+
+    name = "modernbert"
+    variant = "modernbert-style"
+    fields = {
+        **same("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size"),
+        **same("max_position_embeddings", "initializer_range", "tie_word_embeddings", "attention_dropout"),
+        **ROPE_BY_LAYER,
+        "hidden_act": Field("hidden_activation", has="gelu"),
+        "layer_norm_eps": "norm_eps",
+        "dropout": "embedding_dropout",
+        "activation_dropout": "mlp_dropout",
+        "sliding_window": Field(
+            "local_attention",
+            lambda native: native.sliding_window,
+            lambda config: 2 * (config.sliding_window or config.max_position_embeddings),
+        ),
+        "layer_types": Field("layer_types", write=lambda config: config.types_of_layers()),
+    }
+    always = {
+        "norm": "layernorm-no-bias",
+        "norm_placement": "pre",
+        "residual": "no-first-norm",
+        "final_norm": True,
+        "embedding_norm": True,
+        "embedding_norm_eps": lambda config: config.layer_norm_eps,
+        "feed_forward": "gated",
+        "attention_bias": False,
+        "attention_out_bias": False,
+        "mlp_bias": False,
+    }
+    only = {
+        **dict.fromkeys(("norm_bias", "attention_bias", "mlp_bias", "classifier_bias"), False),
+        "decoder_bias": True,
+        "classifier_activation": "gelu",
+    }
+    body: Keys = {
+        "embed_tokens": "embeddings.tok_embeddings",
+        "embedding_norm": "embeddings.norm",
+        "norm": "final_norm",
+    }
+    layer: Keys = {
+        PROJECTIONS: ("attn.Wqkv", split(3)),
+        "self_attn.o_proj": "attn.Wo",
+        "self_attn_residual.norm_in": "attn_norm",
+        "mlp_residual.norm_in": "mlp_norm",
+        ("mlp.gate_proj", "mlp.up_proj"): ("mlp.Wi", split(2)),
+        "mlp.down_proj": "mlp.Wo",
+    }
+    heads = {
+        "feature-extraction": {},
+        "masked-lm": {"transform.dense": "head.dense", "transform.norm": "head.norm", "lm_head": "decoder"},
+    }
+    reasons = {"norm": "its norms have no biases", "residual": "no norm stands before its first attention"}

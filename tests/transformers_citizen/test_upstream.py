@@ -1,0 +1,33 @@
+"""Some of transformers' own tests, where there is a checkout of them; and what is written down of all of them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SCRIPT = ROOT / "scripts" / "upstream"
+CHECKOUT = os.environ.get("TRANSFORMERS_CHECKOUT")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(CHECKOUT is None, reason="TRANSFORMERS_CHECKOUT names no checkout of transformers")
+@pytest.mark.parametrize("variant", ["llama-style/decoder", "pre-norm/encoder", "marian-style/encoder-decoder"])
+def test_its_suites_pass_as_for_its_own_models(variant: str, tmp_path: Path) -> None:
+    only = "generate or left_padding or save_load or resize or hidden_states or attention_outputs"
+    command = [sys.executable, str(SCRIPT / "run.py"), str(CHECKOUT), variant, "-k", only, "--logs", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
+    rows = [line for line in done.stdout.splitlines() if line.startswith(variant.partition("/")[0])]
+    assert rows, done.stdout
+    for line in rows:
+        passed, *_, of_reference, behind = (int(word) for word in line.split() if word.isdigit())
+        assert (behind, of_reference > 10, passed > 10) == (0, True, True), done.stdout
+
+
+def test_the_counts_that_are_shown_are_those_that_were_printed() -> None:
+    page = (ROOT / "docs" / "transformers.md").read_text(encoding="utf-8")
+    assert (SCRIPT / "counts.txt").read_text(encoding="utf-8").strip() in page
