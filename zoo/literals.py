@@ -35,6 +35,7 @@ VariantName: TypeAlias = Literal[
     "manifold-hyper-connections",
     "marian-style",
     "mixtral-style",
+    "modernbert-style",
     "nanochat-style",
     "nlpt-encoder",
     "normformer",
@@ -141,8 +142,8 @@ class Settings(TypedDict, total=False):
     """Norm on queries and keys: "head", "full" or None."""
     sliding_window: int | None
     """How many positions back a key may be, None for all."""
-    norm: Literal["dyt", "layernorm", "rmsnorm", "zero-centered-rmsnorm"]
-    """Norm part: "layernorm", "rmsnorm", "zero-centered-rmsnorm", "dyt"."""
+    norm: Literal["dyt", "layernorm", "layernorm-no-bias", "rmsnorm", "zero-centered-rmsnorm"]
+    """Norm part: "layernorm", "layernorm-no-bias", "rmsnorm", "zero-centered-rmsnorm", "dyt"."""
     norm_placement: Literal["post", "pre", "sandwich", "res-post", "deepnorm", "none"]
     """Where norms stand around a sublayer, a word of `NormPlacement`."""
     layer_norm_eps: float
@@ -155,8 +156,8 @@ class Settings(TypedDict, total=False):
     """Whether a norm follows the last layer; if not given, only where the layers end without one (pre and sandwich)."""
     embedding_norm: bool
     """Whether a norm follows the embeddings."""
-    residual: Literal["hyper-connections", "lambdas", "manifold-hyper-connections", "plain"]
-    """Residual part: "plain", "lambdas", "hyper-connections", "manifold-hyper-connections"."""
+    residual: Literal["hyper-connections", "lambdas", "manifold-hyper-connections", "no-first-norm", "plain"]
+    """Residual part: "plain", "lambdas", "hyper-connections", "manifold-hyper-connections", "no-first-norm"."""
     residual_scaling: Literal["layer-scale", "rezero", "none"] | None
     """Learned weights in residual connections, a word of `ResidualScaling`, or None."""
     layer_scale_init: float

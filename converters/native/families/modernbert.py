@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...transforms import split
 from ..base import native_format
-from ..declared import Field, Keys, same
+from ..declared import Field, same
 from ..decoders import PROJECTIONS, ROPE_BY_LAYER
 from ..encoders import EncoderFormat
 
@@ -47,12 +47,12 @@ class ModernBert(EncoderFormat):
         "decoder_bias": True,
         "classifier_activation": "gelu",
     }
-    body: Keys = {
+    body = {
         "embed_tokens": "embeddings.tok_embeddings",
         "embedding_norm": "embeddings.norm",
         "norm": "final_norm",
     }
-    layer: Keys = {
+    layer = {
         PROJECTIONS: ("attn.Wqkv", split(3)),
         "self_attn.o_proj": "attn.Wo",
         "self_attn_residual.norm_in": "attn_norm",
