@@ -23,9 +23,11 @@ from .native.reading import convert_native, is_native
 def convert(source: Source, origin: str | None = None, **hints: Any) -> ZooPreTrainedModel:
     """Make a model of the zoo from another implementation's weights.
 
-        zoo.convert(their_model)
-        zoo.convert("model.pt", "vanilla", num_attention_heads=8, pad_token_id=1, decoder_pad_token_id=1)
-        zoo.convert("path/to/bert")                      # or a repository on the Hub, through transformers
+    ```python
+    zoo.convert(their_model)
+    zoo.convert("model.pt", "vanilla", num_attention_heads=8, pad_token_id=1, decoder_pad_token_id=1)
+    zoo.convert("path/to/bert")  # or a repository on the Hub, through transformers
+    ```
 
     The result computes what the original computes, defects included; `quirks=()` keeps the weights and leaves the
     defects out. The weights are copied.

@@ -35,11 +35,13 @@ def export(
 ) -> ExportReport:
     """Write a model in a form that needs no zoo.
 
-        zoo.export("my-model", "out")             # the first class of transformers that expresses it exactly
-        zoo.export(model, "out", "marian")
-        zoo.export(model, "out", "bundle")        # with its own code, for trust_remote_code=True
-        zoo.export(model, "out", "onnx")          # graphs for ONNX Runtime
-        zoo.export(model, "out", "ctranslate2", dtype="int8")
+    ```python
+    zoo.export("my-model", "native")  # the first class of transformers that expresses it exactly
+    zoo.export(model, "marian", "marian")
+    zoo.export(model, "bundle", "bundle")  # with its own code, for trust_remote_code=True
+    zoo.export(model, "onnx", "onnx")  # graphs for ONNX Runtime
+    zoo.export(model, "ctranslate2", "ctranslate2", dtype="int8")
+    ```
 
     The export is loaded where the zoo cannot be imported (or in its engine) and compared with the model: outputs on
     random padded inputs, and tokens of greedy decoding and of beam search. What was measured stands in the model card.

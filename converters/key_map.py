@@ -20,12 +20,16 @@ class KeyMap:
 
     Every key must be matched by exactly one row. The way back is the same table, read from right to left.
 
-        KeyMap.of(
-            (r"^tok_emb\.weight$", "model.embed_tokens.weight"),
-            (r"^blocks\.(\d+)\.mlp\.0\.(weight|bias)$", r"model.layers.\1.mlp.up_proj.\2"),
-            (tuple(rf"^blocks\.(\d+)\.heads\.{h}\.q$" for h in range(4)), r"model.layers.\1.self_attn.q_proj", join(4)),
-            dead={r"^blocks\.(\d+)\.norm_3\.(weight|bias)$": r"blocks.\1.norm_2.\2"},
-        )
+    ```python
+    from zoo.converters.transforms import join
+
+    KeyMap.of(
+        (r"^tok_emb\.weight$", "model.embed_tokens.weight"),
+        (r"^blocks\.(\d+)\.mlp\.0\.(weight|bias)$", r"model.layers.\1.mlp.up_proj.\2"),
+        (tuple(rf"^blocks\.(\d+)\.heads\.{h}\.q$" for h in range(4)), r"model.layers.\1.self_attn.q_proj", join(4)),
+        dead={r"^blocks\.(\d+)\.norm_3\.(weight|bias)$": r"blocks.\1.norm_2.\2"},
+    )
+    ```
 
     Args:
         rows: The rows.

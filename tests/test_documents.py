@@ -2,27 +2,38 @@
 
 from __future__ import annotations
 
+import ast
+import json
 import os
 import re
 import shlex
 import subprocess
 import sys
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import click
 import pytest
+from hub.loopback import loopback_hub
+from hub.messages import User
+from snippets import PACKAGES, ROOT, docstrings, python_of, snippets
 
 import zoo
 from zoo.cli.main import cli
 from zoo.registry import VARIANTS
 
-ROOT = Path(__file__).parents[1]
+PAGES = sorted(str(page.relative_to(ROOT)) for page in (*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")))
+SOURCES = sorted(str(file.relative_to(ROOT)) for folder in PACKAGES for file in (ROOT / folder).rglob("*.py"))
+WITH_PYTHON = [document for document in [*PAGES, *SOURCES] if python_of(document)]
+AT_NIGHT = {"converters/exporting.py", "docs/comparing.md", "docs/inside.md"}
+"""What takes a minute to run."""
 
 
 def blocks(document: str, language: str) -> list[str]:
-    """The fenced code blocks of a document."""
+    """The fenced code blocks of a page."""
     text = (ROOT / document).read_text(encoding="utf-8")
-    return re.findall(rf"^```{language}\n(.*?)^```$", text, flags=re.DOTALL | re.MULTILINE)
+    return [snippet.code for snippet in snippets(text) if snippet.language == language]
 
 
 def run(*arguments: str, folder: Path, **environment: str) -> str:
@@ -104,11 +115,60 @@ print(zoo.config("pre-norm@tiny", position="triangle").providers)
     assert run("-c", program, folder=tmp_path, PYTHONPATH=str(site)) == expected
 
 
-@pytest.mark.parametrize("document", ["README.md", "README.pt-BR.md"])
-def test_the_first_lines_translate_and_draw(document: str, tmp_path: Path) -> None:
-    code = blocks(document, "python")[0]
-    assert run("-c", code, folder=tmp_path, HF_HUB_OFFLINE="1") == "A água está fria.\n"
-    assert (tmp_path / "cross.png").stat().st_size > 1000
+@pytest.fixture(scope="module")
+def answer() -> Iterator[Callable[[str], dict[str, str]]]:
+    """Runs the Python of a document, in one process for all of a night or of every time; the Hub is on this machine."""
+    answers: dict[str, dict[str, str]] = {}
+    with tempfile.TemporaryDirectory() as name, loopback_hub(Path(name)) as hub:
+        hub.users["hf_writesAboutItself"] = User("me")
+        mine = {"HF_ENDPOINT": hub.endpoint, "HF_TOKEN": "hf_writesAboutItself", "HF_HUB_OFFLINE": "0"}
+        environment = {**os.environ, **mine, "HF_HOME": f"{name}/home", "HF_HUB_DISABLE_PROGRESS_BARS": "1"}
+
+        def get(document: str) -> dict[str, str]:
+            if document not in answers:
+                together = [one for one in WITH_PYTHON if (one in AT_NIGHT) == (document in AT_NIGHT)]
+                command = [sys.executable, str(ROOT / "tests/snippets.py"), f"{name}/{document in AT_NIGHT}"]
+                names = "\n".join(together)
+                done = subprocess.run(
+                    command, env=environment, input=names, capture_output=True, text=True, check=False
+                )
+                told = [json.loads(line) for line in done.stdout.splitlines()]
+                assert len(told) == len(together), done.stderr
+                answers.update({one["document"]: one for one in told})
+            return answers[document]
+
+        yield get
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("snippets")
+@pytest.mark.parametrize(
+    "document", [pytest.param(one, marks=pytest.mark.nightly if one in AT_NIGHT else ()) for one in WITH_PYTHON]
+)
+def test_its_python_runs(document: str, answer: Callable[[str], dict[str, str]]) -> None:
+    """From top to bottom, with what its reader has already."""
+    got = answer(document)
+    assert "error" not in got, got["error"]
+    if document.startswith("README"):
+        assert got["printed"].startswith("A água está fria.\n")
+
+
+def test_examples_in_docstrings_are_fenced() -> None:
+    """Only then they are run."""
+    for source in SOURCES:
+        for text, line in docstrings(ROOT / source):
+            for one in re.findall(r"(?<=\n\n)(?: {4}.*\n)+", text):
+                try:
+                    ast.parse("\n".join(words[4:] for words in one.splitlines()))
+                except SyntaxError:
+                    continue
+                raise AssertionError(f"{source}, line {line}: fence this example with ```python")
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_the_scripts_that_it_names_are_there(page: str) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    assert [one for one in re.findall(r"\bscripts/[\w/.-]*\w", text) if not (ROOT / one).exists()] == []
 
 
 def test_the_tables_of_weights_are_what_the_command_prints() -> None:

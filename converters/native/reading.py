@@ -47,9 +47,6 @@ def convert_native(
 ) -> ZooPreTrainedModel:
     """Make a model of the zoo from a checkpoint of transformers' own classes.
 
-        convert_native("path/to/bert")
-        convert_native("Helsinki-NLP/opus-mt-en-de")
-
     Both are run on one small batch, of rows without padding and with padding on either side, and compared.
 
     Args:

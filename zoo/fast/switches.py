@@ -106,8 +106,10 @@ def current() -> FastPaths:
 def fast_paths(**modes: str) -> Iterator[FastPaths]:
     """Change modes for a while, in this thread or asynchronous task.
 
-        with fast_paths(unpadding="never"):
-            ...
+    ```python
+    with fast_paths(unpadding="never"):
+        ...
+    ```
 
     Args:
         modes: As in [`FastPaths`][].

@@ -2,12 +2,14 @@
 
 With pytest, a plugin's whole test file is
 
-    import pytest
-    from zoo.testing import cases
+```python
+import pytest
+from zoo.testing import cases
 
-    @pytest.mark.parametrize("case", cases("my-variant"), ids=str)
-    def test_my_variant(case):
-        case()
+@pytest.mark.parametrize("case", cases("my-variant"), ids=str)
+def test_my_variant(case):
+    case()
+```
 
 and without it, `check_variant("my-variant")`. Each check builds a tiny model, or shares one, and raises AssertionError
 with the property and the numbers where the model lacks it. `CHECKS.names()` lists the properties; what a variant's

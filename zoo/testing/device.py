@@ -3,11 +3,13 @@
 What would fail on a real one fails here: an operation on tensors of both devices raises. What would wait for a real one
 is counted: asking for a value, choosing by a mask, copying back. How fast anything would be, nobody learns.
 
-    with pretended_device() as device:
-        device.move(model)
-        outputs = model(**device.put(inputs))
-    print(device.waits)
-    outputs.logits.there  # the values, on the CPU
+```python
+with pretended_device() as device:
+    device.move(model)
+    outputs = model(**device.put(inputs))
+print(device.waits)
+outputs.logits.there  # the values, on the CPU
+```
 """
 
 from __future__ import annotations
