@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib.util
 import json
 import os
 import re
@@ -163,6 +164,18 @@ def test_examples_in_docstrings_are_fenced() -> None:
                 except SyntaxError:
                     continue
                 raise AssertionError(f"{source}, line {line}: fence this example with ```python")
+
+
+def test_the_first_steps_are_short_and_their_times_are_what_was_recorded() -> None:
+    spec = importlib.util.spec_from_file_location("newcomer", ROOT / "scripts/bench/newcomer.py")
+    assert spec is not None and spec.loader is not None
+    newcomer = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(newcomer)
+    for title in newcomer.STEPS:
+        shown = [*newcomer.commands(title), *"".join(newcomer.files(title).values()).splitlines()]
+        assert 0 < len([line for line in shown if line.strip()]) < 10
+    assert newcomer.INSTALL in newcomer.commands(newcomer.STEPS[0])
+    assert newcomer.table(json.loads(newcomer.RECORDED.read_text())) in newcomer.PAGE.read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -1,10 +1,13 @@
-"""Write docs/results.md from what `zoo bench run NAME --record` has recorded, and the rows of weights that ship.
+"""Write docs/results.md from what `zoo bench run NAME --record` has recorded.
 
-python scripts/bench/results.py
+The rows of the weights that ship are written too, and from these the table of README.md.
+
+    python scripts/bench/results.py
 """
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from zoo.benchmarks import Benchmark, benchmarks, judge, read_rows
@@ -12,8 +15,17 @@ from zoo.benchmarks.page import anchors, made_on, markdown_table, told
 from zoo.benchmarks.rows import write_rows
 from zoo.benchmarks.weights import RESULTS, rows_of_weights
 from zoo.files import write_file
+from zoo.weights.tables import in_words, markdown
 
-PAGE = Path(__file__).parents[2] / "docs" / "results.md"
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "results.md"
+FRONT = ROOT / "README.md"
+
+TRANSLATION = "small-translation"
+"""The recipe of the weights that the front table shows."""
+
+TABLE = re.compile(r"(?<=<!-- python scripts/bench/results.py -->\n)(.*?)(?=<!-- end -->)", flags=re.DOTALL)
+"""Where the front table stands in README.md."""
 
 INTRODUCTION = """# Results
 
@@ -63,7 +75,38 @@ def page() -> str:
     return "\n\n".join([INTRODUCTION.strip(), *map(section, benchmarks().values())]) + "\n"
 
 
+def front_table() -> str:
+    """Write the table of README.md: what the translators that ship score, the best first.
+
+    Returns:
+        Markdown.
+    """
+    rows = [row for row in read_rows(RESULTS) if row.condition == TRANSLATION]
+    ranked = sorted(rows, key=lambda row: row.values["bleu"], reverse=True)
+    return markdown(
+        ("weights", "BLEU, 95 % interval", "chrF", "held-out loss", "parameters"),
+        (
+            (
+                f"`{row.variant}`",
+                f"{values['bleu']:.1f} ({values['bleu_low']:.1f} to {values['bleu_high']:.1f})",
+                f"{values['chrf']:.1f}",
+                f"{values['heldout_loss']:.3f}",
+                in_words(int(values["parameters"]), ""),
+            )
+            for row in ranked
+            for values in (row.values,)
+        ),
+    )
+
+
+def front() -> str:
+    """Write README.md, with the table as it should be."""
+    table = front_table()
+    return TABLE.sub(lambda _: table, FRONT.read_text(encoding="utf-8"))
+
+
 if __name__ == "__main__":
-    write_file(PAGE, page())
     write_rows(RESULTS, rows_of_weights())
-    print(f"Wrote {PAGE} and {RESULTS}")
+    write_file(PAGE, page())
+    write_file(FRONT, front())
+    print(f"Wrote {RESULTS}, {PAGE} and the table of {FRONT}")

@@ -103,9 +103,12 @@ def test_published_numbers_stand_beside_ours() -> None:
     assert "NOT within 0.02" in anchors(char_lm, {"": judge(char_lm, off)})
 
 
-def test_the_page_is_what_its_command_writes() -> None:
+def test_the_pages_are_what_their_command_writes() -> None:
     spec = importlib.util.spec_from_file_location("results", Path(__file__).parents[2] / "scripts/bench/results.py")
     assert spec is not None and spec.loader is not None
     results = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(results)
     assert results.PAGE.read_text(encoding="utf-8") == results.page()
+    front = results.FRONT.read_text(encoding="utf-8")
+    assert front == results.front() and results.front_table() in front
+    assert len(front.splitlines()) < 150
