@@ -50,6 +50,9 @@ def test_everything_public_has_its_place(site: Path) -> None:
     for name in zoo.list_variants():
         assert f'alt="One block of {name}"' in (site / f"gallery/{name}.html").read_text()
         assert (site / f"gallery/{name}.svg").is_file()
+    card = (site / "gallery/vanilla.html").read_text()
+    assert all(f'id="{part}"' in card for part in ("settings", "weights", "exports", "side-by-side"))
+    assert 'id="results"' in (site / "gallery/pre-norm.html").read_text()
     settings = (site / "reference/settings.html").read_text()
     for card in setting_cards():
         assert f'id="{card.name}"' in settings
@@ -76,10 +79,15 @@ def test_a_reader_leafs_through_it(site: Path, address: str) -> None:
         page.wait("document.readyState === 'complete' && document.querySelector('.gallery-filter button')")
         shown = "[...document.querySelectorAll('.gallery-card')].filter(one => !one.hidden).length"
         assert page.evaluate(shown) == len(zoo.list_variants())
-        page.click('[data-word="masked-lm"]')
+        page.click('[data-word="task:masked-lm"]')
         assert page.evaluate(shown) == len(zoo.list_variants(task="masked-lm"))
-        page.click('[data-word="masked-lm"]')
+        page.click('[data-word="task:masked-lm"]')
         assert page.evaluate(shown) == len(zoo.list_variants())
+        page.click('[data-word="position:rotary"]')
+        assert 1 < page.evaluate(shown) < len(zoo.list_variants())
+        page.click('[data-word="task:masked-lm"]')
+        page.click('[data-word="position:t5"]')
+        assert page.evaluate(shown) == 0 and page.evaluate("!document.querySelector('.gallery-none').hidden")
         elsewhere = [one for one in page.requests if one.startswith("http") and not one.startswith(address)]
         assert elsewhere == []
         assert page.problems == []

@@ -32,7 +32,7 @@ PAGE = ROOT / "docs" / "start.md"
 RECORDED = Path(__file__).with_suffix(".json")
 
 STEPS = ("A translation", "A variant of your own", "A comparison")
-INSTALL = "uv pip install --constraint constraints.txt ."
+INSTALL = "uv pip install --constraint constraints.txt --editable ."
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 TABLE = re.compile(r"(?<=<!-- python scripts/bench/newcomer.py --table -->\n)(.*?)(?=<!-- end -->)", flags=re.DOTALL)
 

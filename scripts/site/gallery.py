@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 import html
+import re
 from collections.abc import Iterable, Iterator
 
+from documents import ROOT
 from reference import cell
 
 import zoo
+from zoo.benchmarks import benchmarks, judge, read_rows
+from zoo.benchmarks.page import spread, title
+from zoo.comparison.results.units import counted
 from zoo.drawing import draw, to_svg, to_svg_beside
-from zoo.registry import Card, describe, find_weights, list_weights
+from zoo.models.parts import PART_FIELDS
+from zoo.registry import Card, describe, find_weights, list_weights, parse_name
 from zoo.settings import setting_cards
 from zoo.weights.tables import scores_text
 
 SETTINGS = {card.name for card in setting_cards()}
+
+PARTS = ("norm_placement", *(field for field in PART_FIELDS if field != "initializer"))
+"""Settings by which the gallery can be filtered."""
+
+EXPORTS = ("Variant", "Task", "Class of transformers, by", "Difference", "Also", "CTranslate2", "ONNX Runtime")
+"""The columns of what was exported and compared."""
 
 NEIGHBOURS = 2
 """How many of the nearest variants each is put side by side with."""
@@ -54,25 +66,49 @@ def pair(a: str, b: str) -> tuple[str, str]:
 
 
 def index(cards: Iterable[Card]) -> str:
-    """Write the page to leaf through, with a filter by what variants are for and by their tags."""
+    """Write the page to leaf through, with filters by task, by family and by part."""
     cards = list(cards)
-    words = sorted({word for card in cards for word in (*card.tasks, *card.tags)})
-    buttons = "".join(f'<button type="button" data-word="{word}">{word}</button>' for word in words)
+    words = {card.name: filter_words(card) for card in cards}
+    kinds = dict.fromkeys(kind for own in words.values() for kind, _ in own)
+    filters = {kind: sorted({word for own in words.values() for one, word in own if one == kind}) for kind in kinds}
+    rows_of_buttons = "".join(buttons(kind, values) for kind, values in filters.items() if len(values) > 1)
+    tiles = "".join(tile(card, words[card.name]) for card in cards)
     return (
         "---\nhide: [navigation, toc]\n---\n\n# Gallery\n\n"
         f"{len(cards)} variants. Every drawing is read off the model that the variant builds.\n\n"
-        f'<div class="gallery-filter" role="group" aria-label="Filter">{buttons}</div>\n\n'
-        f'<div class="gallery">{"".join(map(tile, cards))}</div>\n'
+        f'<div class="gallery-filter">{rows_of_buttons}</div>\n\n'
+        f'<p class="gallery-none" hidden>No variant has all of these.</p><div class="gallery">{tiles}</div>\n'
     )
 
 
-def tile(card: Card) -> str:
+def filter_words(card: Card) -> list[tuple[str, str]]:
+    """What a variant can be found by: kinds of words, and the words."""
+    config = zoo.config(card.name)
+    return [
+        *(("task", task) for task in card.tasks),
+        *(("family", tag) for tag in card.tags),
+        *((part, str(getattr(config, part))) for part in PARTS),
+    ]
+
+
+def buttons(kind: str, words: Iterable[str]) -> str:
+    """A row of filters."""
+    pressable = (f'<button type="button" data-word="{kind}:{word}">{word}</button>' for word in words)
+    label = kind.replace("_", " ")
+    return f'<div role="group" aria-label="{label}"><span>{label}</span>{"".join(pressable)}</div>'
+
+
+def tile(card: Card, words: Iterable[tuple[str, str]]) -> str:
     """One variant among the others."""
-    words = html.escape(" ".join((*card.tasks, *card.tags)))
+    found_by = html.escape(" ".join(f"{kind}:{word}" for kind, word in words))
+    facts = [f"{card.num_parameters / 1e6:.0f} M parameters"]
+    facts += [counted(len(card.quirks), "quirk")] if card.quirks else []
+    facts += ["trained weights"] if list_weights(f"{card.name}.*") else []
     return (
-        f'<a class="gallery-card" href="{card.name}.html" data-words="{words}">'
+        f'<a class="gallery-card" href="{card.name}.html" data-words="{found_by}">'
         f'<img src="{card.name}.svg" alt="" loading="lazy">'
-        f"<strong>{card.name}</strong><span>{html.escape(card.summary)}</span></a>"
+        f"<strong>{card.name}</strong><span>{html.escape(card.summary)}</span>"
+        f"<small>{' · '.join(facts)}</small></a>"
     )
 
 
@@ -107,9 +143,31 @@ def sections(card: Card, nearest: Iterable[str]) -> Iterator[str]:
         for one in map(find_weights, list_weights(f"{card.name}.*"))
     ]
     yield section("Weights", ("name", "what they do", "score"), trained)
+    yield section("Results", ("benchmark", "variant", "score", "verdict"), results(card.name))
+    yield section("Exports", EXPORTS[1:], (row[1:] for row in exports() if row[0] == card.name))
     yield "## Limits\n\n" + "\n".join(f"- {limit}" for limit in card.limits) if card.limits else ""
     beside = (f"- [{card.name} and {other}]({'--'.join(pair(card.name, other))}.md)" for other in nearest)
     yield "## Side by side\n\n" + "\n".join(beside)
+
+
+def results(name: str) -> Iterator[tuple[str, ...]]:
+    """What is recorded of a variant, a row a benchmark and condition."""
+    for benchmark in benchmarks().values():
+        recorded = read_rows(benchmark.results)
+        for condition in benchmark.conditions if recorded else ():
+            verdicts = judge(benchmark, recorded, condition)
+            for one in verdicts.standings:
+                if parse_name(one.variant).name == name and verdicts.score in one.samples:
+                    where = f"[{benchmark.name}](../results.md#{benchmark.name}) {condition}".strip()
+                    score = f"{title(verdicts.score)} {spread(one.samples[verdicts.score])}"
+                    yield where, f"`{one.variant}`", score, one.verdict
+
+
+def exports() -> list[tuple[str, ...]]:
+    """The rows of the table in docs/converters.md that begin with a variant and a task."""
+    page = (ROOT / "docs/converters.md").read_text(encoding="utf-8")
+    lines = re.findall(r"^\| ([a-z].*) \|$", page.partition(f"| {' | '.join(EXPORTS)} |")[2], flags=re.MULTILINE)
+    return [tuple(words.strip() for words in line.split(" | ")) for line in lines]
 
 
 def setting_name(name: str) -> str:
