@@ -60,6 +60,7 @@ def test_everything_public_has_its_place(site: Path) -> None:
     python = (site / "reference/python.html").read_text()
     assert all(f"zoo.{name}" in python for name in zoo.__all__ if not name.startswith("_"))
     command = (site / "reference/cli.html").read_text()
+    assert "Sentinel" not in command
     assert all(verb in command for verb in ("zoo compare", "zoo bench run", "--learning-rate", "--set"))
 
 

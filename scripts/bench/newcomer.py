@@ -109,15 +109,15 @@ def measure() -> dict[str, Any]:
     }
 
 
-def table(recorded: dict[str, Any]) -> str:
-    """Write the table, and what it was measured on.
-
-    Args:
-        recorded: What `measure` returned.
+def table() -> str:
+    """Write the table of what is recorded, and what it was measured on.
 
     Returns:
         Markdown.
     """
+    if not RECORDED.exists():
+        return "Nothing is recorded yet.\n"
+    recorded = json.loads(RECORDED.read_text(encoding="utf-8"))
     seconds, (before, after) = recorded["seconds"], recorded["load"]
     rows = [
         (step, *(f"{seconds[start][step]:.0f} s" for start in ("clone", "wheel"))) for step in ("Installation", *STEPS)
@@ -135,7 +135,7 @@ def main() -> None:
     parser.add_argument("--table", action="store_true", help="measure nothing")
     if not parser.parse_args().table:
         write_file(RECORDED, json.dumps(measure(), indent=2) + "\n")
-    shown = table(json.loads(RECORDED.read_text(encoding="utf-8")))
+    shown = table()
     write_file(PAGE, TABLE.sub(lambda _: shown, PAGE.read_text(encoding="utf-8")))
     print(shown)
 

@@ -48,6 +48,11 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     return files
 
 
+def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Leave out the word by which click says that an option has no default, which mkdocs-click prints."""
+    return html.replace("<code>Sentinel.UNSET</code>", "")
+
+
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Let links to files of the repository lead to where the site shows them."""
     return to_site(markdown, page.file.src_uri)
