@@ -18,6 +18,8 @@ from zoo.cli.main import cli
 from zoo.comparison import Run
 from zoo.errors import ConfigError, UnknownNameError, UnsupportedTaskError
 
+pytestmark = pytest.mark.xdist_group("benchmark")  # one benchmark is run for most tests
+
 DEFINITION = """
 version: 3
 summary: A benchmark of seconds.

@@ -22,6 +22,8 @@ from zoo.scaling.simulating import Precision, step_memory
 from zoo.scaling.strategies import hollow, simulated
 from zoo.scaling.tables import to_markdown
 
+pytestmark = pytest.mark.xdist_group("planning")  # four plans serve many tests
+
 WIDE = "llama-style:hidden_size=256,intermediate_size=512,num_hidden_layers=2,num_attention_heads=8,"
 WIDE += "num_key_value_heads=8,vocab_size=4000,max_position_embeddings=128"
 """Layers that can be sliced eight times."""

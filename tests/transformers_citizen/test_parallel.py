@@ -52,7 +52,8 @@ def in_two_processes(pairs: tuple[tuple[str, str], ...]) -> pytest.MarkDecorator
         )
         for pair in pairs
     ]
-    return pytest.mark.parametrize(("pair", "verdicts"), params, indirect=["verdicts"])
+    # Without a scope, pytest would start the processes anew for every pair.
+    return pytest.mark.parametrize(("pair", "verdicts"), params, indirect=["verdicts"], scope="module")
 
 
 @in_two_processes(SLICED)
