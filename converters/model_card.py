@@ -58,7 +58,22 @@ def measured(report: ExportReport, target: Target) -> str:
     return (
         f"{where} and compared on {found.batches} random {target.compared_on}, `{report.output}` differs from the "
         f"original by at most {found.float32:.1e} in float32{double}, where the largest value is {found.largest:.2g}."
-        f"{decoding(found)}"
+        f"{decoding(found)}{rounding(found)}"
+    )
+
+
+def rounding(found: Difference) -> str:
+    """Say what rounding weights cost.
+
+    Returns:
+        A sentence with a space before it, or nothing.
+    """
+    cost = found.perplexities
+    if cost is None:
+        return ""
+    return (
+        f" On {cost.tokens} tokens that the original wrote by its own probabilities, its perplexity is "
+        f"{cost.original:.4g}, that of the rounded weights {cost.rounded:.4g}."
     )
 
 

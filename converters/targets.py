@@ -2,7 +2,8 @@
 
 from .bundle import BundleTarget
 from .ctranslate2.target import CTranslate2Target
+from .gguf.target import GgufTarget
 from .onnx.target import OnnxTarget
 from .openvino.target import OpenVinoTarget
 
-__all__ = ["BundleTarget", "CTranslate2Target", "OnnxTarget", "OpenVinoTarget"]
+__all__ = ["BundleTarget", "CTranslate2Target", "GgufTarget", "OnnxTarget", "OpenVinoTarget"]

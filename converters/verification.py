@@ -38,6 +38,21 @@ NOISE = 30
 
 
 @dataclass(frozen=True)
+class Perplexities:
+    """What rounded weights cost, on a text that the original wrote by its own probabilities.
+
+    Args:
+        original: The original's perplexity.
+        rounded: The export's.
+        tokens: How many tokens that is the mean over.
+    """
+
+    original: float
+    rounded: float
+    tokens: int
+
+
+@dataclass(frozen=True)
 class Difference:
     """How far an exported model is from the original.
 
@@ -48,6 +63,7 @@ class Difference:
         batches: How many batches were compared.
         greedy: Whether greedy decoding gave the same tokens, None where nothing can be generated.
         beams: The same of beam search.
+        perplexities: What rounding weights cost, None where that was not measured.
     """
 
     float32: float
@@ -56,6 +72,7 @@ class Difference:
     batches: int
     greedy: bool | None
     beams: bool | None = None
+    perplexities: Perplexities | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """As a dictionary."""

@@ -37,17 +37,13 @@ def write_native(model: ZooPreTrainedModel, workshop: Path, native: NativeFormat
     Raises:
         VerificationError: When weights are missing, left over, or of the wrong shape for the class.
     """
-    task, config = task_of(model), route.config
+    task = task_of(model)
     model_class = getattr(transformers, native.classes[task])
-    fields = native.write_config(config, task)
+    fields = native.write_config(route.config, task)
     native_config = model_class.config_class(**fields)
     native_config.architectures = [model_class.__name__]
 
-    exact_dtype = next(iter(model.parameters())).dtype
-    working = torch.promote_types(exact_dtype, torch.float32)
-    state = route({name: tensor.to(working) for name, tensor in weights_of(model).items()})
-    state = native.write_weights(config, native.key_map(config, task).backward(state), task)
-    state = narrowed(state, exact_dtype)
+    state = narrowed(native_weights(model, native, route), next(iter(model.parameters())).dtype)
     if task == Task.FEATURE_EXTRACTION:
         state = {name.removeprefix(native.prefix): tensor for name, tensor in state.items()}
     native_config.dtype = next(iter(state.values())).dtype
@@ -58,6 +54,23 @@ def write_native(model: ZooPreTrainedModel, workshop: Path, native: NativeFormat
     if model.can_generate():
         save_generation(model, workshop)
     save_weights(state, workshop)
+
+
+def native_weights(model: ZooPreTrainedModel, native: NativeFormat, route: Route) -> dict[str, Tensor]:
+    """A model's weights as a class of transformers has them, in float32 at least.
+
+    Args:
+        model: The model.
+        native: The class's format.
+        route: The way to settings of the format, without obstacles.
+
+    Returns:
+        Tensors by the class's names, as under a head.
+    """
+    task, config = task_of(model), route.config
+    working = torch.promote_types(next(iter(model.parameters())).dtype, torch.float32)
+    state = route({name: tensor.to(working) for name, tensor in weights_of(model).items()})
+    return native.write_weights(config, native.key_map(config, task).backward(state), task)
 
 
 def narrowed(state: dict[str, Tensor], dtype: torch.dtype) -> dict[str, Tensor]:

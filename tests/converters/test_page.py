@@ -54,7 +54,9 @@ def test_the_whole_page_is_what_comes_out_today():
 
 def test_differences_are_rounding():
     assert len(measured()) > 150
-    assert max(measured().values()) <= 2e-5
+    # llama.cpp looks GELU up in a table of half precision.
+    allowed = {"gguf": 5e-3}
+    assert all(difference <= allowed.get(target, 2e-5) for (*_, target), difference in measured().items())
     assert {target for _, _, target in measured()} <= {*TARGETS, *NATIVE}
 
 

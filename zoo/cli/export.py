@@ -73,9 +73,12 @@ def export(
         click.echo(f"  {name}: {summary}")
     found = report.difference
     if found is not None:
-        tokens = ", same tokens greedily and with beams" if found.greedy and found.beams else ""
+        tokens = f", same tokens greedily{' and with beams' * bool(found.beams)}" if found.greedy else ""
         where = find_target(report.target).run_in("the zoo")
         click.echo(f"  {where}; differs by at most {found.float32:.1e}{tokens}")
+    if found is not None and found.perplexities is not None:
+        cost = found.perplexities
+        click.echo(f"  perplexity on {cost.tokens} tokens of its own: {cost.original:.4g}, rounded {cost.rounded:.4g}")
     for note in report.notes:
         click.echo(f"  note: {note}")
 

@@ -47,8 +47,8 @@ def generate(
     """Let a trained model write: translations by an encoder-decoder, continuations by a language model.
 
     MODEL is a checkpoint's folder with its tokenizer, the name of weights (zoo weights), a repository on the Hub, or an
-    export for ONNX or CTranslate2. Texts come from the command line, from --file, or from standard input, one a line;
-    one output a line comes out, in the same order, and an empty line for an empty line.
+    export for another engine. Texts come from the command line, from --file, or from standard input, one a line; one
+    output a line comes out, in the same order, and an empty line for an empty line.
     """
     lines = list(texts) if texts else read_lines(file)
     options = {**{name: value for name, value in flags.items() if value is not None}, **dict(generation)}

@@ -18,7 +18,7 @@ from .spelling import RenamedOption, hyphenated
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
-ENGINES = ("torch", "torch-int8", "onnx", "ctranslate2", "openvino")
+ENGINES = ("torch", "torch-int8", "onnx", "ctranslate2", "llama.cpp", "openvino")
 """Those that come with the zoo, as in `zoo.generation.engines`, which a completion cannot wait for."""
 
 VARIANTS_FOLDER = Path(__file__).parents[1] / "variants"

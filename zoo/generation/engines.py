@@ -89,6 +89,7 @@ ENGINES.register(TORCH, Torch())
 ENGINES.register(TORCH_INT8, TorchInt8())
 ENGINES.register("onnx", ExportEngine("onnx"))
 ENGINES.register("ctranslate2", ExportEngine("ctranslate2"))
+ENGINES.register("llama.cpp", ExportEngine("gguf"))
 ENGINES.register("openvino", ExportEngine("openvino"))
 
 

@@ -18,8 +18,8 @@ from .errors import UnsafeWeightsError
 
 CONFIG, CARD = "config.json", "README.md"
 WEIGHTS, INDEX = "*.safetensors", "model.safetensors.index.json"
-EXPORTED_WEIGHTS = ("*.safetensors", "*.onnx", "openvino_*.bin", "model.bin")
-"""One of these a folder must have: the zoo's and transformers' weights, ONNX's, OpenVINO's, CTranslate2's."""
+EXPORTED_WEIGHTS = ("*.safetensors", "*.onnx", "*.gguf", "openvino_*.bin", "model.bin")
+"""One of these a folder must have: weights of the zoo and transformers, ONNX, llama.cpp, OpenVINO, CTranslate2."""
 
 PICKLES = (
     "pytorch_model*.bin",
@@ -41,6 +41,7 @@ PUSHED = (
     "*.onnx",
     "*.onnx_data",
     "*.onnx.data",
+    "*.gguf",
     "openvino_*.xml",
     "openvino_*.bin",
     # configurations

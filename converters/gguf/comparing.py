@@ -1,0 +1,277 @@
+"""Compares what llama.cpp computes of a file, in a process of its own, with what the model does."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+from transformers import AutoTokenizer
+
+from zoo.models import ZooConfig, ZooPreTrainedModel
+
+from ..errors import VerificationError
+from ..extras import require
+from ..native.tokenizer import TOKENIZER_FILE
+from ..target import TargetPlan
+from ..verification import NOISE, Difference, Perplexities, in_dtype
+from . import serving
+from .planning import GgufPlan
+from .target import FILE
+from .tokenizer import numbered
+from .writing import write_gguf
+
+EXACT = "f32"
+"""How weights are stored that are not rounded."""
+
+PROMPTS = 100
+"""How many prompts are continued greedily, and how many texts are tokenized."""
+
+AT_A_TIME = 10
+"""How many texts the model itself reads at a time."""
+
+NEW_TOKENS = 4
+MOST = 200
+"""How many log-probabilities of a step are compared, the largest ones."""
+
+TEXT = 256
+"""How many tokens of its own the model's perplexity is measured on, at most."""
+
+AWKWARD = (
+    "Hello, world!",
+    " two  spaces",
+    "a\n\nb\tc \n",
+    "It's 12345.67 (or 8-9)?",
+    "don't, we'll; they've",
+    "éàü ñ ç naïve Ünïcödé 漢字かな ٣٤٥",
+    "🙂👩\u200d👧",
+    "   ",
+    "\r\n",
+    "x=y+z*2; http://a.b/c?d=e&f",
+    "«Olá», disse ele.",
+)
+"""What tokenizers differ about."""
+
+
+def check_gguf(
+    model: ZooPreTrainedModel, folder: Path, plan: TargetPlan, dtype: str, source: Path | None
+) -> Difference:
+    """Compare a file with the original, and where weights were rounded first a file with those that were not.
+
+    Args:
+        model: The original.
+        folder: Where the file is.
+        plan: How it was written.
+        dtype: How its matrices are stored.
+        source: Where the tokenizer is.
+
+    Returns:
+        The difference of log-probabilities, and the perplexities of rounded weights.
+
+    Raises:
+        VerificationError: When weights that were not rounded compute something else, or the tokenizer does.
+    """
+    assert isinstance(plan, GgufPlan)
+    path, tolerance = folder / FILE, plan.architecture.tolerance
+    rounds = dtype != EXACT
+    job = draw(model, source, writes=rounds)
+    if not rounds:
+        (found,) = run([(path, job)], model.config)
+        return judge(model, job, found, source, tolerance)
+    with tempfile.TemporaryDirectory(dir=folder) as scratch:
+        exact, plain = Path(scratch) / FILE, replace(job, texts=[], text=[])
+        write_gguf(model, exact, plan, numbered(model.config), EXACT)
+        before, found = run([(exact, plain), (path, job)], model.config)
+    judge(model, plain, before, None, tolerance)
+    difference = judge(model, job, found, source, float("inf"))
+    return replace(difference, perplexities=perplexities(model, job, found))
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is asked of llama.cpp.
+
+    Args:
+        prompts: Ids, some of them longer than any window.
+        texts: Prompts as text; none for a model without a tokenizer.
+        text: What the model wrote, of which every token has to be expected; empty for none.
+    """
+
+    prompts: list[list[int]]
+    texts: list[str]
+    text: list[int]
+
+
+def draw(model: ZooPreTrainedModel, source: Path | None, *, writes: bool, seed: int = 0) -> Job:
+    """Draw prompts.
+
+    Args:
+        model: The model.
+        source: Where its tokenizer is.
+        writes: Whether it shall write a text of its own.
+        seed: Of the random numbers.
+    """
+    config = model.config
+    generator = torch.Generator().manual_seed(seed)
+    longest = config.max_position_embeddings - NEW_TOKENS - 1
+    usual = max(1, min(24, longest))
+    beyond = min(longest, (config.sliding_window or 0) + usual)
+    lengths = [*torch.randint(1, usual + 1, (PROMPTS - 4,), generator=generator).tolist(), *([max(beyond, usual)] * 4)]
+    ends = config.eos_token_id if isinstance(config.eos_token_id, list) else [config.eos_token_id]
+    valid = [number for number in range(config.vocab_size) if number not in {config.pad_token_id, *ends}]
+
+    def ids(length: int) -> list[int]:
+        return [valid[place] for place in torch.randint(0, len(valid), (length,), generator=generator).tolist()]
+
+    text = own_text(model, valid[0], min(TEXT, config.max_position_embeddings - 1), seed) if writes else []
+    texts: list[str] = []
+    if source is not None and (source / TOKENIZER_FILE).is_file():
+        tokenizer = AutoTokenizer.from_pretrained(source)
+        drawn = [tokenizer.decode(ids(usual), skip_special_tokens=True) for _ in range(PROMPTS - len(AWKWARD))]
+        texts = [*AWKWARD, *drawn]
+    return Job([ids(length) for length in lengths], texts, text)
+
+
+@torch.no_grad()
+def own_text(model: ZooPreTrainedModel, start: int, length: int, seed: int) -> list[int]:
+    """Let a model write by its own probabilities.
+
+    Returns:
+        As many ids as asked for, no special ones among them but for the first.
+    """
+    config: ZooConfig = model.config
+    pad, first = config.pad_token_id or 0, start if config.bos_token_id is None else config.bos_token_id
+    ends = config.eos_token_id if isinstance(config.eos_token_id, list) else [config.eos_token_id]
+    # An end would end the text.
+    special = {pad, first, *ends} - {None, start}
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        options = {"do_sample": True, "top_k": 0, "suppress_tokens": [*special] or None, "pad_token_id": pad}
+        ids = torch.tensor([[first]], device=model.device)
+        written = model.generate(ids, max_new_tokens=length - 1, use_cache=config.use_cache, **options)
+    return [int(number) for number in written[0]]
+
+
+def run(jobs: list[tuple[Path, Job]], config: ZooConfig) -> list[dict[str, Any]]:
+    """Let llama.cpp compute in a process of its own.
+
+    Args:
+        jobs: Files and what is asked of each.
+        config: The model's settings.
+
+    Returns:
+        What [`zoo.converters.gguf.serving`][] found of each.
+
+    Raises:
+        VerificationError: When it cannot load a file, or ends the process.
+    """
+    require("gguf", "xllamacpp")
+    with tempfile.TemporaryDirectory() as workshop:
+        place = Path(workshop)
+        request = [
+            {
+                "file": str(path.absolute()),
+                "context": config.max_position_embeddings,
+                "results": str(place / f"results{number}.json"),
+                "new_tokens": NEW_TOKENS,
+                "most": min(MOST, config.vocab_size),
+                **vars(job),
+            }
+            for number, (path, job) in enumerate(jobs)
+        ]
+        (place / "request.json").write_text(json.dumps({"jobs": request}), encoding="utf-8")
+        command = [sys.executable, "-I", serving.__file__, str(place / "request.json")]
+        environment = {**os.environ, "GGML_NO_BACKTRACE": "1"}
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            said = [line for line in done.stderr.splitlines() if "rror" in line or "GGML_ASSERT" in line]
+            raise VerificationError(f"llama.cpp fails: {' '.join(said[-1:]) or f'exit status {done.returncode}'}")
+        return [json.loads(Path(one["results"]).read_text(encoding="utf-8")) for one in request]
+
+
+@torch.no_grad()
+def log_probabilities(model: ZooPreTrainedModel, texts: list[list[int]]) -> list[Tensor]:
+    """What a model expects after every token of texts.
+
+    Returns:
+        By text. *Shape:* (seq_len, vocab_size)
+    """
+    found = []
+    for start in range(0, len(texts), AT_A_TIME):
+        batch = texts[start : start + AT_A_TIME]
+        ids = pad_sequence([torch.tensor(text) for text in batch], batch_first=True)
+        mask = pad_sequence([torch.ones(len(text), dtype=torch.long) for text in batch], batch_first=True)
+        logits = model(ids.to(model.device), attention_mask=mask.to(model.device)).logits.cpu()
+        found += [row[: len(text)].log_softmax(-1) for row, text in zip(logits, batch, strict=True)]
+    return found
+
+
+def judge(
+    model: ZooPreTrainedModel, job: Job, found: dict[str, Any], source: Path | None, tolerance: float
+) -> Difference:
+    """Compare log-probabilities, tokens and prompts.
+
+    Args:
+        model: The original.
+        job: What was asked.
+        found: What llama.cpp computed.
+        source: Where the tokenizer is.
+        tolerance: How far log-probabilities may be from ours, beside the largest; infinite for rounded weights.
+
+    Returns:
+        The difference of log-probabilities.
+
+    Raises:
+        VerificationError: When it is too large, or tokens differ where rounding does not explain it.
+    """
+    answers = list(zip(job.prompts, found["steps"], strict=True))
+    texts = [[*prompt, *(taken for taken, _ in steps)] for prompt, steps in answers]
+    ours = log_probabilities(in_dtype(model, torch.float32), texts)
+    largest = apart = scale = 0.0
+    for expected, (prompt, steps) in zip(ours, answers, strict=True):
+        for row, (taken, tops) in zip(expected[len(prompt) - 1 : -1], steps, strict=True):
+            theirs = torch.tensor(list(tops.values()))
+            largest = max(largest, float((row[[int(number) for number in tops]] - theirs).abs().max()))
+            apart, scale = max(apart, float(row.max() - row[taken])), max(scale, float(-row.min()))
+    allowed = tolerance * max(1.0, scale)
+    if largest > allowed:
+        pairs = zip(ours, log_probabilities(in_dtype(model, torch.float64), texts), strict=True)
+        allowed = max(allowed, NOISE * max(float((one - other).abs().max()) for one, other in pairs))
+    if not largest <= allowed:
+        raise VerificationError(f"in llama.cpp log-probabilities differ by {largest:.2g} (allowed {allowed:.2g})")
+    if apart > 2 * allowed:
+        raise VerificationError(f"llama.cpp takes tokens that are {apart:.2g} less likely (allowed {2 * allowed:.2g})")
+    compare_prompts(job, found, source)
+    return Difference(largest, None, scale, len(job.prompts), apart == 0.0)
+
+
+def compare_prompts(job: Job, found: dict[str, Any], source: Path | None) -> None:
+    """Require of llama.cpp's tokenizer what ours does with every text.
+
+    Raises:
+        VerificationError: Naming the first text that it cuts otherwise.
+    """
+    if not job.texts:
+        return
+    tokenizer = AutoTokenizer.from_pretrained(source)
+    for text, theirs in zip(job.texts, found["ids"], strict=True):
+        ours = tokenizer(text)["input_ids"]
+        ours = ours[:-1] if ours and ours[-1] == tokenizer.eos_token_id else ours
+        if ours != theirs:
+            raise VerificationError(f"llama.cpp makes other tokens of {text!r}: {theirs[:12]}, not {ours[:12]}")
+
+
+def perplexities(model: ZooPreTrainedModel, job: Job, found: dict[str, Any]) -> Perplexities:
+    """The perplexity of a model and of a file of rounded weights on what the model wrote."""
+    text = torch.tensor(job.text)
+    ours = log_probabilities(in_dtype(model, torch.float32), [job.text])[0][:-1].gather(1, text[1:, None]).mean()
+    theirs = torch.tensor(found["expected"], dtype=torch.double).mean()
+    return Perplexities(float((-ours).exp()), float((-theirs).exp()), len(job.text) - 1)

@@ -1,0 +1,167 @@
+"""Runs a GGUF file in llama.cpp, behind the `generate` of a model of transformers."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+from transformers import GenerationConfig
+from transformers.generation import GenerateBeamDecoderOnlyOutput, GenerationMixin
+
+from zoo.errors import CheckpointError, ConfigError, UnsupportedOperationError
+from zoo.models import ZooConfig
+
+from ..engine import EngineModel
+from .serving import Server
+from .target import FILE
+
+FOLLOWED = {
+    *("do_sample", "temperature", "top_k", "top_p", "max_length", "max_new_tokens", "num_return_sequences"),
+    *("pad_token_id", "bos_token_id", "eos_token_id", "return_dict_in_generate", "output_scores", "output_logits"),
+    *("use_cache", "early_stopping", "transformers_version"),
+}
+"""Fields of a generation configuration that are followed, or that change nothing here."""
+
+
+def load_gguf(folder: Path) -> GgufModel:
+    """Load an exported folder.
+
+    Args:
+        folder: What `zoo export --as gguf` wrote.
+
+    Returns:
+        A model whose `generate` runs in llama.cpp.
+
+    Raises:
+        CheckpointError: When llama.cpp cannot read it.
+    """
+    return GgufModel(ZooConfig.from_pretrained(folder), folder)
+
+
+class GgufModel(EngineModel, GenerationMixin):
+    """A file as a model of transformers that does nothing but generate, one text at a time.
+
+    Args:
+        config: The configuration of the model that was exported.
+        folder: Where the file is.
+    """
+
+    def __init__(self, config: ZooConfig, folder: Path) -> None:
+        super().__init__(config, folder)
+        try:
+            self.server = Server(str(folder / FILE), config.max_position_embeddings, torch.get_num_threads())
+        except RuntimeError as error:
+            raise CheckpointError(f"llama.cpp cannot load {folder / FILE}") from error
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Refuse: the server returns tokens, no logits.
+
+        Raises:
+            UnsupportedOperationError: Always.
+        """
+        raise UnsupportedOperationError("llama.cpp only generates here; evaluate the model that the file was made of")
+
+    @torch.no_grad()
+    def generate(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        generation_config: GenerationConfig | None = None,
+        streamer: Any = None,
+        **options: Any,
+    ) -> Any:
+        """Generate as transformers would: greedily or by sampling.
+
+        Args:
+            input_ids: *Shape:* (batch_size, seq_len)
+            attention_mask: *Shape:* (batch_size, seq_len)
+            generation_config: How, by default the model's own configuration.
+            streamer: Gets the tokens of a single sequence, all at the end.
+            options: Fields of the configuration.
+
+        Returns:
+            Ids, or with `return_dict_in_generate` also the mean log-probability a token of each sequence.
+
+        Raises:
+            ConfigError: When a field is set that llama.cpp does not follow.
+        """
+        settings = copy.deepcopy(generation_config or self.generation_config)
+        for name, value in options.items():
+            setattr(settings, name, value)
+        request = self.request(settings, input_ids.shape[1])
+        mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
+        sequences, scores = [], []
+        for ids, kept in zip(input_ids, mask.bool(), strict=True):
+            for _ in range(settings.num_return_sequences or 1):
+                written, score = self.continued(ids[kept].tolist(), request)
+                sequences.append(torch.tensor([*ids.tolist(), *written]))
+                scores.append(score)
+        pad = settings.pad_token_id if settings.pad_token_id is not None else (self.config.pad_token_id or 0)
+        padded = pad_sequence(sequences, batch_first=True, padding_value=pad)
+        if streamer is not None:
+            streamer.put(input_ids)
+            streamer.put(padded[0, input_ids.shape[1] :])
+            streamer.end()
+        if not settings.return_dict_in_generate:
+            return padded
+        return GenerateBeamDecoderOnlyOutput(sequences=padded, sequences_scores=torch.tensor(scores))
+
+    def request(self, settings: GenerationConfig, width: int) -> dict[str, Any]:
+        """Translate generation settings.
+
+        Args:
+            settings: Those of transformers.
+            width: Length of the padded prompts, which counts for `max_length`.
+
+        Returns:
+            Fields of a request to llama.cpp's server.
+
+        Raises:
+            ConfigError: When one is set that has no counterpart.
+        """
+        given = {name for name, value in settings.to_diff_dict().items() if value and not name.startswith("_")}
+        neutral = {name for name in given if getattr(settings, name) == getattr(GenerationConfig(), name, None)}
+        foreign = sorted(given - neutral - FOLLOWED - ({"num_beams"} if settings.num_beams == 1 else set()))
+        if settings.eos_token_id not in (None, self.config.eos_token_id, [self.config.eos_token_id]):
+            foreign.append(f"eos_token_id={settings.eos_token_id}")
+        if foreign:
+            raise ConfigError(f"llama.cpp does not follow {', '.join(foreign)}; leave it out, or use another engine")
+        most = settings.max_new_tokens
+        found = {
+            "n_predict": most if most is not None else (settings.max_length or 20) - width,
+            "n_probs": int(bool(settings.output_scores or settings.output_logits)),
+            "temperature": 0.0,
+        }
+        if settings.do_sample:
+            # In the order in which transformers applies them.
+            found |= {"samplers": ["temperature", "top_k", "top_p"], "top_k": settings.top_k or 0}
+            found |= {"temperature": 1.0 if settings.temperature is None else settings.temperature}
+            found |= {"top_p": 1.0 if settings.top_p is None else settings.top_p}
+        return found
+
+    def continued(self, prompt: list[int], request: dict[str, Any]) -> tuple[list[int], float]:
+        """Continue a prompt.
+
+        Args:
+            prompt: Ids.
+            request: What `request` returned.
+
+        Returns:
+            New ids, an end included, and the mean of their log-probabilities where they were asked for.
+        """
+        seed = int(torch.randint(2**31, ())) if "samplers" in request else 0
+        answer = self.server.complete(prompt, seed=seed, cache_prompt=False, **request)
+        written = list(answer["tokens"])
+        ends = self.config.eos_token_id if isinstance(self.config.eos_token_id, list) else [self.config.eos_token_id]
+        if answer["stop_type"] == "eos" and written[-1:] != ends[:1]:
+            written += ends[:1]
+        if not (request["n_probs"] and written):
+            return written, 0.0
+        values = [float(step["logprob"]) for step in self.server.told(answer)]
+        for place in range(len(values), len(written)):
+            values.append(self.server.log_probability([*prompt, *written[:place]], written[place]))
+        return written, sum(values) / len(values)

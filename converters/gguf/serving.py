@@ -1,0 +1,167 @@
+"""Runs a GGUF file in llama.cpp, by the server that xllamacpp starts on this machine. Imports nothing of the zoo.
+
+Run as a script in a process of its own: `python -I serving.py REQUEST`, as llama.cpp ends the whole process where it
+meets what it did not expect.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Sequence
+from itertools import takewhile
+from typing import Any
+from urllib.error import HTTPError
+from urllib.request import ProxyHandler, Request, build_opener
+
+EVERY = 1_000_000
+"""More log-probabilities than there are, to ask for all."""
+
+FORCED = 1e4
+"""What is added to a token's logit so that it is taken; the probabilities that the server tells are without it."""
+
+
+class Server:
+    """A GGUF file in llama.cpp, with keys and values in float32 and one text at a time.
+
+    Args:
+        path: The file.
+        context: The longest text, in tokens.
+        threads: How many it runs on.
+
+    Raises:
+        RuntimeError: When llama.cpp cannot load it.
+    """
+
+    def __init__(self, path: str, context: int, threads: int) -> None:
+        # Where it ends the process, it would have a debugger print every thread first.
+        os.environ.setdefault("GGML_NO_BACKTRACE", "1")
+        import xllamacpp
+
+        params = xllamacpp.CommonParams()
+        params.model.path = path
+        params.n_ctx, params.n_parallel, params.n_gpu_layers = context, 1, 0
+        params.cpuparams.n_threads = params.cpuparams_batch.n_threads = threads
+        params.cache_type_k = params.cache_type_v = xllamacpp.ggml_type.GGML_TYPE_F32
+        params.flash_attn_type = xllamacpp.llama_flash_attn_type.LLAMA_FLASH_ATTN_TYPE_DISABLED
+        params.warmup = params.fit_params = params.ctx_shift = False
+        params.verbosity = 0
+        self._server = xllamacpp.Server(params)
+        self._opener = build_opener(ProxyHandler({}))
+
+    def ask(self, place: str, **request: Any) -> dict[str, Any]:
+        """Ask the server.
+
+        Args:
+            place: One of its paths.
+            request: What it is asked.
+
+        Raises:
+            RuntimeError: When it refuses.
+        """
+        body = json.dumps(request).encode()
+        asked = Request(self._server.listening_address + place, body, {"Content-Type": "application/json"})
+        try:
+            with self._opener.open(asked) as answer:
+                return dict(json.load(answer))
+        except HTTPError as error:
+            raise RuntimeError(f"llama.cpp refused: {error.read().decode(errors='replace')}") from error
+
+    def complete(self, ids: Sequence[int], **options: Any) -> dict[str, Any]:
+        """Continue a prompt.
+
+        Args:
+            ids: The prompt.
+            options: Fields of a request to `/completion`.
+
+        Returns:
+            Its answer: `tokens`, `stop_type`, `completion_probabilities`, ...
+        """
+        return self.ask("/completion", prompt=list(ids), return_tokens=True, **options)
+
+    def tokenize(self, text: str) -> list[int]:
+        """Tokenize a prompt."""
+        return list(self.ask("/tokenize", content=text, add_special=True, parse_special=True)["tokens"])
+
+    def expected(self, ids: Sequence[int], most: int) -> dict[int, float]:
+        """The largest log-probabilities after a prompt.
+
+        Args:
+            ids: The prompt.
+            most: How many.
+
+        Returns:
+            Log-probabilities by id, the largest first.
+        """
+        # The server tells them of whole letters only, so it is made to take one.
+        whole = [*ids[:1], *self.tokenize("a")][-1]  # without a tokenizer, every token has a name of whole letters
+        forced = {"logit_bias": [[whole, FORCED]], "temperature": 0.0, "n_predict": 1}
+        answer = self.complete(ids, n_probs=most, cache_prompt=True, ignore_eos=True, **forced)
+        return {top["id"]: top["logprob"] for top in answer["completion_probabilities"][0]["top_logprobs"]}
+
+    def log_probability(self, ids: Sequence[int], token: int) -> float:
+        """The log-probability of a token after others, whose keys and values stay where more are asked of one text."""
+        forced = {"logit_bias": [[token, FORCED]], "temperature": 0.0, "n_predict": 1}
+        answer = self.complete(ids, n_probs=1, cache_prompt=True, ignore_eos=True, **forced)
+        told = answer.get("completion_probabilities") or [{"id": None}]
+        return float(told[0]["logprob"] if told[0]["id"] == token else self.expected(ids, EVERY)[token])
+
+    def told(self, answer: dict[str, Any]) -> list[dict[str, Any]]:
+        """The steps of a completion of which probabilities were told, up to the first token that ends no letter.
+
+        Args:
+            answer: Of [`complete`][], with `n_probs`.
+
+        Returns:
+            For every token its `id`, `logprob` and `top_logprobs`.
+        """
+        steps = zip(answer["tokens"], answer.get("completion_probabilities", ()), strict=False)
+        return [step for token, step in takewhile(lambda pair: pair[0] == pair[1]["id"], steps)]
+
+
+def measure(server: Server, request: dict[str, Any]) -> dict[str, Any]:
+    """Let llama.cpp compute.
+
+    Args:
+        server: A file that it runs.
+        request: `prompts` (ids), `new_tokens`, `most` (how many log-probabilities a step), `texts`, `text` (ids, of
+            which each has to be expected after those before it).
+
+    Returns:
+        `steps`: for every prompt and token the id that was taken, and log-probabilities by id; `ids` of the texts;
+        `expected`: a log-probability for every id of the text but the first.
+    """
+    steps = []
+    for prompt in request["prompts"]:
+        options = {"n_predict": request["new_tokens"], "n_probs": request["most"], "temperature": 0.0}
+        found = server.told(server.complete(prompt, cache_prompt=False, ignore_eos=False, **options))
+        step = [[one["id"], {top["id"]: top["logprob"] for top in one["top_logprobs"]}] for one in found]
+        if not step:  # it begins with an end, or with a part of a letter
+            likely = server.expected(prompt, request["most"])
+            step = [[next(iter(likely)), likely]]
+        steps.append(step)
+    text = request["text"]
+    return {
+        "steps": steps,
+        "ids": [server.tokenize(text) for text in request["texts"]],
+        "expected": [server.log_probability(text[:place], text[place]) for place in range(1, len(text))],
+    }
+
+
+def main(path: str) -> None:
+    """Do what a request file says.
+
+    Args:
+        path: A JSON file with `jobs`, each with `file`, `context`, `results` and what [`measure`][] reads.
+    """
+    with open(path, encoding="utf-8") as file:
+        jobs = json.load(file)["jobs"]
+    for job in jobs:
+        found = measure(Server(job["file"], job["context"], 1), job)
+        with open(job["results"], "w", encoding="utf-8") as results:
+            json.dump(found, results)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

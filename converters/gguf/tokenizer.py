@@ -1,0 +1,247 @@
+"""What a GGUF file says of the tokenizer: llama.cpp has code for a few kinds, and no other can be described to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+from zoo.errors import CheckpointError
+from zoo.files import read_json
+from zoo.models import ZooConfig
+
+from ..errors import ExportError
+from ..native.tokenizer import TOKENIZER_FILE
+
+NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED = 1, 2, 3, 4, 5
+"""llama.cpp's types of tokens."""
+
+GPT2, LLAMA3 = "gpt-2", "llama-bpe"
+
+LLAMA3_PIECES = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+"
+    r"|\s+(?!\S)|\s+"
+)
+"""The regular expression by which Llama 3 cuts texts before BPE."""
+
+UNHEARD_OF = ("dropout", "byte_fallback", "continuing_subword_prefix", "end_of_word_suffix")
+"""Settings of a BPE that llama.cpp's has not."""
+
+KINDS = "byte-level BPE as GPT-2's or Llama 3's, and Unigram with Metaspace"
+
+
+@dataclass(frozen=True)
+class TokenizerMetadata:
+    """What the file says.
+
+    Args:
+        tokens: By id.
+        types: By id, of llama.cpp's.
+        fields: What else there is, by what follows `add_` in the names of GGUFWriter's methods.
+    """
+
+    tokens: tuple[str, ...]
+    types: tuple[int, ...]
+    fields: Mapping[str, Any]
+
+    def entries(self, vocab_size: int) -> dict[str, Any]:
+        """Complete it to as many tokens as the embedding has.
+
+        Args:
+            vocab_size: Rows of the embedding.
+
+        Returns:
+            Values by what follows `add_` in the names of GGUFWriter's methods.
+        """
+        missing = range(len(self.tokens), vocab_size)
+        found = {
+            "token_list": [*self.tokens, *(f"[PAD{number}]" for number in missing)],
+            "token_types": [*self.types, *(UNUSED for _ in missing)],
+            **self.fields,
+        }
+        if "token_scores" in found:
+            found["token_scores"] = [*found["token_scores"], *(0.0 for _ in missing)]
+        return found
+
+
+def read_tokenizer(folder: Path | None, config: ZooConfig) -> TokenizerMetadata:
+    """Read what a file has to say of a tokenizer.
+
+    Args:
+        folder: Where it is.
+        config: The model's settings, of which the special ids are taken.
+
+    Returns:
+        Tokens named by their numbers where there is no tokenizer.
+
+    Raises:
+        ExportError: When llama.cpp has no such tokenizer.
+        CheckpointError: When the tokenizer's file cannot be read.
+    """
+    if folder is None or not (folder / TOKENIZER_FILE).is_file():
+        return numbered(config)
+    try:
+        saved = read_json(folder / TOKENIZER_FILE)
+        kind = saved["model"].get("type")
+        reader = READERS.get(kind)
+        problems = [f"a {kind} model"] if reader is None else []
+        if saved.get("normalizer") is not None:
+            problems.append(f"the normalizer {saved['normalizer']['type']}")
+        if reader is None or problems:
+            refuse(problems)
+        return reader(saved, special_ids(config))
+    except ExportError:
+        raise
+    except (KeyError, TypeError, ValueError, AttributeError, OSError) as error:
+        raise CheckpointError(f"{folder / TOKENIZER_FILE} cannot be read: {error!r}") from error
+
+
+def refuse(problems: list[str]) -> NoReturn:
+    """Refuse a tokenizer.
+
+    Raises:
+        ExportError: Always, saying what llama.cpp has no code for, and what it has.
+    """
+    raise ExportError(f"llama.cpp cannot hold this tokenizer: it has {' and '.join(problems)}; valid: {KINDS}")
+
+
+def read_bpe(saved: Mapping[str, Any], specials: Mapping[str, int]) -> TokenizerMetadata:
+    """Byte-level BPE.
+
+    Args:
+        saved: A `tokenizer.json`.
+        specials: Ids by their role.
+
+    Raises:
+        ExportError: When it is another BPE.
+    """
+    model = saved["model"]
+    problems = [f"{name}={model[name]!r}" for name in UNHEARD_OF if model.get(name)]
+    name = pre_tokenizer(saved.get("pre_tokenizer") or {})
+    if name is None:
+        problems.append(f"the pre-tokenizer {(saved.get('pre_tokenizer') or {}).get('type')} with other rules")
+    if bool(model.get("ignore_merges")) != (name == LLAMA3):
+        problems.append(f"ignore_merges={model.get('ignore_merges')!r}")
+    if problems:
+        refuse(problems)
+    merges = [pair if isinstance(pair, str) else " ".join(pair) for pair in model["merges"]]
+    fields = {"tokenizer_model": "gpt2", "tokenizer_pre": name, "token_merges": merges}
+    return described(saved, model["vocab"], fields, specials)
+
+
+def read_unigram(saved: Mapping[str, Any], specials: Mapping[str, int]) -> TokenizerMetadata:
+    """Unigram, as SentencePiece's. Arguments and errors as for `read_bpe`."""
+    model, spaces = saved["model"], saved.get("pre_tokenizer") or {}
+    problems = ["byte_fallback"] if model.get("byte_fallback") else []
+    if spaces.get("type") != "Metaspace" or spaces.get("replacement") != "\N{LOWER ONE EIGHTH BLOCK}":
+        problems.append(f"the pre-tokenizer {spaces.get('type')}")
+    if problems:
+        refuse(problems)
+    pieces = {piece: number for number, (piece, _) in enumerate(model["vocab"])}
+    fields = {
+        "tokenizer_model": "t5",
+        "tokenizer_pre": "default",
+        "token_scores": [score for _, score in model["vocab"]],
+        "add_space_prefix": spaces.get("prepend_scheme", "always") != "never",
+        "remove_extra_whitespaces": False,
+    }
+    return described(saved, pieces, fields, {**specials, "unk_token_id": model["unk_id"]})
+
+
+READERS: Mapping[str, Callable[[Mapping[str, Any], Mapping[str, int]], TokenizerMetadata]] = {
+    "BPE": read_bpe,
+    "Unigram": read_unigram,
+}
+
+
+def pre_tokenizer(saved: Mapping[str, Any]) -> str | None:
+    """Name the rules by which texts are cut, as llama.cpp does.
+
+    Args:
+        saved: `pre_tokenizer` of a `tokenizer.json`.
+
+    Returns:
+        The name, None where it has no such rules.
+    """
+    steps = saved.get("pretokenizers", [saved])
+    *cuts, last = steps
+    if last.get("type") != "ByteLevel" or last.get("add_prefix_space"):
+        return None
+    if not cuts:
+        return GPT2 if last.get("use_regex", True) else None
+    expression = cuts[0].get("pattern", {}).get("Regex", "")
+    return LLAMA3 if [expression] == [LLAMA3_PIECES] * len(cuts) and not last.get("use_regex", True) else None
+
+
+def described(
+    saved: Mapping[str, Any], vocabulary: Mapping[str, int], fields: dict[str, Any], specials: Mapping[str, int]
+) -> TokenizerMetadata:
+    """Put tokens and special tokens together.
+
+    Args:
+        saved: A `tokenizer.json`.
+        vocabulary: Its tokens.
+        fields: What is particular to its kind.
+        specials: Ids by their role.
+    """
+    added = {token["id"]: token for token in saved.get("added_tokens", [])}
+    named = {number: token for token, number in vocabulary.items()}
+    named |= {number: token["content"] for number, token in added.items()}
+    size = max(named) + 1
+    tokens = tuple(named.get(number, f"[PAD{number}]") for number in range(size))
+
+    def kind(number: int) -> int:
+        if number in added:
+            return CONTROL if added[number].get("special") else USER_DEFINED
+        return NORMAL if number in named else UNUSED
+
+    types = [kind(number) for number in range(size)]
+    if fields["tokenizer_model"] == "t5":
+        types[specials["unk_token_id"]] = UNKNOWN
+        fields["token_scores"] = [*fields["token_scores"], *(0.0 for _ in range(size - len(fields["token_scores"])))]
+    framed = {"add_bos_token": begins_with(saved.get("post_processor"), specials.get("bos_token_id"))}
+    # A prompt is to be continued, so an end that the tokenizer puts after texts is left out, as `zoo generate` does.
+    return TokenizerMetadata(tokens, tuple(types), {**fields, **specials, **framed, "add_eos_token": False})
+
+
+def begins_with(processor: Mapping[str, Any] | None, start: int | None) -> bool:
+    """Whether texts are begun with a special token.
+
+    Args:
+        processor: `post_processor` of a `tokenizer.json`.
+        start: The id of the token that llama.cpp would put there.
+
+    Raises:
+        ExportError: When it is another one, or more than one.
+    """
+    before: list[int] = []
+    for step in (processor or {}).get("processors", [processor] if processor else []):
+        if step["type"] == "TemplateProcessing":
+            single = [next(iter(piece.items())) for piece in step["single"]]
+            text = next(place for place, (kind, _) in enumerate(single) if kind == "Sequence")
+            ids = step["special_tokens"]
+            before += [number for _, special in single[:text] for number in ids[special["id"]]["ids"]]
+        elif step["type"] != "ByteLevel":
+            refuse([f"the post-processor {step['type']}"])
+    if before and before != [start]:
+        refuse([f"the ids {before} before a text"])
+    return bool(before)
+
+
+def special_ids(config: ZooConfig) -> dict[str, int]:
+    """The special ids of a model, by what follows `add_` in the names of GGUFWriter's methods."""
+    ends = config.eos_token_id if isinstance(config.eos_token_id, list) else [config.eos_token_id]
+    given = {"bos_token_id": config.bos_token_id, "eos_token_id": ends[0], "pad_token_id": config.pad_token_id}
+    return {name: number for name, number in given.items() if number is not None}
+
+
+def numbered(config: ZooConfig) -> TokenizerMetadata:
+    """Name tokens by their numbers, for a model without a tokenizer, whose prompts are ids.
+
+    Args:
+        config: The model's settings.
+    """
+    tokens = tuple(f"<{number}>" for number in range(config.vocab_size))
+    fields = {"tokenizer_model": "gpt2", "tokenizer_pre": GPT2, "token_merges": ["< 0"], "add_bos_token": False}
+    return TokenizerMetadata(tokens, (NORMAL,) * len(tokens), {**fields, **special_ids(config)})

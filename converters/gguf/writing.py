@@ -1,0 +1,111 @@
+"""Writes a model and its tokenizer as a GGUF file."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from zoo.models import ZooPreTrainedModel
+
+from ..errors import ExportError
+from ..extras import require
+from ..native.base import NATIVE
+from ..native.writing import native_weights
+from ..target import TargetPlan
+from ..weights import save_generation
+from .planning import GgufPlan
+from .target import FILE
+from .tokenizer import TokenizerMetadata
+
+EXACT_PARTS = ("_norm", "position_embd", "ffn_gate_inp")
+"""Parts of names of tensors that stay in float32, as llama.cpp's own converter keeps them."""
+
+
+def write_folder(
+    model: ZooPreTrainedModel, folder: Path, plan: TargetPlan, tokenizer: TokenizerMetadata, dtype: str
+) -> None:
+    """Write the file, and the configuration that the zoo loads it by.
+
+    Args:
+        model: A model of the zoo.
+        folder: An empty folder.
+        plan: A plan of [`plan_gguf`][zoo.converters.gguf.planning.plan_gguf] without obstacles.
+        tokenizer: What the file says of the tokenizer.
+        dtype: How matrices are stored: a name of GGMLQuantizationType.
+
+    Raises:
+        MissingExtraError: When gguf is not installed.
+        ExportError: When a weight has no place in the architecture.
+    """
+    write_gguf(model, folder / FILE, plan, tokenizer, dtype)
+    config = copy.deepcopy(model.config)
+    config.architectures = [type(model).__name__]
+    config.save_pretrained(folder)
+    save_generation(model, folder)
+
+
+def write_gguf(
+    model: ZooPreTrainedModel, path: Path, plan: TargetPlan, tokenizer: TokenizerMetadata, dtype: str
+) -> None:
+    """Write the file. Arguments as for `write_folder`."""
+    gguf = require("gguf", "gguf")
+    assert isinstance(plan, GgufPlan) and plan.route is not None
+    architecture, config = plan.architecture, plan.route.config
+    name = architecture.name
+    kind = next(kind for kind, known in gguf.MODEL_ARCH_NAMES.items() if known == name)
+    names = gguf.get_tensor_name_map(kind, config.num_hidden_layers)
+    weights = architecture.rewrite(native_weights(model, NATIVE.get(architecture.native), plan.route), config)
+    writer = gguf.GGUFWriter(path, name)
+    try:
+        writer.add_type("model")
+        writer.add_name(model.config.variant)
+        writer.add_file_type(gguf.LlamaFileType[file_type(dtype)])
+        for key, value in architecture.numbers(config).items():
+            getattr(writer, f"add_{key}")(value)
+        for key, value in tokenizer.entries(config.vocab_size).items():
+            getattr(writer, f"add_{key}")(value)
+        for given, tensor in weights.items():
+            # Of some classes the names are known as their bodies have them.
+            spellings = (given, given.removeprefix("transformer."))
+            known = (names.get_name(spelling, (".weight", ".bias")) for spelling in spellings)
+            found = next((place for place in known if place is not None), None)
+            if found is None:
+                raise ExportError(f"gguf has no place for {given} in its architecture {name}")
+            found += "" if found.endswith((".weight", ".bias")) else ".weight"
+            data, stored = in_type(tensor, found, dtype, gguf)
+            writer.add_tensor(found, data, raw_dtype=stored)
+        writer.write_header_to_file()
+        writer.write_kv_data_to_file()
+        writer.write_tensors_to_file()
+    finally:
+        writer.close()
+
+
+def in_type(tensor: Tensor, name: str, dtype: str, gguf: Any) -> tuple[Any, Any]:
+    """Round a weight.
+
+    Args:
+        tensor: The weight.
+        name: Its name in the file.
+        dtype: How matrices are stored.
+        gguf: The library.
+
+    Returns:
+        An array, and its type: float32 for vectors and whatever a block of the type does not divide.
+    """
+    exact = gguf.GGMLQuantizationType.F32
+    wanted = gguf.GGMLQuantizationType[dtype.upper()]
+    data = np.ascontiguousarray(tensor.float().numpy())
+    block = gguf.GGML_QUANT_SIZES[wanted][0]
+    if tensor.ndim == 1 or data.shape[-1] % block or any(part in name for part in EXACT_PARTS):
+        wanted = exact
+    return (data, exact) if wanted == exact else (gguf.quants.quantize(data, wanted), wanted)
+
+
+def file_type(dtype: str) -> str:
+    """What llama.cpp calls files whose matrices are stored in a type."""
+    return "ALL_F32" if dtype == "f32" else f"MOSTLY_{dtype.upper()}"

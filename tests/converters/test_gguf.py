@@ -1,0 +1,247 @@
+"""Exports to llama.cpp: what it computes, writes and tokenizes is what the model and its tokenizer do."""
+
+import json
+import sys
+from dataclasses import replace
+
+import pytest
+import torch
+from click.testing import CliRunner
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
+from transformers import PreTrainedTokenizerFast
+
+import zoo
+from zoo.cli.main import cli
+from zoo.converters.errors import ExportError, MissingExtraError, VerificationError
+from zoo.converters.gguf import comparing
+from zoo.converters.gguf.architectures import ARCHITECTURES
+from zoo.converters.gguf.planning import plan_gguf
+from zoo.converters.gguf.tokenizer import numbered, read_tokenizer
+from zoo.converters.gguf.writing import write_gguf
+from zoo.converters.probe import scrambled
+from zoo.errors import ConfigError, UnsupportedOperationError
+from zoo.generation import generate, load_checkpoint
+from zoo.tokenizers import Tokenizers, train_bpe, train_unigram, train_word
+
+pytest.importorskip("gguf")
+pytest.importorskip("xllamacpp")
+
+# One process of llama.cpp serves all architectures, and one export most other tests.
+pytestmark = [pytest.mark.thorough, pytest.mark.xdist_group("gguf")]
+
+SIZES = dict(
+    vocab_size=67,
+    hidden_size=64,
+    num_hidden_layers=2,
+    num_attention_heads=4,
+    intermediate_size=96,
+    max_position_embeddings=48,
+)
+GELU = dict(hidden_act="gelu_new")
+LINEAR = dict(rope_type="linear", factor=2.0, rope_theta=1e4)
+FULL_FIRST = ["full_attention", "sliding_attention"]
+GEMMA = dict(norm="zero-centered-rmsnorm", scale_embedding=True, tie_word_embeddings=True)
+CASES = {
+    "llama": ("llama-style", dict(num_key_value_heads=2)),
+    "llama-biases": ("llama-style", dict(attention_bias=True, mlp_bias=True, head_dim=24)),
+    "llama-experts": ("mixtral-style", {}),
+    "qwen3": ("qk-norm", {}),
+    "qwen3moe": ("qwen3-moe-style", dict(num_key_value_heads=2)),
+    "smollm3": ("smollm3-style", dict(num_hidden_layers=4)),
+    "olmo2": ("olmo2-style", {}),
+    "olmo2-windows": ("olmo3-style", dict(num_hidden_layers=3, sliding_window=5)),
+    "gemma": ("llama-style", dict(hidden_act="gelu_pytorch_tanh", **GEMMA)),
+    "gemma2": ("gemma2-style", dict(sliding_window=5, attention_scale=6.0)),
+    "gemma3": ("gemma3-style", dict(num_hidden_layers=3, sliding_window=5)),
+    "gpt2": ("gpt2-style", {}),
+    "gptneox": ("gpt-neox-style", GELU),
+    "gptneox-in-turn": ("gpt-neox-style", dict(parallel_residual=False, **GELU)),
+    "falcon": ("falcon-style", GELU),
+    "falcon-groups": ("falcon-style", dict(num_key_value_heads=2, **GELU)),
+    "bloom": ("bloom-style", {}),
+    "phi2": ("gptj-style", GELU),
+}
+TEXTS = ["the cat sleeps on the mat", "a dog runs", "The dog isn't here: it's gone.", "O cão não está aqui, não é?"] * 5
+
+
+def run(*arguments):
+    return CliRunner(env={"COLUMNS": None}).invoke(cli, [str(argument) for argument in arguments])
+
+
+def tiny(name, **settings):
+    return scrambled(zoo.build(name, "causal-lm", seed=0, **{**SIZES, **settings}))
+
+
+@pytest.mark.slow
+def test_every_architecture_computes_the_same(tmp_path):
+    """Log-probabilities of 100 prompts, some longer than any window, and the tokens that llama.cpp takes."""
+    jobs, built = [], {}
+    for case, (name, settings) in CASES.items():
+        model = tiny(name, **settings)
+        plan = plan_gguf("gguf", model)
+        assert plan.exact, (case, plan.obstacles)
+        assert plan.architecture.name == case.partition("-")[0]
+        write_gguf(model, tmp_path / f"{case}.gguf", plan, numbered(model.config), "f32")
+        job = comparing.draw(model, None, writes=False)
+        built[case] = model, plan, job
+        jobs.append((tmp_path / f"{case}.gguf", job))
+    answers = comparing.run(jobs, zoo.config("llama-style", **SIZES))
+    for (case, (model, plan, job)), found in zip(built.items(), answers, strict=True):
+        difference = comparing.judge(model, job, found, None, plan.architecture.tolerance)
+        assert difference.float32 < (1e-5 if plan.architecture.tolerance < 1e-3 else 5e-3), case
+    assert {plan.architecture for _, plan, _ in built.values()} == set(ARCHITECTURES)
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    """A language model with a tokenizer of byte-level BPE."""
+    folder = tmp_path_factory.mktemp("gguf") / "saved"
+    tokenizer = train_bpe(TEXTS, vocab_size=300)
+    tiny("llama-style", vocab_size=len(tokenizer) + 3).save_pretrained(folder)
+    Tokenizers(tokenizer, tokenizer).save(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def quantised(saved):
+    """The same with rounded weights, and what the export said."""
+    result = run("export", saved, "-o", saved.parent / "q8", "--as", "gguf", "--dtype", "q8_0")
+    assert result.exit_code == 0, result.output
+    return saved.parent / "q8", result.output
+
+
+@pytest.mark.slow
+def test_rounded_weights_say_what_they_cost(saved, quantised):
+    folder, said = quantised
+    assert "run in llama.cpp; differs by at most" in said and "perplexity on 46 tokens of its own:" in said, said
+    card = (folder / "README.md").read_text()
+    assert "library_name: gguf" in card and "stored as q8_0" in card and "that of the rounded weights" in card
+    # The embedding and the output are most of so small a model; a block of 32 weights takes 34 bytes for 128.
+    sizes = [path.stat().st_size for path in (saved / "model.safetensors", folder / "model.gguf")]
+    assert sizes[1] < 0.4 * sizes[0]
+    assert (folder / "tokenizer.json").is_file() and (folder / "config.json").is_file()
+
+
+@pytest.mark.slow
+def test_generate_runs_in_llama_cpp(saved, quantised):
+    options = dict(max_new_tokens=6, scores=True)
+    ours, theirs = (generate(saved, TEXTS[:4], engine=engine, **options) for engine in ("torch", "llama.cpp"))
+    for one, other in zip(ours, theirs, strict=True):
+        assert one.candidates[0].text == other.candidates[0].text
+        assert one.candidates[0].score == pytest.approx(other.candidates[0].score, abs=1e-4)
+    model, tokenizers = load_checkpoint(quantised[0])
+    sampling = dict(tokenizer=tokenizers, do_sample=True, num_return_sequences=2, max_new_tokens=5)
+    first, again, other = (generate(model, TEXTS[0], seed=seed, **sampling)[0] for seed in (1, 1, 2))
+    assert first == again != other and len({candidate.text for candidate in first.candidates}) == 2
+    with pytest.raises(ConfigError, match="llama.cpp does not follow num_beams"):
+        generate(model, TEXTS[0], tokenizer=tokenizers, num_beams=2)
+    with pytest.raises(UnsupportedOperationError, match="only generates"):
+        model(torch.ones(1, 2, dtype=torch.long))
+
+
+@pytest.mark.slow
+def test_a_wrong_file_is_found(saved, tmp_path):
+    """A file that computes something else, one that cuts prompts otherwise, and one that llama.cpp does not load."""
+    model, plan = zoo.load(saved), plan_gguf("gguf", zoo.load(saved))
+    tokenizer = read_tokenizer(saved, model.config)
+    with torch.no_grad():
+        other = zoo.load(saved)
+        other.model.layers[1].mlp.up_proj.weight += 0.01
+    write_gguf(other, tmp_path / "other.gguf", plan, tokenizer, "f32")
+    few = {**tokenizer.fields, "token_merges": tokenizer.fields["token_merges"][:5]}
+    write_gguf(model, tmp_path / "cut.gguf", plan, replace(tokenizer, fields=few), "f32")
+    job = replace(comparing.draw(model, saved, writes=False), prompts=[[5, 6, 7]])
+    wrong, cut = comparing.run([(tmp_path / "other.gguf", job), (tmp_path / "cut.gguf", job)], model.config)
+    with pytest.raises(VerificationError, match="log-probabilities differ by"):
+        comparing.judge(model, job, wrong, saved, plan.architecture.tolerance)
+    with pytest.raises(VerificationError, match="llama.cpp makes other tokens of '"):
+        comparing.judge(model, job, cut, saved, plan.architecture.tolerance)
+    (tmp_path / "torn.gguf").write_bytes((tmp_path / "cut.gguf").read_bytes()[:5000])
+    with pytest.raises(VerificationError, match="llama.cpp fails: "):
+        comparing.run([(tmp_path / "torn.gguf", job)], model.config)
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "says"),
+    [
+        ("gpt-neox-style", {}, "as gptneox: hidden_act='gelu', it has 'gelu_new'"),
+        ("llama-style", dict(sliding_window=5), "sliding_window=5"),
+        ("gemma2-style", dict(layer_types=FULL_FIRST, sliding_window=5), "the last of every so many"),
+        ("gemma2-style", dict(num_hidden_layers=46, sliding_window=5), "num_hidden_layers=46"),
+        ("smollm3-style", dict(nope_layers=[True, False]), "nope_layers"),
+        (
+            "llama-style",
+            dict(rope_parameters=dict(rope_type="linear", factor=2.0, rope_theta=1e4)),
+            "rope_type='linear'",
+        ),
+        ("rezero", {}, "norm_placement='none'"),
+        ("deepseek-moe", {}, "feed_forward='moe-sigmoid'|its feed-forward network is gated"),
+    ],
+)
+def test_what_llama_cpp_gets_silently_wrong_is_refused(name, settings, says, tmp_path):
+    with pytest.raises(ExportError, match=f"gguf cannot express this model: .*({says}).*What works: .*bundle"):
+        zoo.export(tiny(name, **settings), tmp_path / "out", "gguf")
+    assert not list(tmp_path.iterdir())
+
+
+def test_other_heads_are_refused(tmp_path):
+    with pytest.raises(ExportError, match="it has no head for masked-lm"):
+        zoo.export(zoo.build("bert-style@tiny", "masked-lm"), tmp_path / "out", "gguf")
+
+
+def of(model, normalizer=None, pre_tokenizer=None):
+    tokenizer = Tokenizer(model)
+    tokenizer.normalizer, tokenizer.pre_tokenizer = normalizer, pre_tokenizer or pre_tokenizers.ByteLevel(False)
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token="<unk>", eos_token="<eos>")
+
+
+TOKENIZERS = {
+    "WordLevel": lambda: train_word(TEXTS),
+    "pre-tokenizer ByteLevel": lambda: train_unigram(TEXTS, vocab_size=300),
+    "normalizer Lowercase": lambda: train_bpe(TEXTS, vocab_size=300, lower_case=True),
+    "normalizer NFC": lambda: of(models.BPE(), normalizers.NFC()),
+    "pre-tokenizer Whitespace": lambda: of(models.BPE(), None, pre_tokenizers.Whitespace()),
+    "continuing_subword_prefix='##'": lambda: of(models.BPE(continuing_subword_prefix="##")),
+}
+
+
+@pytest.mark.parametrize("says", TOKENIZERS)
+def test_tokenizers_that_llama_cpp_lacks_are_refused_by_name(says, tmp_path):
+    TOKENIZERS[says]().save_pretrained(tmp_path)
+    with pytest.raises(ExportError, match=f"cannot hold this tokenizer: .*{says}.*; valid: byte-level BPE"):
+        read_tokenizer(tmp_path, zoo.config("llama-style"))
+
+
+@pytest.mark.slow
+def test_unigram_with_spaces_as_marks_makes_the_same_tokens(tmp_path):
+    tokenizer = Tokenizer(models.Unigram())
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
+    specials = ["<pad>", "<bos>", "<eos>", "<unk>"]
+    trainer = trainers.UnigramTrainer(vocab_size=80, special_tokens=specials, unk_token="<unk>", show_progress=False)
+    tokenizer.train_from_iterator(TEXTS, trainer)
+    wrapped = PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token="<unk>", eos_token="<eos>")
+    model = tiny("llama-style", vocab_size=len(wrapped))
+    wrapped.save_pretrained(tmp_path)
+    write_gguf(model, tmp_path / "model.gguf", plan_gguf("gguf", model), read_tokenizer(tmp_path, model.config), "f32")
+    job = replace(comparing.draw(model, tmp_path, writes=False), prompts=[], texts=TEXTS[:4])
+    (found,) = comparing.run([(tmp_path / "model.gguf", job)], model.config)
+    comparing.compare_prompts(job, found, tmp_path)
+
+
+def test_bad_input_leaves_nothing(saved, tmp_path, monkeypatch):
+    with pytest.raises(ExportError, match="valid for gguf: f32, f16, bf16, q8_0"):
+        zoo.export(saved, tmp_path / "out", "gguf", dtype="q4_k_m")
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "notes.txt").write_text("mine")
+    assert "is not empty" in run("export", saved, "-o", tmp_path / "full", "--as", "gguf").stderr
+    for module in ("gguf", "xllamacpp"):
+        with monkeypatch.context() as missing:
+            missing.setitem(sys.modules, module, None)
+            with pytest.raises(MissingExtraError, match=rf"{module} is not .*pip install 'transformer-zoo\[gguf\]'"):
+                zoo.export(saved, tmp_path / "out", "gguf")
+    assert [path.name for path in tmp_path.iterdir()] == ["full"]
+
+
+def test_plan_and_report_name_it(saved):
+    plans = {plan["target"]: plan for plan in json.loads(run("export", saved, "--plan", "--json").stdout)}
+    assert plans["gguf"]["exact"] and plans["gguf"]["notes"] == ["llama.cpp knows it as llama."]
