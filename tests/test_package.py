@@ -133,6 +133,17 @@ def test_distributions_hold_every_file(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.slow
+@pytest.mark.nightly
+@pytest.mark.skipif(shutil.which("uv") is None, reason="there is no uv")
+def test_both_distributions_install_into_a_clean_environment_and_translate() -> None:
+    """On one Python; `scripts/wheels` without a name takes every one."""
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    run = subprocess.run([ROOT / "scripts/wheels", version], capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    assert run.stdout.count("installs and translates") == 2
+
+
 def test_a_release_begins_with_what_the_files_say(tmp_path: Path) -> None:
     for name in ("pyproject.toml", "CITATION.cff", "CHANGELOG.md", "scripts/release"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
