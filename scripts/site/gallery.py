@@ -24,9 +24,6 @@ SETTINGS = {card.name for card in setting_cards()}
 PARTS = ("norm_placement", *(field for field in PART_FIELDS if field != "initializer"))
 """Settings by which the gallery can be filtered."""
 
-EXPORTS = ("Variant", "Task", "Class of transformers, by", "Difference", "Also", "CTranslate2", "ONNX Runtime")
-"""The columns of what was exported and compared."""
-
 NEIGHBOURS = 2
 """How many of the nearest variants each is put side by side with."""
 
@@ -144,7 +141,8 @@ def sections(card: Card, nearest: Iterable[str]) -> Iterator[str]:
     ]
     yield section("Weights", ("name", "what they do", "score"), trained)
     yield section("Results", ("benchmark", "variant", "score", "verdict"), results(card.name))
-    yield section("Exports", EXPORTS[1:], (row[1:] for row in exports() if row[0] == card.name))
+    headings, *exported = exports()
+    yield section("Exports", headings[1:], (row[1:] for row in exported if row[0] == card.name))
     yield "## Limits\n\n" + "\n".join(f"- {limit}" for limit in card.limits) if card.limits else ""
     beside = (f"- [{card.name} and {other}]({'--'.join(pair(card.name, other))}.md)" for other in nearest)
     yield "## Side by side\n\n" + "\n".join(beside)
@@ -164,9 +162,9 @@ def results(name: str) -> Iterator[tuple[str, ...]]:
 
 
 def exports() -> list[tuple[str, ...]]:
-    """The rows of the table in docs/converters.md that begin with a variant and a task."""
+    """The table in docs/converters.md of what was exported and compared, its headings first."""
     page = (ROOT / "docs/converters.md").read_text(encoding="utf-8")
-    lines = re.findall(r"^\| ([a-z].*) \|$", page.partition(f"| {' | '.join(EXPORTS)} |")[2], flags=re.MULTILINE)
+    lines = re.findall(r"^\| (.*) \|$", page[page.index("| Variant | Task |") :], flags=re.MULTILINE)
     return [tuple(words.strip() for words in line.split(" | ")) for line in lines]
 
 
