@@ -59,8 +59,13 @@ class CTranslate2Model(EngineModel, GenerationMixin):
         self.vocabularies = saved_vocabularies(folder)
         self.numbers = {token: number for number, token in enumerate(self.vocabularies.target)}
 
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
+    def forward(self, input_ids: Tensor | None = None, labels: Tensor | None = None, **kwargs: Any) -> Any:
         """Refuse: CTranslate2 returns texts, no logits.
+
+        Args:
+            input_ids: By this name trainers know what to hand over.
+            labels: The same.
+            kwargs: Anything else.
 
         Raises:
             UnsupportedOperationError: Always.

@@ -57,8 +57,13 @@ class GgufModel(EngineModel, GenerationMixin):
         except RuntimeError as error:
             raise CheckpointError(f"llama.cpp cannot load {folder / FILE}") from error
 
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
+    def forward(self, input_ids: Tensor | None = None, labels: Tensor | None = None, **kwargs: Any) -> Any:
         """Refuse: the server returns tokens, no logits.
+
+        Args:
+            input_ids: By this name trainers know what to hand over.
+            labels: The same.
+            kwargs: Anything else.
 
         Raises:
             UnsupportedOperationError: Always.

@@ -291,7 +291,9 @@ def test_settings_that_change_nothing_are_followed():
         options_of(GenerationConfig(do_sample=True, typical_p=0.5))
 
 
-def test_what_an_engine_cannot_follow_is_refused(ctranslate2_folder):
+def test_what_an_engine_cannot_follow_is_refused(saved, ctranslate2_folder):
+    scored = run("evaluate", ctranslate2_folder, "--data", saved.parent / "pairs.tsv", "--quiet")
+    assert scored.exit_code and "CTranslate2 only generates" in scored.stderr
     with pytest.raises(ConfigError, match="does not follow num_beam_groups|does not follow penalty_alpha"):
         generate(ctranslate2_folder, "the cat", penalty_alpha=0.5)
     with pytest.raises(ConfigError, match="valid: ctranslate2"):

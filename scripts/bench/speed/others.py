@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
+import itertools
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -11,8 +13,8 @@ import torch
 from shapes import Scale
 from torch import nn
 
-from zoo.converters import TARGETS, ExportOptions
-from zoo.converters.ctranslate2.running import load_ctranslate2
+from zoo.converters import TARGETS, EngineTarget, ExportOptions
+from zoo.converters.errors import MissingExtraError
 from zoo.converters.exporting import choose
 
 
@@ -41,9 +43,20 @@ def x_transformers(scale: Scale) -> nn.Module:
     return Adapter()
 
 
-def in_ctranslate2(model: Any, dtype: str) -> Any:
-    """A model as an export in CTranslate2, which holds it in memory."""
-    with tempfile.TemporaryDirectory() as folder:
-        target = "ctranslate2"
-        TARGETS.get(target).write(model, Path(folder), choose(model, target), ExportOptions(dtype))
-        return load_ctranslate2(Path(folder))
+def in_engines(model: Any, *names: str) -> dict[str, Any]:
+    """A model as exports in other engines, which hold them in memory.
+
+    Args:
+        model: A model of the zoo.
+        names: Targets of exports.
+
+    Returns:
+        Models by what to call them, in float32 and in int8, of the engines that are installed.
+    """
+    found = {}
+    for target, dtype in itertools.product(map(TARGETS.get, names), ("float32", "int8")):
+        assert isinstance(target, EngineTarget)
+        with tempfile.TemporaryDirectory() as folder, contextlib.suppress(MissingExtraError):
+            target.write(model, Path(folder), choose(model, target.name), ExportOptions(dtype))
+            found[f"zoo in {target.engine}, {dtype}"] = target.load(Path(folder))
+    return found

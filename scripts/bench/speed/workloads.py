@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from limits import bytes_a_token
 from measuring import OURS, Peer, record_steps
-from others import eager, in_ctranslate2, x_transformers
+from others import eager, in_engines, x_transformers
 from plain import PlainDecoder, PlainEncoder, TorchEncoder, TorchSeq2Seq
 from shapes import USUAL_DROPOUT, Scale, bert_config, gpt2_config, marian_config
 from torch import nn
@@ -124,6 +124,9 @@ class Work:
         ]
         if importlib.util.find_spec("x_transformers"):
             peers.append(self.inference("x-transformers", self.ready(x_transformers(self.scale)), "other", **inputs))
+        if self.device.type == "cpu":
+            others = in_engines(ours, "openvino").items()
+            peers += [replace(self.inference(name, model, "other", **inputs), flops=0) for name, model in others]
         if self.quantises:
             peers.append(replace(self.inference("zoo, int8", zoo.to_int8(ours), "other", **inputs), flops=0))
         return [*peers, *self.without_fast_paths(peers)]
@@ -191,11 +194,11 @@ class Work:
         return self.generators("MarianMTModel", theirs, num_beams, **inputs)
 
     def generators(self, name: str, theirs: nn.Module, num_beams: int, **inputs: torch.Tensor) -> list[Peer]:
-        """A native model, ours, and ours in CTranslate2 where that is installed."""
+        """A native model, ours, and ours in the other engines that are installed."""
         ours = zoo.convert(theirs)
         models = {name: self.ready(theirs), "zoo": self.ready(ours)}
-        if self.device.type == "cpu" and importlib.util.find_spec("ctranslate2"):
-            models |= {f"zoo in CTranslate2, {dtype}": in_ctranslate2(ours, dtype) for dtype in ("float32", "int8")}
+        if self.device.type == "cpu":
+            models |= in_engines(ours, "ctranslate2", "openvino")
         peers = [self.generating(peer, model, num_beams, **inputs) for peer, model in models.items()]
         if self.quantises:
             quantised = zoo.to_int8(ours)

@@ -1,0 +1,188 @@
+"""Speed and loss of quality of every engine that is installed, by how weights are stored, in one table.
+
+    python scripts/bench/engines.py                                        # weights that ship with the zoo
+    python scripts/bench/engines.py my-model --only "openvino*" torch -o found
+
+Every engine gets the same checkpoint, and works on the examples that its training held out. "Loss" is the mean
+cross-entropy of a token in nats, where the engine returns logits; "same texts" is the share of greedy outputs that are
+those of torch in float32. Processor's time counts all threads; the load of the machine stands above the table.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fnmatch
+import json
+import os
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from transformers import PreTrainedModel
+
+import zoo
+from zoo.converters import ExportOptions
+from zoo.converters.errors import ExportError, MissingExtraError
+from zoo.converters.exporting import choose
+from zoo.environment import device_name
+from zoo.errors import UnsupportedOperationError
+from zoo.evaluating import evaluate
+from zoo.generation import ENGINES, ExportEngine, generate
+from zoo.tokenizers import load_tokenizers
+from zoo.training.heldout import examples_of_run
+from zoo.training.record import saved_run
+from zoo.weights import locate
+
+MODELS = ("gpt2-style.char-en", "vanilla.en-pt")
+REFERENCE = "torch"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One engine with one way to store weights.
+
+    Args:
+        model: What ran.
+        engine: Where.
+        dtype: How weights are stored.
+        megabytes: The size of what was exported, or of the weights in torch.
+        tokens_a_second: Written greedily, one text at a time, by the clock.
+        processor: Seconds of processor's time for a thousand tokens.
+        same: The share of texts that are torch's in float32.
+        loss: Cross-entropy a token, None where the engine returns no logits.
+    """
+
+    model: str
+    engine: str
+    dtype: str
+    megabytes: float
+    tokens_a_second: float
+    processor: float
+    same: float
+    loss: float | None
+
+
+def parse_arguments() -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("models", nargs="*", default=list(MODELS), help="checkpoints, or names of weights")
+    parser.add_argument("--only", nargs="+", default=["*"], help="engines, or ENGINE:DTYPE, with wildcards")
+    parser.add_argument("--texts", type=int, default=32, help="how many are written")
+    parser.add_argument("--examples", type=int, default=128, help="how many the loss is computed on")
+    parser.add_argument("--new-tokens", type=int, default=48)
+    parser.add_argument("-o", "--output", type=Path, help="write FILE.json and FILE.md as well")
+    return parser.parse_args()
+
+
+def ways() -> Iterator[tuple[str, str]]:
+    """Every engine with every way in which it stores weights."""
+    for name in ENGINES:
+        engine = ENGINES.get(name)
+        stored = (engine.target.dtypes or ("float32",)) if isinstance(engine, ExportEngine) else ()
+        yield from ((name, dtype) for dtype in stored or ("int8" if name.endswith("int8") else "float32",))
+
+
+def opened(source: Path, name: str, dtype: str, scratch: Path) -> tuple[PreTrainedModel, float]:
+    """Load a checkpoint for an engine.
+
+    Returns:
+        The model, and its size in MB.
+    """
+    model, engine = zoo.load(source), ENGINES.get(name)
+    if not isinstance(engine, ExportEngine):
+        width = 1 if dtype == "int8" else 4
+        return engine.run(model, source), model.num_parameters() * width / 1e6
+    target = engine.target
+    plan = choose(model, target.name)
+    options = ExportOptions(dtype if target.dtypes else None, source)
+    target.write(model, scratch, plan, options)
+    size = sum(file.stat().st_size for file in scratch.rglob("*") if file.is_file())
+    return target.load(scratch), size / 1e6
+
+
+def measure(name: str, arguments: argparse.Namespace) -> Iterator[Row]:
+    """Run one checkpoint in every engine.
+
+    Args:
+        name: A folder, or the name of weights.
+        arguments: What was asked for.
+
+    Yields:
+        A row for each engine that can hold it.
+    """
+    source = locate(name)
+    run, tokenizers = saved_run(source), load_tokenizers(source)
+    assert run is not None, f"{name} does not say what it was trained on"
+    reference = zoo.load(source)
+    task = run.recipe.data_task().fitted_to(reference.config)
+    examples, _ = examples_of_run(run, task, name)
+    column = examples.column_names[0]
+    texts = [text if reference.config.is_encoder_decoder else text[:16] for text in examples[column][: arguments.texts]]
+    held_out = examples.select(range(min(arguments.examples, len(examples))))
+    options: dict[str, Any] = dict(tokenizer=tokenizers, batch_size=1, max_new_tokens=arguments.new_tokens)
+    expected = [found.text for found in generate(reference, texts, **options)]
+    for engine, dtype in ways():
+        if not any(fnmatch.fnmatchcase(way, only) for way in (engine, f"{engine}:{dtype}") for only in arguments.only):
+            continue
+        with tempfile.TemporaryDirectory() as scratch:
+            try:
+                model, megabytes = opened(source, engine, dtype, Path(scratch))
+            except (ExportError, MissingExtraError) as error:
+                print(f"{name} in {engine}, {dtype}: {error}", flush=True)
+                continue
+            generate(model, texts[:2], **options)
+            began, worked = time.perf_counter(), time.process_time()
+            outputs = [found.text for found in generate(model, texts, **options)]
+            seconds, work = time.perf_counter() - began, time.process_time() - worked
+            try:
+                loss = evaluate(
+                    model, run.recipe.task, data=held_out, tokenizer=tokenizers, batch_size=16, n_bootstrap=1
+                ).loss
+            except UnsupportedOperationError:
+                loss = None
+        tokens = sum(len(tokenizers.target(text)["input_ids"]) for text in outputs)
+        same = sum(one == other for one, other in zip(outputs, expected, strict=True)) / len(outputs)
+        yield Row(name, engine, dtype, megabytes, tokens / seconds, 1000 * work / tokens, same, loss)
+
+
+def to_markdown(rows: list[Row], about: str) -> str:
+    """Write the table, under a line that says where it was measured."""
+    titles = ("model", "engine", "weights", "MB", "tokens/s", "processor's s for 1000", "same texts", "loss", "change")
+    lines = [about, "", f"| {' | '.join(titles)} |", f"|---|---|---|{'---:|' * (len(titles) - 3)}"]
+    exact = {row.model: row.loss for row in rows if row.engine == REFERENCE}
+    for row in rows:
+        base = exact.get(row.model)
+        loss = "" if row.loss is None else f"{row.loss:.4f}"
+        change = "" if row.loss is None or base is None else f"{row.loss - base:+.4f}"
+        numbers = (f"{row.megabytes:.2f}", f"{row.tokens_a_second:.0f}", f"{row.processor:.1f}", f"{row.same:.0%}")
+        lines.append(f"| {' | '.join((row.model, row.engine, row.dtype, *numbers, loss, change))} |")
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    """Run everything and show the table."""
+    arguments = parse_arguments()
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    before = os.getloadavg()[0]
+    rows = [row for name in arguments.models for row in measure(name, arguments)]
+    about = (
+        f"{date.today().isoformat()}, {device_name(torch.device('cpu'))}, {torch.get_num_threads()} threads, torch "
+        f"{torch.__version__}; load of the machine {before:.1f} before and {os.getloadavg()[0]:.1f} after"
+    )
+    table = to_markdown(rows, about)
+    print(table)
+    if arguments.output is not None:
+        arguments.output.with_suffix(".md").write_text(table, encoding="utf-8")
+        found = {"about": about, "rows": [asdict(row) for row in rows]}
+        arguments.output.with_suffix(".json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
