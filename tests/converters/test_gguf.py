@@ -1,6 +1,7 @@
 """Exports to llama.cpp: what it computes, writes and tokenizes is what the model and its tokenizer do."""
 
 import json
+import resource
 import sys
 from dataclasses import replace
 
@@ -19,7 +20,7 @@ from zoo.converters.gguf.planning import plan_gguf
 from zoo.converters.gguf.tokenizer import numbered, read_tokenizer
 from zoo.converters.gguf.writing import write_gguf
 from zoo.converters.probe import scrambled
-from zoo.errors import ConfigError, UnsupportedOperationError
+from zoo.errors import ConfigError, UnsupportedOperationError, UnwritableError
 from zoo.generation import generate, load_checkpoint
 from zoo.tokenizers import Tokenizers, train_bpe, train_unigram, train_word
 
@@ -239,6 +240,13 @@ def test_bad_input_leaves_nothing(saved, tmp_path, monkeypatch):
             missing.setitem(sys.modules, module, None)
             with pytest.raises(MissingExtraError, match=rf"{module} is not .*pip install 'transformer-zoo\[gguf\]'"):
                 zoo.export(saved, tmp_path / "out", "gguf")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, limits[1]))  # as a disk that is full does, it takes a part
+    try:
+        with pytest.raises(UnwritableError, match="out cannot be written: No space left"):
+            zoo.export(saved, tmp_path / "out", "gguf")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert [path.name for path in tmp_path.iterdir()] == ["full"]
 
 
