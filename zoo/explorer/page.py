@@ -81,13 +81,16 @@ def gradio() -> Any:
     return require("explore", "gradio")
 
 
-def build_page(models: Sequence[str], *, text: str = FIRST_TEXT, reports: Iterable[Path] = ()) -> Any:
+def build_page(
+    models: Sequence[str], *, text: str = FIRST_TEXT, reports: Iterable[Path] = (), others: bool = True
+) -> Any:
     """Lay out the page.
 
     Args:
-        models: What can be chosen: names of weights, folders, repositories on the Hub. Others may be typed in.
+        models: What can be chosen: names of weights, folders, repositories on the Hub.
         text: What stands in the box at first.
         reports: Folders of comparisons.
+        others: Whether other models may be typed in, as is right where only you see the page.
 
     Returns:
         Gradio's `Blocks`.
@@ -100,13 +103,18 @@ def build_page(models: Sequence[str], *, text: str = FIRST_TEXT, reports: Iterab
         gr.Markdown("# zoo explore\n\nModels beside each other, on what you type.", elem_id="heading")
         with gr.Row():
             chosen = gr.Dropdown(
-                list(models), value=list(models[:2]), multiselect=True, allow_custom_value=True, label="Models", scale=3
+                list(models),
+                value=list(models[:2]),
+                multiselect=True,
+                allow_custom_value=others,
+                label="Models",
+                scale=3,
             )
             typed = gr.Textbox(text, label="Text", elem_id="text", submit_btn="Look", scale=2)
         current = gr.State(next(iter(LOOKS)))
         with gr.Tabs():
             places = [look_tab(gr, tab, current, chosen, typed) for tab in LOOKS]
-            quirks_tab(gr, models, typed)
+            quirks_tab(gr, models, typed, others)
             variants_tab(gr)
             if folders := sorted(map(str, reports)):
                 reports_tab(gr, folders)
@@ -134,7 +142,7 @@ def html(gr: Any, name: str) -> Any:
     return gr.HTML(elem_id=name, min_height=240, apply_default_css=False)
 
 
-def quirks_tab(gr: Any, models: Sequence[str], typed: Any) -> None:
+def quirks_tab(gr: Any, models: Sequence[str], typed: Any, others: bool) -> None:
     """Lay out the tab on which defects of an original are switched on and off."""
 
     def known(name: str) -> Any:
@@ -148,7 +156,7 @@ def quirks_tab(gr: Any, models: Sequence[str], typed: Any) -> None:
         return written(lambda: [views.quirky(name, quirks, words)])
 
     with gr.Tab("Quirks", id="Quirks") as opened:
-        model = gr.Dropdown(list(models), value=models[0], allow_custom_value=True, label="Model")
+        model = gr.Dropdown(list(models), value=models[0], allow_custom_value=others, label="Model")
         quirks = gr.CheckboxGroup([], label="Quirks of the original", elem_id="choice-of-quirks")
         place = html(gr, "quirks")
     gr.on([opened.select, model.change], known, [model], [quirks], api_name=False)

@@ -16,7 +16,7 @@ APP = """\"\"\"The explorer for {model}, as `zoo push --space` writes it.\"\"\"
 
 from zoo.explorer import build_page, launch
 
-launch(build_page(["{model}"]), server_name="0.0.0.0")
+launch(build_page(["{model}"], others=False), server_name="0.0.0.0")
 """
 
 WORDS = """# {model}
