@@ -67,6 +67,7 @@ def save(name: str, task: str, form: str, folder: str) -> Any:
     """Build a model with random weights, none of them zero or one, and save it."""
     import zoo
     from zoo.testing import randomize
+    from zoo.tokenizers import train_character
 
     windows: dict[str, Any] = {"sliding_window": SHORT_WINDOW} if zoo.config(name, task, **SIZES).sliding_window else {}
     model = randomize(zoo.build(name, task, seed=0, **SIZES, **windows), std=0.05)
@@ -74,6 +75,7 @@ def save(name: str, task: str, form: str, folder: str) -> Any:
         zoo.export(model, folder, "bundle")
     else:
         model.save_pretrained(folder)
+    train_character(["what vLLM wants a tokenizer for is not asked of it here"]).save_pretrained(folder)
     return model
 
 
@@ -84,10 +86,12 @@ def served(name: str, task: str, form: str) -> dict[str, Any]:
         `largest`, the largest difference, and `same`, whether all greedy tokens are the zoo's; or `refused`, why.
     """
     from vllm import LLM
+    from vllm.config import PoolerConfig
 
     from zoo.errors import UnsupportedBackendError
 
-    pooling = {"runner": "pooling"} if task == "feature-extraction" else {}
+    options = {"runner": "pooling", "pooler_config": PoolerConfig(task="token_embed")}
+    pooling: dict[str, Any] = options if task == "feature-extraction" else {}
     with tempfile.TemporaryDirectory() as parent:
         folder = os.path.join(parent, "model")
         model = save(name, task, form, folder)
@@ -97,7 +101,6 @@ def served(name: str, task: str, form: str) -> dict[str, Any]:
             engine = LLM(
                 folder,
                 dtype="float32",
-                skip_tokenizer_init=True,
                 enforce_eager=True,
                 max_model_len=SIZES["max_position_embeddings"],
                 max_num_seqs=4,

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import inspect
+import subprocess
+import sys
 from importlib.metadata import entry_points
+from pathlib import Path
 
 import pytest
 import torch
@@ -83,3 +86,11 @@ def test_sglang_gets_what_it_hands_to_the_model_and_a_place_for_every_layer():
 def test_parts_of_attention_leave_its_forward_alone_in_which_vllm_looks():
     for module in (subclass for subclass in Attention.__subclasses__() if subclass.__module__.startswith("zoo.models")):
         assert inspect.getattr_static(module, "forward") is inspect.getattr_static(Attention, "forward")
+
+
+def test_the_table_is_what_was_recorded():
+    root = Path(__file__).parents[2]
+    command = [sys.executable, str(root / "scripts/serving/vllm_models.py"), "--table"]
+    table = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert "fails" not in table and "other tokens" not in table
+    assert table in (root / "docs/transformers.md").read_text(encoding="utf-8")
