@@ -135,7 +135,8 @@ class GraphForCausalLM(GraphModel, GenerationMixin):
         outputs, cache = self.sessions[WHOLE].run(given, past_key_values)
         loss = None
         if labels is not None:
-            loss = self.loss_function(logits=outputs["logits"], labels=labels, vocab_size=self.config.vocab_size)
+            size = self.config.vocab_size
+            loss = self.loss_function(logits=outputs["logits"], labels=labels, vocab_size=size, **kwargs)
         kept = cache if use_cache is not False else None
         return CausalLMOutputWithPast(loss=loss, logits=outputs["logits"], past_key_values=kept)
 

@@ -106,6 +106,8 @@ def test_the_cache_is_inside(decoder):
     loaded, ids = load_for(folder), torch.randint(3, 17, (2, 6))
     with torch.no_grad():
         ours = model(ids).logits
+        for how in ({"labels": ids}, {"labels": ids, "shift_labels": ids.roll(-1, 1)}):
+            assert float(loaded(ids, **how).loss) == pytest.approx(float(model(ids, **how).loss), abs=1e-5)
     first = loaded(ids[:, :4])
     second = loaded(ids[:, 4:], past_key_values=first.past_key_values)
     assert second.past_key_values.get_seq_length() == 6
