@@ -96,8 +96,8 @@ def opened(source: Path, name: str, dtype: str, scratch: Path) -> tuple[PreTrain
     """
     model, engine = zoo.load(source), ENGINES.get(name)
     if not isinstance(engine, ExportEngine):
-        width = 1 if dtype == "int8" else 4
-        return engine.run(model, source), model.num_parameters() * width / 1e6
+        size = model.num_parameters() * (1 if dtype == "int8" else 4)
+        return engine.run(model, source), size / 1e6
     target = engine.target
     plan = choose(model, target.name)
     options = ExportOptions(dtype if target.dtypes else None, source)
