@@ -68,6 +68,16 @@ def test_what_the_documents_write_is_there_after_import_zoo() -> None:
     assert set(run.stdout.split()) <= modules | set(zoo.__all__)
 
 
+def test_the_root_of_a_checkout_can_be_imported_from_after_a_plain_installation() -> None:
+    """There the checkout's zoo comes before the installed one; without what makes this installation editable."""
+    code = (
+        "import sys; sys.meta_path[:] = [one for one in sys.meta_path if 'ditable' not in repr(one)]; "
+        "import zoo, zoo.converters, zoo.registry; print(zoo.__file__)"
+    )
+    run = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (run.returncode, run.stdout.strip()) == (0, str(ROOT / "zoo/__init__.py")), run.stderr
+
+
 def test_the_version_is_the_distributions() -> None:
     assert zoo.__version__ == importlib.metadata.version("transformer-zoo")
 

@@ -7,7 +7,14 @@ enough for `transformers.AutoModel` and its siblings to load the zoo's checkpoin
 from __future__ import annotations
 
 import importlib
+from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+if find_spec("zoo.registry") is None:
+    # A script in the root of a checkout that is not installed as editable finds the checkout's zoo before the installed
+    # one, and there these packages lie beside it.
+    __path__.append(str(Path(__file__).parents[1]))
 
 from zoo.hooks import AutoRegistration
 
