@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import copy
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from transformers import GenerationConfig, PreTrainedModel
 from transformers.utils import GENERATION_CONFIG_NAME
 
+from zoo.errors import UnsupportedOperationError
 from zoo.models import Position, ZooConfig
 from zoo.models.transformer import transformer_of
 
@@ -41,6 +42,8 @@ class EngineModel(PreTrainedModel):
     """
 
     config: ZooConfig
+    only_generates: ClassVar[str] = ""
+    """Why nothing but `generate` runs, where the engine returns no logits."""
     main_input_name = "input_ids"
     _supports_sdpa = True
 
@@ -51,6 +54,14 @@ class EngineModel(PreTrainedModel):
         self.positions = torch.nn.ModuleList([NoPosition(stack) for stack in (config, *stacks)])
         if (folder / GENERATION_CONFIG_NAME).is_file() and self.can_generate():
             self.generation_config = GenerationConfig.from_pretrained(folder)
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Refuse to compute logits, which only some engines return.
+
+        Raises:
+            UnsupportedOperationError: Always.
+        """
+        raise UnsupportedOperationError(self.only_generates)
 
     @property
     def device(self) -> torch.device:

@@ -68,6 +68,11 @@ def a_model_and_inputs(names: Names) -> None:
     names |= {"model": zoo.build("pre-norm@tiny", vocab_size=20), "inputs": {"input_ids": torch.tensor([[5, 6, 7]])}}
 
 
+def a_small_decoder(names: Names) -> None:
+    """A folder with one."""
+    zoo.build("llama-style@tiny", vocab_size=20).save_pretrained("my-model")
+
+
 def tokenizer() -> Any:
     return AutoTokenizer.from_pretrained(find_weights(TRANSLATOR).source)
 
@@ -77,6 +82,7 @@ BEFORE: dict[str, Callable[[Names], object]] = {
     "converters/exporting.py": a_model,
     "docs/hub.md": a_model,
     "docs/inside.md": a_folder,
+    "docs/on-device.md": a_small_decoder,
     "docs/training.md": pairs,
     "docs/weights.md": reviews_and_a_model,
     "zoo/testing/__init__.py": my_variant,

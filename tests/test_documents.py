@@ -26,7 +26,10 @@ from zoo.registry import VARIANTS
 
 PAGES = sorted(str(page.relative_to(ROOT)) for page in (*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")))
 SOURCES = sorted(str(file.relative_to(ROOT)) for folder in PACKAGES for file in (ROOT / folder).rglob("*.py"))
+NEEDED = {"docs/on-device.md": ("executorch", "mlx_lm")}
+"""What a page needs that is nothing of the zoo's; where it is not installed, the page's Python is only compiled."""
 WITH_PYTHON = [document for document in [*PAGES, *SOURCES] if python_of(document)]
+RUN = [document for document in WITH_PYTHON if all(map(importlib.util.find_spec, NEEDED.get(document, ())))]
 AT_NIGHT = {"converters/exporting.py", "docs/comparing.md", "docs/inside.md"}
 """What takes a minute to run."""
 
@@ -127,7 +130,7 @@ def answer() -> Iterator[Callable[[str], dict[str, str]]]:
 
         def get(document: str) -> dict[str, str]:
             if document not in answers:
-                together = [one for one in WITH_PYTHON if (one in AT_NIGHT) == (document in AT_NIGHT)]
+                together = [one for one in RUN if (one in AT_NIGHT) == (document in AT_NIGHT)]
                 command = [sys.executable, str(ROOT / "tests/snippets.py"), f"{name}/{document in AT_NIGHT}"]
                 names = "\n".join(together)
                 done = subprocess.run(
@@ -144,7 +147,7 @@ def answer() -> Iterator[Callable[[str], dict[str, str]]]:
 @pytest.mark.slow
 @pytest.mark.xdist_group("snippets")
 @pytest.mark.parametrize(
-    "document", [pytest.param(one, marks=pytest.mark.nightly if one in AT_NIGHT else ()) for one in WITH_PYTHON]
+    "document", [pytest.param(one, marks=pytest.mark.nightly if one in AT_NIGHT else ()) for one in RUN]
 )
 def test_its_python_runs(document: str, answer: Callable[[str], dict[str, str]]) -> None:
     """From top to bottom, with what its reader has already."""
@@ -152,6 +155,12 @@ def test_its_python_runs(document: str, answer: Callable[[str], dict[str, str]])
     assert "error" not in got, got["error"]
     if document.startswith("README"):
         assert got["printed"].startswith("A água está fria.\n")
+
+
+@pytest.mark.parametrize("document", WITH_PYTHON)
+def test_its_python_is_python(document: str) -> None:
+    for snippet in python_of(document):
+        compile(snippet.code, document, "exec")
 
 
 def test_examples_in_docstrings_are_fenced() -> None:

@@ -12,7 +12,7 @@ from torch.nn.utils.rnn import pad_sequence
 from transformers import GenerationConfig
 from transformers.generation import GenerateBeamDecoderOnlyOutput, GenerateBeamEncoderDecoderOutput, GenerationMixin
 
-from zoo.errors import CheckpointError, UnsupportedOperationError
+from zoo.errors import CheckpointError
 from zoo.models import ZooConfig
 
 from ..engine import EngineModel
@@ -43,6 +43,8 @@ class CTranslate2Model(EngineModel, GenerationMixin):
         folder: Where the export is.
     """
 
+    only_generates = "CTranslate2 only generates; evaluate the model that the export was made of"
+
     def __init__(self, config: ZooConfig, folder: Path) -> None:
         super().__init__(config, folder)
         import ctranslate2
@@ -58,19 +60,6 @@ class CTranslate2Model(EngineModel, GenerationMixin):
             raise CheckpointError(f"CTranslate2 cannot load {folder}: {str(error).splitlines()[0]}") from error
         self.vocabularies = saved_vocabularies(folder)
         self.numbers = {token: number for number, token in enumerate(self.vocabularies.target)}
-
-    def forward(self, input_ids: Tensor | None = None, labels: Tensor | None = None, **kwargs: Any) -> Any:
-        """Refuse: CTranslate2 returns texts, no logits.
-
-        Args:
-            input_ids: By this name trainers know what to hand over.
-            labels: The same.
-            kwargs: Anything else.
-
-        Raises:
-            UnsupportedOperationError: Always.
-        """
-        raise UnsupportedOperationError("CTranslate2 only generates; evaluate the model that the export was made of")
 
     def tokens(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> list[list[str]]:
         """Turn ids into tokens.

@@ -12,7 +12,7 @@ from torch.nn.utils.rnn import pad_sequence
 from transformers import GenerationConfig
 from transformers.generation import GenerateBeamDecoderOnlyOutput, GenerationMixin
 
-from zoo.errors import CheckpointError, ConfigError, UnsupportedOperationError
+from zoo.errors import CheckpointError, ConfigError
 from zoo.models import ZooConfig
 
 from ..engine import EngineModel
@@ -50,25 +50,14 @@ class GgufModel(EngineModel, GenerationMixin):
         folder: Where the file is.
     """
 
+    only_generates = "llama.cpp only generates here; evaluate the model that the file was made of"
+
     def __init__(self, config: ZooConfig, folder: Path) -> None:
         super().__init__(config, folder)
         try:
             self.server = Server(str(folder / FILE), config.max_position_embeddings, torch.get_num_threads())
         except RuntimeError as error:
             raise CheckpointError(f"llama.cpp cannot load {folder / FILE}") from error
-
-    def forward(self, input_ids: Tensor | None = None, labels: Tensor | None = None, **kwargs: Any) -> Any:
-        """Refuse: the server returns tokens, no logits.
-
-        Args:
-            input_ids: By this name trainers know what to hand over.
-            labels: The same.
-            kwargs: Anything else.
-
-        Raises:
-            UnsupportedOperationError: Always.
-        """
-        raise UnsupportedOperationError("llama.cpp only generates here; evaluate the model that the file was made of")
 
     @torch.no_grad()
     def generate(
