@@ -55,7 +55,8 @@ def names_of(node):
     if isinstance(node, ast.FunctionDef | ast.ClassDef):
         return [node.name]
     targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
-    return [target.id for target in targets if isinstance(target, ast.Name)]
+    single = [part for target in targets for part in (target.elts if isinstance(target, ast.Tuple) else [target])]
+    return [target.id for target in single if isinstance(target, ast.Name)]
 
 
 def locals_of(tree):

@@ -10,6 +10,8 @@ from transformers import PreTrainedTokenizerFast, pipeline
 from transformers_citizen.support import warnings_of
 
 import zoo
+from zoo.generation import generate as write
+from zoo.registry import find_weights
 
 SPECIAL = ["[PAD]", "[BOS]", "[EOS]", "[UNK]", "[MASK]"]
 WORDS = [*SPECIAL, "the", "a", "zoo", "is", "full", "of", "small", "models"]
@@ -89,3 +91,12 @@ def test_feature_extraction(variant, tokenizer, tmp_path: Path):
     extract = load("feature-extraction", variant, "feature-extraction", tokenizer, tmp_path)
     features = extract("the zoo is full", return_tensors=True)
     assert features.shape == (1, 5, extract.model.config.hidden_size)
+
+
+def test_what_is_trained_to_write_goes_on_where_the_prompt_ends():
+    """And not behind the end of a text, where it would begin another."""
+    writer = pipeline("text-generation", model=str(find_weights("gpt2-style.char-en").source))
+    assert writer.tokenizer("The water ").input_ids[-1] != writer.tokenizer.eos_token_id
+    (ours,) = write("gpt2-style.char-en", ["The water "], max_new_tokens=20)
+    (theirs,) = writer("The water ", max_new_tokens=20, do_sample=False, return_full_text=False)
+    assert theirs["generated_text"].strip() == ours.candidates[0].text

@@ -6,11 +6,11 @@ It needs what `pip install "transformer-zoo[serving]"` brings.
 import sys
 from typing import Any
 
-from tokenizers.processors import TemplateProcessing
 from transformers.cli.serving import model_manager
 from transformers.cli.transformers import app
 
 from zoo.models import TASK_CLASSES
+from zoo.tokenizers import leave_open
 
 
 class PromptManager(model_manager.ModelManager):
@@ -19,7 +19,7 @@ class PromptManager(model_manager.ModelManager):
     def _load_processor(self, *args: Any, **kwargs: Any) -> Any:
         tokenizer = super()._load_processor(*args, **kwargs)
         if tokenizer("").input_ids == [tokenizer.eos_token_id]:
-            tokenizer.backend_tokenizer.post_processor = TemplateProcessing(single="$A")
+            leave_open(tokenizer)
         return tokenizer
 
 

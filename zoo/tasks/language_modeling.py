@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from datasets import Dataset
 
-from zoo.tokenizers import Tokenizers
+from zoo.tokenizers import Tokenizers, leave_open
 
 from .blocks import BlockCollator, TokenBlocks
 from .predictions import Outputs, Predictions
@@ -28,6 +29,12 @@ class LanguageModeling(RawTextTask):
     model_tasks = ("causal-lm",)
     main_score = "perplexity"
     scored_by = Outputs.NONE
+
+    def train_tokenizers(self, examples: Dataset, **options: Any) -> Tokenizers:
+        """Train a tokenizer that puts no end behind a text. Arguments as in the base class."""
+        tokenizers = super().train_tokenizers(examples, **options)
+        leave_open(tokenizers.source)
+        return tokenizers
 
     def encode(
         self, examples: Dataset, tokenizers: Tokenizers, *, training: bool = False, seed: int = 0

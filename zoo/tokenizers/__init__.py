@@ -3,12 +3,13 @@
 from .kinds import TOKENIZERS, train_bpe, train_character, train_unigram, train_word
 from .originals import train_d2l_word, train_explicando_character
 from .pairs import Tokenizers, load_tokenizers, train_tokenizers
-from .vocabulary import SPECIAL_TOKENS, wrap
+from .vocabulary import SPECIAL_TOKENS, leave_open, wrap
 
 __all__ = [
     "SPECIAL_TOKENS",
     "TOKENIZERS",
     "Tokenizers",
+    "leave_open",
     "load_tokenizers",
     "train_bpe",
     "train_character",

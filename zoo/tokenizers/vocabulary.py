@@ -45,6 +45,14 @@ def wrap(
     )
 
 
+def leave_open(tokenizer: PreTrainedTokenizerFast) -> None:
+    """Frame texts with nothing from now on.
+
+    What a decoder reads goes on: behind the end of a text, as servers and pipelines would put it, it begins another.
+    """
+    tokenizer.backend_tokenizer.post_processor = TemplateProcessing(single="$A")
+
+
 def counted(
     texts: Iterable[str], normalizer: normalizers.Normalizer, pre_tokenizer: pre_tokenizers.PreTokenizer
 ) -> Counter[str]:
