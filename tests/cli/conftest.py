@@ -18,8 +18,8 @@ Zoo = Callable[..., Result]
 def zoo() -> Zoo:
     """Runs `zoo` in this process: `zoo("show", "vanilla", columns=80)`."""
 
-    def run(*arguments: str, columns: int | None = None) -> Result:
-        env = {"COLUMNS": None if columns is None else str(columns), "ZOO_TRACEBACK": None}
+    def run(*arguments: str, columns: int | None = None, **more: str) -> Result:
+        env = {"COLUMNS": None if columns is None else str(columns), "ZOO_TRACEBACK": None, **more}
         return CliRunner().invoke(cli, list(arguments), env=env)
 
     return run

@@ -45,10 +45,11 @@ def test_the_next_command_is_one(verb: str) -> None:
 
 
 def test_it_is_said_on_a_terminal_only(zoo) -> None:
-    assert zoo("diff", "pre-norm", "post-norm", columns=80).stdout.splitlines()[-1] == (
+    terminal = {"TTY_COMPATIBLE": "1", "TERM": "dumb"}
+    assert zoo("diff", "pre-norm", "post-norm", **terminal).stdout.splitlines()[-1] == (
         "Next: zoo compare pre-norm post-norm --seeds 3"
     )
-    assert "Next:" not in zoo("diff", "pre-norm", "post-norm").stdout
-    assert "Next:" not in zoo("list", "--json", columns=80).stdout
+    assert "Next:" not in zoo("diff", "pre-norm", "post-norm", columns=80).stdout
+    assert "Next:" not in zoo("list", "--json", **terminal).stdout
     assert next_command("pull", {"repo_id": "a b"}) == "zoo explore 'a b'"
     assert next_command("generate", {"model": None}) == "zoo attention MODEL --source TEXT -o DIR"

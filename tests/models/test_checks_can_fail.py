@@ -15,7 +15,6 @@ from transformers.loss.loss_utils import ForMaskedLMLoss
 
 import zoo
 import zoo.errors
-from zoo.fast import attention as attention_module
 from zoo.fast import chunked_loss
 from zoo.fast.decode_step import DecodeStep
 from zoo.fast.unpadding import UnpaddedMask
@@ -30,6 +29,7 @@ from zoo.models import (
     language_modeling,
     stack,
 )
+from zoo.models import attention as attention_module
 from zoo.quantizing import FusedProjections
 from zoo.testing import CHECKS, Case, Subject, basics, cases, check_variant, new_subject
 from zoo.testing.subjects import TARGET_LENGTH
@@ -118,6 +118,16 @@ def change_eager_attention(model: Any, patch: pytest.MonkeyPatch) -> None:
         return original(*args, scaling=1.1 * scaling, **kwargs)
 
     patch.setattr(attention_module, "eager_attention", changed)
+
+
+def give_all_layers_one_place(model: Any, patch: pytest.MonkeyPatch) -> None:
+    original = attention_module.Attention.__init__
+
+    def made(self: Any, *args: Any, **kwargs: Any) -> None:
+        original(self, *args, **kwargs)
+        self.layer_idx = 0
+
+    patch.setattr(attention_module.Attention, "__init__", made)
 
 
 class IdleLayer(TransformerLayer):
@@ -238,6 +248,7 @@ DEFECTS: list[tuple[str, str, Break]] = [
     ("encoder_sees_both_directions", MASKED, swap_causality),
     ("fully_masked_rows_are_finite", MASKED, mask_by_infinity),
     ("attention_backends_agree", MASKED, change_eager_attention),
+    ("engines_with_attention_of_their_own_compute_the_same", CAUSAL, give_all_layers_one_place),
     ("hidden_states_have_their_documented_shapes", CAUSAL, add_an_idle_layer),
     ("attention_weights_have_their_documented_shapes", CAUSAL, return_scores_for_weights),
     ("generation_with_a_cache_equals_without", CAUSAL, confuse_a_cache(DynamicCache)),

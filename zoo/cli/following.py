@@ -9,7 +9,7 @@ from typing import Any
 import click
 from rich.text import Text
 
-from .output import width, write
+from .output import is_read, write
 
 NEXT = {
     "list": "zoo show NAME",
@@ -61,7 +61,7 @@ def followed(command: click.Command, verb: str) -> click.Command:
         @functools.wraps(callback)
         def run(*args: Any, **given: Any) -> Any:
             result = callback(*args, **given)
-            if not given.get("as_json") and width() is not None:
+            if not given.get("as_json") and is_read():
                 write(Text(f"\nNext: {next_command(verb, given)}", style="dim"))
             return result
 

@@ -43,6 +43,11 @@ def console() -> Console:
     return terminal if terminal.is_terminal or "COLUMNS" in os.environ else Console(highlight=False, width=UNLIMITED)
 
 
+def is_read() -> bool:
+    """Whether somebody reads along: the output goes to a terminal."""
+    return Console().is_terminal
+
+
 def width() -> int | None:
     """How many columns there are to write in.
 
