@@ -125,7 +125,7 @@ class Settings(TypedDict, total=False):
     """Feed-forward part: "mlp", "gated", "moe", "moe-sigmoid", "moe-clamped", or "swiglu", "geglu", "reglu" for gated
     with that activation."""
     mlp_bias: bool
-    """Whether the feed-forward projections have biases."""
+    """Whether the feed-forward projections have biases, and the dense layer of `lm_head_transform`."""
     mlp_inner_norm: bool
     """Whether a norm stands on the inner width, after the activation (NormFormer)."""
     attention: Literal["differential", "exclusive", "gated", "latent", "masked-rows-uniform", "multi-head", "sinks"]

@@ -161,13 +161,13 @@ class ZeroAttentionOutBias(ZeroBias):
 
 @symmetry
 class ZeroFeedForwardBias(ZeroBias):
-    """Biases of the feed-forward network."""
+    """Biases of the feed-forward network, and of what a masked-language-modelling head transforms by."""
 
     name = "zero-feed-forward-bias"
     field = "mlp_bias"
     rank = 160
     summary = "biases of zeros for the feed-forward network"
-    layers = r"\.mlp\.\w+_proj\.weight$"
+    layers = r"(\.mlp\.\w+_proj|^transform\.dense)\.weight$"
 
 
 @symmetry

@@ -67,7 +67,7 @@ class ZooConfig(StackConfig):
         hidden_act: Activation in the feed-forward network, a name of transformers' `ACT2FN`.
         feed_forward: Feed-forward part: "mlp", "gated", "moe", "moe-sigmoid", "moe-clamped", or "swiglu", "geglu",
             "reglu" for gated with that activation.
-        mlp_bias: Whether the feed-forward projections have biases.
+        mlp_bias: Whether the feed-forward projections have biases, and the dense layer of `lm_head_transform`.
         mlp_inner_norm: Whether a norm stands on the inner width, after the activation (NormFormer).
         attention: Attention part: "multi-head", "gated", "exclusive", "sinks", "differential", "latent", or a plugin's.
         attention_bias: Whether query, key and value projections have biases.
