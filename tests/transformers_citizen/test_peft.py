@@ -56,10 +56,11 @@ def test_lora_trains_merges_and_reloads(pair, tmp_path: Path):
     torch.testing.assert_close(tiny(pair).run(again), expected)
 
     merged = again.merge_and_unload()
-    torch.testing.assert_close(tiny(pair).run(merged), expected, rtol=1e-4, atol=1e-5)
+    rounding = 3e-5 * max(1.0, float(expected.abs().max()))  # a sum of products is rounded otherwise than their product
+    torch.testing.assert_close(tiny(pair).run(merged), expected, rtol=0, atol=rounding)
     merged.save_pretrained(tmp_path / "merged")
     loaded = type(merged).from_pretrained(tmp_path / "merged")
-    torch.testing.assert_close(tiny(pair).run(loaded), expected, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(tiny(pair).run(loaded), expected, rtol=0, atol=rounding)
 
 
 @over((*ASSORTED, SHARING))
