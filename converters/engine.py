@@ -7,12 +7,18 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 from transformers import GenerationConfig, PreTrainedModel
+from transformers.generation import GenerateBeamDecoderOnlyOutput, GenerateBeamEncoderDecoderOutput, GenerationMixin
 from transformers.utils import GENERATION_CONFIG_NAME
 
 from zoo.errors import UnsupportedOperationError
 from zoo.models import Position, ZooConfig
 from zoo.models.transformer import transformer_of
+
+Written = tuple[list[int], float]
+"""New ids, an end included, and the mean of their log-probabilities."""
 
 
 class NoPosition(Position):
@@ -42,8 +48,6 @@ class EngineModel(PreTrainedModel):
     """
 
     config: ZooConfig
-    only_generates: ClassVar[str] = ""
-    """Why nothing but `generate` runs, where the engine returns no logits."""
     main_input_name = "input_ids"
     _supports_sdpa = True
 
@@ -55,14 +59,6 @@ class EngineModel(PreTrainedModel):
         if (folder / GENERATION_CONFIG_NAME).is_file() and self.can_generate():
             self.generation_config = GenerationConfig.from_pretrained(folder)
 
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """Refuse to compute logits, which only some engines return.
-
-        Raises:
-            UnsupportedOperationError: Always.
-        """
-        raise UnsupportedOperationError(self.only_generates)
-
     @property
     def device(self) -> torch.device:
         """Where inputs belong."""
@@ -72,3 +68,79 @@ class EngineModel(PreTrainedModel):
     def dtype(self) -> torch.dtype:
         """The type that outputs have."""
         return torch.float32
+
+
+class WritingModel(EngineModel, GenerationMixin):
+    """An export that only writes: its engine returns tokens, and no logits.
+
+    Attributes:
+        only_generates: What to say to whoever wants more.
+    """
+
+    only_generates: ClassVar[str]
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Refuse to compute logits.
+
+        Raises:
+            UnsupportedOperationError: Always.
+        """
+        raise UnsupportedOperationError(self.only_generates)
+
+    def write(self, input_ids: Tensor, mask: Tensor, settings: GenerationConfig) -> list[list[Written]]:
+        """Let the engine write.
+
+        Args:
+            input_ids: *Shape:* (batch_size, seq_len)
+            mask: True for real tokens. *Shape:* (batch_size, seq_len)
+            settings: How.
+
+        Returns:
+            What it has written for every prompt.
+        """
+        raise NotImplementedError
+
+    @torch.no_grad()
+    def generate(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        generation_config: GenerationConfig | None = None,
+        streamer: Any = None,
+        **options: Any,
+    ) -> Any:
+        """Generate as transformers would.
+
+        Args:
+            input_ids: *Shape:* (batch_size, seq_len)
+            attention_mask: *Shape:* (batch_size, seq_len)
+            generation_config: How, by default the model's own configuration.
+            streamer: Gets the tokens of a single sequence, all at the end.
+            options: Fields of the configuration.
+
+        Returns:
+            Ids, or with `return_dict_in_generate` also the mean log-probability a token of each sequence.
+
+        Raises:
+            ConfigError: When a field is set that the engine does not follow.
+        """
+        settings = copy.deepcopy(generation_config or self.generation_config)
+        for name, value in options.items():
+            setattr(settings, name, value)
+        mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
+        causal = not self.config.is_encoder_decoder
+        sequences, scores = [], []
+        for prompt, written in zip(input_ids.tolist(), self.write(input_ids, mask.bool(), settings), strict=True):
+            before = prompt if causal else [self.config.decoder_start_token_id]
+            sequences += [torch.tensor([*before, *ids]) for ids, _ in written]
+            scores += [score for _, score in written]
+        pad = settings.pad_token_id if settings.pad_token_id is not None else (self.config.pad_token_id or 0)
+        padded = pad_sequence(sequences, batch_first=True, padding_value=pad)
+        if streamer is not None:
+            streamer.put(input_ids)
+            streamer.put(padded[0, input_ids.shape[1] if causal else 1 :])
+            streamer.end()
+        if not settings.return_dict_in_generate:
+            return padded
+        kind = GenerateBeamDecoderOnlyOutput if causal else GenerateBeamEncoderDecoderOutput
+        return kind(sequences=padded, sequences_scores=torch.tensor(scores))

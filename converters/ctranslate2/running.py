@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import copy
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
 from transformers import GenerationConfig
-from transformers.generation import GenerateBeamDecoderOnlyOutput, GenerateBeamEncoderDecoderOutput, GenerationMixin
 
 from zoo.errors import CheckpointError
 from zoo.models import ZooConfig
 
-from ..engine import EngineModel
+from ..engine import WritingModel, Written
 from .settings import options_of
 from .vocabulary import saved_vocabularies
 
@@ -35,7 +32,7 @@ def load_ctranslate2(folder: Path) -> CTranslate2Model:
     return CTranslate2Model(ZooConfig.from_pretrained(folder), folder)
 
 
-class CTranslate2Model(EngineModel, GenerationMixin):
+class CTranslate2Model(WritingModel):
     """An export as a model of transformers that does nothing but generate.
 
     Args:
@@ -76,51 +73,10 @@ class CTranslate2Model(EngineModel, GenerationMixin):
         rows = zip(input_ids, mask.bool(), strict=True)
         return [[names[number] for number in ids[kept].tolist()] for ids, kept in rows]
 
-    @torch.no_grad()
-    def generate(
-        self,
-        input_ids: Tensor,
-        attention_mask: Tensor | None = None,
-        generation_config: GenerationConfig | None = None,
-        streamer: Any = None,
-        **options: Any,
-    ) -> Any:
-        """Generate as transformers would.
-
-        Args:
-            input_ids: *Shape:* (batch_size, seq_len)
-            attention_mask: *Shape:* (batch_size, seq_len)
-            generation_config: How, by default the model's own configuration.
-            streamer: Gets the tokens of a single sequence, all at the end.
-            options: Fields of the configuration.
-
-        Returns:
-            Ids, or with `return_dict_in_generate` also the mean log-probability a token of each sequence.
-
-        Raises:
-            ConfigError: When a field is set that CTranslate2 cannot follow.
-        """
-        settings = copy.deepcopy(generation_config or self.generation_config)
-        for name, value in options.items():
-            setattr(settings, name, value)
-        prompts = self.tokens(input_ids, attention_mask)
-        results = self.decode(prompts, settings, input_ids.shape[1])
-        causal = not self.config.is_encoder_decoder
-        sequences, scores = [], []
-        for place, (outputs, values) in enumerate(results):
-            before = input_ids[place].tolist() if causal else [self.config.decoder_start_token_id]
-            sequences += [torch.tensor([*before, *ids]) for ids in outputs]
-            scores += values
-        pad = settings.pad_token_id if settings.pad_token_id is not None else (self.config.pad_token_id or 0)
-        padded = pad_sequence(sequences, batch_first=True, padding_value=pad)
-        if streamer is not None:
-            streamer.put(input_ids)
-            streamer.put(padded[0, input_ids.shape[1] if causal else 1 :])
-            streamer.end()
-        if not settings.return_dict_in_generate:
-            return padded
-        kind = GenerateBeamDecoderOnlyOutput if causal else GenerateBeamEncoderDecoderOutput
-        return kind(sequences=padded, sequences_scores=torch.tensor(scores))
+    def write(self, input_ids: Tensor, mask: Tensor, settings: GenerationConfig) -> list[list[Written]]:
+        """Let the engine decode. Arguments and result as in the base class."""
+        results = self.decode(self.tokens(input_ids, mask), settings, input_ids.shape[1])
+        return [list(zip(*result, strict=True)) for result in results]
 
     def decode(
         self, prompts: list[list[str]], settings: GenerationConfig, width: int

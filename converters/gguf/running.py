@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import copy
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
 from transformers import GenerationConfig
-from transformers.generation import GenerateBeamDecoderOnlyOutput, GenerationMixin
 
 from zoo.errors import CheckpointError, ConfigError
 from zoo.models import ZooConfig
 
-from ..engine import EngineModel
+from ..engine import WritingModel, Written
 from .serving import Server
 from .target import FILE
 
@@ -42,7 +39,7 @@ def load_gguf(folder: Path) -> GgufModel:
     return GgufModel(ZooConfig.from_pretrained(folder), folder)
 
 
-class GgufModel(EngineModel, GenerationMixin):
+class GgufModel(WritingModel):
     """A file as a model of transformers that does nothing but generate, one text at a time.
 
     Args:
@@ -59,50 +56,12 @@ class GgufModel(EngineModel, GenerationMixin):
         except RuntimeError as error:
             raise CheckpointError(f"llama.cpp cannot load {folder / FILE}") from error
 
-    @torch.no_grad()
-    def generate(
-        self,
-        input_ids: Tensor,
-        attention_mask: Tensor | None = None,
-        generation_config: GenerationConfig | None = None,
-        streamer: Any = None,
-        **options: Any,
-    ) -> Any:
-        """Generate as transformers would: greedily or by sampling.
-
-        Args:
-            input_ids: *Shape:* (batch_size, seq_len)
-            attention_mask: *Shape:* (batch_size, seq_len)
-            generation_config: How, by default the model's own configuration.
-            streamer: Gets the tokens of a single sequence, all at the end.
-            options: Fields of the configuration.
-
-        Returns:
-            Ids, or with `return_dict_in_generate` also the mean log-probability a token of each sequence.
-
-        Raises:
-            ConfigError: When a field is set that llama.cpp does not follow.
-        """
-        settings = copy.deepcopy(generation_config or self.generation_config)
-        for name, value in options.items():
-            setattr(settings, name, value)
+    def write(self, input_ids: Tensor, mask: Tensor, settings: GenerationConfig) -> list[list[Written]]:
+        """Let the server continue, greedily or by sampling. Arguments and result as in the base class."""
         request = self.request(settings, input_ids.shape[1])
-        mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
-        sequences, scores = [], []
-        for ids, kept in zip(input_ids, mask.bool(), strict=True):
-            for _ in range(settings.num_return_sequences or 1):
-                written, score = self.continued(ids[kept].tolist(), request)
-                sequences.append(torch.tensor([*ids.tolist(), *written]))
-                scores.append(score)
-        pad = settings.pad_token_id if settings.pad_token_id is not None else (self.config.pad_token_id or 0)
-        padded = pad_sequence(sequences, batch_first=True, padding_value=pad)
-        if streamer is not None:
-            streamer.put(input_ids)
-            streamer.put(padded[0, input_ids.shape[1] :])
-            streamer.end()
-        if not settings.return_dict_in_generate:
-            return padded
-        return GenerateBeamDecoderOnlyOutput(sequences=padded, sequences_scores=torch.tensor(scores))
+        prompts = (ids[kept].tolist() for ids, kept in zip(input_ids, mask, strict=True))
+        many = settings.num_return_sequences or 1
+        return [[self.continued(prompt, request) for _ in range(many)] for prompt in prompts]
 
     def request(self, settings: GenerationConfig, width: int) -> dict[str, Any]:
         """Translate generation settings.
