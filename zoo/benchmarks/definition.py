@@ -16,6 +16,9 @@ from .names import expand
 
 FOLDER = Path(__file__).parent
 
+CALIBRATION = FOLDER / "calibration.yaml"
+"""Signs that others published, beside the benchmarks that test them: see `zoo.benchmarks.claims`."""
+
 NESTED = ("arguments", "settings", "sweep")
 """Arguments of a comparison that are dictionaries: a condition changes single entries, or takes all away (null)."""
 
@@ -200,7 +203,12 @@ def benchmarks() -> dict[str, Benchmark]:
     Returns:
         Each by its name.
     """
-    return {file.stem: read(file) for file in sorted(FOLDER.glob("*.yaml"))}
+    return {name: read(file) for name, file in shipped().items()}
+
+
+def shipped() -> dict[str, Path]:
+    """List the files of the benchmarks that ship, by name."""
+    return {file.stem: file for file in sorted(FOLDER.glob("*.yaml")) if file != CALIBRATION}
 
 
 def find_benchmark(name: str) -> Benchmark:
@@ -215,10 +223,10 @@ def find_benchmark(name: str) -> Benchmark:
     """
     if Path(name).suffix in (".yaml", ".yml"):
         return read(Path(name))
-    file = FOLDER / f"{name}.yaml"
-    if not file.is_file():
-        raise UnknownNameError(name, sorted(one.stem for one in FOLDER.glob("*.yaml")), kind="benchmark")
-    return read(file)
+    files = shipped()
+    if name not in files:
+        raise UnknownNameError(name, files, kind="benchmark")
+    return read(files[name])
 
 
 def read(file: Path) -> Benchmark:
