@@ -10,21 +10,35 @@ from __future__ import annotations
 import json
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
+from device_training import OPTIONS, train_with
 from every_variant import ONE_TASK
 from torch import nn
-from transformers import BertConfig, BertForMaskedLM, LlamaConfig, LlamaForCausalLM, MarianConfig, MarianMTModel
+from transformers import (
+    BertConfig,
+    BertForMaskedLM,
+    LlamaConfig,
+    LlamaForCausalLM,
+    MarianConfig,
+    MarianMTModel,
+    ModernBertConfig,
+    ModernBertForMaskedLM,
+)
 from transformers.utils import logging
 
 import zoo
 from zoo.fast.switches import fast_paths
 from zoo.models.embedding import TokenEmbedding
 from zoo.scaling.simulating import Precision, step_memory
-from zoo.testing.device import FarTensor, PretendedDevice, pretended_device
+from zoo.testing.device import pretended_device
+from zoo.testing.far_tensors import FarTensor
+from zoo.testing.flash import written_out_flash
 from zoo.testing.subjects import new_subject
+from zoo.training import room
+from zoo.training.arguments import training_arguments
 
 WRITING: dict[str, dict[str, Any]] = {
     "greedy": {},
@@ -82,40 +96,80 @@ def inputs_of(subject: Any) -> dict[str, torch.Tensor]:
     return {"input_ids": ids, "attention_mask": torch.ones_like(ids), "labels": ids if labels is None else labels}
 
 
-def check(device: PretendedDevice, name: str, task: str, allowed: dict[str, int]) -> dict[str, str]:
-    """Try everything with a variant; return what went wrong."""
+def check(name: str, task: str, allowed: dict[str, int], tried: Iterable[str] = ()) -> dict[str, str]:
+    """Try everything with a variant, or some of it; return what went wrong."""
     subject, wrong = new_subject(name, task), {}
     inputs = inputs_of(subject)
-    for what, work in works(task):
-        try:
-            wanted = near(work(subject.copy(), inputs))
-            model, there = device.move(subject.copy()), device.put(inputs)
-            with device.counted() as waits:
-                found = near(work(model, there))
-            torch.testing.assert_close(found, wanted)
-            assert sum(waits.values()) <= allowed[what], f"waits for the device, allowed are {allowed[what]}: {waits}"
-        except Exception as error:
-            wrong[what] = f"{type(error).__name__}: {error}"[:600]
-    # Dropout draws other numbers there; and the loss without logits is made in another way.
-    with fast_paths(chunked_loss="always"):
-        try:
-            train(device.move(subject.copy()).train(), device.put(inputs), skip_logits=True)
-        except Exception as error:
-            wrong["training with dropout"] = f"{type(error).__name__}: {error}"[:600]
+    chosen = {what: work for what, work in works(task) if what in tried or not tried}
+    wanted = {what: near(work(subject.copy(), inputs)) for what, work in chosen.items()}
+    with pretended_device() as device:
+        there = device.put(inputs)
+        for what, work in chosen.items():
+            try:
+                model = device.move(subject.copy())
+                with device.counted() as waits:
+                    found = near(work(model, there))
+                torch.testing.assert_close(found, wanted[what])
+                assert sum(waits.values()) <= allowed[what], f"waits for the device, allowed {allowed[what]}: {waits}"
+            except Exception as error:
+                wrong[what] = f"{type(error).__name__}: {error}"[:600]
+        # Dropout draws other numbers there; and the loss without logits is made in another way.
+        with fast_paths(chunked_loss="always"):
+            try:
+                train(device.move(subject.copy()).train(), there, skip_logits=True)
+            except Exception as error:
+                wrong["training with dropout"] = f"{type(error).__name__}: {error}"[:600]
     return wrong
 
 
-def allowed_by(device: PretendedDevice, task: str) -> dict[str, int]:
+def allowed_by(task: str) -> dict[str, int]:
     """How often transformers' own class of the family waits, for each thing that is tried."""
     ids = torch.randint(3, 37, (3, 7))
-    inputs = device.put({"input_ids": ids, "attention_mask": torch.ones_like(ids), "labels": ids})
     counts = {}
-    for what, work in works(task):
-        model = device.move(PEERS[task]().eval())
-        with device.counted() as waits:
-            work(model, inputs)
-        counts[what] = sum(waits.values())
+    with pretended_device() as device:
+        inputs = device.put({"input_ids": ids, "attention_mask": torch.ones_like(ids), "labels": ids})
+        for what, work in works(task):
+            model = device.move(PEERS[task]().eval())
+            with device.counted() as waits:
+                work(model, inputs)
+            counts[what] = sum(waits.values())
     return counts
+
+
+ON_FLASH = ("bert-style", "modernbert-style", "llama-style")
+
+
+def flash(name: str) -> dict[str, str]:
+    """Train on a padded batch and on a full one by FlashAttention; return what went wrong.
+
+    transformers' ModernBERT takes padding out in every attention anew, and waits as often.
+    """
+    task, wrong = ONE_TASK[name], {}
+    subject = new_subject(name, task)
+    inputs = inputs_of(subject)
+    padded = {**inputs, "attention_mask": inputs["attention_mask"].clone()}
+    padded["attention_mask"][1:, 4:] = 0
+    padded["labels"] = padded["labels"].masked_fill(padded["attention_mask"] == 0, -100)
+    for what, given in (("padded", padded), ("full", inputs)):
+        model = subject.copy()
+        model.set_attn_implementation("eager")
+        wanted = near(train(model, given))
+        peer = ModernBertForMaskedLM(
+            ModernBertConfig(**SIZES, pad_token_id=0, bos_token_id=1, eos_token_id=2, cls_token_id=1, sep_token_id=2)
+        )
+        with pretended_device() as device:
+            counts = {}
+            there, model = device.put(given), subject.copy()
+            for one in (device.move(peer), device.move(model)):
+                with written_out_flash(one), device.counted() as waits:
+                    found = near(train(one, there))
+                counts[one] = sum(waits.values())
+        try:
+            torch.testing.assert_close(found, wanted)
+            assert counts[model] <= counts[peer], f"waits, allowed are {counts[peer]}: {waits}"
+        except AssertionError as error:
+            wrong[what] = str(error)[:600]
+    return wrong
 
 
 PLANNED: dict[str, tuple[str, bool]] = {
@@ -127,7 +181,7 @@ PLANNED: dict[str, tuple[str, bool]] = {
 """Whose memory is compared with what was foreseen: by their tasks, and whether layers are computed again."""
 
 
-def memory(device: PretendedDevice, name: str, task: str, checkpointing: bool) -> dict[str, str]:
+def memory(name: str, task: str, checkpointing: bool) -> dict[str, str]:
     """Update weights twice, by two batches each; return the most memory of it, and what was foreseen."""
     sizes = {
         "hidden_size": 64,
@@ -145,18 +199,22 @@ def memory(device: PretendedDevice, name: str, task: str, checkpointing: bool) -
     step = step_memory(model, seq_len, **options)
     kept = sum(parameter.nbytes for parameter in model.parameters()) * 4 + sum(map(nbytes, model.buffers()))
     planned = kept + step.activations(sequences) + step.logits(sequences)
+    given = {"per_device_train_batch_size": sequences, "gradient_checkpointing": checkpointing, "use_cpu": True}
+    preflight = room.step_memory(model, training_arguments(given, output_dir="unused", seed=0), seq_len)
     if checkpointing:
         model.gradient_checkpointing_enable({"use_reentrant": False})
-    before = device.allocated.peak = device.allocated.held
-    device.move(model)
-    optimizer = torch.optim.AdamW(model.parameters(), foreach=False)
-    ids = device.put({"input_ids": torch.randint(3, 300, (sequences, seq_len))})["input_ids"]
-    for batch in range(4):
-        model(input_ids=ids, labels=ids).loss.backward()
-        if batch % 2:
-            optimizer.step()
-            optimizer.zero_grad(set_to_none=False)
-    return {"planned": str(planned), "found": str(device.allocated.peak - before)}
+    with pretended_device() as device:
+        before = device.allocated.peak = device.allocated.held
+        device.move(model)
+        optimizer = torch.optim.AdamW(model.parameters(), foreach=False)
+        ids = device.put({"input_ids": torch.randint(3, 300, (sequences, seq_len))})["input_ids"]
+        for batch in range(4):
+            model(input_ids=ids, labels=ids).loss.backward()
+            if batch % 2:
+                optimizer.step()
+                optimizer.zero_grad(set_to_none=False)
+        found = device.allocated.peak - before
+    return {"planned": str(planned), "preflight": str(preflight), "found": str(found)}
 
 
 def nbytes(tensor: torch.Tensor) -> int:
@@ -181,17 +239,26 @@ MUTATIONS: dict[str, tuple[Any, str, Callable[[Any], Any]]] = {
 def main(names: list[str]) -> None:
     logging.set_verbosity_error()
     warnings.simplefilter("ignore")
-    with pretended_device() as device:
-        allowed = {task: allowed_by(device, task) for task in PEERS}
-        for name in names:
-            print(json.dumps([name, check(device, name, ONE_TASK[name], allowed[ONE_TASK[name]])]), flush=True)
-        for name, (task, checkpointing) in PLANNED.items():
-            print(json.dumps([f"memory of {name}", memory(device, name, task, checkpointing)]), flush=True)
-        for defect, (owner, method, change) in MUTATIONS.items():
-            whole = getattr(owner, method)
-            setattr(owner, method, change(whole))
-            print(json.dumps([defect, check(device, "llama-style", "causal-lm", allowed["causal-lm"])]), flush=True)
-            setattr(owner, method, whole)
+    with pretended_device():  # which PyTorch has to know before anything is differentiated
+        pass
+    allowed = {task: allowed_by(task) for task in PEERS}
+    for name in names:
+        say(name, check(name, ONE_TASK[name], allowed[ONE_TASK[name]]))
+    for name in ON_FLASH:
+        say(f"flash of {name}", flash(name))
+    for name, (task, checkpointing) in PLANNED.items():
+        say(f"memory of {name}", memory(name, task, checkpointing))
+    for option, arguments in OPTIONS.items():
+        say(option, train_with(arguments))
+    for defect, (owner, method, change) in MUTATIONS.items():
+        whole = getattr(owner, method)
+        setattr(owner, method, change(whole))
+        say(defect, check("llama-style", "causal-lm", allowed["causal-lm"], ("training", "greedy")))
+        setattr(owner, method, whole)
+
+
+def say(what: str, found: dict[str, str]) -> None:
+    print(json.dumps([what, found]), flush=True)
 
 
 if __name__ == "__main__":

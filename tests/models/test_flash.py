@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from unittest import mock
 
 import pytest
@@ -10,8 +11,10 @@ import transformers.modeling_utils as modeling
 
 import zoo
 from zoo.errors import SequenceTooLongError, UnsupportedBackendError
+from zoo.fast.unpadding import UnpaddedMask
 from zoo.models import ZooPreTrainedModel
 from zoo.models.limits import FLASH
+from zoo.testing.fast_paths import rows_of_layers
 from zoo.testing.flash import written_out_flash
 from zoo.testing.subjects import randomize
 
@@ -51,6 +54,45 @@ def test_decoders_come_out_as_on_eager_attention(name):
 def test_encoders_windows_are_as_wide_on_flash(name):
     model, ids = built(name, "masked-lm"), torch.randint(5, 60, (2, 11))
     torch.testing.assert_close(*on_both(model, input_ids=ids))
+
+
+LENGTHS = {"right": [[0, 11], [0, 3], [0, 6]], "left": [[0, 11], [8, 11], [5, 11]], "none": [[0, 11]] * 3}
+
+
+@pytest.mark.parametrize("side", LENGTHS)
+@pytest.mark.parametrize(
+    ("name", "task"), [*((name, "causal-lm") for name in DECODERS), *((name, "masked-lm") for name in ENCODERS)]
+)
+def test_padding_is_taken_out_once_before_all_layers(name, task, side):
+    """Outputs and gradients are those of eager attention on the padded batch, windows and soft-capping included."""
+    model, ids = built(name, task).train(), torch.randint(5, 60, (3, 11))
+    mask = torch.zeros_like(ids)
+    for row, (start, end) in zip(mask, LENGTHS[side], strict=True):
+        row[start:end] = 1
+    inputs = {"input_ids": ids, "attention_mask": mask, "labels": ids.masked_fill(mask == 0, -100)}
+    found = []
+    for backend in ("eager", "flash"):
+        model.set_attn_implementation("eager")
+        with written_out_flash(model) if backend == "flash" else nullcontext(), rows_of_layers() as rows:
+            outputs = model(**inputs)
+            outputs.loss.backward()
+        found.append([outputs.logits[mask.bool()], *(parameter.grad for parameter in model.parameters())])
+        model.zero_grad()
+    # Of a decoder, what stands before the first token predicts it, so that such a batch keeps its padding.
+    assert rows == ({3} if (task, side) == ("causal-lm", "left") else {1})
+    if rows == {1}:
+        torch.testing.assert_close(found[1], found[0])
+
+
+def test_ends_of_sequences_that_are_off_are_found(monkeypatch):
+    model, ids = built("bert-style", "masked-lm"), torch.randint(5, 60, (2, 9))
+    mask = torch.ones_like(ids)
+    mask[0, 4:] = 0
+    kwargs = UnpaddedMask.flash_kwargs
+    shifted = {"cu_seq_lens_q": torch.tensor([0, 5, 13], dtype=torch.int32)}
+    monkeypatch.setattr(UnpaddedMask, "flash_kwargs", lambda self: kwargs(self) | shifted)
+    eager, flash = on_both(model, input_ids=ids, attention_mask=mask)
+    assert (eager - flash)[mask.bool()].abs().max() > 1e-3
 
 
 @pytest.mark.parametrize("name", ["llama-style", "gpt2-style", "pre-norm:sliding_window=3"])

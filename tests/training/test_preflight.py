@@ -15,7 +15,7 @@ from zoo.tasks import Splits
 from zoo.training import PreflightError, train
 from zoo.training.arguments import training_arguments
 from zoo.training.preflight import rehearse
-from zoo.training.room import check_disk, check_memory
+from zoo.training.room import check_disk, check_memory, check_step, step_memory
 from zoo.training.tracking import check_trackers
 from zoo.training.trainer import ZooTrainer
 
@@ -97,6 +97,20 @@ def test_memory_and_disk(tmp_path, monkeypatch):
     assert check_disk(2**30, adamw, room, saves=False) == 4 * 2**30
     with pytest.raises(PreflightError, match=r"28.00 GiB will be written to .*, and 4.00 GiB are free"):
         check_disk(2**30, adamw, room, saves=True)
+
+
+def test_a_batch_that_an_accelerator_has_no_room_for(tmp_path):
+    model = zoo.build("gpt2-style", vocab_size=50, hidden_size=32, num_hidden_layers=4, num_attention_heads=2, seed=0)
+    given = {"per_device_train_batch_size": 8, "use_cpu": True}
+    args = training_arguments(given, output_dir=tmp_path, seed=0)
+    needed = step_memory(model, args, seq_len=16)
+    check_step(model, args, 16, needed)
+    with pytest.raises(PreflightError, match=r"8 sequences of 16 tokens .* has .*_size=4 and gradient_accum.*_steps=2"):
+        check_step(model, args, 16, needed // 2)
+    fewer = training_arguments({**given, "per_device_train_batch_size": 4}, output_dir=tmp_path, seed=0)
+    again = training_arguments({**given, "gradient_checkpointing": True}, output_dir=tmp_path, seed=0)
+    assert all(step_memory(model, lighter, seq_len=16) < needed for lighter in (fewer, again))
+    check_step(torch.nn.Linear(2, 2), args, 16, 1)
 
 
 def test_trackers_that_are_not_installed(tmp_path):

@@ -9,6 +9,7 @@ from typing import Any, TypeVar, cast
 import torch
 from torch import nn
 from transformers import PreTrainedConfig
+from transformers.integrations.flash_attention import flash_attention_forward
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from transformers.utils import logging
@@ -102,7 +103,9 @@ def attention(
             "with attention_dropout=0, or train it on sdpa"
         )
     # What computes the same faster takes the place of transformers' sdpa only: whoever registers another is obeyed.
-    if isinstance(attention_mask, UnpaddedMask):
+    if isinstance(attention_mask, UnpaddedMask) and backend is flash_attention_forward:
+        kwargs, attention_mask = kwargs | attention_mask.flash_kwargs(), None
+    elif isinstance(attention_mask, UnpaddedMask):
         backend = unpadded_attention
     elif backend is sdpa_attention_forward and draws_bits(query, dropout):
         backend = dropping_attention

@@ -1,4 +1,7 @@
-"""Unpadding: padding removed once at a stack's entry, so that layers run on the tokens of a batch in one row."""
+"""Unpadding: padding removed once at a stack's entry, so that layers run on the tokens of a batch in one row.
+
+Attention then runs a sequence at a time on a CPU, and on FlashAttention by `cu_seqlens`.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,9 @@ from typing import Any, Protocol, TypeVar, cast
 
 import torch
 from torch import nn
+from torch.nn import functional as F
 from transformers import PreTrainedConfig
+from transformers.integrations.flash_attention import flash_attention_forward
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import find_packed_sequence_indices
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
@@ -35,12 +40,15 @@ class Unpadding:
         indices: Places of the tokens among all positions of the batch. *Shape:* (num_tokens,)
         starts: First position of every sequence.
         lengths: Number of tokens of every sequence; they stand without a gap.
+        cu_seqlens: Where sequences begin once they are end to end, and where the last one ends, as FlashAttention takes
+            them. *Shape:* (batch_size + 1,)
         seq_len: Number of positions of each.
     """
 
     indices: torch.Tensor
     starts: tuple[int, ...]
     lengths: tuple[int, ...]
+    cu_seqlens: torch.Tensor
     batch_size: int
     seq_len: int
 
@@ -51,7 +59,7 @@ class Unpadding:
 
     @classmethod
     def of(cls, attention_mask: torch.Tensor) -> Unpadding | None:
-        """Find the tokens.
+        """Find the tokens. An accelerator is waited for once.
 
         Args:
             attention_mask: 1 for real tokens, 0 for padding. *Shape:* (batch_size, seq_len)
@@ -60,21 +68,20 @@ class Unpadding:
             Where they are; None where a sequence is empty or has padding between its tokens.
         """
         is_token = attention_mask.bool()
-        seq_len = is_token.shape[1]
+        batch_size, seq_len = is_token.shape
         places = torch.arange(seq_len, device=is_token.device)
         first = torch.where(is_token, places, seq_len).amin(dim=1)
         last = torch.where(is_token, places, -1).amax(dim=1)
-        lengths = is_token.sum(dim=1)
+        counts = is_token.sum(dim=1)
+        starts, ends, lengths = torch.stack([first, last, counts]).tolist()
         # Tokens stand without a gap where the first and the last are as far apart as there are tokens.
-        if not bool(((lengths > 0) & (last - first + 1 == lengths)).all()):
+        if not all(
+            length and end - start + 1 == length for start, end, length in zip(starts, ends, lengths, strict=True)
+        ):
             return None
-        return cls(
-            is_token.flatten().nonzero()[:, 0],
-            tuple(first.tolist()),
-            tuple(lengths.tolist()),
-            is_token.shape[0],
-            seq_len,
-        )
+        indices = torch.nonzero_static(is_token.flatten(), size=sum(lengths))[:, 0]
+        cu_seqlens = F.pad(counts.cumsum(0, dtype=torch.int32), (1, 0))
+        return cls(indices, tuple(starts), tuple(lengths), cu_seqlens, batch_size, seq_len)
 
     @classmethod
     def full(cls, batch_size: int, seq_len: int, device: torch.device) -> Unpadding:
@@ -87,7 +94,8 @@ class Unpadding:
             An unpadding that only lays sequences end to end.
         """
         indices = torch.arange(batch_size * seq_len, device=device)
-        return cls(indices, (0,) * batch_size, (seq_len,) * batch_size, batch_size, seq_len)
+        cu_seqlens = torch.arange(batch_size + 1, dtype=torch.int32, device=device) * seq_len
+        return cls(indices, (0,) * batch_size, (seq_len,) * batch_size, cu_seqlens, batch_size, seq_len)
 
     def unpad(self, states: torch.Tensor) -> torch.Tensor:
         """Lay the tokens of all sequences end to end.
@@ -120,6 +128,19 @@ class UnpaddedMask:
 
     queries: Unpadding
     keys: Unpadding
+
+    def flash_kwargs(self) -> dict[str, Any]:
+        """The same as transformers' FlashAttention takes it.
+
+        Returns:
+            Its `FlashAttentionKwargs`.
+        """
+        return {
+            "cu_seq_lens_q": self.queries.cu_seqlens,
+            "cu_seq_lens_k": self.keys.cu_seqlens,
+            "max_length_q": max(self.queries.lengths),
+            "max_length_k": max(self.keys.lengths),
+        }
 
     def visible(self, is_causal: bool) -> torch.Tensor | None:
         """The same as a tensor, for sequences that are padded again.
@@ -236,24 +257,33 @@ def find_unpaddings(
         return nothing
     mode = current().unpadding
     backend = ALL_ATTENTION_FUNCTIONS.get(config._attn_implementation)  # somebody may have registered another sdpa
-    if mode == "never" or backend is not sdpa_attention_forward:
+    on_flash = backend is flash_attention_forward
+    if mode == "never" or not (on_flash or backend is sdpa_attention_forward):
+        return nothing
+    if on_flash and all(mask is None for mask, _ in sequences):
         return nothing
     unpaddings = []
     for mask, states in sequences:
         unpadding = None
         if states is not None:
+            if not (on_flash or states.device.type == "cpu"):  # an accelerator would be waited for
+                return nothing
             unpadding = find_tokens(mask, states)
-            if unpadding is None or (config.sliding_window or unpadding.seq_len) < unpadding.seq_len:
+            if unpadding is None:
+                return nothing
+            if not on_flash and (config.sliding_window or unpadding.seq_len) < unpadding.seq_len:
                 return nothing
             if config.is_decoder and any(unpadding.starts):  # padding before a sequence predicts its first token
                 return nothing
         unpaddings.append(unpadding)
+    if on_flash or mode == "always":  # transformers would unpad for FlashAttention in every layer anew
+        return tuple(unpaddings)
     found = [unpadding for unpadding in unpaddings if unpadding is not None]
     saved = sum(unpadding.saved for unpadding in found)
     sequences_in_all = sum(unpadding.batch_size for unpadding in found)
     positions = sum(unpadding.batch_size * unpadding.seq_len for unpadding in found)
     pays = saved * config.hidden_size**2 > GAIN * sequences_in_all and saved >= SHARE * positions
-    return tuple(unpaddings) if pays or mode == "always" else nothing
+    return tuple(unpaddings) if pays else nothing
 
 
 def find_tokens(attention_mask: Any, states: torch.Tensor) -> Unpadding | None:
@@ -264,10 +294,8 @@ def find_tokens(attention_mask: Any, states: torch.Tensor) -> Unpadding | None:
         states: *Shape:* (batch_size, seq_len, hidden_size)
 
     Returns:
-        Where they are; None where that cannot be told, or only by waiting for an accelerator.
+        Where they are; None where that cannot be told.
     """
-    if states.device.type != "cpu":
-        return None
     if attention_mask is None:
         batch_size, seq_len = states.shape[:2]
         return Unpadding.full(batch_size, seq_len, states.device)

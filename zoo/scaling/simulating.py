@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from enum import Enum
 from typing import Any, NamedTuple
 
@@ -16,6 +16,7 @@ from zoo.fast.switches import fast_paths
 from zoo.measuring.flops import without_values
 from zoo.measuring.memory import Allocations
 from zoo.models import ZooPreTrainedModel
+from zoo.models.attention import Attention
 from zoo.models.language_modeling import LanguageModel
 
 MANY = 4
@@ -83,8 +84,7 @@ def step_memory(
     """Find the memory of a training step.
 
     Args:
-        model: A model, of whose tensors only the shapes matter. On a GPU, attention keeps neither scores nor what it
-            drops of them; here it only does so on PyTorch's own attention, with attention_dropout=0.
+        model: A model, of whose tensors only the shapes matter.
         seq_len: Tokens of a sequence; of source and target each, where there are both.
         checkpointing: Whether layers are computed again in the backward pass.
         whole_logits: Whether all logits are there at one time, or those of a chunk of tokens.
@@ -92,13 +92,7 @@ def step_memory(
     Returns:
         The memory, by the sequences of a batch.
     """
-    with FakeTensorMode(), fast_paths(unpadding="never", quick_dropout="never"), warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)  # of a name that all versions of transformers know
-        hollow = without_values(model, torch.bfloat16 if precision == Precision.BFLOAT16 else None).train()
-        if checkpointing:
-            hollow.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
-        for parameter in hollow.parameters():
-            parameter.grad = torch.empty_like(parameter)  # of the batches before, in the same update
+    with simulated_training(model, precision, checkpointing=checkpointing) as hollow:
 
         def run(forward: Callable[[Any, torch.Tensor], torch.Tensor], sequences: int) -> int:
             ids = torch.empty(sequences, seq_len, dtype=torch.long)
@@ -113,6 +107,58 @@ def step_memory(
             return StepMemory(body, body)
         loss = model_loss if whole_logits else chunked_loss
         return StepMemory(body, grow(lambda number: run(loss, number), many))
+
+
+def batch_memory(
+    model: ZooPreTrainedModel,
+    sequences: int,
+    seq_len: int,
+    *,
+    precision: Precision,
+    checkpointing: bool,
+    whole_logits: bool,
+) -> int:
+    """Find the memory of a training step of one batch, which is less to compute than how it grows.
+
+    Args:
+        model: As for [`step_memory`][].
+        sequences: Of the batch.
+        seq_len: Tokens of each, as for [`step_memory`][].
+        checkpointing: Whether layers are computed again in the backward pass.
+        whole_logits: Whether all logits are there at one time, or those of a chunk of tokens.
+
+    Returns:
+        Bytes at the peak, beside weights, gradients that are kept, and the optimiser's states.
+    """
+    with simulated_training(model, precision, checkpointing=checkpointing) as hollow:
+        ids = torch.empty(sequences, seq_len, dtype=torch.long)
+        if not isinstance(hollow, LanguageModel):
+            return peak(hollow, lambda: body_sum(hollow, ids), precision)
+        loss = model_loss if whole_logits else chunked_loss
+        return peak(hollow, lambda: loss(hollow, ids), precision)
+
+
+@contextmanager
+def simulated_training(
+    model: ZooPreTrainedModel, precision: Precision, *, checkpointing: bool
+) -> Iterator[ZooPreTrainedModel]:
+    """Copy a model without its values, ready to be trained. Arguments as for [`step_memory`][].
+
+    Yields:
+        The copy, with gradients, for as long as tensors without values are made.
+    """
+    with FakeTensorMode(), fast_paths(unpadding="never", quick_dropout="never"), warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # of a name that all versions of transformers know
+        hollow = without_values(model, torch.bfloat16 if precision == Precision.BFLOAT16 else None).train()
+        if model.config._attn_implementation != "eager":  # kernels draw again what they drop, and keep nothing of it
+            for module in hollow.modules():
+                if isinstance(module, Attention):
+                    module.dropout = 0.0
+        if checkpointing:
+            hollow.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+        for parameter in hollow.parameters():
+            parameter.grad = torch.empty_like(parameter)  # of the batches before, in the same update
+        yield hollow
 
 
 def grow(run: Callable[[int], int], many: int) -> Peak:

@@ -43,20 +43,57 @@ def attend(
         *Shape:* as query.
     """
     assert dropout_p == 0
-    groups = query.shape[2] // key.shape[2]
-    key, value = key.repeat_interleave(groups, dim=2), value.repeat_interleave(groups, dim=2)
-    scores = torch.einsum("bqhd,bkhd->bhqk", query, key) * (softmax_scale or query.shape[-1] ** -0.5)
-    if softcap:
-        scores = softcap * torch.tanh(scores / softcap)
-    rows, columns = scores.shape[-2:]
-    distance = torch.arange(columns, device=query.device) - torch.arange(rows, device=query.device)[:, None]
-    distance = distance - (columns - rows)
+    behind = torch.arange(key.shape[1], device=query.device) - key.shape[1]
+    own = torch.arange(query.shape[1], device=query.device) - query.shape[1]
+    hidden = out_of_sight(behind - own[:, None], causal, window_size)
+    return mix(query, key, value, hidden, softmax_scale, softcap)
+
+
+def out_of_sight(distance: torch.Tensor, causal: bool, window_size: Sequence[int]) -> torch.Tensor:
+    """Say which keys a query does not see.
+
+    Args:
+        distance: How far behind a query a key is, negative for those before it. *Shape:* (query_len, key_len)
+
+    Returns:
+        True for those. *Shape:* (query_len, key_len)
+    """
     before, behind = window_size
     hidden = torch.zeros_like(distance, dtype=torch.bool)
     if before >= 0:
         hidden |= distance < -before
     if causal or behind >= 0:
         hidden |= distance > (0 if causal else behind)
+    return hidden
+
+
+def mix(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    hidden: torch.Tensor,
+    softmax_scale: float | None,
+    softcap: float,
+) -> torch.Tensor:
+    """Mix values by scores.
+
+    Args:
+        query: *Shape:* (batch_size, query_len, num_heads, head_dim)
+        key: *Shape:* (batch_size, key_len, num_key_value_heads, head_dim)
+        value: *Shape:* as key.
+        hidden: True for what is not seen. *Shape:* (query_len, key_len)
+        softmax_scale: Multiplies the scores, 1 / sqrt(head_dim) if not given.
+        softcap: Bound on the scores, 0 for none.
+
+    Returns:
+        *Shape:* as query.
+    """
+    groups = query.shape[2] // key.shape[2]
+    if groups > 1:
+        key, value = (states[..., None, :].expand(-1, -1, -1, groups, -1).flatten(2, 3) for states in (key, value))
+    scores = torch.einsum("bqhd,bkhd->bhqk", query, key) * (softmax_scale or query.shape[-1] ** -0.5)
+    if softcap:
+        scores = softcap * torch.tanh(scores / softcap)
     weights = scores.masked_fill(hidden, -math.inf).softmax(-1).nan_to_num()
     return torch.einsum("bhqk,bkhd->bqhd", weights, value)
 
@@ -96,13 +133,16 @@ def attend_by_sequence(
     Returns:
         *Shape:* as query.
     """
-    queries, keys = (ends.diff().tolist() for ends in (cu_seqlens_q, cu_seqlens_k))
-    sequences = zip(query.split(queries), key.split(keys), value.split(keys), strict=True)
-    mixed = [
-        attend(q[None], k[None], v[None], dropout_p, softmax_scale, causal, window_size, softcap)[0]
-        for q, k, v in sequences
-    ]
-    return torch.cat(mixed)
+    assert dropout_p == 0
+    # Nothing is asked of the device, as kernels ask nothing: every token finds its sequence by itself.
+    queries, keys = (
+        torch.searchsorted(ends, torch.arange(len(states), dtype=ends.dtype, device=ends.device), right=True)
+        for ends, states in ((cu_seqlens_q, query), (cu_seqlens_k, key))
+    )
+    own = torch.arange(len(query), device=query.device) - cu_seqlens_q[queries]
+    behind = torch.arange(len(key), device=key.device) - cu_seqlens_k[keys]
+    hidden = out_of_sight(behind - own[:, None], causal, window_size) | (queries[:, None] != keys)
+    return mix(query[None], key[None], value[None], hidden, softmax_scale, softcap)[0]
 
 
 @contextmanager

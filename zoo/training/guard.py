@@ -32,15 +32,27 @@ def memory_explained(args: TrainingArguments) -> Iterator[None]:
     try:
         yield
     except torch.OutOfMemoryError as error:
-        size, batches = args.per_device_train_batch_size, args.gradient_accumulation_steps
-        advice = [] if args.gradient_checkpointing else ["gradient_checkpointing=True, which computes layers again"]
-        if size > 1:
-            smaller = f"per_device_train_batch_size={size // 2} and gradient_accumulation_steps={2 * batches}"
-            advice.insert(0, f"{smaller}, which come to the same updates")
         raise TrainingError(
-            f"the memory of {args.device} is not enough for per_device_train_batch_size={size}: take "
-            f"{'; or '.join(advice or ['shorter sequences or a smaller model'])}"
+            f"the memory of {args.device} is not enough for per_device_train_batch_size="
+            f"{args.per_device_train_batch_size}: take {smaller_steps(args)}"
         ) from error
+
+
+def smaller_steps(args: TrainingArguments) -> str:
+    """Say what to change where a training step takes too much memory.
+
+    Args:
+        args: How the model is trained.
+
+    Returns:
+        Arguments, as the end of a message.
+    """
+    size, batches = args.per_device_train_batch_size, args.gradient_accumulation_steps
+    advice = [] if args.gradient_checkpointing else ["gradient_checkpointing=True, which computes layers again"]
+    if size > 1:
+        smaller = f"per_device_train_batch_size={size // 2} and gradient_accumulation_steps={2 * batches}"
+        advice.insert(0, f"{smaller}, which come to the same updates")
+    return "; or ".join(advice or ["shorter sequences or a smaller model"])
 
 
 class LossGuard:

@@ -21,7 +21,7 @@ from zoo.tasks.tables import place_of
 
 from .arguments import ZooTrainingArguments
 from .guard import HINT
-from .room import PreflightError
+from .room import PreflightError, check_step, memory_of
 
 Collator = Callable[[Any], Mapping[str, Any]]
 
@@ -205,6 +205,9 @@ def check_data(
             raise PreflightError(f"there are no {split} examples")
         check_examples(model, dataset, split)
     check_sharding(model, args)
+    if args.device.type != "cpu":
+        longest = max(int(measure(encoded.train, side.column)[0].max()) for side in sides_of(model))
+        check_step(model, args, longest, memory_of(args.device))
     if str(model.config._attn_implementation).startswith("flash"):
         return []  # which runs on the device and in the precision of the run alone
     try:

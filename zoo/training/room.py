@@ -7,17 +7,24 @@ from pathlib import Path
 
 import psutil
 import torch
+from transformers import PreTrainedModel
 from transformers.training_args import OptimizerNames
 
 from zoo.errors import ZooError
+from zoo.models import ZooPreTrainedModel
+from zoo.scaling.simulating import Precision, batch_memory
 from zoo.scaling.strategies import OPTIMIZER_STATES
 
 from .arguments import MUON, ZooTrainingArguments
+from .guard import smaller_steps
 
 BYTES = 4
 """Of a number, as weights, gradients and the optimiser's states are kept."""
 
 GIB = 2**30
+
+TOLERANCE = 1.1
+"""By how much the memory of a step is foreseen too large at the most."""
 
 
 class PreflightError(ZooError, ValueError):
@@ -46,6 +53,53 @@ def check_memory(num_parameters: int, args: ZooTrainingArguments, available: int
             f"the {args.device.type} has {available / GIB:.1f} GiB; make the model smaller, or use optim=adafactor"
         )
     return needed
+
+
+def step_memory(model: ZooPreTrainedModel, args: ZooTrainingArguments, seq_len: int) -> int:
+    """Foresee the most memory of a training step, by running one on tensors without values.
+
+    Args:
+        model: The model.
+        args: How it is trained.
+        seq_len: Tokens of the longest sequence.
+
+    Returns:
+        Bytes on a device: weights, gradients, the optimiser's states, activations and logits.
+    """
+    is_sharded = bool(args.fsdp)
+    precision = Precision.BFLOAT16 if is_sharded else Precision.MIXED if args.bf16 or args.fp16 else Precision.FLOAT32
+    kept = check_memory(model.num_parameters(), args, None) + sum(buffer.nbytes for buffer in model.buffers())
+    return kept + batch_memory(
+        model,
+        args.per_device_train_batch_size,
+        seq_len,
+        precision=precision,
+        checkpointing=args.gradient_checkpointing,
+        whole_logits=is_sharded,
+    )
+
+
+def check_step(model: PreTrainedModel, args: ZooTrainingArguments, seq_len: int, available: int | None) -> None:
+    """Refuse a batch that an accelerator has no room for.
+
+    Args:
+        model: The model; only what is the zoo's is looked at.
+        args: How it is trained.
+        seq_len: Tokens of the longest sequence.
+        available: Bytes of the device, None where nobody knows.
+
+    Raises:
+        PreflightError: With arguments that come to the same updates in less memory.
+    """
+    if available is None or not isinstance(model, ZooPreTrainedModel):
+        return
+    needed = step_memory(model, args, seq_len)
+    if needed > TOLERANCE * available:
+        raise PreflightError(
+            f"a training step of {args.per_device_train_batch_size} sequences of {seq_len} tokens needs about "
+            f"{needed / GIB:.1f} GiB, and the {args.device.type} has {available / GIB:.1f} GiB: take "
+            f"{smaller_steps(args)}"
+        )
 
 
 def optimizer_states(args: ZooTrainingArguments) -> int:
