@@ -64,6 +64,7 @@ if TYPE_CHECKING:
         weights as weights,
     )
     from zoo.benchmarks import bench
+    from zoo.benchmarks.claims import claims
     from zoo.building import config
     from zoo.comparison import compare
     from zoo.converters import convert, export
@@ -132,6 +133,7 @@ _SUBMODULES = (
 _HOMES = {
     "bench": "zoo.benchmarks",
     "build": "zoo.dispatch",
+    "claims": "zoo.benchmarks.claims",
     "compare": "zoo.comparison",
     "config": "zoo.building",
     "convert": "zoo.converters",
@@ -159,6 +161,7 @@ __all__ = [
     "__version__",
     "bench",
     "build",
+    "claims",
     "compare",
     "config",
     "convert",

@@ -170,7 +170,7 @@ def made_on(rows: Sequence[Row]) -> str:
 
     dates = sorted({row.date for row in rows})
     days = dates[0] if len(dates) == 1 else f"{dates[0]} to {dates[-1]}"
-    busy = sum(row.load > row.threads + 1 for row in rows)
+    busy = sum(row.was_busy for row in rows)
     idle = "on an idle machine" if not busy else f"{busy} of {len(rows)} while the machine had other work"
     where = f"{listed(row.machine for row in rows)}, {listed(counted(row.threads, 'thread') for row in rows)}, {idle}"
     made = f"zoo {listed(row.zoo for row in rows)}, torch {listed(row.torch for row in rows)}"

@@ -66,6 +66,11 @@ class Row:
         """What no other row of a file has."""
         return self.version, self.condition, self.variant, self.seed, self.data
 
+    @property
+    def was_busy(self) -> bool:
+        """Whether the machine had other work beside the run: its speeds say nothing then."""
+        return self.load > self.threads + 1
+
 
 FIXED = tuple(one.name for one in fields(Row) if one.name != "values")
 """The columns that every file has; those of scores and costs stand behind them."""

@@ -66,6 +66,7 @@ GROUPS = {
     "Compare": {
         "compare": ("zoo.cli.compare:compare", "Train variants with the same seeds, data and budget, side by side."),
         "bench": ("zoo.cli.bench:bench", "Run benchmarks, and show what was recorded of every variant."),
+        "claims": ("zoo.cli.claims:claims", "Show which claims of papers hold here, by what is recorded."),
     },
     "Convert": {
         "convert": (

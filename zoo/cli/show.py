@@ -46,7 +46,10 @@ def show(name: str, task: str | None, svg: Path | None, wants_code: bool, as_jso
     card, drawing = describe(name), draw(name, task)
     if as_json:
         trained = list_weights(f"{card.name}.*")
-        write_json({**card.to_dict(), "weights": trained, "drawing": drawing.to_dict()})
+        from zoo.benchmarks.claims import claims_about
+
+        verdicts = {finding.claim.name: finding.verdict for finding in claims_about(card.name)}
+        write_json({**card.to_dict(), "weights": trained, "claims": verdicts, "drawing": drawing.to_dict()})
         return
     write(*facts(card, drawing))
     write(heading(f"One block, for {drawing.task}"), indented(picture(drawing)))
@@ -88,6 +91,10 @@ def facts(card: Card, drawing: Drawing) -> list[RenderableType]:
         card: The card.
         drawing: The variant's drawing, for the name with its settings.
     """
+    from zoo.benchmarks.claims import claims_about
+    from zoo.benchmarks.claims.page import tally
+
+    findings = claims_about(card.name)
     rows = {
         "tasks": f"{', '.join(card.tasks)} (the first is the default)",
         "paper": card.paper,
@@ -100,6 +107,7 @@ def facts(card: Card, drawing: Drawing) -> list[RenderableType]:
         "presets": presets(card),
         "from": origin_text(card.distribution, card.version),
         "code": card.file and f"{card.file}:{card.line}",
+        "claims": f"{tally(findings)} (zoo claims {card.name})" if findings else "",
     }
     title = Text.assemble((drawing.name, "bold cyan"), "  ", card.summary)
     text = [title, *([Text(f"\n{card.description}")] if card.description else []), Text()]

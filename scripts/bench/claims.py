@@ -1,0 +1,59 @@
+"""Write docs/claims.md: what the recorded benchmarks say of papers' claims, and how far that can be trusted.
+
+python scripts/bench/claims.py
+"""
+
+from __future__ import annotations
+
+from itertools import groupby
+from pathlib import Path
+
+from zoo.benchmarks.claims import calibrate, claims
+from zoo.benchmarks.claims.page import calibration_section, tally, theme_section
+from zoo.files import write_file
+
+PAGE = Path(__file__).parents[2] / "docs" / "claims.md"
+
+INTRODUCTION = """# Claims
+
+What papers claim of the variants and parts of the zoo, each beside the smallest comparison that could refute it here,
+and what came out of it. The comparisons are over the rows of [Results](results.md), paired by seed; their p-values are
+corrected for the number of comparisons of a claim ([how](comparing.md#what-may-be-said)). This page is written by
+`python scripts/bench/claims.py`. Every claim is judged by itself: of twenty that are false, one may be called true by
+accident.
+
+- *holds here*: everything that is claimed came out beyond noise.
+- *does not hold here*: the opposite of something came out beyond noise.
+- *cannot be told at this scale*: so many seeds at this size can tell neither.
+- *not recorded yet*: nobody has run the benchmark. Speeds count only where the machine had no other work.
+
+A claim is tested at a size that fits a laptop, so *does not hold here* does not refute the paper: the
+[calibration](#calibration) says how often a sign at this scale is that at a larger one. `zoo claims` prints all of
+this, and `zoo claims norm=dyt` what is about one part.
+"""
+
+CALIBRATION = """## Calibration
+
+Signs that others published at larger sizes were written down in
+[calibration.yaml](../zoo/benchmarks/calibration.yaml) before their rows here were recorded. Better and worse come out
+where the mean difference has that sign; "no better" comes out unless the variant is ahead beyond noise. The intervals
+of the rates are those of Clopper and Pearson, a trial a sign.
+"""
+
+
+def page() -> str:
+    """Write the page.
+
+    Returns:
+        Markdown.
+    """
+    findings = claims()
+    themes = [theme_section(theme, list(group)) for theme, group in groupby(findings, lambda one: one.claim.theme)]
+    count = f"{len(findings)} claims: {tally(findings)}."
+    parts = [INTRODUCTION.strip(), count, *themes, CALIBRATION.strip(), calibration_section(calibrate())]
+    return "\n\n".join(parts) + "\n"
+
+
+if __name__ == "__main__":
+    write_file(PAGE, page())
+    print(f"Wrote {PAGE}")

@@ -1,0 +1,132 @@
+"""Properties of verdicts on claims: ties, single seeds and lost runs prove nothing, and opposites never both hold."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from zoo.benchmarks.claims import Contrast
+from zoo.benchmarks.claims.calibration import Rate, Sign, Trial, binomial_interval
+from zoo.benchmarks.claims.judging import FAILS, HOLDS, MISSING, UNCLEAR, judge_contrasts
+from zoo.comparison.results.verdicts import Scores
+
+EXPECTATIONS = ("higher", "lower", "same", "no higher", "no lower")
+OPPOSITE = {"higher": "lower", "lower": "higher", "no higher": "no lower", "no lower": "no higher", "same": "same"}
+
+numbers = st.floats(-100, 100).map(lambda value: round(value, 3))
+spread_out = st.lists(st.tuples(numbers, numbers), min_size=2, max_size=7)
+
+
+def verdict(expect: str, own: Scores, base: Scores, margin: float = 0.5, score: str = "accuracy") -> str:
+    """What is said of one comparison."""
+    needs_margin = expect in ("same", "no higher", "no lower")
+    contrast = Contrast("b", "v", expect, "w", score=score, margin=margin if needs_margin else 0.0)
+    return judge_contrasts([contrast], [(own, base)])[0].verdict
+
+
+def by_seed(values: list[float]) -> dict[int, float | None]:
+    """Scores of the seeds 0, 1, 2, ..."""
+    return dict(enumerate(values))
+
+
+@given(spread_out, st.sampled_from(EXPECTATIONS))
+def test_turning_all_signs_turns_the_claim(pairs: list[tuple[float, float]], expect: str) -> None:
+    own, base = map(list, zip(*pairs, strict=True))
+    turned = [-value for value in own], [-value for value in base]
+    assert verdict(expect, by_seed(own), by_seed(base)) == verdict(OPPOSITE[expect], *map(by_seed, turned))
+
+
+@given(spread_out)
+def test_of_two_opposites_one_fails_where_the_other_holds(pairs: list[tuple[float, float]]) -> None:
+    own, base = (by_seed(list(side)) for side in zip(*pairs, strict=True))
+    higher, lower = verdict("higher", own, base), verdict("lower", own, base)
+    assert (higher, lower) in {(HOLDS, FAILS), (FAILS, HOLDS), (UNCLEAR, UNCLEAR)}
+    if higher == HOLDS:
+        assert verdict("no lower", own, base) == HOLDS
+
+
+@given(spread_out, st.floats(0.01, 50))
+def test_what_is_the_same_lies_within_the_margin(pairs: list[tuple[float, float]], margin: float) -> None:
+    own, base = (by_seed(list(side)) for side in zip(*pairs, strict=True))
+    mean = math.fsum(mine - other for mine, other in pairs) / len(pairs)
+    found = verdict("same", own, base, margin)
+    assert found != HOLDS or abs(mean) < margin
+    assert found != FAILS or abs(mean) > margin
+
+
+@given(numbers, numbers, st.sampled_from(EXPECTATIONS))
+def test_one_seed_tells_nothing(own: float, base: float, expect: str) -> None:
+    if expect == "same" and own == base:
+        base += 1
+    assert verdict(expect, {0: own}, {0: base}) == UNCLEAR
+
+
+@given(numbers, st.integers(2, 9), st.sampled_from(EXPECTATIONS))
+def test_ties_of_counted_scores_show_no_difference(value: float, seeds: int, expect: str) -> None:
+    tied = by_seed([value] * seeds)
+    assert verdict("higher", tied, tied) == verdict("lower", tied, tied) == verdict("same", tied, tied) == UNCLEAR
+    assert verdict("same", tied, tied, score="heldout_loss@2x") == HOLDS
+
+
+@given(st.lists(numbers, min_size=3, max_size=5), st.data(), st.sampled_from(EXPECTATIONS))
+def test_lost_runs_are_no_evidence_for_a_claim(base: list[float], data: st.DataObject, expect: str) -> None:
+    ahead = {"lower": -1000.0, "no higher": -1000.0, "same": 0.0}.get(expect, 1000.0)
+    own = by_seed([value + ahead for value in base])
+    lost = data.draw(st.sets(st.sampled_from(sorted(own)), min_size=1))
+    assert verdict(expect, own | dict.fromkeys(lost), by_seed(base)) != HOLDS
+    assert verdict(expect, dict.fromkeys(own), by_seed(base)) in (UNCLEAR, FAILS)
+
+
+@pytest.mark.parametrize(("own", "base"), [({}, {0: 1.0}), ({0: 1.0}, {}), ({0: 1.0}, {1: 1.0})])
+def test_sides_that_share_no_seed_are_not_recorded(own: Scores, base: Scores) -> None:
+    assert all(verdict(expect, own, base) == MISSING for expect in EXPECTATIONS)
+
+
+def test_more_comparisons_need_stronger_evidence() -> None:
+    own, base = by_seed([1.0, 1.4, 1.2]), by_seed([0.0, 0.0, 0.0])
+    contrast = Contrast("b", "v", "higher", "w", score="accuracy")
+    assert judge_contrasts([contrast], [(own, base)])[0].verdict == HOLDS
+    weak = by_seed([0.2, 1.0, 0.6]), base
+    assert judge_contrasts([contrast] * 8, [(own, base), *[weak] * 7])[0].verdict == UNCLEAR
+
+
+def test_a_margin_decides_what_is_no_worse() -> None:
+    own, base = by_seed([1.010, 1.011, 1.009]), by_seed([1.0, 1.0, 1.0])
+    assert verdict("no higher", own, base, 0.02) == HOLDS == verdict("same", own, base, 0.02)
+    assert verdict("no higher", own, base, 0.005) == FAILS == verdict("same", own, base, 0.005)
+    assert verdict("no lower", own, base, 0.005) == HOLDS
+
+
+@given(st.integers(0, 30), st.integers(0, 30))
+def test_an_interval_of_a_rate_holds_the_rate(hits: int, misses: int) -> None:
+    rate = Rate.of([True] * hits + [False] * misses)
+    low, high = rate.interval
+    assert 0 <= low <= high <= 1 and (not rate.trials or low <= hits / rate.trials <= high)
+    mirrored = binomial_interval(misses, rate.trials)
+    assert mirrored == pytest.approx((1 - high, 1 - low), abs=1e-9)
+
+
+def test_an_interval_of_a_rate_is_that_of_clopper_and_pearson() -> None:
+    assert binomial_interval(8, 10) == pytest.approx((0.4439, 0.9748), abs=1e-4)
+    assert binomial_interval(0, 10) == pytest.approx((0.0, 0.3085), abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("published", "expect", "own", "hit"),
+    [
+        ("better", "lower", [0.9, 1.2, 0.8], True),
+        ("better", "lower", [1.1, 1.2, 0.8], False),
+        ("worse", "higher", [1.1, 1.2, 0.8], True),
+        ("worse", "higher", [None, 0.2, 0.1], True),
+        ("better", "lower", [None, None, None], False),
+        ("no better", "lower", [0.9, 1.2, 0.8], True),
+        ("no better", "lower", [0.50, 0.51, 0.49], False),
+    ],
+)
+def test_a_published_sign_comes_out_or_not(published: str, expect: str, own: list[float | None], hit: bool) -> None:
+    contrast = Contrast("b", "v", expect, "w", score="heldout_loss")
+    outcome = judge_contrasts([contrast], [(dict(enumerate(own)), by_seed([1.0, 1.0, 1.0]))])[0]
+    assert Trial(Sign("s", "s", published), "c", outcome).hit is hit

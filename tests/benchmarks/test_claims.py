@@ -1,0 +1,154 @@
+"""Claims are about what benchmarks record, and files that say otherwise are refused."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+import zoo
+from zoo.benchmarks import Row, benchmarks
+from zoo.benchmarks.claims import calibrate, read_claims
+from zoo.benchmarks.claims.judging import HOLDS, MISSING, judge_claim
+from zoo.benchmarks.claims.page import numbers
+from zoo.cli.main import cli
+from zoo.errors import ConfigError, UnknownNameError, UnknownVariantError, ZooError
+from zoo.registry import VARIANTS
+
+KNOWN = benchmarks()
+CLAIMS = read_claims(known=KNOWN)
+ORIGINALS = ("vanilla", "d2l-style", "odom-style", "explicando")
+
+
+def test_every_comparison_is_one_that_its_benchmark_records() -> None:
+    contrasts = [one for claim in CLAIMS for one in claim.tests] + [one.outcome.contrast for one in calibrate().trials]
+    recorded: dict[tuple[str, str], list[str]] = {}
+    for contrast in contrasts:
+        benchmark = KNOWN[contrast.benchmark]
+        for variant, conditions, _ in contrast.sides:
+            for condition in conditions or benchmark.conditions:
+                key = (benchmark.name, condition)
+                recorded.setdefault(key, benchmark.names(condition))
+                assert variant in recorded[key], f"{variant} is not among what {key} records"
+
+
+def test_what_claims_are_about_exists() -> None:
+    for claim in CLAIMS:
+        for name in claim.about:
+            zoo.config(f"pre-norm:{name}" if "=" in name else name)
+
+
+def test_there_is_a_claim_about_every_bug_that_can_be_trained_with() -> None:
+    claimed = {name for claim in CLAIMS if claim.theme == "quirks" for name in claim.about if "+" in name}
+    bugs = {f"{name}+{quirk}" for name in ORIGINALS for quirk in VARIANTS.get(name).quirks}
+    assert bugs - claimed == {"odom-style+works-on-features"}  # it has no vocabulary
+    assert len(CLAIMS) - len(claimed) >= 25
+
+
+GOOD = {"benchmark": "depth", "conditions": ["6 layers, warm-up"], "variant": "pre-norm", "baseline": "post-norm"}
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"expect": "lower", "benchmark": "dept"}, UnknownNameError, "unknown benchmark 'dept'.*did you mean 'depth'"),
+        ({"expect": "lower", "variant": "pre-nrm"}, UnknownVariantError, "did you mean 'pre-norm'"),
+        ({"expect": "lower", "conditions": ["7 layers"]}, UnknownNameError, "unknown condition '7 layers'"),
+        ({"expect": "lower", "score": "bleu"}, UnknownNameError, "unknown score 'bleu'"),
+        ({"expect": "lower", "score": "heldout_loss@2x"}, UnknownNameError, "unknown test '2x'"),
+        ({"expect": "lower", "bassline": "x"}, UnknownNameError, "unknown entry 'bassline'.*did you mean 'baseline'"),
+        ({"expect": "less"}, UnknownNameError, "unknown expectation 'less'"),
+        ({"expect": "same"}, ConfigError, "a margin above 0 belongs to"),
+        ({"expect": "lower", "margin": 0.1}, ConfigError, "a margin above 0 belongs to"),
+        ({"expect": "lower", "baseline": "pre-norm"}, ConfigError, "'pre-norm' is compared with itself"),
+        ({}, ConfigError, "missing 1 required positional argument: 'expect'"),
+    ],
+)
+def test_a_comparison_that_says_nothing_is_refused(
+    tmp_path: Path, change: dict[str, object], error: type[ZooError], message: str
+) -> None:
+    claim = {"claim": "c", "source": "s", "about": ["pre-norm"], "tests": [{**GOOD, **change}]}
+    (tmp_path / "mine.yaml").write_text(json.dumps({"a": claim}))
+    with pytest.raises(error, match=message):
+        read_claims(tmp_path, KNOWN)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[]", "must hold names"),
+        ("a: 3", "a must hold names and values; entries: claim, source"),
+        ("a: {claim: c, source: s, about: [], tests: []}", "neither may be empty"),
+        ("a: {claim: c, source: s, about: [x]}", "missing 1 required"),
+    ],
+)
+def test_a_file_that_holds_no_claims_is_refused(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "mine.yaml").write_text(text)
+    with pytest.raises(ConfigError, match=message):
+        read_claims(tmp_path, KNOWN)
+
+
+def test_a_name_stands_once(tmp_path: Path) -> None:
+    claim = {"claim": "c", "source": "s", "about": ["pre-norm"], "tests": [{**GOOD, "expect": "lower"}]}
+    for name in ("one", "two"):
+        (tmp_path / f"{name}.yaml").write_text(json.dumps({"a": claim}))
+    with pytest.raises(ConfigError, match=r"'a' stands in one.yaml, too"):
+        read_claims(tmp_path, KNOWN)
+
+
+def rows(variant: str, condition: str, losses: list[float], load: float = 1.0, **columns: float) -> list[Row]:
+    """A row a seed, of the data that char-lm names."""
+    text = KNOWN["char-lm"].text
+    assert text is not None
+    return [
+        Row(1, condition, variant, seed, text.sha256, values={"heldout_loss": loss, **columns}, threads=1, load=load)
+        for seed, loss in enumerate(losses)
+    ]
+
+
+def test_a_claim_is_judged_by_the_rows_that_it_names() -> None:
+    claim = next(claim for claim in CLAIMS if claim.name == "swiglu-beats-gelu")
+    base = rows("gpt2-style", "1,000 steps", [2.0, 2.1, 1.9])
+    better = rows("gpt2-style:feed_forward=swiglu", "1,000 steps", [1.9, 2.01, 1.79])
+    found = judge_claim(claim, KNOWN, {"char-lm": [*base, *better]})
+    assert found.verdict == HOLDS and numbers(found.outcomes[0]).endswith(": -0.1, p = 0.003, 3 seeds")
+    other = rows("gpt2-style:feed_forward=swiglu", "2,000 steps", [1.9, 2.01, 1.79])
+    assert judge_claim(claim, KNOWN, {"char-lm": [*base, *other]}).verdict == MISSING
+
+
+def test_speeds_of_a_busy_machine_do_not_count() -> None:
+    claim = next(claim for claim in CLAIMS if claim.name == "rmsnorm-is-faster")
+    base = rows("gpt2-style", "1,000 steps", [2.0, 2.0, 2.0], train_tokens_per_second=1000.0)
+    for load, is_missing in ((1.0, False), (5.0, True)):
+        fast = rows("gpt2-style:norm=rmsnorm", "1,000 steps", [2.0, 2.0], load, train_tokens_per_second=1100.0)
+        verdict = judge_claim(claim, KNOWN, {"char-lm": [*base, *fast]}).verdict
+        assert (verdict == MISSING) is is_missing
+
+
+def test_the_page_is_what_its_command_writes() -> None:
+    spec = importlib.util.spec_from_file_location("claims", Path(__file__).parents[2] / "scripts/bench/claims.py")
+    assert spec is not None and spec.loader is not None
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    assert script.PAGE.read_text(encoding="utf-8") == script.page()
+
+
+def test_the_command_shows_them() -> None:
+    def run(*arguments: str) -> str:
+        result = CliRunner().invoke(cli, arguments)
+        assert result.exit_code == 0, result.output
+        return result.output
+
+    assert f"{len(CLAIMS)} claims: " in run("claims")
+    assert {one["claim"]["name"] for one in json.loads(run("claims", "norm=dyt", "--json"))} == {
+        "dynamic-tanh-is-no-worse"
+    }
+    assert "Zhang and Sennrich 2019" in run("claims", "rmsnorm-is-as-good")
+    assert "squared-relu" in run("claims", "--calibration")
+    assert set(json.loads(run("claims", "--calibration", "--json"))["rates"]) == set(KNOWN["scaling"].conditions)
+    assert "(zoo claims rezero)" in run("show", "rezero")
+    with pytest.raises(UnknownNameError, match="did you mean 'pre-norm'"):
+        zoo.claims("pre-nrm")

@@ -1,0 +1,20 @@
+"""Claims of papers as sentences that recorded rows can refute, and what the rows say of them."""
+
+from __future__ import annotations
+
+from .calibration import Calibration, calibrate
+from .contrast import Contrast
+from .definition import Claim, read_claims
+from .judging import Finding, Outcome, claims, claims_about
+
+__all__ = [
+    "Calibration",
+    "Claim",
+    "Contrast",
+    "Finding",
+    "Outcome",
+    "calibrate",
+    "claims",
+    "claims_about",
+    "read_claims",
+]

@@ -1,0 +1,124 @@
+"""Claims and calibration in words: for the terminal, and as Markdown for docs/claims.md."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from zoo.comparison.results.statistics import PairedDifference
+from zoo.comparison.results.units import counted
+
+from ..page import spread, title
+from .calibration import Calibration, Rate, Trial
+from .contrast import Contrast
+from .judging import MISSING, VERDICTS, Finding, Outcome
+
+EXPECTED = {
+    "higher": "higher than",
+    "lower": "lower than",
+    "no lower": "no lower than",
+    "no higher": "no higher than",
+    "same": "the same as",
+}
+
+
+def expected(contrast: Contrast) -> str:
+    """Say what is expected.
+
+    Returns:
+        For instance "char-lm, 1,000 steps: held-out loss of A lower than of B".
+    """
+    (variant, conditions, score), (baseline, others, against) = contrast.sides
+    where = ", ".join([contrast.benchmark, " and ".join(conditions)] if conditions else [contrast.benchmark])
+    other = baseline if baseline != variant else f"under {' and '.join(others)}" if others != conditions else ""
+    if score != against:
+        other = f"{title(against).lower()} {other}".strip()
+    else:
+        other = f"that of `{other}`" if other == baseline else f"that {other}"
+    within = f", within {contrast.margin:g}" if contrast.margin else ""
+    return f"{where}: {title(score).lower()} of `{variant}` {EXPECTED[contrast.expect]} {other}{within}"
+
+
+def numbers(outcome: Outcome) -> str:
+    """Say what came out.
+
+    Returns:
+        Both sides' means and deviations, the difference, its corrected p, and the seeds; empty where there are none.
+    """
+    if outcome.verdict == MISSING:
+        return ""
+    lost, baseline_lost = outcome.lost
+    sides = f"{side(outcome.variant is not None and spread(outcome.variant), lost)} against "
+    sides += side(outcome.baseline is not None and spread(outcome.baseline), baseline_lost)
+    return sides if outcome.difference is None else f"{sides}: {tested(outcome.difference)}"
+
+
+def side(measured: str | bool, lost: int) -> str:
+    """Write a mean with its deviation, and how many runs have none."""
+    return ", ".join(
+        part for part in (measured or "", f"{lost} lost" if lost else "") if isinstance(part, str) and part
+    )
+
+
+def tested(difference: PairedDifference) -> str:
+    """Write a difference with its corrected p."""
+    p = difference.adjusted
+    chance = "" if p is None else ", p < 0.001" if p < 0.001 else f", p = {p:.3f}"
+    return f"{difference.mean:+.3g}{chance}, {counted(difference.pairs, 'seed')}"
+
+
+def tally(findings: Sequence[Finding]) -> str:
+    """Count verdicts: "3 hold here, ..."."""
+    found = Counter(finding.verdict for finding in findings)
+    return "; ".join(f"{found[word]} {word}" for word in VERDICTS if found[word])
+
+
+def in_words(rate: Rate) -> str:
+    """Write a rate: "9 of 12, 75 % (43 to 95 %)"."""
+    if not rate.trials:
+        return "nothing is recorded yet"
+    low, high = rate.interval
+    share = f"{100 * rate.hits / rate.trials:.0f} % ({100 * low:.0f} to {100 * high:.0f} %)"
+    return f"{rate.hits} of {rate.trials}, {share}"
+
+
+def hit(trial: Trial) -> str:
+    """Say whether a published sign came out."""
+    return MISSING if trial.hit is None else "yes" if trial.hit else "no"
+
+
+def markdown(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Write a table."""
+    return "\n".join(f"| {' | '.join(row)} |" for row in (headings, ["---"] * len(headings), *rows))
+
+
+def theme_section(theme: str, findings: Sequence[Finding]) -> str:
+    """Write what is said of the claims of a theme."""
+    rows = []
+    for finding in findings:
+        claim = finding.claim
+        outcomes = [
+            f"{expected(one.contrast)}" + (f": {said}" if (said := numbers(one)) else "") for one in finding.outcomes
+        ]
+        rows.append(
+            [f"`{claim.name}`", f"{claim.claim} ({claim.source})", f"*{finding.verdict}*", "<br>".join(outcomes)]
+        )
+    heading = theme.replace("-", " ").capitalize()
+    return f"## {heading}\n\n{markdown(['Claim', 'What is claimed', 'Verdict', 'What was compared'], rows)}"
+
+
+def calibration_section(calibration: Calibration) -> str:
+    """Write which published signs came out, and how often they do."""
+    rows = []
+    for sign in dict.fromkeys(trial.sign.name for trial in calibration.trials):
+        trials = [trial for trial in calibration.trials if trial.sign.name == sign]
+        known = trials[0].sign
+        compared = f"`{trials[0].outcome.contrast.variant}` against `{trials[0].outcome.contrast.baseline}`"
+        cells = [f"{hit(trial)} {said}".strip() if (said := numbers(trial.outcome)) else hit(trial) for trial in trials]
+        rows.append([f"{known.sign} ({known.source})", known.published, compared, *cells])
+    table = markdown(["Published", "Sign", "Here", *calibration.conditions], rows)
+    rates = [f"- {condition}: {in_words(calibration.rate(condition))}" for condition in calibration.conditions]
+    left = [f"- {sign.sign} ({sign.source}): {sign.untested}." for sign in calibration.untested]
+    return "\n\n".join(
+        [table, "How often the published sign came out:", "\n".join(rates), "Not tested:", "\n".join(left)]
+    )

@@ -1,0 +1,67 @@
+"""`zoo claims`."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import click
+from rich.text import Text
+
+from .output import heading, table, write, write_json
+from .parameters import json_option
+
+
+@click.command("claims")
+@click.argument("name", required=False)
+@click.option(
+    "--calibration", is_flag=True, help="How often verdicts at this scale have the sign that others published."
+)
+@json_option
+def claims(name: str | None, calibration: bool, as_json: bool) -> None:
+    """Show which claims of papers hold here, by what is recorded.
+
+    NAME is a claim, a theme ('positions'), or what claims are about ('pre-norm', 'norm=dyt'); of a single claim, the
+    source and the numbers are shown, too.
+    """
+    from zoo.benchmarks.claims import claims as judge
+    from zoo.benchmarks.claims.page import expected, numbers, tally
+
+    if calibration:
+        show_calibration(as_json=as_json)
+        return
+    findings = judge(name)
+    if as_json:
+        write_json([asdict(finding) for finding in findings])
+        return
+    if len(findings) > 1:
+        said = (filter(None, map(numbers, one.outcomes)) for one in findings)
+        listed = [(one.claim.name, one.verdict, "\n".join(lines)) for one, lines in zip(findings, said, strict=True)]
+        write(table(("Claim", "Verdict", "Numbers"), listed), Text(f"\n{len(findings)} claims: {tally(findings)}"))
+        return
+    for one in findings:
+        write(heading(one.claim.name), Text(f"{one.claim.claim}\n{one.claim.source}"))
+        rows = [(expected(outcome.contrast), outcome.verdict, numbers(outcome)) for outcome in one.outcomes]
+        write(table(("What was compared", "Verdict", "Numbers"), rows))
+
+
+def show_calibration(*, as_json: bool) -> None:
+    """Write which published signs came out here.
+
+    Args:
+        as_json: Whether to write data.
+    """
+    from zoo.benchmarks.claims import calibrate
+    from zoo.benchmarks.claims.page import hit, in_words
+
+    found = calibrate()
+    rates = {condition: found.rate(condition) for condition in found.conditions}
+    if as_json:
+        trials = [{**asdict(trial), "hit": trial.hit} for trial in found.trials]
+        write_json({**asdict(found), "trials": trials, "rates": {name: asdict(rate) for name, rate in rates.items()}})
+        return
+    signs = dict.fromkeys(trial.sign.name for trial in found.trials)
+    rows = [(name, *(hit(trial) for trial in found.trials if trial.sign.name == name)) for name in signs]
+    write(table(("Published sign", *found.conditions), rows), heading("How often the published sign came out"))
+    write(table(("", ""), [(name, in_words(rate)) for name, rate in rates.items()]))
+    for sign in found.untested:
+        write(Text(f"{sign.name} is not tested: {sign.untested}"))
