@@ -20,7 +20,7 @@ from .native.tokenizer import carry_tokenizer
 from .opening import open_folder
 from .planning import plan_engines, plan_export
 from .report import ExportReport
-from .target import TARGETS, ExportOptions, Target, TargetPlan, check_dtype
+from .target import TARGETS, ExportOptions, Target, TargetPlan, check_dtype, check_page
 from .weights import task_of
 
 
@@ -30,6 +30,7 @@ def export(
     target: str | None = None,
     *,
     dtype: str | None = None,
+    page: bool = False,
     force: bool = False,
     fresh_process: bool = True,
 ) -> ExportReport:
@@ -53,6 +54,7 @@ def export(
         out: The folder to write.
         target: A model type of transformers ("marian", "bert", ...), or one of [`zoo.converters.TARGETS`][]: "bundle",
             "onnx", "ctranslate2", ...; by default the first exact model type.
+        page: Whether to add a page that runs the model in a browser, where the target has one ("transformers.js").
         dtype: For targets that can round weights how they are stored ("float32", "int8", ...), by default as they are.
             Only what is stored as it is has to be equal; of others the card says how far they are.
         force: Whether a saved model in the folder may be replaced.
@@ -65,12 +67,14 @@ def export(
     """
     folder = Path(out)
     check_output(folder, force=force)
-    check_dtype(find_target(target) if target is not None else None, dtype)
+    named = find_target(target) if target is not None else None
+    check_dtype(named, dtype)
+    check_page(named, page)
     source, loaded = (None, model) if isinstance(model, ZooPreTrainedModel) else opened(model)
     if isinstance(loaded, Int8Model):
         refuse("be exported")
     with written_whole(folder, force=force) as workshop:
-        options = ExportOptions(dtype, source, fresh_process)
+        options = ExportOptions(dtype, source, fresh_process, page)
         report = export_as(choose(loaded, target), loaded, workshop, options)
         if source is not None:
             carry_tokenizer(source, workshop)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from zoo.models import ZooConfig, ZooPreTrainedModel
 
 from .native.base import NATIVE, NativeFormat
@@ -12,18 +14,19 @@ from .target import TARGETS, TargetPlan
 from .weights import task_of, weights_of
 
 
-def plan_export(model: ZooPreTrainedModel) -> list[TargetPlan]:
+def plan_export(model: ZooPreTrainedModel, names: Iterable[str] | None = None) -> list[TargetPlan]:
     """Plan every export to a class of transformers.
 
     Args:
         model: Any model of the zoo.
+        names: Only to these classes, by their model types.
 
     Returns:
         Exact ones first, those with the fewest and most robust changes before others.
     """
     config, task, state = model.config, task_of(model), weights_of(model)
     own = own_arithmetic(config, task)
-    plans = [plan_target(NATIVE.get(name), config, state, task, own) for name in NATIVE]
+    plans = [plan_target(NATIVE.get(name), config, state, task, own) for name in (NATIVE if names is None else names)]
     return sorted(plans, key=_rank)
 
 

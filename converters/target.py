@@ -79,11 +79,13 @@ class ExportOptions:
         dtype: How weights are stored, one of the target's `dtypes`; None for its first.
         source: The folder of the saved model, where its tokenizers are; None for a model in memory.
         fresh_process: Whether the comparison runs in a process of its own; without, it is quicker and weaker.
+        page: Whether to add a page that runs the model in a browser, where the target has one.
     """
 
     dtype: str | None = None
     source: Path | None = None
     fresh_process: bool = True
+    page: bool = False
 
 
 class Target(ABC):
@@ -95,6 +97,7 @@ class Target(ABC):
         library: What a model card says that loads it.
         dtypes: How weights may be stored, first how they are by default; empty where they stay as they are.
         by_trial: Whether only exporting tells if it works.
+        pages: Whether it can add a page that runs the model in a browser.
         compared_on: What the outputs are compared on.
         caveats: What its engine gets wrong, or does otherwise unless it is told, with the version.
     """
@@ -104,6 +107,7 @@ class Target(ABC):
     library: str = "transformers"
     dtypes: ClassVar[tuple[str, ...]] = ()
     by_trial: ClassVar[bool] = False
+    pages: ClassVar[bool] = False
     compared_on: ClassVar[str] = "batches (with and without padding)"
     caveats: ClassVar[tuple[str, ...]] = ()
 
@@ -255,3 +259,18 @@ def check_dtype(target: Target | None, dtype: str | None) -> None:
         raise ExportError(f"dtype={dtype!r} was given; valid for {target.name}: {', '.join(valid)}")
     taking = ", ".join(name for name in TARGETS if TARGETS.get(name).dtypes)
     raise ExportError(f"dtype={dtype!r} was given; only exports to {taking} take one, others keep the model's")
+
+
+def check_page(target: Target | None, page: bool) -> None:
+    """Refuse a page that a target has not.
+
+    Args:
+        target: The target, None for a class of transformers.
+        page: Whether one was asked for.
+
+    Raises:
+        ExportError: With the targets that have one.
+    """
+    if page and not (target is not None and target.pages):
+        having = ", ".join(name for name in TARGETS if TARGETS.get(name).pages)
+        raise ExportError(f"a page was asked for; exports to {having} have one")

@@ -11,7 +11,7 @@ import transformers
 from huggingface_hub import split_torch_state_dict_into_shards
 from safetensors.torch import save_file
 from torch import Tensor
-from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME
+from transformers.utils import CONFIG_NAME, SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME
 
 from zoo.models import ZooPreTrainedModel
 from zoo.registry import Task
@@ -38,22 +38,38 @@ def write_native(model: ZooPreTrainedModel, workshop: Path, native: NativeFormat
         VerificationError: When weights are missing, left over, or of the wrong shape for the class.
     """
     task = task_of(model)
-    model_class = getattr(transformers, native.classes[task])
-    fields = native.write_config(route.config, task)
-    native_config = model_class.config_class(**fields)
-    native_config.architectures = [model_class.__name__]
-
     state = narrowed(native_weights(model, native, route), next(iter(model.parameters())).dtype)
     if task == Task.FEATURE_EXTRACTION:
         state = {name.removeprefix(native.prefix): tensor for name, tensor in state.items()}
-    native_config.dtype = next(iter(state.values())).dtype
-    state = without_copies(state, model_class, native_config)
+    config = write_settings(model, workshop, native, route, next(iter(state.values())).dtype)
+    save_weights(without_copies(state, getattr(transformers, native.classes[task]), config), workshop)
 
-    native_config.save_pretrained(workshop)
-    settle_config(workshop / "config.json", fields)
+
+def write_settings(
+    model: ZooPreTrainedModel, workshop: Path, native: NativeFormat, route: Route, dtype: torch.dtype
+) -> Any:
+    """Write configuration and generation configuration.
+
+    Args:
+        model: The model.
+        workshop: Where to.
+        native: The format to write.
+        route: The way from the model's settings to those of the format, without obstacles.
+        dtype: What it says of the weights' type.
+
+    Returns:
+        The configuration.
+    """
+    task = task_of(model)
+    model_class = getattr(transformers, native.classes[task])
+    fields = native.write_config(route.config, task)
+    config = model_class.config_class(**fields)
+    config.architectures, config.dtype = [model_class.__name__], dtype
+    config.save_pretrained(workshop)
+    settle_config(workshop / CONFIG_NAME, fields)
     if model.can_generate():
         save_generation(model, workshop)
-    save_weights(state, workshop)
+    return config
 
 
 def native_weights(model: ZooPreTrainedModel, native: NativeFormat, route: Route) -> dict[str, Tensor]:

@@ -104,8 +104,8 @@ class Causal(nn.Module):
         return outputs.logits, *content(cache)
 
 
-class Encode(nn.Module):
-    """The encoder, with the keys and values that the decoder's cross attention makes of its output.
+class Encoder(nn.Module):
+    """The encoder alone.
 
     Args:
         model: An encoder-decoder.
@@ -115,7 +115,7 @@ class Encode(nn.Module):
         super().__init__()
         self.model = model
 
-    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> tuple[Tensor, ...]:
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """Encode.
 
         Args:
@@ -123,21 +123,65 @@ class Encode(nn.Module):
             attention_mask: *Shape:* (batch_size, source_len)
 
         Returns:
-            The encoder's output, then keys and values of every decoder layer that caches them.
+            The encoder's output.
         """
-        body = self.model.model
-        encoded = body.encoder(input_ids=input_ids, attention_mask=attention_mask).last_hidden_state
+        return self.model.model.encoder(input_ids=input_ids, attention_mask=attention_mask).last_hidden_state
+
+
+class Memory(nn.Module):
+    """The keys and values that the decoder's cross attention makes of the encoder's output.
+
+    Args:
+        model: An encoder-decoder.
+    """
+
+    def __init__(self, model: ZooPreTrainedModel) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, encoder_hidden_states: Tensor, encoder_attention_mask: Tensor) -> tuple[Tensor, ...]:
+        """Project.
+
+        Args:
+            encoder_hidden_states: *Shape:* (batch_size, source_len, hidden_size)
+            encoder_attention_mask: *Shape:* (batch_size, source_len)
+
+        Returns:
+            Keys and values of every decoder layer that caches them.
+        """
         cache = EncoderDecoderCache(DynamicCache(), DynamicCache())
+        first = torch.zeros_like(encoder_attention_mask[:, :1])
         # A step of the decoder fills the cache by the variant's own rule; nothing else of it remains in the graph.
-        body.decoder(
-            input_ids=torch.zeros_like(input_ids[:, :1]),
-            attention_mask=torch.ones_like(input_ids[:, :1]),
-            encoder_hidden_states=encoded,
-            encoder_attention_mask=attention_mask,
+        self.model.model.decoder(
+            input_ids=first,
+            attention_mask=torch.ones_like(first),
+            encoder_hidden_states=encoder_hidden_states,
+            encoder_attention_mask=encoder_attention_mask,
             past_key_values=cache,
             use_cache=True,
         )
-        return encoded, *content(cache.cross_attention_cache)
+        return content(cache.cross_attention_cache)
+
+
+class Encode(nn.Module):
+    """The encoder, with the keys and values that the decoder's cross attention makes of its output.
+
+    Args:
+        model: An encoder-decoder.
+    """
+
+    def __init__(self, model: ZooPreTrainedModel) -> None:
+        super().__init__()
+        self.encoder, self.memory = Encoder(model), Memory(model)
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> tuple[Tensor, ...]:
+        """Encode. Arguments as for the encoder.
+
+        Returns:
+            The encoder's output, then keys and values of every decoder layer that caches them.
+        """
+        encoded = self.encoder(input_ids, attention_mask)
+        return encoded, *self.memory(encoded, attention_mask)
 
 
 class Decode(nn.Module):

@@ -19,6 +19,10 @@ PAST, PRESENT = "past_key_values.", "present."
 """How names of keys and values begin, of inputs and of outputs."""
 
 
+BRANCH = "use_cache_branch"
+"""The input of graphs with two branches, as Optimum calls it: whether there is a cache."""
+
+
 def is_cached(name: str) -> bool:
     """Whether a tensor's name is that of keys or values which grow with every token, unlike those of the source."""
     return name.startswith((PAST, PRESENT)) and ".encoder." not in name
@@ -63,17 +67,18 @@ class OnnxSession(Session):
 
     def run(self, given: Mapping[str, Tensor], past: Any = None) -> tuple[dict[str, Tensor], DynamicCache | None]:
         """Run the graph. Arguments and result as in the base class."""
-        cached = [entry for entry in self.session.get_inputs() if is_cached(entry.name)]
-        if past is not None and past.layers:
+        names = [entry.name for entry in self.session.get_outputs()]
+        cached = [entry for entry in self.session.get_inputs() if entry.name.replace(PAST, PRESENT) in names]
+        if has_past := past is not None and bool(past.layers):
             pairs = content(past)
         else:
             rows = len(given["input_ids"])
             pairs = tuple(torch.zeros(rows, entry.shape[1], 0, entry.shape[3]) for entry in cached)
-        known = {**given, **dict(zip((entry.name for entry in cached), pairs, strict=True))}
+        known = {**given, BRANCH: torch.tensor([has_past])}
+        known |= dict(zip((entry.name for entry in cached), pairs, strict=True))
         read = {entry.name: known[entry.name].contiguous().numpy() for entry in self.session.get_inputs()}
-        names = [entry.name for entry in self.session.get_outputs()]
         outputs = dict(zip(names, map(torch.from_numpy, self.session.run(names, read)), strict=True))
-        present = [outputs.pop(name) for name in names if is_cached(name)]
+        present = [outputs.pop(entry.name.replace(PAST, PRESENT)) for entry in cached]
         return outputs, filled_cache(list(zip(present[::2], present[1::2], strict=True))) if present else None
 
 

@@ -37,9 +37,9 @@ def test_plan_as_json(saved):
     plans = json.loads(run("export", saved, "--plan", "--json").stdout)
     assert plans[0]["target"] == "marian"
     exact = [plan["target"] for plan in plans if plan["exact"]]
-    assert exact == ["marian", "bundle", "ctranslate2", "onnx", "openvino"]
-    assert [plan["target"] for plan in plans[:5]] == exact, "what works stands first"
-    assert all(plan["obstacles"] for plan in plans[5:])
+    assert exact == ["marian", "bundle", "ctranslate2", "onnx", "openvino", "transformers.js"]
+    assert [plan["target"] for plan in plans[:6]] == exact, "what works stands first"
+    assert all(plan["obstacles"] for plan in plans[6:])
 
 
 @pytest.mark.parametrize(("arguments", "says"), [((), "DIR"), (("somewhere",), "-o")])

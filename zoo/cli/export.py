@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     metavar="DTYPE",
     help="How weights are stored, where the target has a choice: float32, int8, bfloat16, ...",
 )
+@click.option("--page", is_flag=True, help="Add a web page that runs the model, offline (transformers.js).")
 @click.option("--plan", is_flag=True, help="Only list all targets: which are exact, and why others are not.")
 @click.option("--matrix", is_flag=True, help="List where every variant can go, planned for small models.")
 @click.option("--markdown", is_flag=True, help="Print the matrix as the page of the documentation.")
@@ -38,6 +39,7 @@ def export(
     output: Path | None,
     target: str | None,
     dtype: str | None,
+    page: bool,
     plan: bool,
     matrix: bool,
     markdown: bool,
@@ -62,7 +64,7 @@ def export(
     from zoo.converters.exporting import export as export_model
     from zoo.converters.exporting import find_target
 
-    report = export_model(model, output, target, dtype=dtype, force=force)
+    report = export_model(model, output, target, dtype=dtype, page=page, force=force)
     if as_json:
         write_json(report.to_dict())
         return

@@ -1,0 +1,119 @@
+"""A page that runs an exported model in a browser, with everything that it needs beside it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import jinja2
+
+from zoo.files import read_json
+from zoo.models import ZooPreTrainedModel
+from zoo.registry import Task
+
+from ..engine import NoPosition
+from ..errors import ExportError
+from ..native.tokenizer import TARGET_FOLDER, TOKENIZER_CONFIG, TOKENIZER_FILE
+from ..weights import task_of
+
+NODE_MODULES = "node_modules"
+
+RUNTIME = "runtime"
+"""The folder of transformers.js beside the page."""
+
+PACKAGES = {
+    "@huggingface/transformers": ("dist/transformers.min.js", "LICENSE"),
+    "onnxruntime-web": ("dist/ort-wasm-simd-threaded.asyncify.mjs", "dist/ort-wasm-simd-threaded.asyncify.wasm"),
+}
+"""What is taken of each package of npm."""
+
+OLDEST, NEXT = (4, 3), (5,)
+"""Versions of transformers.js that pages are written for: from the first, up to the second."""
+
+
+def find_runtime() -> Path:
+    """Find transformers.js where Node would: in `node_modules` here or in a folder above, or in a folder of NODE_PATH.
+
+    Returns:
+        The folder of packages.
+
+    Raises:
+        ExportError: When it is not there, or of a version that the page is not for.
+    """
+    here = Path.cwd()
+    named = [Path(entry) for entry in os.environ.get("NODE_PATH", "").split(os.pathsep) if entry]
+    places = [*(place / NODE_MODULES for place in (here, *here.parents)), *named]
+    wanted = "`npm install --ignore-scripts @huggingface/transformers@4.3`"
+    for place in places:
+        if all((place / package / file).is_file() for package, files in PACKAGES.items() for file in files):
+            version = about(place / "@huggingface/transformers")["version"]
+            if not OLDEST <= tuple(int(part) for part in version.split("-")[0].split(".")) < NEXT:
+                raise ExportError(
+                    f"transformers.js {version} is in {place}, and the page is for 4.3: {wanted} brings it"
+                )
+            return place
+    raise ExportError(
+        f"a page needs transformers.js, which is in no node_modules here or above, nor in NODE_PATH: {wanted} brings it"
+    )
+
+
+def about(package: Path) -> Any:
+    """What a package of npm says of itself."""
+    return read_json(package / "package.json")
+
+
+def write_page(folder: Path, model: ZooPreTrainedModel, runtime: Path) -> None:
+    """Write the page, and copy what it runs on.
+
+    Args:
+        folder: Where the export is.
+        model: The model that was exported.
+        runtime: The folder of packages.
+    """
+    (folder / RUNTIME).mkdir()
+    for package, files in PACKAGES.items():
+        for file in files:
+            shutil.copyfile(runtime / package / file, folder / RUNTIME / Path(file).name)
+    packages = [about(runtime / package) for package in PACKAGES]
+    loader = jinja2.FileSystemLoader(Path(__file__).parent)
+    template = jinja2.Environment(loader=loader, autoescape=True, undefined=jinja2.StrictUndefined)
+    text = template.get_template("page.html.jinja").render(
+        variant=model.config.variant,
+        task=task_of(model),
+        target=TARGET_FOLDER if (folder / TARGET_FOLDER / TOKENIZER_FILE).is_file() else "",
+        limit=longest(model) or "",
+        parameters=model.num_parameters(),
+        packages=packages,
+    )
+    (folder / "index.html").write_text(text, encoding="utf-8")
+    shutil.copyfile(Path(__file__).with_name("page.js"), folder / "page.js")
+
+
+def longest(model: ZooPreTrainedModel) -> int | None:
+    """How many positions every stack of a model has, None where that knows no bound.
+
+    Args:
+        model: Any model of the zoo.
+    """
+    config = model.config
+    stacks = [config, config.decoder_config()] if config.is_encoder_decoder else [config]
+    bounds = (NoPosition(stack).max_length for stack in stacks)
+    return min((bound for bound in bounds if bound is not None), default=None)
+
+
+def require_texts(folder: Path, task: str) -> None:
+    """Refuse a page for a model that cannot be given a text.
+
+    Args:
+        folder: Where the export's tokenizer is, if it has one.
+        task: What its head is for.
+
+    Raises:
+        ExportError: When there is no tokenizer, or none that can leave a word out where words are guessed.
+    """
+    if not (folder / TOKENIZER_FILE).is_file():
+        raise ExportError("a page reads texts, and there is no tokenizer beside the model")
+    if task == Task.MASKED_LM and not read_json(folder / TOKENIZER_CONFIG).get("mask_token"):
+        raise ExportError("a page for masked-lm reads texts with a mask, and the tokenizer has no mask_token")

@@ -1,0 +1,169 @@
+"""transformers.js as a target of exports: it takes a model for one of transformers' classes, and runs ONNX graphs."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+from transformers.utils import CONFIG_NAME
+
+from zoo.files import read_json
+from zoo.registry import Task
+
+from ..extras import require
+from ..native.base import NATIVE, NativeFormat
+from ..planning import plan_export
+from ..target import TARGETS, ExportOptions, Target, TargetPlan
+from ..weights import task_of
+
+if TYPE_CHECKING:
+    from zoo.models import ZooPreTrainedModel
+
+    from ..verification import Difference
+
+VERSION = "4.3"
+"""The version that exports are written for and tried in."""
+
+GRAPHS = "onnx"
+"""The folder that transformers.js looks for graphs in."""
+
+ENCODERS = ("bert", "distilbert", "electra", "eurobert", "modernbert", "roberta", "roformer", "xlm")
+DECODERS = (
+    *("arcee", "bloom", "codegen", "cohere", "cohere2", "falcon", "gemma", "gemma2", "gemma3_text", "glm", "gpt2"),
+    *("gpt_bigcode", "gpt_neo", "gpt_neox", "gpt_oss", "gptj", "granite", "helium", "llama", "ministral", "mistral"),
+    *("mpt", "nanochat", "olmo", "olmo2", "olmo3", "opt", "phi", "phi3", "qwen2", "qwen3", "qwen3_moe", "smollm3"),
+    *("stablelm", "starcoder2", "vaultgemma"),
+)
+KNOWN: dict[str, tuple[str, ...]] = {
+    Task.CAUSAL_LM: (*DECODERS, "ernie4_5"),
+    Task.SEQ2SEQ_LM: ("bart", "blenderbot", "m2m_100", "marian", "mbart", "t5"),
+    Task.MASKED_LM: ENCODERS,
+    Task.SEQUENCE_CLASSIFICATION: ENCODERS,
+    Task.TOKEN_CLASSIFICATION: ENCODERS,
+    Task.FEATURE_EXTRACTION: (*ENCODERS, *DECODERS),
+}
+"""Model types of transformers.js that the zoo can write, by task."""
+
+
+class TransformersJsTarget(Target):
+    """The configuration of a class of transformers that transformers.js has too, and the graphs that it runs."""
+
+    name = library = "transformers.js"
+    summary = (
+        "for transformers.js in browsers and Node: graphs, and the configuration of a class that it has; "
+        "`--page` adds a page that runs the model"
+    )
+    by_trial, pages = True, True
+    caveats = (
+        f"transformers.js {VERSION} looks for an 8-bit graph in browsers unless the configuration names another, which "
+        "exports do. It writes greedily or by sampling, whatever `num_beams` says.",
+        f"transformers.js {VERSION} asks multi-query models of Falcon's and GPT-BigCode's types for a cache of another "
+        "form: another class is taken, or they are refused.",
+        f"transformers.js {VERSION} cuts texts otherwise than tokenizers say that remove a string or join pieces to "
+        "their neighbours: such are refused, as are those with parts that it has not.",
+    )
+
+    def plan(self, model: ZooPreTrainedModel) -> TargetPlan:
+        """Find the first exact class that transformers.js has too."""
+        from ..onnx.writing import LARGEST_IN_ONE_FILE, obstacles
+
+        task = Task(task_of(model))
+        known = [name for name in KNOWN[task] if NATIVE.get(name).stack == model.config.stack]
+        if not known:
+            return self.refused(f"it has no {model.config.stack} for {task.value}")
+        if model.num_parameters() * 4 > LARGEST_IN_ONE_FILE:
+            return self.refused(f"a graph for browsers holds {LARGEST_IN_ONE_FILE // 4:,} parameters at most")
+        plans = plan_export(model, known)
+        exact = [plan for plan in plans if plan.exact]
+        if not exact:
+            possible = [plan for plan in plans if plan.route is not None]
+            nearest = min(possible or plans, key=lambda plan: len(plan.obstacles))
+            return self.refused(f"as {nearest.target}: {'; '.join(nearest.obstacles)}")
+        for plan in exact:
+            assert plan.route is not None
+            if not NATIVE.get(plan.target).write_config(plan.route.config, task).get("multi_query"):
+                notes = (*plan.notes, f"To transformers.js it is a model of type {plan.target}.")
+                return TargetPlan(self.name, plan.class_name, plan.route, obstacles(model), notes)
+        return self.refused(f"as {exact[0].target}: it takes no multi-query models")
+
+    def refused(self, reason: str) -> TargetPlan:
+        """A plan that says why not."""
+        return TargetPlan(self.name, None, None, (reason,))
+
+    def write(self, model: ZooPreTrainedModel, folder: Path, plan: TargetPlan, options: ExportOptions) -> None:
+        """Write the class's configuration, the tokenizer, the graphs, and a page if there shall be one."""
+        from ..native.writing import write_settings
+        from . import page, tokenizer
+        from .graphs import write_browser_graphs
+
+        require("onnx", "onnx", "onnxscript", "onnxruntime")
+        runtime = page.find_runtime() if options.page else None
+        if options.source is not None:
+            tokenizer.carry(options.source, folder)
+        if runtime is not None:
+            page.require_texts(folder, task_of(model))
+        assert plan.route is not None
+        write_settings(model, folder, class_of(plan, task_of(model)), plan.route, torch.float32)
+        config = read_json(folder / CONFIG_NAME)
+        # In a browser it would look for a quantised graph.
+        config["transformers.js_config"] = {"dtype": "fp32"}
+        (folder / CONFIG_NAME).write_text(json.dumps(config, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+        (folder / GRAPHS).mkdir()
+        write_browser_graphs(model, folder / GRAPHS)
+        if runtime is not None:
+            page.write_page(folder, model, runtime)
+
+    def check(self, model: ZooPreTrainedModel, folder: Path, plan: TargetPlan, options: ExportOptions) -> Difference:
+        """Run the graphs in ONNX Runtime, which transformers.js runs them in."""
+        from ..onnx.models import model_of
+        from ..onnx.session import OnnxSession
+        from ..onnx.target import DECODER, GRAPH_ENDING
+        from ..onnx.writing import compare, write_settings
+        from .graphs import MERGED
+
+        names = {MERGED: DECODER}
+        files = sorted((folder / GRAPHS).glob(f"*{GRAPH_ENDING}"))
+        with tempfile.TemporaryDirectory() as settings:
+            write_settings(model, Path(settings))
+            sessions = {names.get(path.stem, path.stem): OnnxSession(path) for path in files}
+            return compare(model, model_of(Path(settings), sessions))
+
+    def notes(self, plan: TargetPlan, options: ExportOptions) -> tuple[str, ...]:
+        """Say how a page is looked at, if there is one."""
+        served = (
+            "The page needs a web server, as browsers load no modules from files: `python -m http.server`, for one."
+        )
+        return (*plan.notes, served) if options.page else plan.notes
+
+    def usage(self, auto_class: str) -> str:
+        """Say how a page or Node loads it."""
+        return (
+            "```js\n"
+            f'import {{ env, {auto_class}, AutoTokenizer }} from "@huggingface/transformers"; // {VERSION}\n\n'
+            'env.localModelPath = "path/to";\n'
+            "env.allowRemoteModels = false;\n"
+            'const tokenizer = await AutoTokenizer.from_pretrained("this/folder");\n'
+            f'const model = await {auto_class}.from_pretrained("this/folder");\n'
+            "```\n"
+        )
+
+    def run_in(self, own: str) -> str:
+        """Name what ran the graphs."""
+        return "run in ONNX Runtime"
+
+
+def class_of(plan: TargetPlan, task: str) -> NativeFormat:
+    """Find what writes the configuration of a planned class.
+
+    Args:
+        plan: A plan without obstacles.
+        task: What the model's head is for.
+    """
+    formats = (NATIVE.get(name) for name in KNOWN[task])
+    return next(native for native in formats if native.classes.get(task) == plan.class_name)
+
+
+TARGETS.register(TransformersJsTarget.name, TransformersJsTarget())

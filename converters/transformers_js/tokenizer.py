@@ -1,0 +1,111 @@
+"""Which tokenizers transformers.js has code for: it reads `tokenizer.json`, and has most of what can stand there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from zoo.errors import CheckpointError
+from zoo.files import read_json
+
+from ..errors import ExportError
+from ..native.tokenizer import TARGET_FOLDER, TOKENIZER_FILE, TOKENIZER_FILES, carry_tokenizer
+
+PARTS = {
+    "model": ("BPE", "Unigram", "WordLevel", "WordPiece"),
+    "normalizer": (
+        *("BertNormalizer", "Lowercase", "NFC", "NFD", "NFKC", "NFKD", "Precompiled", "Prepend", "Replace", "Sequence"),
+        *("Strip", "StripAccents"),
+    ),
+    "pre_tokenizer": (
+        *("BertPreTokenizer", "ByteLevel", "Digits", "FixedLength", "Metaspace", "Punctuation", "Replace", "Sequence"),
+        *("Split", "Whitespace", "WhitespaceSplit"),
+    ),
+    "post_processor": ("BertProcessing", "ByteLevel", "RobertaProcessing", "Sequence", "TemplateProcessing"),
+    "decoder": (
+        *("BPEDecoder", "ByteFallback", "ByteLevel", "CTC", "Fuse", "Metaspace", "Replace", "Sequence", "Strip"),
+        "WordPiece",
+    ),
+}
+"""Types of the parts of `tokenizer.json` that transformers.js 4.3 knows."""
+
+
+def carry(source: Path, folder: Path) -> None:
+    """Take tokenizers along, if there are any.
+
+    Args:
+        source: The saved model's folder.
+        folder: Where to.
+
+    Raises:
+        ExportError: When transformers.js has no code for one.
+        CheckpointError: When one cannot be read.
+    """
+    carry_tokenizer(source, folder)
+    for place in (folder, folder / TARGET_FOLDER):
+        if any((place / name).is_file() for name in TOKENIZER_FILES):
+            check(place / TOKENIZER_FILE)
+
+
+def check(path: Path) -> None:
+    """Refuse a tokenizer that transformers.js has no code for.
+
+    Args:
+        path: Its `tokenizer.json`.
+
+    Raises:
+        ExportError: Naming what it does not know, and what it does.
+        CheckpointError: When the file cannot be read.
+    """
+    if not path.is_file():
+        raise ExportError(
+            f"transformers.js reads tokenizers from {TOKENIZER_FILE}, and this one has none; "
+            f"`AutoTokenizer.from_pretrained(DIR).save_pretrained(DIR)` may write it"
+        )
+    try:
+        saved = read_json(path)
+        unknown = [
+            (part, problem, known)
+            for part, known in PARTS.items()
+            for one in inside(saved[part])
+            if (problem := problem_of(one, known)) is not None
+        ]
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise CheckpointError(f"{path} cannot be read: {error!r}") from error
+    if unknown:
+        part, problem, known = unknown[0]
+        raise ExportError(
+            f"transformers.js cannot hold this tokenizer: it has the {part} {problem}; valid: {', '.join(known)}"
+        )
+
+
+def inside(saved: Any) -> Iterator[dict[str, Any]]:
+    """List a part and the parts inside of it.
+
+    Args:
+        saved: What `tokenizer.json` says of it, None where there is none.
+    """
+    if saved is None:
+        return
+    yield saved
+    for name in ("normalizers", "pretokenizers", "processors", "decoders"):
+        for one in saved.get(name, ()):
+            yield from inside(one)
+
+
+def problem_of(one: dict[str, Any], known: Iterable[str]) -> str | None:
+    """Name what transformers.js has no code for, None where it has.
+
+    Args:
+        one: A part.
+        known: Types of such parts that it knows.
+    """
+    kind = str(one["type"])
+    if kind == "Split":
+        behavior, inverted = one["behavior"].lower(), bool(one["invert"])
+        # It keeps a string that is to be removed, and cuts at everything that is not to be.
+        cuts = {("isolated", False), ("removed", True)} | ({("removed", False)} if "Regex" in one["pattern"] else set())
+        if (behavior, inverted) not in cuts:
+            return f"Split by {one['pattern']}, {behavior}{' and inverted' * inverted}"
+    return None if kind in known else kind

@@ -1,0 +1,306 @@
+"""Exports for transformers.js, run in Node against the zoo's own numbers and tokens, and their page in Chromium.
+
+`npm install --ignore-scripts @huggingface/transformers@4.3` brings it; it is found where Node would find it.
+"""
+
+from __future__ import annotations
+
+import functools
+import http.server
+import json
+import shutil
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+import torch
+from chromium import Page, find
+from click.testing import CliRunner
+from native_models import scramble
+from transformers import AutoTokenizer
+
+import zoo
+from zoo.cli.main import cli
+from zoo.converters import TARGETS
+from zoo.converters.errors import ExportError, MissingExtraError
+from zoo.converters.transformers_js import page, tokenizer
+from zoo.converters.transformers_js.target import KNOWN
+from zoo.generation import generate
+from zoo.models import TASK_CLASSES
+from zoo.tokenizers import Tokenizers, train_bpe, train_word
+from zoo.tokenizers.kinds import TOKENIZERS
+
+TEXTS = [
+    "the cat sleeps on the mat",
+    "A dog, runs after the cat!",
+    " two  spaces\tand",
+    "naïve café — déjà vu",
+    "1\n2 🙂",
+]
+SIZES = {"hidden_size": 16, "num_attention_heads": 4, "num_hidden_layers": 2, "intermediate_size": 24}
+VOCABULARY, LENGTH = 100, 64
+MODELS = {
+    "gpt2-style": "causal-lm",
+    "llama-style": "causal-lm",
+    "gemma3-style": "causal-lm",
+    "falcon-style": "causal-lm",
+    "bert-style": "masked-lm",
+    "roformer-style": "token-classification",
+    "modernbert-style": "feature-extraction",
+    "olmo2-style": "feature-extraction",
+    "vanilla": "seq2seq-lm",
+    "t5-style": "seq2seq-lm",
+}
+
+
+def library() -> Path | None:
+    """The folder of npm's packages, None where transformers.js is not in it."""
+    try:
+        return page.find_runtime()
+    except ExportError:
+        return None
+
+
+NPM = library()
+NODE = pytest.mark.skipif(NPM is None or shutil.which("node") is None, reason="no Node, or no transformers.js 4.3")
+BROWSER = pytest.mark.skipif(NPM is None or find() is None, reason="no Chromium, or no transformers.js 4.3")
+
+
+def build(name: str, task: str, **settings: object) -> zoo.ZooPreTrainedModel:
+    settings = {"vocab_size": VOCABULARY, "max_position_embeddings": LENGTH, **SIZES, **settings}
+    return scramble(zoo.build(name, task, seed=0, **settings)).eval()
+
+
+def run(*arguments: object):
+    return CliRunner(env={"COLUMNS": None}).invoke(cli, [str(argument) for argument in arguments])
+
+
+@pytest.mark.slow
+@pytest.mark.thorough
+def test_an_encoder_decoder_has_the_graphs_and_names_that_transformers_js_asks_for(tmp_path):
+    onnxruntime = pytest.importorskip("onnxruntime")
+    source, target = (train_word([text], min_frequency=1) for text in TEXTS[:2])
+    sizes = {"vocab_size": len(source), "decoder_vocab_size": len(target), "num_hidden_layers": 1}
+    build("vanilla", "seq2seq-lm", **sizes).save_pretrained(tmp_path / "saved")
+    Tokenizers(source, target).save(tmp_path / "saved")
+    report = zoo.export(tmp_path / "saved", tmp_path / "out", "transformers.js")
+    assert report.difference.float32 < 1e-5 and report.difference.greedy and report.difference.beams
+    assert "To transformers.js it is a model of type marian." in report.notes
+    assert set(report.files) >= {"tokenizer.json", "target/tokenizer.json", "generation_config.json"}
+    assert not any(name.endswith((".safetensors", ".html")) for name in report.files)
+    config = json.loads((tmp_path / "out" / "config.json").read_text())
+    assert (config["model_type"], config["transformers.js_config"]) == ("marian", {"dtype": "fp32"})
+
+    graphs = {path.stem: onnxruntime.InferenceSession(str(path)) for path in (tmp_path / "out" / "onnx").iterdir()}
+    axes = {name: {port.name: port.shape for port in graph.get_inputs()} for name, graph in graphs.items()}
+    tokens = ["batch_size", "encoder_sequence_length"]
+    assert axes["encoder_model"] == {"input_ids": tokens, "attention_mask": tokens}
+    assert [port.name for port in graphs["encoder_model"].get_outputs()] == ["last_hidden_state"]
+    # At the first step every length but that of the batch is taken for 0.
+    cached = {
+        f"past_key_values.0.{stack}.{part}": ["batch_size", 4, f"past_{stack}_sequence_length", 4]
+        for stack in ("decoder", "encoder")
+        for part in ("key", "value")
+    }
+    assert axes["decoder_model_merged"] == {
+        "input_ids": ["batch_size", "decoder_sequence_length"],
+        "encoder_attention_mask": tokens,
+        "encoder_hidden_states": [*tokens, 16],
+        "use_cache_branch": [1],
+        **cached,
+    }
+    made = {port.name for port in graphs["decoder_model_merged"].get_outputs()}
+    assert made == {"logits", *(name.replace("past_key_values", "present") for name in cached)}
+
+
+@pytest.mark.parametrize(
+    ("name", "task", "why"),
+    [
+        ("mixtral-style", "causal-lm", "as llama: its feed-forward network is gated"),
+        ("pegasus-style", "feature-extraction", "it has no encoder-decoder for feature-extraction"),
+        ("gpt2-style", "sequence-classification", "it has no decoder for sequence-classification"),
+        ("llama-style:attention=latent", "causal-lm", "as llama: attention='latent'"),
+    ],
+)
+def test_what_it_has_no_class_for_is_refused(name, task, why, tmp_path):
+    model = zoo.build(name, task, vocab_size=30, **SIZES)
+    with pytest.raises(ExportError, match=rf"transformers\.js cannot express this model: {why}"):
+        zoo.export(model, tmp_path / "out", "transformers.js")
+    assert not (tmp_path / "out").exists()
+
+
+def test_other_classes_are_taken_where_it_would_lack_the_cache():
+    """Falcon's own type asks for one tensor of keys and values, as its multi-query models were once exported."""
+    plan = TARGETS.get("transformers.js").plan(build("falcon-style", "causal-lm"))
+    assert plan.exact and plan.class_name == "GPTNeoXForCausalLM"
+
+
+@pytest.mark.parametrize("kind", TOKENIZERS)
+def test_tokenizers_that_it_cuts_otherwise_are_refused(kind, tmp_path):
+    TOKENIZERS.get(kind)(TEXTS).save_pretrained(tmp_path)
+    if kind == "d2l-word":
+        with pytest.raises(ExportError, match=r"it has the pre_tokenizer Split by \{'String': ' '\}, removed; valid: "):
+            tokenizer.check(tmp_path / "tokenizer.json")
+        return
+    tokenizer.check(tmp_path / "tokenizer.json")
+    saved = json.loads((tmp_path / "tokenizer.json").read_text())
+    saved["decoder"] = {"type": "Sequence", "decoders": [{"type": "Backwards"}]}
+    (tmp_path / "tokenizer.json").write_text(json.dumps(saved))
+    with pytest.raises(ExportError, match="it has the decoder Backwards; valid: BPEDecoder, "):
+        tokenizer.check(tmp_path / "tokenizer.json")
+    with pytest.raises(ExportError, match=r"reads tokenizers from tokenizer.json, and this one has none"):
+        tokenizer.check(tmp_path / "other" / "tokenizer.json")
+
+
+def packages(folder: Path, version: str) -> None:
+    """Files by which packages of npm are found."""
+    for package, files in page.PACKAGES.items():
+        for file in (*files, "package.json"):
+            place = folder / "node_modules" / package / file
+            place.parent.mkdir(parents=True, exist_ok=True)
+            about = {"name": package, "version": version, "license": "MIT"}
+            place.write_text(json.dumps(about) if file == "package.json" else f"{file}\n")
+
+
+def test_a_page_that_cannot_be_made_is_refused_in_one_line(tmp_path, monkeypatch):
+    model = zoo.build("gpt2-style@tiny", vocab_size=30)
+    model.save_pretrained(tmp_path / "saved")
+    encoder = zoo.build("bert-style@tiny", "masked-lm", vocab_size=30)
+    encoder.save_pretrained(tmp_path / "encoder")
+    train_bpe(TEXTS, vocab_size=300).save_pretrained(tmp_path / "encoder")
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    monkeypatch.delenv("NODE_PATH", raising=False)
+    monkeypatch.setattr("zoo.converters.transformers_js.page.NODE_MODULES", f"{tmp_path.name}_modules")
+
+    def refusal(*arguments: object) -> str:
+        result = run("export", *arguments, "--page", "-o", tmp_path / "out")
+        assert result.exit_code and not (tmp_path / "out").exists()
+        assert len(result.output.strip().splitlines()) == 1, result.output
+        return result.output
+
+    assert "exports to transformers.js have one" in refusal(tmp_path / "saved", "--as", "onnx")
+    assert "exports to transformers.js have one" in refusal(tmp_path / "saved")
+    to_it = ("--as", "transformers.js")
+    assert "npm install --ignore-scripts @huggingface/transformers@4.3" in refusal(tmp_path / "saved", *to_it)
+    monkeypatch.undo()
+    monkeypatch.chdir(tmp_path / "here")
+    packages(tmp_path, "3.8.1")
+    assert "transformers.js 3.8.1 is in" in refusal(tmp_path / "saved", *to_it)
+    packages(tmp_path, "4.3.9-next.1")
+    assert "no tokenizer beside the model" in refusal(tmp_path / "saved", *to_it)
+    assert "the tokenizer has no mask_token" in refusal(tmp_path / "encoder", *to_it)
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'transformer-zoo\[onnx\]'"):
+        zoo.export(model, tmp_path / "out", "transformers.js")
+
+    page.write_page(tmp_path / "here", model, page.find_runtime())
+    written = {str(path.relative_to(tmp_path / "here")) for path in (tmp_path / "here").rglob("*") if path.is_file()}
+    copied = {Path(file).name for files in page.PACKAGES.values() for file in files}
+    assert written == {"index.html", "page.js", *(f"runtime/{name}" for name in copied)}
+    text = (tmp_path / "here" / "index.html").read_text()
+    assert 'data-task="causal-lm"' in text and f'data-limit="{model.config.max_position_embeddings}"' in text
+    assert "onnxruntime-web 4.3.9-next.1 (MIT)" in text
+    assert "http" not in text.replace("http-equiv", "")
+
+
+@pytest.mark.nightly
+@NODE
+def test_node_computes_writes_and_cuts_texts_as_the_zoo_does(tmp_path):
+    models, expected = {}, {}
+    for name, task in MODELS.items():
+        model = build(name, task)
+        zoo.export(model, tmp_path / name, "transformers.js")
+        ids = torch.randint(5, VOCABULARY, (2, 7), generator=torch.Generator().manual_seed(0))
+        mask = torch.ones_like(ids)
+        mask[1, slice(3) if task == "causal-lm" else slice(4, None)] = 0
+        start = torch.tensor([[1, 5, 9], [1, 7, 8]]) if task == "seq2seq-lm" else None
+        new = 12 if model.can_generate() else 0
+        models[name] = dict(auto=TASK_CLASSES[task][0], ids=ids.tolist(), mask=mask.tolist(), new_tokens=new)
+        models[name]["start"] = None if start is None else start.tolist()
+        given = {} if start is None else {"decoder_input_ids": start}
+        if task == "causal-lm":
+            given["position_ids"] = (mask.cumsum(1) - 1).clamp(min=0)
+        with torch.no_grad():
+            outputs = model(input_ids=ids, attention_mask=mask, **given)
+        values = outputs.last_hidden_state if task == "feature-extraction" else outputs.logits
+        real = mask if values.ndim == 3 and start is None else torch.ones(values.shape[:2])
+        how = dict(max_new_tokens=new, do_sample=False, eos_token_id=None, pad_token_id=0)
+        tokens = model.generate(ids, attention_mask=mask, **how).tolist() if new else None
+        expected[name] = (values, real.bool(), tokens)
+    kinds = [kind for kind in TOKENIZERS if kind != "d2l-word"]
+    for kind in kinds:
+        TOKENIZERS.get(kind)(TEXTS).save_pretrained(tmp_path / "tokenizers" / kind)
+    requests = {"models": models, "tokenizers": {f"tokenizers/{kind}": TEXTS for kind in kinds}}
+    (tmp_path / "requests.json").write_text(json.dumps(requests))
+
+    script = Path(__file__).with_name("transformers_js.mjs")
+    module = NPM / "@huggingface" / "transformers" / "dist" / "transformers.node.mjs"
+    command = ["node", str(script), str(module), str(tmp_path), str(tmp_path / "requests.json")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    answers = json.loads(done.stdout.splitlines()[-1])
+    for name, (values, real, tokens) in expected.items():
+        found = torch.tensor(answers["models"][name]["values"])
+        torch.testing.assert_close(
+            found[real], values[real], atol=1e-4, rtol=1e-4, msg=lambda m, name=name: f"{name}: {m}"
+        )
+        assert answers["models"][name].get("tokens") == tokens, name
+    for kind in kinds:
+        ours, theirs = (
+            AutoTokenizer.from_pretrained(tmp_path / "tokenizers" / kind),
+            answers["tokenizers"][f"tokenizers/{kind}"],
+        )
+        assert theirs["ids"] == [ours(text).input_ids for text in TEXTS], kind
+        assert theirs["texts"] == [ours.decode(ids, skip_special_tokens=True) for ids in theirs["ids"]], kind
+    for task, known in KNOWN.items():
+        assert set(known) <= set(answers["types"][TASK_CLASSES[task][0]]), task
+
+
+class Silent(http.server.SimpleHTTPRequestHandler):
+    """A web server that says nothing."""
+
+    def log_message(self, *arguments: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory):
+    """A folder, and the address that it is served at."""
+    folder = tmp_path_factory.mktemp("served")
+    handler = functools.partial(Silent, directory=str(folder))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield folder, f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+@pytest.mark.nightly
+@BROWSER
+@pytest.mark.parametrize(
+    ("weights", "text"), [("vanilla.en-pt", "Where is the house?"), ("gpt2-style.char-en", "The house")]
+)
+def test_the_page_runs_in_chromium_and_asks_nobody_else(weights, text, served):
+    folder, address = served
+    result = run("export", weights, "-o", folder / weights, "--as", "transformers.js", "--page")
+    assert result.exit_code == 0, result.output
+    shown = Page(f"{address}/{weights}/index.html")
+
+    def answer(text: str, state: str) -> str:
+        shown.evaluate(f"document.querySelector('#text').value = {json.dumps(text)}")
+        shown.click("button")
+        shown.wait(f"document.body.dataset.state === {state!r}")
+        return shown.evaluate("document.querySelector('output').textContent")
+
+    try:
+        shown.wait("document.body.dataset.state === 'ready'")
+        found = answer(text, "done")
+        (ours,) = generate(weights, [text], max_new_tokens=64, num_beams=1, do_sample=False)
+        assert found.strip() == ours.candidates[0].text.strip()
+        assert "tokens; the model reads" in answer("the house " * 500, "failed")
+        assert shown.requests and all(request.startswith(f"{address}/{weights}/") for request in shown.requests)
+        assert not shown.problems
+    finally:
+        shown.close()
