@@ -10,7 +10,7 @@ import torch
 
 from zoo.environment import device_name, processor_facts, version_of
 from zoo.errors import UnsupportedBackendError
-from zoo.fast import unpadded_attention, unpadding
+from zoo.fast import unpadded_attention, without_padding
 from zoo.fast.captured_steps import CAPTURE_AFTER
 from zoo.fast.int8 import MANY, int8_engine
 from zoo.fast.matmul import EXACT, LARGEST, try_matmul
@@ -154,7 +154,7 @@ def padding() -> Finding:
     mode = current().unpadding
     when = (
         f"on a CPU with sdpa: sequences of {unpadded_attention.SHORT} tokens and more, "
-        f"{unpadding.SHARE:.1%} padding and more"
+        f"{without_padding.SHARE:.1%} padding and more"
         if mode == "auto"
         else f"{mode}, as ZOO_UNPADDING or fast_paths says"
     )

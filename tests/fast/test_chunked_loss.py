@@ -35,6 +35,23 @@ def test_chunks_add_up(head, chunk_size, label_smoothing):
     torch.testing.assert_close(found, expected)
 
 
+@pytest.mark.skipif(not hasattr(F, "linear_cross_entropy"), reason="PyTorch has it since 2.13")
+def test_pytorchs_own_is_as_exact_in_float32_and_less_in_bfloat16():
+    """Where the second half fails, PyTorch adds up in float32 as well, and may take the place of ours."""
+    torch.manual_seed(0)
+    hidden_states, head, labels = torch.randn(512, 64), torch.nn.Linear(64, 2000), torch.randint(2000, (512,))
+    off: dict[torch.dtype, list[float]] = {}
+    for dtype in (torch.float32, torch.bfloat16):
+        states, lower = hidden_states.to(dtype), head.to(dtype)
+        exact = F.cross_entropy(states.double() @ lower.weight.double().T + lower.bias.double(), labels).detach()
+        ours = chunked_loss(states, labels, lower, list(lower.parameters()), 128) / len(labels)
+        options = torch.nn.LinearCrossEntropyOptions()
+        theirs = F.linear_cross_entropy(states, lower.weight, labels, linear_bias=lower.bias, options=options)
+        off[dtype] = [abs(float((loss - exact) / exact)) for loss in (ours.detach(), theirs.detach())]
+    assert max(off[torch.float32]) < 1e-6
+    assert off[torch.bfloat16][0] < 1e-3 < off[torch.bfloat16][1]
+
+
 @pytest.mark.parametrize("task", ["causal-lm", "masked-lm", "seq2seq-lm"])
 @pytest.mark.parametrize("items", [None, 40])
 def test_a_head_smooths_labels_with_logits_and_without(task, items):

@@ -7,9 +7,9 @@ import torch
 
 import zoo
 from zoo.errors import InputError
-from zoo.fast import unpadded_attention, unpadding
+from zoo.fast import unpadded_attention, without_padding
 from zoo.fast.switches import fast_paths, from_environment
-from zoo.fast.unpadding import Unpadding
+from zoo.fast.unpadding import UnpaddedMask, Unpadding
 from zoo.models import FEED_FORWARDS
 from zoo.models.transformer import transformer_of
 from zoo.testing import CHECKS, new_subject
@@ -115,7 +115,7 @@ def test_what_is_unpadded_is_padded_again():
 
 
 def test_a_traced_model_keeps_its_padding(monkeypatch):
-    monkeypatch.setattr(unpadding, "find_tokens", lambda *_: pytest.fail("lengths were read"))
+    monkeypatch.setattr(without_padding, "find_tokens", lambda *_: pytest.fail("lengths were read"))
     model = zoo.build("pre-norm@tiny", "masked-lm", vocab_size=20).eval()
     exported = torch.export.export(model, (), {"input_ids": IDS, "attention_mask": RIGHT})
     assert exported is not None
@@ -134,9 +134,7 @@ def test_modes_are_checked(monkeypatch):
 )
 @pytest.mark.parametrize("key_heads", [4, 2])
 def test_sequences_by_themselves_attend_as_with_padding(queries, keys, causal, biased, key_heads, monkeypatch):
-    mask = unpadding.UnpaddedMask(
-        *(found for found in (Unpadding.of(queries), Unpadding.of(keys)) if found is not None)
-    )
+    mask = UnpaddedMask(*(found for found in (Unpadding.of(queries), Unpadding.of(keys)) if found is not None))
     torch.manual_seed(0)
     tokens = int(queries.sum()), int(keys.sum())
     query = torch.randn(1, 4, tokens[0], 8, dtype=torch.float64, requires_grad=True)

@@ -15,8 +15,8 @@ from zoo.errors import ConfigError
 from zoo.fast.attention import config_of_call
 from zoo.fast.dropout import Dropout
 from zoo.fast.identity import Identity
-from zoo.fast.unpadding import without_padding
 from zoo.fast.watching import kinds_of
+from zoo.fast.without_padding import without_padding
 
 from .attention import Attention
 from .configuration import ZooConfig

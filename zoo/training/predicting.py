@@ -15,6 +15,8 @@ from zoo.fast.chunked_loss import IGNORED
 from zoo.generation.generating import generation_config
 from zoo.tasks import DataTask, Outputs, Predictions, Tokenizers
 
+from .sampling import lengths_of
+
 if TYPE_CHECKING:
     from .trainer import ZooTrainer
 
@@ -141,18 +143,6 @@ def by_length(lengths: Sequence[int]) -> list[int]:
         The examples' numbers.
     """
     return sorted(range(len(lengths)), key=lambda i: lengths[i])
-
-
-def lengths_of(dataset: Any) -> Sequence[int]:
-    """Find out how long examples are.
-
-    Args:
-        dataset: Encoded examples, as a task gives them.
-
-    Returns:
-        A length an example.
-    """
-    return dataset["length"] if isinstance(dataset, Dataset) else dataset.lengths
 
 
 def chosen(dataset: Any, places: Sequence[int]) -> Any:

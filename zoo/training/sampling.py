@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import torch
 from torch.utils.data import Sampler
@@ -52,3 +53,17 @@ class LengthGroupedSampler(Sampler[int]):
         order = torch.randperm(len(batches), generator=generator).tolist()
         for batch in [*(batches[i] for i in order), *rest]:
             yield from batch
+
+
+def lengths_of(dataset: Any) -> Sequence[int]:
+    """Find how long examples are.
+
+    Returns:
+        Tokens of each.
+    """
+    return dataset.lengths if hasattr(dataset, "lengths") else list(dataset["length"])
+
+
+def have_many_lengths(dataset: Any) -> bool:
+    """Whether examples are of different lengths, and batches therefore too; None has no examples."""
+    return dataset is not None and len(set(lengths_of(dataset))) > 1

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import copy
 import shutil
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
+from accelerate.utils import DynamoBackend
 from torch import nn
-from torch.utils.data import Sampler, SequentialSampler
-from transformers import PreTrainedModel, Seq2SeqTrainer
+from torch.utils.data import Sampler
+from transformers import PreTrainedModel
 from transformers.trainer_callback import ExportableState
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
@@ -20,19 +20,19 @@ from zoo.errors import UnwritableError
 from zoo.fast.chunked_loss import IGNORED
 from zoo.fast.matmul import fast_matmul
 from zoo.models.feed_forwards.balance import has_router_loss
-from zoo.models.language_modeling import LanguageModel
 
 from .arguments import ZooTrainingArguments
 from .checkpoints import rotate, seal
+from .evaluating import EvaluatingTrainer
 from .experts import ExpertBalance
 from .guard import LossGuard, check_weights, memory_explained
 from .optimizers import build_muon, scaled_groups
-from .sampling import LengthGroupedSampler
+from .sampling import LengthGroupedSampler, have_many_lengths, lengths_of
 from .saving import explained
 from .totals import RunTotals
 
 
-class ZooTrainer(Seq2SeqTrainer):
+class ZooTrainer(EvaluatingTrainer):
     """A `Seq2SeqTrainer` that counts tokens, evaluates the plain loss per token, and orders data by the seed alone.
 
     Args:
@@ -52,15 +52,14 @@ class ZooTrainer(Seq2SeqTrainer):
         self.run = run or {}
         self.kept: str | None = None
         self._goes_on = False
-        self.label_smoother: Any = self.label_smoother
         self.train_tokens = torch.zeros((), dtype=torch.long, device=self.args.device)
         self.guard = LossGuard(self.args.device, lambda: self.kept)
-        self._evaluated = torch.zeros(2, dtype=torch.float64)
-        # Which smooths labels itself, and can leave logits out.
-        self._is_language_model = isinstance(self.model, LanguageModel)
         self._writes = bool(self.model.config.is_encoder_decoder)
         self._flops_per_token = 6 * self.model.num_parameters(exclude_embeddings=True)
         self._balances = self._is_language_model and has_router_loss(self.model.config)
+        dynamo = self.accelerator.state.dynamo_plugin
+        if dynamo.backend != DynamoBackend.NO and dynamo.dynamic is None and have_many_lengths(self.train_dataset):
+            dynamo.dynamic = True  # from the first batch on, which would else be compiled for its own length
         self.add_callback(RunTotals())
         self.add_callback(ExpertBalance())
 
@@ -104,10 +103,6 @@ class ZooTrainer(Seq2SeqTrainer):
         seed = self.args.data_seed if self.args.data_seed is not None else self.args.seed
         together = self.args.train_batch_size * self.args.gradient_accumulation_steps * self.args.world_size
         return LengthGroupedSampler(lengths, together, seed)
-
-    def _get_eval_sampler(self, eval_dataset: Any) -> Sampler[int] | None:
-        # In order, so that outputs can be put beside their examples.
-        return SequentialSampler(eval_dataset)
 
     def training_step(
         self, model: nn.Module, inputs: dict[str, Any], num_items_in_batch: torch.Tensor | int | None = None
@@ -158,12 +153,6 @@ class ZooTrainer(Seq2SeqTrainer):
             inputs = {**inputs, **self._decoder_inputs(model, inputs)}
         return super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
 
-    def _without_logits(self) -> dict[str, Any]:
-        """What a model is called with where nobody looks at its logits."""
-        # Whoever shares the projection's weights out gives them to the modules that they belong to, and to no loss.
-        shared_out = self.is_fsdp_enabled or self.is_deepspeed_enabled or self.get_tp_size() > 1 or self.args.n_gpu > 1
-        return {"skip_logits": True} if self._is_language_model and not shared_out else {}
-
     def _decoder_inputs(self, model: nn.Module, inputs: dict[str, Any]) -> dict[str, torch.Tensor]:
         plain = self.accelerator.unwrap_model(model)
         if hasattr(plain, "decoder_inputs"):
@@ -171,59 +160,6 @@ class ZooTrainer(Seq2SeqTrainer):
         if plain.config.is_encoder_decoder:
             return {"decoder_input_ids": plain.prepare_decoder_input_ids_from_labels(inputs["labels"])}
         return {}
-
-    def prediction_step(
-        self,
-        model: nn.Module,
-        inputs: dict[str, Any],
-        prediction_loss_only: bool,
-        ignore_keys: list[str] | None = None,
-        **gen_kwargs: Any,
-    ) -> tuple[torch.Tensor | None, torch.Tensor | None, torch.Tensor | None]:
-        """Evaluate a batch without label smoothing. Arguments as in the base class."""
-        inputs = self._without_repetitions(inputs)
-        if prediction_loss_only:
-            inputs = {**inputs, **self._without_logits()}
-        smoother, self.label_smoother = self.label_smoother, None
-        # The base class writes every default of transformers into the model's own settings, as if they were wanted.
-        generation = getattr(self.model, "generation_config", None)
-        self.model.generation_config = copy.deepcopy(generation)
-        try:
-            loss, outputs, labels = super().prediction_step(
-                model, inputs, prediction_loss_only, ignore_keys=ignore_keys, **gen_kwargs
-            )
-        finally:
-            self.label_smoother, self.model.generation_config = smoother, generation
-        tokens = inputs["labels"].ne(IGNORED).sum().item()
-        if loss is not None and tokens:
-            self._evaluated += torch.tensor([loss.item() * tokens, tokens], dtype=torch.float64)
-        return loss, outputs, labels
-
-    def _without_repetitions(self, inputs: dict[str, Any]) -> dict[str, Any]:
-        """Take the labels off the examples with which accelerate fills up the last batch of several processes."""
-        state, processes = self.accelerator.gradient_state, self.accelerator.num_processes
-        if processes == 1 or not state.end_of_dataloader or state.remainder <= 0:
-            return inputs
-        size = len(inputs["labels"])
-        real = min(max(state.remainder - size * self.accelerator.process_index, 0), size)
-        kept: dict[str, Any] = {name: inputs[name].clone() for name in ("labels", "shift_labels") if name in inputs}
-        for labels in kept.values():
-            labels[real:] = IGNORED
-        return {**inputs, **kept}
-
-    def evaluation_loop(self, *args: Any, **kwargs: Any) -> Any:
-        """Evaluate, with the loss per token instead of the mean over batches. Arguments as in the base class."""
-        self._evaluated.zero_()
-        # Which drops the repetitions that fill up the last batch of several processes; the base class keeps them.
-        self.gather_function = self.accelerator.gather_for_metrics
-        output = super().evaluation_loop(*args, **kwargs)
-        precise = torch.float32 if self.args.device.type == "mps" else torch.float64
-        total, labels = self.accelerator.reduce(self._evaluated.to(self.args.device, precise)).tolist()
-        prefix = kwargs.get("metric_key_prefix", "eval")
-        if labels and f"{prefix}_loss" in output.metrics:
-            output.metrics[f"{prefix}_loss"] = total / labels
-            output.metrics[f"{prefix}_labels"] = int(labels)
-        return output
 
     def train(self, resume_from_checkpoint: Any = None, **kwargs: Any) -> Any:
         """Train, possibly from a checkpoint on. Arguments as in the base class."""
@@ -312,12 +248,3 @@ class ZooTrainer(Seq2SeqTrainer):
         """
         model: PreTrainedModel = self.accelerator.unwrap_model(self.model)
         return model.eval()
-
-
-def lengths_of(dataset: Any) -> Sequence[int]:
-    """Find how long examples are.
-
-    Returns:
-        Tokens of each.
-    """
-    return dataset.lengths if hasattr(dataset, "lengths") else list(dataset["length"])

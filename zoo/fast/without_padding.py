@@ -1,0 +1,170 @@
+"""Padding removed once at a stack's entry, so that layers run on the tokens of a batch in one row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import wraps
+from typing import Any, Protocol, TypeVar, cast
+
+import torch
+from torch import nn
+from transformers import PreTrainedConfig
+from transformers.integrations.flash_attention import flash_attention_forward
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.masking_utils import find_packed_sequence_indices
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+from .switches import current
+from .unpadding import UnpaddedMask, Unpadding
+from .watching import are_untouched
+
+RunLayers = TypeVar("RunLayers", bound=Callable[..., torch.Tensor])
+
+GAIN = 150_000
+"""Unpadding pays where what it saves of a layer's token-wise work is more than this for each sequence: tokens times
+hidden_size squared, so 9 tokens at a hidden size of 128. Measured on two cores of a Xeon, as SHORT and SHARE were."""
+
+SHARE = 0.125
+"""And where at least this share of the positions is padding."""
+
+
+class Stack(Protocol):
+    """What [`without_padding`][] reads of a stack of layers.
+
+    Attributes:
+        layers: What may run without padding, with the norm behind it.
+        norm: That norm.
+        can_unpad: Whether all of it looks at one token only, but for attention.
+        built_of: The classes of which it was built.
+    """
+
+    config: Any
+    layers: Any
+    norm: Any
+    can_unpad: bool
+    built_of: frozenset[type[nn.Module]]
+
+
+def without_padding(run_layers: RunLayers) -> RunLayers:
+    """Let the layers of a stack run on tokens laid end to end, where that pays and nobody can tell: a decorator.
+
+    Padding stays where there is a cache, where hidden states are recorded, where position ids tell documents in a row
+    apart, and where somebody has hooks on the layers or has replaced parts of them.
+
+    Args:
+        run_layers: A method of a [`Stack`][], called with the configuration of the call, hidden states and a dataclass
+            of what all layers see, whose masks become an [`UnpaddedMask`][].
+    """
+
+    @wraps(run_layers)
+    def unpadded(self: Any, config: Any, hidden_states: torch.Tensor, context: Any, **kwargs: Any) -> torch.Tensor:
+        tokens, source = unpaddings(self, config, hidden_states, context, **kwargs)
+        if tokens is None:
+            return run_layers(self, config, hidden_states, context, **kwargs)
+        changes = {"attention_mask": UnpaddedMask(tokens, tokens), "position_ids": tokens.unpad(context.position_ids)}
+        if source is not None:
+            changes["encoder_hidden_states"] = source.unpad(context.encoder_hidden_states)
+            changes["encoder_attention_mask"] = UnpaddedMask(tokens, source)
+        context = replace(context, **changes)
+        return tokens.pad(run_layers(self, config, tokens.unpad(hidden_states), context, **kwargs))
+
+    return cast(RunLayers, unpadded)
+
+
+def unpaddings(
+    stack: Stack,
+    config: Any,
+    hidden_states: torch.Tensor,
+    context: Any,
+    *,
+    output_hidden_states: bool | None = None,
+    output_router_logits: bool | None = None,
+    **kwargs: Any,
+) -> tuple[Unpadding | None, Unpadding | None]:
+    """Find out where tokens are, if the layers of a stack are to run without padding in this call.
+
+    Args:
+        hidden_states: *Shape:* (batch_size, seq_len, hidden_size)
+        output_hidden_states: Whether the caller wants to see what passes between the layers, with its padding.
+        output_router_logits: Whether the caller wants to see the scores of routers, with those of padding.
+
+    Returns:
+        An unpadding of the stack's input, and one of what cross attention reads; or None for both.
+    """
+    records = stack.config.output_hidden_states if output_hidden_states is None else output_hidden_states
+    records = records or output_router_logits or getattr(stack.config, "output_router_logits", False)
+    if context.past_key_values is not None or records or not stack.can_unpad:
+        return None, None
+    source = (context.encoder_attention_mask, context.encoder_hidden_states)
+    found = find_unpaddings(config, (context.attention_mask, hidden_states), source)
+    if not any(found) or not are_untouched((stack.layers, stack.norm), stack.built_of):
+        return None, None
+    documents = None
+    if config.is_decoder and context.attention_mask is None:
+        documents = find_packed_sequence_indices(context.position_ids)
+    return (None, None) if documents is not None else (found[0], found[1])
+
+
+def find_unpaddings(
+    config: PreTrainedConfig, *sequences: tuple[Any, torch.Tensor | None]
+) -> tuple[Unpadding | None, ...]:
+    """Find the tokens of everything that a stack reads, if it can do without padding and gains by it.
+
+    Args:
+        sequences: A padding mask and the states that it belongs to, of the stack's input and of what cross attention
+            reads. *Shape:* (batch_size, seq_len) or None, and (batch_size, seq_len, hidden_size) or None
+
+    Returns:
+        An unpadding for each that has states, or None for all.
+    """
+    nothing = (None,) * len(sequences)
+    is_traced = torch.compiler.is_compiling() or torch._C._get_tracing_state() is not None
+    if is_traced:  # lengths are data, which a graph does not know
+        return nothing
+    mode = current().unpadding
+    backend = ALL_ATTENTION_FUNCTIONS.get(config._attn_implementation)  # somebody may have registered another sdpa
+    on_flash = backend is flash_attention_forward
+    if mode == "never" or not (on_flash or backend is sdpa_attention_forward):
+        return nothing
+    if on_flash and all(mask is None for mask, _ in sequences):
+        return nothing
+    unpaddings = []
+    for mask, states in sequences:
+        unpadding = None
+        if states is not None:
+            if not (on_flash or states.device.type == "cpu"):  # an accelerator would be waited for
+                return nothing
+            unpadding = find_tokens(mask, states)
+            if unpadding is None:
+                return nothing
+            if not on_flash and (config.sliding_window or unpadding.seq_len) < unpadding.seq_len:
+                return nothing
+            if config.is_decoder and any(unpadding.starts):  # padding before a sequence predicts its first token
+                return nothing
+        unpaddings.append(unpadding)
+    if on_flash or mode == "always":  # transformers would unpad for FlashAttention in every layer anew
+        return tuple(unpaddings)
+    found = [unpadding for unpadding in unpaddings if unpadding is not None]
+    saved = sum(unpadding.saved for unpadding in found)
+    sequences_in_all = sum(unpadding.batch_size for unpadding in found)
+    positions = sum(unpadding.batch_size * unpadding.seq_len for unpadding in found)
+    pays = saved * config.hidden_size**2 > GAIN * sequences_in_all and saved >= SHARE * positions
+    return tuple(unpaddings) if pays else nothing
+
+
+def find_tokens(attention_mask: Any, states: torch.Tensor) -> Unpadding | None:
+    """Find the tokens of one batch of sequences.
+
+    Args:
+        attention_mask: 1 for real tokens, *Shape:* (batch_size, seq_len); None for no padding; or another mask.
+        states: *Shape:* (batch_size, seq_len, hidden_size)
+
+    Returns:
+        Where they are; None where that cannot be told.
+    """
+    if attention_mask is None:
+        batch_size, seq_len = states.shape[:2]
+        return Unpadding.full(batch_size, seq_len, states.device)
+    is_padding_mask = isinstance(attention_mask, torch.Tensor) and attention_mask.shape == states.shape[:2]
+    return Unpadding.of(attention_mask) if is_padding_mask else None
