@@ -3,8 +3,11 @@ from __future__ import annotations
 import json
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from zoo.drawing import Drawing, Residual, Step, Together, draw, to_text
+from zoo.drawing import Drawing, Residual, Step, Together, compare, draw, to_text
+from zoo.drawing.layers import pattern, places
 from zoo.registry import VARIANTS, list_variants
 
 PRE_NORM = """\
@@ -33,7 +36,7 @@ EVERY_BUILD = [(name, task) for name in list_variants() for task in VARIANTS.get
 
 
 def residuals(drawing: Drawing) -> list[Residual]:
-    return [item for item in drawing.blocks[-1].layer if isinstance(item, Residual)]
+    return [item for item in drawing.blocks[-1].items if isinstance(item, Residual)]
 
 
 def labels(items) -> list[str]:
@@ -52,7 +55,7 @@ def test_every_build_can_be_drawn_from_what_its_layers_do(name, task):
     for block in drawing.blocks:
         text = json.dumps(drawing.to_dict())
         assert ("cross-attention" in text) == (len(drawing.blocks) == 2)
-        assert block.layer
+        assert all(layer.items for layer in block.layers)
     assert max(map(len, to_text(drawing, 80).splitlines())) <= 80
 
 
@@ -91,7 +94,7 @@ def test_sublayers_stand_in_the_order_in_which_they_run():
 
 def test_what_a_variants_own_layer_adds_is_drawn_where_it_acts():
     drawing = draw("universal@tiny")
-    assert labels(drawing.blocks[0].layer[:1]) == ["StepEmbedding"]
+    assert labels(drawing.blocks[0].items[:1]) == ["StepEmbedding"]
     assert "one layer" in drawing.blocks[0].remark
     assert "A learned vector for every application" in to_text(drawing)
 
@@ -103,9 +106,58 @@ def test_shared_weights_are_told():
     assert "weights of cross_attn_residual.norm_out" in feed_forward.after[0].detail
 
 
-def test_layers_of_several_kinds_are_told():
-    assert "sliding, full" in draw("gemma2-style@tiny").blocks[0].remark
-    assert "full, full without positions" in draw("smollm3-style@tiny").blocks[0].remark
+def test_types_of_layers_are_told_as_a_pattern():
+    assert "1 sliding, 1 full" in draw("gemma2-style@tiny").blocks[0].remark
+    smollm = draw("smollm3-style@tiny:num_hidden_layers=8")
+    assert smollm.blocks[0].remark == "by layer: 3 full, 1 full without positions, again and again"
+
+
+def test_layers_that_differ_in_their_parts_are_drawn_apart():
+    first, others = draw("deepseek-v3-style@tiny:num_hidden_layers=5,first_k_dense_replace=2").blocks[0].layers
+    assert (first.repeats, first.where, others.repeats, others.where) == (2, "layers 1, 2", 3, "layers 3 to 5")
+    assert "mixture of experts" in labels(others.items[1].branch) and "gated feed-forward" in labels(
+        first.items[1].branch
+    )
+    bare, normed = draw("modernbert-style@tiny:num_hidden_layers=4").blocks[0].layers
+    assert labels(bare.items[0].branch) == ["self-attention"]
+    assert labels(normed.items[0].branch) == ["LayerNorm", "self-attention"]
+    assert "window 16 in 2 of 3 layers" in normed.items[0].branch[1].detail
+    assert to_text(draw("modernbert-style@tiny:num_hidden_layers=4")).count("╭─┴") == 2
+
+
+def test_the_kinds_of_layers_that_two_models_have_most_of_are_compared_with_each_other():
+    deepseek = "deepseek-v3-style@tiny:num_hidden_layers=3,first_k_dense_replace"
+    words = compare(draw(f"{deepseek}=0"), draw(f"{deepseek}=1")).words
+    assert "decoder: 3 times in " in words[-1] and "1 times (layer 1) and 2 times (layers 2, 3)" in words[-1]
+    assert all("decoder, layer 1:" in word for word in words[:-1]) and len(words) > 3
+
+
+@given(st.lists(st.sampled_from(["full", "sliding", "linear"]), min_size=1, max_size=12))
+def test_a_pattern_says_every_layers_type(kinds):
+    words = pattern(kinds)
+    if len(set(kinds)) == 1:
+        assert words == ""
+        return
+    repeated = words.endswith(", again and again")
+    runs = [run.split() for run in words.removesuffix(", again and again").split(", ")]
+    period = [kind for count, kind in runs for _ in range(int(count))]
+    assert len(period) < len(kinds) if repeated else len(period) == len(kinds)
+    assert [period[at % len(period)] for at in range(len(kinds))] == kinds
+
+
+@pytest.mark.parametrize(
+    ("numbers", "total", "words"),
+    [
+        ([0], 22, "layer 1"),
+        ([0, 1, 2], 3, "layers 1 to 3"),
+        ([3, 7, 11], 12, "every 4th layer"),
+        ([0, 1, 2, 4, 5, 6], 8, "all but every 4th layer"),
+        ([1], 2, "layer 2"),
+        ([0, 1, 4, 6, 7, 8], 9, "layers 1, 2, 5, 7 to 9"),
+    ],
+)
+def test_places_of_layers_in_few_words(numbers, total, words):
+    assert places(numbers, total) == words
 
 
 def test_attention_of_another_kind_is_named():
@@ -145,4 +197,4 @@ def test_a_layer_that_cannot_be_run_is_drawn_as_it_is_defined(monkeypatch):
     monkeypatch.setattr("zoo.drawing.reading.trace", fail)
     block = draw("pre-norm@tiny").blocks[0]
     assert "this layer wants more" in block.remark
-    assert "causal self-attention" in labels(block.layer[:1])
+    assert "causal self-attention" in labels(block.items[:1])

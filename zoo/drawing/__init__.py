@@ -5,9 +5,21 @@ does, whoever wrote it, and nothing is allocated.
 """
 
 from .comparing import compare
-from .parts import Block, Drawing, Residual, Step, Together
+from .parts import Block, Drawing, Layer, Residual, Step, Together
 from .svg import to_svg, to_svg_beside
 from .text import to_text
 from .variants import draw
 
-__all__ = ["Block", "Drawing", "Residual", "Step", "Together", "compare", "draw", "to_svg", "to_svg_beside", "to_text"]
+__all__ = [
+    "Block",
+    "Drawing",
+    "Layer",
+    "Residual",
+    "Step",
+    "Together",
+    "compare",
+    "draw",
+    "to_svg",
+    "to_svg_beside",
+    "to_text",
+]

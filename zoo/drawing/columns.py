@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from .boxes import DETAIL, LEADING, Box, Line, Marks, draw_badge, measure
 from .canvas import Canvas, Point, fitted
-from .parts import Block, Residual, Step, Together
+from .parts import Block, Layer, Residual, Step, Together
 
 WIDTH = 216.0
 """How wide a box is."""
@@ -45,16 +45,12 @@ class Column:
         self.inner = next((step for step in self.block.before if step.kind == "inner-position"), None)
         parallel = any(
             isinstance(item, Together)
-            for part in self.block.layer
+            for part in self.block.items
             if isinstance(part, Residual)
             for item in part.branch
         )
         self.reach = NARROW + 8 if parallel else WIDTH / 2
-        skips = [step for item in self.block.layer if isinstance(item, Residual) for step in item.skip]
-        room = self.reach + 12
-        self.remarks = [Line(text, DETAIL, "soft") for text in fitted(self.block.remark, room, DETAIL)]
-        for quirk in self.block.quirks:
-            self.remarks += [Line(text, DETAIL, "quirk-text bold") for text in fitted(f"⚠ {quirk}", room, DETAIL)]
+        skips = [step for item in self.block.items if isinstance(item, Residual) for step in item.skip]
         self.lane = self.side * (self.reach + (24 + 60 if skips else 24))
         self.edge = abs(self.lane) + (64 if skips else 14)
 
@@ -71,7 +67,8 @@ class Column:
                 self.added(step)
             elif step.kind != "inner-position":
                 self.trunk(step)
-        self.layers()
+        for layer in self.block.layers:
+            self.layer(layer)
         for step in self.block.after:
             self.trunk(step)
 
@@ -139,11 +136,12 @@ class Column:
         self.canvas.line((0, middle - 5), (0, middle + 5))
         self.y -= 2 * SUM
 
-    def layers(self) -> None:
-        """Draw the layer, in a frame that says how often it is applied."""
-        self.rise(GAP + 6 + LEADING * len(self.remarks), arrow=False)
+    def layer(self, layer: Layer) -> None:
+        """Draw a layer, in a frame that says how often it is applied."""
+        remarks = self.remarks(layer)
+        self.rise(GAP + 6 + LEADING * len(remarks), arrow=False)
         bottom, mark = self.y, len(self.canvas.parts)
-        for item in self.block.layer:
+        for item in layer.items:
             if isinstance(item, Residual):
                 self.residual(item)
             else:
@@ -151,27 +149,42 @@ class Column:
         self.rise(14, arrow=False)
         drawn = self.canvas.parts[mark:]
         del self.canvas.parts[mark:]
-        self.frame(bottom)
+        self.frame(bottom, layer.repeats, remarks)
         self.canvas.parts += drawn
         self.rise(8, arrow=False)
 
-    def frame(self, bottom: float) -> None:
-        """Draw the frame around a layer, as a pile of cards where layers have weights of their own."""
+    def remarks(self, layer: Layer) -> list[Line]:
+        """What stands below a frame: which layers it shows; below the first, what is to be said of the stack."""
+        room = self.reach + 12
+        words = [layer.where, self.block.remark if layer is self.block.layers[0] else ""]
+        lines = [Line(text, DETAIL, "soft") for part in filter(None, words) for text in fitted(part, room, DETAIL)]
+        for quirk in self.block.quirks:
+            lines += [Line(text, DETAIL, "quirk-text bold") for text in fitted(f"⚠ {quirk}", room, DETAIL)]
+        return lines
+
+    def frame(self, bottom: float, repeats: int, remarks: list[Line]) -> None:
+        """Draw the frame around a layer, as a pile of cards where layers have weights of their own.
+
+        Args:
+            bottom: Where it begins.
+            repeats: How often the layer is applied.
+            remarks: What stands below it.
+        """
         far, near = self.edge, self.reach + 24
         center = (self.side * (far - near) / 2, (bottom + self.y) / 2)
         size = (far + near, bottom - self.y)
         shared = "one layer" in self.block.remark
-        for card in () if shared or self.block.repeats == 1 else (10, 5):
+        for card in () if shared or repeats == 1 else (10, 5):
             self.canvas.rectangle((center[0] + card, center[1] - card), *size, "card", radius=12)
         self.canvas.rectangle(center, *size, "frame", radius=12)
         left, right = center[0] - size[0] / 2, center[0] + size[0] / 2
         outside = left - 12 if self.side < 0 else right + 22
         anchor = "end" if self.side < 0 else "start"
-        times = f"{'↻ ' if shared else ''}{self.block.repeats}×"
+        times = f"{'↻ ' if shared else ''}{repeats}×"
         self.canvas.text((outside, center[1] + 6), times, "text bold", size=19, anchor=anchor)
         if mark := self.marks.get(f"{self.block.name} repeats", ""):
             draw_badge(self.canvas, (outside + self.side * len(times) * 5.5, center[1] + 22), mark)
-        for number, line in enumerate(self.remarks):
+        for number, line in enumerate(remarks):
             at = (-self.side * 12, bottom + 15 + LEADING * number)
             self.canvas.text(at, line.text, line.style, size=line.size, anchor="end" if self.side > 0 else "start")
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from .layers import IN_A_LAYER
 from .parts import Block, Drawing, Residual, Step, Together
 
 Place = tuple[str, str]
@@ -43,7 +44,7 @@ def compare(a: Drawing, b: Drawing) -> DrawingComparison:
     counts = [{block.name: block for block in drawing.blocks} for drawing in (a, b)]
     for name in (name for name in counts[0] if name in counts[1]):
         one, other = counts[0][name], counts[1][name]
-        if (one.repeats, one.remark, one.quirks) != (other.repeats, other.remark, other.quirks):
+        if repeated(one) != repeated(other):
             marks[0][f"{name} repeats"] = marks[1][f"{name} repeats"] = "changed"
             words.append(f"{name}: {repeated(one)} in {a.name}, {repeated(other)} in {b.name}.")
     return DrawingComparison(marks, tuple(words))
@@ -58,9 +59,12 @@ def located(drawing: Drawing) -> Iterator[tuple[Place, tuple[Step, str]]]:
     for block in drawing.blocks:
         for step in (*block.before, *block.after):
             yield (block.name, step.path.rpartition(".")[2]), (step, "stream")
-        for item in block.layer:
-            for step, role in roles(item):
-                yield (block.name, step.path.partition(".layers.0.")[2] or step.path), (step, role)
+        most = max(block.layers, key=lambda layer: layer.repeats)
+        for layer in block.layers:
+            name = block.name if layer is most else f"{block.name}, {layer.where}:"
+            for item in layer.items:
+                for step, role in roles(item):
+                    yield (name, IN_A_LAYER.sub("", step.path)), (step, role)
     for step in (*drawing.head, *drawing.rules):
         yield ("", step.path), (step, "stream")
 
@@ -108,9 +112,10 @@ def told(step: Step) -> str:
 
 
 def repeated(block: Block) -> str:
-    """Say how often a layer is applied.
+    """Say how often layers are applied.
 
     Returns:
         A few words.
     """
-    return " ".join(filter(None, (f"{block.repeats} times", block.remark and f"({block.remark})", *block.quirks)))
+    times = " and ".join(f"{layer.repeats} times{f' ({layer.where})' * bool(layer.where)}" for layer in block.layers)
+    return " ".join(filter(None, (times, block.remark and f"({block.remark})", *block.quirks)))

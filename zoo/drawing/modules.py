@@ -32,7 +32,7 @@ def signature(module: nn.Module) -> tuple[Any, ...]:
     """Sum up a module, so that two equal sums mean two equal modules.
 
     Returns:
-        Its classes, shapes and plain attributes.
+        Its classes, shapes and plain attributes, without its number among the layers.
     """
     plain = (bool, int, float, str, type(None))
     return tuple(
@@ -43,7 +43,7 @@ def signature(module: nn.Module) -> tuple[Any, ...]:
             tuple(
                 (key, value)
                 for key, value in sorted(vars(part).items())
-                if isinstance(value, plain) and key != "training" and not key.startswith("_")
+                if isinstance(value, plain) and key not in {"training", "layer_idx"} and not key.startswith("_")
             ),
         )
         for name, part in module.named_modules()

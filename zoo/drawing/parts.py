@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from zoo.registry.printed import Part, Picture, Printed
+
+Drawn = TypeVar("Drawn")
 
 Kind = Literal[
     "embedding",
@@ -76,26 +78,44 @@ class Residual:
 
 
 @dataclass(frozen=True)
+class Layer:
+    """Layers of a stack that do the same.
+
+    Attributes:
+        items: What one of them does, from its input to its output.
+        repeats: How often it is applied.
+        where: Which layers of the stack they are, where others do something else.
+    """
+
+    items: tuple[Step | Residual, ...]
+    repeats: int
+    where: str = ""
+
+
+@dataclass(frozen=True)
 class Block:
-    """A stack: what comes before its layers, one of its layers, what comes after.
+    """A stack: what comes before its layers, its layers, what comes after.
 
     Attributes:
         name: "encoder" or "decoder".
         before: From token ids to the residual stream.
-        layer: The layer, from its input to its output.
+        layers: A layer of every kind, in the order in which they first occur.
         after: From the residual stream to the stack's output.
-        repeats: How often the layer is applied.
-        remark: How the layers differ from each other, or that they are one.
+        remark: In which order layers of several types follow each other, or that they are one.
         quirks: Names of the quirks that change how the layers are repeated.
     """
 
     name: str
     before: tuple[Step, ...]
-    layer: tuple[Step | Residual, ...]
+    layers: tuple[Layer, ...]
     after: tuple[Step, ...]
-    repeats: int
     remark: str = ""
     quirks: tuple[str, ...] = ()
+
+    @property
+    def items(self) -> tuple[Step | Residual, ...]:
+        """What its layers do, a layer of every kind after the other."""
+        return tuple(item for layer in self.layers for item in layer.items)
 
 
 @dataclass(frozen=True)
@@ -131,7 +151,7 @@ class Drawing(Printed):
         """
         for block in self.blocks:
             yield from block.before
-            for item in block.layer:
+            for item in block.items:
                 yield from steps_of(item)
             yield from block.after
         yield from self.head
@@ -147,17 +167,11 @@ class Drawing(Printed):
             Another drawing.
         """
 
-        def changed(item: Any) -> Any:
-            if isinstance(item, tuple):
-                return tuple(map(changed, item))
-            if isinstance(item, Step) and item.path in words:
-                return dataclasses.replace(item, detail=", ".join(filter(None, (item.detail, words[item.path]))))
-            if isinstance(item, (Drawing, Block, Residual, Together)):
-                inner = {field.name: changed(getattr(item, field.name)) for field in dataclasses.fields(item)}
-                return dataclasses.replace(item, **inner)
-            return item
+        def more(step: Step) -> Step:
+            detail = ", ".join(filter(None, (step.detail, words.get(step.path, ""))))
+            return dataclasses.replace(step, detail=detail)
 
-        return changed(self)
+        return with_steps(self, more)
 
     def to_dict(self) -> dict[str, Any]:
         """Convert to what JSON can hold.
@@ -181,3 +195,28 @@ def steps_of(item: Step | Residual | Together) -> Iterator[Step]:
     else:
         for inner in (*item.skip, *item.branch, *item.after):
             yield from steps_of(inner)
+
+
+def with_steps(item: Drawn, change: Callable[[Step], Step]) -> Drawn:
+    """Change the steps of a drawing or of a part of it.
+
+    Args:
+        item: The drawing or the part.
+        change: Makes another step of every step.
+
+    Returns:
+        Another one.
+    """
+
+    def changed(item: Any) -> Any:
+        if isinstance(item, tuple):
+            return tuple(map(changed, item))
+        if isinstance(item, Step):
+            return change(item)
+        if isinstance(item, (Drawing, Block, Layer, Residual, Together)):
+            inner = {field.name: changed(getattr(item, field.name)) for field in dataclasses.fields(item)}
+            return dataclasses.replace(item, **inner)
+        return item
+
+    result: Drawn = changed(item)
+    return result

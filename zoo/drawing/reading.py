@@ -13,8 +13,9 @@ from zoo.models.classification import ZooForSequenceClassification
 from zoo.models.residual import Residual as ResidualModule
 from zoo.models.stack import ZooStack
 
+from .layers import IN_A_LAYER, merged, pattern
 from .modules import does_something, name_in, signature
-from .parts import Block, Drawing, Residual, Step, Together
+from .parts import Block, Drawing, Layer, Residual, Step, Together
 from .tracing import Call, trace
 from .wording import kind_of, label_and_detail, note
 
@@ -75,33 +76,50 @@ class Reader:
             prefix: Its path in the model, with a dot at the end.
         """
         config = stack.config
-        layer = stack.layers[0]
-        path = f"{prefix}layers.0"
         self._signatures[f"{prefix}layers"] = config.share_layers
-        remarks = []
-        try:
-            calls = trace(layer, config, stack.position)
-        except Exception as error:  # a plugin's layer may need what is not known here
-            calls = [Call(child) for child in layer.children()]
-            remarks.append(f"in the order of definition, for the layer could not be run: {error}")
+        remarks: list[str] = []
         if len(stack.layers) == 1 < config.num_hidden_layers:
             remarks.append("one layer, applied again and again")
         kinds = [kind.removesuffix("_attention") for kind in config.types_of_layers()]
         if config.nope_layers is not None:
             named = zip(kinds, config.nope_layers, strict=False)
             kinds = [f"{kind} without positions" if nope else kind for kind, nope in named]
-        if len(set(kinds)) > 1:
-            remarks.append("by layer: " + ", ".join(kinds))
+        if order := pattern(kinds):
+            remarks.append(f"by layer: {order}")
         before = ("embed_tokens", "token_types", "position", "embedding_norm", "dropout")
         return Block(
             name=name,
             before=tuple(self.modules(stack, before, prefix, config)),
-            layer=tuple(self.items(calls, layer, path, config)),
+            layers=self.layers(stack, prefix, remarks),
             after=tuple(self.modules(stack, ("stream", "norm"), prefix, config)),
-            repeats=config.num_hidden_layers,
             remark="; ".join(remarks),
             quirks=self.marks.get(f"{prefix}layers", ()),
         )
+
+    def layers(self, stack: ZooStack, prefix: str, remarks: list[str]) -> tuple[Layer, ...]:
+        """Draw a layer of every kind.
+
+        Args:
+            stack: The stack.
+            prefix: Its path in the model, with a dot at the end.
+            remarks: Takes what is to be said where a layer could not be run.
+        """
+        kinds: dict[Any, list[int]] = {}
+        for number, layer in enumerate(stack.layers):
+            kinds.setdefault(signature(layer), []).append(number)
+        drawn = {}
+        for first, *_ in kinds.values():
+            layer = stack.layers[first]
+            try:
+                calls = trace(layer, stack.config, stack.position)
+            except Exception as error:  # a plugin's layer may need what is not known here
+                calls = [Call(child) for child in layer.children()]
+                remarks.append(f"in the order of definition, for the layer could not be run: {error}")
+            drawn[first] = tuple(self.items(calls, layer, f"{prefix}layers.{first}", stack.config))
+        total = stack.config.num_hidden_layers
+        if len(stack.layers) == 1:
+            return (Layer(drawn[0], total),)
+        return merged(drawn, {alike[0]: alike for alike in kinds.values()}, total)
 
     def modules(self, parent: nn.Module, names: Iterable[str], prefix: str, config: ZooConfig) -> Iterator[Step]:
         """Draw some of a module's children as steps.
@@ -249,6 +267,6 @@ class Reader:
             owner = self._owners.setdefault(id(parameter), f"{path}.{name}")
             if owner != f"{path}.{name}":
                 lender = owner.removesuffix(f".{name}")
-                layer = path.partition(".layers.")[0]
-                return lender, lender.removeprefix(f"{layer}.layers.0.") if ".layers." in path else lender
+                layer = IN_A_LAYER.match(path)
+                return lender, lender.removeprefix(layer[0]) if layer else lender
         return "", ""

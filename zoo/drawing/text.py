@@ -111,16 +111,18 @@ def block_rows(block: Block) -> Iterator[Row]:
     """
     for step in block.before:
         yield Row(f"  {step.label}", "  │", step)
-    repeats = f"{block.repeats} times" if block.repeats > 1 else "once"
-    yield Row(f"╭─┴ {repeats} ───", "│", remark=block.remark, quirks=block.quirks)
-    skips = [step.label for item in block.layer if isinstance(item, Residual) for step in item.skip]
+    skips = [step.label for item in block.items if isinstance(item, Residual) for step in item.skip]
     arm = max(6, *map(len, skips)) + 2 if skips else 8
-    for item in block.layer:
-        if isinstance(item, Step):
-            yield Row(f"│ {item.label}", "│ │", item)
-        else:
-            yield from residual_rows(item, arm)
-    yield Row("╰─┬───")
+    for number, layer in enumerate(block.layers):
+        repeats = f"{layer.repeats} times" if layer.repeats > 1 else "once"
+        remark = "; ".join(filter(None, (layer.where, block.remark if number == 0 else "")))
+        yield Row(f"╭─┴ {repeats} ───", "│", remark=remark, quirks=block.quirks)
+        for item in layer.items:
+            if isinstance(item, Step):
+                yield Row(f"│ {item.label}", "│ │", item)
+            else:
+                yield from residual_rows(item, arm)
+        yield Row("╰─┬───")
     for step in block.after:
         yield Row(f"  {step.label}", "  │", step)
 

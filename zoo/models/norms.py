@@ -39,6 +39,7 @@ class BiaslessLayerNorm(QuickLayerNorm):
 
     def __init__(self, width: int, config: ZooConfig) -> None:
         super().__init__(width, eps=config.layer_norm_eps, bias=False)
+        self.drawn_as = ("LayerNorm", "no bias")
 
 
 @NORMS.register("rmsnorm")
