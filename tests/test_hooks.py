@@ -227,7 +227,13 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("order", ORDERS.values(), ids=ORDERS)
+@pytest.mark.parametrize(
+    "order",
+    [
+        pytest.param(code, id=name, marks=() if name in ("zoo-then-peft", "trainer-then-zoo") else pytest.mark.nightly)
+        for name, code in ORDERS.items()
+    ],
+)
 def test_auto_classes_load_checkpoints_in_any_order(checkpoint: Path, order: str) -> None:
     run(f"{order}\n{CHECK}", checkpoint)
 

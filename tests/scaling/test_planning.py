@@ -147,15 +147,16 @@ def test_a_plan_is_plain_data(plans):
 
 
 @pytest.mark.slow
-def test_the_document_shows_what_the_command_prints():
+@pytest.mark.parametrize("place", [0, *(pytest.param(other, marks=pytest.mark.nightly) for other in (1, 2))])
+def test_the_document_shows_what_the_command_prints(place):
     text = DOCUMENT.read_text(encoding="utf-8")
     shown = re.findall(r"<!-- zoo plan (\S+) (.*?) --markdown -->\n(.*?)<!-- end -->", text, flags=re.DOTALL)
     assert len(shown) == 3
-    for name, words, table in shown:
-        options = dict(zip(words.split()[::2], words.split()[1::2], strict=True))
-        numbers = map(int, options.pop("--devices").split(","))
-        others = {key.removeprefix("--").replace("-", "_"): int(value) for key, value in options.items()}
-        assert to_markdown(plan(name, devices=number, **others) for number in numbers) == table
+    name, words, table = shown[place]
+    options = dict(zip(words.split()[::2], words.split()[1::2], strict=True))
+    numbers = map(int, options.pop("--devices").split(","))
+    others = {key.removeprefix("--").replace("-", "_"): int(value) for key, value in options.items()}
+    assert to_markdown(plan(name, devices=number, **others) for number in numbers) == table
 
 
 @pytest.mark.slow

@@ -108,10 +108,21 @@ def repeat(benchmark: Benchmark, row: Row, verdicts: Verdicts, data: Path | None
             **training,
         )
         (run,) = found.runs
-    recorded = row.values[benchmark.score]
-    value = columns_of_run(run).get(benchmark.score, math.nan)
+    return judged(row, columns_of_run(run).get(benchmark.score, math.nan), verdicts)
+
+
+def judged(row: Row, value: float, verdicts: Verdicts) -> Repeated:
+    """Say whether a repetition came out as it should.
+
+    Args:
+        row: What was recorded.
+        value: The score that came out.
+        verdicts: Those of the row's condition.
+    """
+    score = verdicts.benchmark.score
+    recorded = row.values[score]
     if all(getattr(row, name) == now for name, now in measured_on(jobs=1).items()):
         return Repeated(row, value, holds=value == recorded, exact=value == recorded)
     standing = verdicts.of(row.variant)
-    spread = (standing.samples[benchmark.score].deviation if standing else None) or 0.0
+    spread = (standing.samples[score].deviation if standing else None) or 0.0
     return Repeated(row, value, holds=abs(value - recorded) <= SPREADS * spread, exact=None)
