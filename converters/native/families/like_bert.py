@@ -10,8 +10,8 @@ from zoo.registry import Task
 from ...symmetries.base import State
 from ..base import native_format
 from ..declared import same, without
+from ..encoder_decoders import computed_table
 from ..encoders import BERT_FIELDS, BERT_LAYER, POST_NORM, TWO_LAYERS, EncoderFormat
-from .bart import computed_table
 
 
 @native_format

@@ -11,8 +11,8 @@ from ...symmetries.base import State
 from ...symmetries.route import Needs
 from ..base import native_format
 from ..common import COUNTS_TOKENS, drop
+from ..encoder_decoders import BartLike, bart_classes
 from ..fairseq import fairseq_table, table_obstacles
-from .bart import BartLike, bart_classes
 
 
 @native_format
