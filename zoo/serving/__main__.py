@@ -9,6 +9,8 @@ from typing import Any
 from transformers.cli.serving import model_manager
 from transformers.cli.transformers import app
 
+from zoo.converters.extras import require
+from zoo.errors import ZooError
 from zoo.models import TASK_CLASSES
 from zoo.tokenizers import leave_open
 
@@ -23,6 +25,10 @@ class PromptManager(model_manager.ModelManager):
         return tokenizer
 
 
+try:
+    require("serving", "fastapi", "openai", "uvicorn")
+except ZooError as error:
+    sys.exit(f"zoo: error: {error}")
 # It asks no Auto class, but looks there for the name of a checkpoint's class.
 for _, model_class in TASK_CLASSES.values():
     setattr(model_manager.transformers, model_class.__name__, model_class)

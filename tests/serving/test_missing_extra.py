@@ -1,0 +1,14 @@
+"""What is said where nothing that serves is installed."""
+
+from __future__ import annotations
+
+import runpy
+import sys
+
+import pytest
+
+
+def test_what_is_missing_is_told_in_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "openai", None)
+    with pytest.raises(SystemExit, match=r"^zoo: error: .*transformer-zoo\[serving\]"):
+        runpy.run_module("zoo.serving", run_name="__main__")
