@@ -190,7 +190,7 @@ def looked_up(shaker: Shaker, module: str, name: str) -> list[tuple[int, str]]:
         Identities of registries, and names in them.
     """
     by_name = {"POSITIONS": "position", "NORMS": "norm", "FEED_FORWARDS": "feed_forward", "ATTENTIONS": "attention"}
-    by_name |= {"INITIALIZERS": "initializer", "RESIDUALS": "residual"}
+    by_name |= {"INITIALIZERS": "initializer", "RESIDUALS": "residual", "MIXERS": "mixer"}
     found = []
     for statement in shaker.module(module).definitions[name]:
         for node in ast.walk(statement):

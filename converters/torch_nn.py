@@ -42,6 +42,7 @@ NEEDS: dict[str, tuple[Any, ...]] = {
     "qk_norm": (None,),
     "sliding_window": (None,),
     "attn_logit_softcapping": (None,),
+    "mixer": ("attention",),
     "residual": ("plain",),
     "residual_scaling": (None,),
     "parallel_residual": (False,),

@@ -268,6 +268,28 @@ def split_rows(sizes: tuple[int, ...]) -> Transform:
     return Transform("split", cut, lambda tensors: (torch.cat(tensors),))
 
 
+def split_by_group(groups: int, sizes: tuple[int, ...]) -> Transform:
+    """Cut the rows of one tensor into parts, each of which has a share of every group of rows.
+
+    Args:
+        groups: Number of groups, for instance of one key-value head each and of the query heads that it serves.
+        sizes: How many rows of a group each part has, in any common unit.
+
+    Returns:
+        A transform from one tensor to as many as there are sizes.
+    """
+
+    def cut(tensors: Tensors) -> Tensors:
+        by_group = tensors[0].unflatten(0, (groups, sum(sizes), -1))
+        return tuple(part.flatten(0, 2).clone() for part in by_group.split(sizes, dim=1))
+
+    def join_again(tensors: Tensors) -> Tensors:
+        parts = [tensor.unflatten(0, (groups, size, -1)) for tensor, size in zip(tensors, sizes, strict=True)]
+        return (torch.cat(parts, dim=1).flatten(0, 2),)
+
+    return Transform("split", cut, join_again)
+
+
 def split_groups(key_value_heads: int, queries: int) -> Transform:
     """Take queries, keys and values out of one projection that holds them group by group.
 
@@ -278,17 +300,4 @@ def split_groups(key_value_heads: int, queries: int) -> Transform:
     Returns:
         A transform from one tensor, *Shape:* (key_value_heads * (queries + 2) * head_dim, ...), to three.
     """
-
-    def cut(tensors: Tensors) -> Tensors:
-        groups = tensors[0].unflatten(0, (key_value_heads, queries + 2, -1))
-        parts = groups.split((queries, 1, 1), dim=1)
-        return tuple(part.flatten(0, 2).clone() for part in parts)
-
-    def join_again(tensors: Tensors) -> Tensors:
-        heads = (queries, 1, 1)
-        parts = [
-            tensor.unflatten(0, (key_value_heads, count, -1)) for tensor, count in zip(tensors, heads, strict=True)
-        ]
-        return (torch.cat(parts, dim=1).flatten(0, 2),)
-
-    return Transform("split", cut, join_again)
+    return split_by_group(key_value_heads, (queries, 1, 1))

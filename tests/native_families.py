@@ -99,6 +99,26 @@ DEEPSEEK = {
     "topk_group": 2,
     "first_k_dense_replace": 1,
 }
+HYBRID = {**WIDE, "layer_types": ["linear_attention", "full_attention"]}
+DELTA = {
+    **dict.fromkeys(("linear_num_key_heads", "linear_conv_kernel_dim"), 2),
+    **dict.fromkeys(("linear_num_value_heads", "linear_key_head_dim"), 4),
+    "linear_value_head_dim": 6,
+}
+QWEN3_NEXT = {
+    **HYBRID,
+    **DELTA,
+    "num_experts": 4,
+    "num_experts_per_tok": 2,
+    "moe_intermediate_size": 12,
+    "shared_expert_intermediate_size": 20,
+}
+LFM2 = {
+    **{name: value for name, value in NEOX.items() if name != "hidden_act"},
+    "num_key_value_heads": 2,
+    "layer_types": ["conv", "full_attention"],
+    "block_multiple_of": 8,
+}
 QWEN3_MOE = {**WIDE, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 12}
 
 FAMILY_CASES = {
@@ -187,6 +207,22 @@ FAMILY_CASES = {
         ("Phi3", "ForCausalLM", [{**LLAMA, "rope_parameters": LONG}, {**WIDE, "rope_parameters": PART}]),
         ("Qwen3Moe", "ForCausalLM", [QWEN3_MOE, {**QWEN3_MOE, "norm_topk_prob": True, **BIASED}]),
         ("Qwen3Moe", "ForSequenceClassification", [QWEN3_MOE]),
+        (
+            "Lfm2",
+            "ForCausalLM",
+            [
+                LFM2,
+                {**LFM2, "conv_bias": True, "conv_L_cache": 2, "tie_word_embeddings": False},
+                {**LFM2, "block_auto_adjust_ff_dim": False},
+            ],
+        ),
+        ("Lfm2", "Model", [LFM2]),
+        (
+            "Qwen3Next",
+            "ForCausalLM",
+            [QWEN3_NEXT, {**QWEN3_NEXT, **BIASED, "norm_topk_prob": False, "rope_parameters": PART}],
+        ),
+        ("Qwen3Next", "ForTokenClassification", [QWEN3_NEXT]),
         *(("RoFormer", head, [NARROW]) for head in ("ForMaskedLM", "ForSequenceClassification")),
         ("SeedOss", "ForCausalLM", [{**WIDE, "attention_out_bias": True}]),
         (

@@ -31,6 +31,7 @@ VariantName: TypeAlias = Literal[
     "gpt2-style",
     "gptj-style",
     "hyper-connections",
+    "lfm2-style",
     "llama-style",
     "manifold-hyper-connections",
     "marian-style",
@@ -47,6 +48,7 @@ VariantName: TypeAlias = Literal[
     "pre-norm",
     "qk-norm",
     "qwen3-moe-style",
+    "qwen3-next-style",
     "qwen3-style",
     "res-post-norm",
     "rezero",
@@ -121,15 +123,18 @@ class Settings(TypedDict, total=False):
     """The same in the decoder beside an encoder, `intermediate_size` if not given."""
     hidden_act: str
     """Activation in the feed-forward network, a name of transformers' `ACT2FN`."""
-    feed_forward: Literal["gated", "mlp", "moe", "moe-clamped", "moe-sigmoid", "swiglu", "geglu", "reglu"]
-    """Feed-forward part: "mlp", "gated", "moe", "moe-sigmoid", "moe-clamped", or "swiglu", "geglu", "reglu" for gated
-    with that activation."""
+    feed_forward: Literal["gated", "mlp", "moe", "moe-clamped", "moe-shared", "moe-sigmoid", "swiglu", "geglu", "reglu"]
+    """Feed-forward part: "mlp", "gated", "moe", "moe-shared", "moe-sigmoid", "moe-clamped", or "swiglu", "geglu",
+    "reglu" for gated with that activation."""
     mlp_bias: bool
     """Whether the feed-forward projections have biases, and the dense layer of `lm_head_transform`."""
     mlp_inner_norm: bool
     """Whether a norm stands on the inner width, after the activation (NormFormer)."""
     attention: Literal["differential", "exclusive", "gated", "latent", "masked-rows-uniform", "multi-head", "sinks"]
     """Attention part: "multi-head", "gated", "exclusive", "sinks", "differential", "latent", or a plugin's."""
+    mixer: Literal["attention", "gated-delta-net", "short-conv"]
+    """What mixes tokens in layers without attention, which `layer_types` names: "attention" for no such layers,
+    "gated-delta-net", "short-conv", or a plugin's."""
     attention_bias: bool
     """Whether query, key and value projections have biases."""
     attention_out_bias: bool | None
@@ -244,6 +249,7 @@ class Settings(TypedDict, total=False):
     first_k_dense_replace: int
     swiglu_alpha: float
     swiglu_limit: float
+    shared_expert_intermediate_size: Any
     n_shared_experts: int
     n_group: int
     topk_group: int
@@ -253,6 +259,14 @@ class Settings(TypedDict, total=False):
     kv_lora_rank: int
     qk_nope_head_dim: int
     v_head_dim: int
+    linear_num_key_heads: int
+    linear_num_value_heads: int
+    linear_key_head_dim: int
+    linear_value_head_dim: int
+    linear_conv_kernel_dim: int
+    linear_allow_neg_eigval: bool
+    conv_L_cache: int
+    conv_bias: bool
     num_streams: int
     sinkhorn_iterations: int
     hyper_eps: float
@@ -273,7 +287,8 @@ class Settings(TypedDict, total=False):
     return_dict: Any
     transformers_version: Any
     layer_types: Sequence[Literal["full_attention", "sliding_attention"]]
-    """The kind of every layer, or a pattern repeated over them; all sliding if only a window is given."""
+    """The kind of every layer, or a pattern repeated over them; all sliding if only a window is given, every other the
+    mixer's if only that is."""
     num_labels: int
     parametrization: Literal["standard", "mup"]
     """How initial weights, scales and learning rates depend on the width."""

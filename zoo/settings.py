@@ -19,12 +19,13 @@ from zoo.models import ZooConfig
 from zoo.models.choices import AttentionScale
 from zoo.models.configuration import GATED_ACTIVATIONS
 from zoo.models.parametrization import PARAMETRIZATIONS
-from zoo.models.parts import PART_FIELDS
+from zoo.models.parts import MIXERS, PART_FIELDS
 from zoo.models.validation import CHOICES, LAYER_TYPES, OPTIONAL
 from zoo.registry import Registry
 
 BESIDE_FIELDS = {
-    "layer_types": "The kind of every layer, or a pattern repeated over them; all sliding if only a window is given.",
+    "layer_types": "The kind of every layer, or a pattern repeated over them; all sliding if only a window is given, "
+    "every other the mixer's if only that is.",
     "rope_parameters": "`rope_theta`, `rope_type` and what that type reads, as in transformers; for rotary positions.",
     "parametrization": "How initial weights, scales and learning rates depend on the width.",
     "mup_base_width": "The hidden size at which parametrization=mup is the standard one, 256 if not given.",
@@ -98,6 +99,8 @@ def values_of(name: str) -> dict[str, str]:
         values = dict(
             zip(LAYER_TYPES, ("Attention to all positions.", "Attention within `sliding_window`."), strict=True)
         )
+        kinds = {mixer: MIXERS.get(mixer).layer_type for mixer in MIXERS}
+        values |= {kind: f"No attention: mixer={mixer}." for mixer, kind in kinds.items() if kind}
     if name == "feed_forward":
         values |= {word: f"gated, with hidden_act={act}" for word, act in GATED_ACTIVATIONS.items()}
     return values

@@ -61,6 +61,7 @@ def needs(config: ZooConfig, task: str) -> dict[str, Any]:
         "norm": ("layernorm", "rmsnorm"),
         "norm_placement": placements,
         "qk_norm": (None, "head") if config.norm == "rmsnorm" and config.stack != "encoder-decoder" else None,
+        "mixer": "attention",
         "residual": "plain",
         "residual_scaling": None,
         "share_layers": False,

@@ -36,7 +36,6 @@ RELATED = {
     "olmoe": EXPERTS,
     "phimoe": EXPERTS,
     "qwen2_moe": EXPERTS,
-    "qwen3_next": "some of its layers are gated DeltaNet, and " + EXPERTS,
     "umt5": "every layer has relative positions of its own, where all layers of t5 share one table",
 }
 """What keeps model types from being converted that are taken for one of those that are."""

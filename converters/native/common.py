@@ -42,6 +42,7 @@ def plain_needs(task: str) -> dict[str, Any]:
         "type_vocab_size": None,
         "norm": "layernorm",
         "embedding_norm": False,
+        "mixer": "attention",
         "residual": "plain",
         "residual_scaling": None,
         "parallel_residual": False,

@@ -27,7 +27,7 @@ WRITERS = r"\.(o_proj|down_proj)\.(weight|bias)$"
 LAYER_NORMS = r"\.norm_(in|branch|out)\.(weight|bias)$"
 EMBEDDING_NORM = r"\.embedding_norm\.(weight|bias)$"
 FINAL_NORM = r"^model(\.encoder|\.decoder)?\.norm\.(weight|bias)$"
-NORM_WEIGHTS = r"norm(_in|_branch|_out)?\.weight$"
+NORM_WEIGHTS = r"(?<!self_attn\.)norm(_in|_branch|_out)?\.weight$"
 EMBEDDINGS = r"\.embed_tokens\.weight$"
 TABLES = r"\.(embed_tokens|token_types|position)\.weight$"
 

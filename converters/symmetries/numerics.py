@@ -122,8 +122,8 @@ class FoldResidualScale(Symmetry):
             if found is None:
                 continue
             del changed[name]
-            projection = f"{found[1]}{found[2]}.{'down_proj' if found[2] == 'mlp' else 'o_proj'}."
-            for key in (f"{projection}weight", f"{projection}bias"):
+            last = ("down_proj",) if found[2] == "mlp" else ("o_proj", "out_proj")
+            for key in (f"{found[1]}{found[2]}.{name}.{kind}" for name in last for kind in ("weight", "bias")):
                 if key in changed:
                     changed[key] = scale(factors if factors.numel() > 1 else factors.item())(changed[key])
         return changed

@@ -32,13 +32,13 @@ DECODER_SIZES = {
     "decoder_vocab_size": TARGET_VOCABULARY,
 }
 
-LLAMAS = {"llama-style", "qwen3-style", "smollm3-style", "gemma2-style", "gemma3-style"}
+LLAMAS = {"llama-style", "qwen3-style", "smollm3-style", "gemma2-style", "gemma3-style", "lfm2-style"}
 GATED = {*LLAMAS, "modernbert-style", "diff-transformer", "qk-norm", "olmo2-style", "olmo3-style", "t5-style"}
-WITH_EXPERTS = ("mixtral-style", "qwen3-moe-style", "deepseek-moe", "gpt-oss-style")
+WITH_EXPERTS = ("mixtral-style", "qwen3-moe-style", "qwen3-next-style", "deepseek-moe", "gpt-oss-style")
 KEY_VALUE_HEADS = {**dict.fromkeys({*LLAMAS, *WITH_EXPERTS}, 2), "falcon-style": 1}
 ROTATED = {
     **dict.fromkeys({*GATED, *WITH_EXPERTS, "falcon-style", "nanochat-style", "roformer-style"} - {"t5-style"}, 16),
-    **dict.fromkeys(("gptj-style", "gpt-neox-style"), 4),
+    **dict.fromkeys(("gptj-style", "gpt-neox-style", "qwen3-next-style"), 4),
     "deepseek-v3-style": 32,
     **dict.fromkeys(("gemma3-style", "modernbert-style"), 32),  # two kinds of layers, each with its own wavelengths
 }
@@ -47,10 +47,12 @@ EXPERTS = {
     "mixtral-style": (2, 8),
     "gpt-oss-style": (4, 16),
     "qwen3-moe-style": (4, 16),
-    **dict.fromkeys(("deepseek-moe", "deepseek-v3-style"), (4 + 1, 16)),
+    **dict.fromkeys(("deepseek-moe", "deepseek-v3-style", "qwen3-next-style"), (4 + 1, 16)),
 }
 """How many experts a token sees, a shared one included, and of how many a router chooses."""
-MOE_INNER = dict.fromkeys(("qwen3-moe-style", "deepseek-moe", "deepseek-v3-style"), 512)
+MOE_INNER = dict.fromkeys(("qwen3-moe-style", "deepseek-moe", "deepseek-v3-style", "qwen3-next-style"), 512)
+HYBRIDS = ("qwen3-next-style", "lfm2-style")
+"""Whose first layer has no attention."""
 ONE_EMBEDDING = {"explicando", "t5-style", "marian-style", "pegasus-style", "attention-is-all-you-need"}
 
 
@@ -86,11 +88,36 @@ def latent_attention(length: int, heads: int) -> int:
     return queries + keys + products + linear(heads * 64, HIDDEN, length)
 
 
+def convolution(length: int, filters: int, channels: int) -> int:
+    """A filter a channel, over the text and what it is padded with on both sides."""
+    return 2 * (length + filters - 1) * filters * channels
+
+
+def delta_rule(length: int) -> tuple[int, int]:
+    """One chunk: projections, convolution and products; and what training takes beside three times that."""
+    width = HIDDEN // HEADS
+    maps = linear(HIDDEN, 5 * HIDDEN + 2 * HEADS, length) + convolution(length, 4, 3 * HIDDEN)
+    within = HEADS * 2 * width * length**2  # keys and queries with keys, and with what is written
+    memory = HEADS * 2 * length * width**2  # read by keys and by queries, and written
+    system = HEADS * length**2 * 2 * width
+    # The memory before the first chunk is zeros without a gradient, that behind the last is not used; and the gradient
+    # of a triangular system is another one, and a whole product.
+    return maps + 3 * within + 3 * memory + system, system - 2 * memory - 2 * memory
+
+
+def without_attention(variant: str, length: int) -> tuple[int, int]:
+    """A layer of a hybrid, and what training takes beside three times that."""
+    if variant == "qwen3-next-style":
+        return delta_rule(length)
+    return linear(HIDDEN, 4 * HIDDEN, length) + convolution(length, 3, HIDDEN), 0
+
+
 def feed_forward(variant: str, inner: int, positions: int) -> int:
     if variant in EXPERTS:
         seen, count = EXPERTS[variant]
         width = MOE_INNER.get(variant, inner)
-        return linear(HIDDEN, count, positions) + seen * 3 * linear(HIDDEN, width, positions)
+        gate = linear(HIDDEN, 1, positions) if variant == "qwen3-next-style" else 0
+        return gate + linear(HIDDEN, count, positions) + seen * 3 * linear(HIDDEN, width, positions)
     return (3 if variant in GATED else 2) * linear(HIDDEN, inner, positions)
 
 
@@ -115,10 +142,14 @@ def stack(variant: str, length: int, one_head: bool = False) -> int:
         mixing = attention_with_sinks(length, HEADS, 2)
     if variant == "deepseek-v3-style":
         mixing = latent_attention(length, HEADS)
+    first = mixing
+    if variant in HYBRIDS:
+        first = without_attention(variant, length)[0]
+        mixing += linear(HIDDEN, HIDDEN, length) if variant == "qwen3-next-style" else 0  # of its gates
     connections, end = hyper_connections(variant, length)
     dense = 1 if variant == "deepseek-v3-style" else 0
     networks = (LAYERS - dense) * feed_forward(variant, INNER, length) + dense * 3 * linear(HIDDEN, INNER, length)
-    return LAYERS * (mixing + connections) + networks + end
+    return first + (LAYERS - 1) * mixing + LAYERS * connections + networks + end
 
 
 def decoder(variant: str, source: int, target: int, one_head: bool = False) -> int:
@@ -166,7 +197,8 @@ def test_every_variant_needs_what_the_formula_says(variant):
     # with an inner dimension of one in some versions of transformers, and have no gradient.
     angles = flops.forward - forward
     assert angles in (0, 2 * SOURCE * ROTATED.get(variant, 0) // 2)
-    assert flops.training == 3 * forward + angles  # backwards, there is a product for either factor of each
+    beside = without_attention(variant, SOURCE)[1] if variant in HYBRIDS else 0
+    assert flops.training == 3 * forward + angles + beside  # backwards, there is a product for either factor of each
 
 
 @pytest.mark.parametrize("variant, task", [("bert-style", task) for task in VARIANTS.get("bert-style").tasks])

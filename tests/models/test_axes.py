@@ -10,7 +10,7 @@ import torch
 from transformers import PreTrainedConfig
 
 import zoo
-from zoo.models import FEED_FORWARDS, INITIALIZERS, NORMS, POSITIONS, RESIDUALS, ZooConfig, ZooPreTrainedModel
+from zoo.models import FEED_FORWARDS, INITIALIZERS, MIXERS, NORMS, POSITIONS, RESIDUALS, ZooConfig, ZooPreTrainedModel
 from zoo.models.choices import AttentionScale, NormPlacement, Pooling, QKNorm, ResidualScaling
 from zoo.testing import randomize, token_ids
 
@@ -65,6 +65,7 @@ SWITCHES: list[tuple[str, str, dict[str, Any], list[Any]]] = [
     ("embedding_norm_eps", "causal-lm", {"embedding_norm": True}, [None, 1e-2]),
     ("final_norm", "causal-lm", {}, [True, False]),
     ("embedding_norm", "causal-lm", {}, [True, False]),
+    ("mixer", "causal-lm", {}, MIXERS.names()),
     ("residual", "causal-lm", {}, RESIDUALS.names()),
     ("residual_scaling", "causal-lm", {}, [None, *map(str, ResidualScaling)]),
     ("parallel_residual", "causal-lm", {}, [True, False]),
@@ -220,6 +221,7 @@ def test_every_value_of_a_choice_is_covered() -> None:
         ("norm", NORMS),
         ("position", POSITIONS),
         ("feed_forward", FEED_FORWARDS),
+        ("mixer", MIXERS),
         ("residual", RESIDUALS),
     ):
         tested = {value for row in SWITCHES if row[0] == field for value in row[3]}

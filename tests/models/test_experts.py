@@ -8,11 +8,19 @@ from typing import Any
 import pytest
 import torch
 from models.formulas import WIDTH, close, config, random, randomized
-from transformers import DeepseekV3Config, GptOssConfig, MixtralConfig, MixtralForCausalLM, Qwen3MoeConfig
+from transformers import (
+    DeepseekV3Config,
+    GptOssConfig,
+    MixtralConfig,
+    MixtralForCausalLM,
+    Qwen3MoeConfig,
+    Qwen3NextConfig,
+)
 from transformers.models.deepseek_v3.modeling_deepseek_v3 import DeepseekV3MoE
 from transformers.models.gpt_oss.modeling_gpt_oss import GptOssMLP
 from transformers.models.mixtral.modeling_mixtral import MixtralSparseMoeBlock, load_balancing_loss_func
 from transformers.models.qwen3_moe.modeling_qwen3_moe import Qwen3MoeSparseMoeBlock
+from transformers.models.qwen3_next.modeling_qwen3_next import Qwen3NextSparseMoeBlock
 
 import zoo
 from zoo.errors import ConfigError, ZooError
@@ -62,6 +70,15 @@ def test_softmax_experts_equal_qwen3_moe(normalised: bool) -> None:
     ours, x = part("moe", norm_topk_prob=normalised), random(2, 7, WIDTH)
     native_config = Qwen3MoeConfig(**NATIVE, num_experts=6, moe_intermediate_size=16, norm_topk_prob=normalised)
     close(ours(x), give_weights(ours, Qwen3MoeSparseMoeBlock(native_config))(x).detach(), THROUGH_FLOAT32)
+
+
+def test_softmax_experts_beside_a_gated_one_equal_qwen3_next() -> None:
+    ours, x = part("moe-shared", shared_expert_intermediate_size=9), random(2, 7, WIDTH)
+    sizes = {"moe_intermediate_size": 16, "shared_expert_intermediate_size": 9}
+    native = give_weights(ours, Qwen3NextSparseMoeBlock(Qwen3NextConfig(**NATIVE, num_experts=6, **sizes)))
+    native.shared_expert.load_state_dict(ours.shared_expert.state_dict())
+    native.shared_expert_gate.load_state_dict(ours.shared_expert_gate.state_dict())
+    close(ours(x), native(x).detach(), THROUGH_FLOAT32)
 
 
 @pytest.mark.parametrize("groups", [(1, 1), (3, 2)])
@@ -202,7 +219,7 @@ def test_balancing_moves_the_bias_towards_experts_that_are_used_less() -> None:
 
 
 @pytest.mark.parametrize("name", ELSEWHERE)
-@pytest.mark.parametrize("part_name", ["moe", "moe-sigmoid"])
+@pytest.mark.parametrize("part_name", ["moe", "moe-shared", "moe-sigmoid"])
 def test_experts_serve_every_kind_of_variant(part_name: str, name: str) -> None:
     separator = "," if ":" in name else ":"
     checks = {"every_parameter_gets_a_finite_gradient", "saves_and_reloads_bit_equal", "unpadding_changes_nothing"}
@@ -244,6 +261,7 @@ def test_active_parameters_are_those_of_the_experts_that_a_token_sees() -> None:
         ({"num_experts": True}, "num_experts=True was given; it must be int"),
         ({"router_aux_loss_coef": -1.0}, "router_aux_loss_coef=-1.0"),
         ({"feed_forward": "moe-sigmoid", "n_group": 3}, "n_group=3 and topk_group=1 were given"),
+        ({"feed_forward": "moe-shared", "shared_expert_intermediate_size": 0}, "must be at least 1"),
         ({"feed_forward": "moe-sigmoid", "balance_rate": -0.1}, "balance_rate=-0.1"),
     ],
 )
@@ -253,4 +271,4 @@ def test_bad_settings_are_told(given: dict[str, Any], message: str) -> None:
 
 
 def test_parts_are_listed() -> None:
-    assert {"moe", "moe-sigmoid"} <= set(FEED_FORWARDS.names())
+    assert {"moe", "moe-shared", "moe-sigmoid"} <= set(FEED_FORWARDS.names())

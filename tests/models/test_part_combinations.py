@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import zoo
-from zoo.models import FEED_FORWARDS, INITIALIZERS, NORMS, POSITIONS, RESIDUALS, TASK_CLASSES
+from zoo.models import FEED_FORWARDS, INITIALIZERS, MIXERS, NORMS, POSITIONS, RESIDUALS, TASK_CLASSES
 from zoo.models.choices import AttentionScale, NormPlacement, Pooling, QKNorm, ResidualScaling
 from zoo.registry import TASKS
 from zoo.testing import randomize, token_ids
@@ -61,6 +61,9 @@ def configurations(draw: Any) -> tuple[str, dict[str, Any]]:
     if chosen["sliding_window"] is not None and draw(st.booleans()):
         chosen["layer_types"] = ["sliding_attention", "full_attention"][: chosen["num_hidden_layers"]]
     task = draw(st.sampled_from(list(TASKS)))
+    if task == "causal-lm" and chosen["num_hidden_layers"] > 1 and not chosen["share_layers"] and draw(st.booleans()):
+        chosen["mixer"] = draw(st.sampled_from(MIXERS.names()))
+        chosen.pop("layer_types", None)
     if task == "seq2seq-lm":
         chosen["decoder_layers"] = draw(st.integers(1, 2))
         chosen["decoder_vocab_size"] = (

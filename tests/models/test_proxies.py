@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 import transformers
-from native_families import DEEPSEEK, MODERN_BERT
+from native_families import DEEPSEEK, LFM2, MODERN_BERT, QWEN3_NEXT
 from native_models import BART, ENCODER, GPT2, LLAMA, NATIVE_CASES, T5, native_model
 from torch import nn
 from transformers import DynamicCache, EncoderDecoderCache
@@ -45,6 +45,9 @@ class Native(NamedTuple):
 
 
 DEEP = ("n_layer",)
+EVERY_OTHER = {"layer_types": None, "full_attention_interval": 2}
+HYBRIDS = {"qwen3-next-style": "linear_attention", "lfm2-style": "conv"}
+"""What layers without attention are, of which every other is one here."""
 BERT = Native("Bert", "ForMaskedLM", ENCODER)
 NATIVES = {
     "bert-style": BERT,
@@ -71,6 +74,10 @@ NATIVES |= {"diff-transformer": Native("DiffLlama", "ForCausalLM", LLAMA)}
 NATIVES |= {"nanochat-style": Native("NanoChat", "ForCausalLM", LLAMA)}
 NATIVES |= {"olmo3-style": Native("Olmo3", "ForCausalLM", LLAMA), "gemma3-style": NATIVES["gemma2-style"]}
 NATIVES |= {"modernbert-style": Native("ModernBert", "ForMaskedLM", {**MODERN_BERT, "layer_types": None})}
+NATIVES |= {
+    "qwen3-next-style": Native("Qwen3Next", "ForCausalLM", {**QWEN3_NEXT, **EVERY_OTHER}),
+    "lfm2-style": Native("Lfm2", "ForCausalLM", {**LFM2, "layer_types": None, "full_attn_idxs": [1, 3]}),
+}
 NATIVES |= {"roformer-style": Native("RoFormer", "ForMaskedLM", {**ENCODER, "embedding_size": 16})}
 NATIVES |= dict.fromkeys(("gpt-neox-style", "falcon-style"), NATIVES["gptj-style"])
 NATIVES |= {"bloom-style": NATIVES["alibi-decoder"]}
@@ -159,10 +166,12 @@ MORE_A_MODEL = {
         "alibi-decoder": 5,
         "bloom-style": 5,
         "manifold-hyper-connections": 6,
+        **dict.fromkeys(HYBRIDS, 5),
     },
     writes: {"encoder-decoder": 5, "t5-style": 3, "manifold-hyper-connections": 5},
 }
-"""The same outside of layers: tables of sines are computed and not kept, source and target masked by one rule."""
+"""The same outside of layers: tables of sines are computed and not kept, source and target masked by one rule,
+positions looked at for documents packed into one row."""
 
 
 @pytest.mark.parametrize("count", [reads, writes])
@@ -175,7 +184,9 @@ def test_a_layer_calls_no_more_operators_than_transformers_own(name, count):
         return
 
     def build(*layers: int) -> Any:
-        depths = dict(zip(("num_hidden_layers", "decoder_layers"), layers, strict=False))
+        depths: dict[str, Any] = dict(zip(("num_hidden_layers", "decoder_layers"), layers, strict=False))
+        if name in HYBRIDS:
+            depths["layer_types"] = [HYBRIDS[name], "full_attention"]
         return zoo.build(f"{name}@tiny", vocab_size=20, **depths)
 
     layers, rest = a_layer_and_the_rest(count, build, stacks)

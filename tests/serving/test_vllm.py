@@ -25,6 +25,7 @@ REFUSED = {
     "diff-transformer": "attention 'differential'",
     "pre-norm:attention=sinks": "attention 'sinks'",
     "llama-style:attention=latent": "attention 'latent'",
+    "lfm2-style": "mixer 'short-conv'",
     "universal": "share_layers=True",
 }
 

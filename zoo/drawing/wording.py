@@ -13,6 +13,7 @@ from zoo.models import (
     DynamicTanh,
     FeedForward,
     GatedFeedForward,
+    Mixer,
     MixtureOfExperts,
     Position,
     RMSNorm,
@@ -26,6 +27,7 @@ from zoo.models.residual import LearnedScale, Scale
 from .parts import Kind
 
 KINDS: dict[Kind, tuple[type, ...]] = {
+    "attention": (Mixer,),
     "feed-forward": (FeedForward, MixtureOfExperts),
     "norm": (nn.LayerNorm, RMSNorm, DynamicTanh),
     "embedding": (nn.Embedding,),

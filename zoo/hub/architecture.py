@@ -105,6 +105,8 @@ def _attention(config: Mapping[str, Any]) -> str:
         parts.append(f"sliding window of {config['sliding_window']}")
     if config.get("attn_logit_softcapping"):
         parts.append(f"scores capped at {config['attn_logit_softcapping']}")
+    if (mixer := config.get("mixer", "attention")) != "attention":
+        parts.append(f"in some layers {mixer} instead")
     return ", ".join(parts)
 
 

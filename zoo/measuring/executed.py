@@ -8,7 +8,9 @@ from typing import Any, NamedTuple
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils.flop_counter import flop_registry
+from torch.utils.flop_counter import flop_registry, shape_wrapper
+
+from .flops import OWN_FORMULAS
 
 aten = torch.ops.aten
 CPU_ATTENTION = aten._scaled_dot_product_flash_attention_for_cpu
@@ -128,6 +130,7 @@ def fast_layer_flops(states: torch.Tensor, width: int, *rest: Any, **named: Any)
 
 FORMULAS: dict[Any, Callable[..., int]] = {
     **flop_registry,
+    **{operator: shape_wrapper(formula) for operator, formula in OWN_FORMULAS.items()},
     CPU_ATTENTION: attention_flops,
     FAST_LAYER: fast_layer_flops,
     **dict.fromkeys(BACKWARDS, attention_backward_flops),

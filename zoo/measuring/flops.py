@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -26,6 +27,45 @@ LANGUAGE_MODELS = {
 
 COUNTED = ("input_ids", "inputs_embeds", "attention_mask", "decoder_input_ids", "decoder_inputs_embeds")
 """What of a batch decides the work."""
+
+
+def solving(system: torch.Size, targets: torch.Size, **named: Any) -> int:
+    """Operations of solving triangular systems: half of those of a product.
+
+    Args:
+        system: *Shape:* (..., size, size)
+        targets: *Shape:* (..., size, num_targets)
+        named: What else the operator takes.
+    """
+    return math.prod(system) * targets[-1]
+
+
+def convolving(states: torch.Size, filters: torch.Size, *rest: Any, out_shape: torch.Size, **named: Any) -> int:
+    """Operations of a convolution.
+
+    Args:
+        filters: *Shape:* (channels, channels a group, ...)
+        out_shape: *Shape:* (batch_size, channels, ...)
+    """
+    return 2 * math.prod(out_shape) * math.prod(filters[1:])
+
+
+def convolving_backward(gradient: torch.Size, states: torch.Size, filters: torch.Size, *rest: Any, **named: Any) -> int:
+    """Operations of the backward pass of a convolution, for its input and its filters.
+
+    Args:
+        gradient: *Shape:* (batch_size, channels, ...)
+        filters: *Shape:* (channels, channels a group, ...)
+    """
+    return 4 * math.prod(gradient) * math.prod(filters[1:])
+
+
+OWN_FORMULAS: dict[Any, Callable[..., int]] = {
+    torch.ops.aten.linalg_solve_triangular: solving,
+    torch.ops.aten.convolution: convolving,
+    torch.ops.aten.convolution_backward: convolving_backward,
+}
+"""Operations, by shapes, of what PyTorch counts not at all, or as if every channel saw every other."""
 
 
 class FlopsPerToken(NamedTuple):
@@ -86,7 +126,7 @@ def count_flops(model: PreTrainedModel, batch: Mapping[str, Any]) -> Flops:
         hollow.set_attn_implementation("eager")  # whose products are all to be seen
         hollow.set_experts_implementation("batched_mm")
         shapes = {name: torch.empty(value.shape, dtype=value.dtype) for name, value in inputs.items()}
-        with FlopCounterMode(display=False) as counter:
+        with FlopCounterMode(display=False, custom_mapping=OWN_FORMULAS) as counter:
             output = hollow.train()(**shapes)[0]
             forward = counter.get_total_flops()
             output.sum().backward()

@@ -14,12 +14,21 @@ from .configuration import ZooConfig
 from .embedding import LearnedPosition, Position, TokenEmbedding, TokenTypeEmbedding
 from .encoder_decoder import ZooEncoderDecoder
 from .feed_forward import FeedForward, GatedFeedForward
-from .feed_forwards import ClampedMixtureOfExperts, MixtureOfExperts, SigmoidMixtureOfExperts, balance_experts
+from .feed_forwards import (
+    ClampedMixtureOfExperts,
+    MixtureOfExperts,
+    SharedMixtureOfExperts,
+    SigmoidMixtureOfExperts,
+    balance_experts,
+)
 from .language_modeling import ZooForCausalLM, ZooForMaskedLM
 from .layers import DecoderLayer, EncoderLayer, ParallelDecoderLayer, ParallelEncoderLayer, TransformerLayer
+from .mixers.base import Mixer
+from .mixers.delta_net import GatedDeltaNet
+from .mixers.short_convolution import ShortConvolution
 from .norms import DynamicTanh, LayerNorm, RMSNorm
 from .parametrization import learning_rate_factors
-from .parts import ATTENTIONS, FEED_FORWARDS, INITIALIZERS, NORMS, POSITIONS, RESIDUALS
+from .parts import ATTENTIONS, FEED_FORWARDS, INITIALIZERS, MIXERS, NORMS, POSITIONS, RESIDUALS
 from .position_bias import AlibiPosition, RelativeBucketPosition
 from .positions.rotary_by_layer import RotaryByLayerPosition
 from .pretrained import ZooModel, ZooPreTrainedModel
@@ -44,6 +53,7 @@ __all__ = [
     "ATTENTIONS",
     "FEED_FORWARDS",
     "INITIALIZERS",
+    "MIXERS",
     "NORMS",
     "POSITIONS",
     "RESIDUALS",
@@ -59,6 +69,7 @@ __all__ = [
     "ExclusiveAttention",
     "FeedForward",
     "GatedAttention",
+    "GatedDeltaNet",
     "GatedFeedForward",
     "HyperConnections",
     "InterleavedRotaryPosition",
@@ -67,6 +78,7 @@ __all__ = [
     "LayerNorm",
     "LearnedPosition",
     "ManifoldHyperConnections",
+    "Mixer",
     "MixtureOfExperts",
     "NormPlacement",
     "ParallelDecoderLayer",
@@ -80,6 +92,8 @@ __all__ = [
     "ResidualScaling",
     "RotaryByLayerPosition",
     "RotaryPosition",
+    "SharedMixtureOfExperts",
+    "ShortConvolution",
     "SigmoidMixtureOfExperts",
     "SinkAttention",
     "SinusoidalHalvesPosition",

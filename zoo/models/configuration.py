@@ -12,7 +12,7 @@ from huggingface_hub.dataclasses import strict
 
 from zoo.registry.printed import Folded, Part, Table, Title, as_html
 
-from .filling import fill, repeat_pattern
+from .filling import fill, repeat_pattern, usual_layer_types
 from .inherited import in_the_zoos_words, validate_inherited, validate_rope_parameters, validate_rope_tables
 from .parts import POSITIONS
 from .stack_configuration import StackConfig
@@ -65,11 +65,13 @@ class ZooConfig(StackConfig):
         intermediate_size: Inner width of the feed-forward network.
         decoder_intermediate_size: The same in the decoder beside an encoder, `intermediate_size` if not given.
         hidden_act: Activation in the feed-forward network, a name of transformers' `ACT2FN`.
-        feed_forward: Feed-forward part: "mlp", "gated", "moe", "moe-sigmoid", "moe-clamped", or "swiglu", "geglu",
-            "reglu" for gated with that activation.
+        feed_forward: Feed-forward part: "mlp", "gated", "moe", "moe-shared", "moe-sigmoid", "moe-clamped", or "swiglu",
+            "geglu", "reglu" for gated with that activation.
         mlp_bias: Whether the feed-forward projections have biases, and the dense layer of `lm_head_transform`.
         mlp_inner_norm: Whether a norm stands on the inner width, after the activation (NormFormer).
         attention: Attention part: "multi-head", "gated", "exclusive", "sinks", "differential", "latent", or a plugin's.
+        mixer: What mixes tokens in layers without attention, which `layer_types` names: "attention" for no such layers,
+            "gated-delta-net", "short-conv", or a plugin's.
         attention_bias: Whether query, key and value projections have biases.
         attention_out_bias: Whether the output projection has one, `attention_bias` if not given.
         attention_scale: What scores are divided by: a word of `AttentionScale`, or a number.
@@ -123,9 +125,10 @@ class ZooConfig(StackConfig):
         bos_token_id: Id that begins a sequence.
         eos_token_id: Id that ends a sequence.
         decoder_start_token_id: Id that begins a target, `bos_token_id` if not given.
-        kwargs: `layer_types`, "full_attention" or "sliding_attention" for every layer or a pattern repeated over them
-            (all sliding if only a window is given); `rope_parameters` where the position part reads them; extra
-            options of a plugin's variant or part; the fields of `PreTrainedConfig`.
+        kwargs: `layer_types`, "full_attention", "sliding_attention" or the type of the mixer's layers, for every layer
+            or a pattern repeated over them (all sliding if only a window is given, every other the mixer's if only that
+            is); `rope_parameters` where the position part reads them; extra options of a plugin's variant or part; the
+            fields of `PreTrainedConfig`.
 
     Raises:
         ZooError: When a value is not among its choices, or values contradict each other.
@@ -179,6 +182,7 @@ class ZooConfig(StackConfig):
     mlp_inner_norm: bool = False
 
     attention: str = "multi-head"
+    mixer: str = "attention"
     attention_bias: bool = True
     attention_out_bias: FilledBool = None
     attention_scale: str | float = "head-dim"
@@ -248,6 +252,7 @@ class ZooConfig(StackConfig):
         validate(self, layer_types)
 
         fill(self)
+        layer_types = layer_types or usual_layer_types(self)
         # Only where a part reads them: transformers decides by an attribute's existence whether a model is rotary, or
         # whether its layers differ.
         if layer_types is not None:

@@ -21,6 +21,7 @@ from transformers.masking_utils import (
     create_causal_mask,
     create_sliding_window_causal_mask,
 )
+from transformers.utils.import_utils import is_tracing
 
 from zoo.errors import InputError
 from zoo.fast.growing_cache import self_attention_cache
@@ -30,13 +31,58 @@ if TYPE_CHECKING:
     from .configuration import ZooConfig
     from .embedding import Position
 
+
+def padding_mask(
+    config: ZooConfig,
+    hidden_states: torch.Tensor,
+    attention_mask: torch.Tensor | None,
+    position_ids: torch.Tensor | None = None,
+    past_key_values: Cache | None = None,
+) -> torch.Tensor | None:
+    """The mask of layers without attention, which carry a state from token to token.
+
+    Args:
+        hidden_states: *Shape:* (batch_size, seq_len, hidden_size)
+        attention_mask: 1 for real tokens, cached ones included. *Shape:* (batch_size, key_len)
+        position_ids: *Shape:* (batch_size or 1, seq_len)
+
+    Returns:
+        1 for real tokens, *Shape:* (batch_size, seq_len); None where no token can be padding.
+
+    Raises:
+        InputError: When documents are packed into a row, or the mask says which query sees which key: a state is not
+            begun anew between two tokens.
+    """
+    if attention_mask is not None and attention_mask.ndim != 2:
+        raise InputError(
+            f"an attention_mask of {attention_mask.ndim} dimensions was given, but mixer={config.mixer!r} cannot "
+            "choose which earlier tokens a token sees; give 1 for real tokens and 0 for padding, one a token"
+        )
+    told = position_ids if attention_mask is None and past_key_values is None else None
+    if told is not None and has_values(told) and bool((told.diff(dim=-1) < 1).any()):
+        raise InputError(
+            f"position_ids begin anew within a row, but mixer={config.mixer!r} carries its state from one packed "
+            "document into the next; give one document a row"
+        )
+    # One token that is read or written by itself is no padding.
+    seq_len = hidden_states.shape[1]
+    return None if attention_mask is None or seq_len == 1 else attention_mask[:, -seq_len:]
+
+
+def has_values(tensor: torch.Tensor) -> bool:
+    """Whether there are numbers to look at, which there are not while a model is traced."""
+    return tensor.device.type != "meta" and not is_tracing(tensor)
+
+
 MASKS = {
     (False, "full_attention"): create_bidirectional_mask,
     (False, "sliding_attention"): create_bidirectional_sliding_window_mask,
     (True, "full_attention"): create_causal_mask,
     (True, "sliding_attention"): create_sliding_window_causal_mask,
+    (True, "linear_attention"): padding_mask,
+    (True, "conv"): padding_mask,
 }
-"""transformers' mask of every pair of causality and layer type."""
+"""The mask of every pair of causality and layer type, transformers' own or made of it."""
 
 
 def given_mask(attention_mask: Any, input_ids: torch.Tensor | None, config: ZooConfig) -> Any:
@@ -148,12 +194,12 @@ def self_attention_masks(
 
 
 def position_biases(
-    layer_types: list[str], position: Position, inputs_embeds: torch.Tensor, cache: Cache | None
+    layer_types: list[str | None], position: Position, inputs_embeds: torch.Tensor, cache: Cache | None
 ) -> dict[str | None, torch.Tensor | None]:
     """Make the position bias of every layer type, over the keys that its cache holds.
 
     Args:
-        layer_types: The kind of every layer.
+        layer_types: The kind of every layer, None for a layer without positions.
         position: A position part that has a bias.
         inputs_embeds: Gives sizes, dtype and device. *Shape:* (batch_size, seq_len, hidden_size)
 
@@ -163,7 +209,7 @@ def position_biases(
     batch_size, seq_len = inputs_embeds.shape[:2]
     positions = torch.arange(seq_len, device=inputs_embeds.device)
     biases: dict[str | None, torch.Tensor | None] = {}
-    for layer_type in dict.fromkeys(layer_types):
+    for layer_type in dict.fromkeys(filter(None, layer_types)):
         seen, key_len, key_offset = 0, seq_len, 0
         if cache is not None:
             layer_idx = layer_types.index(layer_type)
@@ -178,13 +224,14 @@ def position_biases(
 def new_cache(config: ZooConfig, *, has_source: bool) -> Cache:
     """Make an empty cache for a decoder.
 
-    transformers chooses the kind of cache layer by `config.layer_types`; without windows, it adds layers that hold all
-    keys and values as they come.
+    transformers chooses the kind of cache layer by `config.layer_types`; without windows and mixers, it adds layers
+    that hold all keys and values as they come.
 
     Args:
         has_source: Whether there is cross attention to an encoder's output, which no window bounds.
     """
-    cache = DynamicCache() if config.sliding_window is None else prepare_cache(DynamicCache(config=config))
+    alike = config.sliding_window is None and getattr(config, "layer_types", None) is None
+    cache = DynamicCache() if alike else prepare_cache(DynamicCache(config=config))
     return EncoderDecoderCache(cache, DynamicCache()) if has_source else cache
 
 

@@ -63,6 +63,18 @@ def repeat_pattern(pattern: list[Kind], length: int) -> list[Kind]:
     return [pattern[i % len(pattern)] for i in range(length)]
 
 
+def usual_layer_types(config: ZooConfig) -> list[str] | None:
+    """The pattern of layers where none was given: every other has attention where there is a mixer.
+
+    Returns:
+        Layer types, None where all layers are alike.
+    """
+    if config.mixer_layer_type is None:
+        return None
+    attention = "full_attention" if config.sliding_window is None else "sliding_attention"
+    return [config.mixer_layer_type, attention]
+
+
 def find_providers(config: ZooConfig) -> dict[str, str]:
     """Find the distributions that a configuration needs beside the zoo itself.
 

@@ -16,6 +16,7 @@ from transformers import initialization as init
 from .attention import Attention
 from .feed_forward import FeedForward
 from .feed_forwards import Experts
+from .mixers.base import Mixer
 from .parts import INITIALIZERS
 from .residual import deepnorm_constants
 
@@ -38,6 +39,8 @@ def depth_scaled(module: nn.Module, config: ZooConfig) -> None:
     std = config.initializer_range / math.sqrt(2 * config.num_hidden_layers)
     if isinstance(module, Attention):
         init.normal_(module.o_proj.weight, mean=0.0, std=std)
+    elif isinstance(module, Mixer):
+        init.normal_(module.out_proj.weight, mean=0.0, std=std)
     elif isinstance(module, FeedForward):
         init.normal_(module.down_proj.weight, mean=0.0, std=std)
     elif isinstance(module, Experts):
@@ -63,6 +66,8 @@ def deepnorm(module: nn.Module, config: ZooConfig) -> None:
     if isinstance(module, Attention):
         init.xavier_uniform_(module.v_proj.weight, gain=gain)
         init.xavier_uniform_(module.o_proj.weight, gain=gain)
+    elif isinstance(module, Mixer):
+        init.xavier_uniform_(module.out_proj.weight, gain=gain)
     elif isinstance(module, FeedForward):
         for linear in module.children():
             if isinstance(linear, nn.Linear):

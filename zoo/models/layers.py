@@ -10,6 +10,7 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 
 from .attention import build_attention
 from .feed_forward import build_feed_forward
+from .mixers.base import build_mixer
 from .residual import build_residual, first
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ class EncoderLayer(TransformerLayer):
 
     def __init__(self, config: ZooConfig, layer_idx: int) -> None:
         super().__init__()
-        self.self_attn = build_attention(config, layer_idx, is_causal=self.is_causal)
+        self.self_attn = build_mixer(config, layer_idx, is_causal=self.is_causal)
         self.self_attn_residual: nn.Module = build_residual(config, layer_idx, opens_layer=True)
         self.mlp = build_feed_forward(config, layer_idx)
         self.mlp_residual = build_residual(config, layer_idx)
@@ -120,7 +121,7 @@ class ParallelEncoderLayer(TransformerLayer):
 
     def __init__(self, config: ZooConfig, layer_idx: int) -> None:
         super().__init__()
-        self.self_attn = build_attention(config, layer_idx, is_causal=self.is_causal)
+        self.self_attn = build_mixer(config, layer_idx, is_causal=self.is_causal)
         self.mlp = build_feed_forward(config, layer_idx)
         self.residual = build_residual(config, layer_idx, opens_layer=True)
 

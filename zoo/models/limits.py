@@ -57,6 +57,8 @@ def what_engines_lack(config: ZooConfig, attn_implementation: str) -> str | None
         return f"positions {config.position!r}, which are added to attention scores"
     if ATTENTIONS.get(config.attention).attend is not Attention.attend:
         return f"attention {config.attention!r}"
+    if config.mixer_layer_type is not None:
+        return f"mixer {config.mixer!r}, whose state is in no cache of keys and values"
     if config.share_layers:
         return "share_layers=True, as every application of the layer needs a place of its own in the cache"
     if config.attn_logit_softcapping is not None and not (backend in CAPS_SCORES or "/" in backend):

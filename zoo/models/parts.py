@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .attention import Attention
     from .configuration import ZooConfig
     from .embedding import Position
+    from .mixers.base import Mixer
     from .residual import Residual
 
 BUILT_IN = "zoo.models"
@@ -34,6 +35,9 @@ FEED_FORWARDS: Registry[Callable[[ZooConfig], nn.Module]] = Registry("feed-forwa
 ATTENTIONS: Registry[type[Attention]] = Registry("attention", built_in=BUILT_IN)
 """Attention sublayers: subclasses of [`zoo.models.attention.Attention`][]."""
 
+MIXERS: Registry[type[Mixer]] = Registry("mixer", built_in=BUILT_IN)
+"""What mixes tokens in layers without attention: subclasses of [`zoo.models.mixers.base.Mixer`][]."""
+
 RESIDUALS: Registry[type[Residual]] = Registry("residual", built_in=BUILT_IN)
 """How sublayers join the residual stream: subclasses of [`zoo.models.residual.Residual`][]."""
 
@@ -45,6 +49,7 @@ PART_FIELDS: dict[str, Registry[Any]] = {
     "norm": NORMS,
     "feed_forward": FEED_FORWARDS,
     "attention": ATTENTIONS,
+    "mixer": MIXERS,
     "residual": RESIDUALS,
     "initializer": INITIALIZERS,
 }

@@ -132,6 +132,10 @@ class ZooPreTrainedModel(PreTrainedModel):
     def _supports_flash_attn(self) -> bool:
         return "flash_attention_2" in self.supported_backends()
 
+    @property
+    def _is_stateful(self) -> bool:
+        return self.config.mixer_layer_type is not None
+
     def _check_and_adjust_attn_implementation(self, attn_implementation: str | None, *args: Any, **kwargs: Any) -> str:
         """Refuse a backend by the name that was asked for, before transformers puts a kernel in its place."""
         self.check_backend(attn_implementation)

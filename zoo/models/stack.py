@@ -24,6 +24,7 @@ from .context import Context, new_cache, position_biases, prepare_cache, self_at
 from .embedding import TokenTypeEmbedding
 from .feed_forwards.routing import Router
 from .layers import TransformerLayer
+from .mixers.base import refuse_layers_without_mixer
 from .norms import build_norm
 from .options import CallOptions
 from .parts import RESIDUALS
@@ -45,6 +46,7 @@ class ZooStack(ZooModel):
         self.placed_types = config.placed_types_of_layers()
         distinct_layers = 1 if config.share_layers else config.num_hidden_layers
         self.layers = nn.ModuleList([build_layer(config, layer_idx) for layer_idx in range(distinct_layers)])
+        refuse_layers_without_mixer(self.layers, config)
         self.stream = RESIDUALS.get(config.residual).build_stream(config)
         self.norm = build_norm(config) if config.final_norm else Identity()
         self._no_split_modules = {type(layer).__name__ for layer in self.layers}
@@ -100,7 +102,7 @@ class ZooStack(ZooModel):
         config = config_of_call(self.config, kwargs.get("output_attentions"))
         context.place(inputs_embeds, self.position)
         if self.position.has_bias:
-            context.biases = position_biases(self.layer_types, self.position, inputs_embeds, context.cache)
+            context.biases = position_biases(self.placed_types, self.position, inputs_embeds, context.cache)
         hidden_states = self.dropout(self.embedding_norm(self.position.embed(inputs_embeds, context.position_ids)))
         kwargs["attn_implementation"] = config._attn_implementation
         return self.run_layers(config, hidden_states, context, **kwargs)
@@ -120,7 +122,7 @@ class ZooStack(ZooModel):
         # Made once for all layers: masks by layer type, what cross attention reads, rotations.
         masks = self_attention_masks(config, hidden_states, context, self.layer_types)
         source = context.source(config, hidden_states) if context.encoder_hidden_states is not None else ()
-        rotations = self.position.rotations(hidden_states, context.position_ids, self.layer_types)
+        rotations = self.position.rotations(hidden_states, context.position_ids, filter(None, self.placed_types))
         kwargs |= {"past_key_values": context.past_key_values, "position_ids": context.position_ids}
         hidden_states = self.stream.open(hidden_states)
         layer_types = self.layer_types[: self.config.num_hidden_layers]  # generation lowers it for an early exit

@@ -6,6 +6,7 @@ import copy
 from typing import TYPE_CHECKING
 
 from .filling import repeat_pattern
+from .parts import MIXERS
 from .saved_configuration import SavedConfig
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ class StackConfig(SavedConfig):
         decoder_intermediate_size: int
         pad_token_id: int | None
         decoder_pad_token_id: int | None
+        mixer: str
         sliding_window: int | None
         nope_layers: list[bool] | None
         share_encoder_decoder_embeddings: bool
@@ -55,12 +57,17 @@ class StackConfig(SavedConfig):
         """The kind of self-attention mask of every layer, in transformers' words.
 
         Returns:
-            "full_attention" or "sliding_attention" for each.
+            "full_attention" or "sliding_attention" for each, or the type of the mixer's layers.
         """
         types: list[str] | None = getattr(self, "layer_types", None)
         if types is not None:
             return types[: self.num_hidden_layers]  # generation lowers the number for an early exit
         return ["full_attention" if self.sliding_window is None else "sliding_attention"] * self.num_hidden_layers
+
+    @property
+    def mixer_layer_type(self) -> str | None:
+        """The type of the layers without attention, None where all have attention."""
+        return MIXERS.get(self.mixer).layer_type
 
     def placed_types_of_layers(self) -> list[str | None]:
         """Which position terms every layer reads.
@@ -68,9 +75,10 @@ class StackConfig(SavedConfig):
         Returns:
             The layer's type, None for a layer without positions.
         """
-        types = self.types_of_layers()
+        types, unplaced = self.types_of_layers(), self.mixer_layer_type
         return [
-            None if nope else kind for kind, nope in zip(types, self.nope_layers or [False] * len(types), strict=False)
+            None if nope or kind == unplaced else kind
+            for kind, nope in zip(types, self.nope_layers or [False] * len(types), strict=False)
         ]
 
     def decoder_config(self) -> Self:

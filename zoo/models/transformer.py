@@ -123,7 +123,7 @@ class Transformer:
         """
         if not all(registry.origin(getattr(config, name)).built_in for name, registry in PART_FIELDS.items()):
             return False
-        if not ATTENTIONS.get(config.attention).supports_unpadding:
+        if not ATTENTIONS.get(config.attention).supports_unpadding or config.mixer_layer_type is not None:
             return False
         if self.supports_unpadding is not None:
             return self.supports_unpadding

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from zoo.errors import ConfigError, InvalidChoiceError, enumerate_names
 
 from .choices import AttentionScale, NormPlacement, Pooling, QKNorm, ResidualScaling
-from .parts import NAMED_FIELDS, PART_FIELDS
+from .parts import MIXERS, NAMED_FIELDS, PART_FIELDS
 from .ranges import validate_heads, validate_numbers
 
 if TYPE_CHECKING:
@@ -157,10 +157,18 @@ def validate_layers(config: ZooConfig, layer_types: list[str] | None) -> None:
     Raises:
         ConfigError: When they do not.
     """
+    own = config.mixer_layer_type
+    valid = LAYER_TYPES if own is None else (*LAYER_TYPES, own)
     if not isinstance(layer_types, (list, tuple, type(None))):
-        raise ConfigError(f"layer_types={layer_types!r} was given; it must be a list of {enumerate_names(LAYER_TYPES)}")
+        raise ConfigError(f"layer_types={layer_types!r} was given; it must be a list of {enumerate_names(valid)}")
     for layer_type in layer_types or ():
-        require_choice("layer_types", layer_type, list(LAYER_TYPES))
+        mixers = [name for name in MIXERS if MIXERS.get(name).layer_type == layer_type]
+        if layer_type not in valid and mixers:
+            raise ConfigError(
+                f"layer_types names {layer_type} layers, but mixer={config.mixer!r} was given; "
+                f"a mixer with such layers is {enumerate_names(mixers)}"
+            )
+        require_choice("layer_types", layer_type, list(valid))
     for field, pattern in (("layer_types", layer_types), ("nope_layers", config.nope_layers)):
         if pattern is not None and not 1 <= len(pattern) <= config.num_hidden_layers:
             raise ConfigError(

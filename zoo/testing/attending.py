@@ -208,7 +208,7 @@ def _assert_states(states: Any, depth: int, length: int, subject: Subject, what:
 def check_attention_weights_have_their_documented_shapes(subject: Subject) -> None:
     """output_attentions gives a distribution over the visible keys for every layer, of both stacks and between them.
 
-    It does so on any backend, the default one included.
+    It does so on any backend, the default one included. Layers without attention are left out.
     """
     model = subject.rebuilt(attn_implementation="eager")
     ids, mask = padded(subject.inputs()["input_ids"], subject.config.vocab_size, "right")
@@ -225,7 +225,8 @@ def check_attention_weights_have_their_documented_shapes(subject: Subject) -> No
     keys = mask.bool()[:, None, None, :]
     if subject.stack != "encoder-decoder":
         causal = subject.stack == "decoder"
-        _assert_weights(outputs.attentions, config.num_hidden_layers, _visible(keys, ids.shape[1], causal), model)
+        attending = sum(kind != config.mixer_layer_type for kind in config.types_of_layers())
+        _assert_weights(outputs.attentions, attending, _visible(keys, ids.shape[1], causal), model)
         return
     _assert_weights(outputs.encoder_attentions, config.num_hidden_layers, _visible(keys, ids.shape[1], False), model)
     own = torch.ones(BATCH_SIZE, 1, 1, TARGET_LENGTH, dtype=torch.bool)

@@ -2,13 +2,14 @@
 
 from .clamped import ClampedMixtureOfExperts
 from .experts import Experts
-from .mixture import MixtureOfExperts, SigmoidMixtureOfExperts
+from .mixture import MixtureOfExperts, SharedMixtureOfExperts, SigmoidMixtureOfExperts
 from .routing import SigmoidRouter, SoftmaxRouter, balance_experts
 
 __all__ = [
     "ClampedMixtureOfExperts",
     "Experts",
     "MixtureOfExperts",
+    "SharedMixtureOfExperts",
     "SigmoidMixtureOfExperts",
     "SigmoidRouter",
     "SoftmaxRouter",

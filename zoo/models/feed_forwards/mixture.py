@@ -137,6 +137,47 @@ class SigmoidMixtureOfExperts(MixtureOfExperts):
         return super().forward(hidden_states) + self.shared_experts(hidden_states)
 
 
+@FEED_FORWARDS.register("moe-shared")
+class SharedMixtureOfExperts(MixtureOfExperts):
+    """Experts chosen by a softmax, beside one that all tokens see through a gate (Qwen team 2024, Qwen1.5-MoE).
+
+    Args:
+        config: Supplies the sizes and the options; `shared_expert_intermediate_size` is the others' if not given.
+    """
+
+    options: ClassVar[dict[str, Any]] = {**MixtureOfExperts.options, "shared_expert_intermediate_size": None}
+
+    def __init__(self, config: ZooConfig) -> None:
+        super().__init__(config)
+        shared = copy.copy(config)
+        shared.intermediate_size = self.shared_size(config)
+        self.shared_expert = GatedFeedForward(shared)
+        self.shared_expert_gate = nn.Linear(config.hidden_size, 1, bias=False)
+        width = shared.intermediate_size
+        self.drawn_as = (self.drawn_as[0], f"{self.drawn_as[1]}; beside a shared one of {width}, which is gated")
+
+    @staticmethod
+    def shared_size(config: ZooConfig) -> int:
+        """Inner width of the shared expert."""
+        given: int | None = getattr(config, "shared_expert_intermediate_size", None)
+        return inner_size(config) if given is None else given
+
+    @classmethod
+    def check_options(cls, config: ZooConfig) -> None:
+        """Refuse a width that there cannot be.
+
+        Raises:
+            ConfigError: When numbers are too small, or contradict each other.
+        """
+        super().check_options(config)
+        require_at_least(1, shared_expert_intermediate_size=cls.shared_size(config))
+
+    def forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
+        """Transform every position by its experts and the shared one. Shapes as in the base class."""
+        gate = torch.sigmoid(self.shared_expert_gate(hidden_states))
+        return super().forward(hidden_states) + gate * self.shared_expert(hidden_states)
+
+
 def inner_size(config: ZooConfig) -> int:
     """Inner width of an expert: `moe_intermediate_size`, by default `intermediate_size`."""
     given: int | None = getattr(config, "moe_intermediate_size", None)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
@@ -13,6 +12,7 @@ from transformers import initialization as init
 from zoo.fast.identity import Identity
 from zoo.models.norms import build_norm
 from zoo.models.parts import RESIDUALS, option
+from zoo.models.precision import at_least_float32, in_own_precision
 from zoo.models.ranges import require_at_least
 from zoo.models.residual import Residual, Stream
 
@@ -128,15 +128,3 @@ class HyperConnections(Residual):
             mixed = mix.transpose(-1, -2) @ self.skip(streams)
         branch = self.branch(read_out.to(dtype), sublayer, *args, **kwargs)
         return self.norm_out((mixed + write.unsqueeze(-1) * branch.unsqueeze(-2)).to(dtype))
-
-
-def at_least_float32(dtype: torch.dtype) -> torch.dtype:
-    """The precision in which the weights of connections are computed."""
-    return torch.promote_types(dtype, torch.float32)
-
-
-def in_own_precision(device: torch.device) -> AbstractContextManager[Any]:
-    """Leave autocast for a while: it would round the residual stream itself, in every layer."""
-    if torch.amp.is_autocast_available(device.type) and torch.is_autocast_enabled(device.type):
-        return torch.autocast(device.type, enabled=False)
-    return nullcontext()

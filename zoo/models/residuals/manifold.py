@@ -10,10 +10,11 @@ from torch.nn import functional as F
 from transformers import initialization as init
 
 from zoo.models.parts import RESIDUALS, option
+from zoo.models.precision import at_least_float32, in_own_precision
 from zoo.models.ranges import require_at_least
 from zoo.models.residual import Residual, Stream
 
-from .hyper_connections import HyperConnections, Weights, at_least_float32, in_own_precision
+from .hyper_connections import HyperConnections, Weights
 from .streams import SeveralStreams
 
 if TYPE_CHECKING:

@@ -1,0 +1,189 @@
+"""Decoders in which most layers have no attention: Qwen3-Next and LFM2."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from zoo.models import GatedDeltaNet, SharedMixtureOfExperts, ShortConvolution, ZooConfig
+from zoo.models.feed_forwards.mixture import inner_size
+from zoo.models.mixers.delta_net import sizes
+from zoo.models.parts import option
+
+from ...symmetries.base import State
+from ...transforms import Transform, split_by_group
+from ..base import native_format
+from ..declared import Field, Keys, without
+from ..decoders import PARTIAL_ROPE
+from .experts import EXPERTS, ROUTING, ExpertsLike, setting
+from .llama import ATTENTION, ATTENTION_BIAS, PRE_NORMS, QK_NORMS, SAME_OUT_BIAS, LlamaLike
+
+SIZES = ("linear_num_key_heads", "linear_num_value_heads", "linear_key_head_dim", "linear_value_head_dim")
+
+
+def by_layer(kind: str, mixer: str) -> dict[str, Field]:
+    """Which layers have attention, in a class whose layers may all have it.
+
+    Args:
+        kind: What the class calls layers without attention.
+        mixer: What they have.
+    """
+    return {
+        "mixer": Field(
+            "layer_types",
+            lambda native: mixer if kind in native.layer_types else "attention",
+            lambda config: config.types_of_layers(),
+            has=mixer,
+        ),
+        "layer_types": Field(
+            "layer_types", lambda native: list(native.layer_types), lambda config: config.types_of_layers()
+        ),
+    }
+
+
+def size(index: int) -> Callable[[ZooConfig], int]:
+    """Makes a size of the delta rule of the settings, which need not have one of its own.
+
+    Args:
+        index: Which of `SIZES`.
+    """
+    return lambda config: sizes(config)[index]
+
+
+def queries_and_gates(config: ZooConfig) -> Transform:
+    """Queries and gates, which the class has head by head."""
+    return split_by_group(config.num_attention_heads, (1, 1))
+
+
+def mixed_and_gates(config: ZooConfig) -> Transform:
+    """Queries, keys and values in one projection and gates in another, which the class has by key head in one."""
+    key_heads, value_heads, key_dim, value_dim = sizes(config)
+    values = value_heads // key_heads * value_dim
+    apart = split_by_group(key_heads, (key_dim, key_dim, values, values))
+    widths = (key_heads * key_dim, key_heads * key_dim, key_heads * values)
+
+    def cut(tensors: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
+        *mixed, gates = apart.forward(tensors)
+        return torch.cat(mixed), gates
+
+    return Transform("split", cut, lambda pair: apart.backward((*pair[0].split(widths), pair[1])))
+
+
+def strengths_and_decays(config: ZooConfig) -> Transform:
+    """What makes strengths and decays, which the class has by key head."""
+    key_heads, value_heads, _, _ = sizes(config)
+    return split_by_group(key_heads, (value_heads // key_heads,) * 2)
+
+
+DELTA: Keys = {
+    ("self_attn.in_proj_qkv.weight", "self_attn.in_proj_z.weight"): (
+        "linear_attn.in_proj_qkvz.weight",
+        mixed_and_gates,
+    ),
+    ("self_attn.in_proj_b.weight", "self_attn.in_proj_a.weight"): (
+        "linear_attn.in_proj_ba.weight",
+        strengths_and_decays,
+    ),
+    "self_attn.conv1d.weight": "linear_attn.conv1d.weight",
+    "self_attn.dt_bias": "linear_attn.dt_bias",
+    "self_attn.norm.weight": "linear_attn.norm.weight",
+    "self_attn.out_proj.weight": "linear_attn.out_proj.weight",
+}
+
+
+@native_format
+class Qwen3Next(ExpertsLike):
+    """Qwen3-Next (Qwen team 2025), without the modules that predict further tokens."""
+
+    name = "qwen3_next"
+    variant = "qwen3-next-style"
+    fields = {
+        **LlamaLike.fields,
+        **ATTENTION_BIAS,
+        **ROUTING,
+        **by_layer("linear_attention", "gated-delta-net"),
+        **{name: Field(name, write=size(index)) for index, name in enumerate(SIZES)},
+        "linear_conv_kernel_dim": setting("linear_conv_kernel_dim", part=GatedDeltaNet),
+        "rope_parameters": PARTIAL_ROPE,
+        "num_experts": setting("num_experts"),
+        "norm_topk_prob": setting("norm_topk_prob"),
+        "moe_intermediate_size": Field("moe_intermediate_size", write=inner_size),
+        "shared_expert_intermediate_size": Field(
+            "shared_expert_intermediate_size", write=SharedMixtureOfExperts.shared_size
+        ),
+    }
+    always = {
+        **ExpertsLike.always,
+        **SAME_OUT_BIAS,
+        "norm": "zero-centered-rmsnorm",
+        "attention": "gated",
+        "qk_norm": "head",
+        "feed_forward": "moe-shared",
+        "hidden_act": "silu",
+    }
+    only = {"decoder_sparse_step": 1, "mlp_only_layers": []}
+    layer = {
+        **without(ATTENTION, "self_attn.q_proj"),
+        ("self_attn.q_proj", "self_attn.gate_proj"): ("self_attn.q_proj", queries_and_gates),
+        **QK_NORMS,
+        **DELTA,
+        **EXPERTS,
+        **{f"mlp.shared_expert.{p}_proj": f"mlp.shared_expert.{p}_proj" for p in ("gate", "up", "down")},
+        "mlp.shared_expert_gate.weight": "mlp.shared_expert_gate.weight",
+        **PRE_NORMS,
+    }
+    parameters = {"self_attn.A_log": "linear_attn.A_log"}
+    reasons = {
+        **ExpertsLike.reasons,
+        "feed_forward": "its feed-forward network is a mixture of experts beside a gated one (moe-shared)",
+        "attention": "its attention is gated",
+        "mixer": "its layers without attention have the gated delta rule",
+    }
+
+    def obstacles(self, config: ZooConfig, state: State, task: str) -> list[str]:
+        """Find what keeps a model from fitting. Arguments as in the base class."""
+        twice = config.mixer == "gated-delta-net" and option(config, GatedDeltaNet, "linear_allow_neg_eigval")
+        found = ["linear_allow_neg_eigval=True, here it is False"] if twice else []
+        return super().obstacles(config, state, task) + found
+
+
+def feed_forward_size(native: Any) -> int:
+    """Inner width of LFM2's feed-forward network, which its configuration says or describes."""
+    width: int = native.intermediate_size
+    if not native.block_auto_adjust_ff_dim:
+        return width
+    width = 2 * width // 3
+    if native.block_ffn_dim_multiplier is not None:
+        multiple = native.block_multiple_of
+        width = -(-int(native.block_ffn_dim_multiplier * width) // multiple) * multiple
+    return width
+
+
+@native_format
+class Lfm2(LlamaLike):
+    """LFM2 (Liquid AI 2025), the dense models."""
+
+    name = "lfm2"
+    variant = "lfm2-style"
+    fields = {
+        **without(LlamaLike.fields, "hidden_act", "attention_dropout", "intermediate_size"),
+        **by_layer("conv", "short-conv"),
+        **{name: setting(name, part=ShortConvolution) for name in ShortConvolution.options},
+        "intermediate_size": Field("intermediate_size", feed_forward_size),
+        "layer_norm_eps": "norm_eps",
+    }
+    follows = {"block_auto_adjust_ff_dim": lambda config: False}
+    always = {**LlamaLike.always, "qk_norm": "head", "hidden_act": "silu"}
+    body = {"embed_tokens": "embed_tokens", "norm": "embedding_norm"}
+    layer = {
+        **without(ATTENTION, "self_attn.o_proj"),
+        "self_attn.o_proj": "self_attn.out_proj",
+        **{f"self_attn.{p}_norm": f"self_attn.{p}_layernorm" for p in "qk"},
+        **{f"self_attn.{p}": f"conv.{p}" for p in ("in_proj", "conv", "out_proj")},
+        **{f"mlp.{p}_proj": f"feed_forward.{w}" for p, w in (("gate", "w1"), ("down", "w2"), ("up", "w3"))},
+        "self_attn_residual.norm_in": "operator_norm",
+        "mlp_residual.norm_in": "ffn_norm",
+    }
+    reasons = {**LlamaLike.reasons, "mixer": "its layers without attention have a short convolution"}

@@ -1,0 +1,199 @@
+"""What mixes tokens without attention: against formulas and transformers' own modules, and under a variant's suite."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import transformers
+from models.formulas import LENGTH, WIDTH, close, config, random, randomized
+from models.native import THROUGH_FLOAT32
+from torch import Tensor
+from torch.nn import functional as F
+from transformers import DynamicCache
+from transformers.models.lfm2.modeling_lfm2 import Lfm2ShortConv
+from transformers.models.olmo_hybrid.modeling_olmo_hybrid import OlmoHybridGatedDeltaNet
+
+import zoo
+from zoo.converters.errors import ExportError
+from zoo.errors import InputError, ZooError
+from zoo.models import MIXERS, ShortConvolution
+from zoo.models.mixers.base import build_mixer
+from zoo.models.mixers.delta_rule import gated_delta_rule
+from zoo.testing import Case, cases
+
+NAMES = ("gated-delta-net", "short-conv")
+DECODER: dict[str, Any] = {"is_decoder": True, "num_hidden_layers": 2, "norm": "rmsnorm"}
+DELTA: dict[str, Any] = {
+    "linear_num_key_heads": 2,
+    "linear_num_value_heads": 4,
+    "linear_key_head_dim": 5,
+    "linear_value_head_dim": 6,
+}
+CONV = {"mixer": "short-conv"}
+IDS = torch.arange(3, 17).view(2, 7)
+
+
+def small(mixer: str, **settings: Any) -> Any:
+    return zoo.build(f"llama-style@tiny:mixer={mixer},vocab_size=20", "causal-lm", dtype=torch.float64, **settings)
+
+
+def rule_by_tokens(
+    query: Tensor, key: Tensor, value: Tensor, decay: Tensor, strength: Tensor, state: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Gated Delta Networks, equation 10, one token after the other; one head."""
+    read = []
+    for q, k, v, g, b in zip(query, key, value, decay, strength, strict=True):
+        state = math.exp(g) * (state - b * torch.outer(k, k @ state)) + b * torch.outer(k, v)
+        read.append(q @ state)
+    return torch.stack(read), state
+
+
+@pytest.mark.parametrize("seq_len", [1, 7, 64, 150])
+def test_chunks_equal_the_recurrence(seq_len: int) -> None:
+    query, value = random(1, 2, seq_len, 5), random(1, 2, seq_len, 3, seed=2)
+    key = F.normalize(random(1, 2, seq_len, 5, seed=3), dim=-1)
+    decay, strength = -random(1, 2, seq_len, seed=4).exp(), random(1, 2, seq_len, seed=5).sigmoid()
+    before = random(1, 2, 5, 3, seed=6)
+    read, behind = gated_delta_rule(query, key, value, decay, strength, before)
+    for head in range(2):
+        arguments = (tensor[0, head] for tensor in (query, key, value, decay, strength, before))
+        expected, state = rule_by_tokens(*arguments)
+        close(read[0, head], expected)
+        close(behind[0, head], state)
+
+
+@pytest.mark.parametrize("negative", [False, True])
+def test_gated_delta_net_equals_olmo_hybrid(negative: bool) -> None:
+    """transformers' own module, whose projections are apart; whole texts, and one token after the other."""
+    settings = {**DELTA, "linear_conv_kernel_dim": 3, "linear_allow_neg_eigval": negative}
+    ours = randomized(build_mixer(config(**DECODER, **settings, mixer="gated-delta-net"), 0))
+    of_theirs = transformers.OlmoHybridConfig(
+        hidden_size=WIDTH, num_hidden_layers=2, num_attention_heads=2, hidden_act="silu",
+        layer_types=["linear_attention", "full_attention"], **settings,
+    )  # fmt: skip
+    theirs = OlmoHybridGatedDeltaNet(of_theirs, 0).double()
+    names = {
+        "in_proj_z": "g_proj",
+        "in_proj_b": "b_proj",
+        "in_proj_a": "a_proj",
+        "norm": "o_norm",
+        "out_proj": "o_proj",
+    }
+    state = {}
+    for name, tensor in ours.state_dict().items():
+        module, _, kind = name.rpartition(".")
+        state[f"{names.get(module, module)}.{kind}".lstrip(".")] = tensor
+    sides = state.pop("in_proj_qkv.weight").split([10, 10, 24])
+    theirs.load_state_dict(state | {f"{p}_proj.weight": side for p, side in zip("qkv", sides, strict=True)})
+    states = random(2, LENGTH, WIDTH)
+    close(ours(states)[0], theirs(states), THROUGH_FLOAT32)
+    mask = torch.tensor([[1] * LENGTH, [0] * 2 + [1] * (LENGTH - 2)])
+    close(ours(states, mask)[0], theirs(states, attention_mask=mask), THROUGH_FLOAT32)
+    cache = DynamicCache(config=of_theirs)
+    pieces = torch.cat([ours(one, past_key_values=cache)[0] for one in states.split([3, 1, 2, 1], dim=1)], dim=1)
+    close(pieces, ours(states)[0])
+
+
+@pytest.mark.parametrize("bias", [False, True])
+def test_a_short_convolution_equals_lfm2(bias: bool) -> None:
+    settings = {"conv_L_cache": 4, "conv_bias": bias}
+    ours = randomized(build_mixer(config(**DECODER, **settings, mixer="short-conv"), 0))
+    of_theirs = transformers.Lfm2Config(
+        hidden_size=WIDTH, num_hidden_layers=2, layer_types=["conv", "full_attention"], **settings
+    )
+    theirs = Lfm2ShortConv(of_theirs, 0).double()
+    theirs.load_state_dict(ours.state_dict())
+    states = random(2, LENGTH, WIDTH)
+    close(ours(states)[0], theirs(states))
+    # And by the formula: a filter for each channel, over a token and the three before it.
+    before, after, values = (states @ ours.in_proj.weight.T + (ours.in_proj.bias if bias else 0)).chunk(3, dim=-1)
+    gated = F.pad(before * values, (0, 0, 3, 0))
+    seen = sum(gated[:, i : i + LENGTH] * ours.conv.weight[:, 0, i] for i in range(4)) + (ours.conv.bias if bias else 0)
+    close(ours(states)[0], after * seen @ ours.out_proj.weight.T + (ours.out_proj.bias if bias else 0), 1e-10)
+
+
+@pytest.mark.parametrize("mixer", NAMES)
+def test_a_text_continues_with_gradients_and_behind_inference_mode(mixer: str) -> None:
+    model = small(mixer)
+    whole = model(IDS).logits
+    with torch.inference_mode():
+        read = model(IDS[:, :3], use_cache=True).past_key_values
+    with torch.no_grad():
+        pieces = [model(IDS[:, 3:5], past_key_values=read).logits]
+    first = model(IDS[:, :4], use_cache=True)
+    pieces += [model(IDS[:, at : at + 1], past_key_values=first.past_key_values).logits for at in (4, 5, 6)]
+    close(torch.cat(pieces, dim=1), torch.cat([whole[:, 3:5], whole[:, 4:]], dim=1), 1e-10)
+    names, parameters = zip(*model.named_parameters(), strict=True)
+    at_once = torch.autograd.grad(whole.square().sum(), parameters)
+    in_pieces = torch.autograd.grad(torch.cat([first.logits, *pieces[1:]], dim=1).square().sum(), parameters)
+    for name, one, other in zip(names, at_once, in_pieces, strict=True):
+        torch.testing.assert_close(one, other, atol=1e-8, rtol=1e-8, msg=name)
+
+
+@pytest.mark.parametrize(
+    ("name", "task", "settings", "message"),
+    [
+        ("pre-norm", "masked-lm", CONV, "for an encoder; it sees earlier tokens only"),
+        ("pre-norm", "seq2seq-lm", CONV, "for an encoder-decoder; it sees earlier tokens only"),
+        ("pre-norm", "causal-lm", {"mixer": "short-con"}, "did you mean 'short-conv'"),
+        ("pre-norm", "causal-lm", {**CONV, "share_layers": True}, "layers of two kinds cannot be one"),
+        ("pre-norm", "causal-lm", {**CONV, "num_hidden_layers": 1}, "whose cache counts tokens"),
+        ("pre-norm", "causal-lm", {**CONV, "layer_types": ["full_attention"]}, "layers of its own, 'conv'"),
+        ("pre-norm", "causal-lm", {"layer_types": ["conv", "full_attention"]}, "a mixer with such layers is short-c"),
+        ("pre-norm", "causal-lm", {**CONV, "conv_L_cache": 0}, "conv_L_cache=0 was given"),
+        (
+            "pre-norm",
+            "causal-lm",
+            {"mixer": "gated-delta-net", "linear_num_key_heads": 3},
+            "linear_num_key_heads=3 does not divide linear_num_value_heads=4",
+        ),
+        ("normformer", "causal-lm", CONV, "variant 'normformer' has attention of its own"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_is_refused(name: str, task: str, settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ZooError, match=message):
+        zoo.build(f"{name}@tiny", task, **{"vocab_size": 20, **settings})
+
+
+def test_what_a_state_cannot_do_is_refused(tmp_path: Path) -> None:
+    model = small("gated-delta-net")
+    with pytest.raises(InputError, match="carries its state from one packed document into the next"):
+        model(IDS, position_ids=torch.tensor([[0, 1, 2, 3, 0, 1, 2]]), use_cache=False)
+    with pytest.raises(InputError, match="an attention_mask of 4 dimensions was given"):
+        model(IDS, attention_mask=torch.zeros(2, 1, 7, 7, dtype=torch.float64))
+    with pytest.raises(InputError, match=r"without a state for layer 0.*DynamicCache\(config=model.config\)"):
+        model(IDS, past_key_values=DynamicCache())
+    with pytest.raises(ValueError, match="assisted generation is not supported with stateful models"):
+        model.generate(IDS[:1], prompt_lookup_num_tokens=2, max_new_tokens=3)
+    with pytest.raises(ExportError, match="mixer='gated-delta-net' keeps a state"):
+        zoo.export(model, tmp_path / "onnx", target="onnx")
+    with pytest.raises(ExportError, match="mixer"):
+        zoo.export(model, tmp_path / "ct2", target="ctranslate2")
+
+
+def test_a_plugin_adds_a_mixer_to_every_variant(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(MIXERS, "_items", dict(MIXERS._items))
+
+    @MIXERS.register("before")
+    class Before(ShortConvolution):
+        """The tokens before, as they are."""
+
+        def mix(self, hidden_states: Tensor, past: Any) -> Tensor:
+            return super().mix(hidden_states, past) + hidden_states
+
+    model = zoo.build("gpt2-style@tiny:mixer=before,conv_L_cache=2,vocab_size=20", "causal-lm")
+    assert type(model.model.layers[0].self_attn) is Before
+    assert model.generate(IDS, max_new_tokens=2, do_sample=False).shape == (2, 9)
+
+
+CASES = [case for name in NAMES for case in cases(f"llama-style:mixer={name}") if case.task == "causal-lm"]
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_every_mixer(case: Case) -> None:
+    case()

@@ -1,0 +1,1 @@
+"""What mixes tokens in layers without attention, a file each."""

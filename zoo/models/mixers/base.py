@@ -1,0 +1,155 @@
+"""What mixes tokens in the place of self-attention, in layers that `layer_types` names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import torch
+from torch import nn
+from transformers.cache_utils import Cache, LinearAttentionLayer
+
+from zoo.errors import ConfigError, InputError
+from zoo.fast.growing_cache import may_be_written, self_attention_cache
+
+from ..attention import build_attention
+from ..parts import MIXERS
+
+if TYPE_CHECKING:
+    from ..configuration import ZooConfig
+
+
+@MIXERS.register("attention")
+class Mixer(nn.Module):
+    """Attention, in every layer; the base of what mixes tokens otherwise in some of them, called as attention is.
+
+    A mixer is causal, and what it keeps of earlier tokens is a state that does not grow: a cache layer of transformers.
+
+    Args:
+        layer_idx: The layer's place in the stack, which is its place in the cache.
+
+    Attributes:
+        layer_type: What `layer_types` calls its layers, in transformers' words "linear_attention" or "conv"; None for
+            no such layers.
+        out_proj: The projection onto the residual stream.
+    """
+
+    layer_type: ClassVar[str | None] = None
+    out_proj: nn.Linear
+
+    def __init__(self, config: ZooConfig, layer_idx: int) -> None:
+        super().__init__()
+        self.layer_idx = layer_idx
+
+    @classmethod
+    def check_options(cls, config: ZooConfig) -> None:
+        """Refuse stacks that see later tokens, and such as have no layer of either kind.
+
+        Raises:
+            ConfigError: When the configuration describes one.
+        """
+        if cls.layer_type is None:
+            return
+        given = f"mixer={config.mixer!r} was given"
+        if config.stack != "decoder" or config.add_cross_attention:
+            stack = config.stack if config.stack != "decoder" else "decoder with cross attention"
+            raise ConfigError(f"{given} for an {stack}; it sees earlier tokens only, so it stands in decoders alone")
+        if config.share_layers:
+            raise ConfigError(f"{given} with share_layers=True, but layers of two kinds cannot be one")
+        kinds = set(config.types_of_layers())
+        if cls.layer_type not in kinds or len(kinds) == 1:
+            raise ConfigError(
+                f"{given} with layer_types={config.types_of_layers()}; there must be layers of its own, "
+                f"{cls.layer_type!r}, and layers with attention, whose cache counts tokens"
+            )
+
+    def forward(
+        self,
+        hidden_states: torch.Tensor,
+        attention_mask: torch.Tensor | None = None,
+        position_bias: torch.Tensor | None = None,
+        past_key_values: Cache | None = None,
+        step: int | None = None,
+        **kwargs: Any,
+    ) -> tuple[torch.Tensor, None]:
+        """Mix tokens with those before them.
+
+        Args:
+            hidden_states: *Shape:* (batch_size, seq_len, hidden_size)
+            attention_mask: 1 for real tokens, None if all are. *Shape:* (batch_size, seq_len)
+            position_bias: Not read.
+            past_key_values: Holds what is kept of earlier tokens, changed in place.
+            step: The place in the cache; `layer_idx` if not given.
+            kwargs: What attention takes beside them; not read.
+
+        Returns:
+            The output, *Shape:* as hidden_states, and None in the place of attention weights.
+        """
+        if attention_mask is not None:
+            hidden_states = hidden_states * attention_mask.unsqueeze(-1).to(hidden_states.dtype)
+        idx = self.layer_idx if step is None else step
+        return self.mix(hidden_states, None if past_key_values is None else state_layer(past_key_values, idx)), None
+
+    def mix(self, hidden_states: torch.Tensor, past: LinearAttentionLayer | None) -> torch.Tensor:
+        """Mix tokens with those before them.
+
+        Args:
+            hidden_states: Zeros where there is padding. *Shape:* (batch_size, seq_len, hidden_size)
+            past: The layer of the cache, to be read and changed; None without a cache.
+
+        Returns:
+            *Shape:* as hidden_states.
+        """
+        raise NotImplementedError(f"{type(self).__name__} defines no mix")
+
+
+def build_mixer(config: ZooConfig, layer_idx: int, *, is_causal: bool = False) -> Any:
+    """Build what lets the tokens of a layer see each other: attention, or in layers of its type the mixer.
+
+    Args:
+        is_causal: Whether a token may see only earlier ones.
+    """
+    if config.types_of_layers()[layer_idx] == config.mixer_layer_type:
+        return MIXERS.get(config.mixer)(config, layer_idx)
+    return build_attention(config, layer_idx, is_causal=is_causal)
+
+
+def state_layer(past_key_values: Cache, layer_idx: int) -> LinearAttentionLayer:
+    """The layer of a cache that holds the state of a mixer.
+
+    Args:
+        past_key_values: A cache that was made for the model's configuration.
+        layer_idx: The place in it.
+
+    Raises:
+        InputError: When the cache holds no states there.
+    """
+    layers = self_attention_cache(past_key_values).layers
+    layer = layers[layer_idx] if layer_idx < len(layers) else None
+    if not isinstance(layer, LinearAttentionLayer):
+        raise InputError(
+            f"past_key_values was given, a {type(past_key_values).__name__} without a state for layer {layer_idx}, "
+            "which has no attention; make it by DynamicCache(config=model.config), or give none"
+        )
+    if not torch.compiler.is_compiling():
+        for states in (layer.conv_states, layer.recurrent_states):
+            for place, state in states.items():
+                if state is not None and not may_be_written(state):
+                    states[place] = state.clone()
+    return layer
+
+
+def refuse_layers_without_mixer(layers: Iterable[nn.Module], config: ZooConfig) -> None:
+    """Refuse layers of a variant's own that have attention where the configuration asks for something else.
+
+    Args:
+        layers: The layers of a stack.
+
+    Raises:
+        ConfigError: When a layer of the mixer's type has no mixer.
+    """
+    for layer, kind in zip(layers, config.types_of_layers(), strict=False):
+        if kind == config.mixer_layer_type and not any(isinstance(part, Mixer) for part in layer.children()):
+            raise ConfigError(
+                f"mixer={config.mixer!r} was given, but variant {config.variant!r} has attention of its own everywhere"
+            )

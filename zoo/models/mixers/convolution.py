@@ -1,0 +1,42 @@
+"""Causal convolutions over a few tokens, a channel by itself."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+from transformers import initialization as init
+from transformers.cache_utils import LinearAttentionLayer
+
+
+class CausalConvolution(nn.Conv1d):
+    """A convolution over a token and those just before it, one filter a channel.
+
+    Args:
+        width: Number of channels.
+        length: Number of tokens that a filter sees.
+        bias: Whether there is a number to add, one a channel.
+    """
+
+    def __init__(self, width: int, length: int, bias: bool = False) -> None:
+        super().__init__(width, width, length, padding=length - 1, groups=width, bias=bias)
+
+    def init_weights(self) -> None:
+        """Draw filters as PyTorch does: uniform, bounded by 1 / sqrt(length)."""
+        bound = self.kernel_size[0] ** -0.5
+        init.uniform_(self.weight, -bound, bound)
+
+    def forward(self, states: torch.Tensor, past: LinearAttentionLayer | None = None) -> torch.Tensor:
+        """Filter every channel.
+
+        Args:
+            states: *Shape:* (batch_size, seq_len, width)
+            past: Holds the tokens before them, and is given these.
+
+        Returns:
+            *Shape:* as states.
+        """
+        seq_len, channels = states.shape[1], states.transpose(1, 2)
+        if past is not None:
+            channels = past.update_conv_state(channels, conv_kernel_size=self.kernel_size[0])
+        filtered = super().forward(channels)[..., : channels.shape[-1]]
+        return filtered[..., -seq_len:].transpose(1, 2)

@@ -1,0 +1,149 @@
+"""Gated DeltaNet: linear attention whose memory forgets, and replaces what it knew of a key."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+from transformers import initialization as init
+from transformers.cache_utils import LinearAttentionLayer
+
+from zoo.errors import ConfigError
+
+from ..norms import RMSNorm
+from ..parts import MIXERS, option
+from ..precision import at_least_float32, in_own_precision
+from ..ranges import require_at_least
+from .base import Mixer
+from .convolution import CausalConvolution
+from .delta_rule import gated_delta_rule
+
+if TYPE_CHECKING:
+    from ..configuration import ZooConfig
+
+DECAYS = (1.0, 16.0)
+"""Between which a head's rate of decay is drawn."""
+
+STEPS = (0.001, 0.1)
+"""Between which what it is multiplied by for a token of zeros is drawn, evenly in its logarithm (Mamba 2)."""
+
+NORM_EPS = 1e-6
+"""Added to the squared lengths of queries and keys."""
+
+
+@MIXERS.register("gated-delta-net", aliases=("gated-deltanet",))
+class GatedDeltaNet(Mixer):
+    """Linear attention by the gated delta rule (Yang et al. 2024, Gated Delta Networks, section 3).
+
+    Queries, keys and values pass a short convolution and SiLU; queries and keys are normalised; what the memory gives
+    is normalised and multiplied by SiLU of a gate. `linear_num_key_heads`, `linear_num_value_heads`,
+    `linear_key_head_dim` and `linear_value_head_dim` are attention's where they are 0. With
+    `linear_allow_neg_eigval`, values are replaced by up to twice the difference (Grazzi et al. 2024).
+
+    Args:
+        config: Supplies the sizes and the options.
+        layer_idx: The layer's place.
+    """
+
+    layer_type = "linear_attention"
+    options: ClassVar[dict[str, Any]] = {
+        "linear_num_key_heads": 0,
+        "linear_num_value_heads": 0,
+        "linear_key_head_dim": 0,
+        "linear_value_head_dim": 0,
+        "linear_conv_kernel_dim": 4,
+        "linear_allow_neg_eigval": False,
+    }
+
+    def __init__(self, config: ZooConfig, layer_idx: int) -> None:
+        super().__init__(config, layer_idx)
+        self.num_key_heads, self.num_value_heads, self.key_dim, self.value_dim = sizes(config)
+        self.strongest = 2.0 if option(config, type(self), "linear_allow_neg_eigval") else 1.0
+        keys, values = self.num_key_heads * self.key_dim, self.num_value_heads * self.value_dim
+        self.widths = (keys, keys, values)
+        self.in_proj_qkv = nn.Linear(config.hidden_size, sum(self.widths), bias=False)
+        self.in_proj_z = nn.Linear(config.hidden_size, values, bias=False)
+        self.in_proj_b = nn.Linear(config.hidden_size, self.num_value_heads, bias=False)
+        self.in_proj_a = nn.Linear(config.hidden_size, self.num_value_heads, bias=False)
+        self.conv1d = CausalConvolution(sum(self.widths), option(config, type(self), "linear_conv_kernel_dim"))
+        self.A_log = nn.Parameter(torch.empty(self.num_value_heads))
+        self.dt_bias = nn.Parameter(torch.empty(self.num_value_heads))
+        self.norm = RMSNorm(self.value_dim, config)
+        self.out_proj = nn.Linear(values, config.hidden_size, bias=False)
+        grouped = f", {self.num_key_heads} for queries and keys" if self.num_key_heads != self.num_value_heads else ""
+        heads = f"{self.num_value_heads} heads of {self.key_dim} × {self.value_dim}{grouped}"
+        self.drawn_as = ("gated delta rule", f"{heads}, convolution over {self.conv1d.kernel_size[0]}")
+
+    @classmethod
+    def check_options(cls, config: ZooConfig) -> None:
+        """Refuse sizes that there cannot be.
+
+        Raises:
+            ConfigError: When numbers are too small, or heads do not divide.
+        """
+        super().check_options(config)
+        numbers = {name: option(config, cls, name) for name in cls.options if name != "linear_allow_neg_eigval"}
+        require_at_least(1, linear_conv_kernel_dim=numbers.pop("linear_conv_kernel_dim"))
+        require_at_least(0, **numbers)
+        key_heads, value_heads, _, _ = sizes(config)
+        if value_heads % key_heads:
+            raise ConfigError(
+                f"linear_num_key_heads={key_heads} does not divide linear_num_value_heads={value_heads}: "
+                "every key head serves the same number of value heads"
+            )
+
+    def init_weights(self) -> None:
+        """Draw rates of decay, and the biases that make steps of the drawn length (Gu and Dao 2023, section 3.6)."""
+        init.uniform_(self.A_log, *DECAYS)
+        init.copy_(self.A_log, self.A_log.log())
+        init.uniform_(self.dt_bias, *map(math.log, STEPS))
+        step = self.dt_bias.exp()
+        init.copy_(self.dt_bias, step + torch.log(-torch.expm1(-step)))
+
+    def mix(self, hidden_states: torch.Tensor, past: LinearAttentionLayer | None) -> torch.Tensor:
+        """Read the memory of earlier tokens. Arguments as in the base class."""
+        mixed = F.silu(self.conv1d(self.in_proj_qkv(hidden_states), past))
+        strength, decay = self.in_proj_b(hidden_states), self.in_proj_a(hidden_states)
+        with in_own_precision(hidden_states.device):
+            precise = at_least_float32(hidden_states.dtype)
+            query, key, value = mixed.to(precise).split(self.widths, dim=-1)
+            repeats = self.num_value_heads // self.num_key_heads
+            query, key = (self.key_heads(states).repeat_interleave(repeats, dim=1) for states in (query, key))
+            value = value.unflatten(-1, (self.num_value_heads, -1)).transpose(1, 2)
+            strength = self.strongest * strength.to(precise).sigmoid()
+            decay = -self.A_log.to(precise).exp() * F.softplus(decay.to(precise) + self.dt_bias)
+            state = past.recurrent_states[0] if past is not None else None
+            if state is not None and torch.is_grad_enabled():
+                state = state.clone()  # the cache is written in place, and a gradient may want it as it was
+            read, state = gated_delta_rule(
+                query * self.key_dim**-0.5, key, value, decay.transpose(1, 2), strength.transpose(1, 2), state
+            )
+        if past is not None:
+            past.update_recurrent_state(state)
+        read = self.norm(read.transpose(1, 2).to(hidden_states.dtype))
+        gate = F.silu(self.in_proj_z(hidden_states).view_as(read))
+        return self.out_proj((read * gate).flatten(2))
+
+    def key_heads(self, states: torch.Tensor) -> torch.Tensor:
+        """Split queries or keys into heads of length one.
+
+        Args:
+            states: *Shape:* (batch_size, seq_len, linear_num_key_heads * linear_key_head_dim)
+
+        Returns:
+            *Shape:* (batch_size, linear_num_key_heads, seq_len, linear_key_head_dim)
+        """
+        heads = states.unflatten(-1, (self.num_key_heads, -1)).transpose(1, 2)
+        return heads * torch.rsqrt((heads * heads).sum(dim=-1, keepdim=True) + NORM_EPS)
+
+
+def sizes(config: ZooConfig) -> tuple[int, int, int, int]:
+    """Number of key heads and of value heads, and the widths of a key and a value."""
+    names = ("linear_num_key_heads", "linear_num_value_heads", "linear_key_head_dim", "linear_value_head_dim")
+    usual = (config.num_attention_heads,) * 2 + (config.head_dim,) * 2
+    given = (option(config, GatedDeltaNet, name) for name in names)
+    key_heads, value_heads, key_dim, value_dim = (own or other for own, other in zip(given, usual, strict=True))
+    return key_heads, value_heads, key_dim, value_dim

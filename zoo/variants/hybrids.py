@@ -1,0 +1,68 @@
+"""Decoders in which most layers have no attention."""
+
+from __future__ import annotations
+
+from zoo.models import Transformer, ZooConfig
+from zoo.registry import register
+
+from .decoders import DECODER_TASKS, HEADS, LLAMA_LIKE
+from .layer_patterns import GLOBAL
+
+LINEAR, CONVOLUTION = "linear_attention", "conv"
+
+
+@register(
+    "qwen3-next-style",
+    tasks=DECODER_TASKS,
+    task_defaults=HEADS,
+    source="Qwen team 2025, Qwen3-Next; Yang et al. 2024, section 3",
+    paper="Yang et al. 2024, Gated Delta Networks: Improving Mamba2 with Delta Rule",
+    tags=("decoder", "pre-norm", "modern", "linear-attention", "mixture-of-experts"),
+    defaults={
+        **LLAMA_LIKE,
+        "norm_placement": "pre",
+        "norm": "zero-centered-rmsnorm",
+        "layer_norm_eps": 1e-6,
+        "attention": "gated",
+        "qk_norm": "head",
+        "num_key_value_heads": 2,
+        "mixer": "gated-delta-net",
+        "layer_types": [LINEAR, LINEAR, LINEAR, GLOBAL],
+        "rope_parameters": {"rope_type": "default", "rope_theta": 10_000_000.0, "partial_rotary_factor": 0.25},
+        "feed_forward": "moe-shared",
+        "num_experts": 16,
+        "num_experts_per_tok": 4,
+        "moe_intermediate_size": 512,
+    },
+    presets={
+        "tiny": {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 48},
+        "small": {"moe_intermediate_size": 256},
+    },
+    limits=("It predicts one token at a time: the original's modules for further tokens are left out.",),
+)
+def qwen3_next_style(config: ZooConfig) -> Transformer:
+    """Decoder with three layers of gated delta rule to one of gated attention, and a gated expert for all tokens."""
+    return Transformer()
+
+
+@register(
+    "lfm2-style",
+    tasks=DECODER_TASKS,
+    task_defaults=HEADS,
+    source="Liquid AI 2025, section 2",
+    paper="Liquid AI 2025, LFM2 Technical Report",
+    tags=("decoder", "pre-norm", "modern", "convolution"),
+    defaults={
+        **LLAMA_LIKE,
+        "norm_placement": "pre",
+        "qk_norm": "head",
+        "num_key_value_heads": 2,
+        "mixer": "short-conv",
+        "layer_types": [CONVOLUTION, CONVOLUTION, GLOBAL],
+        "rope_parameters": {"rope_type": "default", "rope_theta": 1_000_000.0},
+        "tie_word_embeddings": True,
+    },
+)
+def lfm2_style(config: ZooConfig) -> Transformer:
+    """Llama-style decoder with two layers of gated short convolution to one of attention."""
+    return Transformer()
