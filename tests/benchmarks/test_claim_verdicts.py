@@ -93,6 +93,19 @@ def test_more_comparisons_need_stronger_evidence() -> None:
     assert judge_contrasts([contrast] * 8, [(own, base), *[weak] * 7])[0].verdict == UNCLEAR
 
 
+def test_more_comparisons_need_stronger_evidence_that_scores_are_the_same() -> None:
+    own, base = by_seed([1.1, 0.9, 1.05]), by_seed([1.0, 1.0, 1.0])
+    contrast = Contrast("b", "v", "same", "w", score="accuracy", margin=0.21)
+    assert judge_contrasts([contrast], [(own, base)])[0].verdict == HOLDS
+    assert judge_contrasts([contrast] * 3, [(own, base)] * 3)[0].verdict == UNCLEAR
+
+
+def test_a_lost_run_is_not_the_same() -> None:
+    own, base = by_seed([1.001, 0.999, 1.0, 1.0]), by_seed([1.0, 1.0, 1.0, 1.0])
+    assert verdict("same", own, base) == HOLDS
+    assert verdict("same", own | {3: None}, base) == UNCLEAR == verdict("same", own, base | {3: None})
+
+
 def test_a_margin_decides_what_is_no_worse() -> None:
     own, base = by_seed([1.010, 1.011, 1.009]), by_seed([1.0, 1.0, 1.0])
     assert verdict("no higher", own, base, 0.02) == HOLDS == verdict("same", own, base, 0.02)
