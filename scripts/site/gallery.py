@@ -11,6 +11,7 @@ from reference import cell
 
 import zoo
 from zoo.benchmarks import benchmarks, judge, read_rows
+from zoo.benchmarks.claims import claims_about
 from zoo.benchmarks.page import spread, title
 from zoo.comparison.results.units import counted
 from zoo.drawing import draw, to_svg, to_svg_beside
@@ -141,6 +142,8 @@ def sections(card: Card, nearest: Iterable[str]) -> Iterator[str]:
     ]
     yield section("Weights", ("name", "what they do", "score"), trained)
     yield section("Results", ("benchmark", "variant", "score", "verdict"), results(card.name))
+    claimed = [(one.claim.claim, cell(one.claim.source), one.verdict) for one in claims_about(card.name)]
+    yield section("Claims", ("claim", "source", "verdict"), claimed)
     headings, *exported = exports()
     yield section("Exports", headings[1:], (row[1:] for row in exported if row[0] == card.name))
     yield "## Limits\n\n" + "\n".join(f"- {limit}" for limit in card.limits) if card.limits else ""

@@ -18,6 +18,7 @@ SUBMODULES = (
     "measuring",
     "hub",
     "benchmarks",
+    "benchmarks.claims",
     "weights",
 )
 """What users import from beside the top level."""
