@@ -17,10 +17,11 @@ PAGE = Path(__file__).parents[2] / "docs" / "claims.md"
 INTRODUCTION = """# Claims
 
 What papers claim of the variants and parts of the zoo, each beside the smallest comparison that could refute it here,
-and what came out of it. The comparisons are over the rows of [Results](results.md), paired by seed; their p-values are
-corrected for the number of comparisons of a claim ([how](comparing.md#what-may-be-said)). This page is written by
-`python scripts/bench/claims.py`. Every claim is judged by itself: of twenty that are false, one may be called true by
-accident.
+and what came out of it. The comparisons are over the rows of [Results](results.md), paired by seed; p is that of the
+test that decides, corrected for the number of comparisons of a claim ([how](comparing.md#what-may-be-said)): of the
+difference, or of its distance from the margin within which something is to be the same, no lower or no higher.
+Every claim is judged by itself: of twenty that are false, one may be called true by accident. This page is written by
+`python scripts/bench/claims.py`.
 
 - *holds here*: everything that is claimed came out beyond noise.
 - *does not hold here*: the opposite of something came out beyond noise.

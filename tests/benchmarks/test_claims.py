@@ -64,6 +64,8 @@ GOOD = {"benchmark": "depth", "conditions": ["6 layers, warm-up"], "variant": "p
         ({"expect": "same"}, ConfigError, "a margin above 0 belongs to"),
         ({"expect": "lower", "margin": 0.1}, ConfigError, "a margin above 0 belongs to"),
         ({"expect": "lower", "baseline": "pre-norm"}, ConfigError, "'pre-norm' is compared with itself"),
+        ({"expect": "lower", "conditions": "6 layers, warm-up"}, ConfigError, "conditions are lists of names"),
+        ({"expect": "same", "margin": "0.1"}, ConfigError, "a margin is a number"),
         ({}, ConfigError, "missing 1 required positional argument: 'expect'"),
     ],
 )

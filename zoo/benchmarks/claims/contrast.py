@@ -127,6 +127,9 @@ def read_contrast(said: Any, where: str, benchmarks: Mapping[str, Benchmark]) ->
         raise UnknownNameError(contrast.benchmark, benchmarks, kind="benchmark", owner=where)
     if contrast.expect not in DIRECTIONS:
         raise InvalidChoiceError(contrast.expect, DIRECTIONS, kind="expectation", owner=where)
+    lists = (contrast.conditions, contrast.baseline_conditions)
+    if not all(isinstance(one, (list, tuple)) for one in lists) or not isinstance(contrast.margin, (int, float)):
+        raise ConfigError(f"{where}: conditions are lists of names, and a margin is a number")
     benchmark = benchmarks[contrast.benchmark]
     contrast = replace(contrast, score=contrast.score or benchmark.score)
     for variant, conditions, score in contrast.sides:

@@ -42,6 +42,9 @@ class Outcome:
         variant: The variant's scores; None where it has none.
         baseline: The baseline's scores; None where it has none.
         difference: Variant minus baseline over the seeds that both have; None where there is none.
+        p: Of the test that decides, corrected: that noise makes such a difference; for "no lower" and "no higher", such
+            a distance from the margin; for "same", that a difference of the margin looks as small. None where nothing
+            could be tested.
         lost: How many runs of the variant, and of the baseline, failed or diverged.
     """
 
@@ -50,6 +53,7 @@ class Outcome:
     variant: Measurements | None = None
     baseline: Measurements | None = None
     difference: PairedDifference | None = None
+    p: float | None = None
     lost: tuple[int, int] = (0, 0)
 
 
@@ -144,9 +148,9 @@ def judge_contrasts(contrasts: Sequence[Contrast], sides: Sequence[tuple[Scores,
     decided = dict(zip(tested, compare_all(moved), strict=True))
     outcomes = []
     for number, (contrast, (own, base)) in enumerate(zip(contrasts, sides, strict=True)):
-        word = MISSING if not set(own) & set(base) else UNCLEAR
+        word, p = MISSING if not set(own) & set(base) else UNCLEAR, None
         if number in tested:
-            word = decide(contrast, pairs[number], differences[number], decided[number], len(tested))
+            word, p = decide(contrast, pairs[number], differences[number], decided[number], len(tested))
         outcomes.append(
             Outcome(
                 contrast,
@@ -154,6 +158,7 @@ def judge_contrasts(contrasts: Sequence[Contrast], sides: Sequence[tuple[Scores,
                 measurements(own),
                 measurements(base),
                 differences.get(number),
+                p,
                 (sum(value is None for value in own.values()), sum(value is None for value in base.values())),
             )
         )
@@ -167,7 +172,9 @@ def moved_by(contrast: Contrast, pairs: Pairs) -> Pairs:
     return replace(pairs, differences=[one + contrast.direction * contrast.margin for one in pairs.differences])
 
 
-def decide(contrast: Contrast, pairs: Pairs, plain: PairedDifference, moved: PairedDifference, tests: int) -> str:
+def decide(
+    contrast: Contrast, pairs: Pairs, plain: PairedDifference, moved: PairedDifference, tests: int
+) -> tuple[str, float | None]:
     """Say whether what is expected came out.
 
     Args:
@@ -178,20 +185,21 @@ def decide(contrast: Contrast, pairs: Pairs, plain: PairedDifference, moved: Pai
         tests: For how many contrasts it is corrected.
 
     Returns:
-        One of `VERDICTS`, but never that nothing is recorded.
+        One of `VERDICTS`, but never that nothing is recorded; and the p-value that decides.
     """
     if contrast.expect != "same":
         words: Mapping[str, str] = {BETTER: HOLDS, WORSE: FAILS}
-        return words.get(verdict(moved), UNCLEAR)
+        return words.get(verdict(moved), UNCLEAR), moved.adjusted
     lost = pairs.lost or pairs.baseline_lost
     if verdict(plain) in (BETTER, WORSE) and (lost or abs(plain.mean) > contrast.margin):
-        return FAILS
+        return FAILS, plain.adjusted
     if lost or plain.p is None:
-        return UNCLEAR
+        return UNCLEAR, None
     # Scores that are counted tie by chance; losses that agree to the last bit come of the same computation.
     if is_loss(contrast) and not any(pairs.differences):
-        return HOLDS
-    return HOLDS if tests * equivalence_p(plain, contrast.margin) < 1 - LEVEL else UNCLEAR
+        return HOLDS, None
+    p = min(1.0, tests * equivalence_p(plain, contrast.margin))
+    return HOLDS if p < 1 - LEVEL else UNCLEAR, p
 
 
 def is_loss(contrast: Contrast) -> bool:

@@ -43,14 +43,14 @@ def numbers(outcome: Outcome) -> str:
     """Say what came out.
 
     Returns:
-        Both sides' means and deviations, the difference, its corrected p, and the seeds; empty where there are none.
+        Both sides' means and deviations, the difference, the p that decides, and the seeds; empty where there are none.
     """
     if outcome.verdict == MISSING:
         return ""
     lost, baseline_lost = outcome.lost
     sides = f"{side(outcome.variant is not None and spread(outcome.variant), lost)} against "
     sides += side(outcome.baseline is not None and spread(outcome.baseline), baseline_lost)
-    return sides if outcome.difference is None else f"{sides}: {tested(outcome.difference)}"
+    return sides if outcome.difference is None else f"{sides}: {tested(outcome.difference, outcome.p)}"
 
 
 def side(measured: str | bool, lost: int) -> str:
@@ -60,9 +60,8 @@ def side(measured: str | bool, lost: int) -> str:
     )
 
 
-def tested(difference: PairedDifference) -> str:
-    """Write a difference with its corrected p."""
-    p = difference.adjusted
+def tested(difference: PairedDifference, p: float | None) -> str:
+    """Write a difference with the corrected p of the test that decides."""
     chance = "" if p is None else ", p < 0.001" if p < 0.001 else f", p = {p:.3f}"
     return f"{difference.mean:+.3g}{chance}, {counted(difference.pairs, 'seed')}"
 
