@@ -161,12 +161,6 @@ def test_positions_that_are_not_passed_on_let_packed_sequences_leak(monkeypatch)
     assert (eager - flash).abs().max() > 1e-3
 
 
-def test_flex_attention_says_that_it_cannot_drop_weights():
-    model = zoo.build("gpt2-style", attn_implementation="flex_attention", attention_dropout=0.1, **SIZES).train()
-    with pytest.raises(UnsupportedBackendError, match="attention_dropout=0"):
-        model(input_ids=torch.ones(1, 3, dtype=torch.long))
-
-
 def test_positions_beyond_the_table_are_told_before_they_are_looked_up():
     model = zoo.build("gpt2-style", max_position_embeddings=8, **SIZES)
     ids = torch.ones(1, 3, dtype=torch.long)

@@ -13,7 +13,7 @@ from zoo.errors import ConfigError, InvalidChoiceError, SequenceTooLongError, To
 from zoo.registry import describe
 from zoo.tasks import Splits
 from zoo.training import PreflightError, train
-from zoo.training.arguments import training_arguments
+from zoo.training.arguments import device_settings, training_arguments
 from zoo.training.preflight import rehearse
 from zoo.training.room import check_disk, check_memory, check_step, step_memory
 from zoo.training.tracking import check_trackers
@@ -111,6 +111,20 @@ def test_a_batch_that_an_accelerator_has_no_room_for(tmp_path):
     again = training_arguments({**given, "gradient_checkpointing": True}, output_dir=tmp_path, seed=0)
     assert all(step_memory(model, lighter, seq_len=16) < needed for lighter in (fewer, again))
     check_step(torch.nn.Linear(2, 2), args, 16, 1)
+
+
+def test_what_a_gpu_has_is_used(tmp_path, monkeypatch):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("torch.accelerator.is_available", lambda: True)
+    for capability, has_bfloat16 in (((9, 0), True), ((7, 5), False)):
+        monkeypatch.setattr("torch.cuda.get_device_capability", lambda capability=capability: capability)
+        monkeypatch.setattr("torch.cuda.is_bf16_supported", lambda including_emulation, has=has_bfloat16: has)
+        settings = device_settings(use_cpu=False)
+        assert (settings["bf16"], settings["tf32"]) == (has_bfloat16, has_bfloat16 or None)
+        assert settings["dataloader_pin_memory"] and settings["accelerator_config"] == {"non_blocking": True}
+    assert device_settings(use_cpu=True)["use_cpu"] and not device_settings(use_cpu=True)["bf16"]
+    args = training_arguments({"use_cpu": True}, output_dir=tmp_path, seed=0)
+    assert args.optim == "adamw_torch_fused" and not args.accelerator_config.non_blocking
 
 
 def test_trackers_that_are_not_installed(tmp_path):

@@ -119,7 +119,9 @@ def device_settings(*, use_cpu: bool) -> dict[str, Any]:
         "use_cpu": use_cpu or not torch.accelerator.is_available(),
         "bf16": cuda and torch.cuda.is_bf16_supported(including_emulation=False),
         "tf32": True if cuda and torch.cuda.get_device_capability() >= (8, 0) else None,
+        # accelerate has a batch ahead on its way: from pinned memory while the one before is computed with.
         "dataloader_pin_memory": cuda,
+        "accelerator_config": {"non_blocking": cuda},
     }
 
 

@@ -1,0 +1,61 @@
+"""FlexAttention trains what adds biases to scores, bounds them or looks through windows; it drops no weights."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+import transformers.integrations.flex_attention as flex
+import transformers.masking_utils as masks
+from torch.nn.attention.flex_attention import flex_attention
+
+import zoo
+from zoo.errors import UnsupportedBackendError
+from zoo.testing.subjects import randomize
+
+SIZES = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 48, "vocab_size": 60}
+
+
+@pytest.fixture(autouse=True)
+def on_a_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lets PyTorch differentiate it here, written out, where it refuses to for want of a kernel; compiles no masks."""
+    monkeypatch.setattr("torch.nn.attention.flex_attention._validate_device", lambda *tensors: None)
+    monkeypatch.setattr(flex, "compile_friendly_flex_attention", written_out)
+    make = masks.create_block_mask
+    monkeypatch.setattr(masks, "create_block_mask", lambda *a, **options: make(*a, **{**options, "_compile": False}))
+
+
+def written_out(*states: torch.Tensor, training: bool, **options: Any) -> Any:
+    return flex_attention(*states, **options)
+
+
+@pytest.mark.parametrize(
+    ("name", "task"),
+    [
+        ("alibi-decoder", "causal-lm"),
+        ("pre-norm:position=t5", "masked-lm"),
+        ("gemma2-style", "causal-lm"),
+        ("pre-norm:sliding_window=3", "masked-lm"),
+        pytest.param("t5-style", "seq2seq-lm", marks=pytest.mark.nightly),
+    ],
+)
+def test_gradients_are_those_of_eager_attention(name, task):
+    """Of learned biases, too; on a padded batch."""
+    model = zoo.build(name, task, seed=0, **SIZES)
+    randomize(model)
+    ids = torch.randint(5, 60, (2, 9))
+    mask = torch.ones_like(ids)
+    mask[0, 6:] = 0
+    found = []
+    for backend in ("eager", "flex_attention"):
+        model.set_attn_implementation(backend)
+        loss = model(input_ids=ids, attention_mask=mask, labels=ids.masked_fill(mask == 0, -100)).loss
+        found.append(torch.autograd.grad(loss, list(model.parameters())))
+    torch.testing.assert_close(found[1], found[0])
+
+
+def test_it_says_that_it_cannot_drop_weights():
+    model = zoo.build("gpt2-style", attn_implementation="flex_attention", attention_dropout=0.1, **SIZES).train()
+    with pytest.raises(UnsupportedBackendError, match="attention_dropout=0"):
+        model(input_ids=torch.ones(1, 3, dtype=torch.long))
