@@ -105,6 +105,17 @@ def test_sequences_packed_into_one_row_do_not_see_each_other(name):
     torch.testing.assert_close(flash[:, 5:], alone)
 
 
+@pytest.mark.parametrize("name", ["llama-style", "gpt2-style", "pre-norm:sliding_window=3"])
+def test_sequences_packed_into_several_rows_do_not_see_each_other(name):
+    model, ids = built(name, "causal-lm"), torch.randint(5, 60, (3, 12))
+    ends = ((5, 7), (12,), (2, 6, 4))
+    positions = torch.stack([torch.cat([torch.arange(length) for length in row]) for row in ends])
+    eager, flash = on_both(model, input_ids=ids, position_ids=positions, use_cache=False)
+    torch.testing.assert_close(eager, flash)
+    alone, _ = on_both(model, input_ids=ids[2:, 2:8])
+    torch.testing.assert_close(flash[2:, 2:8], alone)
+
+
 REFUSED = ["alibi-decoder", "pre-norm:position=t5", "vanilla", "t5-style"]
 
 

@@ -106,6 +106,33 @@ def unpaddings(
     return (None, None) if documents is not None else (found[0], found[1])
 
 
+def packed_rows(config: PreTrainedConfig, position_ids: torch.Tensor) -> UnpaddedMask | None:
+    """Tell documents apart that are packed into the rows of a batch, on FlashAttention, which takes no mask of them.
+
+    transformers does so for a single row.
+
+    Args:
+        config: Names the attention backend of the call.
+        position_ids: Of every row, or the same for all. *Shape:* (batch_size or 1, seq_len)
+
+    Returns:
+        A mask for attention on the rows as they are; None where there is one row, or a document in each.
+    """
+    backend = ALL_ATTENTION_FUNCTIONS.get(config._attn_implementation)
+    if len(position_ids) == 1 or backend is not flash_attention_forward or is_traced():
+        return None
+    documents = find_packed_sequence_indices(position_ids)
+    if documents is None:
+        return None
+    tokens = Unpadding.of_documents(documents)
+    return UnpaddedMask(tokens, tokens)
+
+
+def is_traced() -> bool:
+    """Whether a graph is being made, which knows no lengths, since these are data."""
+    return torch.compiler.is_compiling() or torch._C._get_tracing_state() is not None
+
+
 def find_unpaddings(
     config: PreTrainedConfig, *sequences: tuple[Any, torch.Tensor | None]
 ) -> tuple[Unpadding | None, ...]:
@@ -119,8 +146,7 @@ def find_unpaddings(
         An unpadding for each that has states, or None for all.
     """
     nothing = (None,) * len(sequences)
-    is_traced = torch.compiler.is_compiling() or torch._C._get_tracing_state() is not None
-    if is_traced:  # lengths are data, which a graph does not know
+    if is_traced():
         return nothing
     mode = current().unpadding
     backend = ALL_ATTENTION_FUNCTIONS.get(config._attn_implementation)  # somebody may have registered another sdpa

@@ -26,6 +26,7 @@ from transformers.utils.import_utils import is_tracing
 from zoo.errors import InputError
 from zoo.fast.growing_cache import self_attention_cache
 from zoo.fast.unpadding import UnpaddedMask
+from zoo.fast.without_padding import packed_rows
 
 if TYPE_CHECKING:
     from .configuration import ZooConfig
@@ -188,6 +189,10 @@ def self_attention_masks(
     if isinstance(mask, (dict, UnpaddedMask)):
         return mask if isinstance(mask, dict) else dict.fromkeys(kinds, mask)
     options: dict[str, Any] = {"past_key_values": context.cache}
+    if config.is_decoder and mask is None and context.cache is None:
+        packed = packed_rows(config, context.position_ids)
+        if packed is not None:
+            return dict.fromkeys(kinds, packed)
     if config.is_decoder:
         options["position_ids"] = context.position_ids
     return {kind: MASKS[config.is_decoder, kind](config, hidden_states, mask, **options) for kind in kinds}
