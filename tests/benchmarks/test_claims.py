@@ -152,5 +152,7 @@ def test_the_command_shows_them() -> None:
     assert "squared-relu" in run("claims", "--calibration")
     assert set(json.loads(run("claims", "--calibration", "--json"))["rates"]) == set(KNOWN["scaling"].conditions)
     assert "(zoo claims rezero)" in run("show", "rezero")
+    refused = CliRunner().invoke(cli, ["claims", "pre-norm", "--calibration"])
+    assert refused.exit_code == 2 and "leave 'pre-norm' out" in refused.output
     with pytest.raises(UnknownNameError, match="did you mean 'pre-norm'"):
         zoo.claims("pre-nrm")

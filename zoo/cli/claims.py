@@ -26,6 +26,8 @@ def claims(name: str | None, calibration: bool, as_json: bool) -> None:
     from zoo.benchmarks.claims import claims as judge
     from zoo.benchmarks.claims.page import expected, numbers, tally
 
+    if calibration and name:
+        raise click.UsageError(f"--calibration is about all published signs; leave {name!r} out")
     if calibration:
         show_calibration(as_json=as_json)
         return
