@@ -1,6 +1,6 @@
 """The documented choices of the architecture's axes: what each word in a configuration means.
 
-Axes whose values are classes that a plugin may add to (positions, norms, feed-forwards, attentions, residual
+Axes whose values are classes that a plugin may add to (positions, norms, feed-forwards, attentions, mixers, residual
 connections, initialisers) are registries in [`zoo.models.parts`][]; the axes here are closed sets.
 """
 

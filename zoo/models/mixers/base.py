@@ -21,9 +21,10 @@ if TYPE_CHECKING:
 
 @MIXERS.register("attention")
 class Mixer(nn.Module):
-    """Attention, in every layer; the base of what mixes tokens otherwise in some of them, called as attention is.
+    """Attention in every layer.
 
-    A mixer is causal, and what it keeps of earlier tokens is a state that does not grow: a cache layer of transformers.
+    And the base of what mixes tokens otherwise in some of them, called as attention is. A mixer is causal, and what it
+    keeps of earlier tokens is a state that does not grow: a cache layer of transformers.
 
     Args:
         layer_idx: The layer's place in the stack, which is its place in the cache.
