@@ -54,7 +54,7 @@ def without_padding(run_layers: RunLayers) -> RunLayers:
 
     Args:
         run_layers: A method of a [`Stack`][], called with the configuration of the call, hidden states and a dataclass
-            of what all layers see, whose masks become an [`UnpaddedMask`][].
+            of what all layers see, whose masks become an [`UnpaddedMask`][zoo.fast.unpadding.UnpaddedMask].
     """
 
     @wraps(run_layers)

@@ -72,7 +72,7 @@ class FarTensor(torch.Tensor):
     def __torch_dispatch__(  # type: ignore[override]
         cls, func: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
-        """Compute outside of [`pretended_device`][], as a backward pass may, where nobody counts."""
+        """Compute where nobody counts: outside of the pretended device's context, as a backward pass may."""
         return compute(func, args, kwargs or {}, Counter())
 
 
