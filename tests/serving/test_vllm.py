@@ -13,12 +13,16 @@ import torch
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 import zoo
+from zoo.converters.bundle import auto_map
 from zoo.errors import UnsupportedBackendError
-from zoo.models import Attention, limits
+from zoo.models import NORMS, Attention, limits
 from zoo.serving.vllm import ARCHITECTURES
 from zoo.testing import cases, engines, subject_of
 
 ENGINES = "engines_with_attention_of_their_own_compute_the_same"
+AUTO = ("AutoModel", "AutoModelForCausalLM")
+"""Classes of which SGLang asks for the first that a bundle has."""
+
 REFUSED = {
     "alibi-decoder": "positions 'alibi'",
     "pre-norm:position=t5": "positions 't5'",
@@ -52,6 +56,30 @@ def test_bounds_on_scores_are_trusted_to_no_engine_but_those_that_are_known_to_h
         zoo.build("gemma2-style@tiny", attn_implementation="vllm")
 
 
+@pytest.mark.parametrize("task", ["sequence-classification", "token-classification"])
+@pytest.mark.parametrize("engine", limits.SERVING)
+def test_no_engine_is_given_a_classifier_whose_pooling_it_would_not_heed(engine, task):
+    """vLLM builds the head of a bundle in order to take its last projection, and pools by itself."""
+    with engines.registered(engines.Engine(None)):
+        ALL_ATTENTION_FUNCTIONS[engine] = ALL_ATTENTION_FUNCTIONS["vllm"]
+        with pytest.raises(UnsupportedBackendError, match=f"'{engine}'.*because of their pooling"):
+            zoo.build("bert-style@tiny", task, attn_implementation=engine)
+
+
+def test_sglang_is_given_no_window_as_it_counts_them_otherwise():
+    with engines.registered(engines.Engine(None)):
+        ALL_ATTENTION_FUNCTIONS["sglang"] = ALL_ATTENTION_FUNCTIONS["vllm"]
+        with pytest.raises(UnsupportedBackendError, match="'sglang'.*sliding_window=8, which SGLang makes"):
+            zoo.build("pre-norm@tiny:sliding_window=8", attn_implementation="sglang")
+        zoo.build("pre-norm@tiny:sliding_window=8", attn_implementation="vllm")
+
+
+def test_only_a_plain_norm_is_called_as_engines_know_one():
+    """Modules whose class's name ends in RMSNorm are replaced by an engine's own, which reads `weight` and `eps`."""
+    named = {part for part in map(NORMS.get, NORMS) if part.__name__.endswith("RMSNorm")}
+    assert named == {NORMS.get("rmsnorm")}
+
+
 @pytest.mark.parametrize("name", ["diff-transformer", "universal", "pre-norm:attention=sinks"])
 def test_the_check_of_engines_finds_what_is_refused(name, monkeypatch):
     monkeypatch.setattr(limits, "what_engines_lack", lambda *args: None)
@@ -61,15 +89,19 @@ def test_the_check_of_engines_finds_what_is_refused(name, monkeypatch):
 
 
 def test_sglang_gets_what_it_hands_to_the_model_and_a_place_for_every_layer():
-    """Its backend looks attention up by `layer_idx` in what it has passed to the model's forward by keyword."""
+    """Its backend asks the class that a bundle's `auto_map` names whether it supports attention backends.
+
+    Attention it looks up by `layer_idx` in what it has passed to the model's forward by keyword.
+    """
     subject = subject_of("llama-style", "causal-lm")
     seen = {}
+    names = auto_map(subject.config)
+    assert all(getattr(zoo.models, names[auto].partition(".")[2])._supports_attention_backend for auto in AUTO)
 
     def attend(module, query, key, value, attention_mask, forward_batch=None, attention_instances=None, **kwargs):
         seen[module.layer_idx] = attention_instances[module.layer_idx], forward_batch, kwargs["scaling"]
         return query.transpose(1, 2).reshape(query.shape[2], -1), None
 
-    assert type(subject.body).is_backend_compatible()
     with engines.registered(engines.Engine(subject.config)):
         ALL_ATTENTION_FUNCTIONS["sglang"] = attend
         model = subject.rebuilt(attn_implementation="sglang")

@@ -9,10 +9,11 @@ from transformers.cache_utils import Cache
 from transformers.modeling_outputs import SequenceClassifierOutput, TokenClassifierOutput
 from transformers.utils.generic import can_return_tuple
 
-from zoo.errors import ConfigError
+from zoo.errors import ConfigError, UnsupportedBackendError
 from zoo.fast.dropout import Dropout
 
 from .configuration import ZooConfig
+from .limits import SERVING
 from .options import CallOptions
 from .pretrained import ZooModel, ZooPreTrainedModel
 
@@ -38,6 +39,22 @@ class Classifier(ZooPreTrainedModel):
         self.model = ZooModel(config)
         self.dropout = Dropout(config.classifier_dropout)
         self.classifier = nn.Linear(config.hidden_size, config.num_labels, bias=config.classifier_bias)
+
+    def check_backend(self, name: str | None) -> None:
+        """Refuse the backends of serving engines too, which pool hidden states by rules of their own.
+
+        Args:
+            name: As for `attn_implementation`.
+
+        Raises:
+            UnsupportedBackendError: With those that it does run on.
+        """
+        super().check_backend(name)
+        if name is not None and name.removeprefix("paged|") in SERVING:
+            raise UnsupportedBackendError(
+                f"attn_implementation={name!r} was given, by which engines serve models, but no classifiers because of "
+                f"their pooling, which engines do by themselves; valid: {', '.join(self.supported_backends())}"
+            )
 
     def run_body(self, token_type_ids: torch.Tensor | None, **kwargs: Any) -> Any:
         """Compute hidden states, without a cache; a decoder, which knows no token types, is given none."""

@@ -11,6 +11,9 @@ from .transformer import BACKENDS, transformer_of
 
 FLASH = ("flash_attention_2", "flash_attention_3")
 
+SERVING = ("vllm", "sglang")
+"""Backends by which serving engines run a model's body, below heads of their own."""
+
 CAPS_SCORES = (*FLASH, "vllm")
 """Backends with keys and values of their own that are known to bound scores by `attn_logit_softcapping`."""
 
@@ -63,6 +66,8 @@ def what_engines_lack(config: ZooConfig, attn_implementation: str) -> str | None
         return "share_layers=True, as every application of the layer needs a place of its own in the cache"
     if config.attn_logit_softcapping is not None and not (backend in CAPS_SCORES or "/" in backend):
         return "attn_logit_softcapping, which only FlashAttention and vLLM are known to heed there"
+    if config.sliding_window is not None and backend == "sglang":
+        return f"sliding_window={config.sliding_window}, which SGLang makes wider by one or forgets"
     return None if transformer_of(config).backends == BACKENDS else "a part of the variant's own"
 
 

@@ -69,10 +69,11 @@ class RMSNorm(nn.Module):
 
 
 @NORMS.register("zero-centered-rmsnorm")
-class ZeroCenteredRMSNorm(RMSNorm):
+class ZeroCenteredNorm(RMSNorm):
     """Root-mean-square normalisation whose weights are learned as differences from one (Gemma; Qwen3-Next).
 
-    Weight decay draws the factors towards one instead of zero, and 16-bit floats are finest where they are.
+    Weight decay draws the factors towards one instead of zero, and 16-bit floats are finest where they are. The name
+    does not end in RMSNorm: in the place of such, serving engines put a norm of their own, of weights as they are.
 
     Args:
         width: Size of the last dimension, which is normalised.
