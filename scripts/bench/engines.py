@@ -1,11 +1,13 @@
 """Speed and loss of quality of every engine that is installed, by how weights are stored, in one table.
 
     python scripts/bench/engines.py                                        # weights that ship with the zoo
-    python scripts/bench/engines.py my-model --only "openvino*" torch -o found
+    python scripts/bench/engines.py my-model --only "openvino*" torch
+    python scripts/bench/engines.py -o found                               # writes found.json and found.md row by row
 
-Every engine gets the same checkpoint, and works on the examples that its training held out. "Loss" is the mean
-cross-entropy of a token in nats, where the engine returns logits; "same texts" is the share of greedy outputs that are
-those of torch in float32. Processor's time counts all threads; the load of the machine stands above the table.
+With -o, what was measured by the same settings is not measured again: an interrupted command goes on. Every engine gets
+the same checkpoint, and works on the examples that its training held out. "Loss" is the mean cross-entropy of a token,
+where the engine returns logits; "same texts" is the share of greedy outputs that are those of torch in float32.
+Processor's time counts all threads; the load of the machine stands in every row.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import argparse
 import fnmatch
 import json
 import os
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -56,6 +59,7 @@ class Row:
         processor: Seconds of processor's time for a thousand tokens.
         same: The share of texts that are torch's in float32.
         loss: Cross-entropy a token, None where the engine returns no logits.
+        load: Processes that wanted to run, in the minute up to the end of the measurement.
     """
 
     model: str
@@ -66,6 +70,38 @@ class Row:
     processor: float
     same: float
     loss: float | None
+    load: float
+
+
+class Found:
+    """What was measured so far, in a file if there shall be one.
+
+    Args:
+        output: The file without its ending, None to keep nothing.
+        settings: By what it was measured.
+    """
+
+    def __init__(self, output: Path | None, settings: dict[str, Any]) -> None:
+        self.output, self.settings, self.rows = output, settings, list[Row]()
+        if output is None or not output.with_suffix(".json").exists():
+            return
+        saved = json.loads(output.with_suffix(".json").read_text(encoding="utf-8"))
+        if saved["settings"] != settings:
+            sys.exit(f"{output}.json was measured by other settings: {saved['settings']}, now {settings}")
+        self.rows = [Row(**row) for row in saved["rows"]]
+
+    def has(self, model: str, engine: str, dtype: str) -> bool:
+        """Whether a row is there already."""
+        return any((row.model, row.engine, row.dtype) == (model, engine, dtype) for row in self.rows)
+
+    def add(self, row: Row) -> None:
+        """Keep a row."""
+        self.rows.append(row)
+        print(to_markdown([row], self.settings).splitlines()[-1], flush=True)
+        if self.output is not None:
+            kept = {"settings": self.settings, "rows": [asdict(row) for row in self.rows]}
+            self.output.with_suffix(".json").write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
+            self.output.with_suffix(".md").write_text(to_markdown(self.rows, self.settings), encoding="utf-8")
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -106,16 +142,22 @@ def opened(source: Path, name: str, dtype: str, scratch: Path) -> tuple[PreTrain
     return target.load(scratch), size / 1e6
 
 
-def measure(name: str, arguments: argparse.Namespace) -> Iterator[Row]:
-    """Run one checkpoint in every engine.
+def measure(name: str, arguments: argparse.Namespace, found: Found) -> None:
+    """Run one checkpoint in every engine that can hold it.
 
     Args:
         name: A folder, or the name of weights.
         arguments: What was asked for.
-
-    Yields:
-        A row for each engine that can hold it.
+        found: Gets the rows that it does not have.
     """
+    wanted = [
+        (engine, dtype)
+        for engine, dtype in ways()
+        if any(fnmatch.fnmatchcase(way, only) for way in (engine, f"{engine}:{dtype}") for only in arguments.only)
+        and not found.has(name, engine, dtype)
+    ]
+    if not wanted:
+        return
     source = locate(name)
     run, tokenizers = saved_run(source), load_tokenizers(source)
     assert run is not None, f"{name} does not say what it was trained on"
@@ -126,10 +168,8 @@ def measure(name: str, arguments: argparse.Namespace) -> Iterator[Row]:
     texts = [text if reference.config.is_encoder_decoder else text[:16] for text in examples[column][: arguments.texts]]
     held_out = examples.select(range(min(arguments.examples, len(examples))))
     options: dict[str, Any] = dict(tokenizer=tokenizers, batch_size=1, max_new_tokens=arguments.new_tokens)
-    expected = [found.text for found in generate(reference, texts, **options)]
-    for engine, dtype in ways():
-        if not any(fnmatch.fnmatchcase(way, only) for way in (engine, f"{engine}:{dtype}") for only in arguments.only):
-            continue
+    expected = [written.text for written in generate(reference, texts, **options)]
+    for engine, dtype in wanted:
         with tempfile.TemporaryDirectory() as scratch:
             try:
                 model, megabytes = opened(source, engine, dtype, Path(scratch))
@@ -138,7 +178,7 @@ def measure(name: str, arguments: argparse.Namespace) -> Iterator[Row]:
                 continue
             generate(model, texts[:2], **options)
             began, worked = time.perf_counter(), time.process_time()
-            outputs = [found.text for found in generate(model, texts, **options)]
+            outputs = [written.text for written in generate(model, texts, **options)]
             seconds, work = time.perf_counter() - began, time.process_time() - worked
             try:
                 loss = evaluate(
@@ -148,19 +188,23 @@ def measure(name: str, arguments: argparse.Namespace) -> Iterator[Row]:
                 loss = None
         tokens = sum(len(tokenizers.target(text)["input_ids"]) for text in outputs)
         same = sum(one == other for one, other in zip(outputs, expected, strict=True)) / len(outputs)
-        yield Row(name, engine, dtype, megabytes, tokens / seconds, 1000 * work / tokens, same, loss)
+        load = os.getloadavg()[0]
+        found.add(Row(name, engine, dtype, megabytes, tokens / seconds, 1000 * work / tokens, same, loss, load))
 
 
-def to_markdown(rows: list[Row], about: str) -> str:
-    """Write the table, under a line that says where it was measured."""
-    titles = ("model", "engine", "weights", "MB", "tokens/s", "processor's s for 1000", "same texts", "loss", "change")
-    lines = [about, "", f"| {' | '.join(titles)} |", f"|---|---|---|{'---:|' * (len(titles) - 3)}"]
+def to_markdown(rows: list[Row], settings: dict[str, Any]) -> str:
+    """Write the table, under a line that says how it was measured."""
+    titles = ("model", "engine", "weights", "MB", "tokens/s", "processor's s for 1000", "load", "same texts", "loss")
+    about = ", ".join(f"{name} {value}" for name, value in settings.items())
+    lines = [f"{date.today().isoformat()}, {about}", "", f"| {' | '.join(titles)} | change |"]
+    lines.append(f"|---|---|---|{'---:|' * (len(titles) - 2)}")
     exact = {row.model: row.loss for row in rows if row.engine == REFERENCE}
     for row in rows:
         base = exact.get(row.model)
         loss = "" if row.loss is None else f"{row.loss:.4f}"
         change = "" if row.loss is None or base is None else f"{row.loss - base:+.4f}"
-        numbers = (f"{row.megabytes:.2f}", f"{row.tokens_a_second:.0f}", f"{row.processor:.1f}", f"{row.same:.0%}")
+        speed = (f"{row.tokens_a_second:.0f}", f"{row.processor:.1f}", f"{row.load:.1f}")
+        numbers = (f"{row.megabytes:.2f}", *speed, f"{row.same:.0%}")
         lines.append(f"| {' | '.join((row.model, row.engine, row.dtype, *numbers, loss, change))} |")
     return "\n".join(lines) + "\n"
 
@@ -170,18 +214,16 @@ def main() -> None:
     arguments = parse_arguments()
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
-    before = os.getloadavg()[0]
-    rows = [row for name in arguments.models for row in measure(name, arguments)]
-    about = (
-        f"{date.today().isoformat()}, {device_name(torch.device('cpu'))}, {torch.get_num_threads()} threads, torch "
-        f"{torch.__version__}; load of the machine {before:.1f} before and {os.getloadavg()[0]:.1f} after"
-    )
-    table = to_markdown(rows, about)
-    print(table)
-    if arguments.output is not None:
-        arguments.output.with_suffix(".md").write_text(table, encoding="utf-8")
-        found = {"about": about, "rows": [asdict(row) for row in rows]}
-        arguments.output.with_suffix(".json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    settings = {
+        "machine": device_name(torch.device("cpu")),
+        "threads": torch.get_num_threads(),
+        "torch": torch.__version__,
+        **{name: getattr(arguments, name) for name in ("texts", "examples", "new_tokens")},
+    }
+    found = Found(arguments.output, settings)
+    for name in arguments.models:
+        measure(name, arguments, found)
+    print(to_markdown(found.rows, settings))
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from native_models import zoo_model
 import zoo
 from zoo.converters.bundle import auto_map, bundle_files, write_bundle
 from zoo.converters.bundle_registry import Registry
+from zoo.models import ZooConfig
 from zoo.registry import VARIANTS, list_variants
 
 pytestmark = pytest.mark.thorough
@@ -164,3 +165,16 @@ def test_a_plugins_variant_brings_its_code(tmp_path):
     assert done.returncode == 0, done.stderr[-800:]
     assert done.stdout.split()[-1] == "0.0"
     assert "FACTOR = 0.5" in (tmp_path / "out" / "outsider.py").read_text()
+
+
+@pytest.mark.parametrize("name", ["gemma3-style", "modernbert-style"])
+def test_bases_by_layer_are_all_that_a_configuration_says_of_rotation(name, monkeypatch):
+    """transformers 5.17 puts another beside the layer types, and then takes its name for a layer type."""
+    convert = ZooConfig.convert_rope_params_to_dict
+
+    def convert_as_before(self, **kwargs):
+        self.rope_parameters.setdefault("rope_theta", 10000.0)
+        return convert(self, **kwargs)
+
+    monkeypatch.setattr(ZooConfig, "convert_rope_params_to_dict", convert_as_before)
+    assert set(zoo.config(name).rope_parameters) == {"full_attention", "sliding_attention"}

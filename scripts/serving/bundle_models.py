@@ -1,0 +1,136 @@
+"""Export a bundle of every variant, and load them where another transformers is and no zoo.
+
+scripts/serving/bundles makes the environments for it and runs it: `export FOLDER` with the zoo, `load FOLDER` in each
+of them. Models are small and have random weights. `table` prints what was recorded, as docs/transformers.md has it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable
+from importlib import import_module
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+RECORD = Path(__file__).parent / "bundles.json"
+CLOSE = 2e-5
+"""How far outputs may be apart, beside the largest one: what the zoo's own comparison of exports allows."""
+
+
+def export(folder: Path) -> None:
+    """Write bundles, and what the zoo computes.
+
+    Args:
+        folder: Where to, a folder for each variant.
+    """
+    from safetensors.torch import save_file
+
+    import zoo
+    from zoo.converters import fresh
+    from zoo.converters.matrix import small_model
+    from zoo.converters.samples import flat, neutral_generation, sample_inputs
+    from zoo.models import TASK_CLASSES
+    from zoo.registry import VARIANTS
+
+    for name in zoo.list_variants():
+        task = VARIANTS.get(name).tasks[0]
+        model = small_model(name, task).eval()
+        zoo.export(model, folder / name, "bundle", fresh_process=False)
+        batches = sample_inputs(model)
+        request = {
+            "class_name": TASK_CLASSES[task][0],
+            "trust_remote_code": True,
+            "output": "last_hidden_state" if task == "feature-extraction" else "logits",
+            "generate": neutral_generation(model.config),
+            "batches": {batch: list(given) for batch, given in batches.items()},
+        }
+        (folder / name / "request.json").write_text(json.dumps(request))
+        inputs = flat(batches)
+        save_file(inputs, folder / name / "inputs")
+        save_file(fresh.compute(model, request, inputs), folder / name / "expected")
+        print(name, flush=True)
+
+
+def load(folder: Path) -> int:
+    """Load bundles in this environment, and record what came of each.
+
+    Args:
+        folder: What `export` wrote.
+
+    Returns:
+        1 if one failed.
+    """
+    from safetensors.torch import load_file
+
+    sys.path.insert(0, str(ROOT / "converters"))
+    fresh: Any = import_module("fresh")
+
+    sys.meta_path.insert(0, fresh.NoZoo())
+    models: dict[str, dict[str, Any]] = {}
+    for place in sorted(path.parent for path in folder.glob("*/request.json")):
+        request = {**json.loads((place / "request.json").read_text()), "folder": str(place)}
+        try:
+            model = fresh.load(request, "float32")
+            found = fresh.compute(model, request, load_file(place / "inputs"))
+        except Exception as error:  # whatever transformers or the bundle may raise is the answer
+            models[place.name] = {"error": f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"}
+        else:
+            models[place.name] = compared(found, load_file(place / "expected"))
+        print(version("transformers"), place.name, models[place.name], flush=True)
+    record = json.loads(RECORD.read_text()) if RECORD.exists() else {}
+    record[version("transformers")] = {"torch": version("torch"), "models": models}
+    RECORD.write_text(json.dumps(record, indent=1, sort_keys=True) + "\n")
+    return int(any(is_bad(result) for result in models.values()))
+
+
+def compared(found: dict[str, Any], expected: dict[str, Any]) -> dict[str, Any]:
+    """Measure how far outputs are apart, beside the largest, and whether tokens are the same."""
+    outputs = [name for name in expected if name.endswith(".output")]
+    tokens = [name for name in expected if name.endswith(".tokens")]
+    apart = [
+        float((found[name] - expected[name]).abs().max() / expected[name].abs().max().clamp(1)) for name in outputs
+    ]
+    same = all(found[name].tolist() == expected[name].tolist() for name in tokens) if tokens else None
+    return {"largest": max(apart), "same": same}
+
+
+def is_bad(result: dict[str, Any]) -> bool:
+    """Whether a bundle failed, or computed something else."""
+    return "error" in result or result["same"] is False or not result["largest"] <= CLOSE
+
+
+def table() -> str:
+    """What was recorded, in Markdown."""
+    lines = ["| transformers | torch | bundles | outputs | tokens, greedily and with beams |", "|---|---|---|---|---|"]
+    failures = []
+    for number, found in json.loads(RECORD.read_text()).items():
+        models = found["models"]
+        largest = max(result["largest"] for result in models.values() if "largest" in result)
+        written = [result["same"] for result in models.values() if result.get("same") is not None]
+        cells = (
+            number,
+            found["torch"],
+            str(len(models)),
+            f"to {largest:.1e}",
+            f"{sum(written)} of {len(written)} the same",
+        )
+        lines.append(f"| {' | '.join(cells)} |")
+        failures += [f"- {number}, `{name}`: {result}" for name, result in models.items() if is_bad(result)]
+    return "\n".join([*lines, *([""] if failures else []), *failures])
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=("export", "load", "table"))
+    parser.add_argument("folder", nargs="?", type=Path, help="where the bundles are")
+    given = parser.parse_args()
+    steps: dict[str, Callable[[], Any]] = {
+        "export": lambda: export(given.folder),
+        "load": lambda: load(given.folder),
+        "table": lambda: print(table()),
+    }
+    sys.exit(steps[given.what]())
