@@ -7,7 +7,7 @@ import onnx
 import pytest
 import torch
 from click.testing import CliRunner
-from native_models import scramble, zoo_model
+from native_models import zoo_model
 from transformers import GenerationConfig
 
 import zoo
@@ -21,13 +21,11 @@ from zoo.converters.onnx.running import load_onnx
 from zoo.converters.onnx.writing import write_onnx
 from zoo.errors import CheckpointError, ConfigError, UnsupportedOperationError
 from zoo.generation import generate, load_checkpoint
-from zoo.tokenizers import Tokenizers, train_word
 
 # One export to each engine serves most tests.
 pytestmark = [pytest.mark.thorough, pytest.mark.xdist_group("engines")]
 
 ENCODER = dict(is_decoder=False, is_encoder_decoder=False)
-PAIRS = ["the cat sleeps\tle chat dort", "a dog runs\tun chien court", "the dog sleeps\tle chien dort"]
 TEXTS = ["the cat sleeps", "dog", "a dog runs the cat", "sleeps the"]
 
 
@@ -36,22 +34,8 @@ def run(*arguments):
 
 
 @pytest.fixture(scope="module")
-def saved(tmp_path_factory):
-    """A translator with a tokenizer for either side."""
-    folder = tmp_path_factory.mktemp("engines") / "saved"
-    source, target = (train_word([pair.split("\t")[side] for pair in PAIRS], min_frequency=1) for side in (0, 1))
-    sizes = dict(vocab_size=len(source), decoder_vocab_size=len(target), hidden_size=16, num_attention_heads=4)
-    ids = dict(pad_token_id=target.pad_token_id, bos_token_id=target.bos_token_id, eos_token_id=target.eos_token_id)
-    model = zoo.build("vanilla", num_hidden_layers=1, intermediate_size=24, max_position_embeddings=20, **sizes, **ids)
-    scramble(model, seed=3).save_pretrained(folder)
-    Tokenizers(source, target).save(folder)
-    (folder.parent / "pairs.tsv").write_text("".join(f"{pair}\n" for pair in PAIRS))
-    return folder
-
-
-@pytest.fixture(scope="module")
-def onnx_folder(saved):
-    result = run("export", saved, "-o", saved.parent / "onnx", "--as", "onnx", "--json")
+def onnx_folder(translator):
+    result = run("export", translator, "-o", translator.parent / "onnx", "--as", "onnx", "--json")
     assert result.exit_code == 0, result.output
     report = json.loads(result.stdout[result.stdout.index("{") :])
     assert report["difference"]["float32"] < 1e-5
@@ -59,7 +43,7 @@ def onnx_folder(saved):
     assert {"encoder_model.onnx", "decoder_model.onnx", "tokenizer.json", "target/tokenizer.json"} <= set(
         report["files"]
     )
-    return saved.parent / "onnx"
+    return translator.parent / "onnx"
 
 
 @pytest.fixture(scope="module")
@@ -71,20 +55,20 @@ def exported_decoder(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def ctranslate2_folder(saved):
-    result = run("export", saved, "-o", saved.parent / "ct2", "--as", "ctranslate2")
+def ctranslate2_folder(translator):
+    result = run("export", translator, "-o", translator.parent / "ct2", "--as", "ctranslate2")
     assert result.exit_code == 0, result.output
     assert "run in CTranslate2; differs by at most" in result.output
     assert "same tokens greedily and with beams" in result.output
-    return saved.parent / "ct2"
+    return translator.parent / "ct2"
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("options", [{}, {"num_beams": 3, "num_return_sequences": 2}], ids=["greedy", "beams"])
-def test_onnx_writes_what_the_model_does(saved, onnx_folder, options):
+def test_onnx_writes_what_the_model_does(translator, onnx_folder, options):
     ours, theirs = (
         generate(folder, TEXTS, batch_size=3, scores=True, max_new_tokens=9, **options)
-        for folder in (saved, onnx_folder)
+        for folder in (translator, onnx_folder)
     )
     for one, other in zip(ours, theirs, strict=True):
         assert [c.text for c in one.candidates] == [c.text for c in other.candidates]
@@ -92,8 +76,8 @@ def test_onnx_writes_what_the_model_does(saved, onnx_folder, options):
 
 
 @pytest.mark.slow
-def test_onnx_takes_any_batch_and_length(saved, onnx_folder):
-    model, exported = zoo.load(saved), load_onnx(onnx_folder)
+def test_onnx_takes_any_batch_and_length(translator, onnx_folder):
+    model, exported = zoo.load(translator), load_onnx(onnx_folder)
     for rows, source, target in ((1, 1, 1), (1, 7, 2), (5, 2, 19), (2, 20, 6)):
         ids = torch.randint(3, model.config.vocab_size, (rows, source))
         given = {
@@ -112,9 +96,9 @@ def test_onnx_takes_any_batch_and_length(saved, onnx_folder):
 
 
 @pytest.mark.slow
-def test_evaluate_runs_an_onnx_folder(saved, onnx_folder):
-    arguments = ("--data", saved.parent / "pairs.tsv", "--n-bootstrap", 1, "--quiet", "--json")
-    ours, theirs = (run("evaluate", folder, *arguments) for folder in (saved, onnx_folder))
+def test_evaluate_runs_an_onnx_folder(translator, onnx_folder):
+    arguments = ("--data", translator.parent / "pairs.tsv", "--n-bootstrap", 1, "--quiet", "--json")
+    ours, theirs = (run("evaluate", folder, *arguments) for folder in (translator, onnx_folder))
     assert theirs.exit_code == 0, theirs.output
     ours, theirs = (json.loads(result.stdout[result.stdout.index("{") :]) for result in (ours, theirs))
     assert theirs["loss"] == pytest.approx(ours["loss"], abs=1e-5)
@@ -266,19 +250,19 @@ def test_what_ctranslate2_lacks_is_refused(name, task, settings, says, tmp_path)
 
 
 @pytest.mark.parametrize("options", [{}, {"num_beams": 3, "num_return_sequences": 2, "early_stopping": True}])
-def test_generate_runs_in_ctranslate2(saved, ctranslate2_folder, options):
+def test_generate_runs_in_ctranslate2(translator, ctranslate2_folder, options):
     settings = dict(scores=True, max_new_tokens=9, **options)
-    ours = generate(saved, TEXTS, **settings)
+    ours = generate(translator, TEXTS, **settings)
     exported = generate(ctranslate2_folder, TEXTS, **settings)
-    at_once = generate(saved, TEXTS, engine="ctranslate2", **settings)
+    at_once = generate(translator, TEXTS, engine="ctranslate2", **settings)
     for one, *others in zip(ours, exported, at_once, strict=True):
         for other in others:
             assert [c.text for c in one.candidates] == [c.text for c in other.candidates]
             assert [c.score for c in one.candidates] == pytest.approx([c.score for c in other.candidates], abs=1e-4)
 
 
-def test_the_command_line_runs_in_ctranslate2(saved):
-    ours, theirs = (run("generate", saved, *TEXTS, "--engine", engine) for engine in ("torch", "ctranslate2"))
+def test_the_command_line_runs_in_ctranslate2(translator):
+    ours, theirs = (run("generate", translator, *TEXTS, "--engine", engine) for engine in ("torch", "ctranslate2"))
     assert theirs.exit_code == 0, theirs.output
     assert theirs.stdout == ours.stdout
 
@@ -291,8 +275,8 @@ def test_settings_that_change_nothing_are_followed():
         options_of(GenerationConfig(do_sample=True, typical_p=0.5))
 
 
-def test_what_an_engine_cannot_follow_is_refused(saved, ctranslate2_folder):
-    scored = run("evaluate", ctranslate2_folder, "--data", saved.parent / "pairs.tsv", "--quiet")
+def test_what_an_engine_cannot_follow_is_refused(translator, ctranslate2_folder):
+    scored = run("evaluate", ctranslate2_folder, "--data", translator.parent / "pairs.tsv", "--quiet")
     assert scored.exit_code and "CTranslate2 only generates" in scored.stderr
     with pytest.raises(ConfigError, match="does not follow num_beam_groups|does not follow penalty_alpha"):
         generate(ctranslate2_folder, "the cat", penalty_alpha=0.5)

@@ -8,7 +8,7 @@ import sys
 import pytest
 import torch
 from click.testing import CliRunner
-from native_models import scramble, zoo_model
+from native_models import zoo_model
 from transformers.cache_utils import DynamicCache
 
 import zoo
@@ -17,13 +17,11 @@ from zoo.converters.errors import ExportError, MissingExtraError
 from zoo.errors import CheckpointError, UnsupportedOperationError, UnwritableError
 from zoo.generation import generate
 from zoo.generation.engines import load_for
-from zoo.tokenizers import Tokenizers, train_word
 
 openvino = pytest.importorskip("openvino")
 # Two exports serve all tests.
 pytestmark = [pytest.mark.thorough, pytest.mark.slow, pytest.mark.xdist_group("openvino")]
 
-PAIRS = ["the cat sleeps\tle chat dort", "a dog runs\tun chien court"]
 TEXTS = ["the cat sleeps", "dog", "a dog runs the cat"]
 ALONE = """
 import sys
@@ -47,26 +45,12 @@ def run(*arguments):
 
 
 @pytest.fixture(scope="module")
-def saved(tmp_path_factory):
-    """A translator with a tokenizer for either side."""
-    folder = tmp_path_factory.mktemp("openvino") / "saved"
-    source, target = (train_word([pair.split("\t")[side] for pair in PAIRS], min_frequency=1) for side in (0, 1))
-    sizes = dict(vocab_size=len(source), decoder_vocab_size=len(target), hidden_size=16, num_attention_heads=4)
-    ids = dict(pad_token_id=target.pad_token_id, bos_token_id=target.bos_token_id, eos_token_id=target.eos_token_id)
-    model = zoo.build("vanilla", num_hidden_layers=1, intermediate_size=24, max_position_embeddings=20, **sizes, **ids)
-    scramble(model, seed=3).save_pretrained(folder)
-    Tokenizers(source, target).save(folder)
-    (folder.parent / "pairs.tsv").write_text("".join(f"{pair}\n" for pair in PAIRS))
-    return folder
-
-
-@pytest.fixture(scope="module")
-def exported(saved):
-    result = run("export", saved, "-o", saved.parent / "out", "--as", "openvino")
+def exported(translator):
+    result = run("export", translator, "-o", translator.parent / "out", "--as", "openvino")
     assert result.exit_code == 0, result.output
     assert "run in OpenVINO; differs by at most" in result.output
     assert "same tokens greedily and with beams" in result.output
-    return saved.parent / "out"
+    return translator.parent / "out"
 
 
 @pytest.fixture(scope="module")
@@ -78,18 +62,19 @@ def decoder(tmp_path_factory):
 
 
 @pytest.mark.parametrize("options", [{}, {"num_beams": 3, "num_return_sequences": 2}], ids=["greedy", "beams"])
-def test_it_writes_what_the_model_does(saved, exported, options):
+def test_it_writes_what_the_model_does(translator, exported, options):
     ours, theirs = (
-        generate(folder, TEXTS, batch_size=2, scores=True, max_new_tokens=9, **options) for folder in (saved, exported)
+        generate(folder, TEXTS, batch_size=2, scores=True, max_new_tokens=9, **options)
+        for folder in (translator, exported)
     )
     for one, other in zip(ours, theirs, strict=True):
         assert [c.text for c in one.candidates] == [c.text for c in other.candidates]
         assert [c.score for c in one.candidates] == pytest.approx([c.score for c in other.candidates], abs=1e-4)
 
 
-def test_evaluate_runs_in_it(saved, exported):
-    arguments = ("--data", saved.parent / "pairs.tsv", "--n-bootstrap", 1, "--quiet", "--json")
-    ours, theirs = (run("evaluate", folder, *arguments) for folder in (saved, exported))
+def test_evaluate_runs_in_it(translator, exported):
+    arguments = ("--data", translator.parent / "pairs.tsv", "--n-bootstrap", 1, "--quiet", "--json")
+    ours, theirs = (run("evaluate", folder, *arguments) for folder in (translator, exported))
     assert theirs.exit_code == 0, theirs.output
     ours, theirs = (json.loads(result.stdout[result.stdout.index("{") :]) for result in (ours, theirs))
     assert theirs["loss"] == pytest.approx(ours["loss"], abs=1e-5)

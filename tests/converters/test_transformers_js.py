@@ -29,7 +29,7 @@ from zoo.converters.transformers_js import page, tokenizer
 from zoo.converters.transformers_js.target import KNOWN
 from zoo.generation import generate
 from zoo.models import TASK_CLASSES
-from zoo.tokenizers import Tokenizers, train_bpe, train_word
+from zoo.tokenizers import train_bpe
 from zoo.tokenizers.kinds import TOKENIZERS
 
 TEXTS = [
@@ -79,13 +79,9 @@ def run(*arguments: object):
 
 @pytest.mark.slow
 @pytest.mark.thorough
-def test_an_encoder_decoder_has_the_graphs_and_names_that_transformers_js_asks_for(tmp_path):
+def test_an_encoder_decoder_has_the_graphs_and_names_that_transformers_js_asks_for(translator, tmp_path):
     onnxruntime = pytest.importorskip("onnxruntime")
-    source, target = (train_word([text], min_frequency=1) for text in TEXTS[:2])
-    sizes = {"vocab_size": len(source), "decoder_vocab_size": len(target), "num_hidden_layers": 1}
-    build("vanilla", "seq2seq-lm", **sizes).save_pretrained(tmp_path / "saved")
-    Tokenizers(source, target).save(tmp_path / "saved")
-    report = zoo.export(tmp_path / "saved", tmp_path / "out", "transformers.js")
+    report = zoo.export(translator, tmp_path / "out", "transformers.js")
     assert report.difference.float32 < 1e-5 and report.difference.greedy and report.difference.beams
     assert "To transformers.js it is a model of type marian." in report.notes
     assert set(report.files) >= {"tokenizer.json", "target/tokenizer.json", "generation_config.json"}
