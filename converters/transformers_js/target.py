@@ -86,7 +86,8 @@ class TransformersJsTarget(Target):
             assert plan.route is not None
             if not NATIVE.get(plan.target).write_config(plan.route.config, task).get("multi_query"):
                 notes = (*plan.notes, f"To transformers.js it is a model of type {plan.target}.")
-                return TargetPlan(self.name, plan.class_name, plan.route, obstacles(model), notes)
+                # The way to the class is that of the configuration: graphs hold the model's own weights.
+                return TargetPlan(self.name, plan.class_name, None, obstacles(model), notes)
         return self.refused(f"as {exact[0].target}: it takes no multi-query models")
 
     def refused(self, reason: str) -> TargetPlan:
@@ -95,6 +96,7 @@ class TransformersJsTarget(Target):
 
     def write(self, model: ZooPreTrainedModel, folder: Path, plan: TargetPlan, options: ExportOptions) -> None:
         """Write the class's configuration, the tokenizer, the graphs, and a page if there shall be one."""
+        from ..native.target import NativeTarget
         from ..native.writing import write_settings
         from . import page, tokenizer
         from .graphs import write_browser_graphs
@@ -105,8 +107,10 @@ class TransformersJsTarget(Target):
             tokenizer.carry(options.source, folder)
         if runtime is not None:
             page.require_texts(folder, task_of(model))
-        assert plan.route is not None
-        write_settings(model, folder, class_of(plan, task_of(model)), plan.route, torch.float32)
+        native = class_of(plan, task_of(model))
+        route = NativeTarget(native).plan(model).route
+        assert route is not None
+        write_settings(model, folder, native, route, torch.float32)
         config = read_json(folder / CONFIG_NAME)
         # In a browser it would look for a quantised graph.
         config["transformers.js_config"] = {"dtype": "fp32"}

@@ -67,10 +67,11 @@ def main() -> None:
                 values = (*key, f"{found[1]:.0e}", date.today().isoformat())
                 rows[key] = dict(zip(COLUMNS, values, strict=True))
                 print(*values, sep="\t", flush=True)
-    with arguments.output.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, COLUMNS, delimiter="\t", lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows[key] for key in sorted(rows))
+                # After each, as an interrupted command shall not lose what took hours.
+                with arguments.output.open("w", encoding="utf-8", newline="") as file:
+                    writer = csv.DictWriter(file, COLUMNS, delimiter="\t", lineterminator="\n")
+                    writer.writeheader()
+                    writer.writerows(rows[key] for key in sorted(rows))
 
 
 if __name__ == "__main__":

@@ -84,6 +84,7 @@ def test_an_encoder_decoder_has_the_graphs_and_names_that_transformers_js_asks_f
     report = zoo.export(translator, tmp_path / "out", "transformers.js")
     assert report.difference.float32 < 1e-5 and report.difference.greedy and report.difference.beams
     assert "To transformers.js it is a model of type marian." in report.notes
+    assert not report.transforms, "graphs hold the weights as they are"
     assert set(report.files) >= {"tokenizer.json", "target/tokenizer.json", "generation_config.json"}
     assert not any(name.endswith((".safetensors", ".html")) for name in report.files)
     config = json.loads((tmp_path / "out" / "config.json").read_text())
