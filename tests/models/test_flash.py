@@ -10,7 +10,7 @@ import torch
 import transformers.modeling_utils as modeling
 
 import zoo
-from zoo.errors import SequenceTooLongError, UnsupportedBackendError
+from zoo.errors import InputError, SequenceTooLongError, UnsupportedBackendError
 from zoo.fast.unpadding import UnpaddedMask
 from zoo.models import ZooPreTrainedModel
 from zoo.models.limits import FLASH
@@ -114,6 +114,14 @@ def test_sequences_packed_into_several_rows_do_not_see_each_other(name):
     torch.testing.assert_close(eager, flash)
     alone, _ = on_both(model, input_ids=ids[2:, 2:8])
     torch.testing.assert_close(flash[2:, 2:8], alone)
+
+
+def test_packed_sequences_are_refused_where_a_state_goes_from_one_to_the_next():
+    model, ids = built("lfm2-style", "causal-lm"), torch.randint(5, 60, (2, 6))
+    for rows in (1, 2):
+        positions = torch.tensor([[0, 1, 2, 0, 1, 2]] * rows)
+        with written_out_flash(model), pytest.raises(InputError, match="begin anew within a row"):
+            model(input_ids=ids[:rows], position_ids=positions, use_cache=False)
 
 
 REFUSED = ["alibi-decoder", "pre-norm:position=t5", "vanilla", "t5-style"]

@@ -191,7 +191,7 @@ def self_attention_masks(
     options: dict[str, Any] = {"past_key_values": context.cache}
     if config.is_decoder and mask is None and context.cache is None:
         packed = packed_rows(config, context.position_ids)
-        if packed is not None:
+        if packed is not None and all(MASKS[True, kind] is not padding_mask for kind in kinds):
             return dict.fromkeys(kinds, packed)
     if config.is_decoder:
         options["position_ids"] = context.position_ids
