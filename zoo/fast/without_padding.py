@@ -19,6 +19,9 @@ from .switches import current
 from .unpadding import UnpaddedMask, Unpadding
 from .watching import are_untouched
 
+STATEFUL = frozenset({"linear_attention", "conv"})
+"""Types of layers that carry a state from token to token."""
+
 RunLayers = TypeVar("RunLayers", bound=Callable[..., torch.Tensor])
 
 GAIN = 150_000
@@ -106,24 +109,29 @@ def unpaddings(
     return (None, None) if documents is not None else (found[0], found[1])
 
 
-def packed_rows(config: PreTrainedConfig, position_ids: torch.Tensor) -> UnpaddedMask | None:
+def packed_rows(config: PreTrainedConfig, context: Any) -> Any:
     """Tell documents apart that are packed into the rows of a batch, on FlashAttention, which takes no mask of them.
 
     transformers does so for a single row.
 
     Args:
-        config: Names the attention backend of the call.
-        position_ids: Of every row, or the same for all. *Shape:* (batch_size or 1, seq_len)
+        config: Names the attention backend of the call, and whether it is a decoder.
+        context: What the layers see beside hidden states: the mask, the cache, and position ids of every row or the
+            same for all, *Shape:* (batch_size or 1, seq_len).
 
     Returns:
-        A mask for attention on the rows as they are; None where there is one row, or a document in each.
+        A mask for attention on the rows as they are; the given one where there is one row, or a document in each, and
+        for layers that carry a state from one document into the next, which are to refuse it.
     """
-    backend = ALL_ATTENTION_FUNCTIONS.get(config._attn_implementation)
-    if len(position_ids) == 1 or backend is not flash_attention_forward or is_traced():
-        return None
-    documents = find_packed_sequence_indices(position_ids)
-    if documents is None:
-        return None
+    mask, position_ids = context.attention_mask, context.position_ids
+    if not config.is_decoder or mask is not None or context.cache is not None or len(position_ids) == 1 or is_traced():
+        return mask
+    if STATEFUL & {*(getattr(config, "layer_types", None) or ())}:
+        return mask
+    if ALL_ATTENTION_FUNCTIONS.get(config._attn_implementation) is not flash_attention_forward:
+        return mask
+    if (documents := find_packed_sequence_indices(position_ids)) is None:
+        return mask
     tokens = Unpadding.of_documents(documents)
     return UnpaddedMask(tokens, tokens)
 

@@ -185,14 +185,10 @@ def self_attention_masks(
     Returns:
         A mask for every layer type, None where nothing is masked beyond causality.
     """
-    mask, kinds = context.attention_mask, dict.fromkeys(layer_types)
+    mask, kinds = packed_rows(config, context), dict.fromkeys(layer_types)
     if isinstance(mask, (dict, UnpaddedMask)):
         return mask if isinstance(mask, dict) else dict.fromkeys(kinds, mask)
     options: dict[str, Any] = {"past_key_values": context.cache}
-    if config.is_decoder and mask is None and context.cache is None:
-        packed = packed_rows(config, context.position_ids)
-        if packed is not None and all(MASKS[True, kind] is not padding_mask for kind in kinds):
-            return dict.fromkeys(kinds, packed)
     if config.is_decoder:
         options["position_ids"] = context.position_ids
     return {kind: MASKS[config.is_decoder, kind](config, hidden_states, mask, **options) for kind in kinds}
