@@ -74,6 +74,16 @@ def test_sglang_is_given_no_window_as_it_counts_them_otherwise():
         zoo.build("pre-norm@tiny:sliding_window=8", attn_implementation="vllm")
 
 
+@pytest.mark.parametrize("name", ["bert-style@tiny:sliding_window=8", "modernbert-style@tiny"])
+def test_no_engine_is_given_an_encoder_with_windows(name):
+    """Whose hidden states vLLM 0.32 returns 3e-2 apart; those of decoders are the same."""
+    with (
+        engines.registered(engines.Engine(None)),
+        pytest.raises(UnsupportedBackendError, match="'vllm'.*because of sliding_window=.* in an encoder"),
+    ):
+        zoo.build(name, "feature-extraction", attn_implementation="vllm")
+
+
 def test_only_a_plain_norm_is_called_as_engines_know_one():
     """Modules whose class's name ends in RMSNorm are replaced by an engine's own, which reads `weight` and `eps`."""
     named = {part for part in map(NORMS.get, NORMS) if part.__name__.endswith("RMSNorm")}
