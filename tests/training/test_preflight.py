@@ -111,6 +111,10 @@ def test_a_batch_that_an_accelerator_has_no_room_for(tmp_path):
     again = training_arguments({**given, "gradient_checkpointing": True}, output_dir=tmp_path, seed=0)
     assert all(step_memory(model, lighter, seq_len=16) < needed for lighter in (fewer, again))
     check_step(torch.nn.Linear(2, 2), args, 16, 1)
+    model.set_attn_implementation("flex_attention")  # which cannot be run without values
+    assert step_memory(model, args, seq_len=16) == pytest.approx(needed, rel=0.01)
+    capped = zoo.build("gemma2-style@tiny", vocab_size=50, attn_implementation="flex_attention")
+    check_step(capped, args, 16, 1)
 
 
 def test_what_a_gpu_has_is_used(tmp_path, monkeypatch):

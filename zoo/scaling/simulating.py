@@ -150,7 +150,9 @@ def simulated_training(
     with FakeTensorMode(), fast_paths(unpadding="never", quick_dropout="never"), warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # of a name that all versions of transformers know
         hollow = without_values(model, torch.bfloat16 if precision == Precision.BFLOAT16 else None).train()
-        if model.config._attn_implementation != "eager":  # kernels draw again what they drop, and keep nothing of it
+        if model.config._attn_implementation != "eager":
+            # Kernels for GPUs keep as little as PyTorch's own; they draw again what they drop, and keep nothing of it.
+            hollow.set_attn_implementation("sdpa")
             for module in hollow.modules():
                 if isinstance(module, Attention):
                     module.dropout = 0.0
