@@ -13,9 +13,10 @@ from torch.nn.modules import module as hooks_of_all
 from transformers import AttentionInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
+from zoo.fast.guards import own_files
 from zoo.fast.identity import Identity
 from zoo.fast.switches import fast_paths
-from zoo.models import ZooPreTrainedModel
+from zoo.models import ZooPreTrainedModel, attention
 from zoo.quantizing import to_int8
 from zoo.testing import Subject, new_subject
 from zoo.testing.fast_paths import padded_inputs, rows_of_layers
@@ -179,3 +180,11 @@ def test_hooks_on_what_does_nothing_are_called():
     identity.register_full_backward_hook(lambda *args: called.append(1))
     identity(torch.ones(2, requires_grad=True)).sum().backward()
     assert called
+
+
+def test_functions_that_name_no_module_are_looked_over(monkeypatch):
+    def nameless() -> None: ...
+
+    monkeypatch.setattr(nameless, "__module__", None)
+    monkeypatch.setattr(attention, "nameless", nameless, raising=False)
+    assert own_files([attention.Attention]).keys() >= {"zoo.models.attention"}

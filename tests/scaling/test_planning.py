@@ -78,6 +78,12 @@ def test_counting_layers_on_comes_to_what_all_layers_take():
 
 
 @pytest.mark.slow
+def test_experts_can_be_planned():
+    made = plan("mixtral-style@tiny:num_hidden_layers=1", devices=1, memory="1GiB", seq_len=32, tokens_per_update=2**10)
+    assert made.memory.activations > 0 and made.memory.total <= 0.9 * made.available
+
+
+@pytest.mark.slow
 def test_bounds_follow_from_the_device(plans):
     one, eight = plans[Strategy.ONE], plans[Strategy.DDP]
     assert one.roofline.link == 0

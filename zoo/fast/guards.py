@@ -171,7 +171,7 @@ def own_files(kinds: list[type]) -> dict[str, None]:
     """
     names = dict.fromkeys(kind.__module__ for kind in kinds if kind.__module__.startswith(OURS))
     functions = [value for name in names for value in vars(sys.modules[name]).values() if type(value) is FunctionType]
-    return names | dict.fromkeys(one.__module__ for one in functions if one.__module__.startswith(OURS))
+    return names | dict.fromkeys(name for one in functions if (name := one.__module__ or "").startswith(OURS))
 
 
 def can_be_captured(model: nn.Module) -> bool:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
+from transformers.integrations import moe
 
 from zoo.fast.chunked_loss import ChunkedCrossEntropy, chunk_size_for
 from zoo.fast.switches import fast_paths
@@ -147,7 +148,12 @@ def simulated_training(
     Yields:
         The copy, with gradients, for as long as tensors without values are made.
     """
-    with FakeTensorMode(), fast_paths(unpadding="never", quick_dropout="never"), warnings.catch_warnings():
+    with (
+        FakeTensorMode(),
+        grouped_without_values(),
+        fast_paths(unpadding="never", quick_dropout="never"),
+        warnings.catch_warnings(),
+    ):
         warnings.simplefilter("ignore", FutureWarning)  # of a name that all versions of transformers know
         hollow = without_values(model, torch.bfloat16 if precision == Precision.BFLOAT16 else None).train()
         if model.config._attn_implementation != "eager":
@@ -161,6 +167,20 @@ def simulated_training(
         for parameter in hollow.parameters():
             parameter.grad = torch.empty_like(parameter)  # of the batches before, in the same update
         yield hollow
+
+
+@contextmanager
+def grouped_without_values() -> Iterator[None]:
+    """Run experts by transformers' own grouped product, which makes and keeps tensors of the same sizes.
+
+    Without values, PyTorch's takes nothing but bfloat16.
+    """
+    usable = moe._can_use_grouped_mm
+    moe._can_use_grouped_mm = lambda *_: False
+    try:
+        yield
+    finally:
+        moe._can_use_grouped_mm = usable
 
 
 def grow(run: Callable[[int], int], many: int) -> Peak:
