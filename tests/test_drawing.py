@@ -153,6 +153,8 @@ def test_a_pattern_says_every_layers_type(kinds):
         ([3, 7, 11], 12, "every 4th layer"),
         ([0, 1, 2, 4, 5, 6], 8, "all but every 4th layer"),
         ([1], 2, "layer 2"),
+        ([3], 6, "layer 4"),
+        ([0, 1, 2, 4, 5], 6, "layers 1 to 3, 5, 6"),
         ([0, 1, 4, 6, 7, 8], 9, "layers 1, 2, 5, 7 to 9"),
     ],
 )

@@ -46,7 +46,7 @@ def test_show_as_json(zoo):
     assert shown["name"] == "vanilla"
     assert shown["num_parameters"] == describe("vanilla+cross-attention-reuses-self").num_parameters
     assert [block["name"] for block in shown["drawing"]["blocks"]] == ["encoder", "decoder"]
-    cross = shown["drawing"]["blocks"][1]["layer"][1]["branch"][0]
+    cross = shown["drawing"]["blocks"][1]["layers"][0]["items"][1]["branch"][0]
     assert cross["label"] == "cross-attention"
     assert cross["quirks"] == ["cross-attention-reuses-self"]
 

@@ -1,8 +1,8 @@
 """Runs variants on the pretended accelerator, in a process of its own, since PyTorch never forgets such a device.
 
-    python device_worker.py NAME ...
+    python device_worker.py NAME[/TASK] ...
 
-prints a line of JSON for every variant: what went wrong, by what was tried.
+prints a line of JSON for every variant, of one of its tasks if none is named: what went wrong, by what was tried.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from torch import nn
 from transformers import (
     BertConfig,
     BertForMaskedLM,
+    BertForSequenceClassification,
+    BertForTokenClassification,
     LlamaConfig,
     LlamaForCausalLM,
     MarianConfig,
@@ -53,6 +55,8 @@ IDS = {"pad_token_id": 0, "eos_token_id": 2, "decoder_start_token_id": 1}
 PEERS: dict[str, Callable[[], nn.Module]] = {
     "causal-lm": lambda: LlamaForCausalLM(LlamaConfig(**SIZES)),
     "masked-lm": lambda: BertForMaskedLM(BertConfig(**SIZES)),
+    "sequence-classification": lambda: BertForSequenceClassification(BertConfig(**SIZES)),
+    "token-classification": lambda: BertForTokenClassification(BertConfig(**SIZES)),
     "seq2seq-lm": lambda: MarianMTModel(
         MarianConfig(vocab_size=40, d_model=8, max_position_embeddings=64, forced_eos_token_id=None, **STACKS, **IDS)
     ),
@@ -68,6 +72,13 @@ def train(model: nn.Module, inputs: dict[str, torch.Tensor], **options: Any) -> 
     return [loss.detach(), *(parameter.detach() for parameter in model.parameters())]
 
 
+def evaluate(model: nn.Module, inputs: dict[str, torch.Tensor]) -> list[torch.Tensor]:
+    """Compute the loss and the scores."""
+    with torch.no_grad():
+        output = model(**inputs)
+    return [output.loss, output.logits]
+
+
 def write(model: Any, inputs: dict[str, torch.Tensor], **settings: Any) -> list[torch.Tensor]:
     """Write a few tokens."""
     given = {key: inputs[key] for key in ("input_ids", "attention_mask")}
@@ -81,7 +92,8 @@ Work = Callable[[Any, dict[str, torch.Tensor]], list[torch.Tensor]]
 def works(task: str) -> Iterator[tuple[str, Work]]:
     """What is tried, by name."""
     yield "training", train
-    if task != "masked-lm":
+    yield "evaluation", evaluate
+    if task in ("causal-lm", "seq2seq-lm"):
         for how, settings in WRITING.items():
             yield how, lambda model, inputs, settings=settings: write(model, inputs, **settings)
 
@@ -116,7 +128,8 @@ def check(name: str, task: str, allowed: dict[str, int], tried: Iterable[str] = 
         # Dropout draws other numbers there; and the loss without logits is made in another way.
         with fast_paths(chunked_loss="always"):
             try:
-                train(device.move(subject.copy()).train(), there, skip_logits=True)
+                options = {"skip_logits": True} if task.endswith("-lm") else {}
+                train(device.move(subject.copy()).train(), there, **options)
             except Exception as error:
                 wrong["training with dropout"] = f"{type(error).__name__}: {error}"[:600]
     return wrong
@@ -125,9 +138,10 @@ def check(name: str, task: str, allowed: dict[str, int], tried: Iterable[str] = 
 def allowed_by(task: str) -> dict[str, int]:
     """How often transformers' own class of the family waits, for each thing that is tried."""
     ids = torch.randint(3, 37, (3, 7))
+    labels = {"sequence-classification": ids[:, 0] % 2, "token-classification": ids % 2}.get(task, ids)
     counts = {}
     with pretended_device() as device:
-        inputs = device.put({"input_ids": ids, "attention_mask": torch.ones_like(ids), "labels": ids})
+        inputs = device.put({"input_ids": ids, "attention_mask": torch.ones_like(ids), "labels": labels})
         for what, work in works(task):
             model = device.move(PEERS[task]().eval())
             with device.counted() as waits:
@@ -242,8 +256,9 @@ def main(names: list[str]) -> None:
     with pretended_device():  # which PyTorch has to know before anything is differentiated
         pass
     allowed = {task: allowed_by(task) for task in PEERS}
-    for name in names:
-        say(name, check(name, ONE_TASK[name], allowed[ONE_TASK[name]]))
+    for case in names:
+        name, _, task = case.partition("/")
+        say(case, check(name, task or ONE_TASK[name], allowed[task or ONE_TASK[name]]))
     for name in ON_FLASH:
         say(f"flash of {name}", flash(name))
     for name, (task, checkpointing) in PLANNED.items():

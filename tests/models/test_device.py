@@ -12,12 +12,19 @@ import pytest
 from every_variant import ONE_TASK
 from models.device_training import OPTIONS
 
+from zoo.registry import VARIANTS as REGISTERED
+
 pytestmark = [pytest.mark.thorough, pytest.mark.xdist_group("device")]
 
 
 ONE_OF_EACH = ("llama-style", "gpt2-style", "bert-style", "vanilla", "t5-style")
 """Variants that do without each other's parts; the others take a second or two each."""
 VARIANTS = [name if name in ONE_OF_EACH else pytest.param(name, marks=pytest.mark.slow) for name in ONE_TASK]
+HEADS = [(name, task) for name in ONE_TASK for task in REGISTERED.get(name).tasks if task != "feature-extraction"]
+"""A body without a head has no loss; every head runs it."""
+VARIANTS += [
+    pytest.param(f"{name}/{task}", marks=pytest.mark.nightly) for name, task in HEADS if task != ONE_TASK[name]
+]
 
 
 @pytest.fixture(scope="module")

@@ -30,6 +30,7 @@ NEXT = {
     "generate": "zoo attention {model} --source TEXT -o DIR",
     "predict": "zoo evaluate {model}",
     "evaluate": "zoo push {model} OWNER/NAME",
+    "claims": "zoo bench run BENCHMARK --record",
     "bench list": "zoo bench show NAME",
     "bench show": "zoo bench run {name} VARIANT",
     "bench run": "zoo bench verify {name}",

@@ -104,7 +104,7 @@ def places(numbers: Sequence[int], total: int) -> str:
     """
     others = [number for number in range(total) if number not in numbers]
     for prefix, chosen in (("every", numbers), ("all but every", others)):
-        period = chosen[0] + 1 if chosen else total
+        period = chosen[0] + 1 if len(chosen) > 1 else total
         if 1 < period < total and list(chosen) == list(range(period - 1, total, period)):
             return f"{prefix} {ordinal(period)} layer"
     runs = [[first for _, first in run] for _, run in groupby(enumerate(numbers), lambda pair: pair[1] - pair[0])]

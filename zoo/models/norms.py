@@ -80,6 +80,8 @@ class ZeroCenteredNorm(RMSNorm):
         config: Supplies `layer_norm_eps`.
     """
 
+    drawn_as = ("RMSNorm", "factors are 1 + weights")
+
     def init_weights(self) -> None:
         """Set every factor to one, which is a weight of zero."""
         init.zeros_(self.weight)
