@@ -161,7 +161,7 @@ def find_unpaddings(
     on_flash = backend is flash_attention_forward
     if mode == "never" or not (on_flash or backend is sdpa_attention_forward):
         return nothing
-    if on_flash and all(mask is None for mask, _ in sequences):
+    if all(mask is None for mask, _ in sequences) and (on_flash or mode != "always"):
         return nothing
     unpaddings = []
     for mask, states in sequences:
