@@ -16,6 +16,7 @@ from ..symmetries.route import Needs
 from ..transforms import LEADING_AXIS, SAME, skip_rows
 from .base import NativeFormat, table
 from .common import a_stack, drop, plain_needs, tokens
+from .fairseq import fairseq_layer
 
 EPS = 1e-5
 """The epsilon of their norms, which is no setting."""
@@ -62,15 +63,10 @@ class BartLike(NativeFormat):
                 skip_rows(self.offset) if self.offset else SAME,
             ),
             ("model.{s}.layernorm_embedding.{p}", "model.{s}.embedding_norm.{p}"),
-            *((f"{native}.self_attn.{p}_proj.{{p}}", f"{layer}.self_attn.{p}_proj.{{p}}") for p in "qkv"),
-            (f"{native}.self_attn.out_proj.{{p}}", f"{layer}.self_attn.o_proj.{{p}}"),
-            (f"{native}.self_attn_layer_norm.{{p}}", f"{layer}.self_attn_residual.{slot}.{{p}}"),
+            *fairseq_layer(native, layer, slot),
             *((f"{cross}.{p}_proj.{{p}}", f"{to_cross}.{p}_proj.{{p}}") for p in "qkv"),
             (f"{cross}.out_proj.{{p}}", f"{to_cross}.o_proj.{{p}}"),
             (f"{cross}_layer_norm.{{p}}", f"{to_cross}_residual.{slot}.{{p}}"),
-            (f"{native}.fc1.{{p}}", f"{layer}.mlp.up_proj.{{p}}"),
-            (f"{native}.fc2.{{p}}", f"{layer}.mlp.down_proj.{{p}}"),
-            (f"{native}.final_layer_norm.{{p}}", f"{layer}.mlp_residual.{slot}.{{p}}"),
             ("model.{s}.layer_norm.{p}", "model.{s}.norm.{p}"),
             ("lm_head.weight", "lm_head.weight"),
             ("final_logits_bias", "lm_head.bias", LEADING_AXIS),

@@ -1,4 +1,4 @@
-"""fairseq's sinusoidal positions, which no part of the zoo computes: classes that have them are read as tables."""
+"""What classes have of fairseq: keys of their layers, and sinusoidal positions, which are read as tables."""
 
 from __future__ import annotations
 
@@ -55,3 +55,21 @@ def table_obstacles(state: State, first: int, padding: int | None) -> list[str]:
         for table in tables
     )
     return [] if same else ["its positions are not the sines and cosines that this class computes"]
+
+
+def fairseq_layer(native: str, layer: str, slot: str) -> list[tuple[str, str]]:
+    """Lay the keys of self-attention and of the feed-forward network side by side, with their norms.
+
+    Args:
+        native: What begins a layer's keys in these classes.
+        layer: What begins them in the zoo.
+        slot: Where norms stand.
+    """
+    return [
+        *((f"{native}.self_attn.{p}_proj.{{p}}", f"{layer}.self_attn.{p}_proj.{{p}}") for p in "qkv"),
+        (f"{native}.self_attn.out_proj.{{p}}", f"{layer}.self_attn.o_proj.{{p}}"),
+        (f"{native}.self_attn_layer_norm.{{p}}", f"{layer}.self_attn_residual.{slot}.{{p}}"),
+        (f"{native}.fc1.{{p}}", f"{layer}.mlp.up_proj.{{p}}"),
+        (f"{native}.fc2.{{p}}", f"{layer}.mlp.down_proj.{{p}}"),
+        (f"{native}.final_layer_norm.{{p}}", f"{layer}.mlp_residual.{slot}.{{p}}"),
+    ]

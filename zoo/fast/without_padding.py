@@ -19,8 +19,8 @@ from .switches import current
 from .unpadding import UnpaddedMask, Unpadding
 from .watching import are_untouched
 
-STATEFUL = frozenset({"linear_attention", "conv"})
-"""Types of layers that carry a state from token to token."""
+ATTENDING = frozenset({"full_attention", "sliding_attention"})
+"""Types of layers with attention; all others carry a state from token to token."""
 
 RunLayers = TypeVar("RunLayers", bound=Callable[..., torch.Tensor])
 
@@ -126,7 +126,7 @@ def packed_rows(config: PreTrainedConfig, context: Any) -> Any:
     mask, position_ids = context.attention_mask, context.position_ids
     if not config.is_decoder or mask is not None or context.cache is not None or len(position_ids) == 1 or is_traced():
         return mask
-    if STATEFUL & {*(getattr(config, "layer_types", None) or ())}:
+    if not ATTENDING.issuperset(getattr(config, "layer_types", None) or ()):
         return mask
     if ALL_ATTENTION_FUNCTIONS.get(config._attn_implementation) is not flash_attention_forward:
         return mask

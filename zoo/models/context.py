@@ -80,10 +80,8 @@ MASKS = {
     (False, "sliding_attention"): create_bidirectional_sliding_window_mask,
     (True, "full_attention"): create_causal_mask,
     (True, "sliding_attention"): create_sliding_window_causal_mask,
-    (True, "linear_attention"): padding_mask,
-    (True, "conv"): padding_mask,
 }
-"""The mask of every pair of causality and layer type, transformers' own or made of it."""
+"""transformers' mask of every pair of causality and layer type; layers of other types have a mixer."""
 
 
 def given_mask(attention_mask: Any, input_ids: torch.Tensor | None, config: ZooConfig) -> Any:
@@ -189,9 +187,9 @@ def self_attention_masks(
     if isinstance(mask, (dict, UnpaddedMask)):
         return mask if isinstance(mask, dict) else dict.fromkeys(kinds, mask)
     options: dict[str, Any] = {"past_key_values": context.cache}
-    if config.is_decoder:
+    if is_causal := config.is_decoder:
         options["position_ids"] = context.position_ids
-    return {kind: MASKS[config.is_decoder, kind](config, hidden_states, mask, **options) for kind in kinds}
+    return {kind: MASKS.get((is_causal, kind), padding_mask)(config, hidden_states, mask, **options) for kind in kinds}
 
 
 def position_biases(

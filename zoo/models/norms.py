@@ -12,6 +12,7 @@ from transformers import initialization as init
 from zoo.fast.layer_norm import QuickLayerNorm
 
 from .parts import NORMS
+from .precision import at_least_float32
 
 if TYPE_CHECKING:
     from .configuration import ZooConfig
@@ -59,7 +60,7 @@ class RMSNorm(nn.Module):
 
     def forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
         """Normalise the last dimension. *Shape:* (..., width), unchanged."""
-        precise = hidden_states.to(torch.promote_types(hidden_states.dtype, torch.float32))
+        precise = hidden_states.to(at_least_float32(hidden_states.dtype))
         normalised = F.rms_norm(precise, self.weight.shape, eps=self.eps)
         return self.weight * normalised.to(hidden_states.dtype)
 
@@ -88,7 +89,7 @@ class ZeroCenteredNorm(RMSNorm):
 
     def forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
         """Normalise the last dimension. Shapes as in the base class."""
-        precise = hidden_states.to(torch.promote_types(hidden_states.dtype, torch.float32))
+        precise = hidden_states.to(at_least_float32(hidden_states.dtype))
         factors = 1.0 + self.weight.to(precise.dtype)
         return F.rms_norm(precise, self.weight.shape, factors, self.eps).to(hidden_states.dtype)
 

@@ -23,6 +23,7 @@ from ..common import (
     tokens,
     without_classifier_bias,
 )
+from ..fairseq import fairseq_layer
 
 OFFSET = 2
 """Rows at the beginning of the position table that are never read."""
@@ -55,12 +56,7 @@ class Opt(NativeFormat):
         return table(
             ("model.decoder.embed_tokens.weight", "model.embed_tokens.weight"),
             ("model.decoder.embed_positions.weight", "model.position.weight", skip_rows(OFFSET)),
-            *((f"{native}.self_attn.{p}_proj.{{p}}", f"{layer}.self_attn.{p}_proj.{{p}}") for p in "qkv"),
-            (f"{native}.self_attn.out_proj.{{p}}", f"{layer}.self_attn.o_proj.{{p}}"),
-            (f"{native}.self_attn_layer_norm.{{p}}", f"{layer}.self_attn_residual.{slot}.{{p}}"),
-            (f"{native}.fc1.{{p}}", f"{layer}.mlp.up_proj.{{p}}"),
-            (f"{native}.fc2.{{p}}", f"{layer}.mlp.down_proj.{{p}}"),
-            (f"{native}.final_layer_norm.{{p}}", f"{layer}.mlp_residual.{slot}.{{p}}"),
+            *fairseq_layer(native, layer, slot),
             ("model.decoder.final_layer_norm.{p}", "model.norm.{p}"),
             ("lm_head.weight", "lm_head.weight"),
             ("score.{p}", "classifier.{p}"),

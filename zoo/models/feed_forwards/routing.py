@@ -10,6 +10,7 @@ from torch.nn import functional as F
 from transformers import initialization as init
 
 from zoo.models.parts import FEED_FORWARDS, option
+from zoo.models.precision import at_least_float32
 
 if TYPE_CHECKING:
     from zoo.models.configuration import ZooConfig
@@ -42,7 +43,7 @@ class Router(nn.Module):
     def score(self, hidden_states: torch.Tensor) -> torch.Tensor:
         """Score every expert, in float32 at least. *Shape:* (num_tokens, hidden_size) to (num_tokens, num_experts)."""
         scores = F.linear(hidden_states, self.weight)
-        return scores.to(torch.promote_types(scores.dtype, torch.float32))
+        return scores.to(at_least_float32(scores.dtype))
 
     def normalised(self, weights: torch.Tensor) -> torch.Tensor:
         """Weights of the chosen experts, of sum one if `norm_topk_prob`."""

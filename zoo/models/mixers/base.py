@@ -53,8 +53,8 @@ class Mixer(nn.Module):
             return
         given = f"mixer={config.mixer!r} was given"
         if config.stack != "decoder" or config.add_cross_attention:
-            stack = config.stack if config.stack != "decoder" else "decoder with cross attention"
-            raise ConfigError(f"{given} for an {stack}; it sees earlier tokens only, so it stands in decoders alone")
+            stack = f"an {config.stack}" if config.stack != "decoder" else "a decoder with cross attention"
+            raise ConfigError(f"{given} for {stack}; it sees earlier tokens only, so it stands in decoders alone")
         if config.share_layers:
             raise ConfigError(f"{given} with share_layers=True, but layers of two kinds cannot be one")
         kinds = set(config.types_of_layers())
