@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zoo.drawing import Drawing, Residual, Step, Together, compare, draw, to_text
+from zoo.drawing import Drawing, Residual, Step, Together, compare, draw, to_svg, to_text
 from zoo.drawing.layers import pattern, places
 from zoo.registry import VARIANTS, list_variants
 
@@ -123,6 +123,14 @@ def test_layers_that_differ_in_their_parts_are_drawn_apart():
     assert labels(normed.items[0].branch) == ["LayerNorm", "self-attention"]
     assert "window 16 in 2 of 3 layers" in normed.items[0].branch[1].detail
     assert to_text(draw("modernbert-style@tiny:num_hidden_layers=4")).count("╭─┴") == 2
+
+
+def test_positions_are_drawn_in_layers_that_have_them():
+    drawing = draw("qwen3-next-style@tiny:num_hidden_layers=4")
+    assert "on queries and keys in 1 of 4 layers" in to_text(drawing)
+    assert to_svg(drawing).partition("</desc>")[2].count(">rotary positions<") == 1
+    assert "on queries and keys in every layer" in to_text(draw("llama-style@tiny"))
+    assert "in 3 of 4 layers" in to_text(draw("smollm3-style@tiny:num_hidden_layers=4"))
 
 
 def test_the_kinds_of_layers_that_two_models_have_most_of_are_compared_with_each_other():

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from .boxes import DETAIL, LEADING, Box, Line, Marks, draw_badge, measure
 from .canvas import Canvas, Point, fitted
 from .parts import Block, Layer, Residual, Step, Together
+from .wording import EVERY_LAYER
 
 WIDTH = 216.0
 """How wide a box is."""
@@ -107,7 +108,7 @@ class Column:
             step: The position encoding.
             width: How wide the attention's box is.
         """
-        return measure(step, width, self.marks, detail=step.detail.removesuffix(" in every layer"))
+        return measure(step, width, self.marks, detail=step.detail.removesuffix(f" {EVERY_LAYER}"))
 
     def through(self, box: Box) -> None:
         """Draw a box and go to its top."""

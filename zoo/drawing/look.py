@@ -8,6 +8,7 @@ FILLS = {
     "inner-position": ("#e4f0da", "#344a26"),
     "attention": ("#ffe0b8", "#664619"),
     "cross-attention": ("#ffd0a0", "#6e3d12"),
+    "mixer": ("#ffe9d6", "#5c3b2e"),
     "feed-forward": ("#c4e6f7", "#1d4a60"),
     "norm": ("#f1f3b9", "#4f5020"),
     "linear": ("#dcdfef", "#3b3f63"),

@@ -17,6 +17,7 @@ Kind = Literal[
     "inner-position",
     "attention",
     "cross-attention",
+    "mixer",
     "feed-forward",
     "norm",
     "linear",

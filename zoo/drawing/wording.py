@@ -27,7 +27,7 @@ from zoo.models.residual import LearnedScale, Scale
 from .parts import Kind
 
 KINDS: dict[Kind, tuple[type, ...]] = {
-    "attention": (Mixer,),
+    "mixer": (Mixer,),
     "feed-forward": (FeedForward, MixtureOfExperts),
     "norm": (nn.LayerNorm, RMSNorm, DynamicTanh),
     "embedding": (nn.Embedding,),
@@ -36,6 +36,9 @@ KINDS: dict[Kind, tuple[type, ...]] = {
     "scale": (Scale, LearnedScale),
 }
 """Classes that say by themselves what sort of module it is."""
+
+EVERY_LAYER = "in every layer"
+"""Where positions act that act inside of attention, if there are no layers without them."""
 
 SCALES: dict[str | float, str] = {
     AttentionScale.HIDDEN_SIZE: "scores / sqrt(hidden size)",
@@ -60,7 +63,7 @@ def label_and_detail(module: nn.Module, config: ZooConfig) -> tuple[str, str]:
     if isinstance(module, FeedForward):
         return feed_forward_words(module, config)
     if isinstance(module, Position):
-        return f"{config.position} positions", position_detail(module)
+        return f"{config.position} positions", position_detail(module, config)
     if isinstance(module, nn.Dropout):
         return f"dropout {module.p:g}", ""
     if isinstance(module, Scale):
@@ -159,19 +162,25 @@ def feed_forward_words(module: FeedForward, config: ZooConfig) -> tuple[str, str
     return "gated feed-forward" if isinstance(module, GatedFeedForward) else "feed-forward", ", ".join(words)
 
 
-def position_detail(module: Position) -> str:
+def position_detail(module: Position, config: ZooConfig) -> str:
     """Say where a position encoding acts.
+
+    Args:
+        module: The position encoding.
+        config: The configuration of its stack, which says whether there are layers without positions.
 
     Returns:
         A few words.
     """
     kind = type(module)
+    placed = [layer is not None for layer in config.placed_types_of_layers()]
+    where = EVERY_LAYER if all(placed) else f"in {sum(placed)} of {len(placed)} layers"
     places = [
         place
         for place, acts in (
             ("added to the embeddings", kind.embed is not Position.embed),
-            ("on queries and keys in every layer", kind.rotation is not Position.rotation),
-            ("on the scores in every layer", module.has_bias),
+            (f"on queries and keys {where}", kind.rotation is not Position.rotation),
+            (f"on the scores {where}", module.has_bias),
         )
         if acts
     ]
