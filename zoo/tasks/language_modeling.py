@@ -51,7 +51,7 @@ class LanguageModeling(RawTextTask):
 
     def score(self, predictions: Predictions, examples: Dataset, *, n_bootstrap: int = 1) -> Mapping[str, Score]:
         """Perplexity, and bits per byte, in which tokenizers can be compared. Arguments as in the base class."""
-        num_bytes = sum(len(text.encode()) for text in examples["text"])
+        num_bytes = sum(len(text.encode()) for text in examples["text"][:])
         bits = predictions.loss * predictions.num_labels / math.log(2) / num_bytes
         return {
             "perplexity": perplexity(predictions.loss, f"tokens:{predictions.num_labels}|block:{self.block_size}"),

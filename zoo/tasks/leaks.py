@@ -41,7 +41,7 @@ def contents(examples: Dataset) -> Iterator[tuple[str, ...]]:
     Yields:
         One after the other.
     """
-    columns = [examples[name] for name in sorted(examples.column_names) if name not in PLACES]
+    columns = [examples[name][:] for name in sorted(examples.column_names) if name not in PLACES]
     return (tuple(map(str, row)) for row in zip(*columns, strict=True))
 
 

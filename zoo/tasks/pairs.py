@@ -74,8 +74,8 @@ class PairsTask(DataTask):
 
     def sources(self, examples: Dataset) -> list[str]:
         """The first column. Arguments as in the base class."""
-        return list(examples[examples.column_names[0]])
+        return examples[examples.column_names[0]][:]
 
     def references(self, examples: Dataset) -> list[str]:
         """The second column. Arguments as in the base class."""
-        return list(examples[examples.column_names[1]])
+        return examples[examples.column_names[1]][:]

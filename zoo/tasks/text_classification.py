@@ -48,11 +48,11 @@ class TextClassification(LabelsTask):
 
     def sources(self, examples: Dataset) -> list[str]:
         """The first column. Arguments as in the base class."""
-        return list(examples[examples.column_names[0]])
+        return examples[examples.column_names[0]][:]
 
     def references(self, examples: Dataset) -> list[str]:
         """The second column. Arguments as in the base class."""
-        return list(examples[examples.column_names[1]])
+        return examples[examples.column_names[1]][:]
 
     def texts(self, ids: Sequence[Any], tokenizers: Tokenizers) -> list[str]:
         """The labels' names. Arguments as in the base class."""

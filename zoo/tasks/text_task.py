@@ -75,9 +75,9 @@ class RawTextTask(DataTask):
 
     def set_aside(self, examples: Dataset, *, seed: int = 0) -> Splits:
         """Take the end of a text away, or some of several. Arguments as in the base class."""
-        if len(set(examples["document"])) > 1:
+        if len(set(examples["document"][:])) > 1:
             return super().set_aside(examples, seed=seed)
-        return self.divided("".join(examples["text"]), "the text to train on")
+        return self.divided("".join(examples["text"][:]), "the text to train on")
 
     def divided(self, text: str, source: str) -> Splits:
         """Divide a text.
@@ -136,7 +136,7 @@ def documents(examples: Dataset) -> Dataset:
     Returns:
         A dataset with the columns `text` and `document`.
     """
-    texts = list(examples[examples.column_names[0]])
+    texts = examples[examples.column_names[0]][:]
     return Dataset.from_dict({"text": texts, "document": list(range(len(texts)))})
 
 

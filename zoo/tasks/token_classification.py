@@ -46,7 +46,7 @@ class TokenClassification(LabelsTask):
         ending = [] if tokenizer.eos_token_id is None else [tokenizer.eos_token_id]
         rows: list[list[int]] = []
         labels: list[list[int]] = []
-        pairs = zip(*(examples[name] for name in examples.column_names[:2]), strict=True)
+        pairs = zip(*(examples[name][:] for name in examples.column_names[:2]), strict=True)
         for place, (tokens, tags) in enumerate(pairs):
             filled = pieces_of(tokenizer, tokens)
             numbers = [self.number(tag, examples, place) for tag in tags]
@@ -68,11 +68,11 @@ class TokenClassification(LabelsTask):
 
     def sources(self, examples: Dataset) -> list[str]:
         """The tokens, with blanks between them. Arguments as in the base class."""
-        return [" ".join(tokens) for tokens in examples[examples.column_names[0]]]
+        return [" ".join(tokens) for tokens in examples[examples.column_names[0]][:]]
 
     def references(self, examples: Dataset) -> list[str]:
         """The labels, with blanks between them. Arguments as in the base class."""
-        return [" ".join(tags) for tags in examples[examples.column_names[1]]]
+        return [" ".join(tags) for tags in examples[examples.column_names[1]][:]]
 
     def texts(self, ids: Sequence[Any], tokenizers: Tokenizers) -> list[str]:
         """The labels' names, with blanks between them. Arguments as in the base class."""
