@@ -11,7 +11,8 @@ import re
 from pathlib import Path
 
 from zoo.benchmarks import Benchmark, benchmarks, judge, read_rows
-from zoo.benchmarks.page import anchors, made_on, markdown_table, told
+from zoo.benchmarks.across import read_across
+from zoo.benchmarks.page import anchors, in_markdown, made_on, markdown_table, told
 from zoo.benchmarks.rows import write_rows
 from zoo.benchmarks.weights import RESULTS, rows_of_weights
 from zoo.files import write_file
@@ -63,6 +64,8 @@ def section(benchmark: Benchmark) -> str:
         if verdicts.standings:
             parts += [f"### {condition}"] if condition else []
             parts += [markdown_table(verdicts), told(verdicts)]
+    if reading := read_across(benchmark, rows):
+        parts += [f"### All conditions\n\n{reading.says}", in_markdown(reading.headings, reading.rows)]
     return "\n\n".join(part for part in [*parts, anchors(benchmark, judged)] if part)
 
 

@@ -113,8 +113,8 @@ def rows(variant: str, condition: str, losses: list[float], load: float = 1.0, *
 
 def test_a_claim_is_judged_by_the_rows_that_it_names() -> None:
     claim = next(claim for claim in CLAIMS if claim.name == "swiglu-beats-gelu")
-    base = rows("gpt2-style", "1,000 steps", [2.0, 2.1, 1.9])
-    better = rows("gpt2-style:feed_forward=swiglu", "1,000 steps", [1.9, 2.01, 1.79])
+    base = rows("gpt2-style", "500 steps", [2.0, 2.1, 1.9])
+    better = rows("gpt2-style:feed_forward=swiglu", "500 steps", [1.9, 2.01, 1.79])
     found = judge_claim(claim, KNOWN, {"char-lm": [*base, *better]})
     assert found.verdict == HOLDS and numbers(found.outcomes[0]).endswith(": -0.1, p = 0.003, 3 seeds")
     other = rows("gpt2-style:feed_forward=swiglu", "2,000 steps", [1.9, 2.01, 1.79])
@@ -123,9 +123,9 @@ def test_a_claim_is_judged_by_the_rows_that_it_names() -> None:
 
 def test_speeds_of_a_busy_machine_do_not_count() -> None:
     claim = next(claim for claim in CLAIMS if claim.name == "rmsnorm-is-faster")
-    base = rows("gpt2-style", "1,000 steps", [2.0, 2.0, 2.0], train_tokens_per_second=1000.0)
+    base = rows("gpt2-style", "500 steps", [2.0, 2.0, 2.0], train_tokens_per_second=1000.0)
     for load, is_missing in ((1.0, False), (5.0, True)):
-        fast = rows("gpt2-style:norm=rmsnorm", "1,000 steps", [2.0, 2.0], load, train_tokens_per_second=1100.0)
+        fast = rows("gpt2-style:norm=rmsnorm", "500 steps", [2.0, 2.0], load, train_tokens_per_second=1100.0)
         verdict = judge_claim(claim, KNOWN, {"char-lm": [*base, *fast]}).verdict
         assert (verdict == MISSING) is is_missing
 

@@ -23,6 +23,10 @@ NESTED = ("arguments", "settings", "sweep")
 """Arguments of a comparison that are dictionaries: a condition changes single entries, or takes all away (null)."""
 
 
+ACROSS = ("valley", "power-law")
+"""What conditions may be read for together: see `zoo.benchmarks.across`."""
+
+
 @dataclass(frozen=True)
 class Text:
     """A text that users bring themselves, since it does not ship.
@@ -74,6 +78,7 @@ class Benchmark:
         less_is_better: Scores of the task of which less is better; of losses that is known.
         source: What it follows.
         conditions: Changes to `compare` by name, each of which makes a comparison of its own; also to `variants`.
+        across: What the conditions say together: a `reading`, one of `ACROSS`, and what it needs.
         tests: Tasks by name on whose held-out examples each model is scored as well, though it was not trained on them;
             "{task}" stands for the task that it was trained on.
         text: The text that users bring; None where everything ships or is made.
@@ -93,6 +98,7 @@ class Benchmark:
     less_is_better: Sequence[str] = ()
     source: str = ""
     conditions: Mapping[str, Mapping[str, Any]] = field(default_factory=lambda: {"": {}})
+    across: Mapping[str, Any] = field(default_factory=dict)
     tests: Mapping[str, str] = field(default_factory=dict)
     text: Text | None = None
     anchors: Sequence[Anchor] = ()
@@ -265,6 +271,8 @@ def check(benchmark: Benchmark, file: Path) -> None:
     """
     if "task" not in benchmark.compare:
         raise ConfigError(f"{file}: compare names no task")
+    if benchmark.across and benchmark.across.get("reading") not in ACROSS:
+        raise UnknownNameError(str(benchmark.across.get("reading")), ACROSS, kind="reading", owner=str(file))
     for condition in benchmark.conditions:
         for test in benchmark.tests.values():
             find_task(test.format(task=benchmark.task(condition).name))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from zoo.comparison import Run
 from zoo.comparison.results.metrics import COSTS, LOSSES
+from zoo.comparison.results.pooled import PooledTest, pooled_over
 from zoo.comparison.results.statistics import Measurements, PairedDifference
 from zoo.comparison.results.verdicts import FAILED, finite, judged
 from zoo.errors import UnknownNameError
@@ -50,6 +51,7 @@ class Verdicts:
         score: The column that decides.
         standings: The variants, the best one first; those without a number come last.
         missing: Variants of the benchmark that no run was recorded of.
+        pooled: A second reading, of the variants whose runs have all finished; None where it does not apply.
     """
 
     benchmark: Benchmark
@@ -58,6 +60,7 @@ class Verdicts:
     score: str
     standings: Sequence[Standing]
     missing: Sequence[str]
+    pooled: PooledTest | None
 
     def of(self, variant: str) -> Standing | None:
         """Find a variant.
@@ -121,7 +124,8 @@ def judge(
         return sample is None, one.lost, 0.0 if sample is None else -better * sample.mean
 
     standings.sort(key=badness)
-    return Verdicts(benchmark, condition, data, score, standings, [name for name in names if name not in found])
+    missing = [name for name in names if name not in found]
+    return Verdicts(benchmark, condition, data, score, standings, missing, pooled_over(scores, baseline))
 
 
 def samples_of(rows: Sequence[Row]) -> dict[str, Measurements]:

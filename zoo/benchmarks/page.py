@@ -50,10 +50,15 @@ def cells(verdicts: Verdicts, standing: Standing) -> list[str]:
         f"{len(standing.rows)}{lost}",
         spread(standing.samples.get(verdicts.score)),
         "" if difference is None else f"{difference.mean:+.3g}",
-        "" if p is None else "< 0.001" if p < 0.001 else f"{p:.3f}",
+        chance(p),
         standing.verdict,
         *(number(name, standing.samples.get(name)) for name in columns_shown(verdicts)),
     ]
+
+
+def chance(p: float | None) -> str:
+    """Write a p-value; empty where nothing was tested."""
+    return "" if p is None else "< 0.001" if p < 0.001 else f"{p:.3f}"
 
 
 def spread(sample: Measurements | None) -> str:
@@ -123,8 +128,17 @@ def front(verdicts: Verdicts, cost: str) -> list[Standing]:
 def markdown_table(verdicts: Verdicts) -> str:
     """Write verdicts as a table of Markdown."""
     columns = headings(verdicts)
-    lines = [columns, ["---", *("---:" for _ in columns[1:])]]
-    lines += [[f"`{row[0]}`", *row[1:]] for row in (cells(verdicts, one) for one in verdicts.standings)]
+    return in_markdown(columns, [cells(verdicts, one) for one in verdicts.standings])
+
+
+def in_markdown(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Write a table of Markdown whose rows begin with a variant.
+
+    Args:
+        columns: The headings.
+        rows: The cells of each row.
+    """
+    lines = [columns, ["---", *("---:" for _ in columns[1:])], *([f"`{row[0]}`", *row[1:]] for row in rows)]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
@@ -150,9 +164,32 @@ def told(verdicts: Verdicts) -> str:
     if len(cheapest) > 1:
         names = ", ".join(f"`{one.variant}`" for one in cheapest)
         lines.append(f"- Best for the operations that training takes (the Pareto front, cheapest first): {names}.")
+    lines += pooled_told(verdicts)
     if verdicts.missing:
         lines.append(f"- Not recorded yet: {', '.join(f'`{name}`' for name in verdicts.missing)}.")
     return "\n".join(lines)
+
+
+def pooled_told(verdicts: Verdicts) -> list[str]:
+    """Say what the noise of all variants together tells.
+
+    Returns:
+        A line; none where the noise of the variants is not alike.
+    """
+    pooled = verdicts.pooled
+    if pooled is None:
+        return []
+    better = verdicts.benchmark.better(verdicts.score)
+    sides = {"ahead": better, "behind": -better}
+    named = {
+        word: [f"`{name}`" for name in pooled.told if sign * pooled.differences[name] > 0]
+        for word, sign in sides.items()
+    }
+    said = "; ".join(f"{word}: {', '.join(names)}" for word, names in named.items() if names) or "none"
+    return [
+        f"- A second reading, with the noise of all variants pooled ({pooled.freedom} degrees of freedom, Dunnett's "
+        f"test), tells differences from {pooled.smallest:.3g} on; {said}."
+    ]
 
 
 def made_on(rows: Sequence[Row]) -> str:

@@ -163,6 +163,7 @@ def show_rows(benchmark: Benchmark, rows: Sequence[Row], score: str | None = Non
         baseline: What the others are measured against.
     """
     from zoo.benchmarks import judge
+    from zoo.benchmarks.across import read_across
 
     data = rows[0].data if rows and all(row.data == rows[0].data for row in rows) else None
     for condition in benchmark.conditions:
@@ -174,15 +175,25 @@ def show_rows(benchmark: Benchmark, rows: Sequence[Row], score: str | None = Non
         missing = ", ".join(verdicts.missing) if verdicts.standings else "anything"
         if missing:
             click.echo(f"Not recorded: {missing}", err=True)
+    if reading := read_across(benchmark, rows):
+        write(heading("All conditions"))
+        click.echo(reading.says)
+        write(wide(reading.headings, reading.rows))
 
 
 def as_table(verdicts: Verdicts) -> WideTable:
-    """Put verdicts into as many tables below each other as the terminal needs."""
+    """Put verdicts into a table."""
+    from zoo.benchmarks.page import cells, headings
+
+    return wide(headings(verdicts), [cells(verdicts, one) for one in verdicts.standings])
+
+
+def wide(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> WideTable:
+    """Put rows that begin with a variant into as many tables below each other as the terminal needs."""
     from rich.text import Text
 
-    from zoo.benchmarks.page import cells, headings
     from zoo.comparison.display.layout import WideTable
 
-    names, *columns = zip(*(cells(verdicts, one) for one in verdicts.standings), strict=True)
-    titled = zip(headings(verdicts)[1:], columns, strict=True)
+    names, *columns = zip(*rows, strict=True)
+    titled = zip(headings[1:], columns, strict=True)
     return WideTable(names, [[Text(title.replace(" ", "\n", 1)), *map(Text, column)] for title, column in titled])

@@ -26,7 +26,7 @@ def expected(contrast: Contrast) -> str:
     """Say what is expected.
 
     Returns:
-        For instance "char-lm, 1,000 steps: held-out loss of A lower than of B".
+        For instance "char-lm, 500 steps: held-out loss of A lower than of B".
     """
     (variant, conditions, score), (baseline, others, against) = contrast.sides
     where = ", ".join([contrast.benchmark, " and ".join(conditions)] if conditions else [contrast.benchmark])

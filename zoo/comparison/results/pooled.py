@@ -54,6 +54,22 @@ class PooledTest:
         return 1 - all_within(t, len(self.differences), self.freedom)
 
 
+def pooled_over(scores: Mapping[str, Mapping[int, float | None]], baseline: str) -> PooledTest | None:
+    """Test all variants that have a number with every seed of the baseline.
+
+    Args:
+        scores: Every variant's score by seed, None where a run failed or diverged.
+        baseline: The baseline's name.
+
+    Returns:
+        As [`pooled_test`][]; None, too, where the baseline lacks a number.
+    """
+    seeds = sorted(scores.get(baseline, ()))
+    columns = {name: [own.get(seed) for seed in seeds] for name, own in scores.items()}
+    whole = {name: [one for one in own if one is not None] for name, own in columns.items() if None not in own}
+    return pooled_test(whole, baseline) if baseline in whole else None
+
+
 def pooled_test(scores: Mapping[str, Sequence[float]], baseline: str) -> PooledTest | None:
     """Test all variants against a baseline by Dunnett's test with the residual of variants and seeds.
 

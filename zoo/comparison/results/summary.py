@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ..run.record import Run
 from .comparison import Comparison
 from .metrics import Metric, metrics_of
-from .pooled import PooledTest, pooled_test
+from .pooled import PooledTest, pooled_over
 from .statistics import Measurements, PairedDifference, noise_floor
 from .verdicts import FAILED, finite, judged
 
@@ -95,20 +95,7 @@ def summarize(comparison: Comparison) -> ComparisonSummary:
         samples = samples_of(metrics, runs[name])
         rows.append(VariantSummary(name, runs[name], samples, difference, word if finished else FAILED))
     floor = noise_floor([row.difference for row in rows if row.difference is not None])
-    return ComparisonSummary(comparison, metrics, rows, main, floor, pooled_over(main, comparison))
-
-
-def pooled_over(main: Metric | None, comparison: Comparison) -> PooledTest | None:
-    """Test the main score by the noise of all variants that have one with every seed."""
-    if main is None:
-        return None
-    scores = {name: [number_of(main, run) for run in comparison.runs_of(name)] for name in comparison.names}
-    whole = {
-        name: [one for one in own if one is not None]
-        for name, own in scores.items()
-        if len(own) == len(comparison.seeds) and None not in own
-    }
-    return pooled_test(whole, comparison.baseline) if comparison.baseline in whole else None
+    return ComparisonSummary(comparison, metrics, rows, main, floor, pooled_over(scores, comparison.baseline))
 
 
 def samples_of(metrics: Sequence[Metric], runs: Sequence[Run]) -> dict[str, Measurements]:

@@ -1,0 +1,216 @@
+"""Readings that take a benchmark's conditions together, and give each run of a variant over them one number."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import fmean
+
+import numpy as np
+
+from zoo.comparison.results.statistics import Measurements
+from zoo.comparison.results.units import large
+from zoo.comparison.results.verdicts import Scores, finite, judged
+
+from .definition import ACROSS, Benchmark
+from .page import chance
+from .rows import SHIPPED, Row
+
+Point = tuple[float, float | None]
+"""Where a run stands among the conditions, and its loss; None where it failed or diverged."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What the conditions of a benchmark say together.
+
+    Attributes:
+        says: What the numbers are, in a sentence.
+        headings: Names of the columns.
+        rows: A row a variant that was recorded under all conditions, the best first.
+    """
+
+    says: str
+    headings: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+
+def valley(benchmark: Benchmark, rows: Iterable[Row]) -> Reading:
+    """Measure over how many powers of ten a learning rate may vary.
+
+    A valley is where the loss is at most `across["margin"]` above the variant's own best, straight lines between the
+    logarithms of neighbouring rates; it ends at the last good rate where the next run failed or diverged.
+    """
+    margin = float(benchmark.across["margin"])
+    runs = runs_over(benchmark, rows, lambda row: learning_rate(benchmark, row.condition))
+    widths = {name: {seed: width(points, margin) for seed, points in own.items()} for name, own in runs.items()}
+    lowest = {
+        name: [loss for points in own.values() if (loss := least(points)) is not None] for name, own in runs.items()
+    }
+    ranked = sorted(runs, key=lambda name: -fmean(widths[name].values()))
+    said = in_words(widths, benchmark.names(next(iter(benchmark.conditions)))[0], better=1, digits=2)
+    return Reading(
+        f"The width of the valley: over how many powers of ten the learning rate may vary with a loss that is at most "
+        f"{margin:g} above the variant's own best.",
+        ("Variant", "Seeds", "Width", "Difference", "p", "Verdict", "Best loss"),
+        [[name, str(len(runs[name])), *said[name], spread(lowest[name], 4)] for name in ranked],
+    )
+
+
+def power_law(benchmark: Benchmark, rows: Iterable[Row]) -> Reading:
+    """Fit a straight line to the logarithms of the loss and of the operations that training took, run by run.
+
+    Where the mean lines of a variant and of the baseline cross is said where that is at most ten times outside what was
+    measured.
+    """
+    runs = runs_over(benchmark, rows, lambda row: row.values.get("training_flops", math.nan))
+    lines = {
+        name: {seed: fitted(points) for seed, points in own.items()}
+        for name, own in runs.items()
+        if all(loss is not None for points in own.values() for _, loss in points)
+    }
+    baseline = benchmark.names(next(iter(benchmark.conditions)))[0]
+    flops = [x for own in runs.values() for points in own.values() for x, _ in points]
+    middle = math.exp(sum(map(math.log, flops)) / len(flops)) if flops else math.nan
+    slopes: dict[str, Scores] = {name: {seed: slope for seed, (slope, _) in own.items()} for name, own in lines.items()}
+    at_middle = {
+        name: [math.exp(offset + slope * math.log(middle)) for slope, offset in own.values()]
+        for name, own in lines.items()
+    }
+    said = in_words(slopes, baseline, better=-1, digits=4)
+    ranked = sorted(lines, key=lambda name: fmean(at_middle[name]))
+    return Reading(
+        f"The loss as a power of the operations of training: its exponent, the loss at {large(middle)}FLOPs, and where "
+        "the line crosses the baseline's.",
+        ("Variant", "Seeds", "Exponent", "Difference", "p", "Verdict", "Loss in the middle", "Crosses the baseline at"),
+        [
+            [
+                name,
+                str(len(lines[name])),
+                *said[name],
+                spread(at_middle[name], 4),
+                crossing(lines[name], lines.get(baseline, {}), (min(flops), max(flops))) if name != baseline else "",
+            ]
+            for name in ranked
+        ],
+    )
+
+
+READINGS: Mapping[str, Callable[[Benchmark, Iterable[Row]], Reading]] = dict(
+    zip(ACROSS, (valley, power_law), strict=True)
+)
+
+
+def read_across(benchmark: Benchmark, rows: Iterable[Row]) -> Reading | None:
+    """Read what the conditions of a benchmark say together.
+
+    Args:
+        benchmark: The benchmark.
+        rows: What was recorded; rows of other versions and data are left out.
+
+    Returns:
+        The reading; None where the benchmark has none, or no variant was recorded under all conditions.
+    """
+    if not benchmark.across:
+        return None
+    reading = READINGS[benchmark.across["reading"]](benchmark, rows)
+    return reading if reading.rows else None
+
+
+def runs_over(
+    benchmark: Benchmark, rows: Iterable[Row], place: Callable[[Row], float]
+) -> dict[str, dict[int, list[Point]]]:
+    """Put the rows of each variant and seed that has all conditions into the order of their places."""
+    data = benchmark.text.sha256 if benchmark.text else SHIPPED
+    found: dict[str, dict[int, list[Point]]] = {}
+    for row in rows:
+        if (row.version, row.data) == (benchmark.version, data) and row.condition in benchmark.conditions:
+            point = place(row), finite(row.values.get(benchmark.score))
+            found.setdefault(row.variant, {}).setdefault(row.seed, []).append(point)
+    whole = len(benchmark.conditions)
+    kept = {
+        name: {seed: sorted(points, key=lambda point: point[0]) for seed, points in own.items() if len(points) == whole}
+        for name, own in found.items()
+    }
+    return {name: own for name, own in kept.items() if own}
+
+
+def learning_rate(benchmark: Benchmark, condition: str) -> float:
+    """The learning rate of a condition."""
+    return float(benchmark.arguments(condition)["arguments"]["learning_rate"])
+
+
+def width(points: Sequence[Point], margin: float) -> float:
+    """The powers of ten of learning rates around the best one whose loss is at most a margin above its loss."""
+    best = least(points)
+    if best is None:
+        return 0.0
+    limit = best + margin
+    at = next(index for index, (_, loss) in enumerate(points) if loss == best)
+    return reach(points[at:], limit) + reach(points[at::-1], limit)
+
+
+def reach(points: Sequence[Point], limit: float) -> float:
+    """How far the loss stays below a limit, from the first point on, in powers of ten."""
+    far = 0.0
+    for (here, loss), (there, following) in pairwise(points):
+        step = abs(math.log10(there / here))
+        if following is None or loss is None:
+            return far
+        if following > limit:
+            return far + step * (limit - loss) / (following - loss)
+        far += step
+    return far
+
+
+def least(points: Sequence[Point]) -> float | None:
+    """The smallest loss; None where no run has one."""
+    return min((loss for _, loss in points if loss is not None), default=None)
+
+
+def fitted(points: Sequence[Point]) -> tuple[float, float]:
+    """Slope and offset of the straight line through the logarithms of points, by least squares."""
+    x, y = (np.log([float(value) for value in side if value is not None]) for side in zip(*points, strict=True))
+    slope, offset = np.polyfit(x, y, 1)
+    return float(slope), float(offset)
+
+
+def crossing(
+    lines: Mapping[int, tuple[float, float]], others: Mapping[int, tuple[float, float]], measured: tuple[float, float]
+) -> str:
+    """Say at how many operations two mean lines cross; empty where that is far from what was measured."""
+    if not others:
+        return ""
+    (slope, offset), (other_slope, other_offset) = (np.mean(list(each.values()), axis=0) for each in (lines, others))
+    if slope == other_slope:
+        return ""
+    logarithm = (other_offset - offset) / (slope - other_slope)
+    low, high = math.log(measured[0] / 10), math.log(10 * measured[1])
+    return f"{large(math.exp(logarithm))}FLOPs" if low <= logarithm <= high else ""
+
+
+def in_words(scores: Mapping[str, Scores], baseline: str, *, better: int, digits: int) -> dict[str, list[str]]:
+    """Write each variant's scores, and what they say beside the baseline's."""
+    written = {}
+    for name, (difference, word) in judged(scores, baseline, better).items():
+        p = None if difference is None else difference.adjusted
+        written[name] = [
+            spread([value for value in scores[name].values() if value is not None], digits),
+            "" if difference is None else f"{difference.mean:+.{digits}f}",
+            chance(p),
+            word,
+        ]
+    return written
+
+
+def spread(values: Sequence[float], digits: int) -> str:
+    """Write a mean and the interval in which it is to be expected."""
+    if not values:
+        return ""
+    sample = Measurements.of(values)
+    between = (
+        "" if sample.interval is None else f" ({sample.interval[0]:.{digits}f} to {sample.interval[1]:.{digits}f})"
+    )
+    return f"{sample.mean:.{digits}f}{between}"
