@@ -58,6 +58,7 @@ VariantName: TypeAlias = Literal[
     "smollm3-style",
     "t5-style",
     "universal",
+    "value-residual",
     "vanilla",
 ]
 """The built-in variants."""
@@ -130,8 +131,19 @@ class Settings(TypedDict, total=False):
     """Whether the feed-forward projections have biases, and the dense layer of `lm_head_transform`."""
     mlp_inner_norm: bool
     """Whether a norm stands on the inner width, after the activation (NormFormer)."""
-    attention: Literal["differential", "exclusive", "gated", "latent", "masked-rows-uniform", "multi-head", "sinks"]
-    """Attention part: "multi-head", "gated", "exclusive", "sinks", "differential", "latent", or a plugin's."""
+    attention: Literal[
+        "differential",
+        "exclusive",
+        "gated",
+        "kv-sharing",
+        "latent",
+        "masked-rows-uniform",
+        "multi-head",
+        "sinks",
+        "value-residual",
+    ]
+    """Attention part: "multi-head", "gated", "exclusive", "sinks", "differential", "latent", "value-residual",
+    "kv-sharing", or a plugin's."""
     mixer: Literal["attention", "gated-delta-net", "short-conv"]
     """What mixes tokens in layers without attention, which `layer_types` names: "attention" for no such layers,
     "gated-delta-net", "short-conv", or a plugin's."""
@@ -255,6 +267,7 @@ class Settings(TypedDict, total=False):
     topk_group: int
     routed_scaling_factor: float
     balance_rate: float
+    num_kv_shared_layers: int
     q_lora_rank: int
     kv_lora_rank: int
     qk_nope_head_dim: int

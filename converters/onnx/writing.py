@@ -37,7 +37,9 @@ def obstacles(model: ZooPreTrainedModel) -> tuple[str, ...]:
     """
     attention = model.config.attention
     if model.can_generate() and not ATTENTIONS.get(attention).caches_heads:
-        return (f"attention={attention!r} caches no keys and values of heads, which are what graphs take",)
+        return (
+            f"attention={attention!r} caches no keys and values of every layer's heads, which are what graphs take",
+        )
     if model.config.mixer_layer_type is not None:
         return (f"mixer={model.config.mixer!r} keeps a state, and graphs take keys and values of heads",)
     return ()

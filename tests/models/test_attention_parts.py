@@ -158,7 +158,7 @@ def test_latent_attention_equals_deepseek(query_rank: int) -> None:
 
 
 def test_latent_attention_is_no_onnx_graph(tmp_path: Path) -> None:
-    with pytest.raises(ExportError, match="caches no keys and values of heads"):
+    with pytest.raises(ExportError, match="caches no keys and values of every layer"):
         zoo.export(zoo.build("llama-style@tiny:attention=latent,vocab_size=20"), tmp_path / "onnx", target="onnx")
 
 

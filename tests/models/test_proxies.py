@@ -69,7 +69,8 @@ NATIVES |= {
 NATIVES["deepseek-moe"] = NATIVES["mixtral-style"]
 NATIVES["gpt-oss-style"] = Native("GptOss", "ForCausalLM", {**EXPERTS, "num_local_experts": 4})
 NATIVES["deepseek-v3-style"] = Native("DeepseekV3", "ForCausalLM", {**DEEPSEEK, "num_experts_per_tok": 2})
-NATIVES |= dict.fromkeys(("qk-norm", "olmo2-style", "qwen3-style", "smollm3-style"), NATIVES["llama-style"])
+LLAMAS = ("qk-norm", "olmo2-style", "qwen3-style", "smollm3-style", "value-residual")
+NATIVES |= dict.fromkeys(LLAMAS, NATIVES["llama-style"])
 NATIVES |= {"diff-transformer": Native("DiffLlama", "ForCausalLM", LLAMA)}
 NATIVES |= {"nanochat-style": Native("NanoChat", "ForCausalLM", LLAMA)}
 NATIVES |= {"olmo3-style": Native("Olmo3", "ForCausalLM", LLAMA), "gemma3-style": NATIVES["gemma2-style"]}
@@ -154,10 +155,11 @@ MORE_A_LAYER = {
     "deepseek-moe": 2,
     "deepseek-v3-style": 1,
     "gpt-oss-style": 30,
+    "value-residual": 5,
 }
 """Operators that variants need and their measure does not: a bias that is cut to its place, heads that are scaled,
 streams that are read, mixed and written, an expert that every token sees, sinks that
-are written as keys (which any backend then takes)."""
+are written as keys (which any backend then takes), values of the first layer that are mixed in."""
 
 MORE_A_MODEL = {
     reads: {

@@ -5,8 +5,10 @@ from .attention import Attention
 from .attentions.differential import DifferentialAttention
 from .attentions.exclusive import ExclusiveAttention
 from .attentions.gated import GatedAttention
+from .attentions.kv_sharing import SharedKeyValueAttention
 from .attentions.latent import LatentAttention
 from .attentions.sinks import SinkAttention
+from .attentions.value_residual import ValueResidualAttention
 from .choices import AttentionScale, NormPlacement, Pooling, QKNorm, ResidualScaling
 from .classification import ZooForSequenceClassification, ZooForTokenClassification
 from .conditional_generation import ZooForConditionalGeneration
@@ -92,6 +94,7 @@ __all__ = [
     "ResidualScaling",
     "RotaryByLayerPosition",
     "RotaryPosition",
+    "SharedKeyValueAttention",
     "SharedMixtureOfExperts",
     "ShortConvolution",
     "SigmoidMixtureOfExperts",
@@ -102,6 +105,7 @@ __all__ = [
     "TokenTypeEmbedding",
     "Transformer",
     "TransformerLayer",
+    "ValueResidualAttention",
     "ZooConfig",
     "ZooDecoder",
     "ZooEncoder",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 from torch import nn
@@ -21,6 +21,10 @@ from .parts import ATTENTIONS, POSITIONS
 
 if TYPE_CHECKING:
     from .configuration import ZooConfig
+    from .context import EarlierLayers
+
+Heads: TypeAlias = tuple[torch.Tensor, torch.Tensor]
+"""Keys and values."""
 
 
 @ATTENTIONS.register("multi-head")
@@ -37,12 +41,14 @@ class Attention(nn.Module):
         supports_unpadding: Whether it runs on tokens that stand end to end, told apart by a mask that is no tensor.
         caches_heads: Whether what it caches are the keys and values of every head.
         weights_sum_to_one: Whether a query's weights over the keys are all that its softmax gives.
+        reads_earlier_layers: Whether layers read what earlier ones kept for them in the same call.
     """
 
     backends: tuple[str, ...] = BACKENDS
     supports_unpadding: bool = True
     caches_heads: bool = True
     weights_sum_to_one: bool = True
+    reads_earlier_layers: bool = False
 
     def __init__(self, config: ZooConfig, layer_idx: int, *, is_causal: bool = False, is_cross: bool = False) -> None:
         super().__init__()
@@ -60,6 +66,15 @@ class Attention(nn.Module):
         self.rotate = POSITIONS.get(config.position).rotate
 
         self.build_projections(config)
+
+    @classmethod
+    def kv_sharing_modes(cls, config: ZooConfig) -> list[str | None] | None:
+        """Which layers of a stack read keys and values that an earlier one keeps, as transformers makes caches by it.
+
+        Returns:
+            "store", "reuse" or None for every layer; None where each has its own.
+        """
+        return None
 
     def build_projections(self, config: ZooConfig) -> None:
         """Build what makes queries, keys and values, and what merges the heads."""
@@ -87,6 +102,7 @@ class Attention(nn.Module):
         position_embeddings: Any = None,
         past_key_values: Cache | None = None,
         step: int | None = None,
+        earlier: EarlierLayers | None = None,
         **kwargs: Any,
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """Let every position gather values from the positions it may see.
@@ -99,6 +115,7 @@ class Attention(nn.Module):
             position_embeddings: What the position part's `rotation` returned.
             past_key_values: Keys and values of earlier positions, extended in place.
             step: How many layers were applied before, which is the place in the cache; `layer_idx` if not given.
+            earlier: What the layers of this call keep for later ones.
             kwargs: `attn_implementation`, by default the configuration's, and what the backend takes.
 
         Returns:
@@ -111,17 +128,14 @@ class Attention(nn.Module):
             key, value = self.memory(key_value_states, past_key_values, cache_idx)
             kwargs.pop("position_ids", None)  # by which backends tell sequences in a row apart, the keys' as well
         else:
-            query, key, value = self.project(hidden_states)
-            own = value
+            query, key, own = self.project(hidden_states)
             if position_embeddings is not None:
                 query, key = self.rotate_heads(query, key, position_embeddings)
-            if past_key_values is not None:
-                key, value = self_attention_cache(past_key_values).update(key, value, cache_idx)
+            key, value = self.extend(key, own, past_key_values, cache_idx, earlier)
         # vLLM finds what attends, and its scale, in this function's source: a call of what comes from the interface.
         backend = kwargs.pop("attn_implementation", None) or self.config._attn_implementation
         attend = ALL_ATTENTION_FUNCTIONS.get_interface(backend, eager_attention)
-        attend = partial(self.attend, interface=attend, attn_implementation=backend)
-        kwargs["position_bias"] = position_bias
+        attend = partial(self.attend, interface=attend, attn_implementation=backend, position_bias=position_bias)
         mixed, weights = attend(query, key, value, attention_mask, scaling=self.scaling, **kwargs)
         return self.merge_heads(mixed, hidden_states, own), weights
 
@@ -143,6 +157,21 @@ class Attention(nn.Module):
     def rotate_heads(self, query: torch.Tensor, key: torch.Tensor, rotation: Any) -> tuple[torch.Tensor, torch.Tensor]:
         """Encode positions in queries and keys, as [`zoo.models.embedding.Position.rotate`][] does."""
         return self.rotate(query, key, rotation)
+
+    def extend(self, key: torch.Tensor, value: torch.Tensor, past: Cache | None, idx: int, earlier: Any) -> Heads:
+        """Put keys and values behind those of earlier positions.
+
+        Args:
+            key: *Shape:* (batch_size, num_key_value_heads, seq_len, head_dim)
+            value: *Shape:* as key.
+            past: Keys and values of earlier positions, extended in place; None for none.
+            idx: The layer's place in it.
+            earlier: What the layers of this call keep for later ones, [`zoo.models.context.EarlierLayers`][] or None.
+
+        Returns:
+            Two tensors. *Shape:* (batch_size, num_key_value_heads, key_len, head_dim)
+        """
+        return (key, value) if past is None else self_attention_cache(past).update(key, value, idx)
 
     def project_heads(self, proj: nn.Linear, norm: nn.Module | None, states: torch.Tensor) -> torch.Tensor:
         """Project and split into heads.

@@ -69,7 +69,8 @@ class ZooConfig(StackConfig):
             "geglu", "reglu" for gated with that activation.
         mlp_bias: Whether the feed-forward projections have biases, and the dense layer of `lm_head_transform`.
         mlp_inner_norm: Whether a norm stands on the inner width, after the activation (NormFormer).
-        attention: Attention part: "multi-head", "gated", "exclusive", "sinks", "differential", "latent", or a plugin's.
+        attention: Attention part: "multi-head", "gated", "exclusive", "sinks", "differential", "latent",
+            "value-residual", "kv-sharing", or a plugin's.
         mixer: What mixes tokens in layers without attention, which `layer_types` names: "attention" for no such layers,
             "gated-delta-net", "short-conv", or a plugin's.
         attention_bias: Whether query, key and value projections have biases.

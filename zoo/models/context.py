@@ -157,6 +157,24 @@ class Context:
         return states, mask
 
 
+@dataclass
+class EarlierLayers:
+    """Tensors that the layers of a stack keep for later ones within one call, by name.
+
+    No dictionary: hooks of accelerate and FSDP copy such on the way into a layer, which would then write in vain.
+    """
+
+    kept: dict[str, tuple[torch.Tensor, ...]] = field(default_factory=dict)
+
+    def keep(self, name: str, *tensors: torch.Tensor) -> None:
+        """Keep tensors for later layers."""
+        self.kept[name] = tensors
+
+    def read(self, name: str, device: torch.device) -> tuple[torch.Tensor, ...]:
+        """Read what an earlier layer kept, on the device of the layer that reads."""
+        return tuple(tensor.to(device) for tensor in self.kept[name])
+
+
 def mask_too_short(attention_mask: torch.Tensor, length: int) -> InputError:
     """The error of a padding mask that leaves out cached positions.
 

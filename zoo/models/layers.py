@@ -47,8 +47,8 @@ class TransformerLayer(GradientCheckpointingLayer):
                 *Shape:* (batch_size, num_attention_heads, seq_len, key_len)
             encoder_hidden_states: What cross attention reads. *Shape:* (batch_size, source_len, hidden_size)
             encoder_attention_mask: Mask of cross attention, in the backend's form.
-            kwargs: `position_embeddings`, `past_key_values`, `step` (how many layers were applied before) and what
-                attention backends take.
+            kwargs: `position_embeddings`, `past_key_values`, `step` (how many layers were applied before), `earlier`
+                (what layers keep for later ones) and what attention backends take.
 
         Returns:
             *Shape:* as hidden_states.

@@ -15,7 +15,7 @@ from .attention import Attention
 from .choices import QKNorm
 from .embedding import Position, TokenEmbedding
 from .feed_forward import FeedForward, GatedFeedForward
-from .parts import POSITIONS
+from .parts import ATTENTIONS, POSITIONS
 
 
 def tensor_parallel_plan(model: nn.Module) -> dict[str, str]:
@@ -73,7 +73,7 @@ def pipeline_parallel_plan(stack: Any) -> dict[str, tuple[list[str], list[str]]]
     children: dict[str, Any] = dict(stack.named_children())
     if not isinstance(children.get("layers"), nn.ModuleList) or "token_types" in children:
         return {}
-    if stack.config.share_layers:
+    if stack.config.share_layers or ATTENTIONS.get(stack.config.attention).reads_earlier_layers:
         return {}
     between = (children["embedding_norm"], children["stream"])
     if type(children["position"]).embed is not Position.embed or not all(isinstance(m, nn.Identity) for m in between):

@@ -18,7 +18,7 @@ from zoo.manifest import MANIFEST_FILE, recorded, verified
 from .configuration import ZooConfig
 from .limits import backends_of, refuse_engine, refuse_paging
 from .parallel import fully_sharded_plan, pipeline_parallel_plan, tensor_parallel_plan
-from .parts import INITIALIZERS
+from .parts import ATTENTIONS, INITIALIZERS
 from .saved import read_errors, refuse_other_sizes, weight_files
 from .transformer import BACKENDS, given_mask, transformer_of
 
@@ -187,6 +187,21 @@ class ZooPreTrainedModel(PreTrainedModel):
         self.check_backend(requested_attention)
         chosen = self.supported_backends()[0] if requested_attention is None else requested_attention
         return super().get_correct_attn_implementation(chosen, is_init_check)
+
+    def _set_gradient_checkpointing(self, enable: bool = True, *args: Any, **kwargs: Any) -> None:
+        """Refuse reentrant checkpointing where gradients reach a layer by another way than its input.
+
+        Raises:
+            UnsupportedOperationError: When layers read what earlier ones keep.
+        """
+        function = kwargs.get("gradient_checkpointing_func", args[0] if args else None)
+        reentrant = getattr(function, "keywords", {}).get("use_reentrant")
+        if enable and reentrant and ATTENTIONS.get(self.config.attention).reads_earlier_layers:
+            raise UnsupportedOperationError(
+                f"use_reentrant=True was given, which loses gradients with attention={self.config.attention!r}, whose "
+                "layers read what earlier ones keep; give gradient_checkpointing_kwargs={'use_reentrant': False}"
+            )
+        super()._set_gradient_checkpointing(enable, *args, **kwargs)
 
     def prune_heads(self, heads_to_prune: dict[int, list[int]]) -> None:
         """Refuse: heads of one layer cannot be removed.

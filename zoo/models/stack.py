@@ -20,7 +20,7 @@ from zoo.fast.without_padding import without_padding
 
 from .attention import Attention
 from .configuration import ZooConfig
-from .context import Context, new_cache, position_biases, prepare_cache, self_attention_masks
+from .context import Context, EarlierLayers, new_cache, position_biases, prepare_cache, self_attention_masks
 from .embedding import TokenTypeEmbedding
 from .feed_forwards.routing import Router
 from .layers import TransformerLayer
@@ -104,7 +104,7 @@ class ZooStack(ZooModel):
         if self.position.has_bias:
             context.biases = position_biases(self.placed_types, self.position, inputs_embeds, context.cache)
         hidden_states = self.dropout(self.embedding_norm(self.position.embed(inputs_embeds, context.position_ids)))
-        kwargs["attn_implementation"] = config._attn_implementation
+        kwargs |= {"attn_implementation": config._attn_implementation, "earlier": EarlierLayers()}
         return self.run_layers(config, hidden_states, context, **kwargs)
 
     @without_padding

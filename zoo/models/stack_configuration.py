@@ -6,7 +6,7 @@ import copy
 from typing import TYPE_CHECKING
 
 from .filling import repeat_pattern
-from .parts import MIXERS
+from .parts import ATTENTIONS, MIXERS
 from .saved_configuration import SavedConfig
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ class StackConfig(SavedConfig):
         decoder_intermediate_size: int
         pad_token_id: int | None
         decoder_pad_token_id: int | None
+        attention: str
         mixer: str
         sliding_window: int | None
         nope_layers: list[bool] | None
@@ -68,6 +69,11 @@ class StackConfig(SavedConfig):
     def mixer_layer_type(self) -> str | None:
         """The type of the layers without attention, None where all have attention."""
         return MIXERS.get(self.mixer).layer_type
+
+    @property
+    def kv_sharing_modes(self) -> list[str | None] | None:
+        """Which layers read keys and values that an earlier one keeps, by which transformers makes caches."""
+        return ATTENTIONS.get(self.attention).kv_sharing_modes(self)
 
     def placed_types_of_layers(self) -> list[str | None]:
         """Which position terms every layer reads.

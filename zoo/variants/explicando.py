@@ -26,6 +26,7 @@ class MemoryQueriesAttention(Attention):
         position_embeddings: Any = None,
         past_key_values: Any = None,
         step: int | None = None,
+        earlier: Any = None,
         **kwargs: Any,
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """Mix the decoder's states by the similarities of the encoder's. Arguments as in the base class.

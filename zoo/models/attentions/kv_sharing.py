@@ -1,0 +1,91 @@
+"""Cross-layer sharing of keys and values: the last layers attend to what an earlier one has made and cached."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import torch
+
+from zoo.errors import ConfigError
+
+from ..attention import Heads
+from ..parts import ATTENTIONS, option
+from .earlier import EarlierLayersAttention
+
+if TYPE_CHECKING:
+    from transformers.cache_utils import Cache
+
+    from ..configuration import ZooConfig
+
+
+@ATTENTIONS.register("kv-sharing")
+class SharedKeyValueAttention(EarlierLayersAttention):
+    """Attention whose last `num_kv_shared_layers` layers have queries only (Gemma 3n; Brandon et al. 2024, section 3).
+
+    They read the keys and values of the last layer before them that has the same `layer_types` entry, cached ones
+    included, and cache none.
+    """
+
+    caches_heads = False  # of some layers only
+    options: ClassVar[dict[str, Any]] = {"num_kv_shared_layers": 1}
+
+    @classmethod
+    def check_options(cls, config: ZooConfig) -> None:
+        """Require a layer with keys and values for every layer without.
+
+        Raises:
+            ConfigError: When there is none, one layer stands for all, or there is cross attention, for whose keys and
+                values transformers' caches have no place in layers that share.
+        """
+        super().check_options(config)
+        if config.is_encoder_decoder or config.add_cross_attention:
+            raise ConfigError("attention='kv-sharing' was given with cross attention, which shares no keys and values")
+        types, shared = config.types_of_layers(), option(config, cls, "num_kv_shared_layers")
+        if not 0 <= shared < len(types) or not set(types[len(types) - shared :]) <= set(types[: len(types) - shared]):
+            raise ConfigError(
+                f"num_kv_shared_layers={shared} was given for layers of the types {', '.join(types)}; a layer that "
+                "shares keys and values needs an earlier one of its type that has its own"
+            )
+
+    @classmethod
+    def sources(cls, config: ZooConfig) -> list[int]:
+        """The layer whose keys and values every layer of a stack reads, itself for those that have their own."""
+        types = config.types_of_layers()
+        own = types[: len(types) - option(config, cls, "num_kv_shared_layers")]
+        last = {kind: place for place, kind in enumerate(own)}
+        return [*range(len(own)), *(last[kind] for kind in types[len(own) :])]
+
+    @classmethod
+    def kv_sharing_modes(cls, config: ZooConfig) -> list[str | None]:
+        """Which layers share. Arguments and result as in the base class."""
+        sources = cls.sources(config)
+        stored = {source for place, source in enumerate(sources) if source != place}
+        return [
+            "reuse" if source != place else "store" if place in stored else None for place, source in enumerate(sources)
+        ]
+
+    def build_projections(self, config: ZooConfig) -> None:
+        """Build what makes queries, and keys and values in layers that have their own."""
+        super().build_projections(config)
+        self.sharing = self.kv_sharing_modes(config)[self.layer_idx]
+        self.source = self.sources(config)[self.layer_idx]
+        if self.sharing == "reuse":
+            del self.k_proj, self.v_proj, self.k_norm
+
+    def project(self, hidden_states: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Make queries, and keys and values of no head where they are shared. Shapes as in the base class."""
+        if self.sharing != "reuse":
+            return super().project(hidden_states)
+        query = self.project_heads(self.q_proj, self.q_norm, hidden_states)
+        return query, query[:, :0], query[:, :0]
+
+    def extend(self, key: torch.Tensor, value: torch.Tensor, past: Cache | None, idx: int, earlier: Any) -> Heads:
+        """Put keys and values behind those of earlier positions, or take another layer's. Arguments as in the base."""
+        name = f"keys and values of layer {self.source}"
+        if earlier is not None and self.sharing == "reuse":
+            key, value = earlier.read(name, key.device)
+            return key, value
+        key, value = super().extend(key, value, past, idx, earlier)
+        if earlier is not None and self.sharing == "store":
+            earlier.keep(name, key, value)
+        return key, value

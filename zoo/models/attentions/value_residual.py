@@ -1,0 +1,49 @@
+"""Value residual: every layer mixes the first layer's values into its own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+from transformers import initialization as init
+
+from ..attention import Heads
+from ..parts import ATTENTIONS
+from .earlier import EarlierLayersAttention
+
+if TYPE_CHECKING:
+    from transformers.cache_utils import Cache
+
+    from ..configuration import ZooConfig
+
+FIRST = "values of the first layer"
+
+
+@ATTENTIONS.register("value-residual")
+class ValueResidualAttention(EarlierLayersAttention):
+    """Attention to `lambda_1 * v_1 + lambda_2 * v`, of the values of the first layer and its own (Zhou et al. 2024).
+
+    The two factors are learned, a pair a layer, and start at one half: Learnable-ResFormer. What is cached are mixed
+    values, so that decoding needs nothing more. Cross attention is the usual one.
+    """
+
+    def __init__(self, config: ZooConfig, layer_idx: int, **kwargs: Any) -> None:
+        super().__init__(config, layer_idx, **kwargs)
+        self.mixes = layer_idx > 0 and not self.is_cross
+        if self.mixes:
+            self.value_lambdas = nn.Parameter(torch.empty(2))
+
+    def init_weights(self) -> None:
+        """Begin with the mean of both."""
+        if self.mixes:
+            init.constant_(self.value_lambdas, 0.5)
+
+    def extend(self, key: torch.Tensor, value: torch.Tensor, past: Cache | None, idx: int, earlier: Any) -> Heads:
+        """Mix the values, and put all behind those of earlier positions. Arguments as in the base class."""
+        if earlier is not None and self.mixes:
+            (first,) = earlier.read(FIRST, value.device)
+            value = self.value_lambdas[0] * first + self.value_lambdas[1] * value
+        elif earlier is not None:
+            earlier.keep(FIRST, value)
+        return super().extend(key, value, past, idx, earlier)
