@@ -37,6 +37,7 @@ NEEDS: dict[str, tuple[Any, ...]] = {
     "norm": ("layernorm",),
     "position": ("none",),
     "feed_forward": ("mlp",),
+    "embedding_size": (None,),
     "embedding_norm": (False,),
     "attention_scale": ("head-dim",),
     "qk_norm": (None,),

@@ -60,12 +60,23 @@ XGLM = dict(
     pad_token_id=1,
 )
 NARROW = {**ENCODER, "embedding_size": 16}
+ALBERT = {**ENCODER, "embedding_size": 6}
 MULTIPLIED = {
     **WIDE,
     "embedding_multiplier": 12.0,
     "residual_multiplier": 0.22,
     "logits_scaling": 8.0,
     "attention_multiplier": 0.1,
+}
+T5GEMMA = {stack: {**GEMMA, "layer_types": MIXED} for stack in ("encoder", "decoder")}
+T5GEMMA_DECODER = {
+    **GEMMA,
+    "layer_types": MIXED[:1],
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+    "head_dim": 16,
+    "intermediate_size": 20,
+    "vocab_size": 27,
 }
 BASES = {
     "full_attention": {"rope_type": "default", "rope_theta": 1e6},
@@ -124,6 +135,7 @@ QWEN3_MOE = {**WIDE, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermedia
 FAMILY_CASES = {
     f"{family}{head}-{number}": (family, head, settings)
     for family, head, choices in (
+        *(("Albert", head, [ALBERT, NARROW]) for head in BERT_HEADS),
         ("Arcee", "ForCausalLM", [{**WIDE, **BIASED, "mlp_bias": True}]),
         ("BioGpt", "ForCausalLM", [{**ENCODER, "pad_token_id": 1}]),
         ("Bloom", "ForCausalLM", [BLOOM]),
@@ -145,7 +157,7 @@ FAMILY_CASES = {
         ("DeepseekV3", "ForSequenceClassification", [DEEPSEEK]),
         ("DiffLlama", "ForCausalLM", [{**WIDE, **BIASED}]),
         *(("DistilBert", head, [DISTILBERT]) for head in BERT_HEADS),
-        ("Electra", "ForMaskedLM", [{**NARROW, "hidden_act": "gelu"}]),
+        ("Electra", "ForMaskedLM", [{**NARROW, "hidden_act": "gelu"}, {**ALBERT, "hidden_act": "gelu"}]),
         ("Electra", "ForSequenceClassification", [NARROW]),
         ("Ernie", "ForMaskedLM", [ENCODER]),
         ("Ernie4_5", "ForCausalLM", [{**WIDE, "use_bias": True}]),
@@ -223,7 +235,7 @@ FAMILY_CASES = {
             [QWEN3_NEXT, {**QWEN3_NEXT, **BIASED, "norm_topk_prob": False, "rope_parameters": PART}],
         ),
         ("Qwen3Next", "ForTokenClassification", [QWEN3_NEXT]),
-        *(("RoFormer", head, [NARROW]) for head in ("ForMaskedLM", "ForSequenceClassification")),
+        *(("RoFormer", head, [NARROW, ALBERT]) for head in ("ForMaskedLM", "ForSequenceClassification")),
         ("SeedOss", "ForCausalLM", [{**WIDE, "attention_out_bias": True}]),
         (
             "SmolLM3",
@@ -235,6 +247,10 @@ FAMILY_CASES = {
         ),
         ("StableLm", "ForCausalLM", [{**WIDE, "use_qkv_bias": True}, {**WIDE, "use_parallel_residual": True}]),
         ("Starcoder2", "ForCausalLM", [{**WIDE, "sliding_window": 3}]),
+        *(
+            ("T5Gemma", head, [T5GEMMA, {**T5GEMMA, "tie_word_embeddings": False, "decoder": T5GEMMA_DECODER}])
+            for head in ("ForConditionalGeneration", "Model")
+        ),
         ("VaultGemma", "ForCausalLM", [GEMMA]),
         ("XGLM", "ForCausalLM", [XGLM, {**XGLM, "pad_token_id": 3}]),
         ("XLMRobertaXL", "ForMaskedLM", [ROBERTA]),

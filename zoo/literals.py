@@ -13,6 +13,7 @@ from typing import Any, Literal, TypeAlias
 from typing_extensions import TypedDict
 
 VariantName: TypeAlias = Literal[
+    "albert-style",
     "alibi-decoder",
     "attention-is-all-you-need",
     "bert-style",
@@ -57,6 +58,7 @@ VariantName: TypeAlias = Literal[
     "sandwich-norm",
     "smollm3-style",
     "t5-style",
+    "t5gemma-style",
     "universal",
     "value-residual",
     "vanilla",
@@ -106,6 +108,8 @@ class Settings(TypedDict, total=False):
     embedding."""
     hidden_size: int
     """Width of the residual stream."""
+    embedding_size: int | None
+    """Width of the embeddings, which are then mapped onto `hidden_size` (ALBERT); None for no map."""
     num_hidden_layers: int
     """Depth of the encoder, or of the only stack."""
     decoder_layers: int | None
@@ -209,7 +213,7 @@ class Settings(TypedDict, total=False):
     relative_attention_max_distance: int
     """Distance from which T5's last bucket holds everything."""
     scale_embedding: bool
-    """Whether token embeddings are multiplied by sqrt(hidden_size)."""
+    """Whether token embeddings are multiplied by the root of their width, sqrt(hidden_size)."""
     tie_word_embeddings: bool
     """Whether the output projection is the (target) embedding."""
     share_encoder_decoder_embeddings: bool
@@ -217,7 +221,8 @@ class Settings(TypedDict, total=False):
     lm_head_bias: bool
     """Whether the output projection has a bias."""
     lm_head_transform: bool
-    """Whether masked language modelling transforms its input first (BERT: dense, act, norm)."""
+    """Whether masked language modelling transforms its input first (BERT: dense, act, norm), to the width of the
+    embeddings."""
     logit_scale: float
     """Factor on the logits."""
     final_logit_softcapping: float | None

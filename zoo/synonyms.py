@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 FIELDS = {
-    "hidden_size": ("d_model", "n_embd", "embed_dim", "embedding_size", "model_dim", "dim", "width", "num_hiddens"),
+    "hidden_size": ("d_model", "n_embd", "embed_dim", "model_dim", "dim", "width", "num_hiddens"),
+    "embedding_size": ("word_embed_proj_dim", "d_embed"),
     "num_hidden_layers": ("num_layers", "n_layer", "n_layers", "depth", "layers", "num_blks", "num_blocks"),
     "num_attention_heads": ("n_head", "n_heads", "nhead", "num_heads", "heads"),
     "num_key_value_heads": ("n_kv_heads", "num_kv_heads", "n_head_kv"),

@@ -52,6 +52,7 @@ def needs(config: ZooConfig, task: str) -> dict[str, Any]:
     placements = ("pre", "post") if config.stack == "encoder-decoder" else ("pre", "post", "sandwich")
     positions = (*ABSOLUTE, *ROTARY, "alibi" if config.stack == "decoder" else "t5")
     found: dict[str, Any] = {
+        "embedding_size": None,
         "attention": "multi-head",
         "feed_forward": ("mlp", "gated"),
         "mlp_inner_norm": False,

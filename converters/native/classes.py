@@ -25,7 +25,6 @@ AUTO_CLASSES: Mapping[str, Mapping[str, str]] = {
 
 EXPERTS = "its feed-forward networks are mixtures of experts"
 RELATED = {
-    "albert": "its embeddings are narrower than its layers, and are projected",
     "apertus": "its activation has weights",
     "blenderbot-small": "its decoder's embeddings are normalised before positions are added",
     "encoder-decoder": "convert its encoder and its decoder each by itself",

@@ -20,6 +20,10 @@ COUNTS_TOKENS = "Padding before the tokens takes no positions in this class, in 
 """What to know of a class whose positions are "learned-unpadded", where the model's are not."""
 
 
+NO_POOLER = "`pooler_output` means nothing: the model has no pooler."
+"""What to know of the body of a class that always has one."""
+
+
 def plain_needs(task: str) -> dict[str, Any]:
     """What the plain Transformer of most classes has; formats change and add to it.
 
@@ -39,6 +43,7 @@ def plain_needs(task: str) -> dict[str, Any]:
         "sliding_window": None,
         "head_dim": lambda config: config.hidden_size // config.num_attention_heads,
         "num_key_value_heads": lambda config: config.num_attention_heads,
+        "embedding_size": None,
         "type_vocab_size": None,
         "norm": "layernorm",
         "embedding_norm": False,

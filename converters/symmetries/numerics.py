@@ -77,7 +77,7 @@ class MoveEmbeddingScale(Symmetry):
 
     def weights(self, state: State, config: ZooConfig, wanted: Any) -> State:
         """Scale the embeddings."""
-        factor = math.sqrt(config.hidden_size)
+        factor = math.sqrt(config.embedding_width)
         return change(state, EMBEDDINGS, scale(factor if config.scale_embedding else 1 / factor))
 
 

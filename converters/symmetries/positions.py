@@ -78,8 +78,8 @@ class StoreTable(Symmetry):
         positions = torch.arange(config.max_position_embeddings)[None]
         for prefix in stacks(config):
             embedding = state[f"{prefix}embed_tokens.weight"]
-            zeros = torch.zeros(1, len(positions[0]), config.hidden_size)
-            rows = POSITIONS.get(config.position)(config).embed(zeros, positions)[0]
+            zeros = torch.zeros(1, len(positions[0]), config.embedding_width)
+            rows = POSITIONS.get(config.position)(config.embedding_config()).embed(zeros, positions)[0]
             added[f"{prefix}position.weight"] = rows.to(embedding.dtype)
         return {**state, **added}
 

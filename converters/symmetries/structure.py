@@ -109,7 +109,7 @@ class ZeroTokenTypes(Symmetry):
         """Add a table of zeros."""
         return {
             **state,
-            "model.token_types.weight": state["model.embed_tokens.weight"].new_zeros(wanted, config.hidden_size),
+            "model.token_types.weight": state["model.embed_tokens.weight"].new_zeros(wanted, config.embedding_width),
         }
 
 

@@ -3,8 +3,8 @@
 import pytest
 import torch
 import transformers
-from native_families import FALCON, FAMILY_CASES, MPT, NEOX, WIDE
-from native_models import NATIVE_CASES, batch, largest_difference, native_model, outputs, scramble
+from native_families import FALCON, FAMILY_CASES, GEMMA, MPT, NEOX, T5GEMMA, WIDE
+from native_models import ENCODER, NATIVE_CASES, T5, batch, largest_difference, native_model, outputs, scramble
 
 import zoo
 from zoo.converters import ExportOptions, plan_export
@@ -59,30 +59,23 @@ def test_every_model_type_has_a_case():
 
 
 @pytest.mark.parametrize(
-    ("family", "settings", "says"),
+    ("name", "settings", "says"),
     [
-        ("Falcon", {**FALCON, "alibi": True}, "alibi=True is set"),
-        ("Cohere", {**WIDE, "use_qk_norm": True}, "use_qk_norm=True is set"),
-        ("Mpt", {**MPT, "attn_config": {"clip_qkv": 6.0}}, r"clip_qkv=6\.0 is set"),
+        ("FalconForCausalLM", {**FALCON, "alibi": True}, "alibi=True is set"),
+        ("CohereForCausalLM", {**WIDE, "use_qk_norm": True}, "use_qk_norm=True is set"),
+        ("MptForCausalLM", {**MPT, "attn_config": {"clip_qkv": 6.0}}, r"clip_qkv=6\.0 is set"),
+        ("AlbertForMaskedLM", {**ENCODER, "num_hidden_groups": 2}, "num_hidden_groups=2 is set"),
+        ("T5GemmaModel", {**T5GEMMA, "decoder": {**GEMMA, "hidden_size": 16}}, r"decoder\.hidden_size is 16"),
     ],
 )
-def test_what_the_zoo_lacks_is_refused(family, settings, says):
+def test_what_the_zoo_lacks_is_refused(name, settings, says):
     with pytest.raises(NoCounterpartError, match=says):
-        zoo.convert(native_model(family, "ForCausalLM", settings))
+        zoo.convert(native_model(name, "", settings))
 
 
 def test_known_types_without_counterpart_say_why():
-    native = transformers.AlbertForMaskedLM(
-        transformers.AlbertConfig(
-            vocab_size=23,
-            hidden_size=16,
-            num_hidden_layers=1,
-            num_attention_heads=4,
-            intermediate_size=24,
-            embedding_size=8,
-        )
-    )
-    with pytest.raises(NoCounterpartError, match="this albert model has no counterpart: its embeddings are narrower"):
+    native = native_model("UMT5", "ForConditionalGeneration", T5)
+    with pytest.raises(NoCounterpartError, match="this umt5 model has no counterpart: every layer has relative"):
         zoo.convert(native)
 
 
@@ -119,8 +112,17 @@ def test_biases_of_norms_keep_a_model_from_classes_without(tmp_path):
 @pytest.mark.parametrize(
     "name",
     [
-        *("bloom-style", "falcon-style", "gemma2-style", "gptj-style", "nanochat-style", "olmo2-style", "olmo3-style"),
-        *("qwen3-style", "roformer-style", "smollm3-style"),
+        *(
+            "albert-style",
+            "bloom-style",
+            "falcon-style",
+            "gemma2-style",
+            "gptj-style",
+            "nanochat-style",
+            "olmo2-style",
+            "olmo3-style",
+        ),
+        *("qwen3-style", "roformer-style", "smollm3-style", "t5gemma-style"),
     ],
 )
 def test_variants_after_a_class_go_there(name):

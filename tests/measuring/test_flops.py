@@ -34,7 +34,7 @@ DECODER_SIZES = {
 
 LLAMAS = {"llama-style", "qwen3-style", "smollm3-style", "gemma2-style", "gemma3-style", "lfm2-style"}
 GATED = {*LLAMAS, "modernbert-style", "diff-transformer", "qk-norm", "olmo2-style", "olmo3-style", "t5-style"}
-GATED |= {"value-residual"}
+GATED |= {"t5gemma-style", "value-residual"}
 WITH_EXPERTS = ("mixtral-style", "qwen3-moe-style", "qwen3-next-style", "deepseek-moe", "gpt-oss-style")
 KEY_VALUE_HEADS = {**dict.fromkeys({*LLAMAS, *WITH_EXPERTS}, 2), "falcon-style": 1}
 ROTATED = {
@@ -43,7 +43,9 @@ ROTATED = {
     "deepseek-v3-style": 32,
     **dict.fromkeys(("gemma3-style", "modernbert-style"), 32),  # two kinds of layers, each with its own wavelengths
 }
-TRANSFORMS = {"bert-style", "modernbert-style", "roberta-prelayernorm-style", "roformer-style"}
+EMBEDDING = {"albert-style": 128}
+"""Widths of embeddings that are projected."""
+TRANSFORMS = {"albert-style", "bert-style", "modernbert-style", "roberta-prelayernorm-style", "roformer-style"}
 EXPERTS = {
     "mixtral-style": (2, 8),
     "gpt-oss-style": (4, 16),
@@ -150,7 +152,8 @@ def stack(variant: str, length: int, one_head: bool = False) -> int:
     connections, end = hyper_connections(variant, length)
     dense = 1 if variant == "deepseek-v3-style" else 0
     networks = (LAYERS - dense) * feed_forward(variant, INNER, length) + dense * 3 * linear(HIDDEN, INNER, length)
-    return first + (LAYERS - 1) * mixing + LAYERS * connections + networks + end
+    embedding = linear(EMBEDDING[variant], HIDDEN, length) if variant in EMBEDDING else 0
+    return embedding + first + (LAYERS - 1) * mixing + LAYERS * connections + networks + end
 
 
 def decoder(variant: str, source: int, target: int, one_head: bool = False) -> int:
@@ -160,11 +163,12 @@ def decoder(variant: str, source: int, target: int, one_head: bool = False) -> i
 
 
 def head(variant: str, task: str, length: int) -> int:
-    transform = linear(HIDDEN, HIDDEN, 1) if variant in TRANSFORMS else 0
+    width = EMBEDDING.get(variant, HIDDEN)
+    transform = linear(HIDDEN, width, 1) if variant in TRANSFORMS else 0
     return {
         "feature-extraction": 0,
         "causal-lm": linear(HIDDEN, VOCABULARY, length),
-        "masked-lm": linear(HIDDEN, VOCABULARY, length) + length * transform,
+        "masked-lm": linear(width, VOCABULARY, length) + length * transform,
         "token-classification": linear(HIDDEN, LABELS, length),
         "sequence-classification": linear(HIDDEN, LABELS, 1) + transform,
         "seq2seq-lm": linear(HIDDEN, VOCABULARY if variant in ONE_EMBEDDING else TARGET_VOCABULARY, length),
@@ -197,7 +201,8 @@ def test_every_variant_needs_what_the_formula_says(variant):
     # Position biases are looked up or computed elementwise. Rotary angles, frequencies times positions, are a product
     # with an inner dimension of one in some versions of transformers, and have no gradient.
     angles = flops.forward - forward
-    assert angles in (0, 2 * SOURCE * ROTATED.get(variant, 0) // 2)
+    of_target = TARGET * HIDDEN // DECODER_HEADS if variant == "t5gemma-style" else 0
+    assert angles in (0, SOURCE * ROTATED.get(variant, 0) + of_target)
     beside = without_attention(variant, SOURCE)[1] if variant in HYBRIDS else 0
     assert flops.training == 3 * forward + angles + beside  # backwards, there is a product for either factor of each
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 import transformers
-from native_families import DEEPSEEK, LFM2, MODERN_BERT, QWEN3_NEXT
+from native_families import ALBERT, DEEPSEEK, LFM2, MODERN_BERT, QWEN3_NEXT
 from native_models import BART, ENCODER, GPT2, LLAMA, NATIVE_CASES, T5, native_model
 from torch import nn
 from transformers import DynamicCache, EncoderDecoderCache
@@ -42,6 +42,15 @@ class Native(NamedTuple):
         settings = {**self.settings, **dict(zip(self.depths, layers, strict=True))}
         config = getattr(transformers, f"{self.family}Config")(**settings)
         return getattr(transformers, self.family + self.head)(config).eval()
+
+
+class OfTwoStacks(Native):
+    """The same where each stack has a configuration of its own."""
+
+    def build(self, *layers: int) -> Any:
+        stacks = zip(("encoder", "decoder"), layers, strict=True)
+        settings = {stack: {**self.settings, "num_hidden_layers": depth} for stack, depth in stacks}
+        return Native(self.family, self.head, settings, ()).build()
 
 
 DEEP = ("n_layer",)
@@ -78,6 +87,12 @@ NATIVES |= {"modernbert-style": Native("ModernBert", "ForMaskedLM", {**MODERN_BE
 NATIVES |= {
     "qwen3-next-style": Native("Qwen3Next", "ForCausalLM", {**QWEN3_NEXT, **EVERY_OTHER}),
     "lfm2-style": Native("Lfm2", "ForCausalLM", {**LFM2, "layer_types": None, "full_attn_idxs": [1, 3]}),
+}
+NATIVES |= {"albert-style": Native("Albert", "ForMaskedLM", ALBERT)}
+NATIVES |= {
+    "t5gemma-style": OfTwoStacks(
+        "T5Gemma", "ForConditionalGeneration", {**LLAMA, "head_dim": 4}, ("encoder", "decoder")
+    )
 }
 NATIVES |= {"roformer-style": Native("RoFormer", "ForMaskedLM", {**ENCODER, "embedding_size": 16})}
 NATIVES |= dict.fromkeys(("gpt-neox-style", "falcon-style"), NATIVES["gptj-style"])

@@ -86,7 +86,7 @@ class Reader:
             kinds = [f"{kind} without positions" if nope else kind for kind, nope in named]
         if order := pattern(kinds):
             remarks.append(f"by layer: {order}")
-        before = ("embed_tokens", "token_types", "position", "embedding_norm", "dropout")
+        before = ("embed_tokens", "token_types", "position", "embedding_norm", "dropout", "embedding_projection")
         return Block(
             name=name,
             before=tuple(self.modules(stack, before, prefix, config)),

@@ -36,14 +36,16 @@ class Stack(Protocol):
     """What [`without_padding`][] reads of a stack of layers.
 
     Attributes:
-        layers: What may run without padding, with the norm behind it.
-        norm: That norm.
+        layers: What may run without padding, with what stands before and behind it.
+        embedding_projection: What stands before it.
+        norm: The norm behind it.
         can_unpad: Whether all of it looks at one token only, but for attention.
         built_of: The classes of which it was built.
     """
 
     config: Any
     layers: Any
+    embedding_projection: Any
     norm: Any
     can_unpad: bool
     built_of: frozenset[type[nn.Module]]
@@ -101,7 +103,8 @@ def unpaddings(
         return None, None
     source = (context.encoder_attention_mask, context.encoder_hidden_states)
     found = find_unpaddings(config, (context.attention_mask, hidden_states), source)
-    if not any(found) or not are_untouched((stack.layers, stack.norm), stack.built_of):
+    built = (stack.embedding_projection, stack.layers, stack.norm)
+    if not any(found) or not are_untouched(built, stack.built_of):
         return None, None
     documents = None
     if config.is_decoder and context.attention_mask is None:

@@ -45,7 +45,8 @@ def forward_flops(config: Mapping[str, Any], shapes: Shapes) -> int | None:
         if len(shape) > 1 and not name.endswith(TABLES):
             weights += prod(shape) * (repeats if LAYER in name else 1)
     if config.get("tie_word_embeddings") and not any(name.startswith("lm_head.") for name in shapes):
-        weights += int(config.get("decoder_vocab_size") or config["vocab_size"]) * int(config["hidden_size"])
+        width = config.get("embedding_size") or config["hidden_size"]
+        weights += int(config.get("decoder_vocab_size") or config["vocab_size"]) * int(width)
     return 2 * weights
 
 
@@ -120,6 +121,8 @@ def _embeddings(config: Mapping[str, Any]) -> str:
     parts = ["tied to the output" if config.get("tie_word_embeddings") else "not tied"]
     if config.get("share_encoder_decoder_embeddings"):
         parts.append("source and target shared")
+    if config.get("embedding_size"):
+        parts.append(f"{config['embedding_size']} wide and projected")
     if config.get("scale_embedding"):
         parts.append("scaled by the square root of the width")
     if config.get("embedding_norm"):

@@ -56,6 +56,7 @@ class ZooConfig(StackConfig):
         type_vocab_size: Number of token types that an encoder tells apart (BERT's first and second sentence), None
             for no such embedding.
         hidden_size: Width of the residual stream.
+        embedding_size: Width of the embeddings, which are then mapped onto `hidden_size` (ALBERT); None for no map.
         num_hidden_layers: Depth of the encoder, or of the only stack.
         decoder_layers: Depth of the decoder beside an encoder, `num_hidden_layers` if not given.
         num_attention_heads: Number of query heads.
@@ -101,11 +102,12 @@ class ZooConfig(StackConfig):
         sinusoidal_theta: Base of the sinusoidal wavelengths.
         relative_attention_num_buckets: Number of T5's buckets.
         relative_attention_max_distance: Distance from which T5's last bucket holds everything.
-        scale_embedding: Whether token embeddings are multiplied by sqrt(hidden_size).
+        scale_embedding: Whether token embeddings are multiplied by the root of their width, sqrt(hidden_size).
         tie_word_embeddings: Whether the output projection is the (target) embedding.
         share_encoder_decoder_embeddings: Whether source and target embeddings are one.
         lm_head_bias: Whether the output projection has a bias.
-        lm_head_transform: Whether masked language modelling transforms its input first (BERT: dense, act, norm).
+        lm_head_transform: Whether masked language modelling transforms its input first (BERT: dense, act, norm), to the
+            width of the embeddings.
         logit_scale: Factor on the logits.
         final_logit_softcapping: Bound on the logits, None for none.
         classifier_pooling: How token vectors become one vector for a classifier, a word of `Pooling`.
@@ -168,6 +170,7 @@ class ZooConfig(StackConfig):
     decoder_vocab_size: FilledInt = None
     type_vocab_size: int | None = None
     hidden_size: int = 512
+    embedding_size: int | None = None
     num_hidden_layers: int = 6
     decoder_layers: FilledInt = None
     num_attention_heads: int = 8

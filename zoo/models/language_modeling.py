@@ -31,17 +31,18 @@ class LanguageModel(ZooPreTrainedModel):
     Args:
         body: The model whose hidden states are projected.
         embedding: Name of the parameter that the projection is when embeddings are tied.
+        width: Width of what is projected, by default that of the hidden states.
     """
 
     _tp_plan = {"lm_head": "colwise_gather_output"}
     _fsdp_plan = {"lm_head": "keep_full_weight"}
 
-    def __init__(self, config: ZooConfig, body: ZooPreTrainedModel, embedding: str) -> None:
+    def __init__(self, config: ZooConfig, body: ZooPreTrainedModel, embedding: str, width: int | None = None) -> None:
         super().__init__(config)
         self.model = body
         self.tied_embedding = embedding
         self.lm_head = nn.Linear(
-            config.hidden_size, transformer_of(config).output_size(config), bias=config.lm_head_bias
+            width or config.hidden_size, transformer_of(config).output_size(config), bias=config.lm_head_bias
         )
 
     def tied_weights(self) -> dict[str, str]:
@@ -209,16 +210,20 @@ class ZooForCausalLM(LanguageModel, CachedGenerationMixin):
 
 
 class PredictionTransform(nn.Module):
-    """BERT's transform before the output projection: dense, with a bias if feed-forwards have one; activation, norm."""
+    """BERT's transform before the output projection: dense, with a bias if feed-forwards have one; activation, norm.
+
+    It leads to the width of the embeddings, one of which the projection may be.
+    """
 
     def __init__(self, config: ZooConfig) -> None:
         super().__init__()
-        self.dense = nn.Linear(config.hidden_size, config.hidden_size, bias=config.mlp_bias)
+        width = config.embedding_width
+        self.dense = nn.Linear(config.hidden_size, width, bias=config.mlp_bias)
         self.act_fn = build_activation(config.hidden_act)
-        self.norm = build_norm(config)
+        self.norm = build_norm(config, width)
 
     def forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
-        """Transform. *Shape:* (batch_size, seq_len, hidden_size), unchanged."""
+        """Transform. *Shape:* (batch_size, seq_len, hidden_size) to (batch_size, seq_len, embedding_size)."""
         return self.norm(self.act_fn(self.dense(hidden_states)))
 
 
@@ -230,7 +235,8 @@ class ZooForMaskedLM(LanguageModel):
     """
 
     def __init__(self, config: ZooConfig) -> None:
-        super().__init__(config, ZooEncoder(config), "model.embed_tokens.weight")
+        width = config.embedding_width if config.lm_head_transform else None
+        super().__init__(config, ZooEncoder(config), "model.embed_tokens.weight", width)
         self.transform = PredictionTransform(config) if config.lm_head_transform else nn.Identity()
         self.post_init()
 

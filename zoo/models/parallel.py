@@ -75,7 +75,7 @@ def pipeline_parallel_plan(stack: Any) -> dict[str, tuple[list[str], list[str]]]
         return {}
     if stack.config.share_layers or ATTENTIONS.get(stack.config.attention).reads_earlier_layers:
         return {}
-    between = (children["embedding_norm"], children["stream"])
+    between = (children["embedding_norm"], children["embedding_projection"], children["stream"])
     if type(children["position"]).embed is not Position.embed or not all(isinstance(m, nn.Identity) for m in between):
         return {}
     states = (["hidden_states"], ["hidden_states"])

@@ -1,6 +1,5 @@
 """Stacks: what embeds tokens, applies layer after layer, and normalises; the encoder and the decoder."""
 
-import copy
 from itertools import cycle
 from typing import Any
 
@@ -38,10 +37,12 @@ class ZooStack(ZooModel):
     def __init__(self, config: ZooConfig, build_layer: LayerBuilder) -> None:
         super().__init__(config)
         self.transformer = transformer_of(config)
-        self.embed_tokens = self.transformer.embedding(config.vocab_size, config)
-        self.position = self.transformer.build_position(config)
-        self.embedding_norm = build_embedding_norm(config)
+        embeds = config.embedding_config()
+        self.embed_tokens = self.transformer.embedding(config.vocab_size, embeds)
+        self.position = self.transformer.build_position(embeds)
+        self.embedding_norm = build_norm(embeds) if config.embedding_norm else Identity()
         self.dropout = Dropout(config.dropout)
+        self.embedding_projection = build_embedding_projection(config)
         self.layer_types = config.types_of_layers()
         self.placed_types = config.placed_types_of_layers()
         distinct_layers = 1 if config.share_layers else config.num_hidden_layers
@@ -51,7 +52,7 @@ class ZooStack(ZooModel):
         self.norm = build_norm(config) if config.final_norm else Identity()
         self._no_split_modules = {type(layer).__name__ for layer in self.layers}
         self.can_unpad = self.transformer.can_unpad(config)
-        self.built_of = kinds_of((self.layers, self.norm))
+        self.built_of = kinds_of((self.embedding_projection, self.layers, self.norm))
         self.gradient_checkpointing = False
 
     def tied_weights(self) -> dict[str, str]:
@@ -73,10 +74,10 @@ class ZooStack(ZooModel):
 
         Args:
             input_ids: *Shape:* (batch_size, seq_len)
-            inputs_embeds: *Shape:* (batch_size, seq_len, hidden_size)
+            inputs_embeds: *Shape:* (batch_size, seq_len, embedding_size)
 
         Returns:
-            *Shape:* (batch_size, seq_len, hidden_size)
+            *Shape:* (batch_size, seq_len, embedding_size)
 
         Raises:
             ValueError: When both or neither are given.
@@ -89,11 +90,11 @@ class ZooStack(ZooModel):
         """Place tokens, embed their positions, and run the layers.
 
         Args:
-            inputs_embeds: *Shape:* (batch_size, seq_len, hidden_size)
+            inputs_embeds: *Shape:* (batch_size, seq_len, embedding_size)
             context: What the caller gave beside them; completed here.
 
         Returns:
-            *Shape:* as inputs_embeds.
+            *Shape:* (batch_size, seq_len, hidden_size)
 
         Raises:
             SequenceTooLongError: When there are more positions than the encoding can place.
@@ -111,20 +112,20 @@ class ZooStack(ZooModel):
     def run_layers(
         self, config: ZooConfig, hidden_states: torch.Tensor, context: Context, **kwargs: Any
     ) -> torch.Tensor:
-        """Apply every layer, then the final norm.
+        """Bring the embeddings to the width of the stream, apply every layer, then the final norm.
 
         Args:
-            hidden_states: Embedded tokens. *Shape:* (batch_size, seq_len, hidden_size)
+            hidden_states: Embedded tokens. *Shape:* (batch_size, seq_len, embedding_size)
 
         Returns:
-            *Shape:* as hidden_states.
+            *Shape:* (batch_size, seq_len, hidden_size)
         """
         # Made once for all layers: masks by layer type, what cross attention reads, rotations.
         masks = self_attention_masks(config, hidden_states, context, self.layer_types)
         source = context.source(config, hidden_states) if context.encoder_hidden_states is not None else ()
         rotations = self.position.rotations(hidden_states, context.position_ids, filter(None, self.placed_types))
         kwargs |= {"past_key_values": context.past_key_values, "position_ids": context.position_ids}
-        hidden_states = self.stream.open(hidden_states)
+        hidden_states = self.stream.open(self.embedding_projection(hidden_states))
         layer_types = self.layer_types[: self.config.num_hidden_layers]  # generation lowers it for an early exit
         for step, (layer, kind, placed) in enumerate(zip(cycle(self.layers), layer_types, self.placed_types)):
             kwargs |= {"step": step, "position_embeddings": rotations[placed] if placed else None}
@@ -156,7 +157,7 @@ class ZooEncoder(ZooStack):
             )
         super().__init__(config, transformer_of(config).encoder_layer)
         num_types = config.type_vocab_size
-        self.token_types = TokenTypeEmbedding(num_types, config) if num_types is not None else None
+        self.token_types = TokenTypeEmbedding(num_types, config.embedding_config()) if num_types is not None else None
         self.post_init()
 
     @merge_with_config_defaults
@@ -177,7 +178,7 @@ class ZooEncoder(ZooStack):
             input_ids: Token ids. *Shape:* (batch_size, seq_len)
             attention_mask: 1 for real tokens, 0 for padding; of the prefix, too. *Shape:* (batch_size, key_len)
             position_ids: Positions, by default counted on from the prefix. *Shape:* (batch_size, seq_len)
-            inputs_embeds: Instead of input_ids. *Shape:* (batch_size, seq_len, hidden_size)
+            inputs_embeds: Instead of input_ids. *Shape:* (batch_size, seq_len, embedding_size)
             token_type_ids: Types of tokens, by default 0; without effect in a model that has no types.
                 *Shape:* (batch_size, seq_len)
             past_key_values: Keys and values of a prefix that every position sees (prefix-tuning), extended in place.
@@ -247,7 +248,7 @@ class ZooDecoder(ZooStack):
             attention_mask: 1 for real tokens, cached ones included. *Shape:* (batch_size, key_len)
             position_ids: Positions, by default counted on from the cache. *Shape:* (batch_size, seq_len)
             past_key_values: Keys and values of earlier positions, extended in place.
-            inputs_embeds: Instead of input_ids. *Shape:* (batch_size, seq_len, hidden_size)
+            inputs_embeds: Instead of input_ids. *Shape:* (batch_size, seq_len, embedding_size)
             encoder_hidden_states: What cross attention reads. *Shape:* (batch_size, source_len, hidden_size)
             encoder_attention_mask: 1 for real source tokens. *Shape:* (batch_size, source_len)
             use_cache: Whether to return keys and values; a new cache is made if none is given.
@@ -276,10 +277,6 @@ class ZooDecoder(ZooStack):
         return BaseModelOutputWithPastAndCrossAttentions(hidden_states, past_key_values)
 
 
-def build_embedding_norm(config: ZooConfig) -> nn.Module:
-    """Build the norm on the embeddings, with its own epsilon, or the identity."""
-    if not config.embedding_norm:
-        return Identity()
-    own = copy.copy(config)
-    own.layer_norm_eps = config.embedding_norm_eps
-    return build_norm(own)
+def build_embedding_projection(config: ZooConfig) -> nn.Module:
+    """Build the map from the embeddings onto the residual stream, or the identity."""
+    return Identity() if config.embedding_size is None else nn.Linear(config.embedding_size, config.hidden_size)

@@ -20,6 +20,9 @@ class StackConfig(SavedConfig):
         num_hidden_layers: int
         decoder_layers: int
         hidden_size: int
+        embedding_size: int | None
+        layer_norm_eps: float
+        embedding_norm_eps: float
         vocab_size: int
         decoder_vocab_size: int
         num_attention_heads: int
@@ -86,6 +89,21 @@ class StackConfig(SavedConfig):
             None if nope or kind == unplaced else kind
             for kind, nope in zip(types, self.nope_layers or [False] * len(types), strict=False)
         ]
+
+    @property
+    def embedding_width(self) -> int:
+        """Width of the vectors of tokens, of their types and of learned positions."""
+        return self.embedding_size or self.hidden_size
+
+    def embedding_config(self) -> Self:
+        """The configuration of what embeds tokens.
+
+        Returns:
+            A copy with the width and the epsilon of the embeddings.
+        """
+        embeds = copy.copy(self)
+        embeds.hidden_size, embeds.layer_norm_eps = self.embedding_width, self.embedding_norm_eps
+        return embeds
 
     def decoder_config(self) -> Self:
         """The configuration of the decoder stack of an encoder-decoder.

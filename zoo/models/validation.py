@@ -67,6 +67,7 @@ def validate(config: ZooConfig, layer_types: list[str] | None) -> None:
     for field in ("hidden_act", "classifier_pooler_act"):
         require_activation(field, getattr(config, field))
     validate_heads(config)
+    validate_embeddings(config)
     validate_layers(config, layer_types)
 
 
@@ -146,6 +147,21 @@ def require_activation(field: str, value: str | None) -> None:
 
     if value is not None:
         require_choice(field, value, sorted(ACT2CLS))
+
+
+def validate_embeddings(config: ZooConfig) -> None:
+    """Require tied embeddings to be as wide as what is projected onto the vocabulary.
+
+    Raises:
+        ConfigError: When they are not.
+    """
+    transformed = config.stack == "encoder" and config.lm_head_transform
+    if config.embedding_size not in (None, config.hidden_size) and config.tie_word_embeddings and not transformed:
+        raise ConfigError(
+            f"embedding_size={config.embedding_size} and hidden_size={config.hidden_size} with "
+            "tie_word_embeddings=True were given, but the output projection reads hidden states: "
+            "tie_word_embeddings=False, or in an encoder lm_head_transform=True, which leads back to embedding_size"
+        )
 
 
 def validate_layers(config: ZooConfig, layer_types: list[str] | None) -> None:

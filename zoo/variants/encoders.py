@@ -46,6 +46,41 @@ def bert_style(config: ZooConfig) -> Transformer:
 
 
 @register(
+    "albert-style",
+    tasks=ENCODER_TASKS,
+    source="Lan et al. 2020, section 3.1",
+    paper="Lan et al. 2020, ALBERT: A Lite BERT for Self-supervised Learning of Language Representations",
+    tags=("encoder", "post-norm", "shared-layers"),
+    defaults={
+        **BERT_BASE,
+        "vocab_size": 30000,
+        "embedding_size": 128,
+        "share_layers": True,
+        "norm_placement": "post",
+        "layer_norm_eps": 1e-12,
+        "embedding_norm": True,
+        "position": "learned",
+        "hidden_act": "gelu_new",
+        "dropout": 0.0,
+        "classifier_dropout": 0.1,
+        "tie_word_embeddings": True,
+        "lm_head_bias": True,
+        "lm_head_transform": True,
+        "classifier_pooling": "cls",
+        "classifier_pooler_act": "tanh",
+    },
+    presets={"tiny": {"embedding_size": 16}, "base": {**BERT_BASE, "vocab_size": 30000, "embedding_size": 128}},
+    limits=(
+        "There are no token-type embeddings.",
+        "It has no head for the order of sentences, which the original is trained on beside masked words.",
+    ),
+)
+def albert_style(config: ZooConfig) -> Transformer:
+    """Post-norm encoder of one layer, applied again and again, with embeddings narrower than the residual stream."""
+    return Transformer()
+
+
+@register(
     "roberta-prelayernorm-style",
     tasks=ENCODER_TASKS,
     source="Ott et al. 2019, fairseq's encoder with normalize_before",

@@ -34,6 +34,38 @@ def t5_style(config: ZooConfig) -> Transformer:
 
 
 @register(
+    "t5gemma-style",
+    tasks=("seq2seq-lm", "feature-extraction"),
+    source="Zhang et al. 2025, section 3",
+    paper="Zhang et al. 2025, Encoder-Decoder Gemma: Improving the Quality-Efficiency Trade-Off via Adaptation",
+    tags=("encoder-decoder", "sandwich-norm", "modern", "sliding-window"),
+    defaults={
+        "norm": "zero-centered-rmsnorm",
+        "norm_placement": "sandwich",
+        "layer_norm_eps": 1e-6,
+        "position": "rotary",
+        "feed_forward": "gated",
+        "hidden_act": "gelu_pytorch_tanh",
+        "attention_bias": False,
+        "mlp_bias": False,
+        "attn_logit_softcapping": 50.0,
+        "final_logit_softcapping": 30.0,
+        "sliding_window": 4096,
+        "layer_types": ["sliding_attention", "full_attention"],
+        "max_position_embeddings": 8192,
+        "scale_embedding": True,
+        "tie_word_embeddings": True,
+        "dropout": 0.0,
+    },
+    presets={"tiny": {"sliding_window": 16}},
+    limits=("Encoder and decoder are of one width; the original also joins a wide encoder with a narrow decoder.",),
+)
+def t5gemma_style(config: ZooConfig) -> Transformer:
+    """Encoder-decoder of two stacks like Gemma 2's: norms around each sublayer, local and global attention in turn."""
+    return Transformer()
+
+
+@register(
     "marian-style",
     tasks=("seq2seq-lm", "feature-extraction"),
     source="Junczys-Dowmunt et al. 2018, the transformer-base model",

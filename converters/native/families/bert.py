@@ -15,7 +15,7 @@ from ...symmetries.base import State
 from ...symmetries.route import Needs
 from ...transforms import SAME, Tensors, Transform, skip_rows
 from ..base import NativeFormat, Pair, native_format, table
-from ..common import COUNTS_TOKENS, TABLE_POSITIONS, a_stack, labels_in, labels_out, plain_needs, tokens
+from ..common import COUNTS_TOKENS, NO_POOLER, TABLE_POSITIONS, a_stack, labels_in, labels_out, plain_needs, tokens
 
 ROBERTA_HEAD_ACT = "gelu"
 """The activation of RoBERTa's masked-lm head, whatever that of its layers is; the zoo's is that of the layers."""
@@ -224,7 +224,7 @@ class BertLike(NativeFormat):
             found.append("Positions are counted from the ids: a token equal to pad_token_id takes none.")
             found += [] if config.position == "learned-unpadded" else [COUNTS_TOKENS]
         if task == Task.FEATURE_EXTRACTION:
-            found.append("`pooler_output` means nothing: the model has no pooler.")
+            found.append(NO_POOLER)
         return found
 
 

@@ -1,4 +1,4 @@
-"""Encoders that differ from BERT in a line or two: DistilBERT, ELECTRA, RoFormer."""
+"""Encoders that differ from BERT in a line or two: DistilBERT, ELECTRA, RoFormer, ALBERT."""
 
 from __future__ import annotations
 
@@ -9,9 +9,18 @@ from zoo.registry import Task
 
 from ...symmetries.base import State
 from ..base import native_format
-from ..declared import same, without
+from ..common import NO_POOLER
+from ..declared import Field, same, without
 from ..encoder_decoders import computed_table
 from ..encoders import BERT_FIELDS, BERT_LAYER, POST_NORM, TWO_LAYERS, EncoderFormat
+
+EMBEDDING_SIZE = Field(
+    "embedding_size",
+    lambda native: None if native.embedding_size == native.hidden_size else native.embedding_size,
+    lambda config: config.embedding_width,
+    has=lambda config: None if config.embedding_size == config.hidden_size else config.embedding_size,
+)
+"""The width of embeddings that are projected where it differs from that of the layers."""
 
 
 @native_format
@@ -60,15 +69,15 @@ class DistilBert(EncoderFormat):
 
 @native_format
 class Electra(EncoderFormat):
-    """ELECTRA (Clark et al. 2020) with embeddings as wide as its layers."""
+    """ELECTRA (Clark et al. 2020), whose embeddings are projected unless they are as wide as its layers."""
 
     name = "electra"
     prefix = "electra."
-    fields = BERT_FIELDS
-    follows = {"embedding_size": lambda config: config.hidden_size}
+    fields = {**BERT_FIELDS, "embedding_size": EMBEDDING_SIZE}
     body = {
         **DistilBert.body,
         "token_types.weight": "embeddings.token_type_embeddings.weight",
+        "embedding_projection": "embeddings_project",
     }
     layers = "encoder.layer.{n}"
     layer = BERT_LAYER
@@ -90,7 +99,7 @@ class Electra(EncoderFormat):
 
     def read_config(self, native: Any, task: str) -> dict[str, Any]:
         """Express a native configuration in the zoo's settings. Arguments as in the base class."""
-        self.refuse(native, embedding_size=native.hidden_size, is_decoder=False)
+        self.refuse(native, is_decoder=False)
         if task == Task.MASKED_LM:
             self.refuse(native, hidden_act="gelu")
         return super().read_config(native, task)
@@ -98,15 +107,14 @@ class Electra(EncoderFormat):
 
 @native_format
 class RoFormer(EncoderFormat):
-    """RoFormer (Su et al. 2021) with embeddings as wide as its layers: rotary positions."""
+    """RoFormer (Su et al. 2021): rotary positions."""
 
     name = "roformer"
     variant = "roformer-style"
     prefix = "roformer."
-    fields = BERT_FIELDS
+    fields = Electra.fields
     always = {**POST_NORM, "position": "rotary-interleaved"}
     only = {"rotary_value": False, "is_decoder": False}
-    follows = Electra.follows
     unread = ("roformer.encoder.embed_positions.weight", "cls.predictions.bias")
     body = without(Electra.body, "position.weight")
     layers = "encoder.layer.{n}"
@@ -127,7 +135,6 @@ class RoFormer(EncoderFormat):
 
     def read_config(self, native: Any, task: str) -> dict[str, Any]:
         """Express a native configuration in the zoo's settings. Arguments as in the base class."""
-        self.refuse(native, embedding_size=native.hidden_size)
         rope = {"rope_type": "default", "rope_theta": 10000.0}
         return {**super().read_config(native, task), "rope_parameters": rope}
 
@@ -137,3 +144,66 @@ class RoFormer(EncoderFormat):
         rows = computed_table(config.max_position_embeddings, config.head_dim)
         state = {**state, table: rows.to(state["roformer.embeddings.word_embeddings.weight"])}
         return {**state, bias: state["cls.predictions.decoder.bias"]} if task == Task.MASKED_LM else state
+
+
+@native_format
+class Albert(EncoderFormat):
+    """ALBERT (Lan et al. 2020) with one layer that is applied again and again."""
+
+    name = "albert"
+    variant = "albert-style"
+    prefix = "albert."
+    fields = {
+        **BERT_FIELDS,
+        "embedding_size": Field("embedding_size", has=lambda config: config.embedding_size or config.hidden_size),
+        "classifier_dropout": "classifier_dropout_prob",
+    }
+    always = {**POST_NORM, "share_layers": True}
+    only = {"num_hidden_groups": 1, "inner_group_num": 1}
+    body = {**Electra.body, "embedding_projection": "encoder.embedding_hidden_mapping_in"}
+    layers = "encoder.albert_layer_groups.{n}.albert_layers.0"
+    layer = {
+        **{f"self_attn.{p[0]}_proj": f"attention.{p}" for p in ("query", "key", "value")},
+        "self_attn.o_proj": "attention.dense",
+        "self_attn_residual.norm_out": "attention.LayerNorm",
+        "mlp.up_proj": "ffn",
+        "mlp.down_proj": "ffn_output",
+        "mlp_residual.norm_out": "full_layer_layer_norm",
+    }
+    heads = {
+        "feature-extraction": {},
+        "masked-lm": {
+            "transform.dense": "predictions.dense",
+            "transform.norm": "predictions.LayerNorm",
+            "lm_head": "predictions.decoder",
+        },
+        "sequence-classification": {"pooler.dense": "albert.pooler", "classifier": "classifier"},
+        "token-classification": {"classifier": "classifier"},
+    }
+    reasons = {
+        "embedding_size": "its embeddings are projected, here they are not",
+        "share_layers": "all of its layers are one",
+    }
+
+    def meaningless(self, task: str) -> tuple[str, ...]:
+        """A bias that is stored twice, and a body's pooler. Arguments as in the base class."""
+        pooler = ("albert.pooler.weight", "albert.pooler.bias") if task == Task.FEATURE_EXTRACTION else ()
+        return ("predictions.bias", *pooler)
+
+    def write_weights(self, config: ZooConfig, state: State, task: str) -> State:
+        """Add what is stored twice or never read. Arguments as in the base class."""
+        if task == Task.MASKED_LM:
+            return {**state, "predictions.bias": state["predictions.decoder.bias"]}
+        if task != Task.FEATURE_EXTRACTION:
+            return state
+        width, table = config.hidden_size, state["albert.embeddings.word_embeddings.weight"]
+        return {
+            **state,
+            "albert.pooler.weight": table.new_zeros(width, width),
+            "albert.pooler.bias": table.new_zeros(width),
+        }
+
+    def notes(self, config: ZooConfig, task: str) -> list[str]:
+        """What users of an exported model should know. Arguments as in the base class."""
+        found = super().notes(config, task)
+        return [*found, NO_POOLER] if task == Task.FEATURE_EXTRACTION else found

@@ -1,0 +1,139 @@
+"""T5Gemma: an encoder and a decoder that are each what Gemma 2 is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from zoo.models import ZooConfig
+from zoo.models.filling import repeat_pattern
+from zoo.registry import Task
+
+from ...errors import NoCounterpartError
+from ...key_map import KeyMap
+from ...symmetries.base import State
+from ...symmetries.route import Needs
+from ..base import NativeFormat, native_format, table
+from ..common import a_stack, tokens
+from .gemma import Gemma2
+
+STACK = Gemma2()
+"""What each of its stacks is."""
+
+OF_THE_DECODER = {
+    "num_hidden_layers": "decoder_layers",
+    "num_attention_heads": "decoder_attention_heads",
+    "intermediate_size": "decoder_intermediate_size",
+    "vocab_size": "decoder_vocab_size",
+    "final_logit_softcapping": "final_logit_softcapping",
+}
+"""What the two stacks may differ in, and what the zoo calls it of the decoder."""
+
+OF_BOTH = ("tie_word_embeddings", "initializer_range", "pad_token_id", "bos_token_id", "eos_token_id")
+"""What the configuration says of both stacks, whatever it says of one."""
+
+NORMS = {
+    "pre_self_attn_layernorm": "self_attn_residual.norm_in",
+    "post_self_attn_layernorm": "self_attn_residual.norm_branch",
+    "pre_cross_attn_layernorm": "cross_attn_residual.norm_in",
+    "post_cross_attn_layernorm": "cross_attn_residual.norm_branch",
+    "pre_feedforward_layernorm": "mlp_residual.norm_in",
+    "post_feedforward_layernorm": "mlp_residual.norm_branch",
+}
+
+
+@native_format
+class T5Gemma(NativeFormat):
+    """T5Gemma (Zhang et al. 2025) with stacks of one width."""
+
+    name = "t5gemma"
+    model_types = ("t5gemma",)
+    variant = "t5gemma-style"
+    stack = "encoder-decoder"
+    prefix = "model."
+    classes = {"seq2seq-lm": "T5GemmaForConditionalGeneration", "feature-extraction": "T5GemmaModel"}
+    reasons = {**STACK.reasons, "share_encoder_decoder_embeddings": "source and target have an embedding each"}
+
+    def key_map(self, config: ZooConfig, task: str) -> KeyMap:
+        """Lay the keys side by side. Arguments as in the base class."""
+        layer = "model.{s}.layers.{n}."
+        cross = "model.decoder.layers.{n}.cross_attn."
+        return table(
+            ("model.{s}.embed_tokens.weight",) * 2,
+            *((f"{layer}self_attn.{p}_proj.{{p}}",) * 2 for p in "qkvo"),
+            *((f"{cross}{p}_proj.{{p}}",) * 2 for p in "qkvo"),
+            *((f"{layer}mlp.{p}_proj.weight",) * 2 for p in ("gate", "up", "down")),
+            *((f"{layer}{native}.weight", f"{layer}{zoo}.weight") for native, zoo in NORMS.items()),
+            ("model.{s}.norm.weight",) * 2,
+            ("lm_head.out_proj.weight", "lm_head.weight"),
+            owner=self.name,
+        )
+
+    def read_config(self, native: Any, task: str) -> dict[str, Any]:
+        """Express a native configuration in the zoo's settings. Arguments as in the base class."""
+        own, decoder = (STACK.read_config(stack, task) for stack in (native.encoder, native.decoder))
+        heads = decoder["num_attention_heads"]
+        follows = own["head_dim"] * own["num_attention_heads"] == own["hidden_size"]
+        grouped = own["num_key_value_heads"] != own["num_attention_heads"]
+        layer_types = repeat_pattern(own["layer_types"], decoder["num_hidden_layers"])
+        expected = {
+            **own,
+            "head_dim": own["hidden_size"] // heads if follows else own["head_dim"],
+            "num_key_value_heads": own["num_key_value_heads"] if grouped else heads,
+            "layer_types": layer_types,
+            "sliding_window": own["sliding_window"] if "sliding_attention" in layer_types else None,
+        }
+        wrong = [
+            f"decoder.{name} is {decoder[name]!r}, with this encoder only {value!r} can be converted"
+            for name, value in expected.items()
+            if decoder[name] != value and name not in (*OF_THE_DECODER, *OF_BOTH)
+        ]
+        if wrong:
+            raise NoCounterpartError(self.name, wrong)
+        return {
+            **own,
+            **{zoo: decoder[name] for name, zoo in OF_THE_DECODER.items()},
+            "dropout": native.dropout_rate,
+            "activation_dropout": native.dropout_rate,
+            "tie_word_embeddings": native.tie_word_embeddings,
+            "initializer_range": native.initializer_range,
+            "share_encoder_decoder_embeddings": False,
+            **tokens(native),
+            "decoder_start_token_id": native.decoder.bos_token_id,
+        }
+
+    def write_config(self, config: ZooConfig, task: str) -> dict[str, Any]:
+        """Express settings of the zoo in a native configuration. Arguments as in the base class."""
+        encoder, decoder = (
+            {name: value for name, value in STACK.write_config(stack, task).items() if name not in STACK.only}
+            for stack in (config, config.decoder_config())
+        )
+        return {
+            "encoder": encoder,
+            "decoder": {**decoder, "bos_token_id": config.decoder_start_token_id},
+            "vocab_size": config.decoder_vocab_size,
+            "dropout_rate": config.dropout,
+            "attention_dropout": config.attention_dropout,
+            "tie_word_embeddings": config.tie_word_embeddings,
+            "initializer_range": config.initializer_range,
+            **tokens(config, decoder_start=True),
+        }
+
+    def needs(self, config: ZooConfig, task: str) -> Needs:
+        """Say what settings these classes have. Arguments as in the base class."""
+        head = {"lm_head_bias": False} if task == Task.SEQ2SEQ_LM else {}
+        return {**STACK.needs(config, task), "share_encoder_decoder_embeddings": False, **head}
+
+    def obstacles(self, config: ZooConfig, state: State, task: str) -> list[str]:
+        """Find what keeps a model from fitting. Arguments as in the base class."""
+        if config.stack != self.stack:
+            return [f"it is {a_stack(config)}, this is {a_stack(self)}"]
+        found = STACK.rotary_obstacles(config)
+        if config.pad_token_id is None:
+            found.append("pad_token_id is None, by which it finds padding")
+        elif config.decoder_start_token_id == config.pad_token_id and task == Task.SEQ2SEQ_LM:
+            found.append("decoder_start_token_id is pad_token_id, which it takes for padding")
+        return found
+
+    def notes(self, config: ZooConfig, task: str) -> list[str]:
+        """What users of an exported model should know. Arguments as in the base class."""
+        return ["Without an attention_mask it takes every pad_token_id for padding."]
