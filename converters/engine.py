@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import copy
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 from torch.nn.utils.rnn import pad_sequence
 from transformers import GenerationConfig, PreTrainedModel
 from transformers.generation import GenerateBeamDecoderOnlyOutput, GenerateBeamEncoderDecoderOutput, GenerationMixin
+from transformers.modeling_outputs import CausalLMOutput, Seq2SeqLMOutput
 from transformers.utils import GENERATION_CONFIG_NAME
 
 from zoo.errors import UnsupportedOperationError
+from zoo.fast.chunked_loss import IGNORED
 from zoo.models import Position, ZooConfig
 from zoo.models.transformer import transformer_of
 
@@ -70,22 +73,93 @@ class EngineModel(PreTrainedModel):
         return torch.float32
 
 
-class WritingModel(EngineModel, GenerationMixin):
-    """An export that only writes: its engine returns tokens, and no logits.
+class Said(NamedTuple):
+    """A text whose loss is wanted.
 
-    Attributes:
-        only_generates: What to say to whoever wants more.
+    Args:
+        prompt: Ids before it, or what an encoder-decoder reads.
+        ids: The text.
+        labels: The same, -100 for ids that do not count.
     """
 
-    only_generates: ClassVar[str]
+    prompt: list[int]
+    ids: list[int]
+    labels: list[int]
 
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """Refuse to compute logits.
+
+def continued(ids: list[int], following: list[int]) -> Said:
+    """Make a text of the tokens that a decoder is given, its first token the prompt.
+
+    Args:
+        ids: The tokens.
+        following: Labels: what follows each, which for the last one the tokens do not say; -100 does not count.
+
+    Raises:
+        UnsupportedOperationError: When they are not what follows.
+    """
+    text = [*ids[1:], *(label for label in following[-1:] if label != IGNORED)]
+    labels = following[: len(text)]
+    if any(label not in (IGNORED, number) for label, number in zip(labels, text, strict=True)):
+        raise UnsupportedOperationError("labels of a model that an engine runs have to be the tokens that follow")
+    return Said(ids[:1], text, labels)
+
+
+class WritingModel(EngineModel, GenerationMixin):
+    """An export whose engine returns tokens, and log-probabilities of given ones, but no logits.
+
+    Attributes:
+        engine_name: What the engine calls itself.
+    """
+
+    engine_name: ClassVar[str]
+
+    @torch.no_grad()
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        labels: Tensor | None = None,
+        shift_labels: Tensor | None = None,
+        **kwargs: Any,
+    ) -> CausalLMOutput | Seq2SeqLMOutput:
+        """Compute the loss of labels.
+
+        Args:
+            input_ids: *Shape:* (batch_size, seq_len)
+            attention_mask: *Shape:* (batch_size, seq_len)
+            labels: What an encoder-decoder says, or the tokens of a decoder themselves; -100 does not count.
+                *Shape:* (batch_size, seq_len)
+            shift_labels: What follows the tokens of a decoder, in place of `labels`. *Shape:* (batch_size, seq_len)
+            kwargs: What a trainer tells every model.
 
         Raises:
-            UnsupportedOperationError: Always.
+            UnsupportedOperationError: Without labels, as there are no logits; for an encoder; and where labels of a
+                decoder are not the tokens that follow.
         """
-        raise UnsupportedOperationError(self.only_generates)
+        if labels is None or self.config.stack == "encoder":
+            raise UnsupportedOperationError(
+                f"{self.engine_name} returns no logits here: it generates, and computes the loss of labels"
+            )
+        mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
+        prompts = [ids[kept].tolist() for ids, kept in zip(input_ids, mask.bool(), strict=True)]
+        if self.config.is_encoder_decoder:
+            texts = [
+                Said(ids, said := row[row != IGNORED].tolist(), said) for ids, row in zip(prompts, labels, strict=True)
+            ]
+            kind: type[CausalLMOutput | Seq2SeqLMOutput] = Seq2SeqLMOutput
+        else:
+            following = F.pad(labels[:, 1:], (0, 1), value=IGNORED) if shift_labels is None else shift_labels
+            rows = (row[kept].tolist() for row, kept in zip(following, mask.bool(), strict=True))
+            texts = [continued(ids, row) for ids, row in zip(prompts, rows, strict=True)]
+            kind = CausalLMOutput
+        scored = self.score([text for text in texts if text.ids])
+        pairs = zip(scored, (text.labels for text in texts if text.ids), strict=True)
+        counted = [score for scores, row in pairs for score, label in zip(scores, row, strict=True) if label != IGNORED]
+        return kind(loss=-torch.tensor(counted).mean())
+
+    def score(self, texts: list[Said]) -> list[list[float]]:
+        """Let the engine compute the log-probability of every id that is said."""
+        raise NotImplementedError
 
     def write(self, input_ids: Tensor, mask: Tensor, settings: GenerationConfig) -> list[list[Written]]:
         """Let the engine write.
@@ -107,6 +181,8 @@ class WritingModel(EngineModel, GenerationMixin):
         attention_mask: Tensor | None = None,
         generation_config: GenerationConfig | None = None,
         streamer: Any = None,
+        labels: Tensor | None = None,
+        synced_gpus: bool | None = None,
         **options: Any,
     ) -> Any:
         """Generate as transformers would.
@@ -116,6 +192,8 @@ class WritingModel(EngineModel, GenerationMixin):
             attention_mask: *Shape:* (batch_size, seq_len)
             generation_config: How, by default the model's own configuration.
             streamer: Gets the tokens of a single sequence, all at the end.
+            labels: What a trainer passes along; read by nobody.
+            synced_gpus: Likewise.
             options: Fields of the configuration.
 
         Returns:

@@ -46,9 +46,9 @@ float32 and float64, and the tokens of greedy decoding and of beam search. Where
 |---|---|
 {targets}
 
-`zoo generate` runs what has an engine, and `zoo generate DIR --engine NAME` a checkpoint without exporting it first;
-`zoo evaluate` takes engines that return logits. Extras bring the engines: {extras}; `[nncf]` rounds weights for
-OpenVINO.
+`zoo generate` and `zoo evaluate` run what has an engine, and with `--engine NAME` a checkpoint without exporting it
+first. CTranslate2 and llama.cpp return no logits here: `zoo evaluate` gets the loss of them, and what they write.
+Extras bring the engines: {extras}; `[nncf]` rounds weights for OpenVINO.
 
 What engines get wrong, or do otherwise unless they are told:
 

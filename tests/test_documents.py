@@ -7,6 +7,7 @@ import importlib.util
 import json
 import os
 import re
+import runpy
 import shlex
 import subprocess
 import sys
@@ -185,6 +186,11 @@ def test_the_first_steps_are_short_and_their_times_are_what_was_recorded() -> No
         assert 0 < len([line for line in shown if line.strip()]) < 10
     assert newcomer.INSTALL in newcomer.commands(newcomer.STEPS[0])
     assert newcomer.table() in newcomer.PAGE.read_text(encoding="utf-8")
+
+
+def test_the_table_of_engines_is_what_was_recorded() -> None:
+    table = runpy.run_path(str(ROOT / "scripts/bench/engines.py"))["table"]()
+    assert table in (ROOT / "docs/performance.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("page", PAGES)

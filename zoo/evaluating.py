@@ -14,7 +14,7 @@ from typing import Any
 from datasets import Dataset
 from transformers import PreTrainedModel, PrinterCallback, ProgressCallback
 
-from zoo.errors import ConfigError, UnsupportedOperationError, ZooWarning
+from zoo.errors import ConfigError, ZooWarning
 from zoo.generation import load_checkpoint
 from zoo.generation.checkpoint import TokenizerSource
 from zoo.loading import class_of_task
@@ -137,8 +137,6 @@ def evaluate(
     """
     folder = None if isinstance(model, PreTrainedModel) else locate(model)
     evaluated, tokenizers = load_checkpoint(model if folder is None else folder, tokenizer=tokenizer, engine=engine)
-    if reason := getattr(evaluated, "only_generates", ""):
-        raise UnsupportedOperationError(reason)
     run = None if folder is None else saved_run(folder)
     recipe = evaluation_recipe(run, evaluated, task).changed(generation=generation)
     data_task = recipe.data_task()

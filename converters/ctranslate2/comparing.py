@@ -9,11 +9,12 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 from transformers import GenerationConfig
 
-from zoo.models import ZooConfig, ZooPreTrainedModel
+from zoo.models import ZooPreTrainedModel
 
 from ..samples import neutral_generation
 from ..verification import in_dtype
 from .running import CTranslate2Model
+from .vocabulary import ends_of
 
 if TYPE_CHECKING:
     from .writing import Sample
@@ -121,19 +122,6 @@ def decoded(model: ZooPreTrainedModel, engine: CTranslate2Model, sample: Sample,
     ends = ends_of(config)
     pairs = zip(ours[:, begin:].tolist(), theirs[:, begin:].tolist(), strict=True)
     return sum(until(ends, one) == until(ends, other) for one, other in pairs) / len(ours)
-
-
-def ends_of(config: ZooConfig) -> list[int]:
-    """The ids that end a sequence.
-
-    Args:
-        config: The settings of a model that writes.
-
-    Returns:
-        At least one.
-    """
-    ends = config.eos_token_id
-    return list(ends) if isinstance(ends, list) else [int(ends or 0)]
 
 
 def until(ends: list[int], tokens: list[int]) -> list[int]:

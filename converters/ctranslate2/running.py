@@ -12,9 +12,9 @@ from transformers import GenerationConfig
 from zoo.errors import CheckpointError
 from zoo.models import ZooConfig
 
-from ..engine import WritingModel, Written
+from ..engine import Said, WritingModel, Written
 from .settings import options_of
-from .vocabulary import saved_vocabularies
+from .vocabulary import ends_of, saved_vocabularies
 
 
 def load_ctranslate2(folder: Path) -> CTranslate2Model:
@@ -33,14 +33,14 @@ def load_ctranslate2(folder: Path) -> CTranslate2Model:
 
 
 class CTranslate2Model(WritingModel):
-    """An export as a model of transformers that does nothing but generate.
+    """An export as a model of transformers that generates and scores.
 
     Args:
         config: The configuration of the model that was exported.
         folder: Where the export is.
     """
 
-    only_generates = "CTranslate2 only generates; evaluate the model that the export was made of"
+    engine_name = "CTranslate2"
 
     def __init__(self, config: ZooConfig, folder: Path) -> None:
         super().__init__(config, folder)
@@ -77,6 +77,22 @@ class CTranslate2Model(WritingModel):
         """Let the engine decode. Arguments and result as in the base class."""
         results = self.decode(self.tokens(input_ids, mask), settings, input_ids.shape[1])
         return [list(zip(*result, strict=True)) for result in results]
+
+    def score(self, texts: list[Said]) -> list[list[float]]:
+        """Let the engine read the texts. Arguments and result as in the base class."""
+        source, target = self.vocabularies.source, self.vocabularies.target
+        prompts = [[source[number] for number in text.prompt] for text in texts]
+        if not self.config.is_encoder_decoder:
+            wholes = [
+                [*prompt, *(target[number] for number in text.ids)] for prompt, text in zip(prompts, texts, strict=True)
+            ]
+            results = self.engine.score_batch(wholes)
+            return [result.log_probs[-len(text.ids) :] for result, text in zip(results, texts, strict=True)]
+        # It reads an end behind every text, whether there is one or not.
+        end = ends_of(self.config)[0]
+        said = [text.ids[:-1] if text.ids[-1] == end else text.ids for text in texts]
+        results = self.engine.score_batch(prompts, [[target[number] for number in ids] for ids in said])
+        return [result.log_probs[: len(text.ids)] for result, text in zip(results, texts, strict=True)]
 
     def decode(
         self, prompts: list[list[str]], settings: GenerationConfig, width: int

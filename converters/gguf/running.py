@@ -12,7 +12,7 @@ from transformers import GenerationConfig
 from zoo.errors import CheckpointError, ConfigError
 from zoo.models import ZooConfig
 
-from ..engine import WritingModel, Written
+from ..engine import Said, WritingModel, Written
 from .serving import Server
 from .target import FILE
 
@@ -40,14 +40,14 @@ def load_gguf(folder: Path) -> GgufModel:
 
 
 class GgufModel(WritingModel):
-    """A file as a model of transformers that does nothing but generate, one text at a time.
+    """A file as a model of transformers that generates and scores, one text at a time.
 
     Args:
         config: The configuration of the model that was exported.
         folder: Where the file is.
     """
 
-    only_generates = "llama.cpp only generates here; evaluate the model that the file was made of"
+    engine_name = "llama.cpp"
 
     def __init__(self, config: ZooConfig, folder: Path) -> None:
         super().__init__(config, folder)
@@ -62,6 +62,14 @@ class GgufModel(WritingModel):
         prompts = (ids[kept].tolist() for ids, kept in zip(input_ids, mask, strict=True))
         many = settings.num_return_sequences or 1
         return [[self.continued(prompt, request) for _ in range(many)] for prompt in prompts]
+
+    def score(self, texts: list[Said]) -> list[list[float]]:
+        """Ask for an id at a time. Arguments and result as in the base class."""
+        wholes = (([*text.prompt, *text.ids], len(text.prompt)) for text in texts)
+        return [
+            [self.server.log_probability(ids[:place], ids[place]) for place in range(start, len(ids))]
+            for ids, start in wholes
+        ]
 
     def request(self, settings: GenerationConfig, width: int) -> dict[str, Any]:
         """Translate generation settings.

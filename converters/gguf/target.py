@@ -23,10 +23,10 @@ class GgufTarget(EngineTarget):
     """One file with weights and tokenizer for llama.cpp."""
 
     name = library = extra = "gguf"
-    summary = "one file for llama.cpp: causal models, `--dtype` f32, f16, bf16, q8_0, q5_1, q5_0, q4_1, q4_0"
+    summary = "one file for llama.cpp: causal models, `--dtype` f32, f16, bf16, q8_0, q6_k, q5_k, q4_k, ..."
     engine, module = "llama.cpp", "xllamacpp"
     marks = (FILE,)
-    dtypes = ("f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0")
+    dtypes = ("f32", "f16", "bf16", "q8_0", "q6_k", "q5_k", "q5_1", "q5_0", "q4_k", "q4_1", "q4_0", "q3_k", "q2_k")
     compared_on = "prompts"
     caveats = (
         "llama.cpp (xllamacpp 2026.10) takes for granted what no number in the file says: GPT-NeoX, Falcon and Phi "
@@ -39,6 +39,9 @@ class GgufTarget(EngineTarget):
         "llama.cpp cuts texts by rules that it has by name: byte-level BPE as GPT-2's or Llama 3's, and Unigram with "
         "Metaspace. Other tokenizers are refused, as are those that normalise texts, and any of which it makes other "
         "tokens of 100 texts than the original does.",
+        "llama.cpp's K-quants (q6_k to q2_k) take 256 weights of a row at a time. As its own tool does, rows that 256 "
+        "does not divide are stored as q8_0, q5_1, q5_0 or iq4_nl; where it divides none, the type is refused. "
+        "Mixtures (q4_k_m, ...) take that tool: `llama-quantize`, given a file in f32.",
     )
 
     def plan(self, model: ZooPreTrainedModel) -> TargetPlan:

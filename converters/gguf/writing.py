@@ -20,6 +20,7 @@ from ..native.writing import native_weights
 from ..target import TargetPlan
 from ..weights import save_generation
 from .planning import GgufPlan
+from .rounding import NARROWER, quantize
 from .target import FILE
 from .tokenizer import TokenizerMetadata
 
@@ -41,7 +42,7 @@ def write_folder(
 
     Raises:
         MissingExtraError: When gguf is not installed.
-        ExportError: When a weight has no place in the architecture.
+        ExportError: When a weight has no place in the architecture, or none can be stored in the type.
     """
     write_gguf(model, folder / FILE, plan, tokenizer, dtype)
     config = copy.deepcopy(model.config)
@@ -62,6 +63,7 @@ def write_gguf(
     names = gguf.get_tensor_name_map(kind, config.num_hidden_layers)
     weights = architecture.rewrite(native_weights(model, NATIVE.get(architecture.native), plan.route), config)
     writer = gguf.GGUFWriter(path, name)
+    types = set()
     try:
         writer.add_type("model")
         writer.add_name(model.config.variant)
@@ -79,7 +81,11 @@ def write_gguf(
                 raise ExportError(f"gguf has no place for {given} in its architecture {name}")
             found += "" if found.endswith((".weight", ".bias")) else ".weight"
             data, stored = in_type(tensor, found, dtype, gguf)
+            types.add(stored.name)
             writer.add_tensor(found, data, raw_dtype=stored)
+        if dtype.upper() not in types:
+            block = gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType[dtype.upper()]][0]
+            raise ExportError(f"{dtype} takes {block} weights of a row at a time, and no matrix has rows of so many")
         writer.write_header_to_file()
         writer.write_kv_data_to_file()
         writer.write_tensors_to_file()
@@ -101,17 +107,25 @@ def in_type(tensor: Tensor, name: str, dtype: str, gguf: Any) -> tuple[Any, Any]
         gguf: The library.
 
     Returns:
-        An array, and its type: float32 for vectors and whatever a block of the type does not divide.
+        An array, and its type: float32 for vectors and whatever no block divides.
     """
-    exact = gguf.GGMLQuantizationType.F32
-    wanted = gguf.GGMLQuantizationType[dtype.upper()]
+    kinds = gguf.GGMLQuantizationType
     data = np.ascontiguousarray(tensor.float().numpy())
-    block = gguf.GGML_QUANT_SIZES[wanted][0]
-    if tensor.ndim == 1 or data.shape[-1] % block or any(part in name for part in EXACT_PARTS):
-        wanted = exact
-    return (data, exact) if wanted == exact else (gguf.quants.quantize(data, wanted), wanted)
+    wanted = kinds[dtype.upper()]
+    if data.shape[-1] % gguf.GGML_QUANT_SIZES[wanted][0] and wanted.name in NARROWER:
+        wanted = kinds[NARROWER[wanted.name]]
+    if (
+        tensor.ndim == 1
+        or data.shape[-1] % gguf.GGML_QUANT_SIZES[wanted][0]
+        or any(part in name for part in EXACT_PARTS)
+    ):
+        wanted = kinds.F32
+    return (data, wanted) if wanted == kinds.F32 else (quantize(data, wanted), wanted)
 
 
 def file_type(dtype: str) -> str:
     """What llama.cpp calls files whose matrices are stored in a type."""
-    return "ALL_F32" if dtype == "f32" else f"MOSTLY_{dtype.upper()}"
+    if dtype == "f32":
+        return "ALL_F32"
+    # Of mixtures of K-quants, those that take one type nearly everywhere.
+    return f"MOSTLY_{dtype.upper()}{'_S' if dtype in ('q5_k', 'q4_k', 'q3_k') else ''}"

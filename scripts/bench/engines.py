@@ -2,11 +2,14 @@
 
     python scripts/bench/engines.py                                        # weights that ship with the zoo
     python scripts/bench/engines.py my-model --only "openvino*" torch
-    python scripts/bench/engines.py -o found                               # writes found.json and found.md row by row
+    python scripts/bench/engines.py -o scripts/bench/engines.json          # row by row, as docs/performance.md has it
+    python scripts/bench/engines.py -o scripts/bench/engines.json --quality  # losses alone, on a machine that is busy
+    python scripts/bench/engines.py --table                                # prints what is recorded there
 
-With -o, what was measured by the same settings is not measured again: an interrupted command goes on. Every engine gets
-the same checkpoint, and works on the examples that its training held out. "Loss" is the mean cross-entropy of a token,
-where the engine returns logits; "same texts" is the share of greedy outputs that are those of torch in float32.
+With -o, what was measured by the same settings is not measured again: an interrupted command goes on. --quality is the
+other way round: it measures losses and texts again, and keeps the speeds that are there. Every engine gets the same
+checkpoint, and works on the examples that its training held out. "Loss" is the mean cross-entropy of a token of theirs,
+"change" how far it is from torch's; "same texts" is the share of greedy outputs that are those of torch in float32.
 Processor's time counts all threads; the load of the machine stands in every row.
 """
 
@@ -19,8 +22,8 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, replace
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -34,7 +37,6 @@ from zoo.converters import ExportOptions
 from zoo.converters.errors import ExportError, MissingExtraError
 from zoo.converters.exporting import choose
 from zoo.environment import device_name
-from zoo.errors import UnsupportedOperationError
 from zoo.evaluating import evaluate
 from zoo.generation import ENGINES, ExportEngine, generate
 from zoo.tokenizers import load_tokenizers
@@ -44,6 +46,7 @@ from zoo.weights import locate
 
 MODELS = ("gpt2-style.char-en", "vanilla.en-pt")
 REFERENCE = "torch"
+RECORD = Path(__file__).with_suffix(".json")
 
 
 @dataclass(frozen=True)
@@ -55,53 +58,61 @@ class Row:
         engine: Where.
         dtype: How weights are stored.
         megabytes: The size of what was exported, or of the weights in torch.
-        tokens_a_second: Written greedily, one text at a time, by the clock.
-        processor: Seconds of processor's time for a thousand tokens.
         same: The share of texts that are torch's in float32.
-        loss: Cross-entropy a token, None where the engine returns no logits.
+        loss: Cross-entropy a token.
+        tokens_a_second: Written greedily, one text at a time, by the clock; None as long as nothing was timed.
+        processor: Seconds of processor's time for a thousand tokens.
         load: Processes that wanted to run, in the minute up to the end of the measurement.
+        measured_on: The day on which it was timed.
     """
 
     model: str
     engine: str
     dtype: str
     megabytes: float
-    tokens_a_second: float
-    processor: float
     same: float
-    loss: float | None
-    load: float
+    loss: float
+    tokens_a_second: float | None = None
+    processor: float | None = None
+    load: float | None = None
+    measured_on: str = ""
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """What it is a row of."""
+        return self.model, self.engine, self.dtype
 
 
 class Found:
     """What was measured so far, in a file if there shall be one.
 
     Args:
-        output: The file without its ending, None to keep nothing.
-        settings: By what it was measured.
+        output: A JSON file, None to keep nothing.
+        settings: By what it is measured.
     """
 
     def __init__(self, output: Path | None, settings: dict[str, Any]) -> None:
-        self.output, self.settings, self.rows = output, settings, list[Row]()
-        if output is None or not output.with_suffix(".json").exists():
+        self.output, self.settings, self.rows = output, settings, dict[tuple[str, str, str], Row]()
+        if output is None or not output.exists():
             return
-        saved = json.loads(output.with_suffix(".json").read_text(encoding="utf-8"))
+        saved = json.loads(output.read_text(encoding="utf-8"))
         if saved["settings"] != settings:
-            sys.exit(f"{output}.json was measured by other settings: {saved['settings']}, now {settings}")
-        self.rows = [Row(**row) for row in saved["rows"]]
+            sys.exit(f"{output} was measured by other settings: {saved['settings']}, now {settings}")
+        rows = (Row(**row) for row in saved["rows"])
+        self.rows = {row.key: row for row in rows}
 
-    def has(self, model: str, engine: str, dtype: str) -> bool:
-        """Whether a row is there already."""
-        return any((row.model, row.engine, row.dtype) == (model, engine, dtype) for row in self.rows)
+    def has_speeds(self, key: tuple[str, str, str]) -> bool:
+        """Whether a row was timed already."""
+        return key in self.rows and self.rows[key].tokens_a_second is not None
 
     def add(self, row: Row) -> None:
-        """Keep a row."""
-        self.rows.append(row)
+        """Keep a row, in the place of one that lacked something."""
+        self.rows[row.key] = row
         print(to_markdown([row], self.settings).splitlines()[-1], flush=True)
         if self.output is not None:
-            kept = {"settings": self.settings, "rows": [asdict(row) for row in self.rows]}
-            self.output.with_suffix(".json").write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
-            self.output.with_suffix(".md").write_text(to_markdown(self.rows, self.settings), encoding="utf-8")
+            rows = [asdict(row) for row in self.rows.values()]
+            kept = {"settings": self.settings, "rows": rows}
+            self.output.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -112,7 +123,9 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--texts", type=int, default=32, help="how many are written")
     parser.add_argument("--examples", type=int, default=128, help="how many the loss is computed on")
     parser.add_argument("--new-tokens", type=int, default=48)
-    parser.add_argument("-o", "--output", type=Path, help="write FILE.json and FILE.md as well")
+    parser.add_argument("--quality", action="store_true", help="measure no speeds, and keep those that are recorded")
+    parser.add_argument("-o", "--output", type=Path, help="record what is measured in this JSON file")
+    parser.add_argument("--table", action="store_true", help="print what is recorded, and measure nothing")
     return parser.parse_args()
 
 
@@ -154,7 +167,7 @@ def measure(name: str, arguments: argparse.Namespace, found: Found) -> None:
         (engine, dtype)
         for engine, dtype in ways()
         if any(fnmatch.fnmatchcase(way, only) for way in (engine, f"{engine}:{dtype}") for only in arguments.only)
-        and not found.has(name, engine, dtype)
+        and (arguments.quality or not found.has_speeds((name, engine, dtype)))
     ]
     if not wanted:
         return
@@ -176,42 +189,52 @@ def measure(name: str, arguments: argparse.Namespace, found: Found) -> None:
             except (ExportError, MissingExtraError) as error:
                 print(f"{name} in {engine}, {dtype}: {error}", flush=True)
                 continue
-            generate(model, texts[:2], **options)
+            if not arguments.quality:
+                generate(model, texts[:2], **options)
             began, worked = time.perf_counter(), time.process_time()
             outputs = [written.text for written in generate(model, texts, **options)]
             seconds, work = time.perf_counter() - began, time.process_time() - worked
-            try:
-                loss = evaluate(
-                    model, run.recipe.task, data=held_out, tokenizer=tokenizers, batch_size=16, n_bootstrap=1
-                ).loss
-            except UnsupportedOperationError:
-                loss = None
-        tokens = sum(len(tokenizers.target(text)["input_ids"]) for text in outputs)
+            given = dict(data=held_out, tokenizer=tokenizers, batch_size=16, n_bootstrap=1)
+            loss = evaluate(model, run.recipe.task, **given).loss
         same = sum(one == other for one, other in zip(outputs, expected, strict=True)) / len(outputs)
-        load = os.getloadavg()[0]
-        found.add(Row(name, engine, dtype, megabytes, tokens / seconds, 1000 * work / tokens, same, loss, load))
+        row = Row(name, engine, dtype, megabytes, same, loss)
+        if arguments.quality:
+            found.add(replace(found.rows.get(row.key, row), megabytes=megabytes, same=same, loss=loss))
+            continue
+        tokens = sum(len(tokenizers.target(text)["input_ids"]) for text in outputs)
+        row = replace(row, tokens_a_second=tokens / seconds, processor=1000 * work / tokens)
+        found.add(replace(row, load=os.getloadavg()[0], measured_on=date.today().isoformat()))
 
 
-def to_markdown(rows: list[Row], settings: dict[str, Any]) -> str:
+def to_markdown(rows: Iterable[Row], settings: dict[str, Any]) -> str:
     """Write the table, under a line that says how it was measured."""
-    titles = ("model", "engine", "weights", "MB", "tokens/s", "processor's s for 1000", "load", "same texts", "loss")
+    rows = list(rows)
+    speeds = ("tokens/s", "processor's s for 1000", "load", "timed on")
+    titles = ("model", "engine", "weights", "MB", "same texts", "loss", "change", *speeds)
     about = ", ".join(f"{name} {value}" for name, value in settings.items())
-    lines = [f"{date.today().isoformat()}, {about}", "", f"| {' | '.join(titles)} | change |"]
-    lines.append(f"|---|---|---|{'---:|' * (len(titles) - 2)}")
+    lines = [about, "", f"| {' | '.join(titles)} |", f"|---|---|---|{'---:|' * (len(titles) - 3)}"]
     exact = {row.model: row.loss for row in rows if row.engine == REFERENCE}
     for row in rows:
-        base = exact.get(row.model)
-        loss = "" if row.loss is None else f"{row.loss:.4f}"
-        change = "" if row.loss is None or base is None else f"{row.loss - base:+.4f}"
-        speed = (f"{row.tokens_a_second:.0f}", f"{row.processor:.1f}", f"{row.load:.1f}")
-        numbers = (f"{row.megabytes:.2f}", *speed, f"{row.same:.0%}")
-        lines.append(f"| {' | '.join((row.model, row.engine, row.dtype, *numbers, loss, change))} |")
+        change = f"{row.loss - exact[row.model]:+.4f}" if row.model in exact else ""
+        quality = (f"{row.megabytes:.2f}", f"{row.same:.0%}", f"{row.loss:.4f}", change)
+        timed = ((row.tokens_a_second, ".0f"), (row.processor, ".1f"), (row.load, ".1f"))
+        numbers = ("" if value is None else format(value, form) for value, form in timed)
+        lines.append(f"| {' | '.join((*row.key, *quality, *numbers, row.measured_on))} |")
     return "\n".join(lines) + "\n"
+
+
+def table(recorded: Path = RECORD) -> str:
+    """Write the table of what was recorded."""
+    saved = json.loads(recorded.read_text(encoding="utf-8"))
+    return to_markdown([Row(**row) for row in saved["rows"]], saved["settings"])
 
 
 def main() -> None:
     """Run everything and show the table."""
     arguments = parse_arguments()
+    if arguments.table:
+        print(table(arguments.output or RECORD))
+        return
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     settings = {
@@ -223,7 +246,7 @@ def main() -> None:
     found = Found(arguments.output, settings)
     for name in arguments.models:
         measure(name, arguments, found)
-    print(to_markdown(found.rows, settings))
+    print(to_markdown(found.rows.values(), settings))
 
 
 if __name__ == "__main__":

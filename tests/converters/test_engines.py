@@ -12,7 +12,7 @@ from transformers import GenerationConfig
 
 import zoo
 from zoo.cli.main import cli
-from zoo.converters import plan_engines
+from zoo.converters import TARGETS, plan_engines
 from zoo.converters.ctranslate2.planning import plan_ctranslate2
 from zoo.converters.ctranslate2.settings import options_of
 from zoo.converters.ctranslate2.writing import check_ctranslate2, write_ctranslate2
@@ -96,9 +96,11 @@ def test_onnx_takes_any_batch_and_length(translator, onnx_folder):
 
 
 @pytest.mark.slow
-def test_evaluate_runs_an_onnx_folder(translator, onnx_folder):
+@pytest.mark.parametrize("exported", ["onnx_folder", "ctranslate2_folder"])
+def test_evaluate_runs_an_exported_folder(translator, exported, request):
     arguments = ("--data", translator.parent / "pairs.tsv", "--n-bootstrap", 1, "--quiet", "--json")
-    ours, theirs = (run("evaluate", folder, *arguments) for folder in (translator, onnx_folder))
+    folders = translator, request.getfixturevalue(exported)
+    ours, theirs = (run("evaluate", folder, *arguments) for folder in folders)
     assert theirs.exit_code == 0, theirs.output
     ours, theirs = (json.loads(result.stdout[result.stdout.index("{") :]) for result in (ours, theirs))
     assert theirs["loss"] == pytest.approx(ours["loss"], abs=1e-5)
@@ -276,8 +278,6 @@ def test_settings_that_change_nothing_are_followed():
 
 
 def test_what_an_engine_cannot_follow_is_refused(translator, ctranslate2_folder):
-    scored = run("evaluate", ctranslate2_folder, "--data", translator.parent / "pairs.tsv", "--quiet")
-    assert scored.exit_code and "CTranslate2 only generates" in scored.stderr
     with pytest.raises(ConfigError, match="does not follow num_beam_groups|does not follow penalty_alpha"):
         generate(ctranslate2_folder, "the cat", penalty_alpha=0.5)
     with pytest.raises(ConfigError, match="valid: ctranslate2"):
@@ -285,8 +285,26 @@ def test_what_an_engine_cannot_follow_is_refused(translator, ctranslate2_folder)
     with pytest.raises(ConfigError, match="unknown engine 'tensorrt'"):
         load_checkpoint(ctranslate2_folder, engine="tensorrt")
     model, _ = load_checkpoint(ctranslate2_folder)
-    with pytest.raises(UnsupportedOperationError, match="only generates"):
+    with pytest.raises(UnsupportedOperationError, match="CTranslate2 returns no logits here"):
         model(torch.ones(1, 2, dtype=torch.long))
+
+
+def test_the_loss_of_a_decoder_is_that_of_the_labels_that_count(tmp_path):
+    model = zoo_model("gpt2-style", dtype=torch.float32)
+    zoo.export(model, tmp_path / "out", "ctranslate2")
+    engine = TARGETS.get("ctranslate2").load(tmp_path / "out")
+    ids, mask = torch.tensor([[5, 6, 7, 8, 9], [5, 4, 3, 2, 8]]), torch.ones(2, 5, dtype=torch.long)
+    mask[1, 3:] = 0
+    labels = ids.masked_fill(mask == 0, -100)
+    labels[0, 3] = -100
+    shifted = torch.nn.functional.pad(labels[:, 1:], (0, 1), value=-100)
+    shifted[0, -1] = 4  # which only the label says
+    for given in ({"labels": labels}, {"labels": shifted, "shift_labels": shifted}):
+        expected = model(input_ids=ids, attention_mask=mask, **given).loss
+        torch.testing.assert_close(engine(input_ids=ids, attention_mask=mask, **given).loss, expected)
+    labels[0, 1] += 1
+    with pytest.raises(UnsupportedOperationError, match="have to be the tokens that follow"):
+        engine(input_ids=ids, labels=labels)
 
 
 @pytest.mark.parametrize("target", ["onnx", "ctranslate2"])

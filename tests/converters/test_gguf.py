@@ -14,13 +14,14 @@ from transformers import PreTrainedTokenizerFast
 import zoo
 from zoo.cli.main import cli
 from zoo.converters.errors import ExportError, MissingExtraError, VerificationError
-from zoo.converters.gguf import comparing
+from zoo.converters.gguf import comparing, rounding
 from zoo.converters.gguf.architectures import ARCHITECTURES
 from zoo.converters.gguf.planning import plan_gguf
 from zoo.converters.gguf.tokenizer import numbered, read_tokenizer
 from zoo.converters.gguf.writing import write_gguf
 from zoo.converters.probe import scrambled
 from zoo.errors import ConfigError, UnsupportedOperationError, UnwritableError
+from zoo.evaluating import evaluate
 from zoo.generation import generate, load_checkpoint
 from zoo.tokenizers import Tokenizers, train_bpe, train_unigram, train_word
 
@@ -140,8 +141,47 @@ def test_generate_runs_in_llama_cpp(saved, quantised):
     assert first == again != other and len({candidate.text for candidate in first.candidates}) == 2
     with pytest.raises(ConfigError, match="llama.cpp does not follow num_beams"):
         generate(model, TEXTS[0], tokenizer=tokenizers, num_beams=2)
-    with pytest.raises(UnsupportedOperationError, match="only generates"):
+    with pytest.raises(UnsupportedOperationError, match="llama.cpp returns no logits here"):
         model(torch.ones(1, 2, dtype=torch.long))
+
+
+@pytest.mark.slow
+def test_evaluate_runs_in_llama_cpp(saved, quantised, tmp_path):
+    (tmp_path / "texts.txt").write_text("".join(f"{text}\n" for text in TEXTS[:4]), encoding="utf-8")
+    given = dict(task="language-modeling", heldout=tmp_path / "texts.txt", n_bootstrap=1)
+    ours, theirs = (evaluate(saved, engine=engine, **given) for engine in ("torch", "llama.cpp"))
+    rounded = evaluate(quantised[0], **given)
+    assert ours.target_tokens == theirs.target_tokens == rounded.target_tokens > 20
+    assert theirs.loss == pytest.approx(ours.loss, rel=1e-5)
+    assert 0 < abs(rounded.loss - ours.loss) < 0.05 * ours.loss
+
+
+@pytest.mark.slow
+def test_k_quants_are_written_by_llama_cpp_itself(tmp_path):
+    """Rows of 256 weights are stored in the type, those of 96 in a finer one; without the former it is refused."""
+    import gguf
+
+    values = torch.randn(3, 512, generator=torch.Generator().manual_seed(0)).numpy()
+    kinds = [gguf.GGMLQuantizationType[name] for name in rounding.NARROWER]
+    rounded = [gguf.quants.dequantize(rounding.quantize(values, kind), kind) for kind in kinds]
+    errors = [float(abs(found - values).mean()) for found in rounded]
+    assert errors == sorted(errors) and errors[0] < 0.02 and errors[-1] < 0.3
+
+    report = zoo.export(tiny("llama-style", hidden_size=256), tmp_path / "out", "gguf", dtype="q4_k")
+    assert abs(report.difference.perplexities.rounded / report.difference.perplexities.original - 1) < 0.05
+    tensors = {tensor.name: tensor for tensor in gguf.GGUFReader(tmp_path / "out" / "model.gguf").tensors}
+    types = {name: tensor.tensor_type.name for name, tensor in tensors.items()}
+    assert (types["blk.0.ffn_up.weight"], types["blk.0.ffn_down.weight"]) == ("Q4_K", "Q5_0")
+    assert types["blk.0.ffn_norm.weight"] == "F32"
+    with pytest.raises(
+        ExportError, match="q4_k takes 256 weights of a row at a time, and no matrix has rows of so many"
+    ):
+        zoo.export(tiny("llama-style"), tmp_path / "none", "gguf", dtype="q4_k")
+    with pytest.MonkeyPatch.context() as other:
+        other.setattr(rounding.ctypes, "CDLL", lambda library: object())
+        with pytest.raises(ExportError, match="q2_k is written by llama.cpp alone, .*; valid there: f32"):
+            rounding.quantize(values, kinds[-1])
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
 @pytest.mark.slow
