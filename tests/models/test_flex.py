@@ -72,3 +72,13 @@ def test_it_says_that_it_cannot_drop_weights():
     model = zoo.build("gpt2-style", attn_implementation="flex_attention", attention_dropout=0.1, **SIZES).train()
     with pytest.raises(UnsupportedBackendError, match="attention_dropout=0"):
         model(input_ids=torch.ones(1, 3, dtype=torch.long))
+
+
+@pytest.mark.parametrize(("name", "task"), [("llama-style", "causal-lm"), ("t5-style", "seq2seq-lm")])
+def test_it_says_that_it_cannot_generate_with_a_static_cache(name, task):
+    model = zoo.build(name, task, attn_implementation="flex_attention", **SIZES)
+    ids = torch.randint(5, 60, (2, 4))
+    with pytest.raises(UnsupportedBackendError, match="cannot generate with a static cache.*'sdpa'"):
+        model.generate(input_ids=ids, max_new_tokens=2, cache_implementation="static")
+    model.set_attn_implementation("eager")
+    assert model.generate(input_ids=ids, max_new_tokens=2, cache_implementation="static").shape[0] == 2

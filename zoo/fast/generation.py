@@ -8,6 +8,8 @@ from typing import Any
 import torch
 from transformers.generation import GenerationMixin, LogitsProcessorList
 
+from zoo.errors import UnsupportedBackendError
+
 from .captured_steps import replayed_steps
 from .growing_cache import hold_every_row, let_grow
 from .switches import current
@@ -33,6 +35,22 @@ class LogitsProcessors(LogitsProcessorList):
         return scores
 
 
+def refuse_flex(attn_implementation: str) -> None:
+    """Refuse a static cache on flex attention, whose masks transformers takes for tensors there.
+
+    Args:
+        attn_implementation: The attention backend's name.
+
+    Raises:
+        UnsupportedBackendError: When it is flex attention.
+    """
+    if attn_implementation == "flex_attention":
+        raise UnsupportedBackendError(
+            "flex_attention cannot generate with a static cache, as transformers cannot prepare its masks: leave "
+            "cache_implementation out, or call model.set_attn_implementation('sdpa') or 'eager' before"
+        )
+
+
 class CachedGenerationMixin(GenerationMixin):
     """transformers' generation, with a cache that grows in place, and decode steps that are captured and replayed."""
 
@@ -54,6 +72,8 @@ class CachedGenerationMixin(GenerationMixin):
     ) -> Any:
         given = model_kwargs.get("past_key_values")
         result = super()._prepare_cache_for_generation(generation_config, model_kwargs, *args, **kwargs)
+        if getattr(model_kwargs.get("past_key_values"), "is_compileable", False):
+            refuse_flex(self.config._attn_implementation)
         if given is None and current().cache_room != "never":
             copies = max(generation_config.num_beams or 1, generation_config.num_return_sequences or 1)
             let_grow(model_kwargs.get("past_key_values"), copies, generation_config.max_length or 0)
