@@ -16,6 +16,7 @@ from transformers.loss.loss_utils import ForMaskedLMLoss
 import zoo
 import zoo.errors
 from zoo.fast import chunked_loss
+from zoo.fast.attention import BACKENDS
 from zoo.fast.decode_step import DecodeStep
 from zoo.fast.unpadding import UnpaddedMask
 from zoo.models import (
@@ -195,6 +196,21 @@ def overflow_in_low_precision(model: Any, patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Residual, "forward", forward)
 
 
+def forget_the_window_on_flash(model: Any, patch: pytest.MonkeyPatch) -> None:
+    patch.setattr("zoo.fast.attention.flash_window", lambda module: None)
+
+
+def keep_positions_from_attention(model: Any, patch: pytest.MonkeyPatch) -> None:
+    attend = Attention.attend
+    patch.setattr(Attention, "attend", lambda *args, **kwargs: attend(*args, **kwargs | {"position_ids": None}))
+
+
+def let_biases_be_dropped(model: Any, patch: pytest.MonkeyPatch) -> None:
+    """Says of FlashAttention that it adds them."""
+    patch.setattr("zoo.models.limits.refusals", lambda config: {})
+    patch.setattr("zoo.fast.attention.ADDS_BIASES", BACKENDS)
+
+
 def never_step(model: Any, patch: pytest.MonkeyPatch) -> None:
     patch.setattr(torch.optim.Adam, "step", lambda self: None)
 
@@ -248,6 +264,9 @@ DEFECTS: list[tuple[str, str, Break]] = [
     ("encoder_sees_both_directions", MASKED, swap_causality),
     ("fully_masked_rows_are_finite", MASKED, mask_by_infinity),
     ("attention_backends_agree", MASKED, change_eager_attention),
+    ("flash_attention_agrees", MASKED, forget_the_window_on_flash),
+    ("flash_attention_agrees", CAUSAL, keep_positions_from_attention),
+    ("flash_attention_agrees", CAUSAL, let_biases_be_dropped),
     ("engines_with_attention_of_their_own_compute_the_same", CAUSAL, give_all_layers_one_place),
     ("hidden_states_have_their_documented_shapes", CAUSAL, add_an_idle_layer),
     ("attention_weights_have_their_documented_shapes", CAUSAL, return_scores_for_weights),
@@ -270,9 +289,19 @@ DEFECTS: list[tuple[str, str, Break]] = [
 ]
 
 
-@pytest.mark.parametrize(("name", "task", "break_it"), DEFECTS, ids=[f"{row[0]}-{row[1]}" for row in DEFECTS])
+NEEDED = {
+    forget_the_window_on_flash: ",sliding_window=4",
+    keep_positions_from_attention: ",position=rotary",
+    let_biases_be_dropped: ",position=alibi",
+}
+"""What a model has to have for some of them to matter."""
+
+
+@pytest.mark.parametrize(
+    ("name", "task", "break_it"), DEFECTS, ids=[f"{row[0]}-{row[1]}-{row[2].__name__}" for row in DEFECTS]
+)
 def test_a_defect_is_noticed(name: str, task: str, break_it: Break, monkeypatch: pytest.MonkeyPatch) -> None:
-    subject = new_subject("pre-norm:scale_embedding=True", task)
+    subject = new_subject(f"pre-norm:scale_embedding=True{NEEDED.get(break_it, '')}", task)
     assert isinstance(subject.model, (ZooForCausalLM, ZooForMaskedLM, ZooForConditionalGeneration))
     check = CHECKS.get(name).function
     with torch.random.fork_rng():

@@ -17,7 +17,7 @@ with the property and the numbers where the model lacks it. `CHECKS.names()` lis
 case on an accelerator.
 """
 
-from . import attending, basics, engines, fast_paths, generating, int8, training
+from . import attending, backends, basics, engines, fast_paths, generating, int8, training
 from .cases import CHECKS, Case, Check, cases, check, check_variant
 from .subjects import Subject, new_subject, randomize, subject_of, token_ids
 
@@ -27,6 +27,7 @@ __all__ = [
     "Check",
     "Subject",
     "attending",
+    "backends",
     "basics",
     "cases",
     "check",

@@ -1,4 +1,4 @@
-"""Checks of what sees what: padding, causality, backends, recorded weights."""
+"""Checks of what sees what: padding, causality, recorded weights."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ from typing import Any
 
 import torch
 
-from zoo.building import build
-from zoo.errors import UnsupportedBackendError
 from zoo.models import ZooPreTrainedModel
 from zoo.models.parts import ATTENTIONS, POSITIONS, RESIDUALS
 
@@ -136,40 +134,6 @@ def check_fully_masked_rows_are_finite(subject: Subject) -> None:
         for name, parameter in model.named_parameters():
             if parameter.grad is not None:
                 assert_finite(parameter.grad, f"gradient of {name} with a fully masked row ({backend})")
-
-
-@check(once_per_stack=True)
-def check_attention_backends_agree(subject: Subject) -> None:
-    """eager, sdpa and flex_attention give the same, on padded input; what is not supported is refused at build."""
-    inputs = subject.inputs()
-    ids, mask = padded(inputs["input_ids"], subject.config.vocab_size, "right")
-    inputs = {**inputs, "input_ids": ids, "attention_mask": mask}
-    real = (slice(None),) if subject.stack == "encoder-decoder" else (slice(None), slice(TARGET_LENGTH))
-    reference = None
-    supported = subject.model.supported_backends()
-    for backend in ("eager", "sdpa", "flex_attention"):
-        if backend not in supported:
-            _assert_refused(subject, backend)
-            continue
-        model = subject.rebuilt(attn_implementation=backend)
-        configs: list[Any] = [module.config for module in model.modules() if hasattr(module, "config")]
-        used = {config._attn_implementation for config in configs}
-        assert used == {backend}, f"attn_implementation={backend!r} was asked for, modules use {sorted(used)}"
-        # Compiling flex attention takes a minute on a CPU and changes nothing that is checked here.
-        with torch.compiler.set_stance("force_eager" if backend == "flex_attention" else "default"):
-            output = subject.run(model, **inputs)
-        output = output[real] if output.ndim == 3 else output
-        reference = output if reference is None else reference
-        assert_equal(output, reference, f"{backend} = eager", 1e-6)
-
-
-def _assert_refused(subject: Subject, backend: str) -> None:
-    try:
-        build(subject.name, subject.task, attn_implementation=backend)
-    except UnsupportedBackendError as error:
-        assert backend in str(error), f"the refusal of {backend} does not name it: {error}"
-        return
-    raise AssertionError(f"{backend} is not among the supported backends, but a model was built with it")
 
 
 @check()
