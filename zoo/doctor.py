@@ -154,7 +154,7 @@ def padding() -> Finding:
     mode = current().unpadding
     when = (
         f"on a CPU with sdpa: sequences of {unpadded_attention.SHORT} tokens and more, "
-        f"{without_padding.SHARE:.1%} padding and more"
+        f"{without_padding.SHARE:.1%} padding and more; on a GPU in half precision: any"
         if mode == "auto"
         else f"{mode}, as ZOO_UNPADDING or fast_paths says"
     )

@@ -20,6 +20,7 @@ from .attention_backends import dropping_attention, eager_attention, torch_atten
 from .dropout import draws_bits
 from .unpadded_attention import unpadded_attention
 from .unpadding import UnpaddedMask
+from .variable_length import has_kernel, variable_length_attention
 
 logger = logging.get_logger(__name__)
 
@@ -106,7 +107,8 @@ def attention(
     if isinstance(attention_mask, UnpaddedMask) and backend is flash_attention_forward:
         kwargs, attention_mask = kwargs | attention_mask.flash_kwargs(), None
     elif isinstance(attention_mask, UnpaddedMask):
-        backend = unpadded_attention
+        plain = query.shape[-1] == value.shape[-1] and not dropout and position_bias is None
+        backend = variable_length_attention if plain and has_kernel(query.device) else unpadded_attention
     elif backend is sdpa_attention_forward and draws_bits(query, dropout):
         backend = dropping_attention
     elif backend is sdpa_attention_forward and query.shape[1:3] == (key.shape[1], 1) and position_bias is None:

@@ -17,6 +17,7 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from .switches import current
 from .unpadding import UnpaddedMask, Unpadding
+from .variable_length import computes
 from .watching import are_untouched
 
 ATTENDING = frozenset({"full_attention", "sliding_attention"})
@@ -39,6 +40,7 @@ class Stack(Protocol):
         layers: What may run without padding, with what stands before and behind it.
         embedding_projection: What stands before it.
         norm: The norm behind it.
+        training: Whether dropout is on.
         can_unpad: Whether all of it looks at one token only, but for attention.
         built_of: The classes of which it was built.
     """
@@ -47,6 +49,7 @@ class Stack(Protocol):
     layers: Any
     embedding_projection: Any
     norm: Any
+    training: bool
     can_unpad: bool
     built_of: frozenset[type[nn.Module]]
 
@@ -99,10 +102,12 @@ def unpaddings(
     """
     records = stack.config.output_hidden_states if output_hidden_states is None else output_hidden_states
     records = records or output_router_logits or getattr(stack.config, "output_router_logits", False)
-    if context.past_key_values is not None or records or not stack.can_unpad:
+    if context.past_key_values is not None or records or not stack.can_unpad or is_traced():
         return None, None
     source = (context.encoder_attention_mask, context.encoder_hidden_states)
-    found = find_unpaddings(config, (context.attention_mask, hidden_states), source)
+    drops = bool(stack.training and config.attention_dropout)
+    by_length = takes_lengths(config, hidden_states, drops=drops, has_bias=bool(context.biases))
+    found = find_unpaddings(config, (context.attention_mask, hidden_states), source, by_length=by_length)
     built = (stack.embedding_projection, stack.layers, stack.norm)
     if not any(found) or not are_untouched(built, stack.built_of):
         return None, None
@@ -144,43 +149,49 @@ def is_traced() -> bool:
     return torch.compiler.is_compiling() or torch._C._get_tracing_state() is not None
 
 
+def takes_lengths(config: Any, hidden_states: torch.Tensor, *, drops: bool, has_bias: bool) -> bool:
+    """Whether attention takes the lengths of sequences in one call, windows or not. Arguments as for [`computes`][]."""
+    backend = ALL_ATTENTION_FUNCTIONS.get(config._attn_implementation)  # somebody may have registered another sdpa
+    if backend is flash_attention_forward:
+        return True
+    return backend is sdpa_attention_forward and computes(config, hidden_states, drops=drops, has_bias=has_bias)
+
+
 def find_unpaddings(
-    config: PreTrainedConfig, *sequences: tuple[Any, torch.Tensor | None]
+    config: PreTrainedConfig, *sequences: tuple[Any, torch.Tensor | None], by_length: bool
 ) -> tuple[Unpadding | None, ...]:
     """Find the tokens of everything that a stack reads, if it can do without padding and gains by it.
 
     Args:
         sequences: A padding mask and the states that it belongs to, of the stack's input and of what cross attention
             reads. *Shape:* (batch_size, seq_len) or None, and (batch_size, seq_len, hidden_size) or None
+        by_length: Whether attention takes the lengths of sequences.
 
     Returns:
         An unpadding for each that has states, or None for all.
     """
     nothing = (None,) * len(sequences)
-    if is_traced():
-        return nothing
     mode = current().unpadding
-    backend = ALL_ATTENTION_FUNCTIONS.get(config._attn_implementation)  # somebody may have registered another sdpa
-    on_flash = backend is flash_attention_forward
-    if mode == "never" or not (on_flash or backend is sdpa_attention_forward):
+    on_sdpa = ALL_ATTENTION_FUNCTIONS.get(config._attn_implementation) is sdpa_attention_forward
+    if mode == "never" or not (by_length or on_sdpa):
         return nothing
-    if all(mask is None for mask, _ in sequences) and (on_flash or mode != "always"):
+    if all(mask is None for mask, _ in sequences) and (by_length or mode != "always"):
         return nothing
     unpaddings = []
     for mask, states in sequences:
         unpadding = None
         if states is not None:
-            if not (on_flash or states.device.type == "cpu"):  # an accelerator would be waited for
+            if not (by_length or states.device.type == "cpu"):  # an accelerator would be waited for
                 return nothing
             unpadding = find_tokens(mask, states)
             if unpadding is None:
                 return nothing
-            if not on_flash and (config.sliding_window or unpadding.seq_len) < unpadding.seq_len:
+            if not by_length and (config.sliding_window or unpadding.seq_len) < unpadding.seq_len:
                 return nothing
             if config.is_decoder and any(unpadding.starts):  # padding before a sequence predicts its first token
                 return nothing
         unpaddings.append(unpadding)
-    if on_flash or mode == "always":  # transformers would unpad for FlashAttention in every layer anew
+    if by_length or mode == "always":  # which else makes masks, or unpads in every layer anew
         return tuple(unpaddings)
     found = [unpadding for unpadding in unpaddings if unpadding is not None]
     saved = sum(unpadding.saved for unpadding in found)

@@ -112,7 +112,7 @@ def suite(settings: Settings, name: str) -> Rows:
 
 
 def fidelity(settings: Settings) -> Rows:
-    """How far converted models are from transformers' own, in float32 and bfloat16."""
+    """How far converted models are from transformers' own, in float32 and bfloat16, without padding and with it."""
     scale, rows = settings.scale, []
     sizes = {"vocab_size": scale.vocabulary, "hidden_size": scale.width, "intermediate_size": 4 * scale.width}
     llama = LlamaConfig(**sizes, num_hidden_layers=scale.layers, num_attention_heads=scale.heads)
@@ -121,15 +121,22 @@ def fidelity(settings: Settings) -> Rows:
         "GPT-2": lambda: GPT2LMHeadModel(gpt2_config(scale)),
         "Llama": lambda: LlamaForCausalLM(llama),
     }
-    ids = torch.randint(3, scale.vocabulary, (2, scale.lengths[0]), device=settings.device)
+    length = scale.lengths[0]
+    ids = torch.randint(3, scale.vocabulary, (2, length), device=settings.device)
+    whole = torch.ones_like(ids)
+    padded = (torch.arange(length, device=settings.device) < torch.tensor([[length], [length // 3]]).to(ids)).long()
     for family, build in families.items():
         for dtype in (torch.float32, torch.bfloat16):
             theirs = build().to(settings.device, dtype).eval()
             ours = zoo.convert(theirs).to(settings.device).eval()
-            with torch.no_grad():
-                wanted, logits = theirs(input_ids=ids).logits.float(), ours(input_ids=ids).logits.float()
-            deviation = float((logits - wanted).abs().max() / wanted.abs().max())
-            rows.append({"family": family, "dtype": str(dtype).removeprefix("torch."), "deviation": deviation})
+            ours.config.use_cache = False  # with which padding stays
+            for words, mask in (("", whole), (", padded", padded)):
+                with torch.no_grad():
+                    found = [model(input_ids=ids, attention_mask=mask).logits[mask.bool()] for model in (theirs, ours)]
+                wanted, logits = (one.float() for one in found)
+                deviation = float((logits - wanted).abs().max() / wanted.abs().max())
+                kind = str(dtype).removeprefix("torch.")
+                rows.append({"family": f"{family}{words}", "dtype": kind, "deviation": deviation})
     return rows
 
 

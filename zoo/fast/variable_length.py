@@ -1,0 +1,103 @@
+"""PyTorch's variable-length attention: FlashAttention on unpadded sequences of a GPU, by no other package."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import torch
+from torch import nn
+
+from .unpadding import UnpaddedMask
+
+HALF = (torch.bfloat16, torch.float16)
+"""What its kernel computes in."""
+
+WIDEST = 256
+"""The largest head_dim of its kernel, of which 8 is a divisor."""
+
+
+def kernel() -> Callable[..., Any]:
+    """PyTorch's function, which takes more than a second to import, and is for GPUs only."""
+    from torch.nn.attention.varlen import varlen_attn
+
+    return varlen_attn
+
+
+@cache
+def has_kernel(device: torch.device) -> bool:
+    """Whether there is a kernel for a device: NVIDIA's, since Ampere.
+
+    Args:
+        device: Where tensors are.
+    """
+    return (
+        device.type == "cuda"
+        and torch.version.hip is None
+        and torch.backends.cuda.is_flash_attention_available()
+        and torch.cuda.get_device_capability(device) >= (8, 0)
+        and "enable_gqa" in inspect.signature(kernel()).parameters
+    )
+
+
+def computes(config: Any, hidden_states: torch.Tensor, *, drops: bool, has_bias: bool) -> bool:
+    """Whether it computes what the layers of a stack ask for.
+
+    Args:
+        config: Supplies `head_dim`.
+        hidden_states: What the layers start from.
+        drops: Whether attention weights are dropped, which it cannot do.
+        has_bias: Whether something is added to the scores, which it cannot do either.
+    """
+    if drops or has_bias or not has_kernel(hidden_states.device) or not torch.backends.cuda.flash_sdp_enabled():
+        return False
+    return dtype_of_products(hidden_states) in HALF and config.head_dim % 8 == 0 and config.head_dim <= WIDEST
+
+
+def dtype_of_products(states: torch.Tensor) -> torch.dtype:
+    """What matrix products of these are computed in: autocast's type where it is on, or their own."""
+    kind = states.device.type
+    return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else states.dtype
+
+
+def variable_length_attention(
+    module: nn.Module,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: UnpaddedMask,
+    scaling: float,
+    sliding_window: int | None = None,
+    **kwargs: Any,
+) -> tuple[torch.Tensor, None]:
+    """Attention on all sequences of a batch in one call.
+
+    Args:
+        module: The attention module, for `is_causal`.
+        query: *Shape:* (1, num_attention_heads, num_tokens, head_dim)
+        key: *Shape:* (1, num_key_value_heads, num_key_tokens, head_dim)
+        value: *Shape:* as key.
+        attention_mask: Tells the sequences apart.
+        sliding_window: How many positions a query sees on a side, its own one included; None for all.
+        kwargs: What is nothing here: no dropout, no bias.
+
+    Returns:
+        The mixed values, *Shape:* (1, num_tokens, num_attention_heads, head_dim), and no weights.
+    """
+    dtype = dtype_of_products(value)
+    states = [one[0].transpose(0, 1).to(dtype) for one in (query, key, value)]
+    queries, keys = attention_mask.queries, attention_mask.keys
+    before = -1 if sliding_window is None else sliding_window - 1
+    mixed = kernel()(
+        *states,
+        queries.cu_seqlens,
+        keys.cu_seqlens,
+        max(queries.lengths),
+        max(keys.lengths),
+        scale=scaling,
+        window_size=(before, 0 if getattr(module, "is_causal", False) else before),
+        enable_gqa=query.shape[1] != key.shape[1],
+    )
+    return mixed[None], None
