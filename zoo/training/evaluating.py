@@ -28,7 +28,8 @@ class EvaluatingTrainer(Seq2SeqTrainer):
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.label_smoother: Any = self.label_smoother
-        self._evaluated = torch.zeros(2, dtype=torch.float64)
+        precise = torch.float32 if self.args.device.type == "mps" else torch.float64
+        self._evaluated = torch.zeros(2, dtype=precise, device=self.args.device)  # the sum of losses, and of labels
         # Which smooths labels itself, and can leave logits out.
         self._is_language_model = isinstance(self.model, LanguageModel)
 
@@ -64,9 +65,10 @@ class EvaluatingTrainer(Seq2SeqTrainer):
             )
         finally:
             self.label_smoother, self.model.generation_config = smoother, generation
-        tokens = inputs["labels"].ne(IGNORED).sum().item()
-        if loss is not None and tokens:
-            self._evaluated += torch.tensor([loss.item() * tokens, tokens], dtype=torch.float64)
+        if loss is not None:
+            tokens = inputs["labels"].ne(IGNORED).sum().to(self._evaluated)
+            total = torch.where(tokens > 0, loss.to(self._evaluated) * tokens, 0)  # a mean of nothing is no number
+            self._evaluated += torch.stack([total, tokens])
         return loss, outputs, labels
 
     def _without_repetitions(self, inputs: dict[str, Any]) -> dict[str, Any]:
@@ -87,8 +89,7 @@ class EvaluatingTrainer(Seq2SeqTrainer):
         # Which drops the repetitions that fill up the last batch of several processes; the base class keeps them.
         self.gather_function = self.accelerator.gather_for_metrics
         output = super().evaluation_loop(*args, **kwargs)
-        precise = torch.float32 if self.args.device.type == "mps" else torch.float64
-        total, labels = self.accelerator.reduce(self._evaluated.to(self.args.device, precise)).tolist()
+        total, labels = self.accelerator.reduce(self._evaluated).tolist()
         prefix = kwargs.get("metric_key_prefix", "eval")
         if labels and f"{prefix}_loss" in output.metrics:
             output.metrics[f"{prefix}_loss"] = total / labels
