@@ -7,7 +7,9 @@ from typing import Any
 
 import torch
 from accelerate.state import AcceleratorState, PartialState
-from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel, PrinterCallback, Seq2SeqTrainer
+from every_variant import ONE_TASK
+from models.device_peers import PEERS, VOCABULARY
+from transformers import PreTrainedModel, PrinterCallback, Seq2SeqTrainer
 
 import zoo
 from zoo.testing.device import PretendedDevice, pretended_device
@@ -30,12 +32,18 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "bfloat16": {"bf16": True},
     "by length": {"train_sampling_strategy": "group_by_length"},
     "evaluation": {"eval_strategy": "steps", "eval_steps": 1},
+    "several": {
+        "gradient_checkpointing": True,
+        "gradient_accumulation_steps": 2,
+        "label_smoothing_factor": 0.1,
+        "train_sampling_strategy": "group_by_length",
+    },
 }
 
-AT_THE_END = 2
+AT_A_LOG = 2
 """How often the zoo's trainer looks back beside transformers': at the tokens, and whether a loss was no number."""
 
-VOCABULARY = 60
+STEPS = 3
 
 
 class Rows(list[dict[str, torch.Tensor]]):
@@ -44,9 +52,12 @@ class Rows(list[dict[str, torch.Tensor]]):
     lengths = (7,) * 8
 
 
-def rows() -> Rows:
+def rows(*, has_target: bool) -> Rows:
     ids = torch.randint(3, VOCABULARY, (8, 7), generator=torch.Generator().manual_seed(0))
-    return Rows({"input_ids": row, "attention_mask": torch.ones_like(row), "labels": row} for row in ids)
+    found = Rows({"input_ids": row, "attention_mask": torch.ones_like(row), "labels": row} for row in ids)
+    for row in found if has_target else ():
+        row["decoder_input_ids"] = row["labels"].roll(1)  # which transformers' collator makes, for smoothed labels
+    return found
 
 
 def collate(batch: list[dict[str, torch.Tensor]]) -> dict[str, torch.Tensor]:
@@ -54,46 +65,51 @@ def collate(batch: list[dict[str, torch.Tensor]]) -> dict[str, torch.Tensor]:
 
 
 def weights_after(kind: Any, model: PreTrainedModel, device: PretendedDevice | None, **given: Any) -> list[Any]:
-    """Train for three steps, and return the weights as they are then."""
+    """Train for three steps, and return the weights as they are then, but for those without an effect."""
     AcceleratorState._reset_state(True)
-    plain = {"use_cpu": True, "max_steps": 3, "per_device_train_batch_size": 2, "logging_steps": 50}
+    plain = {"use_cpu": True, "max_steps": STEPS, "per_device_train_batch_size": 2, "logging_steps": 50}
     with tempfile.TemporaryDirectory() as folder:
         args = training_arguments({**plain, "learning_rate": 0.01, **given}, output_dir=folder, seed=0, progress=False)
         if device is not None:
             assert args.device.type == "cpu"  # which is looked up now, and replaced where the trainer looks
             args.__dict__["_setup_devices"] = PartialState._shared_state["device"] = torch.device(device.name)
             device.move(model)
-        trainer = kind(model=model, args=args, train_dataset=rows(), eval_dataset=rows(), data_collator=collate)
+        data = rows(has_target=model.config.is_encoder_decoder)
+        trainer = kind(model=model, args=args, train_dataset=data, eval_dataset=data, data_collator=collate)
         trainer.place_model_on_device = False
         trainer.remove_callback(PrinterCallback)
         trainer.train()
-    return [parameter.detach() for parameter in model.parameters()]
+    # Adam makes whole steps of such a bias's gradient, which is rounding.
+    return [weight.detach() for name, weight in model.named_parameters() if not name.endswith("k_proj.bias")]
 
 
-def build() -> PreTrainedModel:
-    settings = {"dropout": 0.0, "attention_dropout": 0.0, "vocab_size": VOCABULARY, "seed": 0}
-    return zoo.build("llama-style@tiny", "causal-lm", **settings)
+def train_with(option: str) -> dict[str, str]:
+    """Train there and on the CPU.
 
+    Args:
+        option: Key of `OPTIONS`, and behind a slash the variant.
 
-def train_with(given: dict[str, Any]) -> dict[str, str]:
-    """Train there and on the CPU; return what went wrong."""
+    Returns:
+        What went wrong.
+    """
+    option, _, name = option.partition("/")
+    given, task = OPTIONS[option], ONE_TASK[name]
+
+    def build() -> PreTrainedModel:
+        return zoo.build(f"{name}@tiny", task, dropout=0.0, attention_dropout=0.0, vocab_size=VOCABULARY, seed=0)
+
     on_cpu = weights_after(ZooTrainer, build(), None, **given)
     with pretended_device() as device:
-        try:
-            with device.counted() as waits:
-                found = weights_after(ZooTrainer, build(), device, **given)
-            # Optimisers make whole steps of a gradient that is rounding. Muon rounds; autocast casts nothing there.
-            tolerance = 5e-3 if given.get("bf16") or given.get("optim") == "muon" else 1e-4
-            off = max(float((weight.there - same).abs().mean()) for weight, same in zip(found, on_cpu, strict=True))
-            assert off < tolerance, f"weights are off by {off} in the mean"
-            if "eval_strategy" in given or given.get("optim") == "muon":  # which has a log of its own; is ours
-                return {}
-            sizes = {"hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2}
-            peer = LlamaForCausalLM(LlamaConfig(vocab_size=VOCABULARY, **sizes))
-            with device.counted() as allowed:
-                weights_after(Seq2SeqTrainer, peer, device, **given)
-            most = sum(allowed.values()) + AT_THE_END
-            assert sum(waits.values()) <= most, f"waits for the device, allowed {most}: {waits}"
-        except Exception as error:
-            return {"training": f"{type(error).__name__}: {error}"[:600]}
-    return {}
+        with device.counted() as waits:
+            found = weights_after(ZooTrainer, build(), device, **given)
+        # Muon rounds; autocast casts nothing there.
+        tolerance = 5e-3 if given.get("bf16") or given.get("optim") == "muon" else 1e-4
+        off = max(float((weight.there - same).abs().mean()) for weight, same in zip(found, on_cpu, strict=True))
+        wrong = {"weights": f"are off by {off} in the mean"} if off > tolerance else {}
+        if given.get("optim") == "muon":  # which is ours
+            return wrong
+        with device.counted() as allowed:
+            weights_after(Seq2SeqTrainer, PEERS[task](), device, **given)
+    evaluations = STEPS if "eval_strategy" in given else 0
+    most = sum(allowed.values()) + AT_A_LOG * (1 + evaluations) + evaluations  # whose loss is a sum, read once
+    return wrong if sum(waits.values()) <= most else {**wrong, "waits": f"allowed are {most}: {waits}"}

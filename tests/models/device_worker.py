@@ -1,8 +1,8 @@
-"""Runs variants on the pretended accelerator, in a process of its own, since PyTorch never forgets such a device.
+"""Runs models on the pretended accelerator, in a process of its own, since PyTorch never forgets such a device.
 
-    python device_worker.py NAME[/TASK] ...
+    python device_worker.py "run llama-style" "run vanilla/seq2seq-lm" "trainer plain/llama-style" ...
 
-prints a line of JSON for every variant, of one of its tasks if none is named: what went wrong, by what was tried.
+prints a line of JSON for every case: what went wrong, by what was tried, or what was found.
 """
 
 from __future__ import annotations
@@ -11,33 +11,27 @@ import json
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from functools import cache
 from typing import Any
+from unittest import mock
 
 import torch
-from device_training import OPTIONS, train_with
 from every_variant import ONE_TASK
+from models.device_peers import PEERS, modernbert
+from models.device_training import train_with
 from torch import nn
-from transformers import (
-    BertConfig,
-    BertForMaskedLM,
-    BertForSequenceClassification,
-    BertForTokenClassification,
-    LlamaConfig,
-    LlamaForCausalLM,
-    MarianConfig,
-    MarianMTModel,
-    ModernBertConfig,
-    ModernBertForMaskedLM,
-)
 from transformers.utils import logging
 
 import zoo
+from zoo.fast import variable_length
 from zoo.fast.switches import fast_paths
 from zoo.models.embedding import TokenEmbedding
 from zoo.scaling.simulating import Precision, step_memory
 from zoo.testing.device import pretended_device
 from zoo.testing.far_tensors import FarTensor
-from zoo.testing.flash import written_out_flash
+from zoo.testing.fast_paths import rows_of_layers
+from zoo.testing.flash import attend_by_sequence, written_out_flash
 from zoo.testing.subjects import new_subject
 from zoo.training import room
 from zoo.training.arguments import training_arguments
@@ -48,19 +42,8 @@ WRITING: dict[str, dict[str, Any]] = {
     "static cache": {"cache_implementation": "static"},
 }
 TOKENS = 3
-SIZES = {"vocab_size": 40, "hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2}
-STACKS = {f"{stack}_{name}": size for stack in ("encoder", "decoder") for name, size in
-          (("layers", 2), ("attention_heads", 2), ("ffn_dim", 8))}  # fmt: skip
-IDS = {"pad_token_id": 0, "eos_token_id": 2, "decoder_start_token_id": 1}
-PEERS: dict[str, Callable[[], nn.Module]] = {
-    "causal-lm": lambda: LlamaForCausalLM(LlamaConfig(**SIZES)),
-    "masked-lm": lambda: BertForMaskedLM(BertConfig(**SIZES)),
-    "sequence-classification": lambda: BertForSequenceClassification(BertConfig(**SIZES)),
-    "token-classification": lambda: BertForTokenClassification(BertConfig(**SIZES)),
-    "seq2seq-lm": lambda: MarianMTModel(
-        MarianConfig(vocab_size=40, d_model=8, max_position_embeddings=64, forced_eos_token_id=None, **STACKS, **IDS)
-    ),
-}
+LABELLED = 1
+"""How often a loss without logits waits: for the positions that have a label, lest all be projected."""
 
 
 def train(model: nn.Module, inputs: dict[str, torch.Tensor], **options: Any) -> list[torch.Tensor]:
@@ -108,9 +91,16 @@ def inputs_of(subject: Any) -> dict[str, torch.Tensor]:
     return {"input_ids": ids, "attention_mask": torch.ones_like(ids), "labels": ids if labels is None else labels}
 
 
-def check(name: str, task: str, allowed: dict[str, int], tried: Iterable[str] = ()) -> dict[str, str]:
-    """Try everything with a variant, or some of it; return what went wrong."""
-    subject, wrong = new_subject(name, task), {}
+def check(name: str, tried: Iterable[str] = ()) -> dict[str, str]:
+    """Try everything with a variant, or some of it; return what went wrong.
+
+    Args:
+        name: The variant's name, possibly with a task behind a slash.
+        tried: What to try, everything if nothing is named.
+    """
+    name, _, task = name.partition("/")
+    task = task or ONE_TASK[name]
+    subject, wrong, allowed = new_subject(name, task), {}, allowed_by(task)
     inputs = inputs_of(subject)
     chosen = {what: work for what, work in works(task) if what in tried or not tried}
     wanted = {what: near(work(subject.copy(), inputs)) for what, work in chosen.items()}
@@ -129,12 +119,17 @@ def check(name: str, task: str, allowed: dict[str, int], tried: Iterable[str] = 
         with fast_paths(chunked_loss="always"):
             try:
                 options = {"skip_logits": True} if task.endswith("-lm") else {}
-                train(device.move(subject.copy()).train(), there, **options)
+                model = device.move(subject.copy()).train()
+                with device.counted() as waits:
+                    train(model, there, **options)
+                most = allowed["training"] + LABELLED
+                assert sum(waits.values()) <= most, f"waits for the device, allowed {most}: {waits}"
             except Exception as error:
                 wrong["training with dropout"] = f"{type(error).__name__}: {error}"[:600]
     return wrong
 
 
+@cache
 def allowed_by(task: str) -> dict[str, int]:
     """How often transformers' own class of the family waits, for each thing that is tried."""
     ids = torch.randint(3, 37, (3, 7))
@@ -150,58 +145,78 @@ def allowed_by(task: str) -> dict[str, int]:
     return counts
 
 
-ON_FLASH = ("bert-style", "modernbert-style", "llama-style")
+@contextmanager
+def written_out_kernel(*models: nn.Module) -> Iterator[None]:
+    """Have the pretended device for a GPU with PyTorch's variable-length attention, in float64."""
+
+    def attend(*states: Any, scale: float, window_size: tuple[int, int], enable_gqa: bool) -> torch.Tensor:
+        return attend_by_sequence(*states, softmax_scale=scale, window_size=window_size)
+
+    with (
+        mock.patch.object(variable_length, "HALF", (torch.float64,)),
+        mock.patch.object(variable_length, "has_kernel", lambda device: True),
+        mock.patch("zoo.fast.attention.has_kernel", lambda device: True),
+        mock.patch.object(variable_length, "kernel", lambda: attend),
+    ):
+        yield
 
 
-def flash(name: str) -> dict[str, str]:
-    """Train on a padded batch and on a full one by FlashAttention; return what went wrong.
+def without_padding(case: str) -> dict[str, str]:
+    """Train on a padded batch and on a full one, by attention that takes the lengths of sequences.
 
-    transformers' ModernBERT takes padding out in every attention anew, and waits as often.
+    Args:
+        case: The variant's name, and behind a slash "flash" or "sdpa".
+
+    Returns:
+        What went wrong: other results than on eager attention on the CPU, or more waits than of transformers' class, on
+        FlashAttention ModernBERT.
     """
+    name, _, backend = case.partition("/")
     task, wrong = ONE_TASK[name], {}
+    on_flash = backend == "flash"
     subject = new_subject(name, task)
     inputs = inputs_of(subject)
     padded = {**inputs, "attention_mask": inputs["attention_mask"].clone()}
     padded["attention_mask"][1:, 4:] = 0
-    padded["labels"] = padded["labels"].masked_fill(padded["attention_mask"] == 0, -100)
+    if task != "seq2seq-lm":
+        padded["labels"] = padded["labels"].masked_fill(padded["attention_mask"] == 0, -100)
     for what, given in (("padded", padded), ("full", inputs)):
         model = subject.copy()
         model.set_attn_implementation("eager")
         wanted = near(train(model, given))
-        peer = ModernBertForMaskedLM(
-            ModernBertConfig(**SIZES, pad_token_id=0, bos_token_id=1, eos_token_id=2, cls_token_id=1, sep_token_id=2)
-        )
+        peer, model, counts = modernbert() if on_flash else PEERS[task](), subject.copy(), {}
         with pretended_device() as device:
-            counts = {}
-            there, model = device.put(given), subject.copy()
+            there = device.put(given)
             for one in (device.move(peer), device.move(model)):
-                with written_out_flash(one), device.counted() as waits:
+                written_out = written_out_flash if on_flash else written_out_kernel
+                with written_out(one), device.counted() as waits, rows_of_layers() as rows:
                     found = near(train(one, there))
                 counts[one] = sum(waits.values())
         try:
             torch.testing.assert_close(found, wanted)
+            assert rows == {1}, f"layers ran on batches of {rows}"
             assert counts[model] <= counts[peer], f"waits, allowed are {counts[peer]}: {waits}"
         except AssertionError as error:
             wrong[what] = str(error)[:600]
     return wrong
 
 
-PLANNED: dict[str, tuple[str, bool]] = {
-    "gpt2-style": ("causal-lm", False),
-    "llama-style": ("causal-lm", True),
-    "vanilla": ("seq2seq-lm", False),
-    "bert-style": ("masked-lm", True),
-}
-"""Whose memory is compared with what was foreseen: by their tasks, and whether layers are computed again."""
+def memory(case: str) -> dict[str, str]:
+    """Update weights twice, by two batches each.
 
+    Args:
+        case: The variant's name, and behind a slash how layers are kept: "whole" or "again" for computing them again.
 
-def memory(name: str, task: str, checkpointing: bool) -> dict[str, str]:
-    """Update weights twice, by two batches each; return the most memory of it, and what was foreseen."""
+    Returns:
+        The most memory of it, and what was foreseen.
+    """
+    name, _, kept_layers = case.partition("/")
+    task, checkpointing = ONE_TASK[name], kept_layers == "again"
     sizes = {
         "hidden_size": 64,
         "num_key_value_heads": 4,
         "intermediate_size": 128,
-        "num_hidden_layers": 3,
+        "num_hidden_layers": 2,
         "num_attention_heads": 4,
         "vocab_size": 300,
     }
@@ -250,30 +265,38 @@ MUTATIONS: dict[str, tuple[Any, str, Callable[[Any], Any]]] = {
 """Defects that have to be found: what is replaced, and by what."""
 
 
-def main(names: list[str]) -> None:
+def mutated(defect: str) -> dict[str, str]:
+    """Train and write with a defect; return what went wrong, as it should."""
+    owner, method, change = MUTATIONS[defect]
+    whole = getattr(owner, method)
+    setattr(owner, method, change(whole))
+    try:
+        return check("llama-style", ("training", "greedy"))
+    finally:
+        setattr(owner, method, whole)
+
+
+KINDS: dict[str, Callable[[str], dict[str, str]]] = {
+    "run": check,
+    "unpadded": without_padding,
+    "memory": memory,
+    "trainer": train_with,
+    "defect": mutated,
+}
+
+
+def main(cases: list[str]) -> None:
     logging.set_verbosity_error()
     warnings.simplefilter("ignore")
     with pretended_device():  # which PyTorch has to know before anything is differentiated
         pass
-    allowed = {task: allowed_by(task) for task in PEERS}
-    for case in names:
-        name, _, task = case.partition("/")
-        say(case, check(name, task or ONE_TASK[name], allowed[task or ONE_TASK[name]]))
-    for name in ON_FLASH:
-        say(f"flash of {name}", flash(name))
-    for name, (task, checkpointing) in PLANNED.items():
-        say(f"memory of {name}", memory(name, task, checkpointing))
-    for option, arguments in OPTIONS.items():
-        say(option, train_with(arguments))
-    for defect, (owner, method, change) in MUTATIONS.items():
-        whole = getattr(owner, method)
-        setattr(owner, method, change(whole))
-        say(defect, check("llama-style", "causal-lm", allowed["causal-lm"], ("training", "greedy")))
-        setattr(owner, method, whole)
-
-
-def say(what: str, found: dict[str, str]) -> None:
-    print(json.dumps([what, found]), flush=True)
+    for case in cases:
+        kind, _, what = case.partition(" ")
+        try:
+            found = KINDS[kind](what)
+        except Exception as error:
+            found = {"error": f"{type(error).__name__}: {error}"[:600]}
+        print(json.dumps([case, found]), flush=True)
 
 
 if __name__ == "__main__":

@@ -115,7 +115,8 @@ def test_a_batch_that_an_accelerator_has_no_room_for(tmp_path):
     assert step_memory(model, args, seq_len=16) == pytest.approx(needed, rel=0.01)
     capped = zoo.build("gemma2-style@tiny", vocab_size=50, attn_implementation="flex_attention")
     check_step(capped, args, 16, 1)
-    check_step(zoo.build("mixtral-style@tiny", vocab_size=50), args, 16, 1)
+    with pytest.raises(PreflightError, match="8 sequences of 16 tokens"):
+        check_step(zoo.build("mixtral-style@tiny", vocab_size=50), args, 16, 1)
 
 
 def test_what_a_gpu_has_is_used(tmp_path, monkeypatch):

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from enum import Enum
 from typing import Any, NamedTuple
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
-from transformers.integrations import moe
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from zoo.fast.chunked_loss import ChunkedCrossEntropy, chunk_size_for
 from zoo.fast.switches import fast_paths
@@ -150,7 +150,7 @@ def simulated_training(
     """
     with (
         FakeTensorMode(),
-        grouped_without_values(),
+        GroupedProducts(),
         fast_paths(unpadding="never", quick_dropout="never"),
         warnings.catch_warnings(),
     ):
@@ -169,18 +169,18 @@ def simulated_training(
         yield hollow
 
 
-@contextmanager
-def grouped_without_values() -> Iterator[None]:
-    """Run experts by transformers' own grouped product, which makes and keeps tensors of the same sizes.
+class GroupedProducts(TorchDispatchMode):
+    """Gives the grouped products of experts their shape, where PyTorch's own rule for it knows bfloat16 alone."""
 
-    Without values, PyTorch's takes nothing but bfloat16.
-    """
-    usable = moe._can_use_grouped_mm
-    moe._can_use_grouped_mm = lambda *_: False
-    try:
-        yield
-    finally:
-        moe._can_use_grouped_mm = usable
+    def __torch_dispatch__(
+        self, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        if func is not torch.ops.aten._grouped_mm.default:
+            return func(*args, **(kwargs or {}))
+        left, right, ends = args[:3]
+        # Rows of each group by its matrix; or for the matrices' gradients, columns by rows of each group.
+        groups = () if right.ndim == 3 else (len(ends),)
+        return left.new_empty(*groups, left.shape[0], right.shape[-1])
 
 
 def grow(run: Callable[[int], int], many: int) -> Peak:

@@ -12,7 +12,6 @@ from transformers.training_args import OptimizerNames
 
 from zoo.errors import ZooError
 from zoo.models import ZooPreTrainedModel
-from zoo.models.feed_forwards.routing import Router
 from zoo.scaling.simulating import Precision, batch_memory
 from zoo.scaling.strategies import OPTIMIZER_STATES
 
@@ -96,8 +95,6 @@ def check_step(model: PreTrainedModel, args: ZooTrainingArguments, seq_len: int,
         return
     if model.config._attn_implementation != "eager" and "sdpa" not in model.supported_backends():
         return  # what its kernel keeps is not known
-    if any(isinstance(module, Router) for module in model.modules()):
-        return  # foreseen, but nowhere compared with what is allocated: the pretended device cannot count their tokens
     needed = step_memory(model, args, seq_len)
     if needed > TOLERANCE * available:
         raise PreflightError(

@@ -1,0 +1,54 @@
+"""transformers' own class of every family, as small as can be: nothing of ours may wait for a device oftener."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from transformers import (
+    BertConfig,
+    BertForMaskedLM,
+    BertForSequenceClassification,
+    BertForTokenClassification,
+    LlamaConfig,
+    LlamaForCausalLM,
+    MarianConfig,
+    MarianMTModel,
+    ModernBertConfig,
+    ModernBertForMaskedLM,
+    PreTrainedModel,
+)
+
+VOCABULARY = 40
+SIZES = {"hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2}
+STACKS = {f"{stack}_{name}": size for stack in ("encoder", "decoder") for name, size in
+          (("layers", 2), ("attention_heads", 2), ("ffn_dim", 8))}  # fmt: skip
+IDS = {"pad_token_id": 0, "eos_token_id": 2}
+
+
+def bert() -> BertConfig:
+    return BertConfig(vocab_size=VOCABULARY, **SIZES)
+
+
+PEERS: dict[str, Callable[[], PreTrainedModel]] = {
+    "causal-lm": lambda: LlamaForCausalLM(LlamaConfig(vocab_size=VOCABULARY, **SIZES)),
+    "masked-lm": lambda: BertForMaskedLM(bert()),
+    "sequence-classification": lambda: BertForSequenceClassification(bert()),
+    "token-classification": lambda: BertForTokenClassification(bert()),
+    "seq2seq-lm": lambda: MarianMTModel(
+        MarianConfig(
+            vocab_size=VOCABULARY,
+            d_model=8,
+            max_position_embeddings=64,
+            forced_eos_token_id=None,
+            decoder_start_token_id=1,
+            **STACKS,
+            **IDS,
+        )
+    ),
+}
+
+
+def modernbert() -> ModernBertForMaskedLM:
+    """On FlashAttention it takes padding out in every attention anew, and waits as often."""
+    ends = {"bos_token_id": 1, "cls_token_id": 1, "sep_token_id": 2}
+    return ModernBertForMaskedLM(ModernBertConfig(vocab_size=VOCABULARY, **SIZES, **IDS, **ends))
