@@ -151,6 +151,7 @@ def test_trackers_that_are_not_installed(tmp_path):
         ({"learning_rate": float("inf")}, "learning_rate=inf is not valid; valid: 0 and more"),
         ({"per_device_train_batch_size": 0}, "valid: 1 and more"),
         ({"seed": 2**32}, "valid: 0 to 4294967295"),
+        ({"use_liger_kernel": True}, "none into the zoo's: leave it out"),
     ],
 )
 def test_options_that_would_be_used_late(few, tiny, given, message):

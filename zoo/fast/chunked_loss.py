@@ -1,7 +1,8 @@
 """Chunked cross entropy: the loss over a large vocabulary, without ever holding the logits of all tokens.
 
 PyTorch's `F.linear_cross_entropy` (2.13) is no substitute: it adds up in the dtype of the hidden states, in bfloat16 a
-percent off, and it neither smooths labels nor knows projections that do more than multiply.
+percent off, and it neither smooths labels nor knows projections that do more than multiply. Nor do Liger's kernels know
+such projections; they are put into transformers' own classes only.
 """
 
 from __future__ import annotations

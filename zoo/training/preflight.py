@@ -15,6 +15,7 @@ from datasets import Dataset
 from transformers import PreTrainedModel
 
 from zoo.errors import ConfigError, InputError, SequenceTooLongError, TokenIdError
+from zoo.models import ZooPreTrainedModel
 from zoo.models.embedding import Position
 from zoo.tasks import DataTask, Splits
 from zoo.tasks.tables import place_of
@@ -176,6 +177,19 @@ def check_sharding(model: PreTrainedModel, args: ZooTrainingArguments) -> None:
         )
 
 
+def check_kernels(model: PreTrainedModel, args: ZooTrainingArguments) -> None:
+    """Refuse kernels that would be put in nowhere.
+
+    Raises:
+        ConfigError: When Liger's are asked for, which it has for transformers' own classes.
+    """
+    if args.use_liger_kernel and isinstance(model, ZooPreTrainedModel):
+        raise ConfigError(
+            "use_liger_kernel=True puts kernels into transformers' own classes, and none into the zoo's: leave it out; "
+            "losses are computed a chunk of tokens at a time without it"
+        )
+
+
 def check_data(
     model: PreTrainedModel,
     name: str,
@@ -205,6 +219,7 @@ def check_data(
             raise PreflightError(f"there are no {split} examples")
         check_examples(model, dataset, split)
     check_sharding(model, args)
+    check_kernels(model, args)
     if args.device.type != "cpu":
         longest = max(int(measure(encoded.train, side.column)[0].max()) for side in sides_of(model))
         check_step(model, args, longest, memory_of(args.device))
