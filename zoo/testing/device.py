@@ -35,6 +35,9 @@ Model = TypeVar("Model", bound=nn.Module)
 AUTOCAST = torch.library.Library("_", "IMPL", "AutocastPrivateUse1")
 """Lets autocast be asked for there; it casts nothing."""
 
+KERNELS = torch.library.Library("aten", "IMPL", "PrivateUse1")
+"""Says that the device has a kernel, where PyTorch would else put several operations in its place."""
+
 
 class PretendedDevice(TorchDispatchMode):
     """The device while it is there.
@@ -156,6 +159,7 @@ def register() -> None:
     """Tell PyTorch that there is such a kind of device, which its gradients ask for."""
     backend_registration._setup_privateuseone_for_python_backend(NAME, hook=Hooks())
     AUTOCAST.fallback(torch.library.fallthrough_kernel)
+    KERNELS.impl("silu_backward", torch.ops.aten.silu_backward.default)  # in fact computed by `compute`
     module = torch.get_device_module(NAME)
     # Asked where layers are computed again; random numbers are the CPU's.
     module.get_amp_supported_dtype = lambda: [torch.bfloat16]
