@@ -1,6 +1,6 @@
-"""Write docs/results.md from what `zoo bench run NAME --record` has recorded.
+"""Write docs/results.md from what `zoo bench run NAME --record` has recorded, and from it the front of README.md.
 
-The rows of the weights that ship are written too, and from these the table of README.md.
+The front is a table, a row a benchmark, and a picture of one. The rows of the weights that ship are written too.
 
     python scripts/bench/results.py
 """
@@ -9,21 +9,27 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from xml.etree import ElementTree
 
-from zoo.benchmarks import Benchmark, benchmarks, judge, read_rows
+from zoo.benchmarks import Benchmark, Verdicts, benchmarks, find_benchmark, judge, read_rows
 from zoo.benchmarks.across import read_across
-from zoo.benchmarks.page import anchors, in_markdown, made_on, markdown_table, told
+from zoo.benchmarks.page import anchors, in_markdown, made_on, markdown_table, spread, title, told
 from zoo.benchmarks.rows import write_rows
 from zoo.benchmarks.weights import RESULTS, rows_of_weights
+from zoo.comparison.display.report import charts
+from zoo.comparison.display.report.forest import draw_forest
+from zoo.comparison.results.metrics import LOSSES
+from zoo.comparison.results.summary import VariantSummary
 from zoo.files import write_file
-from zoo.weights.tables import in_words, markdown
+from zoo.weights.tables import markdown
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "results.md"
 FRONT = ROOT / "README.md"
+PICTURE = ROOT / "docs" / "pictures" / "quirks.svg"
 
-TRANSLATION = "small-translation"
-"""The recipe of the weights that the front table shows."""
+PICTURED = ("quirks", "vanilla")
+"""The benchmark and the condition that the picture shows; losses decide it."""
 
 TABLE = re.compile(r"(?<=<!-- python scripts/bench/results.py -->\n)(.*?)(?=<!-- end -->)", flags=re.DOTALL)
 """Where the front table stands in README.md."""
@@ -79,27 +85,59 @@ def page() -> str:
 
 
 def front_table() -> str:
-    """Write the table of README.md: what the translators that ship score, the best first.
+    """Write the table of README.md: what stands out in each benchmark, under the condition with most variants.
 
     Returns:
         Markdown.
     """
-    rows = [row for row in read_rows(RESULTS) if row.condition == TRANSLATION]
-    ranked = sorted(rows, key=lambda row: row.values["bleu"], reverse=True)
-    return markdown(
-        ("weights", "BLEU, 95 % interval", "chrF", "held-out loss", "parameters"),
-        (
-            (
-                f"`{row.variant}`",
-                f"{values['bleu']:.1f} ({values['bleu_low']:.1f} to {values['bleu_high']:.1f})",
-                f"{values['chrf']:.1f}",
-                f"{values['heldout_loss']:.3f}",
-                in_words(int(values["parameters"]), ""),
-            )
-            for row in ranked
-            for values in (row.values,)
-        ),
+    recorded = {name: read_rows(one.results) for name, one in benchmarks().items()}
+    judged = (
+        max((judge(one, recorded[name], condition) for condition in one.conditions), key=lambda all: len(all.standings))
+        for name, one in benchmarks().items()
+        if recorded[name]
     )
+    return markdown(
+        ("benchmark", "decided by", "baseline", "furthest ahead", "furthest behind", "better, within noise, worse"),
+        map(front_row, judged),
+    )
+
+
+def front_row(verdicts: Verdicts) -> tuple[str, ...]:
+    """Write what stands out in a benchmark."""
+
+    def named(word: str, place: int = 0) -> str:
+        found = [one for one in verdicts.standings if one.verdict == word]
+        return f"`{found[place].variant}` {spread(found[place].samples.get(verdicts.score))}" if found else "none"
+
+    words = [one.verdict for one in verdicts.standings]
+    name = verdicts.benchmark.name
+    return (
+        f"[{name}](docs/results.md#{name}) {verdicts.condition}".strip(),
+        title(verdicts.score).lower(),
+        named("baseline"),
+        named("better"),
+        named("worse", -1),
+        ", ".join(str(words.count(word)) for word in ("better", "within noise", "worse")),
+    )
+
+
+def front_picture() -> str:
+    """Draw how far each variant of one benchmark is from the baseline.
+
+    Returns:
+        A whole SVG document, which follows the reader's preference for light or dark paper.
+    """
+    benchmark, condition = find_benchmark(PICTURED[0]), PICTURED[1]
+    verdicts = judge(benchmark, read_rows(benchmark.results), condition)
+    shown = [
+        VariantSummary(one.variant, (), dict(one.samples), one.difference, one.verdict) for one in verdicts.standings
+    ]
+    picture = ElementTree.fromstring(draw_forest(LOSSES[0], shown, condition, None, charts.WIDE) or "<svg/>")
+    picture.attrib |= {"xmlns": "http://www.w3.org/2000/svg", "style": "background: var(--card)"}
+    style = ElementTree.Element("style")
+    style.text = Path(charts.__file__).with_name("chart.css.jinja").read_text(encoding="utf-8")
+    picture.insert(0, style)
+    return ElementTree.tostring(picture, encoding="unicode") + "\n"
 
 
 def front() -> str:
@@ -111,5 +149,6 @@ def front() -> str:
 if __name__ == "__main__":
     write_rows(RESULTS, rows_of_weights())
     write_file(PAGE, page())
+    write_file(PICTURE, front_picture())
     write_file(FRONT, front())
-    print(f"Wrote {RESULTS}, {PAGE} and the table of {FRONT}")
+    print(f"Wrote {RESULTS}, {PAGE}, {PICTURE} and the table of {FRONT}")

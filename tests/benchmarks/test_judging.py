@@ -110,6 +110,7 @@ def test_the_pages_are_what_their_command_writes() -> None:
     results = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(results)
     assert results.PAGE.read_text(encoding="utf-8") == results.page()
+    assert results.PICTURE.read_text(encoding="utf-8") == results.front_picture()
     front = results.FRONT.read_text(encoding="utf-8")
     assert front == results.front() and results.front_table() in front
     assert len(front.splitlines()) < 150

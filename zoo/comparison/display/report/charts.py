@@ -36,7 +36,10 @@ class Chart:
 
 def forest(summary: ComparisonSummary) -> Chart | None:
     """Draw the differences from the baseline, if there are any."""
-    wide, narrow = (draw_forest(summary, width) for width in (WIDE, NARROW))
+    if summary.main is None:
+        return None
+    shown = summary.main, summary.rows, summary.comparison.baseline, summary.floor
+    wide, narrow = (draw_forest(*shown, width) for width in (WIDE, NARROW))
     return None if wide is None or narrow is None else Chart("forest", "Differences", wide, narrow)
 
 

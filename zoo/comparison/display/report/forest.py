@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from markupsafe import Markup
 
 from zoo.drawing.elements import element
 
 from ...results.metrics import Metric
 from ...results.statistics import BETTER, WORSE
-from ...results.summary import ComparisonSummary, VariantSummary
+from ...results.summary import VariantSummary
 from ..cells import corrected
 from ..formatting import signed
 from .svg import SERIES, Axis, cut, marker, padded, picture
@@ -23,11 +25,23 @@ LONGEST_NAME = 46
 NARROWEST = 600
 
 
-def draw_forest(summary: ComparisonSummary, width: int) -> Markup | None:
-    """Draw how each variant differs from the baseline; None where there is no difference to draw."""
-    main = summary.main
-    rows = [(place, row) for place, row in enumerate(summary.rows) if row.difference is not None]
-    if main is None or not rows:
+def draw_forest(
+    main: Metric, variants: Sequence[VariantSummary], baseline: str, floor: float | None, width: int
+) -> Markup | None:
+    """Draw how each variant differs from the baseline.
+
+    Args:
+        main: The metric that decides.
+        variants: The variants, in their order.
+        baseline: The name of the baseline.
+        floor: The noise floor; None where there is none.
+        width: Width of the picture.
+
+    Returns:
+        The picture; None where there is no difference to draw.
+    """
+    rows = [(place, row) for place, row in enumerate(variants) if row.difference is not None]
+    if not rows:
         return None
     is_narrow = width < NARROWEST
     names = 30 + LETTER * max(min(LONGEST_NAME, len(row.name)) for _, row in rows)
@@ -35,12 +49,13 @@ def draw_forest(summary: ComparisonSummary, width: int) -> Markup | None:
     ends = [0.0]
     for _, row in rows:
         ends += interval(row)
-    floor = summary.floor if summary.floor is not None and summary.floor < 3 * max(map(abs, ends)) else None
+    if floor is not None and floor >= 3 * max(map(abs, ends)):
+        floor = None
     if floor is not None:
         ends += [-floor, floor]
     bottom = 14 + height_of_row * len(rows)
     left, right = (12.0, width - 12.0) if is_narrow else (names, float(width - NUMBERS))
-    title = f"{main.title}, difference from {summary.comparison.baseline}"
+    title = f"{main.title}, difference from {baseline}"
     x = Axis(title, *padded(ends, 0.05), left, right, lambda value: short(main, value), 4 if is_narrow else 6)
     drawn = [*background(x, floor, bottom)]
     for line, (place, row) in enumerate(rows):
