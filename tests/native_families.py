@@ -130,6 +130,14 @@ LFM2 = {
     "layer_types": ["conv", "full_attention"],
     "block_multiple_of": 8,
 }
+KIMI = {
+    **{name: value for name, value in DEEPSEEK.items() if name not in ("n_routed_experts", "first_k_dense_replace")},
+    "num_local_experts": 8,
+    "layer_types": ["linear_attention", "full_attention"],
+    **dict.fromkeys(("linear_num_heads", "linear_conv_kernel_dim"), 3),
+    "linear_head_dim": 6,
+    "rms_norm_eps": 1e-6,
+}
 QWEN3_MOE = {**WIDE, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 12}
 
 FAMILY_CASES = {
@@ -219,6 +227,8 @@ FAMILY_CASES = {
         ("Phi3", "ForCausalLM", [{**LLAMA, "rope_parameters": LONG}, {**WIDE, "rope_parameters": PART}]),
         ("Qwen3Moe", "ForCausalLM", [QWEN3_MOE, {**QWEN3_MOE, "norm_topk_prob": True, **BIASED}]),
         ("Qwen3Moe", "ForSequenceClassification", [QWEN3_MOE]),
+        ("KimiLinear", "ForCausalLM", [KIMI, {**KIMI, "q_lora_rank": None, "mlp_layer_types": ["sparse"] * 2}]),
+        ("KimiLinear", "Model", [KIMI]),
         (
             "Lfm2",
             "ForCausalLM",

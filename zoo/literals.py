@@ -32,6 +32,7 @@ VariantName: TypeAlias = Literal[
     "gpt2-style",
     "gptj-style",
     "hyper-connections",
+    "kimi-linear-style",
     "lfm2-style",
     "llama-style",
     "manifold-hyper-connections",
@@ -148,9 +149,9 @@ class Settings(TypedDict, total=False):
     ]
     """Attention part: "multi-head", "gated", "exclusive", "sinks", "differential", "latent", "value-residual",
     "kv-sharing", or a plugin's."""
-    mixer: Literal["attention", "gated-delta-net", "short-conv"]
+    mixer: Literal["attention", "gated-delta-net", "kimi-delta-attention", "short-conv"]
     """What mixes tokens in layers without attention, which `layer_types` names: "attention" for no such layers,
-    "gated-delta-net", "short-conv", or a plugin's."""
+    "gated-delta-net", "kimi-delta-attention", "short-conv", or a plugin's."""
     attention_bias: bool
     """Whether query, key and value projections have biases."""
     attention_out_bias: bool | None
@@ -283,6 +284,8 @@ class Settings(TypedDict, total=False):
     linear_value_head_dim: int
     linear_conv_kernel_dim: int
     linear_allow_neg_eigval: bool
+    linear_num_heads: int
+    linear_head_dim: int
     conv_L_cache: int
     conv_bias: bool
     num_streams: int

@@ -3,7 +3,7 @@
 import pytest
 import torch
 import transformers
-from native_families import FALCON, FAMILY_CASES, GEMMA, MPT, NEOX, T5GEMMA, WIDE
+from native_families import FALCON, FAMILY_CASES, GEMMA, KIMI, MPT, NEOX, T5GEMMA, WIDE
 from native_models import ENCODER, NATIVE_CASES, T5, batch, largest_difference, native_model, outputs, scramble
 
 import zoo
@@ -65,6 +65,8 @@ def test_every_model_type_has_a_case():
         ("CohereForCausalLM", {**WIDE, "use_qk_norm": True}, "use_qk_norm=True is set"),
         ("MptForCausalLM", {**MPT, "attn_config": {"clip_qkv": 6.0}}, r"clip_qkv=6\.0 is set"),
         ("AlbertForMaskedLM", {**ENCODER, "num_hidden_groups": 2}, "num_hidden_groups=2 is set"),
+        ("KimiLinearModel", {**KIMI, "mlp_layer_types": ["sparse", "dense"]}, "only the first layers can be without"),
+        ("KimiLinearModel", {**KIMI, "rms_norm_eps": 1e-5}, "rms_norm_eps=1e-05 is set"),
         ("T5GemmaModel", {**T5GEMMA, "decoder": {**GEMMA, "hidden_size": 16}}, r"decoder\.hidden_size is 16"),
     ],
 )
@@ -132,7 +134,12 @@ def test_variants_after_a_class_go_there(name):
 
 @pytest.mark.parametrize(
     ("name", "target"),
-    [("diff-transformer", "diffllama"), ("gemma3-style", "gemma3_text"), ("gpt-neox-style", "gpt_neox")],
+    [
+        ("diff-transformer", "diffllama"),
+        ("kimi-linear-style", "kimi_linear"),
+        ("gemma3-style", "gemma3_text"),
+        ("gpt-neox-style", "gpt_neox"),
+    ],
 )
 def test_variants_go_to_classes_of_another_name(name, target):
     plan = plan_export(zoo.build(f"{name}@tiny:vocab_size=20"))[0]

@@ -112,7 +112,7 @@ def test_a_training_step_differs_by_the_numbers_alone(monkeypatch, name, unpaddi
     rates = dict.fromkeys(("dropout", "attention_dropout", "activation_dropout"), 0.3)
     if name == "diff-transformer":
         del rates["attention_dropout"]  # which it refuses
-    alternate = ("gemma2-style", "lfm2-style", "qwen3-next-style")
+    alternate = ("gemma2-style", "kimi-linear-style", "lfm2-style", "qwen3-next-style")
     layers = 2 if name in alternate else 1
     sizes = f"hidden_size=16,intermediate_size=32,num_attention_heads=4,num_hidden_layers={layers}"
     model = zoo.build(f"{name}:{sizes}", ONE_TASK[name], vocab_size=20, seed=0, **rates).double().train()

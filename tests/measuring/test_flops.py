@@ -50,11 +50,12 @@ EXPERTS = {
     "mixtral-style": (2, 8),
     "gpt-oss-style": (4, 16),
     "qwen3-moe-style": (4, 16),
-    **dict.fromkeys(("deepseek-moe", "deepseek-v3-style", "qwen3-next-style"), (4 + 1, 16)),
+    **dict.fromkeys(("deepseek-moe", "deepseek-v3-style", "kimi-linear-style", "qwen3-next-style"), (4 + 1, 16)),
 }
 """How many experts a token sees, a shared one included, and of how many a router chooses."""
 MOE_INNER = dict.fromkeys(("qwen3-moe-style", "deepseek-moe", "deepseek-v3-style", "qwen3-next-style"), 512)
-HYBRIDS = ("qwen3-next-style", "lfm2-style")
+MOE_INNER["kimi-linear-style"] = 512
+HYBRIDS = ("kimi-linear-style", "qwen3-next-style", "lfm2-style")
 """Whose first layer has no attention."""
 ONE_EMBEDDING = {"explicando", "t5-style", "marian-style", "pegasus-style", "attention-is-all-you-need"}
 
@@ -83,9 +84,10 @@ def attention_with_sinks(length: int, heads: int, kv_heads: int) -> int:
     return projections + products
 
 
-def latent_attention(length: int, heads: int) -> int:
-    """Queries of 192 latent numbers, keys and values of 128; heads of 64 + 32 for scores and of 64 for values."""
-    queries = linear(HIDDEN, 192, length) + linear(192, heads * (64 + 32), length)
+def latent_attention(length: int, heads: int, query_rank: int) -> int:
+    """Keys and values of 128 latent numbers, queries of some or none; heads of 64 + 32 for scores, 64 for values."""
+    latent = linear(HIDDEN, query_rank, length)
+    queries = latent + linear(query_rank or HIDDEN, heads * (64 + 32), length)
     keys = linear(HIDDEN, 128 + 32, length) + linear(128, heads * (64 + 64), length)
     products = 2 * heads * (64 + 32 + 64) * length**2
     return queries + keys + products + linear(heads * 64, HIDDEN, length)
@@ -96,10 +98,22 @@ def convolution(length: int, filters: int, channels: int) -> int:
     return 2 * (length + filters - 1) * filters * channels
 
 
-def delta_rule(length: int) -> tuple[int, int]:
-    """One chunk: projections, convolution and products; and what training takes beside three times that."""
-    width = HIDDEN // HEADS
+def gated_delta_net(length: int) -> tuple[int, int]:
+    """A layer, and what training takes beside three times that."""
     maps = linear(HIDDEN, 5 * HIDDEN + 2 * HEADS, length) + convolution(length, 4, 3 * HIDDEN)
+    return delta_rule(length, HIDDEN // HEADS, maps)
+
+
+def kimi_delta_attention(length: int) -> tuple[int, int]:
+    """The same; decays and gates are made by way of one head's width."""
+    width = 64
+    by_head = linear(HIDDEN, width, length) + linear(width, HEADS * width, length)
+    maps = linear(HIDDEN, 4 * HEADS * width + HEADS, length) + convolution(length, 4, 3 * HEADS * width)
+    return delta_rule(length, width, maps + 2 * by_head)
+
+
+def delta_rule(length: int, width: int, maps: int) -> tuple[int, int]:
+    """One chunk: projections and convolution, and products; and what training takes beside three times that."""
     within = HEADS * 2 * width * length**2  # keys and queries with keys, and with what is written
     memory = HEADS * 2 * length * width**2  # read by keys and by queries, and written
     system = HEADS * length**2 * 2 * width
@@ -111,7 +125,9 @@ def delta_rule(length: int) -> tuple[int, int]:
 def without_attention(variant: str, length: int) -> tuple[int, int]:
     """A layer of a hybrid, and what training takes beside three times that."""
     if variant == "qwen3-next-style":
-        return delta_rule(length)
+        return gated_delta_net(length)
+    if variant == "kimi-linear-style":
+        return kimi_delta_attention(length)
     return linear(HIDDEN, 4 * HIDDEN, length) + convolution(length, 3, HIDDEN), 0
 
 
@@ -143,14 +159,14 @@ def stack(variant: str, length: int, one_head: bool = False) -> int:
     mixing = attention(length, length, HEADS, kv_heads, one_head=one_head, times=times)
     if variant == "gpt-oss-style":
         mixing = attention_with_sinks(length, HEADS, 2)
-    if variant == "deepseek-v3-style":
-        mixing = latent_attention(length, HEADS)
+    if variant in ("deepseek-v3-style", "kimi-linear-style"):
+        mixing = latent_attention(length, HEADS, 192 if variant == "deepseek-v3-style" else 0)
     first = mixing
     if variant in HYBRIDS:
         first = without_attention(variant, length)[0]
         mixing += linear(HIDDEN, HIDDEN, length) if variant == "qwen3-next-style" else 0  # of its gates
     connections, end = hyper_connections(variant, length)
-    dense = 1 if variant == "deepseek-v3-style" else 0
+    dense = 1 if variant in ("deepseek-v3-style", "kimi-linear-style") else 0
     networks = (LAYERS - dense) * feed_forward(variant, INNER, length) + dense * 3 * linear(HIDDEN, INNER, length)
     embedding = linear(EMBEDDING[variant], HIDDEN, length) if variant in EMBEDDING else 0
     return embedding + first + (LAYERS - 1) * mixing + LAYERS * connections + networks + end

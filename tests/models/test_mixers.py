@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from models.native import THROUGH_FLOAT32
 from torch import Tensor
 from torch.nn import functional as F
 from transformers import DynamicCache
+from transformers.models.kimi_linear.modeling_kimi_linear import KimiLinearDeltaAttention
 from transformers.models.lfm2.modeling_lfm2 import Lfm2ShortConv
 from transformers.models.olmo_hybrid.modeling_olmo_hybrid import OlmoHybridGatedDeltaNet
 
@@ -22,10 +22,10 @@ from zoo.converters.errors import ExportError
 from zoo.errors import InputError, ZooError
 from zoo.models import MIXERS, ShortConvolution
 from zoo.models.mixers.base import build_mixer
-from zoo.models.mixers.delta_rule import gated_delta_rule
+from zoo.models.mixers.delta_rule import channel_gated_delta_rule, gated_delta_rule
 from zoo.testing import Case, cases
 
-NAMES = ("gated-delta-net", "short-conv")
+NAMES = ("gated-delta-net", "kimi-delta-attention", "short-conv")
 DECODER: dict[str, Any] = {"is_decoder": True, "num_hidden_layers": 2, "norm": "rmsnorm"}
 DELTA: dict[str, Any] = {
     "linear_num_key_heads": 2,
@@ -44,21 +44,24 @@ def small(mixer: str, **settings: Any) -> Any:
 def rule_by_tokens(
     query: Tensor, key: Tensor, value: Tensor, decay: Tensor, strength: Tensor, state: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Gated Delta Networks, equation 10, one token after the other; one head."""
+    """Kimi Linear, equation 1, one token after the other; one head. With one rate a token, Gated Delta Networks."""
     read = []
     for q, k, v, g, b in zip(query, key, value, decay, strength, strict=True):
-        state = math.exp(g) * (state - b * torch.outer(k, k @ state)) + b * torch.outer(k, v)
+        decayed = g.exp().expand(len(k))[:, None] * state
+        state = decayed - b * torch.outer(k, k @ decayed) + b * torch.outer(k, v)
         read.append(q @ state)
     return torch.stack(read), state
 
 
+@pytest.mark.parametrize("rule", [gated_delta_rule, channel_gated_delta_rule])
 @pytest.mark.parametrize("seq_len", [1, 7, 64, 150])
-def test_chunks_equal_the_recurrence(seq_len: int) -> None:
+def test_chunks_equal_the_recurrence(seq_len: int, rule: Any) -> None:
     query, value = random(1, 2, seq_len, 5), random(1, 2, seq_len, 3, seed=2)
     key = F.normalize(random(1, 2, seq_len, 5, seed=3), dim=-1)
-    decay, strength = -random(1, 2, seq_len, seed=4).exp(), random(1, 2, seq_len, seed=5).sigmoid()
+    channels = () if rule is gated_delta_rule else (5,)
+    decay, strength = -random(1, 2, seq_len, *channels, seed=4).exp(), random(1, 2, seq_len, seed=5).sigmoid()
     before = random(1, 2, 5, 3, seed=6)
-    read, behind = gated_delta_rule(query, key, value, decay, strength, before)
+    read, behind = rule(query, key, value, decay, strength, before)
     for head in range(2):
         arguments = (tensor[0, head] for tensor in (query, key, value, decay, strength, before))
         expected, state = rule_by_tokens(*arguments)
@@ -89,6 +92,46 @@ def test_gated_delta_net_equals_olmo_hybrid(negative: bool) -> None:
         state[f"{names.get(module, module)}.{kind}".lstrip(".")] = tensor
     sides = state.pop("in_proj_qkv.weight").split([10, 10, 24])
     theirs.load_state_dict(state | {f"{p}_proj.weight": side for p, side in zip("qkv", sides, strict=True)})
+    states = random(2, LENGTH, WIDTH)
+    close(ours(states)[0], theirs(states), THROUGH_FLOAT32)
+    mask = torch.tensor([[1] * LENGTH, [0] * 2 + [1] * (LENGTH - 2)])
+    close(ours(states, mask)[0], theirs(states, attention_mask=mask), THROUGH_FLOAT32)
+    cache = DynamicCache(config=of_theirs)
+    pieces = torch.cat([ours(one, past_key_values=cache)[0] for one in states.split([3, 1, 2, 1], dim=1)], dim=1)
+    close(pieces, ours(states)[0])
+
+
+def test_what_is_forgotten_at_once_overflows_nothing() -> None:
+    """Decays whose inverses no float holds, as quotients of products over a chunk would need them."""
+    tensors = [random(1, 1, 40, 4, seed=seed).requires_grad_() for seed in range(3)]
+    decay = torch.full((1, 1, 40, 4), -60.0, dtype=torch.float64, requires_grad=True)
+    strength = torch.full((1, 1, 40), 0.5, dtype=torch.float64)
+    read, _ = channel_gated_delta_rule(*tensors, decay, strength)
+    gradients = torch.autograd.grad(read.sum(), [*tensors, decay])
+    assert all(torch.isfinite(tensor).all() for tensor in (read, *gradients))
+    query, key, value = tensors  # every token reads what it has written, and nothing else
+    close(read, 0.5 * (query * key).sum(-1, keepdim=True) * value)
+
+
+def test_kimi_delta_attention_equals_transformers_own() -> None:
+    """Their module, whose projections are apart; whole texts, and one token after the other."""
+    settings = {"linear_num_heads": 3, "linear_head_dim": 5, "linear_conv_kernel_dim": 3}
+    ours = randomized(build_mixer(config(**DECODER, **settings, mixer="kimi-delta-attention"), 0))
+    of_theirs = transformers.KimiLinearConfig(
+        hidden_size=WIDTH, num_hidden_layers=2, layer_types=["linear_attention", "full_attention"], **settings
+    )
+    theirs = KimiLinearDeltaAttention(of_theirs, 0).double()
+    state = ours.state_dict()
+    names = {"in_proj_b": "b_proj", "norm": "o_norm", "out_proj": "o_proj"}
+    names |= {f"f_{place}_proj": f"forget_gate.f_{place}_proj" for place in "ab"}
+    sides = state.pop("in_proj_qkv.weight").chunk(3)
+    loaded = {f"{p}_proj.weight": side for p, side in zip("qkv", sides, strict=True)}
+    loaded["forget_gate.A_log"] = state.pop("A_log")[None, None, :, None]
+    loaded["forget_gate.dt_bias"] = state.pop("dt_bias")
+    for name, tensor in state.items():
+        module, _, kind = name.rpartition(".")
+        loaded[f"{names.get(module, module)}.{kind}"] = tensor
+    theirs.load_state_dict(loaded)
     states = random(2, LENGTH, WIDTH)
     close(ours(states)[0], theirs(states), THROUGH_FLOAT32)
     mask = torch.tensor([[1] * LENGTH, [0] * 2 + [1] * (LENGTH - 2)])
@@ -145,6 +188,7 @@ def test_a_text_continues_with_gradients_and_behind_inference_mode(mixer: str) -
         ("pre-norm", "causal-lm", {**CONV, "layer_types": ["full_attention"]}, "layers of its own, 'conv'"),
         ("pre-norm", "causal-lm", {"layer_types": ["conv", "full_attention"]}, "a mixer with such layers is short-c"),
         ("pre-norm", "causal-lm", {**CONV, "conv_L_cache": 0}, "conv_L_cache=0 was given"),
+        ("pre-norm", "causal-lm", {"mixer": "kda", "linear_conv_kernel_dim": 0}, "linear_conv_kernel_dim=0 was given"),
         (
             "pre-norm",
             "causal-lm",

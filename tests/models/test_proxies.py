@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 import transformers
-from native_families import ALBERT, DEEPSEEK, LFM2, MODERN_BERT, QWEN3_NEXT
+from native_families import ALBERT, DEEPSEEK, KIMI, LFM2, MODERN_BERT, QWEN3_NEXT
 from native_models import BART, ENCODER, GPT2, LLAMA, NATIVE_CASES, T5, native_model
 from torch import nn
 from transformers import DynamicCache, EncoderDecoderCache
@@ -53,9 +53,17 @@ class OfTwoStacks(Native):
         return Native(self.family, self.head, settings, ()).build()
 
 
+class EveryOther(Native):
+    """The same where every other layer has no attention."""
+
+    def build(self, *layers: int) -> Any:
+        settings = {**self.settings, "layer_types": ["linear_attention", "full_attention"] * (layers[0] // 2)}
+        return Native(self.family, self.head, settings).build(*layers)
+
+
 DEEP = ("n_layer",)
 EVERY_OTHER = {"layer_types": None, "full_attention_interval": 2}
-HYBRIDS = {"qwen3-next-style": "linear_attention", "lfm2-style": "conv"}
+HYBRIDS = {**dict.fromkeys(("kimi-linear-style", "qwen3-next-style"), "linear_attention"), "lfm2-style": "conv"}
 """What layers without attention are, of which every other is one here."""
 BERT = Native("Bert", "ForMaskedLM", ENCODER)
 NATIVES = {
@@ -88,6 +96,7 @@ NATIVES |= {
     "qwen3-next-style": Native("Qwen3Next", "ForCausalLM", {**QWEN3_NEXT, **EVERY_OTHER}),
     "lfm2-style": Native("Lfm2", "ForCausalLM", {**LFM2, "layer_types": None, "full_attn_idxs": [1, 3]}),
 }
+NATIVES |= {"kimi-linear-style": EveryOther("KimiLinear", "ForCausalLM", {**KIMI, "num_experts_per_tok": 2})}
 NATIVES |= {"albert-style": Native("Albert", "ForMaskedLM", ALBERT)}
 NATIVES |= {
     "t5gemma-style": OfTwoStacks(

@@ -27,6 +27,7 @@ from .language_modeling import ZooForCausalLM, ZooForMaskedLM
 from .layers import DecoderLayer, EncoderLayer, ParallelDecoderLayer, ParallelEncoderLayer, TransformerLayer
 from .mixers.base import Mixer
 from .mixers.delta_net import GatedDeltaNet
+from .mixers.kimi_delta import KimiDeltaAttention
 from .mixers.short_convolution import ShortConvolution
 from .norms import DynamicTanh, LayerNorm, RMSNorm
 from .parametrization import learning_rate_factors
@@ -75,6 +76,7 @@ __all__ = [
     "GatedFeedForward",
     "HyperConnections",
     "InterleavedRotaryPosition",
+    "KimiDeltaAttention",
     "LambdaResidual",
     "LatentAttention",
     "LayerNorm",

@@ -73,7 +73,7 @@ class ZooConfig(StackConfig):
         attention: Attention part: "multi-head", "gated", "exclusive", "sinks", "differential", "latent",
             "value-residual", "kv-sharing", or a plugin's.
         mixer: What mixes tokens in layers without attention, which `layer_types` names: "attention" for no such layers,
-            "gated-delta-net", "short-conv", or a plugin's.
+            "gated-delta-net", "kimi-delta-attention", "short-conv", or a plugin's.
         attention_bias: Whether query, key and value projections have biases.
         attention_out_bias: Whether the output projection has one, `attention_bias` if not given.
         attention_scale: What scores are divided by: a word of `AttentionScale`, or a number.

@@ -46,6 +46,52 @@ def qwen3_next_style(config: ZooConfig) -> Transformer:
 
 
 @register(
+    "kimi-linear-style",
+    tasks=DECODER_TASKS,
+    task_defaults=HEADS,
+    source="Kimi Team 2025, sections 3 and 4",
+    paper="Kimi Team 2025, Kimi Linear: An Expressive, Efficient Attention Architecture",
+    tags=("decoder", "pre-norm", "modern", "linear-attention", "latent-attention", "mixture-of-experts"),
+    defaults={
+        **LLAMA_LIKE,
+        "norm_placement": "pre",
+        "layer_norm_eps": 1e-6,
+        "mixer": "kimi-delta-attention",
+        "linear_head_dim": 64,
+        "layer_types": [LINEAR, LINEAR, LINEAR, GLOBAL],
+        "attention": "latent",
+        "position": "none",
+        "head_dim": 32,
+        "kv_lora_rank": 128,
+        "qk_nope_head_dim": 64,
+        "v_head_dim": 64,
+        "feed_forward": "moe-sigmoid",
+        "num_experts": 16,
+        "num_experts_per_tok": 4,
+        "moe_intermediate_size": 512,
+        "routed_scaling_factor": 2.446,
+        "first_k_dense_replace": 1,
+    },
+    presets={
+        "tiny": {
+            "head_dim": 8,
+            "linear_head_dim": 16,
+            "kv_lora_rank": 16,
+            "qk_nope_head_dim": 16,
+            "v_head_dim": 16,
+            "num_experts": 4,
+            "num_experts_per_tok": 2,
+            "moe_intermediate_size": 48,
+        },
+        "small": {"moe_intermediate_size": 256},
+    },
+)
+def kimi_linear_style(config: ZooConfig) -> Transformer:
+    """Decoder with three layers of a delta rule that forgets by channel to one of latent attention; no positions."""
+    return Transformer()
+
+
+@register(
     "lfm2-style",
     tasks=DECODER_TASKS,
     task_defaults=HEADS,

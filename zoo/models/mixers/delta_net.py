@@ -96,12 +96,8 @@ class GatedDeltaNet(Mixer):
             )
 
     def init_weights(self) -> None:
-        """Draw rates of decay, and the biases that make steps of the drawn length (Gu and Dao 2023, section 3.6)."""
-        init.uniform_(self.A_log, *DECAYS)
-        init.copy_(self.A_log, self.A_log.log())
-        init.uniform_(self.dt_bias, *map(math.log, STEPS))
-        step = self.dt_bias.exp()
-        init.copy_(self.dt_bias, step + torch.log(-torch.expm1(-step)))
+        """Draw rates of decay."""
+        draw_decays(self.A_log, self.dt_bias)
 
     def mix(self, hidden_states: torch.Tensor, past: LinearAttentionLayer | None) -> torch.Tensor:
         """Read the memory of earlier tokens. Arguments as in the base class."""
@@ -111,33 +107,60 @@ class GatedDeltaNet(Mixer):
             precise = at_least_float32(hidden_states.dtype)
             query, key, value = mixed.to(precise).split(self.widths, dim=-1)
             repeats = self.num_value_heads // self.num_key_heads
-            query, key = (self.key_heads(states).repeat_interleave(repeats, dim=1) for states in (query, key))
+            query, key = (
+                unit_heads(states, self.num_key_heads).repeat_interleave(repeats, dim=1) for states in (query, key)
+            )
             value = value.unflatten(-1, (self.num_value_heads, -1)).transpose(1, 2)
             strength = self.strongest * strength.to(precise).sigmoid()
             decay = -self.A_log.to(precise).exp() * F.softplus(decay.to(precise) + self.dt_bias)
-            state = past.recurrent_states[0] if past is not None else None
-            if state is not None and torch.is_grad_enabled():
-                state = state.clone()  # the cache is written in place, and a gradient may want it as it was
-            read, state = gated_delta_rule(
-                query * self.key_dim**-0.5, key, value, decay.transpose(1, 2), strength.transpose(1, 2), state
-            )
+            decay, strength = decay.transpose(1, 2), strength.transpose(1, 2)
+            read, state = gated_delta_rule(query * self.key_dim**-0.5, key, value, decay, strength, memory_of(past))
         if past is not None:
             past.update_recurrent_state(state)
         read = self.norm(read.transpose(1, 2).to(hidden_states.dtype))
         gate = F.silu(self.in_proj_z(hidden_states).view_as(read))
         return self.out_proj((read * gate).flatten(2))
 
-    def key_heads(self, states: torch.Tensor) -> torch.Tensor:
-        """Split queries or keys into heads of length one.
 
-        Args:
-            states: *Shape:* (batch_size, seq_len, linear_num_key_heads * linear_key_head_dim)
+def unit_heads(states: torch.Tensor, num_heads: int) -> torch.Tensor:
+    """Split queries or keys into heads of length one.
 
-        Returns:
-            *Shape:* (batch_size, linear_num_key_heads, seq_len, linear_key_head_dim)
-        """
-        heads = states.unflatten(-1, (self.num_key_heads, -1)).transpose(1, 2)
-        return heads * torch.rsqrt((heads * heads).sum(dim=-1, keepdim=True) + NORM_EPS)
+    Args:
+        states: *Shape:* (batch_size, seq_len, num_heads * key_dim)
+
+    Returns:
+        *Shape:* (batch_size, num_heads, seq_len, key_dim)
+    """
+    heads = states.unflatten(-1, (num_heads, -1)).transpose(1, 2)
+    return heads * torch.rsqrt((heads * heads).sum(dim=-1, keepdim=True) + NORM_EPS)
+
+
+def memory_of(past: LinearAttentionLayer | None) -> torch.Tensor | None:
+    """The memory behind the tokens that a cache holds.
+
+    Args:
+        past: A layer of the cache, None without one.
+
+    Returns:
+        *Shape:* (batch_size, num_heads, key_dim, value_dim), or None before the first token.
+    """
+    state: torch.Tensor | None = past.recurrent_states[0] if past is not None else None
+    # The cache is written in place, and a gradient may want it as it was.
+    return state.clone() if state is not None and torch.is_grad_enabled() else state
+
+
+def draw_decays(rate: nn.Parameter, bias: nn.Parameter) -> None:
+    """Draw rates of decay, and the biases that make steps of the drawn length (Gu and Dao 2023, section 3.6).
+
+    Args:
+        rate: Logarithms of rates, changed in place.
+        bias: What the softplus of is the length of a step, changed in place.
+    """
+    init.uniform_(rate, *DECAYS)
+    init.copy_(rate, rate.log())
+    init.uniform_(bias, *map(math.log, STEPS))
+    step = bias.exp()
+    init.copy_(bias, step + torch.log(-torch.expm1(-step)))
 
 
 def sizes(config: ZooConfig) -> tuple[int, int, int, int]:

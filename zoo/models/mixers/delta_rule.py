@@ -1,12 +1,20 @@
-"""The gated delta rule: a matrix for memory, which decays, and in which a key's value is replaced."""
+"""The gated delta rule: a matrix for memory, which decays, and in which a key's value is replaced.
+
+It decays as a whole, or every channel of its keys by itself.
+"""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import torch
 from torch.nn import functional as F
 
 CHUNK = 64
 """How many tokens are worked on at once."""
+
+SHORT_CHUNK = 16
+"""The same where the work within a chunk grows with the number of channels too."""
 
 
 def gated_delta_rule(
@@ -40,32 +48,114 @@ def gated_delta_rule(
     Returns:
         What is read, *Shape:* as value, and the memory behind the last token, *Shape:* as state.
     """
-    if state is None:
-        state = value.new_zeros(*value.shape[:2], key.shape[-1], value.shape[-1])
-    if (seq_len := query.shape[2]) == 1:
+    if query.shape[2] == 1:
         return one_token(query, key, value, decay.unsqueeze(-1), strength.unsqueeze(-1), state)
-    size = min(CHUNK, seq_len)
-    query, key, value, decay, strength = (
-        in_chunks(tensor, size) for tensor in (query, key, value, decay.unsqueeze(-1), strength.unsqueeze(-1))
+    size = min(CHUNK, query.shape[2])
+    chunks = Chunks(
+        *(in_chunks(states, size) for states in (query, key, value, decay.unsqueeze(-1), strength[..., None]))
     )
-    decayed = decay.cumsum(dim=-2)
-    later = torch.ones(size, size, dtype=torch.bool, device=query.device).triu(1)
-    between = (decayed - decayed.mT).masked_fill(later, -torch.inf).exp()
-    since, until = decayed.exp(), (decayed[..., -1:, :] - decayed).exp()
+    between = chunks.decayed - chunks.decayed.mT
+    between = between.masked_fill(chunks.later, -torch.inf).exp()
+    keys, seen = chunks.key @ chunks.key.mT * between, chunks.query @ chunks.key.mT * between
+    return chunks.solve(keys, seen, state, query.shape[2])
 
-    targets = torch.cat([strength * value, strength * since * key], dim=-1)
-    system = strength * (key @ key.mT) * between
-    solved = torch.linalg.solve_triangular(system, targets, upper=False, unitriangular=True)
-    written, recalled = solved.split([value.shape[-1], key.shape[-1]], dim=-1)
-    seen = (query @ key.mT) * between
-    query, key, whole = query * since, (key * until).mT, since[..., -1:, :]
 
-    read = []
-    for chunk in range(query.shape[2]):
-        update = written[:, :, chunk] - recalled[:, :, chunk] @ state
-        read.append(query[:, :, chunk] @ state + seen[:, :, chunk] @ update)
-        state = whole[:, :, chunk] * state + key[:, :, chunk] @ update
-    return torch.cat(read, dim=2)[:, :, :seq_len], state
+def channel_gated_delta_rule(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    decay: torch.Tensor,
+    strength: torch.Tensor,
+    state: torch.Tensor | None = None,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The same rule where every channel of a key decays by itself (Kimi Team 2025, Kimi Linear, equation 1).
+
+    `a` is a diagonal matrix here, and `A_i / A_j (k_i · k_j)` is `k_i^T (A_i / A_j) k_j`, whose quotients differ by
+    channel. They are computed as they stand, at most 1 each, where products of `A_i k_i` and `k_j / A_j` would
+    overflow; so chunks are shorter.
+
+    Args:
+        query: *Shape:* (batch_size, num_heads, seq_len, key_dim)
+        key: *Shape:* as query.
+        value: *Shape:* (batch_size, num_heads, seq_len, value_dim)
+        decay: Logarithm of what a channel of memory is multiplied by, at most 0. *Shape:* as key.
+        strength: Share of a key's old value that is replaced. *Shape:* (batch_size, num_heads, seq_len)
+        state: Memory before the first token, zeros if not given.
+            *Shape:* (batch_size, num_heads, key_dim, value_dim)
+
+    Returns:
+        What is read, *Shape:* as value, and the memory behind the last token, *Shape:* as state.
+    """
+    if query.shape[2] == 1:
+        return one_token(query, key, value, decay.mT, strength.unsqueeze(-1), state)
+    size = min(SHORT_CHUNK, query.shape[2])
+    chunks = Chunks(*(in_chunks(states, size) for states in (query, key, value, decay, strength.unsqueeze(-1))))
+    between = chunks.decayed.unsqueeze(-2) - chunks.decayed.unsqueeze(-3)
+    between = between.masked_fill(chunks.later.unsqueeze(-1), -torch.inf).exp()
+    both = (between * chunks.key.unsqueeze(-3)) @ torch.stack([chunks.key, chunks.query], dim=-1)
+    keys, seen = both.unbind(dim=-1)
+    return chunks.solve(keys, seen, state, query.shape[2])
+
+
+@dataclass
+class Chunks:
+    """A sequence cut into chunks. *Shape:* (batch_size, num_heads, num_chunks, size, ...) of everything.
+
+    Attributes:
+        decay: One number a token, or one a channel.
+    """
+
+    query: torch.Tensor
+    key: torch.Tensor
+    value: torch.Tensor
+    decay: torch.Tensor
+    strength: torch.Tensor
+
+    def __post_init__(self) -> None:
+        size = self.query.shape[-2]
+        self.decayed = self.decay.cumsum(dim=-2)
+        self.later = torch.ones(size, size, dtype=torch.bool, device=self.query.device).triu(1)
+
+    def solve(
+        self, keys: torch.Tensor, seen: torch.Tensor, state: torch.Tensor | None, seq_len: int
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Solve every chunk's system, and go from chunk to chunk with the memory.
+
+        Args:
+            keys: What keys have in common with earlier keys of the chunk, decayed in between.
+                *Shape:* (batch_size, num_heads, num_chunks, size, size)
+            seen: The same of queries and keys. *Shape:* as keys.
+            state: Memory before the first token.
+            seq_len: Number of tokens without those that fill the last chunk.
+
+        Returns:
+            As [`gated_delta_rule`][].
+        """
+        since, until = self.decayed.exp(), (self.decayed[..., -1:, :] - self.decayed).exp()
+        targets = torch.cat([self.strength * self.value, self.strength * since * self.key], dim=-1)
+        solved = torch.linalg.solve_triangular(self.strength * keys, targets, upper=False, unitriangular=True)
+        written, recalled = solved.split([self.value.shape[-1], self.key.shape[-1]], dim=-1)
+        query, key, whole = self.query * since, (self.key * until).mT, since[..., -1:, :].mT
+        state = empty_memory(self.key[:, :, 0], self.value[:, :, 0]) if state is None else state
+        read = []
+        for chunk in range(query.shape[2]):
+            update = written[:, :, chunk] - recalled[:, :, chunk] @ state
+            read.append(query[:, :, chunk] @ state + seen[:, :, chunk] @ update)
+            state = whole[:, :, chunk] * state + key[:, :, chunk] @ update
+        return torch.cat(read, dim=2)[:, :, :seq_len], state
+
+
+def empty_memory(key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+    """Memory before the first token.
+
+    Args:
+        key: *Shape:* (batch_size, num_heads, seq_len, key_dim)
+        value: *Shape:* (batch_size, num_heads, seq_len, value_dim)
+
+    Returns:
+        Zeros. *Shape:* (batch_size, num_heads, key_dim, value_dim)
+    """
+    return value.new_zeros(*value.shape[:2], key.shape[-1], value.shape[-1])
 
 
 def one_token(
@@ -74,15 +164,15 @@ def one_token(
     value: torch.Tensor,
     decay: torch.Tensor,
     strength: torch.Tensor,
-    state: torch.Tensor,
+    state: torch.Tensor | None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """The rule as it is written, for a decode step. Arguments as for [`gated_delta_rule`][], with one token.
 
     Args:
-        decay: *Shape:* (batch_size, num_heads, 1, 1)
-        strength: *Shape:* as decay.
+        decay: *Shape:* (batch_size, num_heads, 1 or key_dim, 1)
+        strength: *Shape:* (batch_size, num_heads, 1, 1)
     """
-    state = decay.exp() * state
+    state = decay.exp() * (empty_memory(key, value) if state is None else state)
     state = state + key.mT @ (strength * (value - key @ state))
     return query @ state, state
 

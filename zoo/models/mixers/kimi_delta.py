@@ -1,0 +1,110 @@
+"""Kimi delta attention: the gated delta rule with a rate of forgetting for every channel."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+from transformers.cache_utils import LinearAttentionLayer
+
+from ..norms import RMSNorm
+from ..parts import MIXERS, option
+from ..precision import at_least_float32, in_own_precision
+from ..ranges import require_at_least
+from .base import Mixer
+from .convolution import CausalConvolution
+from .delta_net import draw_decays, memory_of, unit_heads
+from .delta_rule import channel_gated_delta_rule
+
+if TYPE_CHECKING:
+    from ..configuration import ZooConfig
+
+
+@MIXERS.register("kimi-delta-attention", aliases=("kda",))
+class KimiDeltaAttention(Mixer):
+    """Linear attention by the delta rule, forgetting by channel (Kimi Team 2025, Kimi Linear, section 3).
+
+    Queries, keys and values pass a short convolution and SiLU; queries and keys are normalised. Rates of forgetting,
+    one for every channel of a key, and the gates whose sigmoids multiply the normalised output are made of the token by
+    way of a vector as wide as a head. `linear_num_heads` and `linear_head_dim` are attention's where they are 0.
+
+    Args:
+        config: Supplies the sizes and the options.
+        layer_idx: The layer's place.
+    """
+
+    layer_type = "linear_attention"
+    options: ClassVar[dict[str, Any]] = {"linear_num_heads": 0, "linear_head_dim": 0, "linear_conv_kernel_dim": 4}
+
+    def __init__(self, config: ZooConfig, layer_idx: int) -> None:
+        super().__init__(config, layer_idx)
+        self.num_heads, self.head_dim = kimi_sizes(config)
+        width = self.num_heads * self.head_dim
+        self.in_proj_qkv = nn.Linear(config.hidden_size, 3 * width, bias=False)
+        self.in_proj_b = nn.Linear(config.hidden_size, self.num_heads, bias=False)
+        self.f_a_proj = nn.Linear(config.hidden_size, self.head_dim, bias=False)
+        self.f_b_proj = nn.Linear(self.head_dim, width, bias=False)
+        self.g_a_proj = nn.Linear(config.hidden_size, self.head_dim, bias=False)
+        self.g_b_proj = nn.Linear(self.head_dim, width, bias=False)
+        self.conv1d = CausalConvolution(3 * width, option(config, type(self), "linear_conv_kernel_dim"))
+        self.A_log = nn.Parameter(torch.empty(self.num_heads))
+        self.dt_bias = nn.Parameter(torch.empty(width))
+        self.norm = RMSNorm(self.head_dim, config)
+        self.out_proj = nn.Linear(width, config.hidden_size, bias=False)
+        heads = f"{self.num_heads} heads of {self.head_dim}"
+        self.drawn_as = ("Kimi delta attention", f"{heads}, convolution over {self.conv1d.kernel_size[0]}")
+
+    @classmethod
+    def check_options(cls, config: ZooConfig) -> None:
+        """Refuse sizes that there cannot be.
+
+        Raises:
+            ConfigError: When numbers are too small.
+        """
+        super().check_options(config)
+        numbers = {name: option(config, cls, name) for name in cls.options}
+        require_at_least(1, linear_conv_kernel_dim=numbers.pop("linear_conv_kernel_dim"))
+        require_at_least(0, **numbers)
+
+    def init_weights(self) -> None:
+        """Draw rates of decay as gated DeltaNet does."""
+        draw_decays(self.A_log, self.dt_bias)
+
+    def mix(self, hidden_states: torch.Tensor, past: LinearAttentionLayer | None) -> torch.Tensor:
+        """Read the memory of earlier tokens. Arguments as in the base class."""
+        mixed = F.silu(self.conv1d(self.in_proj_qkv(hidden_states), past))
+        strength, decay = self.in_proj_b(hidden_states), self.f_b_proj(self.f_a_proj(hidden_states))
+        with in_own_precision(hidden_states.device):
+            precise = at_least_float32(hidden_states.dtype)
+            query, key, value = mixed.to(precise).chunk(3, dim=-1)
+            query, key = (unit_heads(states, self.num_heads) for states in (query, key))
+            rate = self.A_log.to(precise).exp()[:, None, None]
+            decay = -rate * self.heads(F.softplus(decay.to(precise) + self.dt_bias))
+            strength = strength.to(precise).sigmoid().transpose(1, 2)
+            read, state = channel_gated_delta_rule(
+                query * self.head_dim**-0.5, key, self.heads(value), decay, strength, memory_of(past)
+            )
+        if past is not None:
+            past.update_recurrent_state(state)
+        read = self.norm(read.transpose(1, 2).to(hidden_states.dtype))
+        gate = self.g_b_proj(self.g_a_proj(hidden_states)).sigmoid().view_as(read)
+        return self.out_proj((read * gate).flatten(2))
+
+    def heads(self, states: torch.Tensor) -> torch.Tensor:
+        """Split into heads.
+
+        Args:
+            states: *Shape:* (batch_size, seq_len, linear_num_heads * linear_head_dim)
+
+        Returns:
+            *Shape:* (batch_size, linear_num_heads, seq_len, linear_head_dim)
+        """
+        return states.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+
+
+def kimi_sizes(config: ZooConfig) -> tuple[int, int]:
+    """Number of heads, and the width of a head."""
+    heads, width = (option(config, KimiDeltaAttention, f"linear_{name}") for name in ("num_heads", "head_dim"))
+    return heads or config.num_attention_heads, width or config.head_dim
