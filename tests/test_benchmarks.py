@@ -29,6 +29,21 @@ def test_what_is_for_a_gpu_runs_without_one(tmp_path):
 
 
 @pytest.mark.slow
+def test_a_variant_and_its_class_take_the_same_step(tmp_path):
+    names = ("albert-style", "hyper-connections", "kimi-linear-style", "t5gemma-style")
+    words = [str(SPEED / "variants.py"), "--quick", "-o", str(tmp_path / "found"), "--only", *names]
+    first = subprocess.run([sys.executable, *words], check=True, capture_output=True, text=True)
+    rows = json.loads((tmp_path / "found.json").read_text())["rows"]
+    assert {name: theirs["peer"] for name, (theirs, _) in rows.items()} == {
+        "albert-style": "AlbertForMaskedLM",
+        "kimi-linear-style": "KimiLinearForCausalLM",
+        "t5gemma-style": "T5GemmaForConditionalGeneration",
+    }
+    assert first.stdout.count("| ±") == 3
+    assert max(ours["deviation"] for _, ours in rows.values()) < 1e-4
+
+
+@pytest.mark.slow
 def test_the_documents_and_their_variants_compute_the_same(tmp_path):
     workloads = ("*step", "*sizes", "vanilla*dropout*", "vanilla, generation*8")
     rows = rows_of(tmp_path, "--preset", "originals", "--only", *workloads)
