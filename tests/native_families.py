@@ -139,6 +139,8 @@ KIMI = {
     "rms_norm_eps": 1e-6,
 }
 QWEN3_MOE = {**WIDE, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 12}
+QWEN2_MOE = {**QWEN3_MOE, "shared_expert_intermediate_size": 20}
+OLMOE = {**LLAMA, "num_experts": 4, "num_experts_per_tok": 2}
 
 FAMILY_CASES = {
     f"{family}{head}-{number}": (family, head, settings)
@@ -219,12 +221,15 @@ FAMILY_CASES = {
         ("Olmo", "ForCausalLM", [LLAMA]),
         ("Olmo2", "ForCausalLM", [LLAMA, {**LLAMA, **BIASED, "rope_parameters": YARN}]),
         ("Olmo3", "ForCausalLM", [{**LLAMA, **SLIDES}, {**LLAMA, **SLIDES, "rope_parameters": BASES}]),
+        ("Olmoe", "ForCausalLM", [OLMOE, {**OLMOE, "norm_topk_prob": True, **BIASED}]),
         ("OpenAIGPT", "LMHeadModel", [GPT2]),
         ("PLBart", "Model", [{**BART, "scale_embedding": True}]),
         ("Persimmon", "ForCausalLM", [WIDE, {**WIDE, "qk_layernorm": False}]),
         ("Phi", "ForCausalLM", [WIDE, {**WIDE, "qk_layernorm": True, "rope_parameters": PART}]),
         ("Phi", "ForSequenceClassification", [WIDE]),
         ("Phi3", "ForCausalLM", [{**LLAMA, "rope_parameters": LONG}, {**WIDE, "rope_parameters": PART}]),
+        ("Qwen2Moe", "ForCausalLM", [QWEN2_MOE, {**QWEN2_MOE, "norm_topk_prob": True, "qkv_bias": False}]),
+        ("Qwen2Moe", "ForSequenceClassification", [QWEN2_MOE]),
         ("Qwen3Moe", "ForCausalLM", [QWEN3_MOE, {**QWEN3_MOE, "norm_topk_prob": True, **BIASED}]),
         ("Qwen3Moe", "ForSequenceClassification", [QWEN3_MOE]),
         ("KimiLinear", "ForCausalLM", [KIMI, {**KIMI, "q_lora_rank": None, "mlp_layer_types": ["sparse"] * 2}]),

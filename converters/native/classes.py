@@ -32,9 +32,7 @@ RELATED = {
     "granitemoe": EXPERTS,
     "hunyuan_v1_dense": "its queries and keys are normalised after their rotation",
     "modernbert-decoder": "no norm stands before the attention of its first layer",
-    "olmoe": EXPERTS,
     "phimoe": EXPERTS,
-    "qwen2_moe": EXPERTS,
     "umt5": "every layer has relative positions of its own, where all layers of t5 share one table",
 }
 """What keeps model types from being converted that are taken for one of those that are."""

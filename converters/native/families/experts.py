@@ -7,14 +7,14 @@ from typing import Any, ClassVar
 
 import torch
 
-from zoo.models import ClampedMixtureOfExperts, MixtureOfExperts, ZooConfig
+from zoo.models import ClampedMixtureOfExperts, MixtureOfExperts, SharedMixtureOfExperts, ZooConfig
 from zoo.models.feed_forwards.mixture import inner_size
 from zoo.models.parts import FEED_FORWARDS, option
 
 from ...symmetries.base import State
 from ...transforms import Transform, each, evens_then_odds, permute
 from ..base import native_format
-from ..declared import Field, Keys
+from ..declared import Field, Keys, without
 from ..decoders import ONE_WINDOW, WINDOWS_BY_LAYER
 from .llama import ATTENTION, ATTENTION_BIAS, PRE_NORMS, QK_NORMS, SAME_OUT_BIAS, LlamaLike
 
@@ -35,6 +35,12 @@ def setting(name: str, native: str | None = None, part: type = MixtureOfExperts)
     """
     return Field(native or name, write=lambda config: option(config, part, name))
 
+
+SHARED_EXPERT: Keys = {
+    **{f"mlp.shared_expert.{p}_proj": f"mlp.shared_expert.{p}_proj" for p in ("gate", "up", "down")},
+    "mlp.shared_expert_gate.weight": "mlp.shared_expert_gate.weight",
+}
+"""The expert of all tokens, and its gate."""
 
 ROUTING: Mapping[str, Field] = {
     name: setting(name) for name in ("num_experts_per_tok", "router_aux_loss_coef", "output_router_logits")
@@ -102,6 +108,44 @@ class Qwen3Moe(ExpertsLike):
     }
     always = {**ExpertsLike.always, **SAME_OUT_BIAS, "qk_norm": "head"}
     only = {"use_sliding_window": False, "decoder_sparse_step": 1, "mlp_only_layers": []}
+    layer = {**ExpertsLike.layer, **QK_NORMS}
+
+
+@native_format
+class Qwen2Moe(ExpertsLike):
+    """Qwen2-MoE (Qwen team 2024): biases on queries, keys and values, and a gated expert that every token sees."""
+
+    name = "qwen2_moe"
+    variant = "qwen3-moe-style"
+    fields = {
+        **without(Qwen3Moe.fields, "attention_bias"),
+        "attention_bias": "qkv_bias",
+        "shared_expert_intermediate_size": Field(
+            "shared_expert_intermediate_size", write=SharedMixtureOfExperts.shared_size
+        ),
+    }
+    always = {**ExpertsLike.always, "feed_forward": "moe-shared"}
+    only = Qwen3Moe.only
+    layer = {**ExpertsLike.layer, **SHARED_EXPERT}
+    reasons = {**ExpertsLike.reasons, "feed_forward": "it has an expert that every token sees, and a gate (moe-shared)"}
+
+
+@native_format
+class Olmoe(ExpertsLike):
+    """OLMoE (Muennighoff et al. 2024): norms on whole queries and keys."""
+
+    name = "olmoe"
+    variant = "mixtral-style"
+    fields = {
+        **without(LlamaLike.fields, "head_dim"),
+        **ATTENTION_BIAS,
+        **ROUTING,
+        "num_experts": setting("num_experts"),
+        "norm_topk_prob": setting("norm_topk_prob"),
+        "intermediate_size": Field("intermediate_size", write=inner_size),
+    }
+    always = {**ExpertsLike.always, **SAME_OUT_BIAS, "qk_norm": "full"}
+    only = {"clip_qkv": None}
     layer = {**ExpertsLike.layer, **QK_NORMS}
 
 

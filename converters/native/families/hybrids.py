@@ -17,7 +17,7 @@ from ...transforms import Transform, split_by_group
 from ..base import native_format
 from ..declared import Field, Keys, without
 from ..decoders import PARTIAL_ROPE
-from .experts import EXPERTS, ROUTING, ExpertsLike, setting
+from .experts import EXPERTS, ROUTING, SHARED_EXPERT, ExpertsLike, setting
 from .llama import ATTENTION, ATTENTION_BIAS, PRE_NORMS, QK_NORMS, SAME_OUT_BIAS, LlamaLike
 
 SIZES = ("linear_num_key_heads", "linear_num_value_heads", "linear_key_head_dim", "linear_value_head_dim")
@@ -130,8 +130,7 @@ class Qwen3Next(ExpertsLike):
         **QK_NORMS,
         **DELTA,
         **EXPERTS,
-        **{f"mlp.shared_expert.{p}_proj": f"mlp.shared_expert.{p}_proj" for p in ("gate", "up", "down")},
-        "mlp.shared_expert_gate.weight": "mlp.shared_expert_gate.weight",
+        **SHARED_EXPERT,
         **PRE_NORMS,
     }
     parameters = {"self_attn.A_log": "linear_attn.A_log"}
