@@ -16,6 +16,7 @@ VariantName: TypeAlias = Literal[
     "albert-style",
     "alibi-decoder",
     "attention-is-all-you-need",
+    "attention-residuals",
     "bert-style",
     "bloom-style",
     "d2l-style",
@@ -25,6 +26,7 @@ VariantName: TypeAlias = Literal[
     "diff-transformer",
     "explicando",
     "falcon-style",
+    "gated-hyper-connections",
     "gemma2-style",
     "gemma3-style",
     "gpt-neox-style",
@@ -178,8 +180,17 @@ class Settings(TypedDict, total=False):
     """Whether a norm follows the last layer; if not given, only where the layers end without one (pre and sandwich)."""
     embedding_norm: bool
     """Whether a norm follows the embeddings."""
-    residual: Literal["hyper-connections", "lambdas", "manifold-hyper-connections", "no-first-norm", "plain"]
-    """Residual part: "plain", "lambdas", "hyper-connections", "manifold-hyper-connections", "no-first-norm"."""
+    residual: Literal[
+        "attention-residuals",
+        "gated-hyper-connections",
+        "hyper-connections",
+        "lambdas",
+        "manifold-hyper-connections",
+        "no-first-norm",
+        "plain",
+    ]
+    """Residual part: "plain", "lambdas", "hyper-connections", "manifold-hyper-connections", "gated-hyper-connections",
+    "attention-residuals", "no-first-norm"."""
     residual_scaling: Literal["layer-scale", "rezero", "none"] | None
     """Learned weights in residual connections, a word of `ResidualScaling`, or None."""
     layer_scale_init: float
@@ -288,7 +299,9 @@ class Settings(TypedDict, total=False):
     linear_head_dim: int
     conv_L_cache: int
     conv_bias: bool
+    layers_per_block: int
     num_streams: int
+    gate_rank: int
     sinkhorn_iterations: int
     hyper_eps: float
     mup_base_width: int

@@ -150,6 +150,9 @@ def hyper_connections(variant: str, length: int) -> tuple[int, int]:
         return 2 * (linear(width, 2 * STREAMS + STREAMS**2, length) + reads + mixes), linear(
             width, STREAMS, length
         ) + reads
+    if variant == "gated-hyper-connections":
+        gates = 2 * linear(STREAMS * HIDDEN, 32, length)
+        return 2 * (gates + linear(STREAMS * HIDDEN, STREAMS, length)), gates
     return 0, 0
 
 
@@ -166,6 +169,8 @@ def stack(variant: str, length: int, one_head: bool = False) -> int:
         first = without_attention(variant, length)[0]
         mixing += linear(HIDDEN, HIDDEN, length) if variant == "qwen3-next-style" else 0  # of its gates
     connections, end = hyper_connections(variant, length)
+    if variant == "attention-residuals":  # scores and means of two vectors, three, ..., but none of the embedding alone
+        end = sum(2 * linear(vectors, HIDDEN, length) for vectors in range(2, 2 * LAYERS + 2))
     dense = 1 if variant in ("deepseek-v3-style", "kimi-linear-style") else 0
     networks = (LAYERS - dense) * feed_forward(variant, INNER, length) + dense * 3 * linear(HIDDEN, INNER, length)
     embedding = linear(EMBEDDING[variant], HIDDEN, length) if variant in EMBEDDING else 0

@@ -176,6 +176,8 @@ MORE_A_LAYER = {
     "normformer": 1,
     "hyper-connections": 65,
     "manifold-hyper-connections": 36,
+    "gated-hyper-connections": 37,
+    "attention-residuals": 3,
     "deepseek-moe": 2,
     "deepseek-v3-style": 1,
     "gpt-oss-style": 30,
@@ -192,9 +194,10 @@ MORE_A_MODEL = {
         "alibi-decoder": 5,
         "bloom-style": 5,
         "manifold-hyper-connections": 6,
+        "gated-hyper-connections": 10,
         **dict.fromkeys(HYBRIDS, 5),
     },
-    writes: {"encoder-decoder": 5, "t5-style": 3, "manifold-hyper-connections": 5},
+    writes: {"encoder-decoder": 5, "t5-style": 3, "manifold-hyper-connections": 5, "gated-hyper-connections": 10},
 }
 """The same outside of layers: tables of sines are computed and not kept, source and target masked by one rule,
 positions looked at for documents packed into one row."""

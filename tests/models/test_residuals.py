@@ -7,10 +7,15 @@ from typing import Any
 import pytest
 import torch
 from models.formulas import WIDTH, close, config, random, randomized
+from models.native import THROUGH_FLOAT32
 from torch import Tensor, nn
-from torch.nn.functional import layer_norm
+from torch.nn.functional import layer_norm, rms_norm
 from transformers.models.deepseek_v4.configuration_deepseek_v4 import DeepseekV4Config
 from transformers.models.deepseek_v4.modeling_deepseek_v4 import DeepseekV4HyperConnection, DeepseekV4HyperHead
+from transformers.models.inkling2.configuration_inkling2 import Inkling2TextConfig
+from transformers.models.inkling2.modeling_inkling2 import Inkling2BlockAttentionResidual
+from transformers.models.qwen4_exp.configuration_qwen4_exp import Qwen4ExpTextConfig
+from transformers.models.qwen4_exp.modeling_qwen4_exp import Qwen4ExpTextGatedResidual
 
 import zoo
 from zoo.errors import ConfigError, ZooError
@@ -50,6 +55,61 @@ def test_hyper_connections_equal_the_papers_matrices() -> None:
             norm = residual.norm_in
             branch = sublayer(layer_norm(mixed[0], (WIDTH,), norm.weight, norm.bias, norm.eps))
             close(got[batch, place], beta[:, None] * branch[None] + mixed[1:])
+
+
+@pytest.mark.parametrize(("layers_per_block", "begins"), [(0, "yyyyyy"), (2, "ynnnyn")])
+def test_attention_residuals_equal_the_papers_formula(layers_per_block: int, begins: str) -> None:
+    """Attention over all outputs, a token at a time; and over blocks, whose outputs are summed up."""
+    settings = config(residual="attention-residuals", norm_placement="pre", layers_per_block=layers_per_block)
+    connections = [
+        randomized(build_residual(settings, layer, opens_layer=opens)) for layer in range(3) for opens in (True, False)
+    ]
+    stream, sublayer = randomized(RESIDUALS.get("attention-residuals").build_stream(settings)), Sublayer()
+
+    def read(query: Tensor, vectors: list[Tensor]) -> Tensor:
+        scores = [query @ v / (v.square().mean() + 1e-5).sqrt() for v in vectors]
+        weights = torch.stack(scores).softmax(0)
+        return sum((w * v for w, v in zip(weights, vectors, strict=True)), torch.zeros(WIDTH, dtype=torch.float64))
+
+    embedded = random(2, 5, WIDTH)
+    vectors = stream.open(embedded)
+    for connection in connections:
+        vectors = connection(vectors, sublayer)
+    expected = [embedded[1, 3]]
+    for connection, begin in zip(connections, begins, strict=True):
+        norm = connection.norm_in
+        states = expected[-1] if connection.read is None else read(connection.read.query, expected)
+        branch = sublayer(layer_norm(states, (WIDTH,), norm.weight, norm.bias, norm.eps))
+        expected = [*expected, branch] if begin == "y" else [*expected[:-1], expected[-1] + branch]
+    close(vectors[1, 3], torch.stack(expected))
+    close(stream(vectors)[1, 3], read(stream.read.query, expected))
+
+
+def test_gated_hyper_connections_equal_qwen4() -> None:
+    """transformers' own part, which stores the factors of norms as differences from one."""
+    settings = config(residual="gated-hyper-connections", norm_placement="none", num_streams=STREAMS, gate_rank=5)
+    native_config = Qwen4ExpTextConfig(hidden_size=WIDTH, hc_count=STREAMS, hc_lowrank=5, rms_norm_eps=1e-5)
+    residual, sublayer, streams = randomized(build_residual(settings)), Sublayer(), random(2, 5, STREAMS, WIDTH)
+    stream = randomized(RESIDUALS.get("gated-hyper-connections").build_stream(settings))
+    connection, end = (Qwen4ExpTextGatedResidual(native_config, use_combine=use).double() for use in (True, False))
+    for gates, native in ((residual.gates, connection), (stream.gates, end)):
+        native.hc_norm.weight.data = gates.weight.data.flatten() - 1
+        native.input_mix_weight_down.weight = gates.down_proj.weight
+        native.input_mix_weight_up.weight = gates.up_proj.weight
+    connection.block_inject_weight.weight = residual.write.weight
+    read, flat, shares = connection(streams.flatten(-2))
+    expected = flat.view_as(streams) + shares.unsqueeze(-1) * sublayer(read).unsqueeze(-2)
+    close(residual(streams, sublayer), expected, THROUGH_FLOAT32)
+    close(stream(streams), end(streams.flatten(-2)), THROUGH_FLOAT32)
+
+
+def test_attention_over_depth_equals_inkling2() -> None:
+    """transformers' own part also normalises what is mixed, and divides scores by the root of the width."""
+    ours = randomized(RESIDUALS.get("attention-residuals").build_stream(config(layer_norm_eps=1e-12)).read)
+    theirs = Inkling2BlockAttentionResidual(Inkling2TextConfig(hidden_size=WIDTH))
+    theirs.query.data = (ours.query * WIDTH**0.5).float()
+    vectors = rms_norm(random(2, 5, 4, WIDTH), (WIDTH,))
+    close(ours(vectors), theirs(vectors[..., :-1, :], vectors[..., -1, :])[0].double(), THROUGH_FLOAT32)
 
 
 def test_a_new_hyper_connection_is_a_plain_residual_connection() -> None:
@@ -137,6 +197,8 @@ def test_every_residual_part_serves_every_kind_of_variant(part: str, name: str) 
         ({"residual": "hyper-connections", "num_streams": 2.5}, r"num_streams=2.5 was given; it must be int"),
         ({**MANIFOLD, "hyper_eps": -1.0}, r"hyper_eps=-1.0 was given; it must be a finite number, at least 0"),
         ({"num_streams": 2}, "num_streams"),
+        ({"residual": "gated-hyper-connections", "gate_rank": 0}, "gate_rank=0 was given; it must be at least 1"),
+        ({"residual": "attn-res", "layers_per_block": -1}, "layers_per_block=-1 was given"),
     ],
 )
 def test_bad_settings_are_told(given: dict[str, Any], message: str) -> None:

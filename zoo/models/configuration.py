@@ -89,7 +89,7 @@ class ZooConfig(StackConfig):
             sandwich).
         embedding_norm: Whether a norm follows the embeddings.
         residual: Residual part: "plain", "lambdas", "hyper-connections", "manifold-hyper-connections",
-            "no-first-norm".
+            "gated-hyper-connections", "attention-residuals", "no-first-norm".
         residual_scaling: Learned weights in residual connections, a word of `ResidualScaling`, or None.
         layer_scale_init: Initial value of LayerScale's weights.
         parallel_residual: Whether attention and feed-forward read the same input and are summed.

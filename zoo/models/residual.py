@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import nn
@@ -76,7 +76,12 @@ class Stream(nn.Module):
     """What runs from layer to layer, and how it begins and ends.
 
     Its forward turns the stream back into hidden states, behind the last layer and for whoever looks between layers.
+
+    Attributes:
+        grows: Whether layers add vectors to it.
     """
+
+    grows: ClassVar[bool] = False
 
     def open(self, hidden_states: torch.Tensor) -> torch.Tensor:
         """Make the stream that the first layer reads.

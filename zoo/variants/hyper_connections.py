@@ -1,4 +1,4 @@
-"""Hyper-connections, free and constrained to a manifold."""
+"""Hyper-connections: free, constrained to a manifold, and gated."""
 
 from __future__ import annotations
 
@@ -31,4 +31,17 @@ def hyper_connections(config: ZooConfig) -> Transformer:
 )
 def manifold_hyper_connections(config: ZooConfig) -> Transformer:
     """Pre-norm Transformer with four residual streams that are mixed by doubly stochastic matrices."""
+    return Transformer()
+
+
+@register(
+    "gated-hyper-connections",
+    tasks=("causal-lm", *(task for task in TASKS if task != "causal-lm")),
+    source="transformers' class of Qwen4's experimental models",
+    paper="Zhu et al. 2024, Hyper-Connections",
+    tags=("modern", "several-streams"),
+    defaults={**PLAIN, "norm_placement": "none", "residual": "gated-hyper-connections", "num_streams": 4},
+)
+def gated_hyper_connections(config: ZooConfig) -> Transformer:
+    """Transformer with four normalised residual streams that gates read, channel by channel, and that are not mixed."""
     return Transformer()

@@ -1,8 +1,17 @@
 """Residual connections beyond the plain sum: parts of the registry `RESIDUALS`."""
 
+from .gated import GatedHyperConnections
 from .hyper_connections import HyperConnections
 from .lambdas import LambdaResidual
 from .manifold import ManifoldHyperConnections
 from .no_first_norm import NoFirstNormResidual
+from .over_depth import AttentionResidual
 
-__all__ = ["HyperConnections", "LambdaResidual", "ManifoldHyperConnections", "NoFirstNormResidual"]
+__all__ = [
+    "AttentionResidual",
+    "GatedHyperConnections",
+    "HyperConnections",
+    "LambdaResidual",
+    "ManifoldHyperConnections",
+    "NoFirstNormResidual",
+]

@@ -1,0 +1,126 @@
+"""Gated hyper-connections: several residual streams that gates read channel by channel, and that are not mixed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+from transformers import initialization as init
+
+from zoo.models.parts import RESIDUALS, option
+from zoo.models.ranges import require_at_least
+from zoo.models.residual import Residual, Stream
+
+from .streams import SeveralStreams
+
+if TYPE_CHECKING:
+    from zoo.models.configuration import ZooConfig
+
+
+class StreamGates(nn.Module):
+    """What is read of several streams: the mean of all, each normalised and multiplied by a gate for every channel.
+
+    Gates are made of all streams of a token together, by way of `gate_rank` numbers.
+
+    Args:
+        config: Supplies the width, the number of streams and the rank.
+    """
+
+    def __init__(self, config: ZooConfig) -> None:
+        super().__init__()
+        self.num_streams = option(config, GatedHyperConnections, "num_streams")
+        width, rank = self.num_streams * config.hidden_size, option(config, GatedHyperConnections, "gate_rank")
+        self.weight = nn.Parameter(torch.empty(self.num_streams, config.hidden_size))
+        self.eps = config.layer_norm_eps
+        self.down_proj = nn.Linear(width, rank, bias=False)
+        self.up_proj = nn.Linear(rank, width, bias=False)
+        self.drawn_as = ("gated streams", f"reads {self.num_streams} streams by gates of rank {rank}")
+
+    def init_weights(self) -> None:
+        """Begin with norms alone."""
+        init.ones_(self.weight)
+
+    def forward(self, streams: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Read.
+
+        Args:
+            streams: *Shape:* (batch_size, seq_len, num_streams, hidden_size)
+
+        Returns:
+            What is read, *Shape:* (batch_size, seq_len, hidden_size), and all that it is made of, *Shape:* (batch_size,
+            seq_len, num_streams * hidden_size).
+        """
+        normed = F.rms_norm(streams, streams.shape[-1:], eps=self.eps) * self.weight
+        together = normed.flatten(-2)
+        gates = self.up_proj(F.silu(self.down_proj(together) / self.num_streams)).sigmoid()
+        return (gates.view_as(normed) * normed).mean(dim=-2), together
+
+
+class GatedStreams(SeveralStreams):
+    """Copies of the embedded tokens at the start, and at the end what gates read of them."""
+
+    def __init__(self, config: ZooConfig) -> None:
+        super().__init__(option(config, GatedHyperConnections, "num_streams"))
+        self.drawn_as = ("gated streams", f"{self.num_streams} copies of the embeddings at the start")
+        self.gates = StreamGates(config)
+
+    def forward(self, streams: torch.Tensor) -> torch.Tensor:
+        """Read. Shapes as in the base class."""
+        read: torch.Tensor = self.gates(streams)[0]
+        return read
+
+
+@RESIDUALS.register("gated-hyper-connections")
+class GatedHyperConnections(Residual):
+    """Several streams, which a sublayer reads through gates and to each of which it writes a share, up to twice.
+
+    As Qwen4's experimental models have them; what is read is normalised, so that no norm need stand before a sublayer.
+
+    Args:
+        gates: What streams are read by.
+        write: Makes the shares.
+        slots: As in the base class; norms and scales on the skip connection and after the sum act on every stream.
+    """
+
+    options: ClassVar[dict[str, Any]] = {"num_streams": 4, "gate_rank": 32}
+
+    def __init__(self, gates: StreamGates, write: nn.Module, **slots: nn.Module) -> None:
+        super().__init__(**slots)
+        self.gates = gates
+        self.write = write
+
+    @classmethod
+    def check_options(cls, config: ZooConfig) -> None:
+        """Refuse numbers that there cannot be.
+
+        Raises:
+            ConfigError: When one is less than 1.
+        """
+        require_at_least(1, **{name: option(config, cls, name) for name in cls.options})
+
+    @classmethod
+    def build(cls, config: ZooConfig, layer_idx: int, opens_layer: bool, **slots: nn.Module) -> Residual:
+        """Build one connection. Arguments as in the base class."""
+        num_streams = option(config, cls, "num_streams")
+        write = nn.Linear(num_streams * config.hidden_size, num_streams, bias=False)
+        return cls(StreamGates(config), write, **slots)
+
+    @classmethod
+    def build_stream(cls, config: ZooConfig) -> Stream:
+        """Build what copies the embeddings and reads the streams at the end."""
+        return GatedStreams(config)
+
+    def forward(
+        self, hidden_states: torch.Tensor, sublayer: Callable[..., Any], *args: Any, **kwargs: Any
+    ) -> torch.Tensor:
+        """Apply the sublayer. Arguments as in the base class.
+
+        *Shape:* (batch_size, seq_len, num_streams, hidden_size), unchanged.
+        """
+        read, together = self.gates(hidden_states)
+        shares = 2 * (self.write(together) / self.gates.num_streams).sigmoid()
+        branch = self.branch(read, sublayer, *args, **kwargs)
+        return self.norm_out(self.skip(hidden_states) + shares.unsqueeze(-1) * branch.unsqueeze(-2))

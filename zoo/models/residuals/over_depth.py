@@ -1,0 +1,124 @@
+"""Attention residuals: sublayers attend to what earlier ones wrote, instead of reading its sum."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+from transformers import initialization as init
+
+from zoo.models.parts import RESIDUALS, option
+from zoo.models.precision import at_least_float32, in_own_precision
+from zoo.models.ranges import require_at_least
+from zoo.models.residual import Residual, Stream
+
+if TYPE_CHECKING:
+    from zoo.models.configuration import ZooConfig
+
+
+class DepthAttention(nn.Module):
+    """Attention of one learned query to the vectors of a token, whose keys are the vectors normalised.
+
+    A weight of their norm would be one more factor of the query.
+
+    Args:
+        config: Supplies the width and the epsilon.
+    """
+
+    def __init__(self, config: ZooConfig) -> None:
+        super().__init__()
+        self.query = nn.Parameter(torch.empty(config.hidden_size))
+        self.eps = config.layer_norm_eps
+        self.drawn_as = ("attention over depth", "a learned query reads what earlier sublayers wrote")
+
+    def init_weights(self) -> None:
+        """Begin with the mean of all vectors."""
+        init.zeros_(self.query)
+
+    def forward(self, vectors: torch.Tensor) -> torch.Tensor:
+        """Read. *Shape:* (batch_size, seq_len, num_vectors, hidden_size) to (batch_size, seq_len, hidden_size)."""
+        with in_own_precision(vectors.device):
+            precise = vectors.to(at_least_float32(vectors.dtype))
+            keys = F.rms_norm(precise, precise.shape[-1:], eps=self.eps)
+            weights = (keys @ self.query.to(precise.dtype).unsqueeze(-1)).softmax(dim=-2)
+            return (weights.mT @ precise).squeeze(-2).to(vectors.dtype)
+
+
+class WrittenVectors(Stream):
+    """What the sublayers of a stack have written, a vector each, behind the embedding; read by attention at the end."""
+
+    grows = True
+
+    def __init__(self, config: ZooConfig) -> None:
+        super().__init__()
+        self.drawn_as = ("attention over depth", "a learned query reads what all sublayers wrote")
+        self.read = DepthAttention(config)
+
+    def open(self, hidden_states: torch.Tensor) -> torch.Tensor:
+        """Begin with the embeddings. *Shape:* (batch_size, seq_len, 1, hidden_size)."""
+        return hidden_states.unsqueeze(-2)
+
+    def forward(self, vectors: torch.Tensor) -> torch.Tensor:
+        """Read. *Shape:* (batch_size, seq_len, num_vectors, hidden_size) to (batch_size, seq_len, hidden_size)."""
+        hidden_states: torch.Tensor = self.read(vectors)
+        return hidden_states
+
+
+@RESIDUALS.register("attention-residuals", aliases=("attn-res",))
+class AttentionResidual(Residual):
+    """A sublayer reads a weighted mean of what earlier ones wrote, and writes a vector of its own.
+
+    Attention residuals (Kimi Team 2026, "Attention Residuals"). With `layers_per_block` that many layers write into one
+    vector, as the plain sum does, and attention is to these sums; 0 is for a vector of every sublayer.
+
+    Args:
+        read: What sublayers read the vectors by; None for the very first one, as there is only the embedding.
+        begins_vector: Whether what the sublayer writes begins a new vector.
+        slots: As in the base class; those on the skip connection and behind the sum act where there is a sum.
+    """
+
+    options: ClassVar[dict[str, Any]] = {"layers_per_block": 0}
+
+    def __init__(self, read: nn.Module | None, begins_vector: bool, **slots: nn.Module) -> None:
+        super().__init__(**slots)
+        self.read = read
+        self.begins_vector = begins_vector
+
+    @classmethod
+    def check_options(cls, config: ZooConfig) -> None:
+        """Refuse a size of blocks that there cannot be.
+
+        Raises:
+            ConfigError: When it is less than 0.
+        """
+        require_at_least(0, layers_per_block=option(config, cls, "layers_per_block"))
+
+    @classmethod
+    def build(cls, config: ZooConfig, layer_idx: int, opens_layer: bool, **slots: nn.Module) -> Residual:
+        """Build one connection. Arguments as in the base class."""
+        layers = option(config, cls, "layers_per_block")
+        is_first = opens_layer and layer_idx == 0 and not config.share_layers
+        begins_vector = not layers or (opens_layer and layer_idx % layers == 0)
+        return cls(None if is_first else DepthAttention(config), begins_vector, **slots)
+
+    @classmethod
+    def build_stream(cls, config: ZooConfig) -> Stream:
+        """Build what begins with the embeddings and reads all vectors at the end."""
+        return WrittenVectors(config)
+
+    def forward(
+        self, hidden_states: torch.Tensor, sublayer: Callable[..., Any], *args: Any, **kwargs: Any
+    ) -> torch.Tensor:
+        """Apply the sublayer. Arguments as in the base class.
+
+        *Shape:* (batch_size, seq_len, num_vectors, hidden_size), with one vector more where one is begun.
+        """
+        *_, last = hidden_states.unbind(dim=-2)
+        branch = self.branch(last if self.read is None else self.read(hidden_states), sublayer, *args, **kwargs)
+        if self.begins_vector:
+            return torch.cat([hidden_states, self.norm_out(branch).unsqueeze(-2)], dim=-2)
+        written = self.norm_out(self.skip(last) + branch)
+        return torch.cat([hidden_states[..., :-1, :], written.unsqueeze(-2)], dim=-2)
