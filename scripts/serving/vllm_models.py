@@ -40,18 +40,24 @@ SETTINGS = (
     f"pre-norm:sliding_window={SHORT_WINDOW}",
 )
 BUNDLES = ("gpt2-style", "llama-style", "gemma2-style", "mixtral-style")
+SLICED = ("llama-style", "qwen3-style", "gpt2-style")
+STAGED = ("llama-style",)
+PARALLEL = {"tensor-parallel": "tensor_parallel_size", "pipeline": "pipeline_parallel_size"}
+"""Forms in which a folder is served by two processes."""
+
 ENVIRONMENT = {
     "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
     "VLLM_CPU_KVCACHE_SPACE": "1",
     "VLLM_CPU_OMP_THREADS_BIND": "nobind",
     "VLLM_LOGGING_LEVEL": "ERROR",
     "VLLM_NO_USAGE_STATS": "1",
+    "VLLM_ALLOW_INSECURE_SERIALIZATION": "1",  # for make_room, which is given to the workers
     "HF_HUB_OFFLINE": "1",
 }
 
 
 def wanted() -> list[tuple[str, str, str]]:
-    """List what is run: names, tasks, and "folder" or "bundle"."""
+    """List what is run: names, tasks, and "folder", "bundle" or one of PARALLEL."""
     import zoo
 
     decoders = [*zoo.list_variants(task="causal-lm"), *SETTINGS]
@@ -59,6 +65,8 @@ def wanted() -> list[tuple[str, str, str]]:
     return [
         *((name, "causal-lm", "folder") for name in decoders),
         *((name, "causal-lm", "bundle") for name in BUNDLES),
+        *((name, "causal-lm", "tensor-parallel") for name in SLICED),
+        *((name, "causal-lm", "pipeline") for name in STAGED),
         *((name, "feature-extraction", "folder") for name in [*encoders, f"bert-style:sliding_window={SHORT_WINDOW}"]),
     ]
 
@@ -92,6 +100,7 @@ def served(name: str, task: str, form: str) -> dict[str, Any]:
 
     options = {"runner": "pooling", "pooler_config": PoolerConfig(task="token_embed")}
     pooling: dict[str, Any] = options if task == "feature-extraction" else {}
+    parallel = {PARALLEL[form]: 2, "distributed_executor_backend": "mp"} if form in PARALLEL else {}
     with tempfile.TemporaryDirectory() as parent:
         folder = os.path.join(parent, "model")
         model = save(name, task, form, folder)
@@ -107,10 +116,22 @@ def served(name: str, task: str, form: str) -> dict[str, Any]:
                 max_num_batched_tokens=128,
                 trust_remote_code=form == "bundle",
                 **pooling,
+                **parallel,
             )
         except UnsupportedBackendError as error:
             return {"refused": str(error).partition(" because of ")[2].partition("; valid")[0]}
+        if form == "pipeline":
+            engine.collective_rpc(make_room)
         return compare_states(engine, expected) if pooling else compare_tokens(engine, expected)
+
+
+def make_room(worker: Any) -> None:
+    """Make the place for what a stage is sent, which vLLM 0.32 makes on processors only where it compiles."""
+    runner = worker.model_runner
+    if runner.intermediate_tensors is None:
+        make = runner.model.make_empty_intermediate_tensors
+        sizes = {"batch_size": runner.max_num_tokens, "dtype": runner.model_config.dtype, "device": runner.device}
+        runner.intermediate_tensors = make(**sizes)
 
 
 def tokens_of(model: Any) -> list[tuple[list[int], list[float]]]:
@@ -210,6 +231,7 @@ def table() -> str:
         else:
             same = {True: "the same tokens, ", False: "**other tokens**, "}.get(result.get("same"), "hidden states ")
             outcome = f"{same}to {result['largest']:.1e}"
+        form = {"tensor-parallel": "folder, sliced for two", "pipeline": "folder, in two stages"}.get(form, form)
         lines.append(f"| `{name}`{', encoder' if task == 'feature-extraction' else ''} | {form} | {outcome} |")
     versions = ", ".join(f"{name} {number}" for name, number in record["versions"].items())
     return "\n".join([f"{versions}:", "", *lines])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import subprocess
 import sys
+import types
 from importlib.metadata import entry_points
 from pathlib import Path
 
@@ -82,6 +83,20 @@ def test_no_engine_is_given_an_encoder_with_windows(name):
         pytest.raises(UnsupportedBackendError, match="'vllm'.*because of sliding_window=.* in an encoder"),
     ):
         zoo.build(name, "feature-extraction", attn_implementation="vllm")
+
+
+@pytest.mark.parametrize("name", ["olmo2-style@tiny", "pre-norm@tiny:attention=gated"])
+def test_attention_that_needs_all_heads_is_refused_where_weights_are_sliced(name, monkeypatch):
+    """vLLM 0.32 takes for granted that each of two processes has half of the heads, and may not notice."""
+    two = types.SimpleNamespace(
+        model_parallel_is_initialized=lambda: True, get_tensor_model_parallel_world_size=lambda: 2
+    )
+    with engines.registered(engines.Engine(None)):
+        zoo.build(name, "causal-lm", attn_implementation="vllm")
+        monkeypatch.setitem(sys.modules, limits.SERVING["vllm"], two)
+        with pytest.raises(UnsupportedBackendError, match="'vllm'.*because of tensor parallelism: .* all heads"):
+            zoo.build(name, "causal-lm", attn_implementation="vllm")
+        zoo.build("llama-style@tiny", attn_implementation="vllm")
 
 
 def test_only_a_plain_norm_is_called_as_engines_know_one():

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import sys
+
 from zoo.errors import UnsupportedBackendError, enumerate_names
 
 from .attention import Attention
 from .configuration import ZooConfig
+from .parallel import slices_heads
 from .parts import ATTENTIONS, POSITIONS
 from .transformer import BACKENDS, transformer_of
 
 FLASH = ("flash_attention_2", "flash_attention_3")
 
-SERVING = ("vllm", "sglang")
-"""Backends by which serving engines run a model's body, below heads of their own."""
+SERVING = {"vllm": "vllm.distributed.parallel_state", "sglang": "sglang.srt.distributed.parallel_state"}
+"""Backends by which serving engines run a model's body, below heads of their own; and what tells how they slice it."""
 
 CAPS_SCORES = (*FLASH, "vllm")
 """Backends with keys and values of their own that are known to bound scores by `attn_logit_softcapping`."""
@@ -70,7 +73,21 @@ def what_engines_lack(config: ZooConfig, attn_implementation: str) -> str | None
         return f"sliding_window={config.sliding_window} in an encoder, by which vLLM computes other states"
     if config.sliding_window is not None and backend == "sglang":
         return f"sliding_window={config.sliding_window}, which SGLang makes wider by one or forgets"
+    if backend in SERVING and not slices_heads(ATTENTIONS.get(config.attention), config) and slices_weights(backend):
+        return "tensor parallelism: its attention needs all heads"
     return None if transformer_of(config).backends == BACKENDS else "a part of the variant's own"
+
+
+def slices_weights(engine: str) -> bool:
+    """Whether a serving engine slices the weights of the model that this process builds.
+
+    Args:
+        engine: One of `SERVING`.
+    """
+    state = sys.modules.get(SERVING[engine])
+    if state is None or not state.model_parallel_is_initialized():
+        return False
+    return bool(state.get_tensor_model_parallel_world_size() > 1)
 
 
 def refuse_engine(config: ZooConfig, attn_implementation: str) -> None:

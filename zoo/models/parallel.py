@@ -13,6 +13,7 @@ from torch import nn
 
 from .attention import Attention
 from .choices import QKNorm
+from .configuration import ZooConfig
 from .embedding import Position, TokenEmbedding
 from .feed_forward import FeedForward, GatedFeedForward
 from .parts import ATTENTIONS, POSITIONS
@@ -43,9 +44,8 @@ def styles(module: nn.Module) -> dict[str, str]:
     Returns:
         {name of a part: a style of transformers}, empty for a module that must be whole.
     """
-    if type(module) is Attention:
-        # A bias on the scores covers all heads, and a norm over the whole projection needs all of them.
-        if POSITIONS.get(module.config.position).has_bias or module.config.qk_norm == QKNorm.FULL:
+    if isinstance(module, Attention):
+        if not slices_heads(type(module), module.config):
             return {}
         sliced = {"q_proj": "colwise", "k_proj": "colwise", "v_proj": "colwise", "o_proj": "rowwise"}
         if module.config.qk_norm == QKNorm.HEAD:
@@ -55,6 +55,15 @@ def styles(module: nn.Module) -> dict[str, str]:
         gate = {"gate_proj": "colwise"} if isinstance(module, GatedFeedForward) else {}
         return {**gate, "up_proj": "colwise", "down_proj": "rowwise"}
     return {}
+
+
+def slices_heads(attention: type[Attention], config: ZooConfig) -> bool:
+    """Whether attention works on a slice of its heads.
+
+    A bias on the scores covers all heads, and a norm over the whole projection needs all of them.
+    """
+    whole = POSITIONS.get(config.position).has_bias or config.qk_norm == QKNorm.FULL
+    return attention is Attention and not whole
 
 
 def pipeline_parallel_plan(stack: Any) -> dict[str, tuple[list[str], list[str]]]:
