@@ -42,6 +42,7 @@ VariantName: TypeAlias = Literal[
     "mixtral-style",
     "modernbert-style",
     "nanochat-style",
+    "ngpt",
     "nlpt-encoder",
     "normformer",
     "odom-style",
@@ -131,9 +132,11 @@ class Settings(TypedDict, total=False):
     """The same in the decoder beside an encoder, `intermediate_size` if not given."""
     hidden_act: str
     """Activation in the feed-forward network, a name of transformers' `ACT2FN`."""
-    feed_forward: Literal["gated", "mlp", "moe", "moe-clamped", "moe-shared", "moe-sigmoid", "swiglu", "geglu", "reglu"]
-    """Feed-forward part: "mlp", "gated", "moe", "moe-shared", "moe-sigmoid", "moe-clamped", or "swiglu", "geglu",
-    "reglu" for gated with that activation."""
+    feed_forward: Literal[
+        "gated", "mlp", "moe", "moe-clamped", "moe-shared", "moe-sigmoid", "normalized", "swiglu", "geglu", "reglu"
+    ]
+    """Feed-forward part: "mlp", "gated", "moe", "moe-shared", "moe-sigmoid", "moe-clamped", "normalized", or "swiglu",
+    "geglu", "reglu" for gated with that activation."""
     mlp_bias: bool
     """Whether the feed-forward projections have biases, and the dense layer of `lm_head_transform`."""
     mlp_inner_norm: bool
@@ -146,11 +149,12 @@ class Settings(TypedDict, total=False):
         "latent",
         "masked-rows-uniform",
         "multi-head",
+        "normalized",
         "sinks",
         "value-residual",
     ]
     """Attention part: "multi-head", "gated", "exclusive", "sinks", "differential", "latent", "value-residual",
-    "kv-sharing", or a plugin's."""
+    "kv-sharing", "normalized", or a plugin's."""
     mixer: Literal["attention", "gated-delta-net", "kimi-delta-attention", "short-conv"]
     """What mixes tokens in layers without attention, which `layer_types` names: "attention" for no such layers,
     "gated-delta-net", "kimi-delta-attention", "short-conv", or a plugin's."""
@@ -166,8 +170,8 @@ class Settings(TypedDict, total=False):
     """Norm on queries and keys: "head", "full" or None."""
     sliding_window: int | None
     """How many positions back a key may be, None for all."""
-    norm: Literal["dyt", "layernorm", "layernorm-no-bias", "rmsnorm", "zero-centered-rmsnorm"]
-    """Norm part: "layernorm", "layernorm-no-bias", "rmsnorm", "zero-centered-rmsnorm", "dyt"."""
+    norm: Literal["dyt", "layernorm", "layernorm-no-bias", "rmsnorm", "unit", "zero-centered-rmsnorm"]
+    """Norm part: "layernorm", "layernorm-no-bias", "rmsnorm", "zero-centered-rmsnorm", "dyt", "unit"."""
     norm_placement: Literal["post", "pre", "sandwich", "res-post", "deepnorm", "none"]
     """Where norms stand around a sublayer, a word of `NormPlacement`."""
     layer_norm_eps: float
@@ -187,10 +191,11 @@ class Settings(TypedDict, total=False):
         "lambdas",
         "manifold-hyper-connections",
         "no-first-norm",
+        "normalized",
         "plain",
     ]
     """Residual part: "plain", "lambdas", "hyper-connections", "manifold-hyper-connections", "gated-hyper-connections",
-    "attention-residuals", "no-first-norm"."""
+    "attention-residuals", "no-first-norm", "normalized"."""
     residual_scaling: Literal["layer-scale", "rezero", "none"] | None
     """Learned weights in residual connections, a word of `ResidualScaling`, or None."""
     layer_scale_init: float

@@ -34,7 +34,7 @@ DECODER_SIZES = {
 
 LLAMAS = {"llama-style", "qwen3-style", "smollm3-style", "gemma2-style", "gemma3-style", "lfm2-style"}
 GATED = {*LLAMAS, "modernbert-style", "diff-transformer", "qk-norm", "olmo2-style", "olmo3-style", "t5-style"}
-GATED |= {"t5gemma-style", "value-residual"}
+GATED |= {"t5gemma-style", "value-residual", "ngpt"}
 WITH_EXPERTS = ("mixtral-style", "qwen3-moe-style", "qwen3-next-style", "deepseek-moe", "gpt-oss-style")
 KEY_VALUE_HEADS = {**dict.fromkeys({*LLAMAS, *WITH_EXPERTS}, 2), "falcon-style": 1}
 ROTATED = {

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import runpy
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -83,3 +86,10 @@ def test_a_network_is_a_mup_model_when_loaded(tmp_path: Any) -> None:
     ids = torch.arange(8)[None]
     assert torch.equal(loaded(ids).logits, model(ids).logits)
     assert learning_rate_factors(loaded) == learning_rate_factors(model)
+
+
+def test_the_page_has_the_recorded_table():
+    root = Path(zoo.__file__).parents[1]
+    script = runpy.run_path(str(root / "scripts" / "bench" / "mup.py"))
+    recorded = json.loads((root / "scripts" / "bench" / "mup.json").read_text(encoding="utf-8"))
+    assert script["table"](recorded) in (root / "docs" / "training.md").read_text(encoding="utf-8")

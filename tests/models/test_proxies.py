@@ -86,7 +86,7 @@ NATIVES |= {
 NATIVES["deepseek-moe"] = NATIVES["mixtral-style"]
 NATIVES["gpt-oss-style"] = Native("GptOss", "ForCausalLM", {**EXPERTS, "num_local_experts": 4})
 NATIVES["deepseek-v3-style"] = Native("DeepseekV3", "ForCausalLM", {**DEEPSEEK, "num_experts_per_tok": 2})
-LLAMAS = ("qk-norm", "olmo2-style", "qwen3-style", "smollm3-style", "value-residual")
+LLAMAS = ("qk-norm", "olmo2-style", "qwen3-style", "smollm3-style", "value-residual", "ngpt")
 NATIVES |= dict.fromkeys(LLAMAS, NATIVES["llama-style"])
 NATIVES |= {"diff-transformer": Native("DiffLlama", "ForCausalLM", LLAMA)}
 NATIVES |= {"nanochat-style": Native("NanoChat", "ForCausalLM", LLAMA)}
@@ -182,10 +182,12 @@ MORE_A_LAYER = {
     "deepseek-v3-style": 1,
     "gpt-oss-style": 30,
     "value-residual": 5,
+    "ngpt": 30,
 }
 """Operators that variants need and their measure does not: a bias that is cut to its place, heads that are scaled,
 streams that are read, mixed and written, an expert that every token sees, sinks that
-are written as keys (which any backend then takes), values of the first layer that are mixed in."""
+are written as keys (which any backend then takes), values of the first layer that are mixed in, weight vectors that
+are normalised."""
 
 MORE_A_MODEL = {
     reads: {

@@ -232,7 +232,7 @@ class Reader:
         """
         if rule == "decoder_inputs":
             return not isinstance(self.body, ZooEncoderDecoder)
-        return rule == "output_size" and not hasattr(self.model, "lm_head")
+        return rule in ("output_size", "head") and not hasattr(self.model, "lm_head")
 
     def step(self, module: nn.Module, path: str, role: str, config: ZooConfig) -> Step:
         """Draw one module.

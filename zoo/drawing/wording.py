@@ -19,6 +19,7 @@ from zoo.models import (
     RMSNorm,
     TokenEmbedding,
     TokenTypeEmbedding,
+    UnitNorm,
     ZooConfig,
 )
 from zoo.models.pretrained import ZooPreTrainedModel
@@ -29,7 +30,7 @@ from .parts import Kind
 KINDS: dict[Kind, tuple[type, ...]] = {
     "mixer": (Mixer,),
     "feed-forward": (FeedForward, MixtureOfExperts),
-    "norm": (nn.LayerNorm, RMSNorm, DynamicTanh),
+    "norm": (nn.LayerNorm, RMSNorm, DynamicTanh, UnitNorm),
     "embedding": (nn.Embedding,),
     "linear": (nn.Linear,),
     "dropout": (nn.Dropout,),

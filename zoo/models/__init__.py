@@ -7,6 +7,7 @@ from .attentions.exclusive import ExclusiveAttention
 from .attentions.gated import GatedAttention
 from .attentions.kv_sharing import SharedKeyValueAttention
 from .attentions.latent import LatentAttention
+from .attentions.normalized import NormalizedAttention
 from .attentions.sinks import SinkAttention
 from .attentions.value_residual import ValueResidualAttention
 from .choices import AttentionScale, NormPlacement, Pooling, QKNorm, ResidualScaling
@@ -19,6 +20,7 @@ from .feed_forward import FeedForward, GatedFeedForward
 from .feed_forwards import (
     ClampedMixtureOfExperts,
     MixtureOfExperts,
+    NormalizedFeedForward,
     SharedMixtureOfExperts,
     SigmoidMixtureOfExperts,
     balance_experts,
@@ -36,11 +38,12 @@ from .position_bias import AlibiPosition, RelativeBucketPosition
 from .positions.rotary_by_layer import RotaryByLayerPosition
 from .pretrained import ZooModel, ZooPreTrainedModel
 from .residual import Residual
-from .residuals import HyperConnections, LambdaResidual, ManifoldHyperConnections
+from .residuals import HyperConnections, LambdaResidual, ManifoldHyperConnections, NormalizedResidual
 from .rotary import InterleavedRotaryPosition, RotaryPosition
 from .sinusoidal import SinusoidalHalvesPosition, SinusoidalPosition
 from .stack import ZooDecoder, ZooEncoder
 from .transformer import Transformer
+from .unit import UnitHead, UnitNorm, normalize_weights
 
 TASK_CLASSES: dict[str, tuple[str, type[ZooPreTrainedModel]]] = {
     "feature-extraction": ("AutoModel", ZooModel),
@@ -85,6 +88,9 @@ __all__ = [
     "Mixer",
     "MixtureOfExperts",
     "NormPlacement",
+    "NormalizedAttention",
+    "NormalizedFeedForward",
+    "NormalizedResidual",
     "ParallelDecoderLayer",
     "ParallelEncoderLayer",
     "Pooling",
@@ -107,6 +113,8 @@ __all__ = [
     "TokenTypeEmbedding",
     "Transformer",
     "TransformerLayer",
+    "UnitHead",
+    "UnitNorm",
     "ValueResidualAttention",
     "ZooConfig",
     "ZooDecoder",
@@ -122,4 +130,5 @@ __all__ = [
     "balance_experts",
     "initialization",
     "learning_rate_factors",
+    "normalize_weights",
 ]

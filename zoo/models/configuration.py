@@ -66,12 +66,13 @@ class ZooConfig(StackConfig):
         intermediate_size: Inner width of the feed-forward network.
         decoder_intermediate_size: The same in the decoder beside an encoder, `intermediate_size` if not given.
         hidden_act: Activation in the feed-forward network, a name of transformers' `ACT2FN`.
-        feed_forward: Feed-forward part: "mlp", "gated", "moe", "moe-shared", "moe-sigmoid", "moe-clamped", or "swiglu",
+        feed_forward: Feed-forward part: "mlp", "gated", "moe", "moe-shared", "moe-sigmoid", "moe-clamped",
+            "normalized", or "swiglu",
             "geglu", "reglu" for gated with that activation.
         mlp_bias: Whether the feed-forward projections have biases, and the dense layer of `lm_head_transform`.
         mlp_inner_norm: Whether a norm stands on the inner width, after the activation (NormFormer).
         attention: Attention part: "multi-head", "gated", "exclusive", "sinks", "differential", "latent",
-            "value-residual", "kv-sharing", or a plugin's.
+            "value-residual", "kv-sharing", "normalized", or a plugin's.
         mixer: What mixes tokens in layers without attention, which `layer_types` names: "attention" for no such layers,
             "gated-delta-net", "kimi-delta-attention", "short-conv", or a plugin's.
         attention_bias: Whether query, key and value projections have biases.
@@ -80,7 +81,7 @@ class ZooConfig(StackConfig):
         attn_logit_softcapping: Bound on the scores, None for none.
         qk_norm: Norm on queries and keys: "head", "full" or None.
         sliding_window: How many positions back a key may be, None for all.
-        norm: Norm part: "layernorm", "layernorm-no-bias", "rmsnorm", "zero-centered-rmsnorm", "dyt".
+        norm: Norm part: "layernorm", "layernorm-no-bias", "rmsnorm", "zero-centered-rmsnorm", "dyt", "unit".
         norm_placement: Where norms stand around a sublayer, a word of `NormPlacement`.
         layer_norm_eps: Epsilon of every norm.
         embedding_norm_eps: Epsilon of the norm on the embeddings, `layer_norm_eps` if not given.
@@ -89,7 +90,7 @@ class ZooConfig(StackConfig):
             sandwich).
         embedding_norm: Whether a norm follows the embeddings.
         residual: Residual part: "plain", "lambdas", "hyper-connections", "manifold-hyper-connections",
-            "gated-hyper-connections", "attention-residuals", "no-first-norm".
+            "gated-hyper-connections", "attention-residuals", "no-first-norm", "normalized".
         residual_scaling: Learned weights in residual connections, a word of `ResidualScaling`, or None.
         layer_scale_init: Initial value of LayerScale's weights.
         parallel_residual: Whether attention and feed-forward read the same input and are summed.

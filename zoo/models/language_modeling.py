@@ -21,6 +21,7 @@ from .options import CallOptions
 from .pretrained import ZooPreTrainedModel
 from .stack import ZooDecoder, ZooEncoder
 from .transformer import transformer_of
+from .unit import UnitHead
 
 
 class LanguageModel(ZooPreTrainedModel):
@@ -41,13 +42,17 @@ class LanguageModel(ZooPreTrainedModel):
         super().__init__(config)
         self.model = body
         self.tied_embedding = embedding
-        self.lm_head = nn.Linear(
-            width or config.hidden_size, transformer_of(config).output_size(config), bias=config.lm_head_bias
-        )
+        build_head, size = transformer_of(config).head, transformer_of(config).output_size(config)
+        self.lm_head = build_head(width or config.hidden_size, size, bias=config.lm_head_bias)
 
     def tied_weights(self) -> dict[str, str]:
         """The output projection, if it is the embedding."""
         return {"lm_head.weight": self.tied_embedding} if self.config.tie_word_embeddings else {}
+
+    def _get_resized_lm_head(self, old_lm_head: nn.Linear, *args: Any, **kwargs: Any) -> nn.Linear:
+        """Resize the output projection, as transformers does, and keep what a head of another class has beside it."""
+        resized: nn.Linear = super()._get_resized_lm_head(old_lm_head, *args, **kwargs)
+        return old_lm_head.resized(resized) if isinstance(old_lm_head, UnitHead) else resized
 
     def project(self, hidden_states: torch.Tensor) -> torch.Tensor:
         """Score every token id.

@@ -91,6 +91,7 @@ class Transformer:
         embedding: Builds the token embedding from a number of ids and the configuration.
         position: Builds the position encoding of a stack; by default the part that the configuration names.
         output_size: Says how many scores a language model's head gives; by default one a token id.
+        head: Builds the output projection of a language model, called as `torch.nn.Linear` is.
         pooler: Pools for sequence classification; by default as the configuration says.
         decoder_inputs: Makes decoder input ids from source ids and labels when none are given; by default the labels
             (or else the source) shifted to the right.
@@ -105,6 +106,7 @@ class Transformer:
     embedding: Callable[[int, ZooConfig], nn.Module] = TokenEmbedding
     position: Callable[[ZooConfig], Position] | None = None
     output_size: Callable[[ZooConfig], int] = vocabulary_size
+    head: Callable[..., nn.Linear] = nn.Linear
     pooler: Pooler | None = None
     decoder_inputs: DecoderInputs = shift_tokens_right
     attention_mask: MaskRule = given_mask

@@ -2,6 +2,7 @@
 
 from zoo.errors import UnwritableError
 
+from .after_steps import AfterSteps
 from .guard import TrainingError
 from .recipe import Recipe, load_recipe, shipped_recipes
 from .report import TrainingReport, TrainingResult
@@ -10,6 +11,7 @@ from .saving import save_checkpoint
 from .training import ScoringError, train
 
 __all__ = [
+    "AfterSteps",
     "PreflightError",
     "Recipe",
     "ScoringError",

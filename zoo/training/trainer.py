@@ -21,10 +21,10 @@ from zoo.fast.chunked_loss import IGNORED
 from zoo.fast.matmul import fast_matmul
 from zoo.models.feed_forwards.balance import has_router_loss
 
+from .after_steps import AfterSteps
 from .arguments import ZooTrainingArguments
 from .checkpoints import rotate, seal
 from .evaluating import EvaluatingTrainer
-from .experts import ExpertBalance
 from .guard import LossGuard, check_weights, memory_explained
 from .optimizers import build_muon, scaled_groups
 from .sampling import LengthGroupedSampler, have_many_lengths, lengths_of
@@ -61,7 +61,7 @@ class ZooTrainer(EvaluatingTrainer):
         if dynamo.backend != DynamoBackend.NO and dynamo.dynamic is None and have_many_lengths(self.train_dataset):
             dynamo.dynamic = True  # from the first batch on, which would else be compiled for its own length
         self.add_callback(RunTotals())
-        self.add_callback(ExpertBalance())
+        self.add_callback(AfterSteps())
 
     @property
     def totals(self) -> RunTotals:

@@ -3,12 +3,14 @@
 from .clamped import ClampedMixtureOfExperts
 from .experts import Experts
 from .mixture import MixtureOfExperts, SharedMixtureOfExperts, SigmoidMixtureOfExperts
+from .normalized import NormalizedFeedForward
 from .routing import SigmoidRouter, SoftmaxRouter, balance_experts
 
 __all__ = [
     "ClampedMixtureOfExperts",
     "Experts",
     "MixtureOfExperts",
+    "NormalizedFeedForward",
     "SharedMixtureOfExperts",
     "SigmoidMixtureOfExperts",
     "SigmoidRouter",

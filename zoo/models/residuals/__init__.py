@@ -5,6 +5,7 @@ from .hyper_connections import HyperConnections
 from .lambdas import LambdaResidual
 from .manifold import ManifoldHyperConnections
 from .no_first_norm import NoFirstNormResidual
+from .normalized import NormalizedResidual
 from .over_depth import AttentionResidual
 
 __all__ = [
@@ -14,4 +15,5 @@ __all__ = [
     "LambdaResidual",
     "ManifoldHyperConnections",
     "NoFirstNormResidual",
+    "NormalizedResidual",
 ]

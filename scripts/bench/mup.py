@@ -1,0 +1,104 @@
+"""The best learning rate by width, in the standard parametrization and in muP: python scripts/bench/mup.py.
+
+Every run trains a decoder for a few steps on text of a Markov chain, whose next symbol depends on the two before it,
+and is written into mup.json as soon as it is over, so that an interrupted command goes on where it was.
+`--table` prints what is recorded.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator
+from itertools import product
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import torch
+
+import zoo
+from zoo.training.optimizers import scaled_groups
+
+RECORD = Path(__file__).with_suffix(".json")
+WIDTHS = (32, 64, 128)
+RATES = (2**-11, 2**-9, 2**-7, 2**-5, 2**-3)
+PARAMETRIZATIONS = ("standard", "mup")
+SYMBOLS, LENGTH, ROWS, STEPS, LAST = 32, 64, 8, 150, 20
+SETTINGS: dict[str, Any] = {"vocab_size": SYMBOLS, "num_hidden_layers": 2, "head_dim": 16, "mup_base_width": WIDTHS[0]}
+
+
+def batches(seed: int) -> Iterator[torch.Tensor]:
+    """Write text of the chain, always the same one.
+
+    Returns:
+        Batches without end. *Shape:* (ROWS, LENGTH)
+    """
+    chain = torch.randn(SYMBOLS, SYMBOLS, SYMBOLS, generator=torch.Generator().manual_seed(0)).mul(3).softmax(-1)
+    generator = torch.Generator().manual_seed(seed)
+    while True:
+        text = [torch.randint(SYMBOLS, (ROWS,), generator=generator) for _ in range(2)]
+        for _ in range(LENGTH - 2):
+            text.append(torch.multinomial(chain[text[-2], text[-1]], 1, generator=generator).squeeze(1))
+        yield torch.stack(text, dim=1)
+
+
+def final_loss(parametrization: str, width: int, rate: float) -> float:
+    """Train one model with AdamW, the rate falling to zero in a straight line.
+
+    Returns:
+        The mean loss of the last steps.
+    """
+    heads = width // SETTINGS["head_dim"]
+    sizes = {"hidden_size": width, "num_attention_heads": heads, "num_key_value_heads": heads}
+    settings = {**SETTINGS, **sizes, "intermediate_size": 2 * width, "parametrization": parametrization}
+    model = zoo.build("llama-style", "causal-lm", seed=0, **settings).train()
+    optimizer = torch.optim.AdamW(scaled_groups(model, [], rate, 0.0), betas=(0.9, 0.95))
+    schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.0, STEPS)
+    losses = []
+    for _, ids in zip(range(STEPS), batches(1), strict=False):
+        loss = model(ids, labels=ids).loss
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        schedule.step()
+        optimizer.zero_grad()
+        losses.append(loss.item())
+    return fmean(losses[-LAST:])
+
+
+def main() -> None:
+    """Run what is missing, then print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--table", action="store_true", help="print what is recorded, and run nothing")
+    only_table = parser.parse_args().table
+    found: dict[str, float] = json.loads(RECORD.read_text()) if RECORD.exists() else {}
+    torch.set_num_threads(1)
+    for run in () if only_table else product(PARAMETRIZATIONS, WIDTHS, RATES):
+        name = "{} {} {:g}".format(*run)
+        if name not in found:
+            found[name] = round(final_loss(*run), 4)
+            RECORD.write_text(json.dumps(found, indent=1) + "\n")
+    print(table(found))
+
+
+def table(found: dict[str, float]) -> str:
+    """Write losses by parametrization, width and rate as markdown, the best rate of each width in bold.
+
+    Returns:
+        The table, and what it costs to take the narrowest model's best rate for the widest.
+    """
+    lines = ["| parametrization | width |" + "".join(f" {rate:g} |" for rate in RATES), "|---" * (2 + len(RATES)) + "|"]
+    for parametrization, width in product(PARAMETRIZATIONS, WIDTHS):
+        losses = [found.get(f"{parametrization} {width} {rate:g}", float("nan")) for rate in RATES]
+        cells = (f"**{loss:.3f}**" if loss == min(losses) else f"{loss:.3f}" for loss in losses)
+        lines.append(f"| {parametrization} | {width} | {' | '.join(cells)} |")
+    widest = {one: {rate: found[f"{one} {WIDTHS[-1]} {rate:g}"] for rate in RATES} for one in PARAMETRIZATIONS}
+    taken = {one: min(RATES, key=lambda rate: found[f"{one} {WIDTHS[0]} {rate:g}"]) for one in PARAMETRIZATIONS}
+    costs = (f"{widest[one][taken[one]] - min(widest[one].values()):.3f} ({one})" for one in PARAMETRIZATIONS)
+    lines += ["", f"Width {WIDTHS[-1]} at the rate that is best at width {WIDTHS[0]} loses {' and '.join(costs)}."]
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,48 @@
+"""Attention of unit vectors: weights of length one, and queries and keys with learned factors."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import torch
+
+from ..attention import Attention
+from ..choices import AttentionScale
+from ..parts import ATTENTIONS
+from ..unit import RescaledWeights, UnitWeights
+
+if TYPE_CHECKING:
+    from ..configuration import ZooConfig
+
+
+@ATTENTIONS.register("normalized")
+class NormalizedAttention(UnitWeights, Attention):
+    """Attention with weight vectors of length one (Loshchilov et al. 2024, nGPT, section 2.3.2, equations 13 to 16).
+
+    Queries and keys are normalised where `norm="unit"` and `qk_norm="head"`, and then have a learned factor a channel,
+    the same for both; scores are multiplied by sqrt(head_dim), unless `attention_scale` says otherwise.
+    """
+
+    unit_weights: ClassVar[dict[str, int]] = {
+        **dict.fromkeys(("q_proj.weight", "k_proj.weight", "v_proj.weight"), -1),
+        "o_proj.weight": 0,
+    }
+
+    def __init__(self, config: ZooConfig, layer_idx: int, **kwargs: Any) -> None:
+        super().__init__(config, layer_idx, **kwargs)
+        if config.attention_scale == AttentionScale.HEAD_DIM:
+            self.scaling = self.head_dim**0.5
+
+    def build_projections(self, config: ZooConfig) -> None:
+        """Build the projections, and the factors of queries and keys."""
+        super().build_projections(config)
+        self.qk_scales = RescaledWeights(self.q_proj.out_features, 1.0, config.hidden_size**-0.5)
+
+    def attend(
+        self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, attention_mask: Any, **kwargs: Any
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """Mix the values. Arguments as in the base class."""
+        # Both have the factors, behind the rotation. Queries have them twice here: that gives the same scores, for
+        # queries in groups as well, and keys are cached without.
+        factors = self.qk_scales().square().to(query.dtype).view(query.shape[1], 1, -1)
+        return super().attend(query * factors, key, value, attention_mask, **kwargs)

@@ -1,0 +1,35 @@
+"""A gated feed-forward network of unit weight vectors, with learned factors on the inner channels."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+import torch
+
+from ..feed_forward import GatedFeedForward
+from ..parts import FEED_FORWARDS
+from ..unit import RescaledWeights, UnitWeights
+
+if TYPE_CHECKING:
+    from ..configuration import ZooConfig
+
+
+@FEED_FORWARDS.register("normalized")
+class NormalizedFeedForward(UnitWeights, GatedFeedForward):
+    """A gated network with weight vectors of length one (Loshchilov et al. 2024, nGPT, section 2.4).
+
+    Both inner vectors have a learned factor a channel, and what opens the gate is multiplied by sqrt(hidden_size).
+    """
+
+    unit_weights: ClassVar[dict[str, int]] = {"gate_proj.weight": -1, "up_proj.weight": -1, "down_proj.weight": 0}
+
+    def __init__(self, config: ZooConfig) -> None:
+        super().__init__(config)
+        self.gate_scales = RescaledWeights(config.intermediate_size, 1.0, 1.0)
+        self.up_scales = RescaledWeights(config.intermediate_size, 1.0, 1.0)
+        self.gate_factor = config.hidden_size**0.5
+
+    def project(self, hidden_states: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Make what opens and closes the gate, and what goes through it. Shapes as in the base class."""
+        gate, up = super().project(hidden_states)
+        return gate * (self.gate_scales() * self.gate_factor), up * self.up_scales()

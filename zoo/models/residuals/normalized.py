@@ -1,0 +1,51 @@
+"""A residual connection on the hypersphere: a learned step from the stream towards the sublayer's output."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from zoo.models.norms import build_norm
+from zoo.models.parts import RESIDUALS
+from zoo.models.residual import Residual
+from zoo.models.unit import RescaledWeights
+
+if TYPE_CHECKING:
+    from zoo.models.configuration import ZooConfig
+
+RATE = 0.05
+"""The step of a new model."""
+
+
+@RESIDUALS.register("normalized")
+class NormalizedResidual(Residual):
+    """`norm(x + |alpha| * (norm(sublayer(x)) - x))` (Loshchilov et al. 2024, nGPT, section 2.2, equations 10 and 11).
+
+    The norms are those of `norm`: with "unit", the stream moves on the hypersphere. Other norm slots are filled as
+    `norm_placement` says.
+
+    Args:
+        rates: The learned steps, "eigen learning rates", one a channel.
+        slots: As in the base class.
+    """
+
+    def __init__(self, rates: RescaledWeights, **slots: nn.Module) -> None:
+        super().__init__(**slots)
+        self.rates = rates
+
+    @classmethod
+    def build(cls, config: ZooConfig, layer_idx: int, opens_layer: bool, **slots: nn.Module) -> Residual:
+        """Build one connection. Arguments as in the base class."""
+        norms = {slot: slots.get(slot) or build_norm(config) for slot in ("norm_branch", "norm_out")}
+        return cls(RescaledWeights(config.hidden_size, RATE, config.hidden_size**-0.5), **{**slots, **norms})
+
+    def forward(
+        self, hidden_states: torch.Tensor, sublayer: Callable[..., Any], *args: Any, **kwargs: Any
+    ) -> torch.Tensor:
+        """Apply the sublayer. Arguments as in the base class."""
+        branch = self.branch(hidden_states, sublayer, *args, **kwargs)
+        skip = self.skip(hidden_states)
+        return self.norm_out(skip + self.rates().abs() * (branch - skip))

@@ -1,0 +1,139 @@
+"""Vectors of length one: the norm, the weights and the scales of the normalised Transformer.
+
+Loshchilov et al. 2024, "nGPT: Normalized Transformer with Representation Learning on the Hypersphere".
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+from transformers import initialization as init
+
+from .parts import NORMS
+from .precision import at_least_float32
+
+if TYPE_CHECKING:
+    from .configuration import ZooConfig
+
+
+def unit(vectors: torch.Tensor, dim: int = -1) -> torch.Tensor:
+    """Divide vectors by their lengths, in float32 at least. *Shape:* any, unchanged."""
+    return F.normalize(vectors.to(at_least_float32(vectors.dtype)), dim=dim).to(vectors.dtype)
+
+
+@NORMS.register("unit")
+class UnitNorm(nn.Module):
+    """Division by the length, `x / |x|`, without weights (nGPT, section 2.2).
+
+    Args:
+        width: Size of the last dimension, which is normalised.
+    """
+
+    drawn_as = ("unit norm", "x / |x|")
+
+    def __init__(self, width: int, config: ZooConfig) -> None:
+        super().__init__()
+
+    def forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
+        """Normalise the last dimension. *Shape:* (..., width), unchanged."""
+        return unit(hidden_states)
+
+
+class UnitWeights(nn.Module):
+    """A module some of whose matrices consist of vectors of length one (nGPT, section 2.6).
+
+    They have it in a new model, and after every step of an optimiser if [`normalize_weights`][] is called behind it.
+
+    Attributes:
+        unit_weights: Paths of matrices, and the dimension along which vectors lie: -1 for one an output, 0 for one an
+            input.
+    """
+
+    unit_weights: ClassVar[dict[str, int]]
+
+    def init_weights(self) -> None:
+        """Divide the vectors of a new model by their lengths."""
+        for name, dim in self.unit_weights.items():
+            weight = self.get_parameter(name)
+            init.copy_(weight, unit(weight, dim))
+
+
+def normalize_weights(model: nn.Module) -> None:
+    """Divide the weight vectors of a normalised Transformer by their lengths, after an update of the weights.
+
+    `zoo train` does it, and [`zoo.training.AfterSteps`][] in transformers' trainer; a training loop of your own calls
+    it behind `optimizer.step()`. Other models stay as they are.
+    """
+    with torch.no_grad():
+        for module in model.modules():
+            if isinstance(module, UnitWeights):
+                for name, dim in module.unit_weights.items():
+                    weight = module.get_parameter(name)
+                    weight.copy_(unit(weight, dim))
+
+
+class RescaledWeights(nn.Module):
+    """Learned factors `weight * initial / scale`, so that their learning rate is their own (nGPT, section 2.5).
+
+    Args:
+        width: How many there are.
+        initial: Their value in a new model.
+        scale: The value of the parameter in a new model.
+    """
+
+    def __init__(self, width: int, initial: float, scale: float) -> None:
+        super().__init__()
+        self.scale = scale
+        self.factor = initial / scale
+        self.weight = nn.Parameter(torch.empty(width))
+
+    def init_weights(self) -> None:
+        """Set every factor to its initial value."""
+        init.constant_(self.weight, self.scale)
+
+    def forward(self) -> torch.Tensor:
+        """Give the factors. *Shape:* (width,)."""
+        return self.weight * self.factor
+
+    def extra_repr(self) -> str:
+        """Show the number of factors and their start when the module is printed."""
+        return f"{self.weight.numel()}, initial={self.scale * self.factor:.4g}"
+
+
+class UnitHead(UnitWeights, nn.Linear):
+    """The output projection: cosines of hidden states and token vectors, times a learned factor a token (nGPT, 2.1)."""
+
+    unit_weights: ClassVar[dict[str, int]] = {"weight": -1}
+
+    def __init__(self, in_features: int, out_features: int, bias: bool = False) -> None:
+        super().__init__(in_features, out_features, bias)
+        self.base = in_features**-0.5
+        self.scales = nn.Parameter(torch.empty(out_features))
+
+    def init_weights(self) -> None:
+        """Set every factor to one, and normalise the vectors."""
+        super().init_weights()
+        init.constant_(self.scales, self.base)
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        """Score every token id. *Shape:* (..., hidden_size) to (..., vocab_size)."""
+        return super().forward(input) * (self.scales / self.base)
+
+    def resized(self, like: nn.Linear) -> UnitHead:
+        """Take another number of tokens.
+
+        Args:
+            like: A layer with their vectors.
+
+        Returns:
+            A head with these, and with the factors of the tokens that both have; of others, those of a new model.
+        """
+        head = UnitHead(like.in_features, like.out_features, like.bias is not None).to(self.weight)
+        kept = min(self.out_features, head.out_features)
+        with torch.no_grad():
+            head.scales.fill_(head.base)[:kept] = self.scales[:kept]
+        head.weight, head.bias = like.weight, like.bias
+        return head

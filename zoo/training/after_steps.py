@@ -1,0 +1,25 @@
+"""What some parts need after every update of the weights."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import nn
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+
+from zoo.models import normalize_weights
+from zoo.models.feed_forwards import balance_experts
+
+
+class AfterSteps(TrainerCallback):
+    """Moves the balancing bias of routers, and normalises weights that have length one, after every update.
+
+    `zoo train` has it; transformers' own trainer takes it among its callbacks.
+    """
+
+    def on_optimizer_step(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, model: nn.Module, **kwargs: Any
+    ) -> None:
+        """Do both. transformers calls it behind the optimiser's step."""
+        balance_experts(model)
+        normalize_weights(model)
