@@ -2,6 +2,7 @@
 
     python scripts/bench/exports.py                                       # everything, which takes hours
     python scripts/bench/exports.py --only "gpt2*" --targets openvino     # some lines; others stay as they are
+    python scripts/bench/exports.py --missing                             # lines that are not there yet
 
 Differences are in float32, and stand in docs/converters.md; an export that differs by more than rounding is an error.
 """
@@ -32,6 +33,7 @@ def parse_arguments() -> argparse.Namespace:
     choices = [CLASSES, *other_targets()]
     parser.add_argument("--only", nargs="+", default=["*"], help="variants, with wildcards")
     parser.add_argument("--targets", nargs="+", default=choices, choices=choices)
+    parser.add_argument("--missing", action="store_true", help="leave out what has a line")
     parser.add_argument("-o", "--output", type=Path, default=MEASURED)
     return parser.parse_args()
 
@@ -59,7 +61,10 @@ def main() -> None:
         rows = {(row["variant"], row["task"], row["target"]): row for row in csv.DictReader(file, delimiter="\t")}
     for name in list_variants(arguments.only):
         for task in VARIANTS.get(name).tasks:
+            known = {found for variant, head, found in rows if (variant, head) == (name, task)}
             for target in arguments.targets:
+                if arguments.missing and (known - set(TARGETS) if target == CLASSES else target in known):
+                    continue
                 found = measure(name, task, target)
                 if found is None:
                     continue
