@@ -54,6 +54,7 @@ def test_the_documents_and_their_variants_compute_the_same(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_all_of_a_gpu_is_measured_in_pieces_that_go_on(tmp_path):
     words = [str(BENCH / "gpu/gpu.py"), "--dry-run", "-o", str(tmp_path / "found"), "--only", "suite*", "fidelity"]
     words += ["causal LM training step", "generation, static*batch 1", "back ends, alibi*"]
