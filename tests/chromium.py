@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-PATIENCE = 120
+PATIENCE = 300
 """Seconds that an answer may take on a busy machine."""
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")

@@ -20,6 +20,25 @@ from zoo.settings import setting_cards
 pytest.importorskip("mkdocstrings", reason="the site needs Python 3.11")
 
 ROOT = Path(__file__).parents[1]
+CHECKS = Path(__file__).with_name("page_checks.js").read_text(encoding="utf-8")
+
+CONTRAST = 4.5
+"""Of letters on what is behind them, at least (WCAG 2.2, success criterion 1.4.3)."""
+
+KINDS = (
+    "index.html",
+    "pt/index.html",
+    "results.html",
+    "gallery/index.html",
+    "gallery/vanilla.html",
+    "gallery/post-norm--pre-norm.html",
+    "notebooks/price-of-bugs.html",
+    "reference/settings.html",
+    "reference/cli.html",
+    "reference/zoo.tasks.html",
+    "source/zoo/benchmarks.html",
+)
+"""A page of every kind."""
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("site")]  # one build serves all
 
@@ -64,33 +83,72 @@ def test_everything_public_has_its_place(site: Path) -> None:
     assert all(verb in command for verb in ("zoo compare", "zoo bench run", "--learning-rate", "--set"))
 
 
-@pytest.mark.skipif(chromium.find() is None, reason="there is no Chromium")
-def test_a_reader_leafs_through_it(site: Path, address: str) -> None:
-    page = chromium.Page(site / "gallery/vanilla.svg")
-    try:
-        for width, path in ((1280, "index.html"), (420, "gallery/vanilla.html"), (420, "reference/settings.html")):
-            page.resize(width)
+def complaints(page: chromium.Page, address: str, paths: list[str]) -> dict[str, list[str]]:
+    """Open pages in the light, in the dark and in the width of a telephone, and say what is wrong with each."""
+    found: dict[str, list[str]] = {}
+    for scheme, widths in (("light", (1280, 360)), ("dark", (1280,))):
+        page.emulate(color_scheme=scheme)
+        for path in paths:
+            page.resize(widths[0])
             page.send("Page.navigate", url=f"{address}/{path}")
             page.wait(f"location.pathname === '/{path}' && document.readyState === 'complete'")
-            assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), path
-            broken = "[...document.images].filter(one => one.complete && !one.naturalWidth).map(one => one.src)"
-            assert page.evaluate(broken) == []
-        page.resize(1280)
-        page.send("Page.navigate", url=f"{address}/gallery/index.html")
-        page.wait("document.readyState === 'complete' && document.querySelector('.gallery-filter button')")
-        shown = "[...document.querySelectorAll('.gallery-card')].filter(one => !one.hidden).length"
-        assert page.evaluate(shown) == len(zoo.list_variants())
-        page.click('[data-word="task:masked-lm"]')
-        assert page.evaluate(shown) == len(zoo.list_variants(task="masked-lm"))
-        page.click('[data-word="task:masked-lm"]')
-        assert page.evaluate(shown) == len(zoo.list_variants())
-        page.click('[data-word="position:rotary"]')
-        assert 1 < page.evaluate(shown) < len(zoo.list_variants())
-        page.click('[data-word="task:masked-lm"]')
-        page.click('[data-word="position:t5"]')
-        assert page.evaluate(shown) == 0 and page.evaluate("!document.querySelector('.gallery-none').hidden")
-        elsewhere = [one for one in page.requests if one.startswith("http") and not one.startswith(address)]
-        assert elsewhere == []
-        assert page.problems == []
-    finally:
-        page.close()
+            for width in widths:
+                page.resize(width)
+                said = [*page.evaluate(f"({CHECKS})({CONTRAST})"), *page.problems]
+                page.problems.clear()
+                if said:
+                    found[f"{path}, {scheme}, {width} pixels"] = said
+    return found
+
+
+@pytest.fixture
+def page(site: Path) -> Iterator[chromium.Page]:
+    opened = chromium.Page(site / "gallery/vanilla.svg")
+    yield opened
+    opened.close()
+
+
+@pytest.mark.skipif(chromium.find() is None, reason="there is no Chromium")
+@pytest.mark.parametrize("which", ["one of each kind", pytest.param("every one", marks=pytest.mark.nightly)])
+def test_pages_can_be_read_in_the_light_in_the_dark_and_on_a_telephone(
+    which: str, site: Path, address: str, page: chromium.Page
+) -> None:
+    """Letters stand out, images are there, nothing is wider than the window, and nothing comes from elsewhere."""
+    every = sorted(str(file.relative_to(site)) for file in site.rglob("*.html"))
+    assert set(KINDS) < set(every)
+    assert complaints(page, address, every if which == "every one" else list(KINDS)) == {}
+    assert [one for one in page.requests if one.startswith("http") and not one.startswith(address)] == []
+
+
+@pytest.mark.skipif(chromium.find() is None, reason="there is no Chromium")
+def test_what_cannot_be_read_is_found(address: str, page: chromium.Page) -> None:
+    page.send("Page.navigate", url=f"{address}/start.html")
+    page.wait("location.pathname === '/start.html' && document.readyState === 'complete'")
+    worse = {
+        "hard to read, p. ": "document.querySelector('.md-content p').style.color = '#aaa'",
+        "pixels wider than the window": "document.querySelector('.md-content p').style.minWidth = '2000px'",
+        "no image: ": "document.querySelector('.md-content p').append(Object.assign(new Image(), {src: 'gone.png'}))",
+    }
+    for complaint, change in worse.items():
+        assert not any(complaint in one for one in page.evaluate(f"({CHECKS})({CONTRAST})"))
+        page.evaluate(f"void ({change})")
+        assert any(complaint in one for one in page.evaluate(f"({CHECKS})({CONTRAST})"))
+
+
+@pytest.mark.skipif(chromium.find() is None, reason="there is no Chromium")
+def test_the_gallery_is_filtered(address: str, page: chromium.Page) -> None:
+    page.resize(1280)
+    page.send("Page.navigate", url=f"{address}/gallery/index.html")
+    page.wait("document.readyState === 'complete' && document.querySelector('.gallery-filter button')")
+    shown = "[...document.querySelectorAll('.gallery-card')].filter(one => !one.hidden).length"
+    assert page.evaluate(shown) == len(zoo.list_variants())
+    page.click('[data-word="task:masked-lm"]')
+    assert page.evaluate(shown) == len(zoo.list_variants(task="masked-lm"))
+    page.click('[data-word="task:masked-lm"]')
+    assert page.evaluate(shown) == len(zoo.list_variants())
+    page.click('[data-word="position:rotary"]')
+    assert 1 < page.evaluate(shown) < len(zoo.list_variants())
+    page.click('[data-word="task:masked-lm"]')
+    page.click('[data-word="position:t5"]')
+    assert page.evaluate(shown) == 0 and page.evaluate("!document.querySelector('.gallery-none').hidden")
+    assert page.problems == []
