@@ -85,7 +85,11 @@ def write_gguf(
             writer.add_tensor(found, data, raw_dtype=stored)
         if dtype.upper() not in types:
             block = gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType[dtype.upper()]][0]
-            raise ExportError(f"{dtype} takes {block} weights of a row at a time, and no matrix has rows of so many")
+            nearest = NARROWER.get(dtype.upper(), "F16").lower()
+            raise ExportError(
+                f"{dtype} takes {block} weights of a row at a time, and no matrix has rows of so many; the nearest is "
+                f"{nearest}"
+            )
         writer.write_header_to_file()
         writer.write_kv_data_to_file()
         writer.write_tensors_to_file()

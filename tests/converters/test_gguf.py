@@ -174,7 +174,8 @@ def test_k_quants_are_written_by_llama_cpp_itself(tmp_path):
     assert (types["blk.0.ffn_up.weight"], types["blk.0.ffn_down.weight"]) == ("Q4_K", "Q5_0")
     assert types["blk.0.ffn_norm.weight"] == "F32"
     with pytest.raises(
-        ExportError, match="q4_k takes 256 weights of a row at a time, and no matrix has rows of so many"
+        ExportError,
+        match="q4_k takes 256 weights of a row at a time, and no matrix has rows of so many; the nearest is q5_0",
     ):
         zoo.export(tiny("llama-style"), tmp_path / "none", "gguf", dtype="q4_k")
     with pytest.MonkeyPatch.context() as other:
