@@ -24,26 +24,16 @@ HEADS = [f"{name}/{task}" for name in ONE_TASK for task in VARIANTS.get(name).ta
 """A body without a head has no loss; every head runs it."""
 
 
-TWICE = "its stacks have two masks each, for each of which transformers' functions wait"
-WAITS_OFTENER = {"run t5gemma-style/seq2seq-lm": pytest.mark.xfail(strict=True, reason=TWICE)}
-"""What does not hold of a case."""
-
-
 def cases(kind: str, all_of_them: Iterable[str], by_default: Iterable[str]) -> Any:
     """Parametrizes a test by what the worker does, of which some is left to the night."""
     chosen = list(by_default)
     return pytest.mark.parametrize(
         "case",
         [
-            pytest.param(f"{kind} {what}", marks=marks_of(f"{kind} {what}", by_default=what in chosen), id=what)
+            pytest.param(f"{kind} {what}", marks=[] if what in chosen else pytest.mark.nightly, id=what)
             for what in all_of_them
         ],
     )
-
-
-def marks_of(case: str, *, by_default: bool) -> list[pytest.MarkDecorator]:
-    known = [WAITS_OFTENER[case]] if case in WAITS_OFTENER else []
-    return known if by_default else [*known, pytest.mark.nightly]
 
 
 @pytest.fixture(scope="module")

@@ -112,8 +112,8 @@ def unpaddings(
     if not any(found) or not are_untouched(built, stack.built_of):
         return None, None
     documents = None
-    if config.is_decoder and context.attention_mask is None:
-        documents = find_packed_sequence_indices(context.position_ids)
+    if config.is_decoder and context.attention_mask is None and context.given_positions is not None:
+        documents = find_packed_sequence_indices(context.given_positions)
     return (None, None) if documents is not None else (found[0], found[1])
 
 
@@ -124,15 +124,17 @@ def packed_rows(config: PreTrainedConfig, context: Any) -> Any:
 
     Args:
         config: Names the attention backend of the call, and whether it is a decoder.
-        context: What the layers see beside hidden states: the mask, the cache, and position ids of every row or the
-            same for all, *Shape:* (batch_size or 1, seq_len).
+        context: What the layers see beside hidden states: the mask, the cache, and given position ids of every row or
+            the same for all, *Shape:* (batch_size or 1, seq_len).
 
     Returns:
         A mask for attention on the rows as they are; the given one where there is one row, or a document in each, and
         for layers that carry a state from one document into the next, which are to refuse it.
     """
-    mask, position_ids = context.attention_mask, context.position_ids
-    if not config.is_decoder or mask is not None or context.cache is not None or len(position_ids) == 1 or is_traced():
+    mask, position_ids = context.attention_mask, context.given_positions
+    if not config.is_decoder or mask is not None or context.cache is not None or is_traced():
+        return mask
+    if position_ids is None or len(position_ids) == 1:
         return mask
     if not ATTENDING.issuperset(getattr(config, "layer_types", None) or ()):
         return mask

@@ -107,6 +107,8 @@ class Context:
         encoder_hidden_states: What cross attention reads. *Shape:* (batch_size, source_len, hidden_size)
         encoder_attention_mask: 1 for real source tokens. *Shape:* (batch_size, source_len)
         biases: Position biases by layer type. *Shape:* (batch_size, num_attention_heads, seq_len, key_len)
+        given_positions: Positions, if the caller gave them: others count up, and cannot tell documents in a row apart,
+            for which an accelerator would have to be waited for.
     """
 
     attention_mask: Any
@@ -115,6 +117,10 @@ class Context:
     encoder_hidden_states: torch.Tensor | None = None
     encoder_attention_mask: Any = None
     biases: dict[str | None, torch.Tensor | None] = field(default_factory=dict)
+    given_positions: Any = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.given_positions = self.position_ids
 
     @property
     def cache(self) -> Cache | None:
@@ -206,7 +212,7 @@ def self_attention_masks(
         return mask if isinstance(mask, dict) else dict.fromkeys(kinds, mask)
     options: dict[str, Any] = {"past_key_values": context.cache}
     if is_causal := config.is_decoder:
-        options["position_ids"] = context.position_ids
+        options["position_ids"] = context.given_positions
     return {kind: MASKS.get((is_causal, kind), padding_mask)(config, hidden_states, mask, **options) for kind in kinds}
 
 
