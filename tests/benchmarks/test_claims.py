@@ -146,7 +146,8 @@ def test_the_command_shows_them() -> None:
 
     assert f"{len(CLAIMS)} claims: " in run("claims")
     assert {one["claim"]["name"] for one in json.loads(run("claims", "norm=dyt", "--json"))} == {
-        "dynamic-tanh-is-no-worse"
+        "dynamic-tanh-is-no-worse",
+        "dynamic-tanh-wants-scaled-embeddings",
     }
     assert "Zhang and Sennrich 2019" in run("claims", "rmsnorm-is-as-good")
     assert "squared-relu" in run("claims", "--calibration")
