@@ -172,7 +172,7 @@ def test_verbs_names_and_tasks_are_completed(command):
 
 def test_completion_does_not_wait_for_torch(command):
     run = command(_ZOO_COMPLETE="bash_complete", COMP_WORDS="zoo show v", COMP_CWORD="2", PYTHONPROFILEIMPORTTIME="1")
-    assert run.stdout == "plain,vanilla\n"
+    assert run.stdout == "plain,value-residual\nplain,vanilla\n"
     assert " torch\n" not in run.stderr
 
 

@@ -234,7 +234,7 @@ def test_a_configuration_that_names_no_class_asks_for_the_task(tmp_path):
 
 def test_unknown_classes_are_refused_with_the_nearest():
     sizes = dict(vocab_size=23, hidden_size=16, num_hidden_layers=1, state_size=4)
-    with pytest.raises(UnknownNativeError, match="unknown model type of transformers 'mamba'; valid: arcee, .* more"):
+    with pytest.raises(UnknownNativeError, match="unknown model type of transformers 'mamba'; valid: albert, .* more"):
         zoo.convert(transformers.MambaForCausalLM(transformers.MambaConfig(**sizes)))
     with pytest.raises(UnknownConverterError, match="did you mean 'marian'"):
         zoo.convert({"x": torch.zeros(1)}, "marain")

@@ -113,19 +113,22 @@ class Qwen3Moe(ExpertsLike):
 
 @native_format
 class Qwen2Moe(ExpertsLike):
-    """Qwen2-MoE (Qwen team 2024): biases on queries, keys and values, and a gated expert that every token sees."""
+    """Qwen2-MoE (Qwen team 2024): biases on queries, keys and values, a gated expert that every token sees, windows
+    layer by layer."""
 
     name = "qwen2_moe"
     variant = "qwen3-moe-style"
     fields = {
         **without(Qwen3Moe.fields, "attention_bias"),
+        **WINDOWS_BY_LAYER,
         "attention_bias": "qkv_bias",
         "shared_expert_intermediate_size": Field(
             "shared_expert_intermediate_size", write=SharedMixtureOfExperts.shared_size
         ),
     }
     always = {**ExpertsLike.always, "feed_forward": "moe-shared"}
-    only = Qwen3Moe.only
+    only = {"decoder_sparse_step": 1, "mlp_only_layers": []}
+    follows = {"use_sliding_window": lambda config: config.sliding_window is not None}
     layer = {**ExpertsLike.layer, **SHARED_EXPERT}
     reasons = {**ExpertsLike.reasons, "feed_forward": "it has an expert that every token sees, and a gate (moe-shared)"}
 
