@@ -16,6 +16,9 @@ from transformers import (
     ModernBertConfig,
     ModernBertForMaskedLM,
     PreTrainedModel,
+    T5GemmaConfig,
+    T5GemmaForConditionalGeneration,
+    T5GemmaModuleConfig,
 )
 
 VOCABULARY = 40
@@ -46,6 +49,18 @@ PEERS: dict[str, Callable[[], PreTrainedModel]] = {
         )
     ),
 }
+
+
+def t5gemma() -> T5GemmaForConditionalGeneration:
+    """Its stacks have two masks each, whole and of a window, and each is looked at."""
+    stack = T5GemmaModuleConfig(vocab_size=VOCABULARY, head_dim=4, num_key_value_heads=2, **SIZES, **IDS)
+    return T5GemmaForConditionalGeneration(
+        T5GemmaConfig(encoder=stack, decoder=stack, vocab_size=VOCABULARY, decoder_start_token_id=1, **IDS)
+    )
+
+
+OWN_PEERS: dict[str, Callable[[], PreTrainedModel]] = {"t5gemma-style": t5gemma}
+"""For variants with whose structure transformers' class for the task has nothing in common."""
 
 
 def modernbert() -> ModernBertForMaskedLM:
