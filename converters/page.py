@@ -53,9 +53,9 @@ Extras bring the engines: {extras}; `[nncf]` rounds weights for OpenVINO.
 What engines get wrong, or do otherwise unless they are told:
 
 {caveats}
-- vLLM 0.32 and SGLang serve folders and bundles without an export, and add nothing to scores. Attention that needs more,
-  windows in encoders, classifiers, and attention that needs all of its heads in tensor parallelism would come out wrong
-  there, and are refused where the model is built: [what is served](transformers.md#serving).
+- vLLM 0.32 and SGLang serve folders and bundles without an export, and add nothing to scores. Attention that needs
+  more, windows in encoders, classifiers, and attention that needs all of its heads in tensor parallelism would come out
+  wrong there, and are refused where the model is built: [what is served](transformers.md#serving).
 
 Weights are rewritten by exact symmetries of the network:
 

@@ -113,8 +113,7 @@ class Qwen3Moe(ExpertsLike):
 
 @native_format
 class Qwen2Moe(ExpertsLike):
-    """Qwen2-MoE (Qwen team 2024): biases on queries, keys and values, a gated expert that every token sees, windows
-    layer by layer."""
+    """Qwen2-MoE (Qwen team 2024): biases on queries, keys and values, a gated shared expert, windows by layer."""
 
     name = "qwen2_moe"
     variant = "qwen3-moe-style"
