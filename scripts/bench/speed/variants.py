@@ -34,7 +34,7 @@ from zoo.files import write_file
 from zoo.registry import VARIANTS, list_variants
 
 PAGE = Path(__file__).parents[3] / "docs/performance.md"
-PART = re.compile(r"(<!-- scripts/bench/speed/variants -->\n).*?(<!-- end -->)", re.DOTALL)
+PART = re.compile(r"(<!-- scripts/bench/speed/variants.py -->\n).*?(<!-- end -->)", re.DOTALL)
 DROPOUTS: dict[str, Any] = dict.fromkeys(("dropout", "attention_dropout", "activation_dropout"), 0.0)
 FULL = {"preset": "small", "vocab_size": 8192, "batch": 8, "tokens": 128}
 QUICK = {"preset": "tiny", "vocab_size": 40, "batch": 2, "tokens": 12}
