@@ -93,7 +93,7 @@ def test_gated_hyper_connections_equal_qwen4() -> None:
     stream = randomized(RESIDUALS.get("gated-hyper-connections").build_stream(settings))
     connection, end = (Qwen4ExpTextGatedResidual(native_config, use_combine=use).double() for use in (True, False))
     for gates, native in ((residual.gates, connection), (stream.gates, end)):
-        native.hc_norm.weight.data = gates.weight.data.flatten() - 1
+        native.hc_norm.weight.data = gates.norm.weight.data.flatten() - 1
         native.input_mix_weight_down.weight = gates.down_proj.weight
         native.input_mix_weight_up.weight = gates.up_proj.weight
     connection.block_inject_weight.weight = residual.write.weight

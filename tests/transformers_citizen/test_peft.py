@@ -56,6 +56,8 @@ def test_lora_trains_merges_and_reloads(pair, tmp_path: Path):
     torch.testing.assert_close(tiny(pair).run(again), expected)
 
     merged = again.merge_and_unload()
+    # PEFT compares the projection with the encoder's embedding, where it may be tied to one of the decoder alone.
+    merged.config.tie_word_embeddings = base.config.tie_word_embeddings
     rounding = 3e-5 * max(1.0, float(expected.abs().max()))  # a sum of products is rounded otherwise than their product
     torch.testing.assert_close(tiny(pair).run(merged), expected, rtol=0, atol=rounding)
     merged.save_pretrained(tmp_path / "merged")

@@ -20,6 +20,28 @@ if TYPE_CHECKING:
     from zoo.models.configuration import ZooConfig
 
 
+class StreamNorm(nn.Module):
+    """RMS normalisation of every stream by itself, with a factor for each of its channels.
+
+    Args:
+        num_streams: How many there are.
+        config: Supplies the width and `layer_norm_eps`.
+    """
+
+    def __init__(self, num_streams: int, config: ZooConfig) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(num_streams, config.hidden_size))
+        self.eps = config.layer_norm_eps
+
+    def init_weights(self) -> None:
+        """Begin with norms alone."""
+        init.ones_(self.weight)
+
+    def forward(self, streams: torch.Tensor) -> torch.Tensor:
+        """Normalise. *Shape:* (batch_size, seq_len, num_streams, hidden_size), unchanged."""
+        return F.rms_norm(streams, streams.shape[-1:], eps=self.eps) * self.weight
+
+
 class StreamGates(nn.Module):
     """What is read of several streams: the mean of all, each normalised and multiplied by a gate for every channel.
 
@@ -33,15 +55,10 @@ class StreamGates(nn.Module):
         super().__init__()
         self.num_streams = option(config, GatedHyperConnections, "num_streams")
         width, rank = self.num_streams * config.hidden_size, option(config, GatedHyperConnections, "gate_rank")
-        self.weight = nn.Parameter(torch.empty(self.num_streams, config.hidden_size))
-        self.eps = config.layer_norm_eps
+        self.norm = StreamNorm(self.num_streams, config)
         self.down_proj = nn.Linear(width, rank, bias=False)
         self.up_proj = nn.Linear(rank, width, bias=False)
         self.drawn_as = ("gated streams", f"reads {self.num_streams} streams by gates of rank {rank}")
-
-    def init_weights(self) -> None:
-        """Begin with norms alone."""
-        init.ones_(self.weight)
 
     def forward(self, streams: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Read.
@@ -53,7 +70,7 @@ class StreamGates(nn.Module):
             What is read, *Shape:* (batch_size, seq_len, hidden_size), and all that it is made of, *Shape:* (batch_size,
             seq_len, num_streams * hidden_size).
         """
-        normed = F.rms_norm(streams, streams.shape[-1:], eps=self.eps) * self.weight
+        normed = self.norm(streams)
         together = normed.flatten(-2)
         gates = self.up_proj(F.silu(self.down_proj(together) / self.num_streams)).sigmoid()
         return (gates.view_as(normed) * normed).mean(dim=-2), together
