@@ -107,8 +107,8 @@ class Context:
         encoder_hidden_states: What cross attention reads. *Shape:* (batch_size, source_len, hidden_size)
         encoder_attention_mask: 1 for real source tokens. *Shape:* (batch_size, source_len)
         biases: Position biases by layer type. *Shape:* (batch_size, num_attention_heads, seq_len, key_len)
-        given_positions: Positions, if the caller gave them: others count up, and cannot tell documents in a row apart,
-            for which an accelerator would have to be waited for.
+        given_positions: Positions, if the caller gave them, from `place` on: others count up, and cannot tell documents
+            in a row apart, for which an accelerator would have to be waited for.
     """
 
     attention_mask: Any
@@ -117,10 +117,7 @@ class Context:
     encoder_hidden_states: torch.Tensor | None = None
     encoder_attention_mask: Any = None
     biases: dict[str | None, torch.Tensor | None] = field(default_factory=dict)
-    given_positions: Any = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.given_positions = self.position_ids
+    given_positions: Any = None
 
     @property
     def cache(self) -> Cache | None:
@@ -142,9 +139,9 @@ class Context:
         if not isinstance(seen, torch.Tensor):  # a static cache counts on its device
             length = seen + inputs_embeds.shape[1]
             position.check(length, self.position_ids)
-            mask = self.attention_mask
-            if isinstance(mask, torch.Tensor) and mask.ndim == 2 and mask.shape[1] < length:
+            if isinstance(mask := self.attention_mask, torch.Tensor) and mask.ndim == 2 and mask.shape[1] < length:
                 raise mask_too_short(mask, length)
+        self.given_positions = self.position_ids
         if self.position_ids is None:
             self.position_ids = position.count(inputs_embeds, self.attention_mask, seen)
 
