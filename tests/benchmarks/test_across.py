@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -90,6 +91,10 @@ def test_exponents_and_crossings_are_those_that_rows_were_made_of() -> None:
     assert table["gpt2-style:norm=rmsnorm"][2].startswith("-0.1500 ")
     assert table["gpt2-style:norm=rmsnorm"][5] == "better"
     assert table["gpt2-style:norm=rmsnorm"][7] == "10.0 TFLOPs", table["gpt2-style:norm=rmsnorm"]
+    assert read_across(SCALING, rows, data="f" * 64) is None  # rows of other data are never mixed
+    reading = read_across(SCALING, [*rows[:-1], replace(rows[-1], values={}, error="it diverged")])
+    assert reading is not None
+    assert reading.rows[-1] == ["gpt2-style:norm=rmsnorm", "5 (1 run lost)", "", "", "", "untested", "", ""]
 
 
 def test_there_is_none_without_rows_and_none_of_an_unknown_kind(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 import zoo
 from zoo.converters.errors import ExportError
-from zoo.errors import ConfigError, UnsupportedOperationError
+from zoo.errors import ConfigError, InputError, UnsupportedOperationError
 from zoo.models.attention import build_attention
 from zoo.models.context import EarlierLayers
 from zoo.testing import Case, cases
@@ -51,6 +51,14 @@ def test_values_are_mixed_with_those_of_the_first_layer() -> None:
         close(
             attention(x[None], causal_mask(), earlier=earlier)[0][0], attend(attention, query, key, own.tolist()), 1e-10
         )
+
+
+@pytest.mark.parametrize("settings", [{"attention": "value-residual"}, {"attention": "kv-sharing"}], ids=str)
+def test_a_layer_that_reads_another_is_refused_by_itself(settings: dict[str, Any]) -> None:
+    with pytest.raises(
+        InputError, match=f"layer {DEPTH - 1} of attention='{settings['attention']}' was called by itself"
+    ):
+        layers_of(**settings)[-1](random(LENGTH, WIDTH)[None], causal_mask())
 
 
 def test_later_layers_attend_to_keys_and_values_of_an_earlier_one() -> None:

@@ -10,13 +10,13 @@ from statistics import fmean
 
 import numpy as np
 
-from zoo.comparison.results.statistics import Measurements
-from zoo.comparison.results.units import large
+from zoo.comparison.results.statistics import UNKNOWN, Measurements
+from zoo.comparison.results.units import counted, large
 from zoo.comparison.results.verdicts import Scores, finite, judged
 
 from .definition import ACROSS, Benchmark
 from .page import chance
-from .rows import SHIPPED, Row
+from .rows import Row
 
 Point = tuple[float, float | None]
 """Where a run stands among the conditions, and its loss; None where it failed or diverged."""
@@ -55,21 +55,20 @@ def valley(benchmark: Benchmark, rows: Iterable[Row]) -> Reading:
         f"The width of the valley: over how many powers of ten the learning rate may vary with a loss that is at most "
         f"{margin:g} above the variant's own best.",
         ("Variant", "Seeds", "Width", "Difference", "p", "Verdict", "Best loss"),
-        [[name, str(len(runs[name])), *said[name], spread(lowest[name], 4)] for name in ranked],
+        [[name, str(len(runs[name])), *said[name], with_interval(lowest[name], 4)] for name in ranked],
     )
 
 
 def power_law(benchmark: Benchmark, rows: Iterable[Row]) -> Reading:
     """Fit a straight line to the logarithms of the loss and of the operations that training took, run by run.
 
-    Where the mean lines of a variant and of the baseline cross is said where that is at most ten times outside what was
-    measured.
+    A variant of which a run is lost has no line. Where the mean lines of a variant and of the baseline cross is said
+    where that is at most ten times outside what was measured.
     """
     runs = runs_over(benchmark, rows, lambda row: row.values.get("training_flops", math.nan))
+    lost = {name: sum(loss is None for points in own.values() for _, loss in points) for name, own in runs.items()}
     lines = {
-        name: {seed: fitted(points) for seed, points in own.items()}
-        for name, own in runs.items()
-        if all(loss is not None for points in own.values() for _, loss in points)
+        name: {seed: fitted(points) for seed, points in own.items()} for name, own in runs.items() if not lost[name]
     }
     baseline = benchmark.names(next(iter(benchmark.conditions)))[0]
     flops = [x for own in runs.values() for points in own.values() for x, _ in points]
@@ -90,10 +89,15 @@ def power_law(benchmark: Benchmark, rows: Iterable[Row]) -> Reading:
                 name,
                 str(len(lines[name])),
                 *said[name],
-                spread(at_middle[name], 4),
+                with_interval(at_middle[name], 4),
                 crossing(lines[name], lines.get(baseline, {}), (min(flops), max(flops))) if name != baseline else "",
             ]
             for name in ranked
+        ]
+        + [
+            [name, f"{len(runs[name])} ({counted(lost[name], 'run')} lost)", "", "", "", UNKNOWN, "", ""]
+            for name in runs
+            if lost[name]
         ],
     )
 
@@ -103,19 +107,21 @@ READINGS: Mapping[str, Callable[[Benchmark, Iterable[Row]], Reading]] = dict(
 )
 
 
-def read_across(benchmark: Benchmark, rows: Iterable[Row]) -> Reading | None:
+def read_across(benchmark: Benchmark, rows: Iterable[Row], *, data: str | None = None) -> Reading | None:
     """Read what the conditions of a benchmark say together.
 
     Args:
         benchmark: The benchmark.
         rows: What was recorded; rows of other versions and data are left out.
+        data: Of which data; by default of the text that the benchmark names, or what ships.
 
     Returns:
         The reading; None where the benchmark has none, or no variant was recorded under all conditions.
     """
     if not benchmark.across:
         return None
-    reading = READINGS[benchmark.across["reading"]](benchmark, rows)
+    own = [row for row in rows if (row.version, row.data) == (benchmark.version, data or benchmark.data)]
+    reading = READINGS[benchmark.across["reading"]](benchmark, own)
     return reading if reading.rows else None
 
 
@@ -123,10 +129,9 @@ def runs_over(
     benchmark: Benchmark, rows: Iterable[Row], place: Callable[[Row], float]
 ) -> dict[str, dict[int, list[Point]]]:
     """Put the rows of each variant and seed that has all conditions into the order of their places."""
-    data = benchmark.text.sha256 if benchmark.text else SHIPPED
     found: dict[str, dict[int, list[Point]]] = {}
     for row in rows:
-        if (row.version, row.data) == (benchmark.version, data) and row.condition in benchmark.conditions:
+        if row.condition in benchmark.conditions:
             point = place(row), finite(row.values.get(benchmark.score))
             found.setdefault(row.variant, {}).setdefault(row.seed, []).append(point)
     whole = len(benchmark.conditions)
@@ -197,7 +202,7 @@ def in_words(scores: Mapping[str, Scores], baseline: str, *, better: int, digits
     for name, (difference, word) in judged(scores, baseline, better).items():
         p = None if difference is None else difference.adjusted
         written[name] = [
-            spread([value for value in scores[name].values() if value is not None], digits),
+            with_interval([value for value in scores[name].values() if value is not None], digits),
             "" if difference is None else f"{difference.mean:+.{digits}f}",
             chance(p),
             word,
@@ -205,7 +210,7 @@ def in_words(scores: Mapping[str, Scores], baseline: str, *, better: int, digits
     return written
 
 
-def spread(values: Sequence[float], digits: int) -> str:
+def with_interval(values: Sequence[float], digits: int) -> str:
     """Write a mean and the interval in which it is to be expected."""
     if not values:
         return ""

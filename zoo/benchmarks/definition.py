@@ -13,6 +13,7 @@ from zoo.tasks import DataTask, find_task
 from zoo.training.recipe import read_yaml, recipe_for
 
 from .names import expand
+from .rows import SHIPPED
 
 FOLDER = Path(__file__).parent
 
@@ -104,6 +105,11 @@ class Benchmark:
     anchors: Sequence[Anchor] = ()
     quick: Mapping[str, Any] = field(default_factory=dict)
     results: Path = Path()
+
+    @property
+    def data(self) -> str:
+        """What its data are called in rows: the digest of the text that it names, or `SHIPPED`."""
+        return self.text.sha256 if self.text else SHIPPED
 
     def task(self, condition: str = "") -> DataTask:
         """Look up what is trained on.

@@ -13,7 +13,7 @@ from zoo.comparison.results.verdicts import FAILED, finite, judged
 from zoo.errors import UnknownNameError
 
 from .definition import Benchmark
-from .rows import SHIPPED, Row
+from .rows import Row
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ def judge(
     score = score or benchmark.score
     names = benchmark.names(condition)
     baseline = baseline or names[0]
-    data = data or (benchmark.text.sha256 if benchmark.text else SHIPPED)
+    data = data or benchmark.data
     found: dict[str, list[Row]] = {}
     for row in rows:
         if (row.version, row.condition, row.data) == (benchmark.version, condition, data):

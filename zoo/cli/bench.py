@@ -175,7 +175,7 @@ def show_rows(benchmark: Benchmark, rows: Sequence[Row], score: str | None = Non
         missing = ", ".join(verdicts.missing) if verdicts.standings else "anything"
         if missing:
             click.echo(f"Not recorded: {missing}", err=True)
-    if reading := read_across(benchmark, rows):
+    if reading := read_across(benchmark, rows, data=data):
         write(heading("All conditions"))
         click.echo(reading.says)
         write(wide(reading.headings, reading.rows))

@@ -15,7 +15,7 @@ from zoo.registry import VARIANTS, parse_name
 from zoo.training.recipe import read_yaml
 
 from ..definition import Benchmark
-from ..rows import SHIPPED, Row
+from ..rows import Row
 
 T = TypeVar("T")
 
@@ -80,7 +80,7 @@ class Contrast:
         Returns:
             The variant's and the baseline's; empty where a side is not recorded.
         """
-        data = benchmark.text.sha256 if benchmark.text else SHIPPED
+        data = benchmark.data
         fitting = [row for row in rows if (row.version, row.data) == (benchmark.version, data)]
         variant, baseline = (scores_of(benchmark, fitting, *side) for side in self.sides)
         return variant, baseline

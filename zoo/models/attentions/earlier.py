@@ -4,18 +4,39 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from zoo.errors import ConfigError
+import torch
+
+from zoo.errors import ConfigError, InputError
 
 from ..attention import Attention
 
 if TYPE_CHECKING:
     from ..configuration import ZooConfig
+    from ..context import EarlierLayers
 
 
 class EarlierLayersAttention(Attention):
     """Attention whose layers differ: some keep tensors, in [`zoo.models.context.EarlierLayers`][], that others read."""
 
     reads_earlier_layers = True
+
+    def read(self, earlier: EarlierLayers | None, name: str, device: torch.device) -> tuple[torch.Tensor, ...]:
+        """Read what an earlier layer kept.
+
+        Args:
+            earlier: What the layers of this call keep.
+            name: What is read.
+            device: Where to.
+
+        Raises:
+            InputError: When the layer is called by itself, without its stack.
+        """
+        if earlier is None:
+            raise InputError(
+                f"layer {self.layer_idx} of attention={self.config.attention!r} was called by itself, but reads "
+                f"{name}: call the stack that it belongs to"
+            )
+        return earlier.read(name, device)
 
     @classmethod
     def check_options(cls, config: ZooConfig) -> None:

@@ -82,8 +82,8 @@ class SharedKeyValueAttention(EarlierLayersAttention):
     def extend(self, key: torch.Tensor, value: torch.Tensor, past: Cache | None, idx: int, earlier: Any) -> Heads:
         """Put keys and values behind those of earlier positions, or take another layer's. Arguments as in the base."""
         name = f"keys and values of layer {self.source}"
-        if earlier is not None and self.sharing == "reuse":
-            key, value = earlier.read(name, key.device)
+        if self.sharing == "reuse":
+            key, value = self.read(earlier, name, key.device)
             return key, value
         key, value = super().extend(key, value, past, idx, earlier)
         if earlier is not None and self.sharing == "store":

@@ -41,8 +41,8 @@ class ValueResidualAttention(EarlierLayersAttention):
 
     def extend(self, key: torch.Tensor, value: torch.Tensor, past: Cache | None, idx: int, earlier: Any) -> Heads:
         """Mix the values, and put all behind those of earlier positions. Arguments as in the base class."""
-        if earlier is not None and self.mixes:
-            (first,) = earlier.read(FIRST, value.device)
+        if self.mixes:
+            (first,) = self.read(earlier, FIRST, value.device)
             value = self.value_lambdas[0] * first + self.value_lambdas[1] * value
         elif earlier is not None:
             earlier.keep(FIRST, value)
