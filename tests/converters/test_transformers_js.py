@@ -1,47 +1,29 @@
-"""Exports for transformers.js, run in Node against the zoo's own numbers and tokens, and their page in Chromium.
+"""Exports for transformers.js, run in Node against the zoo's own numbers and tokens.
 
 `npm install --ignore-scripts @huggingface/transformers@4.3` brings it; it is found where Node would find it.
 """
 
 from __future__ import annotations
 
-import contextlib
-import functools
-import http.server
 import json
-import shutil
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import pytest
 import torch
-from chromium import Page, find
-from click.testing import CliRunner
-from native_models import scramble
 from transformers import AutoTokenizer
+from transformers_js import NODE, NPM, SIZES, TEXTS, VOCABULARY, build, run
 
 import zoo
-from zoo.cli.main import cli
 from zoo.converters import TARGETS
 from zoo.converters.errors import ExportError, MissingExtraError
 from zoo.converters.transformers_js import page, tokenizer
 from zoo.converters.transformers_js.target import KNOWN
-from zoo.generation import generate
 from zoo.models import TASK_CLASSES
 from zoo.tokenizers import train_bpe
 from zoo.tokenizers.kinds import TOKENIZERS
 
-TEXTS = [
-    "the cat sleeps on the mat",
-    "A dog, runs after the cat!",
-    " two  spaces\tand",
-    "naïve café — déjà vu",
-    "1\n2 🙂",
-]
-SIZES = {"hidden_size": 16, "num_attention_heads": 4, "num_hidden_layers": 2, "intermediate_size": 24}
-VOCABULARY, LENGTH = 100, 64
 MODELS = {
     "gpt2-style": "causal-lm",
     "llama-style": "causal-lm",
@@ -54,28 +36,6 @@ MODELS = {
     "vanilla": "seq2seq-lm",
     "t5-style": "seq2seq-lm",
 }
-
-
-def library() -> Path | None:
-    """The folder of npm's packages, None where transformers.js is not in it."""
-    try:
-        return page.find_runtime()
-    except ExportError:
-        return None
-
-
-NPM = library()
-NODE = pytest.mark.skipif(NPM is None or shutil.which("node") is None, reason="no Node, or no transformers.js 4.3")
-BROWSER = pytest.mark.skipif(NPM is None or find() is None, reason="no Chromium, or no transformers.js 4.3")
-
-
-def build(name: str, task: str, **settings: object) -> zoo.ZooPreTrainedModel:
-    settings = {"vocab_size": VOCABULARY, "max_position_embeddings": LENGTH, **SIZES, **settings}
-    return scramble(zoo.build(name, task, seed=0, **settings)).eval()
-
-
-def run(*arguments: object):
-    return CliRunner(env={"COLUMNS": None}).invoke(cli, [str(argument) for argument in arguments])
 
 
 @pytest.mark.slow
@@ -255,107 +215,3 @@ def test_node_computes_writes_and_cuts_texts_as_the_zoo_does(tmp_path):
         assert theirs["texts"] == [ours.decode(ids, skip_special_tokens=True) for ids in theirs["ids"]], kind
     for task, known in KNOWN.items():
         assert set(known) <= set(answers["types"][TASK_CLASSES[task][0]]), task
-
-
-class Silent(http.server.SimpleHTTPRequestHandler):
-    """A web server that says nothing."""
-
-    def log_message(self, *arguments: object) -> None:
-        """Say nothing."""
-
-
-@pytest.fixture(scope="module")
-def served(tmp_path_factory):
-    """A folder, and the address that it is served at."""
-    folder = tmp_path_factory.mktemp("served")
-    handler = functools.partial(Silent, directory=str(folder))
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield folder, f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
-
-
-@contextlib.contextmanager
-def opened(address):
-    """A page that is ready, as a function of a text and the state that it leads to, which returns what is shown.
-
-    It asks for nothing from elsewhere, and nothing is complained about.
-    """
-    shown = Page(f"{address}index.html")
-
-    def answer(text: str, state: str) -> str:
-        shown.evaluate(f"document.querySelector('#text').value = {json.dumps(text)}")
-        shown.click("button")
-        shown.wait(f"document.body.dataset.state === {state!r}")
-        return shown.evaluate("document.querySelector('output').textContent")
-
-    try:
-        shown.wait("document.body.dataset.state === 'ready'")
-        yield answer
-        assert shown.requests and all(request.startswith(address) for request in shown.requests)
-        assert not shown.problems
-    finally:
-        shown.close()
-
-
-@pytest.mark.nightly
-@BROWSER
-@pytest.mark.parametrize(
-    ("weights", "text"), [("vanilla.en-pt", "Where is the house?"), ("gpt2-style.char-en", "The house")]
-)
-def test_the_page_runs_in_chromium_and_asks_nobody_else(weights, text, served):
-    folder, address = served
-    result = run("export", weights, "-o", folder / weights, "--as", "transformers.js", "--page")
-    assert result.exit_code == 0, result.output
-    with opened(f"{address}/{weights}/") as answer:
-        found = answer(text, "done")
-        (ours,) = generate(weights, [text], max_new_tokens=64, num_beams=1, do_sample=False)
-        assert found.strip() == ours.candidates[0].text.strip()
-        assert "tokens; the model reads" in answer("the house " * 500, "failed")
-
-
-ENCODERS = {
-    "masked-lm": "bert-style",
-    "sequence-classification": "roformer-style",
-    "token-classification": "bert-style",
-    "feature-extraction": "modernbert-style",
-}
-
-
-@pytest.mark.nightly
-@BROWSER
-@pytest.mark.parametrize("task", ENCODERS)
-def test_the_page_of_an_encoder_shows_what_the_zoo_computes(task, served):
-    folder, address = served
-    tokenizer = train_bpe(TEXTS, vocab_size=300)
-    tokenizer.add_special_tokens({"mask_token": "[MASK]"})
-    named = {"id2label": {0: "calm", 1: "busy"}} if task.endswith("-classification") else {}
-    model = build(ENCODERS[task], task, vocab_size=len(tokenizer), **named)
-    model.save_pretrained(folder / "saved" / task)
-    tokenizer.save_pretrained(folder / "saved" / task)
-    result = run("export", folder / "saved" / task, "-o", folder / task, "--as", "transformers.js", "--page")
-    assert result.exit_code == 0, result.output
-    text = "the [MASK] sleeps" if task == "masked-lm" else "the cat sleeps"
-    ids = tokenizer(text, return_tensors="pt")["input_ids"]
-    with torch.no_grad():
-        outputs = model(input_ids=ids)
-    with opened(f"{address}/{task}/") as answer:
-        lines = answer(text, "done").splitlines()
-        if task == "masked-lm":
-            assert "Write [MASK] where a word is to be guessed." in answer("the cat sleeps", "failed")
-    if task == "feature-extraction":
-        rows = [[float(value) for value in line.split()] for line in lines[1:]]
-        torch.testing.assert_close(torch.tensor(rows), outputs.last_hidden_state[0, :, :5], atol=1e-4, rtol=0)
-        return
-    names = model.config.id2label
-    if task == "token-classification":
-        best = outputs.logits[0].argmax(-1).tolist()
-        pairs = zip(ids[0].tolist(), best, strict=True)
-        assert lines == [f"{tokenizer.decode([number])}  {names[place]}" for number, place in pairs]
-        return
-    scores = outputs.logits[0, ids[0] == tokenizer.mask_token_id] if task == "masked-lm" else outputs.logits
-    shares, places = scores[0].softmax(-1).topk(min(5, scores.shape[-1]))
-    for line, share, place in zip(lines, shares.tolist(), places.tolist(), strict=True):
-        name, number = line.removesuffix(" %").rsplit("  ", 1)
-        assert name == (tokenizer.decode([place]) if task == "masked-lm" else names[place])
-        assert float(number) == pytest.approx(100 * share, abs=0.06)

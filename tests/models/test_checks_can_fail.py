@@ -2,245 +2,56 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
-from typing import Any
-
 import pytest
 import torch
-from torch import nn
-from torch.nn import functional as F
-from transformers.cache_utils import Cache, DynamicCache, StaticCache
-from transformers.loss.loss_utils import ForMaskedLMLoss
+from models.defects import (
+    Break,
+    add_a_dead_parameter,
+    add_an_idle_layer,
+    cache_the_source_at_every_step,
+    change_eager_attention,
+    checkpoint_nothing,
+    confuse_a_cache,
+    decode_the_labels_themselves,
+    do_not_shift_labels,
+    drop_a_logit,
+    forget_positions,
+    forget_the_last_label,
+    forget_the_seed,
+    forget_the_window_on_flash,
+    give_all_layers_one_place,
+    ignore_padding,
+    keep_positions_from_attention,
+    keep_the_first_positions,
+    leave_beams_unordered,
+    let_biases_be_dropped,
+    let_unpadded_sequences_see_everything,
+    look_up_without_scaling,
+    mask_by_infinity,
+    mix_the_batch,
+    never_step,
+    overflow_in_low_precision,
+    read_a_weight_outside_of_its_forward,
+    refuse_to_grow,
+    replay_in_place,
+    return_scores_for_weights,
+    scale_by_what_no_configuration_says,
+    swap_causality,
+    take_values_for_queries,
+)
+from transformers.cache_utils import DynamicCache, StaticCache
 
 import zoo
 import zoo.errors
-from zoo.fast import chunked_loss
-from zoo.fast.attention import BACKENDS
-from zoo.fast.decode_step import DecodeStep
-from zoo.fast.unpadding import UnpaddedMask
 from zoo.models import (
-    Attention,
-    LearnedPosition,
-    Residual,
-    TransformerLayer,
     ZooForCausalLM,
     ZooForConditionalGeneration,
     ZooForMaskedLM,
-    language_modeling,
-    stack,
 )
-from zoo.models import attention as attention_module
-from zoo.quantizing import FusedProjections
-from zoo.testing import CHECKS, Case, Subject, basics, cases, check_variant, new_subject
+from zoo.testing import CHECKS, Case, Subject, cases, check_variant, new_subject
 from zoo.testing.subjects import TARGET_LENGTH
 
 pytestmark = pytest.mark.thorough
-
-Break = Callable[[Any, pytest.MonkeyPatch], None]
-
-
-def drop_a_logit(model: Any, patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(model, "project", lambda hidden: model.lm_head(hidden)[..., :-1])
-
-
-def do_not_shift_labels(model: Any, patch: pytest.MonkeyPatch) -> None:
-    model.loss_function = ForMaskedLMLoss
-
-
-def decode_the_labels_themselves(model: Any, patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(model, "decoder_inputs", lambda ids, labels: labels.clamp(min=0))
-
-
-def add_a_dead_parameter(model: Any, patch: pytest.MonkeyPatch) -> None:
-    model.dead = nn.Parameter(torch.zeros(3, dtype=torch.float64))
-
-
-def scale_by_what_no_configuration_says(model: Any, patch: pytest.MonkeyPatch) -> None:
-    model.model.embed_tokens.embed_scale = 3.0
-
-
-def forget_the_seed(model: Any, patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(basics, "build", lambda name, task, seed: zoo.build(name, task))
-
-
-def look_up_without_scaling(model: Any, patch: pytest.MonkeyPatch) -> None:
-    weight = model.get_input_embeddings().weight
-    patch.setattr(model, "get_input_embeddings", lambda: lambda ids: F.embedding(ids, weight))
-
-
-def mix_the_batch(model: Any, patch: pytest.MonkeyPatch) -> None:
-    model.model.embed_tokens.register_forward_hook(lambda *args: args[-1] + 0.1 * args[-1].mean(0))
-
-
-def forget_positions(model: Any, patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(model.model.position, "embed", lambda embeds, position_ids: embeds)
-
-
-def refuse_to_grow(model: Any, patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(type(model), "resize_token_embeddings", lambda self, size: None)
-
-
-def ignore_padding(model: Any, patch: pytest.MonkeyPatch) -> None:
-    original = stack.self_attention_masks
-
-    def unpadded(config: Any, states: Any, context: Any, *rest: Any) -> dict[str, Any]:
-        return original(config, states, replace(context, attention_mask=None), *rest)
-
-    patch.setattr(stack, "self_attention_masks", unpadded)
-
-
-def swap_causality(model: Any, patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(stack, "self_attention_masks", lambda config, *rest, **named: {"full_attention": None})
-    for module in model.modules():
-        if isinstance(module, Attention):
-            module.is_causal = not module.is_causal
-
-
-def mask_by_infinity(model: Any, patch: pytest.MonkeyPatch) -> None:
-    original = stack.self_attention_masks
-
-    def infinite(config: Any, states: torch.Tensor, context: Any, *rest: Any) -> dict[str, Any]:
-        made = original(config, states, context, *rest)
-        mask = context.attention_mask
-        if mask is None:
-            return made
-        hidden = (mask == 0)[:, None, None, :]
-        shape = (len(mask), 1, states.shape[1], states.shape[1])
-        return dict.fromkeys(made, torch.zeros(shape, dtype=states.dtype).masked_fill(hidden, -torch.inf))
-
-    patch.setattr(stack, "self_attention_masks", infinite)
-
-
-def change_eager_attention(model: Any, patch: pytest.MonkeyPatch) -> None:
-    original = attention_module.eager_attention
-
-    def changed(*args: Any, scaling: float, **kwargs: Any) -> Any:
-        return original(*args, scaling=1.1 * scaling, **kwargs)
-
-    patch.setattr(attention_module, "eager_attention", changed)
-
-
-def give_all_layers_one_place(model: Any, patch: pytest.MonkeyPatch) -> None:
-    original = attention_module.Attention.__init__
-
-    def made(self: Any, *args: Any, **kwargs: Any) -> None:
-        original(self, *args, **kwargs)
-        self.layer_idx = 0
-
-    patch.setattr(attention_module.Attention, "__init__", made)
-
-
-class IdleLayer(TransformerLayer):
-    def forward(self, hidden_states: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
-        return hidden_states
-
-
-def add_an_idle_layer(model: Any, patch: pytest.MonkeyPatch) -> None:
-    model.model.layers[1] = IdleLayer()
-
-
-def return_scores_for_weights(model: Any, patch: pytest.MonkeyPatch) -> None:
-    original = attention_module.eager_attention
-
-    def changed(*args: Any, **kwargs: Any) -> Any:
-        mixed, weights = original(*args, **kwargs)
-        return mixed, 2 * weights
-
-    patch.setattr(attention_module, "eager_attention", changed)
-
-
-def confuse_a_cache(cache_class: type[Cache]) -> Break:
-    def break_it(model: Any, patch: pytest.MonkeyPatch) -> None:
-        original = Cache.update
-
-        def update(self: Any, key: torch.Tensor, value: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
-            keys, values = original(self, key, value, *args, **kwargs)
-            return (keys.roll(1, dims=2) if type(self) is cache_class else keys), values
-
-        patch.setattr(Cache, "update", update)
-
-    return break_it
-
-
-def leave_beams_unordered(model: Any, patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Cache, "reorder_cache", lambda self, beams: None)
-
-
-def cache_the_source_at_every_step(model: Any, patch: pytest.MonkeyPatch) -> None:
-    original = Attention.memory
-
-    def memory(self: Any, states: Any, cache: Any, cache_idx: int) -> Any:
-        found = original(self, states, cache, cache_idx)
-        cache.is_updated[cache_idx] = False
-        return found
-
-    patch.setattr(Attention, "memory", memory)
-
-
-def keep_the_first_positions(model: Any, patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(language_modeling, "keep_positions", lambda hidden, keep: hidden[:, :keep] if keep else hidden)
-
-
-def checkpoint_nothing(model: Any, patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(type(model), "gradient_checkpointing_enable", lambda self, **kwargs: None)
-
-
-def overflow_in_low_precision(model: Any, patch: pytest.MonkeyPatch) -> None:
-    original = Residual.forward
-
-    def forward(self: Any, states: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
-        output = original(self, states, *args, **kwargs)
-        return output * torch.nan if states.dtype == torch.bfloat16 else output
-
-    patch.setattr(Residual, "forward", forward)
-
-
-def forget_the_window_on_flash(model: Any, patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("zoo.fast.attention.flash_window", lambda module: None)
-
-
-def keep_positions_from_attention(model: Any, patch: pytest.MonkeyPatch) -> None:
-    attend = Attention.attend
-    patch.setattr(Attention, "attend", lambda *args, **kwargs: attend(*args, **kwargs | {"position_ids": None}))
-
-
-def let_biases_be_dropped(model: Any, patch: pytest.MonkeyPatch) -> None:
-    """Says of FlashAttention that it adds them."""
-    patch.setattr("zoo.models.limits.refusals", lambda config: {})
-    patch.setattr("zoo.fast.attention.ADDS_BIASES", BACKENDS)
-
-
-def never_step(model: Any, patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(torch.optim.Adam, "step", lambda self: None)
-
-
-def forget_the_last_label(model: Any, patch: pytest.MonkeyPatch) -> None:
-    original = chunked_loss.chunked_loss
-
-    def shorter(states: torch.Tensor, labels: torch.Tensor, *rest: Any, **named: Any) -> torch.Tensor:
-        return original(states[:, :-1], labels[:, :-1], *rest, **named)
-
-    patch.setattr(chunked_loss, "chunked_loss", shorter)
-
-
-def take_values_for_queries(model: Any, patch: pytest.MonkeyPatch) -> None:
-    project = FusedProjections.project
-    patch.setattr(FusedProjections, "project", lambda self, states: project(self, states)[::-1])
-
-
-def let_unpadded_sequences_see_everything(model: Any, patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(UnpaddedMask, "visible", lambda self, is_causal: None)
-
-
-def replay_in_place(model: Any, patch: pytest.MonkeyPatch) -> None:
-    """Replayed steps leave the cache where it was."""
-    patch.setattr(DecodeStep, "advance", lambda self, states: None)
-
-
-def read_a_weight_outside_of_its_forward(model: Any, patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(LearnedPosition, "embed", lambda self, embeds, ids: embeds + F.embedding(ids, self.weight))
-
 
 CAUSAL, MASKED, SEQ2SEQ = "causal-lm", "masked-lm", "seq2seq-lm"
 DEFECTS: list[tuple[str, str, Break]] = [
