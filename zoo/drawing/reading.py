@@ -10,6 +10,7 @@ from torch import nn
 from zoo.models import Transformer, ZooConfig, ZooEncoderDecoder, ZooPreTrainedModel
 from zoo.models.borrowing import borrowed_by
 from zoo.models.classification import ZooForSequenceClassification
+from zoo.models.context import EarlierLayers
 from zoo.models.residual import Residual as ResidualModule
 from zoo.models.stack import ZooStack
 
@@ -107,15 +108,17 @@ class Reader:
         kinds: dict[Any, list[int]] = {}
         for number, layer in enumerate(stack.layers):
             kinds.setdefault(signature(layer), []).append(number)
-        drawn = {}
-        for first, *_ in kinds.values():
-            layer = stack.layers[first]
+        firsts = {first for first, *_ in kinds.values()}
+        drawn, earlier = {}, EarlierLayers()
+        for number, layer in enumerate(stack.layers):  # all, for the first of a kind may read what another one kept
             try:
-                calls = trace(layer, stack.config, stack.position)
+                calls = trace(layer, stack.config, stack.position, earlier)
             except Exception as error:  # a plugin's layer may need what is not known here
                 calls = [Call(child) for child in layer.children()]
-                remarks.append(f"in the order of definition, for the layer could not be run: {error}")
-            drawn[first] = tuple(self.items(calls, layer, f"{prefix}layers.{first}", stack.config))
+                if number in firsts:
+                    remarks.append(f"in the order of definition, for the layer could not be run: {error}")
+            if number in firsts:
+                drawn[number] = tuple(self.items(calls, layer, f"{prefix}layers.{number}", stack.config))
         total = stack.config.num_hidden_layers
         if len(stack.layers) == 1:
             return (Layer(drawn[0], total),)

@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from zoo.models import Position, ZooConfig
+from zoo.models.context import EarlierLayers
 from zoo.models.parts import RESIDUALS
 from zoo.models.residual import Residual
 
@@ -28,13 +29,14 @@ class Call:
     inner: list[Call] = field(default_factory=list)
 
 
-def trace(layer: nn.Module, config: ZooConfig, position: Position) -> list[Call]:
+def trace(layer: nn.Module, config: ZooConfig, position: Position, earlier: EarlierLayers) -> list[Call]:
     """Run a layer and note which of its parts it calls.
 
     Args:
         layer: A layer on the meta device.
         config: The configuration of its stack.
         position: The position encoding of its stack.
+        earlier: What the layers before it kept, and where it keeps its own.
 
     Returns:
         The calls of the layer's own modules, and inside of residual connections those of their slots. Identities are
@@ -69,6 +71,7 @@ def trace(layer: nn.Module, config: ZooConfig, position: Position) -> list[Call]
                 None,
                 position_embeddings=position.rotation(hidden_states, position_ids),
                 step=0,
+                earlier=earlier,
             )
     finally:
         for hook in hooks:
