@@ -101,21 +101,26 @@ def loss_and_gradient(
 
     Args:
         logits: *Shape:* (num_tokens, vocab_size)
-        labels: *Shape:* (num_tokens,)
+        labels: Token ids, elsewhere than on the CPU -100 where there is no loss. *Shape:* (num_tokens,)
         label_smoothing: Share of the target that is spread over the whole vocabulary.
 
     Returns:
         The sum, *Shape:* (), and its gradient with respect to the logits in float32, *Shape:* (num_tokens, vocab_size)
     """
+    ignored = (labels == IGNORED)[:, None] if labels.device.type != "cpu" else None
+    labels = labels[:, None] if ignored is None else labels[:, None].clamp(min=0)
     log_probabilities = logits.float().log_softmax(dim=-1)
-    loss = -(1 - label_smoothing) * log_probabilities.gather(1, labels[:, None]).sum()
+    losses = (label_smoothing - 1) * log_probabilities.gather(1, labels)
     if label_smoothing:
-        loss -= label_smoothing * log_probabilities.mean(dim=-1).sum()
+        losses -= label_smoothing * log_probabilities.mean(dim=-1, keepdim=True)
     gradient = log_probabilities.exp_()
     if label_smoothing:
         gradient -= label_smoothing / logits.shape[-1]
     target = torch.full_like(labels, label_smoothing - 1, dtype=gradient.dtype)
-    return loss, gradient.scatter_add_(1, labels[:, None], target[:, None])
+    gradient.scatter_add_(1, labels, target)
+    if ignored is None:
+        return losses.sum(), gradient
+    return losses.masked_fill_(ignored, 0).sum(), gradient.masked_fill_(ignored, 0)
 
 
 class Head(Protocol):
@@ -215,7 +220,8 @@ def chunked_loss(
 
     Args:
         hidden_states: *Shape:* (batch_size, seq_len, hidden_size)
-        labels: Token ids, -100 where there is no loss: those positions are not even projected. *Shape:* (batch_size,
+        labels: Token ids, -100 where there is no loss: on the CPU those positions are not even projected. Elsewhere
+            they are, as in transformers, for an accelerator had to be waited for to know them. *Shape:* (batch_size,
             seq_len)
         project: Maps hidden states to logits by the parameters.
         chunk_size: Tokens whose logits exist at one time.
@@ -224,12 +230,11 @@ def chunked_loss(
     Returns:
         *Shape:* ()
     """
-    labels = labels.flatten()
-    (with_label,) = torch.where(labels != IGNORED)  # once, for an accelerator has to be waited for
-    states = hidden_states.flatten(0, -2).index_select(0, with_label)
-    total: torch.Tensor = ChunkedCrossEntropy.apply(
-        states, labels[with_label], project, chunk_size, label_smoothing, *parameters
-    )
+    states, labels = hidden_states.flatten(0, -2), labels.flatten()
+    if labels.device.type == "cpu":
+        (with_label,) = torch.where(labels != IGNORED)
+        states, labels = states.index_select(0, with_label), labels[with_label]
+    total: torch.Tensor = ChunkedCrossEntropy.apply(states, labels, project, chunk_size, label_smoothing, *parameters)
     return total
 
 
