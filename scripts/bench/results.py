@@ -1,6 +1,7 @@
-"""Write docs/results.md from what `zoo bench run NAME --record` has recorded, and from it the front of README.md.
+"""Write docs/results.md from what `zoo bench run NAME --record` has recorded, and a page and a picture a benchmark.
 
-The front is a table, a row a benchmark, and a picture of one. The rows of the weights that ship are written too.
+The front of README.md, a table with a row a benchmark and a picture of one, and the rows of the weights that ship are
+written too.
 
     python scripts/bench/results.py
 """
@@ -8,6 +9,8 @@ The front is a table, a row a benchmark, and a picture of one. The rows of the w
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -26,10 +29,12 @@ from zoo.weights.tables import markdown
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "results.md"
 FRONT = ROOT / "README.md"
+PAGES = PAGE.with_suffix("")
 PICTURE = ROOT / "docs" / "pictures" / "quirks.svg"
+PICTURES = PICTURE.with_name("results")
 
 PICTURED = ("quirks", "vanilla")
-"""The benchmark and the condition that the picture shows; losses decide it."""
+"""The benchmark and the condition that the picture of README.md shows."""
 
 TABLE = re.compile(r"(?<=<!-- python scripts/bench/results.py -->\n)(.*?)(?=<!-- end -->)", flags=re.DOTALL)
 """Where the front table stands in README.md."""
@@ -37,10 +42,8 @@ TABLE = re.compile(r"(?<=<!-- python scripts/bench/results.py -->\n)(.*?)(?=<!--
 INTRODUCTION = """# Results
 
 Variants, measured: what `zoo bench run NAME --record` has written, put into tables by
-`python scripts/bench/results.py`. A row is a variant: the mean over its seeds and the sample standard deviation, the
-difference from the baseline (the first variant of the benchmark), and the verdict of a test that is paired by seed and
-corrected for the number of variants ([how](comparing.md#what-may-be-said)). *Within noise* means that these runs cannot
-tell the two apart, not that they are the same.
+`python scripts/bench/results.py`, a page a benchmark. What the published [claims](claims.md) come to in the light of it
+has a page of its own.
 
 `zoo bench show NAME` prints a table, `zoo bench run NAME VARIANT` repeats a row or adds one of your own, and
 `zoo bench verify NAME` repeats some rows and says whether they come out again. Quality does not depend on what else a
@@ -50,8 +53,13 @@ What the [weights that ship](weights.md) scored has rows of its own, in
 [weights.csv](../zoo/benchmarks/results/weights.csv), written from the very files that their cards read.
 """
 
+HOW_TO_READ = """A row is a variant: the mean over its seeds and the sample standard deviation, the difference from the
+baseline (the first variant of the benchmark), and the verdict of a test that is paired by seed and corrected for the
+number of variants ([how](../comparing.md#what-may-be-said)). *Within noise* means that these runs cannot tell the two
+apart, not that they are the same."""
 
-def section(benchmark: Benchmark) -> str:
+
+def benchmark_page(benchmark: Benchmark) -> str:
     """Write what a benchmark says.
 
     Args:
@@ -62,26 +70,78 @@ def section(benchmark: Benchmark) -> str:
     """
     rows = read_rows(benchmark.results)
     judged = {condition: judge(benchmark, rows, condition) for condition in benchmark.conditions}
-    parts = [f"## {benchmark.name}", f"{benchmark.summary} {benchmark.source}".strip()]
+    parts = [f"# {benchmark.name}", f"{benchmark.summary} {benchmark.source}".strip(), HOW_TO_READ]
     if not rows:
-        return "\n\n".join([*parts, "Nothing is recorded yet."])
+        return "\n\n".join([*parts, "Nothing is recorded yet."]) + "\n"
     parts.append(made_on(rows))
+    if drawn := pictured(judged.values()):
+        alt = f"Differences from {baseline(drawn)}, {drawn.condition}".rstrip(", ")
+        parts.append(f"![{alt}](../pictures/results/{benchmark.name}.svg)")
     for condition, verdicts in judged.items():
         if verdicts.standings:
-            parts += [f"### {condition}"] if condition else []
+            parts += [f"## {condition}"] if condition else []
             parts += [markdown_table(verdicts), told(verdicts)]
     if reading := read_across(benchmark, rows):
-        parts += [f"### All conditions\n\n{reading.says}", in_markdown(reading.headings, reading.rows)]
-    return "\n\n".join(part for part in [*parts, anchors(benchmark, judged)] if part)
+        parts += [f"## All conditions\n\n{reading.says}", in_markdown(reading.headings, reading.rows)]
+    return "\n\n".join(part for part in [*parts, anchors(benchmark, judged)] if part) + "\n"
 
 
-def page() -> str:
-    """Write the page.
+def pictured(judged: Iterable[Verdicts]) -> Verdicts | None:
+    """Choose what the picture of a benchmark shows: the condition with most differences; None without any."""
+    found = max(judged, key=differences, default=None)
+    return found if found is not None and differences(found) else None
+
+
+def differences(verdicts: Verdicts) -> int:
+    """Count the variants that were compared with the baseline."""
+    return sum(one.difference is not None for one in verdicts.standings)
+
+
+def baseline(verdicts: Verdicts) -> str:
+    """Name what the others are compared with."""
+    return next(one.variant for one in verdicts.standings if one.verdict == "baseline")
+
+
+def overview() -> str:
+    """Write the page that leads to those of the benchmarks: what each asks, what is recorded, what others published.
 
     Returns:
         Markdown.
     """
-    return "\n\n".join([INTRODUCTION.strip(), *map(section, benchmarks().values())]) + "\n"
+    found = benchmarks().values()
+    rows = {one.name: read_rows(one.results) for one in found}
+    lines = [
+        (
+            f"[{one.name}](results/{one.name}.md)",
+            one.summary,
+            str(len(recorded)),
+            str(len({row.variant for row in recorded})),
+        )
+        for one, recorded in ((one, rows[one.name]) for one in found)
+    ]
+    table = markdown(("benchmark", "what it asks", "runs", "variants"), lines)
+    parts = [INTRODUCTION.strip(), table.strip()]
+    published = []
+    for one in found:
+        judged = {condition: judge(one, rows[one.name], condition) for condition in one.conditions}
+        where = f"- [{one.name}](results/{one.name}.md), "
+        published += [line.replace("- Published for ", where) for line in anchors(one, judged).splitlines()]
+    return "\n\n".join([*parts, "## Published numbers beside ours", "\n".join(published)]) + "\n"
+
+
+def pages() -> dict[Path, str]:
+    """Write all that is made of the rows.
+
+    Returns:
+        The text of every file.
+    """
+    written = {PAGE: overview(), FRONT: front(), PICTURE: picture(PICTURED[0], PICTURED[1])}
+    for name, benchmark in benchmarks().items():
+        written[PAGES / f"{name}.md"] = benchmark_page(benchmark)
+        rows = read_rows(benchmark.results)
+        if drawn := pictured(judge(benchmark, rows, condition) for condition in benchmark.conditions):
+            written[PICTURES / f"{name}.svg"] = picture(name, drawn.condition)
+    return written
 
 
 def front_table() -> str:
@@ -112,7 +172,7 @@ def front_row(verdicts: Verdicts) -> tuple[str, ...]:
     words = [one.verdict for one in verdicts.standings]
     name = verdicts.benchmark.name
     return (
-        f"[{name}](docs/results.md#{name}) {verdicts.condition}".strip(),
+        f"[{name}](docs/results/{name}.md) {verdicts.condition}".strip(),
         title(verdicts.score).lower(),
         named("baseline"),
         named("better"),
@@ -121,23 +181,29 @@ def front_row(verdicts: Verdicts) -> tuple[str, ...]:
     )
 
 
-def front_picture() -> str:
-    """Draw how far each variant of one benchmark is from the baseline.
+def picture(name: str, condition: str) -> str:
+    """Draw how far each variant of a benchmark is from the baseline.
+
+    Args:
+        name: The benchmark.
+        condition: Which of its conditions.
 
     Returns:
         A whole SVG document, which follows the reader's preference for light or dark paper.
     """
-    benchmark, condition = find_benchmark(PICTURED[0]), PICTURED[1]
+    benchmark = find_benchmark(name)
     verdicts = judge(benchmark, read_rows(benchmark.results), condition)
     shown = [
         VariantSummary(one.variant, (), dict(one.samples), one.difference, one.verdict) for one in verdicts.standings
     ]
-    picture = ElementTree.fromstring(draw_forest(LOSSES[0], shown, condition, None, charts.WIDE) or "<svg/>")
-    picture.attrib |= {"xmlns": "http://www.w3.org/2000/svg", "style": "background: var(--card)"}
+    score = replace(LOSSES[0], title=title(verdicts.score), better=benchmark.better(verdicts.score))
+    drawn = draw_forest(score, shown, baseline(verdicts), None, charts.WIDE)
+    svg = ElementTree.fromstring(drawn or "<svg/>")
+    svg.attrib |= {"xmlns": "http://www.w3.org/2000/svg", "style": "background: var(--card)"}
     style = ElementTree.Element("style")
     style.text = Path(charts.__file__).with_name("chart.css.jinja").read_text(encoding="utf-8")
-    picture.insert(0, style)
-    return ElementTree.tostring(picture, encoding="unicode") + "\n"
+    svg.insert(0, style)
+    return ElementTree.tostring(svg, encoding="unicode") + "\n"
 
 
 def front() -> str:
@@ -148,7 +214,8 @@ def front() -> str:
 
 if __name__ == "__main__":
     write_rows(RESULTS, rows_of_weights())
-    write_file(PAGE, page())
-    write_file(PICTURE, front_picture())
-    write_file(FRONT, front())
-    print(f"Wrote {RESULTS}, {PAGE}, {PICTURE} and the table of {FRONT}")
+    written = pages()
+    for path, text in written.items():
+        path.parent.mkdir(exist_ok=True)
+        write_file(path, text)
+    print(f"Wrote {RESULTS}, the table of {FRONT}, and {len(written) - 1} pages and pictures from {PAGE} on")

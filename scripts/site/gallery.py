@@ -159,7 +159,7 @@ def results(name: str) -> Iterator[tuple[str, ...]]:
             verdicts = judge(benchmark, recorded, condition)
             for one in verdicts.standings:
                 if parse_name(one.variant).name == name and verdicts.score in one.samples:
-                    where = f"[{benchmark.name}](../results.md#{benchmark.name}) {condition}".strip()
+                    where = f"[{benchmark.name}](../results/{benchmark.name}.md) {condition}".strip()
                     score = f"{title(verdicts.score)} {spread(one.samples[verdicts.score])}"
                     yield where, f"`{one.variant}`", score, one.verdict
 

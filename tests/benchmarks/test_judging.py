@@ -109,8 +109,11 @@ def test_the_pages_are_what_their_command_writes() -> None:
     assert spec is not None and spec.loader is not None
     results = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(results)
-    assert results.PAGE.read_text(encoding="utf-8") == results.page()
-    assert results.PICTURE.read_text(encoding="utf-8") == results.front_picture()
-    front = results.FRONT.read_text(encoding="utf-8")
-    assert front == results.front() and results.front_table() in front
+    pages = results.pages()
+    assert {path: path.read_text(encoding="utf-8") for path in pages} == pages
+    assert {*results.PAGES.iterdir(), *results.PICTURES.iterdir()} <= {*pages}
+    navigation = (results.ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    assert all(f"- results/{name}.md\n" in navigation for name in benchmarks())
+    front = pages[results.FRONT]
+    assert results.front_table() in front
     assert len(front.splitlines()) < 150

@@ -166,15 +166,19 @@ def show_rows(benchmark: Benchmark, rows: Sequence[Row], score: str | None = Non
     from zoo.benchmarks.across import read_across
 
     data = rows[0].data if rows and all(row.data == rows[0].data for row in rows) else None
+    absent = []
     for condition in benchmark.conditions:
         verdicts = judge(benchmark, rows, condition, score=score, baseline=baseline, data=data)
+        if not verdicts.standings:
+            absent.append(condition or "anything")
+            continue
         if condition:
             write(heading(condition))
-        if verdicts.standings:
-            write(as_table(verdicts))
-        missing = ", ".join(verdicts.missing) if verdicts.standings else "anything"
-        if missing:
-            click.echo(f"Not recorded: {missing}", err=True)
+        write(as_table(verdicts))
+        if verdicts.missing:
+            click.echo(f"Not recorded: {', '.join(verdicts.missing)}", err=True)
+    if absent:
+        click.echo(f"Not recorded: {', '.join(absent)}", err=True)
     if reading := read_across(benchmark, rows, data=data):
         write(heading("All conditions"))
         click.echo(reading.says)
