@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 from zoo.fast.int8 import refuse
@@ -21,7 +22,7 @@ from .opening import open_folder
 from .planning import plan_engines, plan_export
 from .report import ExportReport
 from .target import TARGETS, ExportOptions, Target, TargetPlan, check_dtype, check_page
-from .weights import task_of
+from .weights import task_of, without_further_tokens
 
 
 def export(
@@ -73,9 +74,13 @@ def export(
     source, loaded = (None, model) if isinstance(model, ZooPreTrainedModel) else opened(model)
     if isinstance(loaded, Int8Model):
         refuse("be exported")
+    left_out: tuple[str, ...] = ()
+    if target != "bundle":
+        loaded, left_out = without_further_tokens(loaded)
     with written_whole(folder, force=force) as workshop:
         options = ExportOptions(dtype, source, fresh_process, page)
         report = export_as(choose(loaded, target), loaded, workshop, options)
+        report = replace(report, notes=(*report.notes, *left_out))
         if source is not None:
             carry_tokenizer(source, workshop)
         write_card(workshop, report, loaded, find_target(report.target))

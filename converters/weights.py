@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +13,7 @@ from transformers.utils import GENERATION_CONFIG_NAME, logging
 
 from zoo.models import TASK_CLASSES, ZooConfig, ZooPreTrainedModel
 from zoo.models.borrowing import borrowed_by
+from zoo.models.multi_token_prediction import prediction_depth
 from zoo.registry import Task
 
 PREFIX = "model."
@@ -69,6 +71,26 @@ def under_all_names(model: nn.Module) -> dict[str, Tensor]:
         for name, lent in borrowed_by(module).items():
             found |= {f"{path}.{name}.{inner}": value for inner, value in lent.named_parameters()}
     return found
+
+
+def without_further_tokens(model: ZooPreTrainedModel) -> tuple[ZooPreTrainedModel, tuple[str, ...]]:
+    """Leave out what predicts further tokens in training, which no other code has a place for.
+
+    Args:
+        model: Any model of the zoo.
+
+    Returns:
+        The model, or one with its other weights; and what users should know of that.
+    """
+    if not prediction_depth(model.config) or task_of(model) != Task.CAUSAL_LM:
+        return model, ()
+    config = copy.deepcopy(model.config)
+    config.num_nextn_predict_layers = 0
+    weights = {name: value for name, value in weights_of(model).items() if not name.startswith("mtp.")}
+    made = model_with(config, Task.CAUSAL_LM, weights)
+    made.generation_config = model.generation_config
+    depth = prediction_depth(model.config)
+    return made, (f"The modules of num_nextn_predict_layers={depth}, which only train, were left out.",)
 
 
 def save_generation(model: ZooPreTrainedModel, folder: Path) -> None:

@@ -50,6 +50,8 @@ SPECIAL = {
     "layer_types": 'Sequence[Literal["full_attention", "sliding_attention"]]',
     "rope_parameters": "dict[str, Any]",
     "mup_base_width": "int",
+    "num_nextn_predict_layers": "int",
+    "mtp_loss_weight": "float",
     "num_labels": "int",
     "hidden_act": "str",
 }

@@ -29,7 +29,17 @@ OWN_STACK = {
 }
 """The stack of tasks that leave no choice."""
 
-PASSED_ON = frozenset({"layer_types", "rope_parameters", "num_labels", "parametrization", "mup_base_width"})
+PASSED_ON = frozenset(
+    {
+        "layer_types",
+        "rope_parameters",
+        "num_labels",
+        "parametrization",
+        "mup_base_width",
+        "num_nextn_predict_layers",
+        "mtp_loss_weight",
+    }
+)
 """Settings that are not fields of the configuration but that it understands."""
 
 

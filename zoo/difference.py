@@ -179,7 +179,13 @@ def extras(config: ZooConfig) -> dict[str, Any]:
         What the variant or its parts added and has not left empty or switched off, by name.
     """
     names = {field.name for field in dataclasses.fields(ZooConfig)}
-    own = {*VARIANTS.get(config.variant).defaults, "layer_types", "rope_parameters"}
+    own = {
+        *VARIANTS.get(config.variant).defaults,
+        "layer_types",
+        "rope_parameters",
+        "num_nextn_predict_layers",
+        "mtp_loss_weight",
+    }
     values = ((name, getattr(config, name, None)) for name in sorted(own - names))
     return {name: value for name, value in values if value is not None and value is not False}
 

@@ -41,6 +41,7 @@ VariantName: TypeAlias = Literal[
     "marian-style",
     "mixtral-style",
     "modernbert-style",
+    "multi-token-prediction",
     "nanochat-style",
     "ngpt",
     "nlpt-encoder",
@@ -328,7 +329,12 @@ class Settings(TypedDict, total=False):
     layer_types: Sequence[Literal["full_attention", "sliding_attention"]]
     """The kind of every layer, or a pattern repeated over them; all sliding if only a window is given, every other the
     mixer's if only that is."""
+    mtp_loss_weight: float
+    """What their loss counts beside that of the next token, 0.3 if not given."""
     num_labels: int
+    num_nextn_predict_layers: int
+    """How many tokens behind the next one a causal language model learns to predict, by a layer each that runs in
+    training only (multi-token prediction); none if not given."""
     parametrization: Literal["standard", "mup"]
     """How initial weights, scales and learning rates depend on the width."""
     rope_parameters: dict[str, Any]

@@ -29,6 +29,9 @@ BESIDE_FIELDS = {
     "rope_parameters": "`rope_theta`, `rope_type` and what that type reads, as in transformers; for rotary positions.",
     "parametrization": "How initial weights, scales and learning rates depend on the width.",
     "mup_base_width": "The hidden size at which parametrization=mup is the standard one, 256 if not given.",
+    "num_nextn_predict_layers": "How many tokens behind the next one a causal language model learns to predict, by a "
+    "layer each that runs in training only (multi-token prediction); none if not given.",
+    "mtp_loss_weight": "What their loss counts beside that of the next token, 0.3 if not given.",
 }
 """Settings that every configuration understands and that are no fields of it."""
 

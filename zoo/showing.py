@@ -20,7 +20,7 @@ from zoo.registry.printed import Part, Printed, Title
 if TYPE_CHECKING:
     from zoo.literals import TaskName, VariantName
 
-BESIDE_FIELDS = ("layer_types", "rope_parameters")
+BESIDE_FIELDS = ("layer_types", "rope_parameters", "num_nextn_predict_layers", "mtp_loss_weight")
 """What a configuration is made of that is no field of every one."""
 
 IDENTITY = ("variant", "quirks", "providers")

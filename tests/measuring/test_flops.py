@@ -34,7 +34,7 @@ DECODER_SIZES = {
 
 LLAMAS = {"llama-style", "qwen3-style", "smollm3-style", "gemma2-style", "gemma3-style", "lfm2-style"}
 GATED = {*LLAMAS, "modernbert-style", "diff-transformer", "qk-norm", "olmo2-style", "olmo3-style", "t5-style"}
-GATED |= {"t5gemma-style", "value-residual", "ngpt"}
+GATED |= {"t5gemma-style", "value-residual", "ngpt", "multi-token-prediction"}
 WITH_EXPERTS = ("mixtral-style", "qwen3-moe-style", "qwen3-next-style", "deepseek-moe", "gpt-oss-style")
 KEY_VALUE_HEADS = {**dict.fromkeys({*LLAMAS, *WITH_EXPERTS}, 2), "falcon-style": 1}
 ROTATED = {
@@ -225,6 +225,9 @@ def test_every_variant_needs_what_the_formula_says(variant):
     of_target = TARGET * HIDDEN // DECODER_HEADS if variant == "t5gemma-style" else 0
     assert angles in (0, SOURCE * ROTATED.get(variant, 0) + of_target)
     beside = without_attention(variant, SOURCE)[1] if variant in HYBRIDS else 0
+    if variant == "multi-token-prediction":  # one more layer, which reads two vectors, and its scores
+        layer = attention(SOURCE, SOURCE, HEADS) + feed_forward(variant, INNER, SOURCE)
+        beside = 3 * (linear(2 * HIDDEN, HIDDEN, SOURCE) + layer + linear(HIDDEN, VOCABULARY, SOURCE))
     assert flops.training == 3 * forward + angles + beside  # backwards, there is a product for either factor of each
 
 

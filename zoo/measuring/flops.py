@@ -121,7 +121,7 @@ def count_flops(model: PreTrainedModel, batch: Mapping[str, Any]) -> Flops:
     if model.config.is_encoder_decoder and not has_target and batch.get("labels") is not None:
         inputs["decoder_input_ids"] = batch["labels"]
     tokens = sum(value.shape[:2].numel() for name, value in inputs.items() if name != "attention_mask")
-    with FakeTensorMode(), fast_paths(unpadding="never"):
+    with FakeTensorMode(), fast_paths(unpadding="never", chunked_loss="never"):
         hollow = without_values(model)
         hollow.set_attn_implementation("eager")  # whose products are all to be seen
         hollow.set_experts_implementation("batched_mm")
@@ -130,7 +130,13 @@ def count_flops(model: PreTrainedModel, batch: Mapping[str, Any]) -> Flops:
             output = hollow.train()(**shapes)[0]
             forward = counter.get_total_flops()
             output.sum().backward()
-    return Flops(forward, counter.get_total_flops(), tokens)
+        training = counter.get_total_flops()
+        if getattr(hollow, "mtp", None) is not None:  # runs where there are labels
+            labels = torch.zeros(next(iter(shapes.values())).shape[:2], dtype=torch.long)
+            with FlopCounterMode(display=False, custom_mapping=OWN_FORMULAS) as counter:
+                hollow(**shapes, labels=labels).loss.backward()
+            training = counter.get_total_flops()
+    return Flops(forward, training, tokens)
 
 
 def flops_per_token(model: PreTrainedModel | ZooConfig, seq_len: int, decoder_len: int | None = None) -> FlopsPerToken:

@@ -16,6 +16,7 @@ from .configuration import ZooConfig
 from .feed_forward import build_activation
 from .feed_forwards.balance import with_router_loss
 from .limits import refuse_paging
+from .multi_token_prediction import MultiTokenPrediction, prediction_depth
 from .norms import build_norm
 from .options import CallOptions
 from .pretrained import ZooPreTrainedModel
@@ -146,6 +147,7 @@ class ZooForCausalLM(LanguageModel, CachedGenerationMixin):
 
     def __init__(self, config: ZooConfig) -> None:
         super().__init__(config, ZooDecoder(config), "model.embed_tokens.weight")
+        self.mtp = MultiTokenPrediction(config) if prediction_depth(config) else None
         self.post_init()
 
     def init_continuous_batching(self, *args: Any, **kwargs: Any) -> Any:
@@ -193,24 +195,21 @@ class ZooForCausalLM(LanguageModel, CachedGenerationMixin):
 
         Returns:
             `logits`, *Shape:* (batch_size, num_positions, vocab_size), the loss if there are labels, the cache, and
-            what was asked for.
+            what was asked for. In training, the loss may contain that of routers and of further tokens.
         """
         if labels is not None and past_key_values is None:
             use_cache = bool(use_cache)
-        outputs = self.model(
-            input_ids=input_ids,
-            attention_mask=attention_mask,
-            position_ids=position_ids,
-            past_key_values=past_key_values,
-            inputs_embeds=inputs_embeds,
-            use_cache=use_cache,
-            **kwargs,
-        )
+        given = {"input_ids": input_ids, "attention_mask": attention_mask, "position_ids": position_ids}
+        cache = {"past_key_values": past_key_values, "use_cache": use_cache}
+        outputs = self.model(**given, inputs_embeds=inputs_embeds, **cache, **kwargs)
         options = {"skip_logits": skip_logits, "label_smoothing": loss_smoothing, **kwargs}
         logits, loss = self.logits_and_loss(outputs.last_hidden_state, labels, logits_to_keep, **options)
         output = CausalLMOutputWithPast(
             loss, logits, outputs.past_key_values, outputs.hidden_states, outputs.attentions
         )
+        if self.mtp is not None and self.training and labels is not None:
+            states, rest = outputs.last_hidden_state, {"label_smoothing": loss_smoothing, **kwargs}
+            output = self.mtp(output, self, states, labels, inputs_embeds=inputs_embeds, **given, **rest)
         return with_router_loss(output, outputs, attention_mask, self.config) if "router_logits" in outputs else output
 
 

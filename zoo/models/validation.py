@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from zoo.errors import ConfigError, InvalidChoiceError, enumerate_names
 
 from .choices import AttentionScale, NormPlacement, Pooling, QKNorm, ResidualScaling
-from .parts import MIXERS, NAMED_FIELDS, PART_FIELDS
-from .ranges import validate_heads, validate_numbers
+from .parts import ATTENTIONS, MIXERS, NAMED_FIELDS, PART_FIELDS
+from .ranges import require_at_least, validate_heads, validate_numbers
 
 if TYPE_CHECKING:
     from .configuration import ZooConfig
@@ -100,6 +100,32 @@ def validate_options(config: ZooConfig) -> None:
                 raise ConfigError(f"{name}={value!r} was given; it must be {type_in_words([word])}")
         if hasattr(part, "check_options"):
             part.check_options(config)
+    validate_further_tokens(config)
+
+
+def validate_further_tokens(config: ZooConfig) -> None:
+    """Require a decoder, and layers that can stand behind its last one, where further tokens are predicted in training.
+
+    Raises:
+        ConfigError: When there is none, or a number is not what it must be.
+    """
+    for name, word in (("num_nextn_predict_layers", "int"), ("mtp_loss_weight", "float")):
+        value = getattr(config, name, 0)
+        if not is_of_type(value, word):
+            raise ConfigError(f"{name}={value!r} was given; it must be {type_in_words([word])}")
+        require_at_least(0, **{name: value})
+    if not (depth := getattr(config, "num_nextn_predict_layers", 0)):
+        return
+    if config.stack != "decoder" or config.add_cross_attention:
+        raise ConfigError(
+            f"num_nextn_predict_layers={depth} was given for a model with an encoder; further tokens are predicted by "
+            "decoders without one"
+        )
+    if ATTENTIONS.get(config.attention).reads_earlier_layers:
+        raise ConfigError(
+            f"num_nextn_predict_layers={depth} was given with attention={config.attention!r}, whose layers read what "
+            "earlier ones keep: a layer behind the stack has no earlier one"
+        )
 
 
 def type_in_words(words: list[str]) -> str:

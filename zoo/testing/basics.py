@@ -81,6 +81,8 @@ def check_every_parameter_gets_a_finite_gradient(subject: Subject) -> None:
     """The loss depends on every parameter, except where mathematics cancels it."""
     model = subject.copy()
     subject.loss(model).backward()
+    if any(parameter.grad is None for parameter in model.parameters()):
+        subject.loss(model.train()).backward()  # which some parameters are for
     for name, parameter in model.named_parameters():
         assert parameter.grad is not None, f"{name} gets no gradient: nothing reads it"
         assert_finite(parameter.grad, f"the gradient of {name}")

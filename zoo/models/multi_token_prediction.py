@@ -1,0 +1,167 @@
+"""Multi-token prediction: modules that predict later tokens in training, one behind the other.
+
+DeepSeek-AI 2024, "DeepSeek-V3 Technical Report", section 2.2; after Gloeckle et al. 2024, "Better & Faster Large
+Language Models via Multi-token Prediction", whose heads stand beside each other.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+from transformers.utils import ModelOutput
+
+from zoo.fast.chunked_loss import IGNORED, cross_entropy
+from zoo.fast.identity import Identity
+
+from .context import Context, EarlierLayers, position_biases, self_attention_masks
+from .norms import build_norm
+from .parts import RESIDUALS
+from .transformer import transformer_of
+
+if TYPE_CHECKING:
+    from .configuration import ZooConfig
+    from .language_modeling import LanguageModel
+    from .stack import ZooStack
+
+LOSS_WEIGHT = 0.3
+"""What the loss counts if `mtp_loss_weight` is not given, as in most of DeepSeek-V3's training (section 4.2)."""
+
+
+def prediction_depth(config: ZooConfig) -> int:
+    """How many tokens behind the next one are predicted in training."""
+    return int(getattr(config, "num_nextn_predict_layers", 0))
+
+
+class PredictionDepth(nn.Module):
+    """One depth: a layer that reads what is known of a token, and the token that was predicted of that.
+
+    `h' = norm(layer(W [norm(h); norm(e)]))` (equations 21 and 22), with a layer like the last of the stack.
+    """
+
+    def __init__(self, config: ZooConfig) -> None:
+        super().__init__()
+        self.state_norm = build_norm(config)
+        self.token_norm = build_norm(config.embedding_config())
+        self.projection = nn.Linear(config.hidden_size + config.embedding_width, config.hidden_size, bias=False)
+        self.layer = transformer_of(config).decoder_layer(config, config.num_hidden_layers - 1)
+        self.stream = RESIDUALS.get(config.residual).build_stream(config)
+        self.norm = build_norm(config) if config.final_norm else Identity()
+
+    def forward(self, hidden_states: torch.Tensor, embeddings: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+        """Look one token further.
+
+        Args:
+            hidden_states: Of the depth before. *Shape:* (batch_size, seq_len, hidden_size)
+            embeddings: Of the token that follows what they were made of. *Shape:* (batch_size, seq_len, embedding_size)
+            args: Mask and position bias of the layer; the rest of what layers take is in `kwargs`.
+
+        Returns:
+            *Shape:* as hidden_states.
+        """
+        joined = torch.cat((self.state_norm(hidden_states), self.token_norm(embeddings)), dim=-1)
+        stream = self.layer(self.stream.open(self.projection(joined)), *args, **kwargs)
+        hidden_states = self.norm(self.stream(stream))
+        return hidden_states
+
+
+class MultiTokenPrediction(nn.Module):
+    """Depths that predict the second next token, the third next and so on, for a loss beside that of the next one.
+
+    They have the embedding, the position part and the output projection of the model. They run in training only, and
+    where there are labels: generation and evaluation are those of the model without them. Padding stays in.
+
+    Args:
+        config: Supplies `num_nextn_predict_layers` and `mtp_loss_weight`.
+    """
+
+    def __init__(self, config: ZooConfig) -> None:
+        super().__init__()
+        self.loss_weight = float(getattr(config, "mtp_loss_weight", LOSS_WEIGHT))
+        self.depths = nn.ModuleList(PredictionDepth(config) for _ in range(prediction_depth(config)))
+        further = "one further token" if len(self.depths) == 1 else f"each of {len(self.depths)} further tokens"
+        self.drawn_as = ("multi-token prediction", f"beside it, in training only: a layer for {further}")
+
+    def forward(
+        self,
+        output: ModelOutput,
+        head: LanguageModel,
+        hidden_states: torch.Tensor,
+        labels: torch.Tensor,
+        *,
+        input_ids: torch.Tensor | None,
+        inputs_embeds: torch.Tensor | None,
+        attention_mask: Any,
+        position_ids: torch.Tensor | None,
+        label_smoothing: float,
+        num_items_in_batch: torch.Tensor | int | None = None,
+        **kwargs: Any,
+    ) -> ModelOutput:
+        """Add the loss of further tokens to the output of a language model (equations 24 and 25).
+
+        It is summed over the tokens that a depth predicts, divided by the number that the model's own loss is divided
+        by, and averaged over depths. A token of another document in the row is not predicted, nor one of padding.
+
+        Args:
+            output: With the model's own loss.
+            head: The language model.
+            hidden_states: What its output projection reads. *Shape:* (batch_size, seq_len, hidden_size)
+            labels: As it was given them, like what follows. *Shape:* (batch_size, seq_len)
+
+        Returns:
+            The output with `mtp_loss`, which the loss contains `mtp_loss_weight` times.
+        """
+        targets = head.targets(labels, **kwargs)
+        if num_items_in_batch is None:
+            num_items_in_batch = (targets != IGNORED).sum()
+        body: Any = head.model
+        embeddings = body.token_embeddings(input_ids, inputs_embeds).to(hidden_states.device)
+        mask = body.padding_mask(attention_mask, input_ids)
+        is_padding_mask = isinstance(mask, torch.Tensor) and mask.ndim == 2
+        context = Context(mask[:, -labels.shape[1] :] if is_padding_mask else mask, position_ids, None)
+        args, named = layer_arguments(body, embeddings, context)
+        losses = []
+        for shift, depth in enumerate(self.depths, start=1):
+            hidden_states = depth(hidden_states, embeddings.roll(-shift, dims=1), *args, **{**kwargs, **named})
+            # What is rolled to the end belongs to no token: its targets are ignored.
+            further = F.pad(targets, (0, shift), value=IGNORED)[:, shift:]
+            follows = context.position_ids.roll(-shift, dims=1) == context.position_ids + shift
+            if is_padding_mask:
+                follows = follows & context.attention_mask.bool()
+            further = further.masked_fill(~follows.to(further.device), IGNORED)
+            options = {"num_items_in_batch": num_items_in_batch, "shift_labels": further}
+            losses.append(cross_entropy(head, hidden_states, labels, True, label_smoothing, **options)[1])
+        output["mtp_loss"] = torch.stack(losses).mean()
+        output["loss"] = output["loss"] + self.loss_weight * output["mtp_loss"]
+        return output
+
+
+def layer_arguments(
+    body: ZooStack, embeddings: torch.Tensor, context: Context
+) -> tuple[tuple[Any, torch.Tensor | None], dict[str, Any]]:
+    """What the last layer of a stack takes beside hidden states, without a cache.
+
+    Args:
+        body: The stack.
+        embeddings: *Shape:* (batch_size, seq_len, embedding_size)
+        context: The mask and positions; completed here.
+
+    Returns:
+        What is given by place, mask and position bias, and what is given by name.
+    """
+    step = body.config.num_hidden_layers - 1
+    kind, placed = body.layer_types[step], body.placed_types[step]
+    context.place(embeddings, body.position)
+    biases = position_biases([placed], body.position, embeddings, None) if body.position.has_bias else {}
+    rotations = body.position.rotations(embeddings, context.position_ids, filter(None, [placed]))
+    named = {
+        "position_embeddings": rotations[placed] if placed else None,
+        "position_ids": context.position_ids,
+        "step": step,
+        "earlier": EarlierLayers(),
+        "attn_implementation": body.config._attn_implementation,
+    }
+    mask = self_attention_masks(body.config, embeddings, context, [kind])[kind]
+    return (mask, biases.get(placed)), named
