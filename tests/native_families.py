@@ -140,6 +140,27 @@ KIMI = {
 }
 QWEN3_MOE = {**WIDE, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 12}
 QWEN2_MOE = {**QWEN3_MOE, "shared_expert_intermediate_size": 20}
+YOUTU = {name: DEEPSEEK[name] for name in (*NEOX, "num_key_value_heads", "q_lora_rank", "kv_lora_rank", "v_head_dim")}
+YOUTU |= {"qk_nope_head_dim": 6, "qk_rope_head_dim": 4, "pad_token_id": None}
+GRANITE_MOE = {**MULTIPLIED, "num_local_experts": 4, "num_experts_per_tok": 2}
+SIGMOIDS = {
+    **WIDE,
+    "n_routed_experts": 8,
+    "num_experts_per_tok": 3,
+    "n_shared_experts": 2,
+    "moe_intermediate_size": 12,
+    "n_group": 2,
+    "topk_group": 1,
+    "first_k_dense_replace": 1,
+    "routed_scaling_factor": 2.5,
+    "norm_topk_prob": True,
+}
+EXAONE_MOE = {
+    **{name: value for name, value in SIGMOIDS.items() if not name.startswith("n_")},
+    "num_experts": 8,
+    "n_group": 2,
+    **SLIDES,
+}
 OLMOE = {**LLAMA, "num_experts": 4, "num_experts_per_tok": 2}
 
 FAMILY_CASES = {
@@ -171,6 +192,38 @@ FAMILY_CASES = {
         ("Electra", "ForSequenceClassification", [NARROW]),
         ("Ernie", "ForMaskedLM", [ENCODER]),
         ("Ernie4_5", "ForCausalLM", [{**WIDE, "use_bias": True}]),
+        (
+            "ExaoneMoe",
+            "ForCausalLM",
+            [
+                EXAONE_MOE,
+                {**EXAONE_MOE, "num_shared_experts": 2, "layer_types": ["full_attention"] * 2},
+            ],
+        ),
+        ("FlexOlmo", "ForCausalLM", [OLMOE, {**OLMOE, "norm_topk_prob": True, **BIASED}]),
+        ("Dots1", "ForCausalLM", [{**SIGMOIDS, **SLIDES}, {**SIGMOIDS, **BIASED, "norm_topk_prob": False}]),
+        (
+            "Glm4Moe",
+            "ForCausalLM",
+            [
+                SIGMOIDS,
+                {**SIGMOIDS, **BIASED, "use_qk_norm": True, "rope_parameters": {**PART, "partial_rotary_factor": 1.0}},
+            ],
+        ),
+        ("GraniteMoe", "ForCausalLM", [GRANITE_MOE, {**GRANITE_MOE, **BIASED, "tie_word_embeddings": True}]),
+        (
+            "Mellum",
+            "ForCausalLM",
+            [
+                {**QWEN3_MOE, **SLIDES, "rope_parameters": BASES},
+                {**QWEN3_MOE, **BIASED, "rope_parameters": ALIKE, "mlp_layer_types": ["dense", "sparse"]},
+            ],
+        ),
+        (
+            "SolarOpen",
+            "ForCausalLM",
+            [SIGMOIDS, {**SIGMOIDS, **BIASED, "norm_topk_prob": False}],
+        ),
         ("EuroBert", "ForMaskedLM", [WIDE]),
         ("EuroBert", "ForTokenClassification", [WIDE]),
         (
@@ -267,6 +320,7 @@ FAMILY_CASES = {
             for head in ("ForConditionalGeneration", "Model")
         ),
         ("VaultGemma", "ForCausalLM", [GEMMA]),
+        ("Youtu", "ForCausalLM", [YOUTU, {**YOUTU, **BIASED, "q_lora_rank": None, "rope_interleave": False}]),
         ("XGLM", "ForCausalLM", [XGLM, {**XGLM, "pad_token_id": 3}]),
         ("XLMRobertaXL", "ForMaskedLM", [ROBERTA]),
     )

@@ -23,16 +23,14 @@ AUTO_CLASSES: Mapping[str, Mapping[str, str]] = {
 }
 """transformers' own classes by task and model type."""
 
-EXPERTS = "its feed-forward networks are mixtures of experts"
 RELATED = {
     "apertus": "its activation has weights",
     "blenderbot-small": "its decoder's embeddings are normalised before positions are added",
     "encoder-decoder": "convert its encoder and its decoder each by itself",
     "granite_swa": "its attention has sinks",
-    "granitemoe": EXPERTS,
     "hunyuan_v1_dense": "its queries and keys are normalised after their rotation",
-    "modernbert-decoder": "no norm stands before the attention of its first layer",
-    "phimoe": EXPERTS,
+    "modernbert-decoder": "its language model's head transforms what it projects, as those for masked words do",
+    "phimoe": "each of its two experts is weighed among those that score nearly as well as it does",
     "umt5": "every layer has relative positions of its own, where all layers of t5 share one table",
 }
 """What keeps model types from being converted that are taken for one of those that are."""
@@ -65,7 +63,7 @@ def class_names(found: NativeFormat, model_type: str) -> dict[str, str]:
     """
     if model_type == found.model_types[0]:
         return dict(found.classes)
-    return {task: AUTO_CLASSES[task][model_type] for task in found.classes}
+    return {task: AUTO_CLASSES[task][model_type] for task in found.classes if model_type in AUTO_CLASSES[task]}
 
 
 def task_of_class(found: NativeFormat, native: PreTrainedConfig, *names: str) -> str:

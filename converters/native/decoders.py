@@ -129,7 +129,9 @@ def part_of_heads(native: Any) -> dict[str, Any]:
 
 ODD = "columns of each head are rotated, an odd number"
 
-PARTIAL_ROPE = Field("rope_parameters", part_of_heads, ROPE.write)
+PARTIAL_ROPE = Field(
+    "rope_parameters", part_of_heads, lambda config: {"partial_rotary_factor": 1.0, **config.rope_parameters}
+)
 """Rotary positions of a leading part of each head."""
 
 ONE_WINDOW: Mapping[str, str | Field] = {"sliding_window": "sliding_window"}

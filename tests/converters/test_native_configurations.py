@@ -116,6 +116,7 @@ NOT_A_CONFIGURATION = (
     ArithmeticError,
     AssertionError,
     AttributeError,
+    LookupError,
     NotImplementedError,
     RuntimeError,
     StrictDataclassError,

@@ -3,8 +3,23 @@
 import pytest
 import torch
 import transformers
-from native_families import FALCON, FAMILY_CASES, GEMMA, KIMI, MPT, NEOX, T5GEMMA, WIDE
-from native_models import ENCODER, NATIVE_CASES, T5, batch, largest_difference, native_model, outputs, scramble
+from native_families import (
+    DEEPSEEK,
+    EXPERTS,
+    FALCON,
+    FAMILY_CASES,
+    GEMMA,
+    KIMI,
+    MODERN_BERT,
+    MPT,
+    NEOX,
+    PART,
+    QWEN3_MOE,
+    T5GEMMA,
+    WIDE,
+    YOUTU,
+)
+from native_models import ENCODER, LLAMA, NATIVE_CASES, T5, batch, largest_difference, native_model, outputs, scramble
 
 import zoo
 from zoo.converters import ExportOptions, plan_export
@@ -54,7 +69,7 @@ def test_experts_are_read_from_a_folder_in_any_precision(dtype, tmp_path):
 def test_every_model_type_has_a_case():
     cases = (*FAMILY_CASES.values(), *NATIVE_CASES.values())
     tested = {getattr(transformers, family + head).config_class.model_type for family, head, _ in cases}
-    tested |= {"camembert"}  # XLM-RoBERTa's code
+    tested |= {"camembert", "internlm3", "iquestcoder"}  # XLM-RoBERTa's code and Llama's
     assert {model_type for name in NATIVE for model_type in NATIVE.get(name).model_types} == tested
 
 
@@ -65,6 +80,12 @@ def test_every_model_type_has_a_case():
         ("CohereForCausalLM", {**WIDE, "use_qk_norm": True}, "use_qk_norm=True is set"),
         ("MptForCausalLM", {**MPT, "attn_config": {"clip_qkv": 6.0}}, r"clip_qkv=6\.0 is set"),
         ("AlbertForMaskedLM", {**ENCODER, "num_hidden_groups": 2}, "num_hidden_groups=2 is set"),
+        (
+            "DeepseekV3Model",
+            {**DEEPSEEK, "rope_parameters": {**PART, "rope_type": "linear", "factor": 2.0}},
+            r"partial_rotary_factor=0\.5 is set with 'linear'",
+        ),
+        ("MellumModel", {**QWEN3_MOE, "mlp_layer_types": ["sparse", "dense"]}, "only the first layers can be without"),
         ("KimiLinearModel", {**KIMI, "mlp_layer_types": ["sparse", "dense"]}, "only the first layers can be without"),
         ("KimiLinearModel", {**KIMI, "rms_norm_eps": 1e-5}, "rms_norm_eps=1e-05 is set"),
         ("T5GemmaModel", {**T5GEMMA, "decoder": {**GEMMA, "hidden_size": 16}}, r"decoder\.hidden_size is 16"),
@@ -75,10 +96,24 @@ def test_what_the_zoo_lacks_is_refused(name, settings, says):
         zoo.convert(native_model(name, "", settings))
 
 
-def test_known_types_without_counterpart_say_why():
-    native = native_model("UMT5", "ForConditionalGeneration", T5)
-    with pytest.raises(NoCounterpartError, match="this umt5 model has no counterpart: every layer has relative"):
-        zoo.convert(native)
+@pytest.mark.parametrize(
+    ("name", "settings", "says"),
+    [
+        ("UMT5ForConditionalGeneration", T5, "this umt5 model has no counterpart: every layer has relative"),
+        ("PhimoeModel", EXPERTS, "each of its two experts is weighed among those that score nearly as well"),
+        ("ModernBertDecoderModel", MODERN_BERT, "its language model's head transforms what it projects"),
+    ],
+)
+def test_known_types_without_counterpart_say_why(name, settings, says):
+    with pytest.raises(NoCounterpartError, match=says):
+        zoo.convert(native_model(name, "", settings))
+
+
+def test_a_class_that_zeroes_the_row_of_padding_is_refused_models_with_another():
+    model = zoo.convert(native_model("Youtu", "ForCausalLM", YOUTU))
+    model.config.pad_token_id = 3
+    plan = plan_target(NATIVE.get("youtu"), model.config, weights_of(model), task_of(model))
+    assert plan.obstacles == ("the embedding of padding (3) is not zero, which the class makes it when it is loaded",)
 
 
 def test_norms_are_folded_without_loss():
@@ -109,6 +144,17 @@ def test_biases_of_norms_keep_a_model_from_classes_without(tmp_path):
     )
     (plan,) = (plan for plan in plan_export(model) if plan.target == "mpt")
     assert plan.obstacles == ("its norms have biases, which this class's lack",)
+
+
+@pytest.mark.parametrize("config_class", [transformers.InternLM3Config, transformers.IQuestCoderConfig])
+def test_types_without_classes_of_their_own_are_read_as_those_that_run_them(config_class, tmp_path):
+    settings = {**LLAMA, "head_dim": 8, "attention_bias": True, "mlp_bias": True}
+    native = scramble(transformers.LlamaForCausalLM(config_class(**settings))).double()
+    native.save_pretrained(tmp_path)
+    for source in (native, tmp_path):
+        with pytest.warns(LostInputWarning, match="the way back from the zoo is 'llama'"):
+            model = zoo.convert(source)
+        assert largest_difference(outputs(native), outputs(model)) < 1e-5
 
 
 @pytest.mark.parametrize(

@@ -3,19 +3,40 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 from zoo.models import AttentionScale, LatentAttention, SigmoidMixtureOfExperts, ZooConfig
 from zoo.models.feed_forwards.mixture import inner_size
 from zoo.models.parts import option
 
+from ...errors import NoCounterpartError
+from ...symmetries.base import State
 from ..base import native_format
 from ..declared import Field, Keys, choice, without
+from ..decoders import ROPE, whole_heads
 from .experts import EXPERTS, ExpertsLike, setting
 from .llama import ATTENTION_BIAS, GATED, PRE_NORMS, SAME_OUT_BIAS, LlamaLike
 
 ROUTING = ("num_experts_per_tok", "output_router_logits", "norm_topk_prob", "first_k_dense_replace")
 SHARED = ("n_shared_experts", "n_group", "topk_group", "routed_scaling_factor")
+SIGMOID_ROUTING: Mapping[str, Field] = {
+    "num_experts": setting("num_experts", "n_routed_experts"),
+    "moe_intermediate_size": Field("moe_intermediate_size", write=inner_size),
+    **{name: setting(name, part=SigmoidMixtureOfExperts) for name in (*ROUTING, *SHARED)},
+}
+SIGMOID_EXPERTS: Keys = {
+    **GATED,
+    **EXPERTS,
+    "mlp.router.balance_bias": "mlp.gate.e_score_correction_bias",
+    **{f"mlp.shared_experts.{p}_proj": f"mlp.shared_experts.{p}_proj" for p in ("gate", "up", "down")},
+}
+"""Feed-forward networks without experts, and with: those that sigmoids choose, and that of all tokens."""
+
+SIGMOID_REASONS = {
+    **ExpertsLike.reasons,
+    "feed_forward": "its feed-forward network is a mixture of experts that sigmoids choose (moe-sigmoid)",
+}
 WIDTHS = ("kv_lora_rank", "qk_nope_head_dim", "v_head_dim")
 
 
@@ -34,6 +55,22 @@ def query_rank(config: ZooConfig) -> int:
     return rank
 
 
+def rotation(native: Any) -> dict[str, Any]:
+    """Read the rotary settings of keys whose rotated part is rotated as a whole.
+
+    Returns:
+        `rope_parameters` of the zoo.
+
+    Raises:
+        NoCounterpartError: When a part of it is rotated, which the class takes for the whole, and computes nonsense.
+    """
+    rope = whole_heads(native.rope_parameters)
+    if "partial_rotary_factor" in rope:
+        given = f"partial_rotary_factor={rope['partial_rotary_factor']} is set with {rope['rope_type']!r} wavelengths"
+        raise NoCounterpartError(native.model_type, [f"{given}, only the whole of qk_rope_head_dim can be rotated"])
+    return rope
+
+
 def attention_scale(config: Any) -> float | str:
     """What scores are divided by: the root of the heads' width, less where wavelengths are stretched by YaRN.
 
@@ -50,7 +87,11 @@ def attention_scale(config: Any) -> float | str:
 
 @native_format
 class DeepseekV3(ExpertsLike):
-    """DeepSeek-V3 (DeepSeek-AI 2024), without the modules that predict further tokens."""
+    """DeepSeek-V3 (DeepSeek-AI 2024), without the modules that predict further tokens.
+
+    Attributes:
+        network: The keys of a layer's feed-forward network.
+    """
 
     name = "deepseek_v3"
     variant = "deepseek-v3-style"
@@ -58,6 +99,7 @@ class DeepseekV3(ExpertsLike):
         **without(LlamaLike.fields, "layer_norm_eps", "num_key_value_heads"),
         **ATTENTION_BIAS,
         "head_dim": "qk_rope_head_dim",
+        "rope_parameters": Field("rope_parameters", rotation, ROPE.write),
         **{name: latent(name) for name in WIDTHS},
         "q_lora_rank": Field(
             "q_lora_rank", lambda native: native.q_lora_rank or 0, lambda config: query_rank(config) or None
@@ -66,9 +108,7 @@ class DeepseekV3(ExpertsLike):
         "attention_scale": Field(
             "rope_parameters", attention_scale, lambda config: dict(config.rope_parameters), has=attention_scale
         ),
-        "num_experts": setting("num_experts", "n_routed_experts"),
-        "moe_intermediate_size": Field("moe_intermediate_size", write=inner_size),
-        **{name: setting(name, part=SigmoidMixtureOfExperts) for name in (*ROUTING, *SHARED)},
+        **SIGMOID_ROUTING,
     }
     always = {
         **without(ExpertsLike.always, "position"),
@@ -81,11 +121,9 @@ class DeepseekV3(ExpertsLike):
     only = {"rms_norm_eps": 1e-6}  # of the norms on latent vectors, whatever the configuration says
     only_options = {}
     follows = {"num_key_value_heads": lambda config: config.num_attention_heads}
-    reasons = {
-        **ExpertsLike.reasons,
-        "feed_forward": "its feed-forward network is a mixture of experts that sigmoids choose (moe-sigmoid)",
-        "attention": "its keys and values are made of latent vectors",
-    }
+    reasons = {**SIGMOID_REASONS, "attention": "its keys and values are made of latent vectors"}
+
+    network: ClassVar[Keys] = SIGMOID_EXPERTS
 
     def keys_of_layer(self, config: ZooConfig) -> Keys:
         """The keys in a layer: queries are made of a latent vector, or of the token. Arguments as in the base class."""
@@ -101,8 +139,27 @@ class DeepseekV3(ExpertsLike):
             "self_attn.kv_a_norm": "self_attn.kv_a_layernorm",
             "self_attn.kv_b_proj": "self_attn.kv_b_proj",
             "self_attn.o_proj": "self_attn.o_proj",
-            **GATED,
-            **EXPERTS,
-            "mlp.router.balance_bias": "mlp.gate.e_score_correction_bias",
-            **{f"mlp.shared_experts.{p}_proj": f"mlp.shared_experts.{p}_proj" for p in ("gate", "up", "down")},
+            **self.network,
         }
+
+
+@native_format
+class Youtu(DeepseekV3):
+    """Youtu-LLM (Tencent 2025): DeepSeek-V3 without experts."""
+
+    name = "youtu"
+    variant = "llama-style"
+    fields = without(DeepseekV3.fields, *SIGMOID_ROUTING)
+    always = {**DeepseekV3.always, "feed_forward": "gated"}
+    network = GATED
+    reasons = {**LlamaLike.reasons, "attention": DeepseekV3.reasons["attention"]}
+
+    def obstacles(self, config: ZooConfig, state: State, task: str) -> list[str]:
+        """Find a row that transformers 5.23 zeroes where it loads the class. Arguments as in the base class."""
+        found = super().obstacles(config, state, task)
+        padding, embedding = config.pad_token_id, state.get("model.embed_tokens.weight")
+        if padding is not None and embedding is not None and embedding[padding].any():
+            found.append(
+                f"the embedding of padding ({padding}) is not zero, which the class makes it when it is loaded"
+            )
+        return found

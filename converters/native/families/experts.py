@@ -1,4 +1,4 @@
-"""Decoders whose feed-forward networks are mixtures of experts: Mixtral, Qwen3-MoE and gpt-oss."""
+"""Decoders whose feed-forward networks are mixtures of experts that a softmax chooses: Mixtral, Qwen3-MoE, gpt-oss."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ from zoo.models import ClampedMixtureOfExperts, MixtureOfExperts, SharedMixtureO
 from zoo.models.feed_forwards.mixture import inner_size
 from zoo.models.parts import FEED_FORWARDS, option
 
+from ...errors import NoCounterpartError
 from ...symmetries.base import State
 from ...transforms import Transform, each, evens_then_odds, permute
 from ..base import native_format
 from ..declared import Field, Keys, without
-from ..decoders import ONE_WINDOW, WINDOWS_BY_LAYER
-from .llama import ATTENTION, ATTENTION_BIAS, PRE_NORMS, QK_NORMS, SAME_OUT_BIAS, LlamaLike
+from ..decoders import ONE_WINDOW, ROPE_BY_LAYER, WINDOWS_BY_LAYER
+from .llama import ATTENTION, ATTENTION_BIAS, GATED, PRE_NORMS, QK_NORMS, SAME_OUT_BIAS, LlamaLike
+from .olmo import BRANCH_NORMS
 
 EXPERTS: Keys = {
     "mlp.router.weight": "mlp.gate.weight",
@@ -47,6 +49,35 @@ ROUTING: Mapping[str, Field] = {
 }
 
 
+LOCAL_EXPERTS: Mapping[str, Field] = {
+    **ROUTING,
+    "num_experts": setting("num_experts", "num_local_experts"),
+    "intermediate_size": Field("intermediate_size", write=inner_size),
+}
+"""Experts whose width is the feed-forward networks' own setting."""
+
+
+def leading_dense_layers(native: Any) -> int:
+    """How many layers have no experts, which must be the first ones.
+
+    Raises:
+        NoCounterpartError: When others have none.
+    """
+    kinds = list(native.mlp_layer_types)
+    dense = kinds.count("dense")
+    if kinds != ["dense"] * dense + ["sparse"] * (len(kinds) - dense):
+        raise NoCounterpartError(
+            native.model_type, [f"mlp_layer_types={kinds} is set, only the first layers can be without experts"]
+        )
+    return dense
+
+
+def kinds_of_networks(config: ZooConfig) -> list[str]:
+    """Which layers have experts, in the class's words."""
+    dense = option(config, MixtureOfExperts, "first_k_dense_replace")
+    return ["dense" if layer < dense else "sparse" for layer in range(config.num_hidden_layers)]
+
+
 class ExpertsLike(LlamaLike):
     """What they have in common.
 
@@ -73,6 +104,10 @@ class ExpertsLike(LlamaLike):
         return found
 
 
+NORMALISED = {**ExpertsLike.only_options, "norm_topk_prob": True}
+"""The same where weights of the experts that a token sees always sum to one."""
+
+
 @native_format
 class Mixtral(ExpertsLike):
     """Mixtral (Jiang et al. 2024): one sliding window, or none, for all layers."""
@@ -80,15 +115,9 @@ class Mixtral(ExpertsLike):
     name = "mixtral"
     rank = 74
     variant = "mixtral-style"
-    fields = {
-        **LlamaLike.fields,
-        **ONE_WINDOW,
-        **ROUTING,
-        "num_experts": setting("num_experts", "num_local_experts"),
-        "intermediate_size": Field("intermediate_size", write=inner_size),
-    }
+    fields = {**LlamaLike.fields, **ONE_WINDOW, **LOCAL_EXPERTS}
     only = {"router_jitter_noise": 0.0}
-    only_options = {**ExpertsLike.only_options, "norm_topk_prob": True}
+    only_options = NORMALISED
 
 
 @native_format
@@ -109,6 +138,22 @@ class Qwen3Moe(ExpertsLike):
     always = {**ExpertsLike.always, **SAME_OUT_BIAS, "qk_norm": "head"}
     only = {"use_sliding_window": False, "decoder_sparse_step": 1, "mlp_only_layers": []}
     layer = {**ExpertsLike.layer, **QK_NORMS}
+
+
+@native_format
+class Mellum(Qwen3Moe):
+    """Mellum 2 (JetBrains 2026), without the layer that predicts further tokens: windows and wavelengths by layer."""
+
+    name = "mellum"
+    fields = {
+        **Qwen3Moe.fields,
+        **WINDOWS_BY_LAYER,
+        **ROPE_BY_LAYER,
+        "first_k_dense_replace": Field("mlp_layer_types", leading_dense_layers, kinds_of_networks),
+    }
+    only = {}
+    only_options = {}
+    layer = {**Qwen3Moe.layer, **GATED}
 
 
 @native_format
@@ -141,14 +186,24 @@ class Olmoe(ExpertsLike):
     fields = {
         **without(LlamaLike.fields, "head_dim"),
         **ATTENTION_BIAS,
-        **ROUTING,
+        **LOCAL_EXPERTS,
         "num_experts": setting("num_experts"),
         "norm_topk_prob": setting("norm_topk_prob"),
-        "intermediate_size": Field("intermediate_size", write=inner_size),
     }
     always = {**ExpertsLike.always, **SAME_OUT_BIAS, "qk_norm": "full"}
     only = {"clip_qkv": None}
     layer = {**ExpertsLike.layer, **QK_NORMS}
+
+
+@native_format
+class FlexOlmo(Olmoe):
+    """FlexOlmo (Shi et al. 2025): norms on the branches' outputs."""
+
+    name = "flex_olmo"
+    variant = "olmo2-style"
+    always = {**Olmoe.always, "norm_placement": "res-post"}
+    only = {}
+    layer = {**ATTENTION, **EXPERTS, **QK_NORMS, **BRANCH_NORMS}
 
 
 def gates_side_by_side(config: ZooConfig) -> Transform:
@@ -180,9 +235,7 @@ class GptOss(ExpertsLike):
         **LlamaLike.fields,
         **ATTENTION_BIAS,
         **WINDOWS_BY_LAYER,
-        **ROUTING,
-        "num_experts": setting("num_experts", "num_local_experts"),
-        "intermediate_size": Field("intermediate_size", write=inner_size),
+        **LOCAL_EXPERTS,
         **{name: setting(name, part=ClampedMixtureOfExperts) for name in ("swiglu_alpha", "swiglu_limit")},
     }
     always = {
@@ -192,7 +245,7 @@ class GptOss(ExpertsLike):
         "feed_forward": "moe-clamped",
         "mlp_bias": True,
     }
-    only_options = {**ExpertsLike.only_options, "norm_topk_prob": True}
+    only_options = NORMALISED
     layer = {
         **ATTENTION,
         **PRE_NORMS,

@@ -1,4 +1,4 @@
-"""Granite and HyperCLOVA X: Llama with multipliers (muP), which are folded into weights where the zoo has none."""
+"""Granite, with and without experts, and HyperCLOVA X: multipliers (muP), folded into weights that the zoo has."""
 
 from __future__ import annotations
 
@@ -8,9 +8,13 @@ from zoo.models.attention import attention_scaling
 
 from ...symmetries.base import State
 from ..base import native_format
-from ..declared import Field, choice
+from ..declared import Field, choice, without
 from ..folding import changed_exactly
-from .llama import Llama, LlamaLike
+from .experts import LOCAL_EXPERTS, NORMALISED, ExpertsLike
+from .llama import ATTENTION, PRE_NORMS, SAME_OUT_BIAS, Llama, LlamaLike
+
+ON_THE_STREAM = ("o_proj.weight", "o_proj.bias", "down_proj.weight", "down_proj.bias", "experts.down_proj")
+"""What the names of weights end with that write onto the residual stream, where no norm stands behind them."""
 
 
 def logit_scale(native: Any) -> float:
@@ -36,7 +40,7 @@ class Multiplied(Llama):
         factors = {"model.embed_tokens.weight": native.embedding_multiplier}
         if native.tie_word_embeddings:
             factors["lm_head.weight"] = native.embedding_multiplier
-        last: tuple[str, ...] = ("o_proj.weight", "o_proj.bias", "down_proj.weight", "down_proj.bias")
+        last: tuple[str, ...] = ON_THE_STREAM
         if "model.layers.0.post_norm1.weight" in state:
             last = ("post_norm1.weight", "post_norm2.weight")
         factors |= dict.fromkeys((name for name in state if name.endswith(last)), native.residual_multiplier)
@@ -55,6 +59,24 @@ class Granite(Multiplied):
     """Granite 3 (IBM 2024)."""
 
     name = "granite"
+
+
+@native_format
+class GraniteMoe(Multiplied, ExpertsLike):
+    """Granite 3 with experts (IBM 2024): the softmax is over those that a token sees."""
+
+    name = "granitemoe"
+    variant = "mixtral-style"
+    fields = {**without(Multiplied.fields, "mlp_bias"), **LOCAL_EXPERTS}
+    always = {**ExpertsLike.always, **SAME_OUT_BIAS}
+    only_options = NORMALISED
+    layer = {
+        **ATTENTION,
+        **PRE_NORMS,
+        "mlp.router.weight": "block_sparse_moe.router.weight",
+        **{f"mlp.experts.{p}_proj": f"block_sparse_moe.experts.{p}_proj" for p in ("gate_up", "down")},
+    }
+    reasons = ExpertsLike.reasons
 
 
 @native_format

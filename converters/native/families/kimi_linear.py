@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from zoo.models import KimiDeltaAttention, SigmoidMixtureOfExperts, ZooConfig
+from zoo.models import KimiDeltaAttention, ZooConfig
 from zoo.models.mixers.kimi_delta import kimi_sizes
-from zoo.models.parts import option
 
-from ...errors import NoCounterpartError
 from ...key_map import KeyMap
 from ...transforms import each, join
 from ..base import native_format, table
 from ..declared import Field, Keys, pairs, without
 from .deepseek import DeepseekV3
-from .experts import setting
+from .experts import kinds_of_networks, leading_dense_layers, setting
 from .hybrids import by_layer
 
 DELTA: Keys = {
@@ -32,27 +30,6 @@ DELTA: Keys = {
 
 BY_HEAD = each("flatten", lambda rates: rates.flatten(), lambda rates: rates[None, None, :, None])
 """From one rate a head, *Shape:* (1, 1, num_heads, 1), to a vector of them."""
-
-
-def leading_dense_layers(native: Any) -> int:
-    """How many layers have no experts, which must be the first ones.
-
-    Raises:
-        NoCounterpartError: When others have none.
-    """
-    kinds = list(native.mlp_layer_types)
-    dense = kinds.count("dense")
-    if kinds != ["dense"] * dense + ["sparse"] * (len(kinds) - dense):
-        raise NoCounterpartError(
-            native.model_type, [f"mlp_layer_types={kinds} is set, only the first layers can be without experts"]
-        )
-    return dense
-
-
-def kinds_of_networks(config: ZooConfig) -> list[str]:
-    """Which layers have experts, in the class's words."""
-    dense = option(config, SigmoidMixtureOfExperts, "first_k_dense_replace")
-    return ["dense" if layer < dense else "sparse" for layer in range(config.num_hidden_layers)]
 
 
 @native_format

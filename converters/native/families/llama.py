@@ -69,6 +69,7 @@ class Llama(LlamaLike):
 
     name = "llama"
     rank = 60
+    model_types = ("llama", "internlm3", "iquestcoder")
     fields = {**LlamaLike.fields, **ATTENTION_BIAS, **same("mlp_bias")}
     always = {**LlamaLike.always, **SAME_OUT_BIAS}
 

@@ -1,0 +1,82 @@
+"""Decoders with experts that sigmoids choose, as in DeepSeek-V3, and with plain attention."""
+
+from __future__ import annotations
+
+from zoo.models import SigmoidMixtureOfExperts
+
+from ..base import native_format
+from ..declared import Field, choice, without
+from ..decoders import PARTIAL_ROPE, WINDOWS_BY_LAYER, whole_text
+from .deepseek import SIGMOID_EXPERTS, SIGMOID_REASONS, SIGMOID_ROUTING
+from .experts import ExpertsLike, kinds_of_networks, leading_dense_layers, setting
+from .llama import ATTENTION, ATTENTION_BIAS, PRE_NORMS, QK_NORMS, SAME_OUT_BIAS, LlamaLike
+
+
+class SigmoidExpertsLike(ExpertsLike):
+    """What they have in common."""
+
+    variant = "deepseek-moe"
+    fields = {**LlamaLike.fields, **SIGMOID_ROUTING}
+    always = {**ExpertsLike.always, "feed_forward": "moe-sigmoid"}
+    only_options = {}
+    layer = {**ATTENTION, **SIGMOID_EXPERTS, **PRE_NORMS}
+    reasons = SIGMOID_REASONS
+
+
+@native_format
+class Dots1(SigmoidExpertsLike):
+    """dots.llm1 (rednote 2025): queries and keys normalised head by head, windows layer by layer."""
+
+    name = "dots1"
+    fields = {**SigmoidExpertsLike.fields, **ATTENTION_BIAS, **WINDOWS_BY_LAYER}
+    always = {**SigmoidExpertsLike.always, **SAME_OUT_BIAS, "qk_norm": "head"}
+    layer = {**SigmoidExpertsLike.layer, **QK_NORMS}
+
+
+@native_format
+class Glm4Moe(SigmoidExpertsLike):
+    """GLM-4.5 (GLM team 2025), without the modules that predict further tokens: rotates a part of each head."""
+
+    name = "glm4_moe"
+    fields = {
+        **SigmoidExpertsLike.fields,
+        "attention_bias": "attention_bias",
+        "rope_parameters": PARTIAL_ROPE,
+        "qk_norm": choice("use_qk_norm", "qk_norm", {None: False, "head": True}),
+    }
+    follows = {"num_mtp_layers": lambda config: 0}
+    layer = {**SigmoidExpertsLike.layer, **QK_NORMS}
+
+
+@native_format
+class SolarOpen(SigmoidExpertsLike):
+    """Solar Open (Upstage 2025): experts in every layer."""
+
+    name = "solar_open"
+    fields = {
+        **without(SigmoidExpertsLike.fields, "first_k_dense_replace", "intermediate_size"),
+        "attention_bias": "attention_bias",
+    }
+    only_options = dict(ExpertsLike.only_options)
+
+
+@native_format
+class ExaoneMoe(SigmoidExpertsLike):
+    """K-EXAONE (LG AI Research 2025): layers without a window have no positions."""
+
+    name = "exaone_moe"
+    fields = {
+        **SigmoidExpertsLike.fields,
+        **WINDOWS_BY_LAYER,
+        "nope_layers": Field(
+            "layer_types",
+            lambda native: whole_text(native.layer_types),
+            lambda config: config.types_of_layers(),
+            has=lambda config: whole_text(config.types_of_layers()),
+        ),
+        "num_experts": setting("num_experts"),
+        "n_shared_experts": setting("n_shared_experts", "num_shared_experts", SigmoidMixtureOfExperts),
+        "first_k_dense_replace": Field("mlp_layer_types", leading_dense_layers, kinds_of_networks),
+    }
+    always = {**SigmoidExpertsLike.always, "qk_norm": "head"}
+    layer = {**SigmoidExpertsLike.layer, **QK_NORMS}
