@@ -14,7 +14,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 import zoo
-from zoo.errors import ZooError
+from zoo.errors import ConfigError, ZooError
 from zoo.fast import captured_steps
 from zoo.fast.captured_steps import captured_steps_of
 from zoo.fast.growing_cache import ROOM
@@ -98,6 +98,32 @@ def test_steps_are_captured_when_there_were_many_and_prepacked_later(monkeypatch
     assert prepackings == [False]
     write(model, "auto", 2 + captured_steps.PREPACK_AFTER)
     assert prepackings == [False], "it is found out once"
+
+
+@pytest.mark.parametrize(("name", "task"), [("llama-style", "causal-lm"), ("pre-norm", "seq2seq-lm")])
+@pytest.mark.parametrize(("padded", "options"), [(True, {}), (False, {}), (None, {"num_beams": 3})], ids=str)
+def test_the_first_text_of_a_prepared_model_is_replayed(name, task, padded, options):
+    model = new_model(name, task, max_position_embeddings=16)
+    mask = torch.tensor([[0 if padded is not False else 1, 1, 1, 1, 1], [1, 1, 1, 1, 1]])
+    expected = write(model, "never", 10, attention_mask=mask, **options)
+    state = torch.random.get_rng_state()
+    assert model.prepare_for_generation(2, padded=padded, **options)
+    assert torch.equal(state, torch.random.get_rng_state())
+    known = captured_steps_of(model)
+    known.counts.clear()
+    assert torch.equal(write(model, "auto", 10, attention_mask=mask, **options), expected)
+    # The first step of beams that have not parted is of another kind.
+    assert sum(known.counts.values()) <= (1 if options else 0)
+
+
+def test_what_cannot_be_prepared():
+    model = new_model()
+    with pytest.raises(ConfigError, match="at least 1 text"):
+        model.prepare_for_generation(0)
+    with fast_paths(graph_capture="never"):
+        assert not model.prepare_for_generation()
+    model.model.layers[0].register_forward_hook(lambda *_: None)
+    assert not model.prepare_for_generation()
 
 
 def test_hooks_are_called_in_every_step():

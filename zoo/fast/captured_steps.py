@@ -197,6 +197,12 @@ def captured_steps_of(model: PreTrainedModel) -> CapturedSteps | None:
     return known
 
 
+def has_captured_steps(model: PreTrainedModel) -> bool:
+    """Whether decode steps of a model, as it is now, have been captured."""
+    known = captured_steps_of(model)
+    return known is not None and any(known.steps.values())
+
+
 def is_observed() -> bool:
     """Whether anybody wants to see more of a forward than its output: gradients, hooks, modes of PyTorch."""
     return (

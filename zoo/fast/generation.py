@@ -8,11 +8,12 @@ from typing import Any
 import torch
 from transformers.generation import GenerationMixin, LogitsProcessorList
 
-from zoo.errors import UnsupportedBackendError
+from zoo.errors import ConfigError, UnsupportedBackendError
 
-from .captured_steps import replayed_steps
+from .captured_steps import PREPACK_AFTER, has_captured_steps, replayed_steps
+from .graph_capture import SHORTEST
 from .growing_cache import hold_every_row, let_grow
-from .switches import current
+from .switches import current, fast_paths
 
 
 class LogitsProcessors(LogitsProcessorList):
@@ -63,6 +64,37 @@ class CachedGenerationMixin(GenerationMixin):
 
     # transformers reads the signature. As a decorator, `wraps` would make it a function without self for type checkers.
     update_wrapper(generate, GenerationMixin.generate)
+
+    def prepare_for_generation(self: Any, batch_size: int = 1, *, padded: bool | None = None, **options: Any) -> bool:
+        """Capture a decode step now, so that the first text on a CPU is written as fast as later ones.
+
+        Otherwise that is done after some hundred steps of a kind, for it takes about as long as so many save.
+
+        Args:
+            batch_size: How many texts are written at a time, at least 1: steps of other batches are of another kind.
+            padded: Whether the texts of a batch differ in length, another kind too; by default where there are several.
+            options: What `generate` will be called with of what makes steps different: `num_beams`, ...
+
+        Returns:
+            Whether steps were captured. If not, `generate` writes the same without: on a GPU, with a module that is not
+            the zoo's, PyTorch's or transformers', or where the environment says ZOO_GRAPH_CAPTURE=never.
+
+        Raises:
+            ConfigError: When the batch size is not positive.
+        """
+        if batch_size < 1:
+            raise ConfigError(f"batch_size={batch_size} is not valid; at least 1 text at a time")
+        if current().graph_capture == "never":
+            return False
+        ids = torch.zeros(batch_size, SHORTEST, dtype=torch.long, device=self.device)
+        mask = torch.ones_like(ids)
+        if batch_size > 1 if padded is None else padded:
+            mask[0, 0] = 0
+        tokens = min(PREPACK_AFTER + 3, self.config.max_position_embeddings - SHORTEST)
+        lengths = {"max_new_tokens": tokens, "min_new_tokens": tokens, "max_length": None}
+        with fast_paths(graph_capture="always"):
+            self.generate(input_ids=ids, attention_mask=mask, **{**options, "do_sample": False, **lengths})
+        return has_captured_steps(self)
 
     def _get_logits_processor(self, *args: Any, **kwargs: Any) -> LogitsProcessorList:
         return LogitsProcessors(super()._get_logits_processor(*args, **kwargs))

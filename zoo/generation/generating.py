@@ -14,6 +14,8 @@ from transformers.generation import BaseStreamer
 from transformers.utils.logging import tqdm
 
 from zoo.errors import ConfigError, SequenceTooLongError, UnknownOverrideError, ZooError
+from zoo.fast.captured_steps import CAPTURE_AFTER, has_captured_steps
+from zoo.fast.generation import CachedGenerationMixin
 from zoo.models.embedding import Position
 from zoo.quantizing import Int8Model
 from zoo.tokenizers import Tokenizers
@@ -89,6 +91,7 @@ def generate(
     with torch.inference_mode(never_trains), torch.random.fork_rng(devices=devices, enabled=seed is not None):
         if seed is not None:
             torch.manual_seed(seed)
+        prepare(writer, len(texts) // batch_size, batch_size, settings)
         for start in tqdm(range(0, len(texts), batch_size), disable=not progress, unit="batch"):
             places = order[start : start + batch_size]
             ids = [encoded[i] for i in places]
@@ -96,6 +99,21 @@ def generate(
             for place, candidates in zip(places, batch, strict=True):
                 written[place] = candidates
     return [Generation(text, candidates) for text, candidates in zip(texts, written, strict=True)]
+
+
+def prepare(model: PreTrainedModel, num_batches: int, batch_size: int, settings: GenerationConfig) -> None:
+    """Capture decode steps beforehand where so many may follow that it pays.
+
+    Args:
+        model: A decoder, which mostly writes as long as it may; an encoder-decoder mostly ends before.
+        num_batches: How many batches of that size there will be.
+        batch_size: Number of texts at a time.
+        settings: How it writes.
+    """
+    if not isinstance(model, CachedGenerationMixin) or model.config.is_encoder_decoder:
+        return
+    if num_batches * (settings.max_new_tokens or 0) >= CAPTURE_AFTER and not has_captured_steps(model):
+        model.prepare_for_generation(batch_size, num_beams=settings.num_beams)
 
 
 def generation_config(
