@@ -210,6 +210,11 @@ FAMILY_CASES = {
                 {**SIGMOIDS, **BIASED, "use_qk_norm": True, "rope_parameters": {**PART, "partial_rotary_factor": 1.0}},
             ],
         ),
+        (
+            "GraniteSWA",
+            "ForCausalLM",
+            [{**MULTIPLIED, **SLIDES, "layer_rope_theta": bases} for bases in (None, [5e3, 0])],
+        ),
         ("GraniteMoe", "ForCausalLM", [GRANITE_MOE, {**GRANITE_MOE, **BIASED, "tie_word_embeddings": True}]),
         (
             "Mellum",
@@ -271,6 +276,7 @@ FAMILY_CASES = {
         ("Mvp", "ForConditionalGeneration", [BART]),
         ("NanoChat", "ForCausalLM", [LLAMA]),
         ("Nemotron", "ForCausalLM", [WIDE]),
+        *(("NomicBert", head, [{**ENCODER, "head_dim": 6}]) for head in BERT_HEADS[1:]),
         ("Olmo", "ForCausalLM", [LLAMA]),
         ("Olmo2", "ForCausalLM", [LLAMA, {**LLAMA, **BIASED, "rope_parameters": YARN}]),
         ("Olmo3", "ForCausalLM", [{**LLAMA, **SLIDES}, {**LLAMA, **SLIDES, "rope_parameters": BASES}]),

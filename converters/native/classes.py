@@ -27,7 +27,6 @@ RELATED = {
     "apertus": "its activation has weights",
     "blenderbot-small": "its decoder's embeddings are normalised before positions are added",
     "encoder-decoder": "convert its encoder and its decoder each by itself",
-    "granite_swa": "its attention has sinks",
     "hunyuan_v1_dense": "its queries and keys are normalised after their rotation",
     "modernbert-decoder": "its language model's head transforms what it projects, as those for masked words do",
     "phimoe": "each of its two experts is weighed among those that score nearly as well as it does",

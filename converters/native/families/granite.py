@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from zoo.models import ZooConfig
 from zoo.models.attention import attention_scaling
 
+from ...errors import NoCounterpartError
 from ...symmetries.base import State
 from ..base import native_format
 from ..declared import Field, choice, without
+from ..decoders import ROPE, WINDOWS_BY_LAYER, whole_heads
 from ..folding import changed_exactly
 from .experts import LOCAL_EXPERTS, NORMALISED, ExpertsLike
 from .llama import ATTENTION, PRE_NORMS, SAME_OUT_BIAS, Llama, LlamaLike
@@ -77,6 +80,48 @@ class GraniteMoe(Multiplied, ExpertsLike):
         **{f"mlp.experts.{p}_proj": f"block_sparse_moe.experts.{p}_proj" for p in ("gate_up", "down")},
     }
     reasons = ExpertsLike.reasons
+
+
+def one_wavelength(native: Any) -> dict[str, Any]:
+    """Read the rotary settings of a class that has a base for every layer, zero for layers without positions.
+
+    Returns:
+        `rope_parameters` of the zoo.
+
+    Raises:
+        NoCounterpartError: When bases differ.
+    """
+    bases = {base for base in native.layer_rope_theta if base}
+    if len(bases) > 1:
+        given = f"layer_rope_theta={native.layer_rope_theta} is set"
+        raise NoCounterpartError(native.model_type, [f"{given}, layers with positions can have one base only"])
+    return {**whole_heads(native.rope_parameters), **({"rope_theta": bases.pop()} if bases else {})}
+
+
+def bases(config: ZooConfig) -> list[float]:
+    """The base of every layer."""
+    base = config.rope_parameters["rope_theta"]
+    return [0 if nope else base for nope in config.nope_layers or [False] * config.num_hidden_layers]
+
+
+@native_format
+class GraniteSwa(Multiplied):
+    """Granite Swash (IBM 2026): sinks in attention, windows layer by layer, and layers without positions."""
+
+    name = "granite_swa"
+    fields = {
+        **Multiplied.fields,
+        **WINDOWS_BY_LAYER,
+        "rope_parameters": Field("rope_parameters", one_wavelength, ROPE.write),
+        "nope_layers": Field(
+            "layer_rope_theta",
+            lambda native: None if all(native.layer_rope_theta) else [not base for base in native.layer_rope_theta],
+            bases,
+        ),
+    }
+    always = {**Multiplied.always, "attention": "sinks"}
+    parameters = {"self_attn.sinks": "self_attn.sinks"}
+    reasons = {**Multiplied.reasons, "attention": "its attention has sinks"}
 
 
 @native_format
