@@ -7,7 +7,8 @@ import importlib
 import inspect
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
+from types import ModuleType
 
 Definition = tuple[str, str]
 """A module's name and the name of something defined in it."""
@@ -20,11 +21,11 @@ class Module:
     """The source of a module, statement by statement.
 
     Args:
-        name: Its full name.
+        module: The module.
         own: Full names of the packages whose modules are taken along.
     """
 
-    name: str
+    module: ModuleType
     own: tuple[str, ...]
     imports: dict[str, tuple[str, str]] = field(default_factory=dict, init=False)
     for_types: dict[str, tuple[str, str]] = field(default_factory=dict, init=False)
@@ -33,9 +34,9 @@ class Module:
     effects: list[ast.Expr] = field(default_factory=list, init=False)
 
     def __post_init__(self) -> None:
-        module = importlib.import_module(self.name)
-        self.is_package = hasattr(module, "__path__")
-        self.source = inspect.getsource(module)
+        self.name = self.module.__name__
+        self.is_package = hasattr(self.module, "__path__")
+        self.source = inspect.getsource(self.module)
         self.tree = ast.parse(self.source)
         self._read(self.tree.body, for_types=False)
 
@@ -114,6 +115,12 @@ class Module:
         return "\n".join(self.lines[first : statement.end_lineno])
 
 
+@cache
+def read(module: ModuleType, own: tuple[str, ...]) -> Module:
+    """Read a module's source, once for all models whose code is taken out of it."""
+    return Module(module, own)
+
+
 def defined(statement: ast.stmt) -> list[str]:
     """Names that a statement defines.
 
@@ -130,13 +137,14 @@ def defined(statement: ast.stmt) -> list[str]:
     return [target.id for target in single if isinstance(target, ast.Name)]
 
 
-def names_in(statement: ast.AST) -> set[str]:
+@cache
+def names_in(statement: ast.AST) -> frozenset[str]:
     """Names that a statement mentions.
 
     Returns:
         The names.
     """
-    return {node.id for node in ast.walk(statement) if isinstance(node, ast.Name)}
+    return frozenset(node.id for node in ast.walk(statement) if isinstance(node, ast.Name))
 
 
 class Shaker:
@@ -161,7 +169,7 @@ class Shaker:
             name: Its full name.
         """
         if name not in self.modules:
-            self.modules[name] = Module(name, self.own)
+            self.modules[name] = read(importlib.import_module(name), self.own)
         return self.modules[name]
 
     def resolve(self, module: str, name: str) -> Definition | None:

@@ -1,6 +1,45 @@
-"""All variants, for tests that need one model of each."""
+"""All variants, for tests that need one model of each, and a choice of them for every day."""
+
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
 
 import zoo
+from zoo.settings import setting_cards
+
+T = TypeVar("T")
 
 ONE_TASK = {name: task for task in ("seq2seq-lm", "masked-lm", "causal-lm") for name in zoo.list_variants(task=task)}
 """Every variant, with one of its tasks."""
+
+SETTINGS = [card.name for card in setting_cards() if card.name != "variant"]
+
+
+def kinds_of(pair: tuple[str, str]) -> set[tuple[str, Any]]:
+    """What a variant with a task is put together from: parts and switches, and numbers that are set or not."""
+    config = zoo.config(f"{pair[0]}@tiny", pair[1])
+    values = {"stack": config.stack, **{name: getattr(config, name, None) for name in SETTINGS}}
+    return {("attention and position", f"{config.attention} {config.position}")} | {
+        (name, kind)
+        for name, value in values.items()
+        for kind in (value if isinstance(value, list | tuple) else [value])
+        if isinstance(kind, bool | str) or kind is None
+    }
+
+
+def enough(cases: Iterable[T], kinds: Callable[[T], set[Any]]) -> set[T]:
+    """Choose few cases that have between them all kinds of things that any has; those left over only mix these anew.
+
+    Each is the one that adds most to those before it.
+
+    Args:
+        cases: All cases.
+        kinds: What there is in one.
+    """
+    chosen = set()
+    missing = {case: kinds(case) for case in cases}
+    while any(missing.values()):
+        best = max(missing, key=lambda case: len(missing[case]))
+        chosen.add(best)
+        added = missing[best]
+        missing = {case: found - added for case, found in missing.items()}
+    return chosen

@@ -14,7 +14,7 @@ from nbclient import NotebookClient
 
 ROOT = Path(__file__).parents[1]
 NOTEBOOKS = sorted((ROOT / "docs/notebooks").glob("*.ipynb"))
-EVERY_TIME = {"five-originals", "own-variant"}
+EVERY_TIME = {"five-originals"}
 RUN = [pytest.param(file, marks=() if file.stem in EVERY_TIME else pytest.mark.nightly) for file in NOTEBOOKS]
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("notebooks")]

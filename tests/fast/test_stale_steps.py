@@ -279,9 +279,21 @@ def attacked(model: Any, attack: Attack, mode: str, after: int) -> torch.Tensor:
         return write(model, mode, logits_processor=processors, **REPORT)
 
 
-@pytest.mark.parametrize("attack", ATTACKS.values(), ids=ATTACKS)
+MOMENTS = [*((name, 5) for name in SUBJECTS), ("gpt2-style", 0), ("int8 llama-style", 0)]
+"""Which model is attacked, and before which step."""
+
+
 @pytest.mark.parametrize(
-    ("name", "after"), [*((name, 5) for name in SUBJECTS), ("gpt2-style", 0), ("int8 llama-style", 0)]
+    ("name", "after", "attack"),
+    [
+        # Each time every attack on the first of these, and in turn on one of the others; at night on all of them.
+        pytest.param(
+            *moment, attack, id=f"{'-'.join(map(str, moment))}-{label}", marks=() if chosen else pytest.mark.nightly
+        )
+        for number, (label, attack) in enumerate(ATTACKS.items())
+        for place, moment in enumerate(MOMENTS)
+        for chosen in [place in (0, 1 + number % (len(MOMENTS) - 1))]
+    ],
 )
 def test_nothing_stale_is_replayed(subjects, name, attack, after):
     model = subjects(name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from every_variant import enough, kinds_of
 
 import zoo
 from zoo.building import skeleton
@@ -211,9 +212,15 @@ def batch(source: int, target: int | None = None) -> dict[str, torch.Tensor]:
     return found if target is None else {**found, "labels": torch.ones(1, target, dtype=torch.long)}
 
 
-@pytest.mark.parametrize("variant", list_variants())
+DEFAULT_TASKS = {name: str(VARIANTS.get(name).default_task) for name in list_variants()}
+ENOUGH = {name for name, _ in enough(DEFAULT_TASKS.items(), kinds_of)}
+
+
+@pytest.mark.parametrize(
+    "variant", [pytest.param(name, marks=() if name in ENOUGH else pytest.mark.nightly) for name in DEFAULT_TASKS]
+)
 def test_every_variant_needs_what_the_formula_says(variant):
-    task = VARIANTS.get(variant).default_task
+    task = DEFAULT_TASKS[variant]
     forward = head(variant, task, TARGET if task == "seq2seq-lm" else SOURCE) + stack(variant, SOURCE)
     if task == "seq2seq-lm":
         forward += decoder(variant, SOURCE, TARGET)

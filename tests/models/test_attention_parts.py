@@ -182,17 +182,20 @@ def test_sinks_refuse_backends_by_name() -> None:
         zoo.build("pre-norm@tiny:attention=sinks", "causal-lm", attn_implementation="flex_attention")
 
 
+HAD = {(str(zoo.config(name).attention), "causal-lm") for name in zoo.list_variants(task="causal-lm")}
+"""Parts that a variant has which is put through all of this each time."""
+
+
 @pytest.mark.thorough
 @pytest.mark.parametrize(
     "case",
     [
-        case
+        pytest.param(case, id=str(case), marks=pytest.mark.nightly if (part, case.task) in HAD else ())
         for part in PARTS
         for case in cases([f"llama-style:attention={part}", f"post-norm:attention={part}"])
         if (case.variant[:5], case.task) in (("llama", "causal-lm"), ("post-", "seq2seq-lm"))
         and (part, case.task) != ("latent", "seq2seq-lm")
     ],
-    ids=str,
 )
 def test_every_attention(case: Case) -> None:
     case()

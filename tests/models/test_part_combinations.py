@@ -73,10 +73,18 @@ def configurations(draw: Any) -> tuple[str, dict[str, Any]]:
 
 
 @pytest.mark.slow
-@settings(max_examples=80, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
-@given(configurations())
-def test_every_combination_of_parts_works(drawn: tuple[str, dict[str, Any]]) -> None:
-    task, chosen = drawn
+@pytest.mark.parametrize("count", [30, pytest.param(120, marks=pytest.mark.nightly)])
+def test_every_combination_of_parts_works(count: int) -> None:
+    @settings(max_examples=count, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+    @given(configurations())
+    def works(drawn: tuple[str, dict[str, Any]]) -> None:
+        is_a_model(*drawn)
+
+    works()
+
+
+def is_a_model(task: str, chosen: dict[str, Any]) -> None:
+    """A model with settings runs, learns, stays causal, saves and loads."""
     model = randomize(zoo.build("pre-norm", task, seed=0, dtype=torch.float64, **chosen))
     assert all(tensor.isfinite().all() for tensor in model.state_dict().values())
 

@@ -15,7 +15,7 @@ from zoo.registry import VARIANTS, Task, VariantSpec
 from zoo.testing import CHECKS, new_subject
 
 QUICK, ALL = 16, 48
-"""How many mixes are drawn, without and with the slow ones."""
+"""How many mixes are drawn, by day and at night."""
 
 CHECKED = (
     "generation_with_a_cache_equals_without",
@@ -93,7 +93,7 @@ MIXES = [draw(seed) for seed in range(ALL)]
 @pytest.mark.parametrize(
     ("name", "task"),
     [
-        pytest.param(*mix, id="-".join(mix), marks=() if number < QUICK else pytest.mark.slow)
+        pytest.param(*mix, id="-".join(mix), marks=() if number < QUICK else pytest.mark.nightly)
         for number, mix in enumerate(MIXES)
     ],
 )

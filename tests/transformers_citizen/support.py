@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from every_variant import enough, kinds_of
 from transformers.utils.logging import get_logger
 
 import zoo
@@ -64,6 +65,15 @@ EVERY_GENERATIVE = tuple((name, task) for task in ("causal-lm", "seq2seq-lm") fo
 def over(pairs: tuple[tuple[str, str], ...]) -> pytest.MarkDecorator:
     """Run a test on the tiny model of every pair of variant and task."""
     return pytest.mark.parametrize("pair", pairs, ids="-".join)
+
+
+def enough_over(pairs: tuple[tuple[str, str], ...]) -> pytest.MarkDecorator:
+    """The same: few of them that have every part each time, the rest, which puts the same parts together, at night."""
+    chosen = enough(pairs, kinds_of)
+    params = [
+        pytest.param(pair, id="-".join(pair), marks=() if pair in chosen else pytest.mark.nightly) for pair in pairs
+    ]
+    return pytest.mark.parametrize("pair", params)
 
 
 def quick_over(quick: tuple[tuple[str, str], ...], pairs: tuple[tuple[str, str], ...]) -> pytest.MarkDecorator:

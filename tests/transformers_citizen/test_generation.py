@@ -17,6 +17,7 @@ from transformers import (
 from transformers_citizen.support import (
     EVERY_GENERATIVE,
     GENERATIVE,
+    enough_over,
     over,
     prompt,
     single,
@@ -39,7 +40,7 @@ class OddOnly(LogitsProcessor):
         return scores
 
 
-@over(EVERY_GENERATIVE)
+@enough_over(EVERY_GENERATIVE)
 def test_assisted_decoding_equals_greedy(pair):
     subject = tiny(pair)
     assistant = subject.copy()

@@ -17,7 +17,17 @@ from transformers import (
     AutoModelForSeq2SeqLM,
     AutoModelForSequenceClassification,
 )
-from transformers_citizen.support import ASSORTED, EVERY, ONE_OF_EACH, SHARING, over, single, tiny
+from transformers_citizen.support import (
+    ASSORTED,
+    EVERY,
+    ONE_OF_EACH,
+    SHARING,
+    enough_over,
+    over,
+    quick_over,
+    single,
+    tiny,
+)
 
 import zoo
 from zoo.models import (
@@ -37,7 +47,7 @@ def saved(pair, tmp_path: Path) -> Path:
     return tmp_path
 
 
-@over(EVERY)
+@enough_over(EVERY)
 def test_nothing_is_missing_or_unexpected(pair, saved):
     model, info = AUTO[pair[1]].from_pretrained(saved, output_loading_info=True)
     assert not any(info.values())
@@ -61,7 +71,7 @@ def test_an_attention_backend_is_obeyed(pair, saved):
     assert "attn_implementation" not in (saved / "config.json").read_text()
 
 
-@over(ASSORTED)
+@quick_over(ONE_OF_EACH, ASSORTED)
 @pytest.mark.parametrize("device_map", ["auto", "cpu", {"": "cpu"}, "balanced"], ids=str)
 def test_a_device_map_is_obeyed(pair, saved, device_map):
     model = AUTO[pair[1]].from_pretrained(saved, device_map=device_map, dtype="auto")
@@ -85,7 +95,7 @@ def leaves(module: torch.nn.Module, path: str = "") -> Iterator[str]:
         yield from leaves(child, name)
 
 
-@over((*EVERY, SHARING))
+@enough_over((*EVERY, SHARING))
 @pytest.mark.parametrize(
     "on_disk", [r"(.*\.)?layers\.0\.(cross_attn|mlp)", r"(?!.*layers\.)"], ids=["sublayers", "all but layers"]
 )
@@ -134,7 +144,7 @@ def test_a_checkpoint_in_pieces_is_the_same(pair, tmp_path: Path):
     assert torch.equal(subject.run(model), subject.run())
 
 
-@over(EVERY)
+@enough_over(EVERY)
 def test_a_body_is_loaded_from_a_head_and_a_head_from_a_body(pair, saved, tmp_path: Path):
     head = tiny(pair).model
     body, info = AutoModel.from_pretrained(saved, output_loading_info=True, dtype="auto")

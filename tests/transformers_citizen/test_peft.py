@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from transformers_citizen.support import ASSORTED, EVERY, SHARING, over, single, tiny
+from transformers_citizen.support import ASSORTED, EVERY, SHARING, enough_over, over, single, tiny
 
 import zoo
 
@@ -27,7 +27,7 @@ def adapted(pair):
     return peft.get_peft_model(single(pair), config)
 
 
-@over((*EVERY, SHARING))
+@enough_over((*EVERY, SHARING))
 def test_lora_trains_merges_and_reloads(pair, tmp_path: Path):
     model = adapted(pair)
     trained = {name for name, parameter in model.named_parameters() if parameter.requires_grad}
