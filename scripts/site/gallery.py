@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
 from documents import ROOT
@@ -11,7 +12,7 @@ from reference import cell
 
 import zoo
 from zoo.benchmarks import benchmarks, judge, read_rows
-from zoo.benchmarks.claims import claims_about
+from zoo.benchmarks.claims import Finding, claims
 from zoo.benchmarks.page import spread, title
 from zoo.comparison.results.units import counted
 from zoo.drawing import draw, to_svg, to_svg_beside
@@ -37,13 +38,16 @@ def pages() -> dict[str, str]:
     """
     cards = {name: describe(name) for name in zoo.list_variants()}
     nearest = {name: neighbours(card, cards.values()) for name, card in cards.items()}
+    drawings = {name: draw(name) for name in cards}
+    recorded, claimed = results(), claims()
     made = {"gallery/index.md": index(cards.values())}
     for name, card in cards.items():
-        made[f"gallery/{name}.md"] = variant_page(card, nearest[name])
-        made[f"gallery/{name}.svg"] = to_svg(draw(name))
+        about = [one for one in claimed if name in one.claim.about]
+        made[f"gallery/{name}.md"] = variant_page(card, nearest[name], recorded[name], about)
+        made[f"gallery/{name}.svg"] = to_svg(drawings[name])
     for a, b in sorted({pair(name, other) for name, others in nearest.items() for other in others}):
         made[f"gallery/{a}--{b}.md"] = difference_page(a, b)
-        made[f"gallery/{a}--{b}.svg"] = to_svg_beside(draw(a), draw(b))
+        made[f"gallery/{a}--{b}.svg"] = to_svg_beside(drawings[a], drawings[b])
     return made
 
 
@@ -110,12 +114,16 @@ def tile(card: Card, words: Iterable[tuple[str, str]]) -> str:
     )
 
 
-def variant_page(card: Card, nearest: Iterable[str]) -> str:
+def variant_page(
+    card: Card, nearest: Iterable[str], recorded: Iterable[tuple[str, ...]], claimed: Iterable[Finding]
+) -> str:
     """Write the page of one variant."""
-    return "\n\n".join(filter(None, sections(card, nearest))) + "\n"
+    return "\n\n".join(filter(None, sections(card, nearest, recorded, claimed))) + "\n"
 
 
-def sections(card: Card, nearest: Iterable[str]) -> Iterator[str]:
+def sections(
+    card: Card, nearest: Iterable[str], recorded: Iterable[tuple[str, ...]], claimed: Iterable[Finding]
+) -> Iterator[str]:
     """What stands on the page of one variant, from top to bottom."""
     yield f"# {card.name}"
     yield card.summary
@@ -141,9 +149,9 @@ def sections(card: Card, nearest: Iterable[str]) -> Iterator[str]:
         for one in map(find_weights, list_weights(f"{card.name}.*"))
     ]
     yield section("Weights", ("name", "what they do", "score"), trained)
-    yield section("Results", ("benchmark", "variant", "score", "verdict"), results(card.name))
-    claimed = [(one.claim.claim, cell(one.claim.source), one.verdict) for one in claims_about(card.name)]
-    yield section("Claims", ("claim", "source", "verdict"), claimed)
+    yield section("Results", ("benchmark", "variant", "score", "verdict"), recorded)
+    verdicts = [(one.claim.claim, cell(one.claim.source), one.verdict) for one in claimed]
+    yield section("Claims", ("claim", "source", "verdict"), verdicts)
     headings, *exported = exports()
     yield section("Exports", headings[1:], (row[1:] for row in exported if row[0] == card.name))
     yield "## Limits\n\n" + "\n".join(f"- {limit}" for limit in card.limits) if card.limits else ""
@@ -151,17 +159,19 @@ def sections(card: Card, nearest: Iterable[str]) -> Iterator[str]:
     yield "## Side by side\n\n" + "\n".join(beside)
 
 
-def results(name: str) -> Iterator[tuple[str, ...]]:
-    """What is recorded of a variant, a row a benchmark and condition."""
+def results() -> dict[str, list[tuple[str, ...]]]:
+    """What is recorded of each variant, a row a benchmark and condition."""
+    found: dict[str, list[tuple[str, ...]]] = defaultdict(list)
     for benchmark in benchmarks().values():
         recorded = read_rows(benchmark.results)
         for condition in benchmark.conditions if recorded else ():
             verdicts = judge(benchmark, recorded, condition)
             for one in verdicts.standings:
-                if parse_name(one.variant).name == name and verdicts.score in one.samples:
+                if verdicts.score in one.samples:
                     where = f"[{benchmark.name}](../results/{benchmark.name}.md) {condition}".strip()
                     score = f"{title(verdicts.score)} {spread(one.samples[verdicts.score])}"
-                    yield where, f"`{one.variant}`", score, one.verdict
+                    found[parse_name(one.variant).name].append((where, f"`{one.variant}`", score, one.verdict))
+    return found
 
 
 def exports() -> list[tuple[str, ...]]:
