@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 import zoo
+from zoo.registry import VARIANTS
 from zoo.settings import setting_cards
 
 T = TypeVar("T")
@@ -15,9 +16,13 @@ SETTINGS = [card.name for card in setting_cards() if card.name != "variant"]
 
 
 def kinds_of(pair: tuple[str, str]) -> set[tuple[str, Any]]:
-    """What a variant with a task is put together from: parts and switches, and numbers that are set or not."""
-    config = zoo.config(f"{pair[0]}@tiny", pair[1])
-    values = {"stack": config.stack, **{name: getattr(config, name, None) for name in SETTINGS}}
+    """What a variant with a task is put together from: its own file, parts, switches, and numbers set or not."""
+    config = zoo.config(*pair)
+    values = {
+        "stack": config.stack,
+        "file": VARIANTS.get(config.variant).builder.__module__,
+        **{name: getattr(config, name, None) for name in SETTINGS},
+    }
     return {("attention and position", f"{config.attention} {config.position}")} | {
         (name, kind)
         for name, value in values.items()
