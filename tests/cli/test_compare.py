@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from synthetic_comparison import made_up
 
-from zoo.cli.compare import next_commands
+from zoo.cli.compare import next_commands, report
+from zoo.comparison.run.timings import PHASES
 
 
 def test_the_next_commands_are_for_the_best_model(tmp_path: Path, monkeypatch):
@@ -31,3 +33,14 @@ def test_the_next_commands_are_for_the_best_model(tmp_path: Path, monkeypatch):
         assert f"\n  zoo {verb} out/" in next_commands(other)
     three = replace(made_up({"a": (30.0, 1.0), "b": (36.0, 1.0)}, seeds=3), folder=Path("/elsewhere"))
     assert len(next_commands(three).splitlines()) == 2 and "/elsewhere/report.html" in next_commands(three)
+
+
+def test_timings_are_means_over_seeds(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    one = made_up({"a": (30.0, 1.0), "b": (36.0, 1.0)}, seeds=2)
+    assert report(one, timings=True, as_json=False) == 0
+    assert "no run of this comparison was timed" in capsys.readouterr().out
+    seconds = [dict.fromkeys(PHASES, 1.0) | {"train": train} for train in (3.0, 9.0)]
+    timed = [replace(run, timings=seconds[run.seed % 2]) for run in one.runs if run.name == "a"]
+    assert report(replace(one, runs=timed), timings=True, as_json=False) == 0
+    *_, shown = (line for line in capsys.readouterr().out.splitlines() if line.startswith("a "))
+    assert shown.split() == ["a", *("6.00" if phase == "train" else "1.00" for phase in PHASES), "50"]

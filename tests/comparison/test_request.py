@@ -73,4 +73,9 @@ def test_every_flag_has_its_argument(tmp_path: Path):
             assert flags[one.flag] == renamed.get(name, name)
             assert one.short is None or flags[one.short] == name
     only_here = set(flags.values()) - {renamed.get(name, name) for name in options()}
-    assert only_here - {"traceback"} == {"report_only", "quiet", "as_json"}  # which a verb gets when it is first used
+    assert only_here - {"traceback"} == {
+        "report_only",
+        "timings",
+        "quiet",
+        "as_json",
+    }  # which a verb gets when it is first used

@@ -77,6 +77,7 @@ def comparison_options(command: Decorated) -> Decorated:
     metavar="DIR",
     help="Print the comparison that is in this folder, write its report anew, and run nothing.",
 )
+@click.option("--timings", is_flag=True, help="Say how long each phase of a run took, too.")
 @click.option("--quiet", is_flag=True, help="No progress bars.")
 @json_option
 def compare(
@@ -85,6 +86,7 @@ def compare(
     settings: tuple[tuple[str, Any], ...],
     launch_with: tuple[tuple[str, Any], ...],
     report_only: Path | None,
+    timings: bool,
     quiet: bool,
     as_json: bool,
     **options: Any,
@@ -105,7 +107,7 @@ def compare(
             raise click.UsageError("--report-only takes a folder, and no names")
         found = Comparison.read(report_only)
         write_files(found)
-        return report(found, as_json=as_json)
+        return report(found, timings=timings, as_json=as_json)
 
     def announce(number: int, total: int, label: str) -> None:
         if not quiet:
@@ -125,21 +127,24 @@ def compare(
         tell=tell,
         **arguments_for(training, run_comparison),
     )
-    return report(comparison, as_json=as_json)
+    return report(comparison, timings=timings, as_json=as_json)
 
 
-def report(comparison: Comparison, *, as_json: bool) -> int:
+def report(comparison: Comparison, *, timings: bool, as_json: bool) -> int:
     """Print a comparison.
 
     Returns:
         The exit code: 1 where a run has failed.
     """
     from zoo.comparison import show
+    from zoo.comparison.display.timings import timings_table
 
     if as_json:
         write_json(json.loads((comparison.folder / "results.json").read_text(encoding="utf-8")))
     else:
         show(comparison, console())
+        if timings:
+            console().print(timings_table(comparison))
         click.echo(f"\nreport.html, results.{{json,csv,md,tex}} and the checkpoints are in {comparison.folder}")
         click.echo(f"To go on:\n{next_commands(comparison)}")
     return 1 if comparison.failed else 0

@@ -2,7 +2,8 @@
 
 The paired test estimates each variant's noise from its own few differences. Where the noise of all variants may be
 alike, what is left of all scores without the means of variants and of seeds estimates it with (variants - 1) times as
-many degrees of freedom, so that the same seeds tell much smaller differences.
+many degrees of freedom, so that the same seeds tell much smaller differences. To set unsteady variants aside and pool
+the rest would be no help: where half of eight are three times as noisy, simulation gives 18 % of false verdicts.
 """
 
 from __future__ import annotations

@@ -10,6 +10,9 @@ from ..files import CHECKPOINT, RELOADED, RESULT, read_json_or_none, write_json
 from ..setup.job import Job
 from .record import ReloadCheck, Run
 
+KEPT = ("report", "costs", "curve", "outputs", "timings")
+"""What a worker writes of a run that becomes part of its record."""
+
 
 def note(job: Job, error: str) -> None:
     """Write down why a run has no result, unless it has one."""
@@ -42,12 +45,14 @@ def read_run(job: Job) -> Run:
     """Read what a run has come to."""
     run = Run(job.name, job.folder, job.seed, job.hash, job.settings)
     written = result_of(job) or {"error": "it has not been run"}
-    found: dict[str, Any] = {key: written[key] for key in ("report", "costs", "curve", "outputs") if key in written}
+    found: dict[str, Any] = {key: written[key] for key in KEPT if key in written}
     if "error" in written or job.trial:
         return replace(run, **found, error=written.get("error"))
     reloaded = read_json_or_none(Path(job.folder) / RELOADED) or {"error": "the saved model has not been loaded"}
     if "error" in reloaded:
         return replace(run, **found, error=reloaded["error"])
+    if (seconds := reloaded.pop("seconds", None)) is not None:
+        found["timings"] = {**found.get("timings", {}), "reload": seconds}
     reload = ReloadCheck(**reloaded)
     error = None
     if not reload.equal:

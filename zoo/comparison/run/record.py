@@ -42,6 +42,7 @@ class Run:
         outputs: What it wrote for the held-out examples.
         reload: What became of it in a fresh process; None where the run failed.
         error: Why it failed; None where it did not.
+        timings: Seconds of each phase, as far as it came; empty where an older version ran it.
     """
 
     name: str
@@ -55,6 +56,7 @@ class Run:
     outputs: list[str] = field(default_factory=list)
     reload: ReloadCheck | None = None
     error: str | None = None
+    timings: dict[str, float] = field(default_factory=dict)
 
     @property
     def label(self) -> str:

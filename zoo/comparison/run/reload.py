@@ -19,6 +19,7 @@ import zoo  # noqa: F401
 
 from ..files import CHECKPOINT, RELOADED, write_json
 from .probe import read_probe
+from .timings import since_start
 
 TARGET_FOLDER = "target"
 """Where a checkpoint holds the target's tokenizer, if it has its own. zoo.tasks, which says so, is slow to import."""
@@ -64,7 +65,7 @@ def main(arguments: Sequence[str]) -> int:
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     folder = Path(arguments[0])
-    write_json(folder / RELOADED, check(folder))
+    write_json(folder / RELOADED, {**check(folder), "seconds": since_start()})
     return 0
 
 

@@ -34,6 +34,7 @@ from ..request.seeds import DATA_SEED
 from ..setup.job import Job
 from .outcome import finished
 from .probe import MOST_EXAMPLES, Probe
+from .timings import Stopwatch
 
 SECONDS_BETWEEN_CHECKPOINTS = 60.0
 BY_THE_CLOCK: dict[str, Any] = {"save_strategy": "steps", "save_steps": 10**9, "save_total_limit": 2}
@@ -42,6 +43,7 @@ BY_THE_CLOCK: dict[str, Any] = {"save_strategy": "steps", "save_steps": 10**9, "
 
 def work(job: Job) -> dict[str, Any]:
     """Train, save, and write down what the model answers; returns what the run's result.json holds."""
+    watch = Stopwatch()
     for module in job.modules:
         importlib.import_module(module)
     recipe = Recipe(**job.recipe)
@@ -50,6 +52,7 @@ def work(job: Job) -> dict[str, Any]:
         splits = task.load_from(job.source)
     if job.trial:
         splits = task.set_aside(splits.train, seed=DATA_SEED)
+    watch.end("data")
     own, callbacks = saving(recipe.arguments)
     if job.seconds is not None:
         callbacks.append(TimeBudget(job.seconds))
@@ -67,6 +70,7 @@ def work(job: Job) -> dict[str, Any]:
         callbacks=callbacks,
         progress=job.progress,
     )
+    watch.end("prepare", train=result.report.train_seconds, evaluate=result.report.evaluation_seconds)
     report = result.report.to_dict()
     curve = curve_of(result)
     for told_by_the_curve in ("history", "evaluations"):
@@ -75,7 +79,8 @@ def work(job: Job) -> dict[str, Any]:
     if not job.trial:
         ask(job, task, splits, result)
         written["costs"] = costs_of(job, task, recipe, splits, result)
-    return written
+        watch.end("measure")
+    return {**written, "timings": watch.seconds}
 
 
 def saving(arguments: Mapping[str, Any]) -> tuple[dict[str, Any], list[TrainerCallback]]:

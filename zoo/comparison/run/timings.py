@@ -1,0 +1,46 @@
+"""How long a run takes, phase by phase."""
+
+from __future__ import annotations
+
+import time
+
+import psutil
+
+PHASES = {
+    "start": "until the process is ready, with the imports that its server has not made",
+    "data": "reading and splitting the data",
+    "prepare": "tokens, the model, and saving it",
+    "train": "steps",
+    "evaluate": "loss, and what is written, on the held-out examples",
+    "measure": "costs, and answers to compare with",
+    "reload": "another process, which loads the model and asks it again",
+}
+"""The phases of a run in their order, and what is done in each."""
+
+
+def since_start() -> float:
+    """Say how long this process has been there, in seconds."""
+    return time.time() - psutil.Process().create_time()
+
+
+class Stopwatch:
+    """Notes how long each phase of a run takes in this process, from its start.
+
+    Attributes:
+        seconds: Wall-clock time of every phase that is over.
+    """
+
+    def __init__(self) -> None:
+        self.seconds = {"start": since_start()}
+        self._since = time.perf_counter()
+
+    def end(self, phase: str, **others: float) -> None:
+        """Say that a phase is over.
+
+        Args:
+            phase: One of [`PHASES`][].
+            others: Seconds that belong to other phases in between.
+        """
+        now = time.perf_counter()
+        self.seconds |= {**others, phase: now - self._since - sum(others.values())}
+        self._since = now
