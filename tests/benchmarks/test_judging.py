@@ -57,8 +57,11 @@ def test_a_lost_run_is_worse_than_any_number() -> None:
     verdicts = judge(BENCHMARK, [*BASE, *rows("rezero", [90.0, 91.0, None, None, None])])
     standing = verdicts.of("rezero")
     assert standing is not None and standing.lost == 3 and standing.verdict != "better"
-    failed = judge(BENCHMARK, [*BASE, *rows("rezero", [None] * 5)]).of("rezero")
+    lost = [replace(row, error="no such quirk") for row in rows("rezero", [None] * 5)]
+    verdicts = judge(BENCHMARK, [*BASE, *lost])
+    failed = verdicts.of("rezero")
     assert failed is not None and failed.verdict == "failed"
+    assert "- `rezero` failed: no such quirk." in told(verdicts)
 
 
 @pytest.mark.parametrize("change", [{"data": "f" * 64}, {"version": 2}, {"condition": "other"}])

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from zoo.comparison.results.metrics import COSTS, LOSSES
 from zoo.comparison.results.statistics import Measurements
 from zoo.comparison.results.units import counted
+from zoo.comparison.results.verdicts import FAILED
 
 from .definition import Benchmark
 from .judging import Standing, Verdicts
@@ -150,16 +151,17 @@ def told(verdicts: Verdicts) -> str:
     """
     words: Mapping[str, list[str]] = {
         word: [f"`{one.variant}`" for one in verdicts.standings if one.verdict == word]
-        for word in ("better", "worse", "within noise", "untested", "failed")
+        for word in ("better", "worse", "within noise", "untested")
     }
     said = {
         "better": "Ahead of the baseline beyond noise",
         "worse": "Behind it beyond noise",
         "within noise": "Cannot be told from it",
         "untested": "With too few seeds to say",
-        "failed": "Failed",
     }
     lines = [f"- {said[word]}: {', '.join(names)}." for word, names in words.items() if names]
+    failed = [one for one in verdicts.standings if one.verdict == FAILED]
+    lines += [f"- `{one.variant}` failed: {one.rows[0].error or 'its score is no number'}." for one in failed]
     cheapest = front(verdicts, "training_flops")
     if len(cheapest) > 1:
         names = ", ".join(f"`{one.variant}`" for one in cheapest)
