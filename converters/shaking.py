@@ -8,7 +8,6 @@ import inspect
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cache, cached_property
-from types import ModuleType
 
 Definition = tuple[str, str]
 """A module's name and the name of something defined in it."""
@@ -21,11 +20,15 @@ class Module:
     """The source of a module, statement by statement.
 
     Args:
-        module: The module.
+        name: Its full name.
+        is_package: Whether it is the `__init__` of a package.
+        source: Its text.
         own: Full names of the packages whose modules are taken along.
     """
 
-    module: ModuleType
+    name: str
+    is_package: bool
+    source: str
     own: tuple[str, ...]
     imports: dict[str, tuple[str, str]] = field(default_factory=dict, init=False)
     for_types: dict[str, tuple[str, str]] = field(default_factory=dict, init=False)
@@ -34,9 +37,6 @@ class Module:
     effects: list[ast.Expr] = field(default_factory=list, init=False)
 
     def __post_init__(self) -> None:
-        self.name = self.module.__name__
-        self.is_package = hasattr(self.module, "__path__")
-        self.source = inspect.getsource(self.module)
         self.tree = ast.parse(self.source)
         self._read(self.tree.body, for_types=False)
 
@@ -115,10 +115,8 @@ class Module:
         return "\n".join(self.lines[first : statement.end_lineno])
 
 
-@cache
-def read(module: ModuleType, own: tuple[str, ...]) -> Module:
-    """Read a module's source, once for all models whose code is taken out of it."""
-    return Module(module, own)
+parsed = cache(Module)
+"""Parses a module once for all models whose code is taken out of it; again where its text is another one."""
 
 
 def defined(statement: ast.stmt) -> list[str]:
@@ -169,7 +167,8 @@ class Shaker:
             name: Its full name.
         """
         if name not in self.modules:
-            self.modules[name] = read(importlib.import_module(name), self.own)
+            module = importlib.import_module(name)
+            self.modules[name] = parsed(name, hasattr(module, "__path__"), inspect.getsource(module), self.own)
         return self.modules[name]
 
     def resolve(self, module: str, name: str) -> Definition | None:

@@ -18,6 +18,7 @@ from native_models import zoo_model
 import zoo
 from zoo.converters.bundle import auto_map, bundle_files, write_bundle
 from zoo.converters.bundle_registry import Registry
+from zoo.converters.shaking import Shaker
 from zoo.models import ZooConfig
 from zoo.registry import VARIANTS, list_variants
 
@@ -107,6 +108,15 @@ def test_code_is_the_librarys_own():
     bundled = bundle_files(zoo_model("vanilla").config)["attention.py"]
     body = bundled[bundled.index("class Attention(") :]
     assert body.split("\n\n\n")[0] in library
+
+
+def test_a_module_that_was_edited_is_read_again(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    file = tmp_path / "edited_part.py"
+    for name in ("first", "other"):
+        file.write_text(f"{name}_name = 1  # {'again' if name == 'other' else 'at first'}\n")
+        assert list(Shaker(["edited_part"], []).module("edited_part").definitions) == [f"{name}_name"]
+    del sys.modules["edited_part"]
 
 
 def test_configuration_and_manifest(tmp_path):
