@@ -29,17 +29,10 @@ OWN_STACK = {
 }
 """The stack of tasks that leave no choice."""
 
-PASSED_ON = frozenset(
-    {
-        "layer_types",
-        "rope_parameters",
-        "num_labels",
-        "parametrization",
-        "mup_base_width",
-        "num_nextn_predict_layers",
-        "mtp_loss_weight",
-    }
-)
+KEPT_BESIDE = ("layer_types", "rope_parameters", "num_nextn_predict_layers", "mtp_loss_weight")
+"""What any configuration may hold that is no field of every one."""
+
+PASSED_ON = frozenset({*KEPT_BESIDE, "num_labels", "parametrization", "mup_base_width"})
 """Settings that are not fields of the configuration but that it understands."""
 
 

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from zoo.building import KEPT_BESIDE, skeleton
 from zoo.building import config as configure
-from zoo.building import skeleton
 from zoo.models import Transformer, ZooConfig
 from zoo.models.transformer import transformer_of
 from zoo.registry import VARIANTS, Task, parse_name
@@ -179,13 +179,7 @@ def extras(config: ZooConfig) -> dict[str, Any]:
         What the variant or its parts added and has not left empty or switched off, by name.
     """
     names = {field.name for field in dataclasses.fields(ZooConfig)}
-    own = {
-        *VARIANTS.get(config.variant).defaults,
-        "layer_types",
-        "rope_parameters",
-        "num_nextn_predict_layers",
-        "mtp_loss_weight",
-    }
+    own = {*VARIANTS.get(config.variant).defaults, *KEPT_BESIDE}
     values = ((name, getattr(config, name, None)) for name in sorted(own - names))
     return {name: value for name, value in values if value is not None and value is not False}
 

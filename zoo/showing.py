@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from zoo.building import KEPT_BESIDE
 from zoo.building import config as configure
 from zoo.dispatch import load
 from zoo.drawing import Drawing, draw
@@ -19,9 +20,6 @@ from zoo.registry.printed import Part, Printed, Title
 
 if TYPE_CHECKING:
     from zoo.literals import TaskName, VariantName
-
-BESIDE_FIELDS = ("layer_types", "rope_parameters", "num_nextn_predict_layers", "mtp_loss_weight")
-"""What a configuration is made of that is no field of every one."""
 
 IDENTITY = ("variant", "quirks", "providers")
 
@@ -95,6 +93,6 @@ def own_settings(config: ZooConfig, usual: ZooConfig) -> dict[str, Any]:
     Returns:
         Values by field.
     """
-    fields = [field for field in (*ZooConfig.__annotations__, *BESIDE_FIELDS) if field not in IDENTITY]
+    fields = [field for field in (*ZooConfig.__annotations__, *KEPT_BESIDE) if field not in IDENTITY]
     values = {field: getattr(config, field, None) for field in fields}
     return {field: value for field, value in values.items() if value != getattr(usual, field, None)}
