@@ -145,14 +145,14 @@ def pages() -> dict[Path, str]:
 
 
 def front_table() -> str:
-    """Write the table of README.md: what stands out in each benchmark, under the condition with most variants.
+    """Write the table of README.md: what stands out in each benchmark, under the first condition that is recorded.
 
     Returns:
         Markdown.
     """
     recorded = {name: read_rows(one.results) for name, one in benchmarks().items()}
     judged = (
-        max((judge(one, recorded[name], condition) for condition in one.conditions), key=lambda all: len(all.standings))
+        next(filter(lambda verdicts: verdicts.standings, (judge(one, recorded[name], each) for each in one.conditions)))
         for name, one in benchmarks().items()
         if recorded[name]
     )
