@@ -33,6 +33,9 @@ PAGES = PAGE.with_suffix("")
 PICTURE = ROOT / "docs" / "pictures" / "quirks.svg"
 PICTURES = PICTURE.with_name("results")
 
+ENOUGH = 3
+"""As many variants have to be recorded before the front shows a benchmark."""
+
 PICTURED = ("quirks", "vanilla")
 """The benchmark and the condition that the picture of README.md shows."""
 
@@ -145,17 +148,17 @@ def pages() -> dict[Path, str]:
 
 
 def front_table() -> str:
-    """Write the table of README.md: what stands out in each benchmark, under the first condition that is recorded.
+    """Write the table of README.md: what stands out in each benchmark, under its first condition that has enough.
 
     Returns:
         Markdown.
     """
-    recorded = {name: read_rows(one.results) for name, one in benchmarks().items()}
-    judged = (
-        next(filter(lambda verdicts: verdicts.standings, (judge(one, recorded[name], each) for each in one.conditions)))
-        for name, one in benchmarks().items()
-        if recorded[name]
-    )
+    judged = []
+    for benchmark in benchmarks().values():
+        rows = read_rows(benchmark.results)
+        recorded = (judge(benchmark, rows, condition) for condition in benchmark.conditions)
+        first = next((verdicts for verdicts in recorded if len(verdicts.standings) >= ENOUGH), None)
+        judged += [first] if first is not None else []
     return markdown(
         ("benchmark", "decided by", "baseline", "furthest ahead", "furthest behind", "better, within noise, worse"),
         map(front_row, judged),
