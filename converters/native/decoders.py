@@ -164,6 +164,14 @@ def whole_text(layer_types: list[str]) -> list[bool] | None:
     return nope if any(nope) else None
 
 
+NOPE_BY_LAYER = Field(
+    "layer_types",
+    lambda native: whole_text(native.layer_types),
+    lambda config: config.types_of_layers(),
+    has=lambda config: whole_text(config.types_of_layers()),
+)
+"""`nope_layers` of a class whose layers without a window have no positions."""
+
 CLASSIFIER_DROPOUT = Field(
     "classifier_dropout",
     lambda native: 0.1 if getattr(native, "classifier_dropout", None) is None else native.classifier_dropout,

@@ -12,12 +12,13 @@ import re
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 from xml.etree import ElementTree
 
-from zoo.benchmarks import Benchmark, Verdicts, benchmarks, find_benchmark, judge, read_rows
+from zoo.benchmarks import Benchmark, Verdicts, benchmarks, judge, read_rows
 from zoo.benchmarks.across import read_across
 from zoo.benchmarks.page import anchors, in_markdown, made_on, markdown_table, spread, title, told
-from zoo.benchmarks.rows import write_rows
+from zoo.benchmarks.rows import Row, write_rows
 from zoo.benchmarks.weights import RESULTS, rows_of_weights
 from zoo.comparison.display.report import charts
 from zoo.comparison.display.report.forest import draw_forest
@@ -56,23 +57,31 @@ What the [weights that ship](weights.md) scored has rows of its own, in
 [weights.csv](../zoo/benchmarks/results/weights.csv), written from the very files that their cards read.
 """
 
+PUBLISHED = "## Published numbers beside ours"
+
 HOW_TO_READ = """A row is a variant: the mean over its seeds and the sample standard deviation, the difference from the
 baseline (the first variant of the benchmark), and the verdict of a test that is paired by seed and corrected for the
 number of variants ([how](../comparing.md#what-may-be-said)). *Within noise* means that these runs cannot tell the two
 apart, not that they are the same."""
 
 
-def benchmark_page(benchmark: Benchmark) -> str:
-    """Write what a benchmark says.
+class Recorded(NamedTuple):
+    """What is recorded of a benchmark, read and judged once for all that is made of it."""
 
-    Args:
-        benchmark: The benchmark.
+    benchmark: Benchmark
+    rows: list[Row]
+    judged: dict[str, Verdicts]
 
-    Returns:
-        Markdown.
-    """
-    rows = read_rows(benchmark.results)
-    judged = {condition: judge(benchmark, rows, condition) for condition in benchmark.conditions}
+    @classmethod
+    def of(cls, benchmark: Benchmark) -> Recorded:
+        """Read and judge it under each of its conditions."""
+        rows = read_rows(benchmark.results)
+        return cls(benchmark, rows, {name: judge(benchmark, rows, name) for name in benchmark.conditions})
+
+
+def benchmark_page(recorded: Recorded) -> str:
+    """Write what a benchmark says, as Markdown."""
+    benchmark, rows, judged = recorded.benchmark, recorded.rows, recorded.judged
     parts = [f"# {benchmark.name}", f"{benchmark.summary} {benchmark.source}".strip(), HOW_TO_READ]
     if not rows:
         return "\n\n".join([*parts, "Nothing is recorded yet."]) + "\n"
@@ -105,31 +114,23 @@ def baseline(verdicts: Verdicts) -> str:
     return next(one.variant for one in verdicts.standings if one.verdict == "baseline")
 
 
-def overview() -> str:
+def overview(found: Iterable[Recorded]) -> str:
     """Write the page that leads to those of the benchmarks: what each asks, what is recorded, what others published.
+
+    Args:
+        found: All benchmarks.
 
     Returns:
         Markdown.
     """
-    found = benchmarks().values()
-    rows = {one.name: read_rows(one.results) for one in found}
-    lines = [
-        (
-            f"[{one.name}](results/{one.name}.md)",
-            one.summary,
-            str(len(recorded)),
-            str(len({row.variant for row in recorded})),
-        )
-        for one, recorded in ((one, rows[one.name]) for one in found)
-    ]
-    table = markdown(("benchmark", "what it asks", "runs", "variants"), lines)
-    parts = [INTRODUCTION.strip(), table.strip()]
-    published = []
+    lines, published = [], []
     for one in found:
-        judged = {condition: judge(one, rows[one.name], condition) for condition in one.conditions}
-        where = f"- [{one.name}](results/{one.name}.md), "
-        published += [line.replace("- Published for ", where) for line in anchors(one, judged).splitlines()]
-    return "\n\n".join([*parts, "## Published numbers beside ours", "\n".join(published)]) + "\n"
+        link = f"[{one.benchmark.name}](results/{one.benchmark.name}.md)"
+        variants = {row.variant for row in one.rows}
+        lines.append((link, one.benchmark.summary, str(len(one.rows)), str(len(variants))))
+        published.append(anchors(one.benchmark, one.judged, f"{link}, "))
+    table = markdown(("benchmark", "what it asks", "runs", "variants"), lines).strip()
+    return "\n\n".join([INTRODUCTION.strip(), table, PUBLISHED, "\n".join(filter(None, published))]) + "\n"
 
 
 def pages() -> dict[Path, str]:
@@ -138,30 +139,35 @@ def pages() -> dict[Path, str]:
     Returns:
         The text of every file.
     """
-    written = {PAGE: overview(), FRONT: front(), PICTURE: picture(PICTURED[0], PICTURED[1])}
-    for name, benchmark in benchmarks().items():
-        written[PAGES / f"{name}.md"] = benchmark_page(benchmark)
-        rows = read_rows(benchmark.results)
-        if drawn := pictured(judge(benchmark, rows, condition) for condition in benchmark.conditions):
-            written[PICTURES / f"{name}.svg"] = picture(name, drawn.condition)
+    found = {name: Recorded.of(one) for name, one in benchmarks().items()}
+    shown = found[PICTURED[0]].judged[PICTURED[1]]
+    written = {PAGE: overview(found.values()), FRONT: front(found.values()), PICTURE: picture(shown)}
+    for name, recorded in found.items():
+        written[PAGES / f"{name}.md"] = benchmark_page(recorded)
+        if drawn := pictured(recorded.judged.values()):
+            written[PICTURES / f"{name}.svg"] = picture(drawn)
     return written
 
 
-def front_table() -> str:
+def front(found: Iterable[Recorded]) -> str:
+    """Write README.md, with the table as it should be."""
+    table = front_table(found)
+    return TABLE.sub(lambda _: table, FRONT.read_text(encoding="utf-8"))
+
+
+def front_table(found: Iterable[Recorded]) -> str:
     """Write the table of README.md: what stands out in each benchmark, under its first condition that has enough.
+
+    Args:
+        found: All benchmarks.
 
     Returns:
         Markdown.
     """
-    judged = []
-    for benchmark in benchmarks().values():
-        rows = read_rows(benchmark.results)
-        recorded = (judge(benchmark, rows, condition) for condition in benchmark.conditions)
-        first = next((verdicts for verdicts in recorded if len(verdicts.standings) >= ENOUGH), None)
-        judged += [first] if first is not None else []
+    enough = ([one for one in recorded.judged.values() if len(one.standings) >= ENOUGH] for recorded in found)
     return markdown(
         ("benchmark", "decided by", "baseline", "furthest ahead", "furthest behind", "better, within noise, worse"),
-        map(front_row, judged),
+        (front_row(verdicts) for verdicts, *_ in filter(None, enough)),
     )
 
 
@@ -184,22 +190,16 @@ def front_row(verdicts: Verdicts) -> tuple[str, ...]:
     )
 
 
-def picture(name: str, condition: str) -> str:
+def picture(verdicts: Verdicts) -> str:
     """Draw how far each variant of a benchmark is from the baseline.
-
-    Args:
-        name: The benchmark.
-        condition: Which of its conditions.
 
     Returns:
         A whole SVG document, which follows the reader's preference for light or dark paper.
     """
-    benchmark = find_benchmark(name)
-    verdicts = judge(benchmark, read_rows(benchmark.results), condition)
     shown = [
         VariantSummary(one.variant, (), dict(one.samples), one.difference, one.verdict) for one in verdicts.standings
     ]
-    score = replace(LOSSES[0], title=title(verdicts.score), better=benchmark.better(verdicts.score))
+    score = replace(LOSSES[0], title=title(verdicts.score), better=verdicts.benchmark.better(verdicts.score))
     drawn = draw_forest(score, shown, baseline(verdicts), None, charts.WIDE)
     svg = ElementTree.fromstring(drawn or "<svg/>")
     svg.attrib |= {"xmlns": "http://www.w3.org/2000/svg", "style": "background: var(--card)"}
@@ -207,12 +207,6 @@ def picture(name: str, condition: str) -> str:
     style.text = Path(charts.__file__).with_name("chart.css.jinja").read_text(encoding="utf-8")
     svg.insert(0, style)
     return ElementTree.tostring(svg, encoding="unicode") + "\n"
-
-
-def front() -> str:
-    """Write README.md, with the table as it should be."""
-    table = front_table()
-    return TABLE.sub(lambda _: table, FRONT.read_text(encoding="utf-8"))
 
 
 if __name__ == "__main__":

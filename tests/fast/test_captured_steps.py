@@ -122,6 +122,8 @@ def test_what_cannot_be_prepared():
         model.prepare_for_generation(0)
     with fast_paths(graph_capture="never"):
         assert not model.prepare_for_generation()
+    assert model.prepare_for_generation()
+    assert not model.prepare_for_generation(3, cache_implementation="static"), "what is captured is of another kind"
     model.model.layers[0].register_forward_hook(lambda *_: None)
     assert not model.prepare_for_generation()
 

@@ -147,7 +147,7 @@ def told(verdicts: Verdicts) -> str:
     """Say in sentences what a table shows.
 
     Returns:
-        Who is ahead, who is behind, who cannot be told apart, and the Pareto front.
+        Who is ahead, who is behind, who cannot be told apart, who failed and why, and the Pareto front.
     """
     words: Mapping[str, list[str]] = {
         word: [f"`{one.variant}`" for one in verdicts.standings if one.verdict == word]
@@ -217,12 +217,13 @@ def made_on(rows: Sequence[Row]) -> str:
     return f"{counted(len(rows), 'run')}, {days}; {where}; {made}."
 
 
-def anchors(benchmark: Benchmark, judged: Mapping[str, Verdicts]) -> str:
+def anchors(benchmark: Benchmark, judged: Mapping[str, Verdicts], lead: str = "Published for ") -> str:
     """Put published numbers beside the recorded ones.
 
     Args:
         benchmark: The benchmark.
         judged: The verdicts of each condition.
+        lead: What each line begins with, before the variant.
 
     Returns:
         A line an anchor, empty where there are none.
@@ -236,5 +237,5 @@ def anchors(benchmark: Benchmark, judged: Mapping[str, Verdicts]) -> str:
         else:
             near = abs(sample.mean - anchor.value) <= anchor.tolerance
             came = f"{spread(sample)} here, {'within' if near else 'NOT within'} {anchor.tolerance:g} of it"
-        lines.append(f"- Published for `{anchor.variant}`: {anchor.value:g} ({anchor.source}); {came}.")
+        lines.append(f"- {lead}`{anchor.variant}`: {anchor.value:g} ({anchor.source}); {came}.")
     return "\n".join(lines)

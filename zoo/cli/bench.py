@@ -170,7 +170,7 @@ def show_rows(benchmark: Benchmark, rows: Sequence[Row], score: str | None = Non
     for condition in benchmark.conditions:
         verdicts = judge(benchmark, rows, condition, score=score, baseline=baseline, data=data)
         if not verdicts.standings:
-            absent.append(condition or "anything")
+            absent.append(condition or "any condition")
             continue
         if condition:
             write(heading(condition))
@@ -178,7 +178,7 @@ def show_rows(benchmark: Benchmark, rows: Sequence[Row], score: str | None = Non
         if verdicts.missing:
             click.echo(f"Not recorded: {', '.join(verdicts.missing)}", err=True)
     if absent:
-        click.echo(f"Not recorded: {', '.join(absent)}", err=True)
+        click.echo(f"Nothing is recorded under: {', '.join(absent)}", err=True)
     if reading := read_across(benchmark, rows, data=data):
         write(heading("All conditions"))
         click.echo(reading.says)

@@ -47,12 +47,14 @@ class CapturedSteps:
     Attributes:
         guards: What the model's forward depended on when they were captured.
         counts: How many steps of each kind the model itself has done.
+        replays: How many steps were replayed.
         steps: What takes the place of each kind; None where it cannot be captured.
         prepackings: How weights are prepacked, by kind and mode; None where that would not make steps faster.
     """
 
     guards: Guards
     counts: Counter[Any] = field(default_factory=Counter)
+    replays: int = 0
     steps: dict[Any, CapturedStep | None] = field(default_factory=dict)
     prepackings: dict[Any, Prepacking | None] = field(default_factory=dict)
 
@@ -115,7 +117,10 @@ class StepReplayer:
             if not captured.guards.hold():
                 return forward(**arguments)
             output = known.replay(step, self.prepacked_for(captured, step, known))
-            return forward(**arguments) if output is None else output
+            if output is None:
+                return forward(**arguments)
+            captured.replays += 1
+            return output
         output = forward(**arguments)
         captured.counts[kind] += 1
         wanted = self.modes.graph_capture == "always" or captured.counts[kind] >= CAPTURE_AFTER
@@ -195,12 +200,6 @@ def captured_steps_of(model: PreTrainedModel) -> CapturedSteps | None:
         known = _captured[model] = CapturedSteps(guards)
     known.guards = guards
     return known
-
-
-def has_captured_steps(model: PreTrainedModel) -> bool:
-    """Whether decode steps of a model, as it is now, have been captured."""
-    known = captured_steps_of(model)
-    return known is not None and any(known.steps.values())
 
 
 def is_observed() -> bool:

@@ -10,7 +10,7 @@ from transformers.generation import GenerationMixin, LogitsProcessorList
 
 from zoo.errors import ConfigError, UnsupportedBackendError
 
-from .captured_steps import PREPACK_AFTER, has_captured_steps, replayed_steps
+from .captured_steps import PREPACK_AFTER, captured_steps_of, replayed_steps
 from .graph_capture import SHORTEST
 from .growing_cache import hold_every_row, let_grow
 from .switches import current, fast_paths
@@ -76,16 +76,17 @@ class CachedGenerationMixin(GenerationMixin):
             options: What `generate` will be called with of what makes steps different: `num_beams`, ...
 
         Returns:
-            Whether steps were captured. If not, `generate` writes the same without: on a GPU, with a module that is not
-            the zoo's, PyTorch's or transformers', or where the environment says ZOO_GRAPH_CAPTURE=never.
+            Whether such steps will be replayed. If not, `generate` writes the same without: on a GPU, with a cache or a
+            module that is not the zoo's, PyTorch's or transformers', or with ZOO_GRAPH_CAPTURE=never.
 
         Raises:
             ConfigError: When the batch size is not positive.
         """
         if batch_size < 1:
             raise ConfigError(f"batch_size={batch_size} is not valid; at least 1 text at a time")
-        if current().graph_capture == "never":
+        if current().graph_capture == "never" or (known := captured_steps_of(self)) is None:
             return False
+        before = known.replays
         ids = torch.zeros(batch_size, SHORTEST, dtype=torch.long, device=self.device)
         mask = torch.ones_like(ids)
         if batch_size > 1 if padded is None else padded:
@@ -94,7 +95,7 @@ class CachedGenerationMixin(GenerationMixin):
         lengths = {"max_new_tokens": tokens, "min_new_tokens": tokens, "max_length": None}
         with fast_paths(graph_capture="always"):
             self.generate(input_ids=ids, attention_mask=mask, **{**options, "do_sample": False, **lengths})
-        return has_captured_steps(self)
+        return known.replays > before
 
     def _get_logits_processor(self, *args: Any, **kwargs: Any) -> LogitsProcessorList:
         return LogitsProcessors(super()._get_logits_processor(*args, **kwargs))

@@ -14,7 +14,7 @@ from transformers.generation import BaseStreamer
 from transformers.utils.logging import tqdm
 
 from zoo.errors import ConfigError, SequenceTooLongError, UnknownOverrideError, ZooError
-from zoo.fast.captured_steps import CAPTURE_AFTER, has_captured_steps
+from zoo.fast.captured_steps import CAPTURE_AFTER
 from zoo.fast.generation import CachedGenerationMixin
 from zoo.models.embedding import Position
 from zoo.quantizing import Int8Model
@@ -112,7 +112,7 @@ def prepare(model: PreTrainedModel, num_batches: int, batch_size: int, settings:
     """
     if not isinstance(model, CachedGenerationMixin) or model.config.is_encoder_decoder:
         return
-    if num_batches * (settings.max_new_tokens or 0) >= CAPTURE_AFTER and not has_captured_steps(model):
+    if num_batches * (settings.max_new_tokens or 0) >= CAPTURE_AFTER:
         model.prepare_for_generation(batch_size, num_beams=settings.num_beams)
 
 

@@ -63,8 +63,8 @@ class PredictionDepth(nn.Module):
         """
         joined = torch.cat((self.state_norm(hidden_states), self.token_norm(embeddings)), dim=-1)
         stream = self.layer(self.stream.open(self.projection(joined)), *args, **kwargs)
-        hidden_states = self.norm(self.stream(stream))
-        return hidden_states
+        normed: torch.Tensor = self.norm(self.stream(stream))
+        return normed
 
 
 class MultiTokenPrediction(nn.Module):

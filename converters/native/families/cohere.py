@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ..base import native_format
-from ..declared import Field, biasless, same
-from ..decoders import ROPE, WINDOWS_BY_LAYER, DecoderFormat, whole_text
+from ..declared import biasless, same
+from ..decoders import NOPE_BY_LAYER, ROPE, WINDOWS_BY_LAYER, DecoderFormat
 from .llama import ATTENTION, ATTENTION_BIAS, GATED, NO_BIASES, SAME_OUT_BIAS, SIZES
 
 
@@ -36,11 +36,6 @@ class Cohere2(Cohere):
     fields = {
         **Cohere.fields,
         **WINDOWS_BY_LAYER,
-        "nope_layers": Field(
-            "layer_types",
-            lambda native: whole_text(native.layer_types),
-            lambda config: config.types_of_layers(),
-            has=lambda config: whole_text(config.types_of_layers()),
-        ),
+        "nope_layers": NOPE_BY_LAYER,
     }
     only = {}

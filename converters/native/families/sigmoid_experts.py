@@ -6,7 +6,7 @@ from zoo.models import SigmoidMixtureOfExperts
 
 from ..base import native_format
 from ..declared import Field, choice, without
-from ..decoders import PARTIAL_ROPE, WINDOWS_BY_LAYER, whole_text
+from ..decoders import NOPE_BY_LAYER, PARTIAL_ROPE, WINDOWS_BY_LAYER
 from .deepseek import SIGMOID_EXPERTS, SIGMOID_REASONS, SIGMOID_ROUTING
 from .experts import ExpertsLike, kinds_of_networks, leading_dense_layers, setting
 from .llama import ATTENTION, ATTENTION_BIAS, PRE_NORMS, QK_NORMS, SAME_OUT_BIAS, LlamaLike
@@ -68,12 +68,7 @@ class ExaoneMoe(SigmoidExpertsLike):
     fields = {
         **SigmoidExpertsLike.fields,
         **WINDOWS_BY_LAYER,
-        "nope_layers": Field(
-            "layer_types",
-            lambda native: whole_text(native.layer_types),
-            lambda config: config.types_of_layers(),
-            has=lambda config: whole_text(config.types_of_layers()),
-        ),
+        "nope_layers": NOPE_BY_LAYER,
         "num_experts": setting("num_experts"),
         "n_shared_experts": setting("n_shared_experts", "num_shared_experts", SigmoidMixtureOfExperts),
         "first_k_dense_replace": Field("mlp_layer_types", leading_dense_layers, kinds_of_networks),

@@ -51,8 +51,9 @@ def read_run(job: Job) -> Run:
     reloaded = read_json_or_none(Path(job.folder) / RELOADED) or {"error": "the saved model has not been loaded"}
     if "error" in reloaded:
         return replace(run, **found, error=reloaded["error"])
-    if (seconds := reloaded.pop("seconds", None)) is not None:
-        found["timings"] = {**found.get("timings", {}), "reload": seconds}
+    seconds = reloaded.pop("seconds", None)
+    if found.get("timings") and seconds is not None:
+        found["timings"] = {**found["timings"], "reload": seconds}
     reload = ReloadCheck(**reloaded)
     error = None
     if not reload.equal:

@@ -42,7 +42,7 @@ class Run:
         outputs: What it wrote for the held-out examples.
         reload: What became of it in a fresh process; None where the run failed.
         error: Why it failed; None where it did not.
-        timings: Seconds of each phase, as far as it came; empty where an older version ran it.
+        timings: Seconds of each phase, as far as it came; empty where it was interrupted, or an older version ran it.
     """
 
     name: str

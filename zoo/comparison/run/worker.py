@@ -52,6 +52,7 @@ def work(job: Job) -> dict[str, Any]:
         splits = task.load_from(job.source)
     if job.trial:
         splits = task.set_aside(splits.train, seed=DATA_SEED)
+    resumed = next(Path(f"{Path(job.folder) / CHECKPOINT}-checkpoints").glob("checkpoint-*"), None) is not None
     watch.end("data")
     own, callbacks = saving(recipe.arguments)
     if job.seconds is not None:
@@ -80,7 +81,8 @@ def work(job: Job) -> dict[str, Any]:
         ask(job, task, splits, result)
         written["costs"] = costs_of(job, task, recipe, splits, result)
         watch.end("measure")
-    return {**written, "timings": watch.seconds}
+    # What a run reports of training includes the time of a process that was killed, which is not all known.
+    return {**written, "timings": {} if resumed else watch.seconds}
 
 
 def saving(arguments: Mapping[str, Any]) -> tuple[dict[str, Any], list[TrainerCallback]]:
