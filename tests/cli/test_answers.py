@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from zoo.cli.answers import KEPT, SWITCH, answer, is_answer, keep, place_of_answer
+from zoo.cli.answers import KEPT, SWITCH, answer, is_answer, keep, place_of_answer, sources
 
 ROOT = Path(__file__).parents[2]
 LIST = ["list", "*-norm"]
@@ -70,6 +70,21 @@ def test_an_answer_is_quick_the_second_time_and_follows_the_sources(tmp_path: Pa
     assert changed == first.replace("Universal Transformers", "Different Transformers") != first
 
 
+@pytest.mark.parametrize("inner", ["zoo/benchmarks/results/char-lm.csv", "converters/measured.tsv", "zoo/training/recipes"])
+def test_an_answer_follows_what_is_recorded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, inner: str) -> None:
+    """`zoo show` and `zoo claims` say what rows say: the same command after another row is another answer."""
+    listed = list(sources())
+    shipped = [file for file in listed if (ROOT / inner) in (file, *file.parents)]
+    assert shipped
+    copied = tmp_path / shipped[0].name
+    shutil.copy(shipped[0], copied)
+    monkeypatch.setattr("zoo.cli.answers.sources", lambda: [copied, *listed])
+    before = place_of_answer(LIST)
+    assert place_of_answer(LIST) == before
+    copied.write_text(copied.read_text() + "\n")
+    assert place_of_answer(LIST) != before
+
+
 def test_only_what_was_said_without_complaint_is_kept(cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for find_out in (printing("wrong", status=2), printing("old", complaint="deprecated")):
         with pytest.raises(SystemExit):
@@ -92,13 +107,15 @@ def test_only_what_was_said_without_complaint_is_kept(cache: Path, capsys: pytes
         ["train", "vanilla"],
         ["weights", "verify"],
         ["weights", "make", "vanilla.en-pt"],
+        ["bench", "run", "quirks"],
+        ["bench", "verify", "char-lm"],
         ["list", "--hub", "someone"],
         ["show", "vanilla", "--svg=out.svg"],
         ["recipes", str(Path(__file__))],
     ],
 )
 def test_what_does_something_or_reads_files_is_no_answer(arguments: list[str]) -> None:
-    assert is_answer(LIST) and is_answer(["weights"]) and is_answer(["show", "vanilla.en-pt", "--json"])
+    assert is_answer(LIST) and is_answer(["weights"]) and is_answer(["show", "vanilla.en-pt", "--json"]) and is_answer(["bench", "show", "quirks"])
     assert not is_answer(arguments)
 
 

@@ -23,17 +23,17 @@ from zoo.files import write_file
 
 from .importing import without_collecting
 
-VERBS = ("diff", "list", "params", "recipes", "settings", "show", "tasks", "tokenizers", "weights")
+VERBS = ("bench", "claims", "diff", "list", "params", "recipes", "settings", "show", "tasks", "tokenizers", "weights")
 """What only says what the zoo knows."""
 
-WORKING_WEIGHTS = ("make", "verify")
-"""Verbs of `zoo weights` that do more than that."""
+WORKING = {"bench": ("run", "verify"), "weights": ("make", "verify")}
+"""Verbs of theirs that do more than that."""
 
 DOING = ("--hub", "--svg", "--traceback", "--help", "-h")
 """Options that ask the network, write files, or explain."""
 
 PACKAGES = ("zoo", "zoo.registry", "zoo.converters")
-SOURCES = (".py", ".yaml", ".json", ".jinja")
+SOURCES = (".py", ".yaml", ".json", ".jinja", ".csv", ".tsv")
 TERMINAL = ("COLORTERM", "COLUMNS", "FORCE_COLOR", "LINES", "NO_COLOR", "TERM", "TTY_COMPATIBLE", "TTY_INTERACTIVE")
 """Environment variables that decide what output looks like; those of the zoo begin with `ZOO_`."""
 
@@ -54,7 +54,7 @@ def is_answer(arguments: Sequence[str]) -> bool:
     return (
         bool(arguments)
         and arguments[0] in VERBS
-        and not (arguments[0] == "weights" and set(arguments) & set(WORKING_WEIGHTS))
+        and not set(arguments).intersection(WORKING.get(arguments[0], ()))
         and not any(argument.startswith(DOING) or os.path.exists(argument) for argument in arguments[1:])
         and os.environ.get(SWITCH) != "never"
         and cache_folder() is not None

@@ -176,9 +176,9 @@ def show_rows(benchmark: Benchmark, rows: Sequence[Row], score: str | None = Non
             write(heading(condition))
         write(as_table(verdicts))
         if verdicts.missing:
-            click.echo(f"Not recorded: {', '.join(verdicts.missing)}", err=True)
+            click.echo(f"Not recorded: {', '.join(verdicts.missing)}")
     if absent:
-        click.echo(f"Nothing is recorded under: {', '.join(absent)}", err=True)
+        click.echo(f"Nothing is recorded under: {', '.join(absent)}")
     if reading := read_across(benchmark, rows, data=data):
         write(heading("All conditions"))
         click.echo(reading.says)
