@@ -70,7 +70,9 @@ def test_an_answer_is_quick_the_second_time_and_follows_the_sources(tmp_path: Pa
     assert changed == first.replace("Universal Transformers", "Different Transformers") != first
 
 
-@pytest.mark.parametrize("inner", ["zoo/benchmarks/results/char-lm.csv", "converters/measured.tsv", "zoo/training/recipes"])
+@pytest.mark.parametrize(
+    "inner", ["zoo/benchmarks/results/char-lm.csv", "converters/measured.tsv", "zoo/training/recipes"]
+)
 def test_an_answer_follows_what_is_recorded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, inner: str) -> None:
     """`zoo show` and `zoo claims` say what rows say: the same command after another row is another answer."""
     listed = list(sources())
@@ -115,7 +117,12 @@ def test_only_what_was_said_without_complaint_is_kept(cache: Path, capsys: pytes
     ],
 )
 def test_what_does_something_or_reads_files_is_no_answer(arguments: list[str]) -> None:
-    assert is_answer(LIST) and is_answer(["weights"]) and is_answer(["show", "vanilla.en-pt", "--json"]) and is_answer(["bench", "show", "quirks"])
+    assert (
+        is_answer(LIST)
+        and is_answer(["weights"])
+        and is_answer(["show", "vanilla.en-pt", "--json"])
+        and is_answer(["bench", "show", "quirks"])
+    )
     assert not is_answer(arguments)
 
 
