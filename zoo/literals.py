@@ -152,10 +152,11 @@ class Settings(TypedDict, total=False):
         "multi-head",
         "normalized",
         "sinks",
+        "value-embeddings",
         "value-residual",
     ]
     """Attention part: "multi-head", "gated", "exclusive", "sinks", "differential", "latent", "value-residual",
-    "kv-sharing", "normalized", or a plugin's."""
+    "value-embeddings", "kv-sharing", "normalized", or a plugin's."""
     mixer: Literal["attention", "gated-delta-net", "kimi-delta-attention", "short-conv"]
     """What mixes tokens in layers without attention, which `layer_types` names: "attention" for no such layers,
     "gated-delta-net", "kimi-delta-attention", "short-conv", or a plugin's."""
@@ -295,6 +296,7 @@ class Settings(TypedDict, total=False):
     kv_lora_rank: int
     qk_nope_head_dim: int
     v_head_dim: int
+    value_embedding_interval: int
     linear_num_key_heads: int
     linear_num_value_heads: int
     linear_key_head_dim: int

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+import torch
 from torch import nn
 
 from zoo.models import Transformer, ZooConfig, ZooEncoderDecoder, ZooPreTrainedModel
@@ -17,7 +18,7 @@ from zoo.models.stack import ZooStack
 from .layers import IN_A_LAYER, merged, pattern
 from .modules import does_something, name_in, signature
 from .parts import Block, Drawing, Layer, Residual, Step, Together
-from .tracing import Call, trace
+from .tracing import TRACED, Call, trace
 from .wording import kind_of, label_and_detail, note
 
 RULES = {
@@ -109,7 +110,7 @@ class Reader:
         for number, layer in enumerate(stack.layers):
             kinds.setdefault(signature(layer), []).append(number)
         firsts = {first for first, *_ in kinds.values()}
-        drawn, earlier = {}, EarlierLayers()
+        drawn, earlier = {}, EarlierLayers(token_ids=torch.zeros(TRACED, dtype=torch.long, device="meta"))
         for number, layer in enumerate(stack.layers):  # all, for the first of a kind may read what another one kept
             try:
                 calls = trace(layer, stack.config, stack.position, earlier)

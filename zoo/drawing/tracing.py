@@ -13,6 +13,9 @@ from zoo.models.context import EarlierLayers
 from zoo.models.parts import RESIDUALS
 from zoo.models.residual import Residual
 
+TRACED = (1, 2)
+"""The size of the batch that a layer is run on: sequences and tokens."""
+
 
 @dataclass
 class Call:
@@ -59,8 +62,8 @@ def trace(layer: nn.Module, config: ZooConfig, position: Position, earlier: Earl
             module.register_forward_pre_hook(enter, with_kwargs=True),
             module.register_forward_hook(leave),
         ]
-    hidden_states = torch.zeros(1, 2, config.hidden_size, device="meta")
-    position_ids = torch.zeros(1, 2, dtype=torch.long, device="meta")
+    hidden_states = torch.zeros(*TRACED, config.hidden_size, device="meta")
+    position_ids = torch.zeros(TRACED, dtype=torch.long, device="meta")
     try:
         with torch.no_grad():
             layer.eval()(

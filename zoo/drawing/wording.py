@@ -107,7 +107,7 @@ def attention_detail(module: Attention) -> str:
     config: ZooConfig = module.config
     heads, key_value_heads = config.num_attention_heads, config.num_key_value_heads
     words = ["reads the encoder's output"] if module.is_cross else []
-    if type(module).__module__.startswith("zoo.models.attentions."):
+    if type(module).__module__.startswith("zoo.models.attentions.") and getattr(module, "mixes", True):
         words.append(config.attention)
     words.append(f"{heads} heads of {module.head_dim}")
     if key_value_heads != heads:

@@ -71,6 +71,8 @@ def without_padding(run_layers: RunLayers) -> RunLayers:
         if tokens is None:
             return run_layers(self, config, hidden_states, context, **kwargs)
         changes = {"attention_mask": UnpaddedMask(tokens, tokens), "position_ids": tokens.unpad(context.position_ids)}
+        if context.token_ids is not None:
+            changes["token_ids"] = tokens.unpad(context.token_ids)
         if source is not None:
             changes["encoder_hidden_states"] = source.unpad(context.encoder_hidden_states)
             changes["encoder_attention_mask"] = UnpaddedMask(tokens, source)

@@ -42,6 +42,7 @@ class Attention(nn.Module):
         caches_heads: Whether what it caches are the keys and values of every head.
         weights_sum_to_one: Whether a query's weights over the keys are all that its softmax gives.
         reads_earlier_layers: Whether layers read what earlier ones kept for them in the same call.
+        reads_token_ids: Whether layers look tokens up by their ids, so that embeddings of them are not enough.
     """
 
     backends: tuple[str, ...] = BACKENDS
@@ -49,6 +50,7 @@ class Attention(nn.Module):
     caches_heads: bool = True
     weights_sum_to_one: bool = True
     reads_earlier_layers: bool = False
+    reads_token_ids: bool = False
 
     def __init__(self, config: ZooConfig, layer_idx: int, *, is_causal: bool = False, is_cross: bool = False) -> None:
         super().__init__()

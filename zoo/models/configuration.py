@@ -71,7 +71,7 @@ class ZooConfig(StackConfig):
         mlp_bias: Whether the feed-forward projections have biases, and the dense layer of `lm_head_transform`.
         mlp_inner_norm: Whether a norm stands on the inner width, after the activation (NormFormer).
         attention: Attention part: "multi-head", "gated", "exclusive", "sinks", "differential", "latent",
-            "value-residual", "kv-sharing", "normalized", or a plugin's.
+            "value-residual", "value-embeddings", "kv-sharing", "normalized", or a plugin's.
         mixer: What mixes tokens in layers without attention, which `layer_types` names: "attention" for no such layers,
             "gated-delta-net", "kimi-delta-attention", "short-conv", or a plugin's.
         attention_bias: Whether query, key and value projections have biases.

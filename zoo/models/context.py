@@ -109,6 +109,7 @@ class Context:
         biases: Position biases by layer type. *Shape:* (batch_size, num_attention_heads, seq_len, key_len)
         given_positions: Positions, if the caller gave them, from `place` on: others count up, and cannot tell documents
             in a row apart, for which an accelerator would have to be waited for.
+        token_ids: Ids of the tokens, None where their embeddings were given. *Shape:* (batch_size, seq_len)
     """
 
     attention_mask: Any
@@ -118,6 +119,7 @@ class Context:
     encoder_attention_mask: Any = None
     biases: dict[str | None, torch.Tensor | None] = field(default_factory=dict)
     given_positions: Any = None
+    token_ids: torch.Tensor | None = None
 
     @property
     def cache(self) -> Cache | None:
@@ -162,11 +164,16 @@ class Context:
 
 @dataclass
 class EarlierLayers:
-    """Tensors that the layers of a stack keep for later ones within one call, by name.
+    """Tensors that the layers of a stack keep for later ones within one call, by name, and what was embedded before them.
 
     No dictionary: hooks of accelerate and FSDP copy such on the way into a layer, which would then write in vain.
+
+    Attributes:
+        token_ids: Ids of the tokens, None where their embeddings were given. *Shape:* (batch_size, seq_len)
+        kept: The tensors.
     """
 
+    token_ids: torch.Tensor | None = None
     kept: dict[str, tuple[torch.Tensor, ...]] = field(default_factory=dict)
 
     def keep(self, name: str, *tensors: torch.Tensor) -> None:

@@ -52,6 +52,10 @@ class TokenEmbedding(nn.Embedding):
         return embedded if self.embed_scale == 1.0 else embedded * self.embed_scale
 
 
+class ValueEmbedding(nn.Embedding):
+    """A further vector for every token id, which attention mixes into values."""
+
+
 class TokenTypeEmbedding(nn.Embedding):
     """A vector for every token type, added to the tokens' own (BERT's segments: first and second sentence)."""
 

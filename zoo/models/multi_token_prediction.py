@@ -124,6 +124,7 @@ class MultiTokenPrediction(nn.Module):
         args, named = layer_arguments(body, embeddings, context)
         losses = []
         for shift, depth in enumerate(self.depths, start=1):
+            named["earlier"] = EarlierLayers(None if input_ids is None else input_ids.roll(-shift, dims=1))
             hidden_states = depth(hidden_states, embeddings.roll(-shift, dims=1), *args, **{**kwargs, **named})
             # What is rolled to the end belongs to no token: its targets are ignored.
             further = F.pad(targets, (0, shift), value=IGNORED)[:, shift:]
@@ -160,7 +161,6 @@ def layer_arguments(
         "position_embeddings": rotations[placed] if placed else None,
         "position_ids": context.position_ids,
         "step": step,
-        "earlier": EarlierLayers(),
         "attn_implementation": body.config._attn_implementation,
     }
     mask = self_attention_masks(body.config, embeddings, context, [kind])[kind]

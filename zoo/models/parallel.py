@@ -82,7 +82,8 @@ def pipeline_parallel_plan(stack: Any) -> dict[str, tuple[list[str], list[str]]]
     children: dict[str, Any] = dict(stack.named_children())
     if not isinstance(children.get("layers"), nn.ModuleList) or "token_types" in children:
         return {}
-    if stack.config.share_layers or ATTENTIONS.get(stack.config.attention).reads_earlier_layers:
+    attention = ATTENTIONS.get(stack.config.attention)
+    if stack.config.share_layers or attention.reads_earlier_layers or attention.reads_token_ids:
         return {}
     between = (children["embedding_norm"], children["embedding_projection"], children["stream"])
     if type(children["position"]).embed is not Position.embed or not all(isinstance(m, nn.Identity) for m in between):

@@ -16,6 +16,7 @@ from transformers import initialization as init
 from zoo.errors import ConfigError
 
 from .attention import attention_scaling
+from .embedding import ValueEmbedding
 from .feed_forwards import Experts
 from .feed_forwards.routing import Router
 from .parts import INITIALIZERS
@@ -85,7 +86,7 @@ class MaximalUpdate:
         elif isinstance(module, Experts):
             for weight in (module.gate_up_proj, module.down_proj):
                 init.normal_(weight, mean=0.0, std=std)
-        elif isinstance(module, nn.Embedding) and config.scale_embedding:
+        elif is_scaled_embedding(module, config):
             init.normal_(module.weight, mean=0.0, std=std)
         elif isinstance(module, PreTrainedModel):
             for name, head in heads(module).items():
@@ -100,6 +101,11 @@ class MaximalUpdate:
             ConfigError: When it is less than 1.
         """
         require_at_least(1, mup_base_width=getattr(config, "mup_base_width", BASE_WIDTH))
+
+
+def is_scaled_embedding(module: nn.Module, config: ZooConfig) -> bool:
+    """Whether a module's vectors are multiplied by the root of the width, or stand beside such as are."""
+    return config.scale_embedding and isinstance(module, nn.Embedding) and not isinstance(module, ValueEmbedding)
 
 
 def heads(model: nn.Module) -> dict[str, nn.Linear]:
@@ -126,7 +132,7 @@ def learning_rate_factors(model: PreTrainedModel) -> dict[str, float]:
     output = heads(model).get("lm_head")
     for path, module in model.named_modules():
         own = [name for name in names if name.rpartition(".")[0] == path]
-        if isinstance(module, nn.Embedding) and config.scale_embedding:
+        if is_scaled_embedding(module, config):
             factors |= dict.fromkeys(own, narrow**0.5)
         elif isinstance(module, (nn.Linear, Experts, Router)) and module is not output:
             matrices = [name for name in own if module.get_parameter(name.rpartition(".")[2]).ndim > 1]

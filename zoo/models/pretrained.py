@@ -16,6 +16,7 @@ from zoo.errors import CheckpointError, UnsupportedBackendError, UnsupportedOper
 from zoo.manifest import MANIFEST_FILE, recorded, verified
 
 from .configuration import ZooConfig
+from .embedding import ValueEmbedding
 from .limits import backends_of, refuse_engine, refuse_paging
 from .parallel import fully_sharded_plan, pipeline_parallel_plan, tensor_parallel_plan
 from .parts import ATTENTIONS, INITIALIZERS
@@ -202,6 +203,16 @@ class ZooPreTrainedModel(PreTrainedModel):
                 "layers read what earlier ones keep; give gradient_checkpointing_kwargs={'use_reentrant': False}"
             )
         super()._set_gradient_checkpointing(enable, *args, **kwargs)
+
+    def _resize_token_embeddings(
+        self, new_num_tokens: int | None, pad_to_multiple_of: int | None = None, mean_resizing: bool = True
+    ) -> nn.Embedding:
+        """Resize the embedding, and with it every further table of the same ids. Arguments as in the base class."""
+        embedding: nn.Embedding = super()._resize_token_embeddings(new_num_tokens, pad_to_multiple_of, mean_resizing)
+        for module in self.modules():
+            if isinstance(module, ValueEmbedding) and module.num_embeddings == self.config.vocab_size:
+                self._get_resized_embeddings(module, embedding.num_embeddings, mean_resizing=mean_resizing)
+        return embedding
 
     def prune_heads(self, heads_to_prune: dict[int, list[int]]) -> None:
         """Refuse: heads of one layer cannot be removed.

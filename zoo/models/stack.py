@@ -105,7 +105,7 @@ class ZooStack(ZooModel):
         if self.position.has_bias:
             context.biases = position_biases(self.placed_types, self.position, inputs_embeds, context.cache)
         hidden_states = self.dropout(self.embedding_norm(self.position.embed(inputs_embeds, context.position_ids)))
-        kwargs |= {"attn_implementation": config._attn_implementation, "earlier": EarlierLayers()}
+        kwargs["attn_implementation"] = config._attn_implementation
         return self.run_layers(config, hidden_states, context, **kwargs)
 
     @without_padding
@@ -125,6 +125,7 @@ class ZooStack(ZooModel):
         source = context.source(config, hidden_states) if context.encoder_hidden_states is not None else ()
         rotations = self.position.rotations(hidden_states, context.position_ids, filter(None, self.placed_types))
         kwargs |= {"past_key_values": context.past_key_values, "position_ids": context.position_ids}
+        kwargs["earlier"] = EarlierLayers(context.token_ids)
         hidden_states = self.stream.open(self.embedding_projection(hidden_states))
         layer_types = self.layer_types[: self.config.num_hidden_layers]  # generation lowers it for an early exit
         for step, (layer, kind, placed) in enumerate(zip(cycle(self.layers), layer_types, self.placed_types)):
@@ -196,7 +197,7 @@ class ZooEncoder(ZooStack):
         inputs_embeds = self.token_embeddings(input_ids, inputs_embeds)
         if self.token_types is not None:
             inputs_embeds = self.token_types(inputs_embeds, token_type_ids)
-        context = Context(attention_mask, position_ids, past_key_values)
+        context = Context(attention_mask, position_ids, past_key_values, token_ids=input_ids)
         hidden_states = self.run(inputs_embeds, context, **kwargs)
         return BaseModelOutput(last_hidden_state=hidden_states)
 
@@ -271,9 +272,8 @@ class ZooDecoder(ZooStack):
         attention_mask = self.padding_mask(attention_mask, input_ids)
         inputs_embeds = self.token_embeddings(input_ids, inputs_embeds)
         source = (encoder_hidden_states, encoder_attention_mask)
-        hidden_states = self.run(
-            inputs_embeds, Context(attention_mask, position_ids, past_key_values, *source), **kwargs
-        )
+        context = Context(attention_mask, position_ids, past_key_values, *source, token_ids=input_ids)
+        hidden_states = self.run(inputs_embeds, context, **kwargs)
         return BaseModelOutputWithPastAndCrossAttentions(hidden_states, past_key_values)
 
 

@@ -13,11 +13,12 @@ from accelerate import cpu_offload
 from accelerate.hooks import attach_execution_device_hook
 
 from zoo.building import build, count_parameters
+from zoo.errors import InputError
 from zoo.manifest import MANIFEST_FILE
-from zoo.models import TASK_CLASSES
+from zoo.models import ATTENTIONS, TASK_CLASSES
 
 from .cases import check
-from .comparing import assert_different, assert_equal, assert_finite
+from .comparing import assert_different, assert_equal, assert_finite, assert_same_weights
 from .subjects import BATCH_SIZE, NUM_LABELS, TARGET_LENGTH, Subject
 
 LABELLED = tuple(task for task in TASK_CLASSES if task != "feature-extraction")
@@ -93,7 +94,7 @@ def check_every_parameter_gets_a_finite_gradient(subject: Subject) -> None:
 
 @check()
 def check_saves_and_reloads_bit_equal(subject: Subject) -> None:
-    """save_pretrained writes safetensors only, and the Auto class loads them without a missing or unexpected key."""
+    """save_pretrained writes safetensors only, and the Auto class loads every bit of every weight, and none besides."""
     auto_class = getattr(transformers, TASK_CLASSES[subject.task][0])
     with tempfile.TemporaryDirectory() as folder:
         subject.model.save_pretrained(folder)
@@ -105,7 +106,8 @@ def check_saves_and_reloads_bit_equal(subject: Subject) -> None:
         assert not info.get(kind), f"loading reports {kind}: {sorted(map(str, info[kind]))}"
     assert type(reloaded) is type(subject.model), f"{type(reloaded).__name__} was loaded"
     assert reloaded.config.to_diff_dict().keys() == subject.config.to_diff_dict().keys(), "the configuration changed"
-    assert_equal(subject.run(reloaded), subject.run(), "reloaded model = saved model", 0.0)
+    assert_same_weights(reloaded, subject.model, "reloaded model = saved model")
+    assert_equal(subject.run(reloaded), subject.run(), "reloaded model = saved model")
     assert _sharing(reloaded) == _sharing(subject.model), "other parameters are tied after loading"
 
 
@@ -147,8 +149,9 @@ def check_body_and_head_load_from_each_other(subject: Subject) -> None:
     assert not missing, f"the body's checkpoint lacks {sorted(missing)} of the head's body"
     with torch.no_grad():
         expected = last_hidden_state(subject.body(**subject.inputs()))
-        assert_equal(last_hidden_state(body(**subject.inputs())), expected, "body loaded = body saved", 0.0)
-        assert_equal(last_hidden_state(head.model(**subject.inputs())), expected, "body in head = body saved", 0.0)
+        for what, loaded in (("body loaded = body saved", body), ("body in head = body saved", head.model)):
+            assert_same_weights(loaded, subject.body, what)
+            assert_equal(last_hidden_state(loaded(**subject.inputs())), expected, what)
 
 
 def last_hidden_state(outputs: Any) -> torch.Tensor:
@@ -179,12 +182,18 @@ def check_parameters_are_counted_without_building(subject: Subject) -> None:
 
 @check()
 def check_inputs_embeds_equal_input_ids(subject: Subject) -> None:
-    """Giving the looked-up embeddings is the same as giving ids."""
+    """Giving the looked-up embeddings is the same as giving ids, or is refused where layers look up ids themselves."""
     inputs = subject.inputs()
     with torch.no_grad():
         embedded = {"inputs_embeds": subject.model.get_input_embeddings()(inputs["input_ids"])}
         if subject.stack == "encoder-decoder":
             embedded["decoder_inputs_embeds"] = subject.body.decoder.embed_tokens(inputs["decoder_input_ids"])
+    if ATTENTIONS.get(subject.config.attention).reads_token_ids:
+        try:
+            subject.run(**embedded)
+        except InputError:
+            return
+        raise AssertionError("inputs_embeds are taken although layers look up token ids, which they do not have")
     assert_equal(subject.run(**embedded), subject.run(**inputs), "inputs_embeds = input_ids")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+from torch import nn
 
 TOLERANCE = 1e-9
 """Largest difference that float64 arithmetic in another order makes in a tiny model."""
@@ -41,6 +42,26 @@ def assert_equal(one: torch.Tensor, other: torch.Tensor, what: str, tolerance: f
     assert one.shape == other.shape, f"{what}: shapes {tuple(one.shape)} and {tuple(other.shape)} differ"
     apart = difference(one, other)
     assert apart <= tolerance, f"{what}: the largest difference is {apart:.2e}, allowed are {tolerance:.0e}"
+
+
+def assert_same_weights(one: nn.Module, other: nn.Module, what: str) -> None:
+    """Require the weights of two models to be equal bit for bit.
+
+    What they compute is equal up to rounding only: kernels add in another order where tensors begin elsewhere in
+    memory, as those of a mapped file do.
+
+    Args:
+        one: A model.
+        other: A model of the same class.
+        what: What should hold, for the message.
+
+    Raises:
+        AssertionError: When they are not.
+    """
+    weights, others = one.state_dict(), other.state_dict()
+    assert weights.keys() == others.keys(), f"{what}: one alone has {sorted(weights.keys() ^ others.keys())}"
+    differing = [name for name, weight in weights.items() if not torch.equal(weight, others[name])]
+    assert not differing, f"{what}: other weights in {differing}"
 
 
 def assert_different(one: torch.Tensor, other: torch.Tensor, what: str) -> None:

@@ -1,0 +1,138 @@
+"""Value embeddings: further embeddings of the tokens in attention's values, against loops in float64."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from models.formulas import HEAD, LENGTH, WIDTH, close, config, random, randomized
+from models.test_attention_parts import causal_mask, split
+from models.test_earlier_layers import attend
+
+import zoo
+from zoo.errors import ConfigError, InputError
+from zoo.models.attention import build_attention
+from zoo.models.context import EarlierLayers
+from zoo.models.embedding import ValueEmbedding
+from zoo.models.limits import what_engines_lack
+from zoo.testing import Case, cases
+
+DECODER = "gpt2-style@tiny:attention=value-embeddings"
+ENCODER = "bert-style@tiny:attention=value-embeddings,value_embedding_interval=1"
+PAIR = "post-norm@tiny:attention=value-embeddings,value_embedding_interval=1"
+IDS = torch.tensor([3, 9, 3, 0, 7, 9, 1])
+
+
+def tables(model: torch.nn.Module) -> dict[str, int]:
+    """The number of ids of every table, by its layer."""
+    found = model.named_modules()
+    return {name.split("self_attn")[0]: m.num_embeddings for name, m in found if isinstance(m, ValueEmbedding)}
+
+
+@pytest.mark.parametrize("key_value_heads", [3, 1])
+def test_values_are_mixed_with_embeddings_of_their_tokens(key_value_heads: int) -> None:
+    """v = lambda_1 v + lambda_2 e(token), in groups as well; keys know nothing of it."""
+    made = config(attention="value-embeddings", num_key_value_heads=key_value_heads)
+    attention, x = randomized(build_attention(made, made.num_hidden_layers - 1, is_causal=True)), random(LENGTH, WIDTH)
+    query, key, value = (split(getattr(attention, f"{name}_proj"), x, HEAD) for name in "qkv")
+    one, two = attention.value_lambdas.tolist()
+    rows = attention.value_embedding.weight.tolist()
+    mixed = [
+        [
+            [one * value[h][i][c] + two * rows[token][h * HEAD + c] for c in range(HEAD)]
+            for i, token in enumerate(IDS.tolist())
+        ]
+        for h in range(key_value_heads)
+    ]
+    groups = len(query) // key_value_heads
+    expected = attend(
+        attention, query, [k for k in key for _ in range(groups)], [v for v in mixed for _ in range(groups)]
+    )
+    close(attention(x[None], causal_mask(), earlier=EarlierLayers(IDS[None]))[0][0], expected, 1e-10)
+
+
+@pytest.mark.parametrize(
+    ("interval", "depth", "expected"), [(1, 3, [0, 1, 2]), (2, 3, [0, 2]), (2, 4, [1, 3]), (9, 4, [3])]
+)
+def test_every_other_layer_has_a_table_the_last_one_first(interval: int, depth: int, expected: list[int]) -> None:
+    model = zoo.build(f"{DECODER},num_hidden_layers={depth},value_embedding_interval={interval}")
+    assert [f"model.layers.{layer}." for layer in expected] == list(tables(model))
+    layers = [layer.self_attn for layer in model.model.layers]
+    assert [layer.value_lambdas.tolist() for layer in layers if layer.mixes] == [[0.5, 0.5]] * len(expected)
+
+
+def test_a_decoder_behind_an_encoder_looks_its_own_tokens_up() -> None:
+    """With nothing but embeddings in the values, each stack changes with its own table."""
+    settings = {"vocab_size": 20, "decoder_vocab_size": 23, "share_encoder_decoder_embeddings": False, "seed": 0}
+    model = zoo.build(PAIR, "seq2seq-lm", tie_word_embeddings=False, **settings)
+    assert set(tables(model).values()) == {20, 23}
+    assert {name: size for name, size in tables(model).items() if "encoder" in name.split(".")} == {
+        f"model.encoder.layers.{layer}.": 20 for layer in range(2)
+    }
+
+
+def test_tables_are_resized_with_the_vocabulary_that_is_theirs() -> None:
+    model = zoo.build(PAIR, "seq2seq-lm", vocab_size=20, decoder_vocab_size=23, seed=0)
+    model.resize_token_embeddings(25)
+    assert {size for name, size in tables(model).items() if ".encoder." in name} == {25}
+    assert {size for name, size in tables(model).items() if ".decoder." in name} == {23}
+    model.resize_decoder_token_embeddings(30, pad_to_multiple_of=16)
+    assert {size for name, size in tables(model).items() if ".decoder." in name} == {32}
+    one = zoo.build(f"{PAIR},share_encoder_decoder_embeddings=true,vocab_size=20", "seq2seq-lm", seed=0)
+    one.resize_token_embeddings(22)
+    assert len(tables(one)) == 4 and set(tables(one).values()) == {22}
+
+
+@pytest.mark.parametrize("given", ["inputs_embeds", "a layer"])
+def test_embeddings_without_ids_are_refused_by_name(given: str) -> None:
+    model = zoo.build(DECODER)
+    with pytest.raises(InputError, match="layer 1 of attention='value-embeddings' looks tokens up by their ids"):
+        if given == "inputs_embeds":
+            model(inputs_embeds=torch.zeros(1, 3, 64))
+        else:
+            model.model.layers[1](torch.zeros(1, 3, 64))
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"share_layers": True}, "its layers cannot be one: some have a table.*give value_embedding_interval=1"),
+        ({"value_embedding_interval": 0}, "value_embedding_interval"),
+        ({"value_embedding_interval": 1.5}, "must be int"),
+    ],
+)
+def test_what_no_layer_could_look_up_is_refused(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        zoo.config("pre-norm@tiny", attention="value-embeddings", **settings)
+
+
+def test_serving_engines_are_refused_which_give_no_ids_and_paging_is_not() -> None:
+    made = zoo.config(DECODER)
+    assert "reads token ids" in (what_engines_lack(made, "vllm") or "")
+    assert what_engines_lack(made, "paged|sdpa") is None
+    assert zoo.build(DECODER).model._pp_plan == {}, "a later stage has no ids"
+
+
+def test_further_predicted_tokens_are_looked_up_as_well() -> None:
+    """The layer that is given the next token's embedding mixes that token's value embedding in."""
+    model = zoo.build(f"{DECODER},num_nextn_predict_layers=1,vocab_size=20", seed=0).train()
+    mtp = model.mtp.depths[0].layer.self_attn
+    model(input_ids=torch.tensor([[5, 6, 7, 8]]), labels=torch.tensor([[5, 6, 7, 8]])).mtp_loss.backward()
+    # The first position reads token 6 to predict 7, the second 7 to predict 8; the rest predicts nothing.
+    rows = mtp.value_embedding.weight.grad.abs().sum(dim=1).nonzero().flatten().tolist()
+    assert rows == [6, 7]
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    "case",
+    [
+        *(case for case in cases(DECODER) if case.task == "causal-lm"),
+        *(case for case in cases(ENCODER) if case.task == "masked-lm"),
+        *(case for case in cases(PAIR) if case.task == "seq2seq-lm"),
+    ],
+    ids=str,
+)
+def test_every_check_of_a_variant_with_value_embeddings(case: Case) -> None:
+    case()

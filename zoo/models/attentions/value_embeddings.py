@@ -1,0 +1,81 @@
+"""Value embeddings: what a token is, looked up in a table of the layer's own, is mixed into its values."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import torch
+from torch import nn
+from transformers import initialization as init
+
+from zoo.errors import ConfigError, InputError
+
+from ..attention import Attention, Heads
+from ..embedding import ValueEmbedding
+from ..parts import ATTENTIONS, option
+from ..ranges import require_at_least
+
+if TYPE_CHECKING:
+    from transformers.cache_utils import Cache
+
+    from ..configuration import ZooConfig
+    from ..context import EarlierLayers
+
+
+@ATTENTIONS.register("value-embeddings")
+class ValueEmbeddingAttention(Attention):
+    """Attention to `lambda_1 * v + lambda_2 * e`, of values and further embeddings of the tokens (modded-nanogpt, 2024).
+
+    Layers with a table are the last one and every `value_embedding_interval`-th before it (nanochat: every other one).
+    The two factors are learned, a pair a layer, and start at one half. What is cached are mixed values, so that decoding
+    needs nothing more. Cross attention is the usual one.
+    """
+
+    reads_token_ids = True
+    options: ClassVar[dict[str, Any]] = {"value_embedding_interval": 2}
+
+    def __init__(self, config: ZooConfig, layer_idx: int, **kwargs: Any) -> None:
+        super().__init__(config, layer_idx, **kwargs)
+        behind = config.num_hidden_layers - 1 - layer_idx
+        self.mixes = not self.is_cross and behind % option(config, type(self), "value_embedding_interval") == 0
+        if self.mixes:
+            self.value_embedding = ValueEmbedding(config.vocab_size, config.num_key_value_heads * config.head_dim)
+            self.value_lambdas = nn.Parameter(torch.empty(2))
+
+    @classmethod
+    def check_options(cls, config: ZooConfig) -> None:
+        """Require an interval, and layers of their own where only some of them have a table.
+
+        Raises:
+            ConfigError: When there is none, or one layer stands for all.
+        """
+        interval = option(config, cls, "value_embedding_interval")
+        require_at_least(1, value_embedding_interval=interval)
+        if config.share_layers and interval > 1:
+            raise ConfigError(
+                f"value_embedding_interval={interval} was given with share_layers=True, but its layers cannot be one: "
+                "some have a table of embeddings; give value_embedding_interval=1"
+            )
+
+    def init_weights(self) -> None:
+        """Begin with the mean of both."""
+        if self.mixes:
+            init.constant_(self.value_lambdas, 0.5)
+
+    def extend(
+        self, key: torch.Tensor, value: torch.Tensor, past: Cache | None, idx: int, earlier: EarlierLayers | None
+    ) -> Heads:
+        """Mix the values, and put all behind those of earlier positions. Arguments as in the base class.
+
+        Raises:
+            InputError: When there are no token ids to look up.
+        """
+        if self.mixes:
+            if earlier is None or earlier.token_ids is None:
+                raise InputError(
+                    f"layer {self.layer_idx} of attention='value-embeddings' looks tokens up by their ids: call the "
+                    "model with input_ids (of a decoder behind an encoder decoder_input_ids), not with embeddings"
+                )
+            embedded = self.split_heads(self.value_embedding(earlier.token_ids.to(value.device)), None)
+            value = self.value_lambdas[0] * value + self.value_lambdas[1] * embedded
+        return super().extend(key, value, past, idx, earlier)
