@@ -164,7 +164,7 @@ class Context:
 
 @dataclass
 class EarlierLayers:
-    """Tensors that the layers of a stack keep for later ones within one call, by name, and what was embedded before them.
+    """Tensors that the layers of a stack keep for later ones within one call, by name, and the ids of its tokens.
 
     No dictionary: hooks of accelerate and FSDP copy such on the way into a layer, which would then write in vain.
 

@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 @ATTENTIONS.register("value-embeddings")
 class ValueEmbeddingAttention(Attention):
-    """Attention to `lambda_1 * v + lambda_2 * e`, of values and further embeddings of the tokens (modded-nanogpt, 2024).
+    """Attention to `lambda_1 * v + lambda_2 * e`, of values and a further embedding of tokens (modded-nanogpt, 2024).
 
-    Layers with a table are the last one and every `value_embedding_interval`-th before it (nanochat: every other one).
-    The two factors are learned, a pair a layer, and start at one half. What is cached are mixed values, so that decoding
-    needs nothing more. Cross attention is the usual one.
+    Layers with a table are the last one and every `value_embedding_interval`-th before it, every other one in nanochat.
+    The two factors are learned, a pair a layer, and start at one half. What is cached are mixed values, so that
+    decoding needs nothing more. Cross attention is the usual one.
     """
 
     reads_token_ids = True
