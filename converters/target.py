@@ -162,6 +162,15 @@ class Target(ABC):
         """
         return self.load_with(auto_class)
 
+    def stored(self, options: ExportOptions) -> str:
+        """How weights are stored, one of `dtypes`."""
+        return options.dtype or self.dtypes[0]
+
+    def rounding(self, options: ExportOptions) -> str:
+        """Say how weights are stored, as the end of a note; nothing where they are not rounded."""
+        dtype = self.stored(options)
+        return "" if dtype == self.dtypes[0] else f" Weights are stored as {dtype}."
+
     def load_with(self, auto_class: str, **arguments: Any) -> str:
         """Write how transformers loads an export.
 

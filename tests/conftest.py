@@ -32,6 +32,11 @@ def pytest_configure(config: pytest.Config) -> None:
     check_device(config.getoption("--device"))
 
 
+def pytest_make_parametrize_id(val: object) -> str | None:
+    """Name a case of a long text by its beginning: of some texts of megabytes, every process is told every name."""
+    return ascii(val[:80])[1:-1] if isinstance(val, str) and len(val) > 160 else None
+
+
 def check_device(name: str) -> torch.device:
     """Refuse a device that is not there, before any test is run on another."""
     try:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
+
+import networkx as nx
 
 import zoo
 
@@ -28,6 +31,8 @@ def modules() -> dict[str, Path]:
 MODULES = modules()
 ENTRIES = {"zoo", "zoo.__main__"}
 """What only points to others: public names, and `python -m zoo`."""
+SHOW_THEMSELVES = {"zoo.comparison", "zoo.drawing", "zoo.inside"}
+"""Parts whose results have methods that write or draw them, which import what does so."""
 
 
 def part_of(module: str) -> str:
@@ -96,6 +101,16 @@ def test_every_import_points_upwards_or_is_listed():
     down = {(part, target) for _, part, target in arrows() if not rank.get(target, len(rank)) < rank.get(part, -1)}
     where = sorted(module for module, part, target in arrows() if (part, target) in down - listed)
     assert down == listed, f"unlisted: {down - listed} in {where}; listed in vain: {listed - down}"
+
+
+def test_modules_of_a_part_import_each_other_one_way():
+    inside: dict[str, nx.DiGraph] = defaultdict(nx.DiGraph)
+    for module, file in MODULES.items():
+        for statement in imports_in(ast.parse(file.read_text(encoding="utf-8"))):
+            imported = {target for target in targets(module, statement) if part_of(target) == part_of(module)}
+            inside[part_of(module)].add_edges_from((module, target) for target in imported - {module})
+    circles = {part for part, graph in inside.items() if not nx.is_directed_acyclic_graph(graph)}
+    assert circles == SHOW_THEMSELVES
 
 
 def test_an_import_inside_a_function_is_seen_and_one_for_types_is_not():

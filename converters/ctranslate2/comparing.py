@@ -2,24 +2,115 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 from transformers import GenerationConfig
 
-from zoo.models import ZooPreTrainedModel
+from zoo.models import ZooConfig, ZooPreTrainedModel
 
+from ..errors import VerificationError
+from ..extras import require
 from ..samples import neutral_generation
-from ..verification import in_dtype
-from .running import CTranslate2Model
+from ..verification import NOISE, ROUNDING, Difference, in_dtype
+from .running import CTranslate2Model, load_ctranslate2
 from .vocabulary import ends_of
 
-if TYPE_CHECKING:
-    from .writing import Sample
+INPUTS = 100
+"""How many random inputs greedy and beam search are compared on."""
 
+BEAMS = 4
 NEW_TOKENS = 8
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Random inputs.
+
+    Args:
+        prompts: What the model reads.
+        targets: What an encoder-decoder is made to say.
+    """
+
+    prompts: list[list[int]]
+    targets: list[list[int]]
+
+
+def draw(config: ZooConfig, seed: int = 0) -> Sample:
+    """Draw random inputs of different lengths.
+
+    Args:
+        config: The settings.
+        seed: Of the random numbers.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    longest = min(9, config.max_position_embeddings - NEW_TOKENS - 1)
+    ends = config.eos_token_id if isinstance(config.eos_token_id, list) else [config.eos_token_id]
+    special = {config.pad_token_id, config.bos_token_id, config.decoder_start_token_id, *ends}
+
+    def ids(size: int) -> list[int]:
+        valid = [number for number in range(size) if number not in special]
+        length = int(torch.randint(1, longest + 1, (), generator=generator))
+        places = torch.randint(0, len(valid), (length,), generator=generator)
+        return [valid[place] for place in places.tolist()]
+
+    prompts = [ids(config.vocab_size) for _ in range(INPUTS)]
+    targets = [ids(config.decoder_vocab_size) for _ in range(INPUTS)] if config.stack == "encoder-decoder" else []
+    return Sample(prompts, targets)
+
+
+def check_ctranslate2(model: ZooPreTrainedModel, folder: Path, dtype: str = "float32", seed: int = 0) -> Difference:
+    """Load an export, and compare probabilities and outputs with the original's.
+
+    Args:
+        model: The original.
+        folder: The export.
+        dtype: How its weights are stored; only float32 has to be equal.
+        seed: Of the inputs.
+
+    Returns:
+        The difference: of log-probabilities, or of an encoder's hidden states.
+
+    Raises:
+        VerificationError: When it is too large, or other tokens are decoded.
+    """
+    require("ctranslate2", "ctranslate2")
+    engine = load_ctranslate2(folder)
+    reference = in_float(model)
+    sample = draw(model.config, seed)
+    ours = outputs(reference, sample)
+    theirs = outputs_there(engine, sample)
+    difference = largest(ours, theirs)
+    scale = max(1.0, *(float(tensor.abs().max()) for tensor in ours))
+    allowed = ROUNDING * scale
+    if dtype == "float32" and difference > allowed:
+        precise = [tensor.float() for tensor in outputs(in_float(model, torch.float64), sample)]
+        allowed = max(allowed, NOISE * largest(ours, precise))
+    if difference != difference or (dtype == "float32" and difference > allowed):
+        raise VerificationError(f"in CTranslate2 it differs by {difference:.2g} in {dtype} (allowed {allowed:.2g})")
+    if not model.can_generate():
+        return Difference(difference, None, scale, len(ours), None)
+    same = {beams: decoded(reference, engine, sample, beams) for beams in (1, BEAMS)}
+    for beams, share in same.items():
+        if dtype == "float32" and share < 1.0:
+            how = "greedily" if beams == 1 else f"with {beams} beams"
+            raise VerificationError(
+                f"CTranslate2 decodes other tokens {how} in {round((1 - share) * INPUTS)} of {INPUTS} inputs"
+            )
+    return Difference(difference, None, scale, len(ours), same[1] == 1.0, same[BEAMS] == 1.0)
+
+
+def largest(ours: list[Tensor], theirs: list[Tensor]) -> float:
+    """Largest difference of outputs.
+
+    Returns:
+        The largest absolute difference.
+    """
+    return max(float((one - other).abs().max()) for one, other in zip(ours, theirs, strict=True))
 
 
 def in_float(model: ZooPreTrainedModel, dtype: torch.dtype = torch.float32) -> ZooPreTrainedModel:

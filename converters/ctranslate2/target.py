@@ -48,7 +48,7 @@ class CTranslate2Target(EngineTarget):
 
     def check(self, model: ZooPreTrainedModel, folder: Path, plan: TargetPlan, options: ExportOptions) -> Difference:
         """Compare probabilities and decoded tokens."""
-        from .writing import check_ctranslate2
+        from .comparing import check_ctranslate2
 
         return check_ctranslate2(model, folder, self.stored(options))
 
@@ -64,13 +64,7 @@ class CTranslate2Target(EngineTarget):
 
     def notes(self, plan: TargetPlan, options: ExportOptions) -> tuple[str, ...]:
         """Say what runs it, and how weights are stored."""
-        dtype = self.stored(options)
-        stored = "" if dtype == self.dtypes[0] else f" Weights are stored as {dtype}."
-        return (f"Run it with `zoo generate`, or in CTranslate2.{stored}", *plan.notes)
-
-    def stored(self, options: ExportOptions) -> str:
-        """How weights are stored."""
-        return options.dtype or self.dtypes[0]
+        return (f"Run it with `zoo generate`, or in CTranslate2.{self.rounding(options)}", *plan.notes)
 
 
 TARGETS.register(CTranslate2Target.name, CTranslate2Target())

@@ -24,8 +24,8 @@ from ..native.tokenizer import TOKENIZER_FILE
 from ..target import TargetPlan
 from ..verification import NOISE, Difference, Perplexities, in_dtype
 from . import serving
+from .files import FILE
 from .planning import GgufPlan
-from .target import FILE
 from .tokenizer import numbered
 from .writing import write_gguf
 

@@ -13,8 +13,8 @@ from zoo.errors import CheckpointError, ConfigError
 from zoo.models import ZooConfig
 
 from ..engine import Said, WritingModel, Written
+from .files import FILE
 from .serving import Server
-from .target import FILE
 
 FOLLOWED = {
     *("do_sample", "temperature", "top_k", "top_p", "max_length", "max_new_tokens", "num_return_sequences"),

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..target import TARGETS, EngineTarget, ExportOptions, TargetPlan
+from .files import FILE
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -13,10 +14,6 @@ if TYPE_CHECKING:
     from zoo.models import ZooPreTrainedModel
 
     from ..verification import Difference
-
-
-FILE = "model.gguf"
-"""What the file is called."""
 
 
 class GgufTarget(EngineTarget):
@@ -75,13 +72,7 @@ class GgufTarget(EngineTarget):
 
     def notes(self, plan: TargetPlan, options: ExportOptions) -> tuple[str, ...]:
         """Say what runs it, and how weights are stored."""
-        dtype = self.stored(options)
-        stored = "" if dtype == self.dtypes[0] else f" Weights are stored as {dtype}."
-        return (f"Run it with `zoo generate`, or in llama.cpp.{stored}", *plan.notes)
-
-    def stored(self, options: ExportOptions) -> str:
-        """How weights are stored."""
-        return options.dtype or self.dtypes[0]
+        return (f"Run it with `zoo generate`, or in llama.cpp.{self.rounding(options)}", *plan.notes)
 
 
 TARGETS.register(GgufTarget.name, GgufTarget())

@@ -19,9 +19,9 @@ from ..native.base import NATIVE
 from ..native.writing import native_weights
 from ..target import TargetPlan
 from ..weights import save_generation
+from .files import FILE
 from .planning import GgufPlan
 from .rounding import NARROWER, quantize
-from .target import FILE
 from .tokenizer import TokenizerMetadata
 
 EXACT_PARTS = ("_norm", "position_embd", "ffn_gate_inp")

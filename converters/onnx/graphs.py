@@ -17,8 +17,8 @@ from zoo.models import ZooPreTrainedModel
 from zoo.registry import Task
 
 from ..weights import task_of
+from .files import DECODER, ENCODER, WHOLE
 from .modules import Causal, Decode, Encode, Whole
-from .target import DECODER, ENCODER, WHOLE
 
 BATCH, LENGTH, SEEN, TARGET = 2, 5, 4, 3
 """Sizes of the example that is traced, no two alike; all of them stay free."""

@@ -18,8 +18,8 @@ from zoo.models.transformer import Transformer, transformer_of
 from zoo.registry import Task
 
 from ..engine import EngineModel, NoPosition
+from .files import DECODER, ENCODER, WHOLE
 from .session import PAST, PRESENT, Session, length_of
-from .target import DECODER, ENCODER, WHOLE
 
 
 class GraphModel(EngineModel):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from .files import GRAPH_ENDING
 from .models import GraphModel, model_of
 from .session import OnnxSession
-from .target import GRAPH_ENDING
 
 
 def load_onnx(folder: Path) -> GraphModel:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..target import TARGETS, EngineTarget, ExportOptions, TargetPlan
+from .files import DECODER, GRAPH_ENDING, WHOLE
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -13,11 +14,6 @@ if TYPE_CHECKING:
     from zoo.models import ZooPreTrainedModel
 
     from ..verification import Difference
-
-ENCODER, DECODER, WHOLE = "encoder_model", "decoder_model", "model"
-"""Names of the graphs, as the files that Hugging Face Optimum and transformers.js look for."""
-
-GRAPH_ENDING = ".onnx"
 
 
 class OnnxTarget(EngineTarget):
@@ -31,7 +27,7 @@ class OnnxTarget(EngineTarget):
 
     def plan(self, model: ZooPreTrainedModel) -> TargetPlan:
         """Say that it has to be tried, unless what it caches is no keys and values."""
-        from .writing import obstacles
+        from .planning import obstacles
 
         notes = ("It is traced and compared when it is exported.",)
         return TargetPlan(self.name, type(model).__name__, None, obstacles(model), notes)
@@ -44,7 +40,7 @@ class OnnxTarget(EngineTarget):
 
     def check(self, model: ZooPreTrainedModel, folder: Path, plan: TargetPlan, options: ExportOptions) -> Difference:
         """Run the graphs in ONNX Runtime."""
-        from .writing import check_onnx
+        from .checking import check_onnx
 
         return check_onnx(model, folder)
 

@@ -1,4 +1,4 @@
-"""Writes a model as ONNX graphs, and compares what ONNX Runtime computes with what the model does."""
+"""Writes a model as ONNX graphs."""
 
 from __future__ import annotations
 
@@ -9,40 +9,16 @@ from pathlib import Path
 
 import torch
 
-from zoo.models import ATTENTIONS, ZooPreTrainedModel
-from zoo.registry import Task
+from zoo.models import ZooPreTrainedModel
 
-from .. import fresh
 from ..errors import ExportError
 from ..extras import require
-from ..samples import flat, neutral_generation, sample_inputs
-from ..verification import Difference, judge
 from ..weights import model_with, save_generation, task_of, weights_of
+from .files import GRAPH_ENDING
 from .graphs import Graph, graphs_of
-from .models import GraphModel
-from .running import load_onnx
 
 LARGEST_IN_ONE_FILE = 1_500_000_000
 """Bytes of weights that stay in a graph's own file, which Protocol Buffers limit to 2 GB."""
-
-
-def obstacles(model: ZooPreTrainedModel) -> tuple[str, ...]:
-    """Say what graphs cannot hold, of what is known without tracing.
-
-    Args:
-        model: Any model of the zoo.
-
-    Returns:
-        A phrase each.
-    """
-    attention = model.config.attention
-    if model.can_generate() and not ATTENTIONS.get(attention).caches_heads:
-        return (
-            f"attention={attention!r} caches no keys and values of every layer's heads, which are what graphs take",
-        )
-    if model.config.mixer_layer_type is not None:
-        return (f"mixer={model.config.mixer!r} keeps a state, and graphs take keys and values of heads",)
-    return ()
 
 
 def write_onnx(model: ZooPreTrainedModel, folder: Path) -> None:
@@ -127,36 +103,4 @@ def write_graph(graph: Graph, folder: Path, variant: str) -> None:
     if program is None:
         raise ExportError(f"{graph.name} of variant {variant!r} cannot be traced for onnx")
     size = sum(parameter.numel() * 4 for parameter in graph.module.parameters())
-    program.save(str(folder / f"{graph.name}.onnx"), external_data=size > LARGEST_IN_ONE_FILE)
-
-
-def check_onnx(model: ZooPreTrainedModel, folder: Path, seed: int = 0) -> Difference:
-    """Load an export, and compare it with the original in float32.
-
-    Raises:
-        VerificationError: When it is too large.
-    """
-    return compare(model, load_onnx(folder), seed=seed)
-
-
-def compare(model: ZooPreTrainedModel, graphs: GraphModel, *, exact: bool = True, seed: int = 0) -> Difference:
-    """Compare graphs with the model that they were made of, in float32.
-
-    Args:
-        model: The original.
-        graphs: Its graphs in an engine.
-        exact: Whether they have to be equal but for rounding.
-        seed: Of the inputs.
-
-    Raises:
-        VerificationError: When they have to, and are not.
-    """
-    batches = sample_inputs(model, seed)
-    request = {
-        "output": "last_hidden_state" if task_of(model) == Task.FEATURE_EXTRACTION else "logits",
-        "batches": {batch: list(given) for batch, given in batches.items()},
-        "generate": neutral_generation(model.config),
-    }
-    inputs = flat(batches)
-    ours = fresh.compute(traceable(model), request, inputs)
-    return judge({"float32": ours}, {"float32": fresh.compute(graphs, request, inputs)}, batches, exact=exact)
+    program.save(str(folder / f"{graph.name}{GRAPH_ENDING}"), external_data=size > LARGEST_IN_ONE_FILE)

@@ -17,13 +17,13 @@ from torch import Tensor
 from zoo.models import ZooPreTrainedModel
 
 from ..errors import VerificationError
+from ..onnx.checking import compare
 from ..onnx.session import Session
-from ..onnx.writing import compare
 from ..verification import ROUNDING, Difference, distance
 from . import fresh
+from .files import GRAPH_ENDING, PREFIX
 from .session import load_openvino, settings
 from .stateful import ORDER
-from .target import GRAPH_ENDING, PREFIX
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,8 @@ from zoo.errors import CheckpointError, UnsupportedOperationError
 
 from ..onnx.models import GraphModel, model_of
 from ..onnx.session import Session, length_of
+from .files import GRAPH_ENDING, PREFIX
 from .stateful import ORDER
-from .target import GRAPH_ENDING, PREFIX
 
 
 def load_openvino(folder: Path) -> GraphModel:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..onnx.target import DECODER, WHOLE
+from ..onnx.files import DECODER, WHOLE
 from ..target import TARGETS, EngineTarget, ExportOptions, TargetPlan
+from .files import GRAPH_ENDING, PREFIX
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -14,9 +15,6 @@ if TYPE_CHECKING:
     from zoo.models import ZooPreTrainedModel
 
     from ..verification import Difference
-
-PREFIX, GRAPH_ENDING = "openvino_", ".xml"
-"""How the names of graphs begin and end, as Optimum Intel and OpenVINO GenAI look for them."""
 
 
 class OpenVinoTarget(EngineTarget):
@@ -40,7 +38,7 @@ class OpenVinoTarget(EngineTarget):
 
     def plan(self, model: ZooPreTrainedModel) -> TargetPlan:
         """Say that it has to be tried, unless what it caches is no keys and values."""
-        from ..onnx.writing import obstacles
+        from ..onnx.planning import obstacles
 
         notes = ("It is traced and compared when it is exported.",)
         return TargetPlan(self.name, type(model).__name__, None, obstacles(model), notes)
@@ -66,17 +64,11 @@ class OpenVinoTarget(EngineTarget):
 
     def notes(self, plan: TargetPlan, options: ExportOptions) -> tuple[str, ...]:
         """Say what runs it, how weights are stored, and what a processor would make of them."""
-        dtype = self.stored(options)
-        stored = "" if dtype == self.dtypes[0] else f" Weights are stored as {dtype}."
         return (
-            f"Run it with `zoo generate` or `zoo evaluate`, or its graphs in OpenVINO.{stored}",
+            f"Run it with `zoo generate` or `zoo evaluate`, or its graphs in OpenVINO.{self.rounding(options)}",
             'Compile it with {"EXECUTION_MODE_HINT": "ACCURACY"}: by default OpenVINO computes in bfloat16 where the '
             "processor can, and keeps the cache in 8 bits.",
         )
-
-    def stored(self, options: ExportOptions) -> str:
-        """How weights are stored."""
-        return options.dtype or self.dtypes[0]
 
 
 TARGETS.register(OpenVinoTarget.name, OpenVinoTarget())

@@ -15,10 +15,10 @@ from zoo.models import ZooPreTrainedModel
 
 from ..errors import ExportError
 from ..extras import require
-from ..onnx.target import GRAPH_ENDING as ONNX_ENDING
+from ..onnx.files import GRAPH_ENDING as ONNX_ENDING
 from ..onnx.writing import write_graphs, write_settings
+from .files import GRAPH_ENDING, PREFIX
 from .stateful import keep_cache
-from .target import GRAPH_ENDING, PREFIX
 
 
 def write_openvino(model: ZooPreTrainedModel, folder: Path, dtype: str) -> None:

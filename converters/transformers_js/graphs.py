@@ -12,10 +12,10 @@ from torch import Tensor
 from zoo.models import ZooPreTrainedModel
 from zoo.registry import Task
 
+from ..onnx.files import ENCODER, GRAPH_ENDING
 from ..onnx.graphs import Graph, graphs_of
 from ..onnx.modules import Decode, Encoder, Memory, Pairs
 from ..onnx.session import BRANCH, PAST, PRESENT
-from ..onnx.target import ENCODER, GRAPH_ENDING
 from ..onnx.writing import traceable, write_graph, write_graphs
 from ..weights import task_of
 

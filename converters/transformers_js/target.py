@@ -68,7 +68,8 @@ class TransformersJsTarget(Target):
 
     def plan(self, model: ZooPreTrainedModel) -> TargetPlan:
         """Find the first exact class that transformers.js has too."""
-        from ..onnx.writing import LARGEST_IN_ONE_FILE, obstacles
+        from ..onnx.planning import obstacles
+        from ..onnx.writing import LARGEST_IN_ONE_FILE
 
         task = Task(task_of(model))
         known = [name for name in KNOWN[task] if NATIVE.get(name).stack == model.config.stack]
@@ -122,10 +123,11 @@ class TransformersJsTarget(Target):
 
     def check(self, model: ZooPreTrainedModel, folder: Path, plan: TargetPlan, options: ExportOptions) -> Difference:
         """Run the graphs in ONNX Runtime, which transformers.js runs them in."""
+        from ..onnx.checking import compare
+        from ..onnx.files import DECODER, GRAPH_ENDING
         from ..onnx.models import model_of
         from ..onnx.session import OnnxSession
-        from ..onnx.target import DECODER, GRAPH_ENDING
-        from ..onnx.writing import compare, write_settings
+        from ..onnx.writing import write_settings
         from .graphs import MERGED
 
         names = {MERGED: DECODER}

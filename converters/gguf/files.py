@@ -1,0 +1,3 @@
+"""Names of files in a GGUF export."""
+
+FILE = "model.gguf"

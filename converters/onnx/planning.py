@@ -1,0 +1,24 @@
+"""What ONNX graphs cannot hold, as far as it is known without tracing."""
+
+from __future__ import annotations
+
+from zoo.models import ATTENTIONS, ZooPreTrainedModel
+
+
+def obstacles(model: ZooPreTrainedModel) -> tuple[str, ...]:
+    """Say why graphs cannot hold a model: no caches but keys and values.
+
+    Args:
+        model: Any model of the zoo.
+
+    Returns:
+        A phrase each.
+    """
+    attention = model.config.attention
+    if model.can_generate() and not ATTENTIONS.get(attention).caches_heads:
+        return (
+            f"attention={attention!r} caches no keys and values of every layer's heads, which are what graphs take",
+        )
+    if model.config.mixer_layer_type is not None:
+        return (f"mixer={model.config.mixer!r} keeps a state, and graphs take keys and values of heads",)
+    return ()
