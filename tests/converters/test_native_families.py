@@ -3,6 +3,7 @@
 import pytest
 import torch
 import transformers
+from every_variant import enough
 from native_families import (
     DEEPSEEK,
     EXPERTS,
@@ -33,7 +34,19 @@ from zoo.converters.weights import task_of, weights_of
 pytestmark = pytest.mark.thorough
 
 
-@pytest.mark.parametrize("case", FAMILY_CASES)
+def kinds_of(case):
+    """What a case has: its class, its head, the settings that it sets, and switches' values."""
+    family, head, settings = FAMILY_CASES[case]
+    switches = {(name, value) for name, value in settings.items() if isinstance(value, bool | str)}
+    return {family, head, *settings} | switches
+
+
+BY_DAY = enough(FAMILY_CASES, kinds_of)
+
+
+@pytest.mark.parametrize(
+    "case", [pytest.param(case, marks=() if case in BY_DAY else pytest.mark.nightly) for case in FAMILY_CASES]
+)
 def test_there_and_back(case, tmp_path):
     family, head, settings = FAMILY_CASES[case]
     native = native_model(family, head, settings, dtype=torch.float32)

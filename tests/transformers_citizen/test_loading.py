@@ -37,6 +37,7 @@ from zoo.models import (
     ZooForTokenClassification,
     ZooModel,
 )
+from zoo.testing.comparing import assert_equal, assert_same_weights
 
 AUTO = {"causal-lm": AutoModelForCausalLM, "masked-lm": AutoModelForMaskedLM, "seq2seq-lm": AutoModelForSeq2SeqLM}
 
@@ -51,7 +52,8 @@ def saved(pair, tmp_path: Path) -> Path:
 def test_nothing_is_missing_or_unexpected(pair, saved):
     model, info = AUTO[pair[1]].from_pretrained(saved, output_loading_info=True)
     assert not any(info.values())
-    torch.testing.assert_close(tiny(pair).run(model.double()), tiny(pair).run(), rtol=0, atol=0)
+    assert_same_weights(model.double(), tiny(pair).model, "loaded = saved")
+    assert_equal(tiny(pair).run(model), tiny(pair).run(), "loaded = saved")
 
 
 @over(ONE_OF_EACH)
@@ -141,7 +143,8 @@ def test_a_checkpoint_in_pieces_is_the_same(pair, tmp_path: Path):
     settings = dict(output_loading_info=True, dtype="auto", low_cpu_mem_usage=True)
     model, info = AUTO[pair[1]].from_pretrained(tmp_path, **settings)
     assert not any(info.values())
-    assert torch.equal(subject.run(model), subject.run())
+    assert_same_weights(model, subject.model, "loaded = saved")
+    assert_equal(subject.run(model), subject.run(), "loaded = saved")
 
 
 @enough_over(EVERY)
@@ -193,7 +196,8 @@ def test_a_stack_of_an_encoder_decoder_stands_alone(pair, tmp_path: Path):
         loaded, info = type(stack).from_pretrained(tmp_path / name, output_loading_info=True, dtype="auto")
         assert not info["missing_keys"]
         ids = subject.inputs()["input_ids"]
-        assert torch.equal(loaded(ids).last_hidden_state, stack(ids).last_hidden_state)
+        assert_same_weights(loaded, stack, "loaded = saved")
+        assert_equal(loaded(ids).last_hidden_state, stack(ids).last_hidden_state, "loaded = saved")
 
 
 def test_a_configuration_is_left_as_it_was():
