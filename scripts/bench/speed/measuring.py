@@ -100,7 +100,14 @@ def record_steps(generate: Callable[[], object]) -> None:
         generate()
 
 
-def measure(workload: str, peers: list[Peer], rounds: int, seconds: float, machine: Machine) -> list[Row]:
+def measure(
+    workload: str,
+    peers: list[Peer],
+    rounds: int,
+    seconds: float,
+    machine: Machine,
+    clock: Callable[[], float] = time.perf_counter,
+) -> list[Row]:
     """Run all peers in turns, so that what else happens on the machine hits all of them.
 
     Args:
@@ -109,6 +116,7 @@ def measure(workload: str, peers: list[Peer], rounds: int, seconds: float, machi
         rounds: How often each has its turn.
         seconds: How long a turn lasts at least.
         machine: What they run on.
+        clock: Gives the time in seconds.
 
     Returns:
         A row for each peer.
@@ -121,7 +129,7 @@ def measure(workload: str, peers: list[Peer], rounds: int, seconds: float, machi
     megabytes = {peer.name: peak_bytes(peer.run, machine.device) / 1e6 for peer in peers if machine.memory}
     for turn in range(rounds):
         for peer in peers if turn % 2 else reversed(peers):
-            peer.seconds.append(time_of(peer.run, seconds, machine.device))
+            peer.seconds.append(time_of(peer.run, seconds, machine.device, clock))
     # What a peer has reached is within reach, even if something else slowed the products down.
     reached = [(peer.flops or 0) / statistics.median(peer.seconds) for peer in peers]
     limit = max(machine.limit, *reached)
@@ -150,16 +158,16 @@ def measure(workload: str, peers: list[Peer], rounds: int, seconds: float, machi
     return rows
 
 
-def time_of(run: Callable[[], object], seconds: float, device: torch.device) -> float:
+def time_of(run: Callable[[], object], seconds: float, device: torch.device, clock: Callable[[], float]) -> float:
     """The mean time of one run, over as many as fill a turn."""
     times = 0
-    start = time.perf_counter()
-    while (elapsed := time.perf_counter() - start) < seconds or times == 0:
+    start = clock()
+    while (elapsed := clock() - start) < seconds or times == 0:
         run()
         if device.type == "cuda":
             torch.cuda.synchronize()
         times += 1
-    return elapsed / times if times > 1 else time.perf_counter() - start
+    return elapsed / times if times > 1 else clock() - start
 
 
 def deviation(peer: Peer, peers: list[Peer]) -> float | None:
