@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from zoo.models import ZooConfig, ZooPreTrainedModel
 
@@ -11,7 +12,7 @@ from .probe import needs_masks, own_arithmetic
 from .symmetries import find_route
 from .symmetries.base import State
 from .target import TARGETS, TargetPlan
-from .weights import task_of, weights_of
+from .weights import further_tokens_left_out, task_of, weights_of
 
 
 def plan_export(model: ZooPreTrainedModel, names: Iterable[str] | None = None) -> list[TargetPlan]:
@@ -39,7 +40,9 @@ def plan_engines(model: ZooPreTrainedModel) -> list[TargetPlan]:
     Returns:
         The bundle, and those for other engines, some of which are known to work only once they were tried.
     """
-    return [TARGETS.get(name).plan(model) for name in TARGETS]
+    left_out = further_tokens_left_out(model.config, task_of(model))
+    plans = [TARGETS.get(name).plan(model) for name in TARGETS]
+    return [plan if plan.target == "bundle" else replace(plan, notes=(*plan.notes, *left_out)) for plan in plans]
 
 
 def _rank(plan: TargetPlan) -> tuple[bool, bool, int, int]:
@@ -68,7 +71,7 @@ def plan_target(
     route = find_route(config, native.needs(config, task), task, native.reasons)
     obstacles += route.obstacles
     obstacles += native.obstacles(route.config, state, task)
-    notes = list(native.notes(route.config, task))
+    notes = [*native.notes(route.config, task), *further_tokens_left_out(config, task)]
     if not obstacles and needs_masks(config, task):
         notes.append("Give attention masks: the original made them from the ids where none were given.")
     fragile = [step.symmetry.name for step in route.steps if not step.symmetry.half_precision]

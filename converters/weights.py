@@ -82,15 +82,25 @@ def without_further_tokens(model: ZooPreTrainedModel) -> tuple[ZooPreTrainedMode
     Returns:
         The model, or one with its other weights; and what users should know of that.
     """
-    if not prediction_depth(model.config) or task_of(model) != Task.CAUSAL_LM:
+    if not (notes := further_tokens_left_out(model.config, task_of(model))):
         return model, ()
     config = copy.deepcopy(model.config)
     config.num_nextn_predict_layers = 0
     weights = {name: value for name, value in weights_of(model).items() if not name.startswith("mtp.")}
     made = model_with(config, Task.CAUSAL_LM, weights)
     made.generation_config = model.generation_config
-    depth = prediction_depth(model.config)
-    return made, (f"The modules of num_nextn_predict_layers={depth}, which only train, were left out.",)
+    return made, notes
+
+
+def further_tokens_left_out(config: ZooConfig, task: str) -> tuple[str, ...]:
+    """Say that what predicts further tokens in training is left out of an export, where there is any.
+
+    Args:
+        config: The model's settings.
+        task: What its head is for.
+    """
+    depth = prediction_depth(config) if task == Task.CAUSAL_LM else 0
+    return (f"The modules of num_nextn_predict_layers={depth}, which only train, are left out.",) if depth else ()
 
 
 def save_generation(model: ZooPreTrainedModel, folder: Path) -> None:

@@ -52,6 +52,7 @@ SPECIAL = {
     "mup_base_width": "int",
     "num_nextn_predict_layers": "int",
     "mtp_loss_weight": "float",
+    "latent_norm_eps": "float | None",
     "num_labels": "int",
     "hidden_act": "str",
 }

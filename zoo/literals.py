@@ -296,6 +296,7 @@ class Settings(TypedDict, total=False):
     kv_lora_rank: int
     qk_nope_head_dim: int
     v_head_dim: int
+    latent_norm_eps: float | None
     value_embedding_interval: int
     linear_num_key_heads: int
     linear_num_value_heads: int

@@ -4,23 +4,9 @@ import pytest
 import torch
 import transformers
 from every_variant import enough
-from native_families import (
-    DEEPSEEK,
-    EXPERTS,
-    FALCON,
-    FAMILY_CASES,
-    GEMMA,
-    KIMI,
-    MODERN_BERT,
-    MPT,
-    MULTIPLIED,
-    NEOX,
-    PART,
-    QWEN3_MOE,
-    T5GEMMA,
-    WIDE,
-    YOUTU,
-)
+from native_dense import FALCON, GEMMA, MODERN_BERT, MPT, MULTIPLIED, NEOX, PART, T5GEMMA, WIDE
+from native_experts import DEEPSEEK, EXPERTS, KIMI, MINICPM3, QWEN3_MOE, YOUTU
+from native_families import FAMILY_CASES
 from native_models import ENCODER, LLAMA, NATIVE_CASES, T5, batch, largest_difference, native_model, outputs, scramble
 
 import zoo
@@ -103,7 +89,6 @@ def test_every_model_type_has_a_case():
         ("NomicBertForMaskedLM", ENCODER, "NomicBertForMaskedLM has a head that no model of the zoo has"),
         ("MellumModel", {**QWEN3_MOE, "mlp_layer_types": ["sparse", "dense"]}, "only the first layers can be without"),
         ("KimiLinearModel", {**KIMI, "mlp_layer_types": ["sparse", "dense"]}, "only the first layers can be without"),
-        ("KimiLinearModel", {**KIMI, "rms_norm_eps": 1e-5}, "rms_norm_eps=1e-05 is set"),
         ("T5GemmaModel", {**T5GEMMA, "decoder": {**GEMMA, "hidden_size": 16}}, r"decoder\.hidden_size is 16"),
     ],
 )
@@ -130,6 +115,26 @@ def test_a_class_that_zeroes_the_row_of_padding_is_refused_models_with_another()
     model.config.pad_token_id = 3
     plan = plan_target(NATIVE.get("youtu"), model.config, weights_of(model), task_of(model))
     assert plan.obstacles == ("the embedding of padding (3) is not zero, which the class makes it when it is loaded",)
+
+
+@pytest.mark.parametrize("eps", [1e-6, 1e-5])
+def test_norms_on_latent_vectors_have_one_epsilon_whatever_that_of_the_others(eps):
+    """Classes have 1e-6 there, and theirs in the other norms; a model may have one for both."""
+    settings = {"latent_norm_eps": eps, "layer_norm_eps": 1e-3, "vocab_size": 20}
+    model = zoo.build("deepseek-v3-style@tiny", **settings)
+    found = next(plan for plan in plan_export(model) if plan.target == "deepseek_v3")
+    refused = ("norms on latent vectors have an epsilon of 1e-05, here it is 1e-06",)
+    assert found.obstacles == (refused if eps == 1e-5 else ())
+
+
+def test_a_factor_on_the_logits_that_is_no_whole_width_goes_into_the_output_projection():
+    model = zoo.convert(native_model("MiniCPM3", "ForCausalLM", MINICPM3))
+    plan = plan_target(NATIVE.get("minicpm3"), model.config, weights_of(model), task_of(model))
+    assert [step.symmetry.name for step in plan.route.steps] == ["untie-output", "move-logit-scale"]
+    whole = {**MINICPM3, "scale_emb": 1, "tie_word_embeddings": False}
+    model = zoo.convert(native_model("MiniCPM3", "ForCausalLM", whole))
+    plan = plan_target(NATIVE.get("minicpm3"), model.config, weights_of(model), task_of(model))
+    assert plan.route.steps == () and model.config.logit_scale == 8 / 32
 
 
 def test_norms_are_folded_without_loss():

@@ -129,6 +129,7 @@ LATENT: dict[str, Any] = {"kv_lora_rank": 12, "qk_nope_head_dim": 6, "v_head_dim
 def test_latent_attention_equals_deepseek(query_rank: int) -> None:
     """transformers' own class, all of whose layers are dense; then one token after the other from the cache."""
     own = {**LATENT, "q_lora_rank": query_rank or None, "qk_rope_head_dim": 4, "num_key_value_heads": 4}
+    own |= {"rms_norm_eps": 0.1}  # of all norms but those on latent vectors
     native = native_of("DeepseekV3ForCausalLM", "DeepseekV3Config", **SIZES, **own, first_k_dense_replace=2)
     query = {"q_a_proj": "q_a_proj", "q_a_norm": "q_a_layernorm", "q_proj": "q_b_proj"} if query_rank else {}
     names = {"q_proj": "q_proj", **query, "kv_a_proj": "kv_a_proj_with_mqa", "kv_a_norm": "kv_a_layernorm"}
@@ -143,6 +144,7 @@ def test_latent_attention_equals_deepseek(query_rank: int) -> None:
         *PRE_NORMS,
     ]
     settings = {**LATENT, "q_lora_rank": query_rank, "head_dim": 4, "num_key_value_heads": 4}
+    settings |= {"layer_norm_eps": 0.1, "latent_norm_eps": 1e-6}
     ours = zoo_of(
         "llama-style:attention=latent,position=rotary-interleaved", renamed(native.state_dict(), table), **settings
     )
@@ -169,6 +171,8 @@ def test_latent_attention_refuses_what_it_has_no_keys_for() -> None:
         zoo.build("llama-style@tiny:attention=latent,qk_norm=head")
     with pytest.raises(ConfigError, match="widths must be at least 1"):
         zoo.build("llama-style@tiny:attention=latent,v_head_dim=0")
+    with pytest.raises(ConfigError, match="latent_norm_eps=0.0 was given; it must be positive, or None"):
+        zoo.build("llama-style@tiny:attention=latent,latent_norm_eps=0.0")
 
 
 @pytest.mark.parametrize("settings", [{"num_key_value_heads": 1}, {"attention_dropout": 0.1}])

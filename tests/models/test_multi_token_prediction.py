@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 import zoo
+from zoo.converters.planning import plan_engines, plan_export
 from zoo.errors import ConfigError
 from zoo.fast.switches import fast_paths
 from zoo.measuring.flops import count_flops
@@ -158,7 +159,11 @@ def test_operations_are_counted_in_training_only() -> None:
 def test_exports_leave_it_out_and_say_so(tmp_path: Path) -> None:
     model = build().float().eval()
     report = zoo.export(model, tmp_path / "llama", "llama", fresh_process=False)
-    assert any("num_nextn_predict_layers=2, which only train, were left out" in note for note in report.notes)
+    said = "The modules of num_nextn_predict_layers=2, which only train, are left out."
+    assert report.notes.count(said) == 1
+    (plan,) = plan_export(model, ["llama"])
+    assert plan.exact and said in plan.notes
+    assert {plan.target for plan in plan_engines(model) if said not in plan.notes} == {"bundle"}
     assert model.config.num_nextn_predict_layers == DEPTH and model.mtp is not None
 
 

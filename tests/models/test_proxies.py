@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 import transformers
-from native_families import ALBERT, DEEPSEEK, KIMI, LFM2, MODERN_BERT, QWEN3_NEXT
+from native_dense import ALBERT, MODERN_BERT
+from native_experts import DEEPSEEK, KIMI, LFM2, QWEN3_NEXT
 from native_models import BART, ENCODER, GPT2, LLAMA, NATIVE_CASES, T5, native_model
 from torch import nn
 from transformers import DynamicCache, EncoderDecoderCache

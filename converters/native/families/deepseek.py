@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from zoo.models import AttentionScale, LatentAttention, SigmoidMixtureOfExperts, ZooConfig
+from zoo.models.attentions.latent import latent_norm_eps
 from zoo.models.feed_forwards.mixture import inner_size
 from zoo.models.parts import option
 
@@ -15,7 +16,7 @@ from ...symmetries.base import State
 from ..base import native_format
 from ..declared import Field, Keys, choice, without
 from ..decoders import ROPE, whole_heads
-from .experts import EXPERTS, ExpertsLike, setting
+from .experts import EXPERTS, ExpertsLike, kinds_of_networks, leading_dense_layers, setting
 from .llama import ATTENTION_BIAS, GATED, PRE_NORMS, SAME_OUT_BIAS, LlamaLike
 
 ROUTING = ("num_experts_per_tok", "output_router_logits", "norm_topk_prob", "first_k_dense_replace")
@@ -38,6 +39,8 @@ SIGMOID_REASONS = {
     "feed_forward": "its feed-forward network is a mixture of experts that sigmoids choose (moe-sigmoid)",
 }
 WIDTHS = ("kv_lora_rank", "qk_nope_head_dim", "v_head_dim")
+LATENT_NORM_EPS = 1e-6
+"""Of the norms on latent vectors, whatever the configuration says."""
 
 
 def latent(name: str) -> Field:
@@ -53,6 +56,11 @@ def query_rank(config: ZooConfig) -> int:
     """Width of the vector that queries are made of, 0 where there is none."""
     rank: int = option(config, LatentAttention, "q_lora_rank")
     return rank
+
+
+def latent_norm(native: Any) -> float | None:
+    """The epsilon of the norms on latent vectors, None where it is that of all norms."""
+    return None if native.rms_norm_eps == LATENT_NORM_EPS else LATENT_NORM_EPS
 
 
 def rotation(native: Any) -> dict[str, Any]:
@@ -96,11 +104,12 @@ class DeepseekV3(ExpertsLike):
     name = "deepseek_v3"
     variant = "deepseek-v3-style"
     fields = {
-        **without(LlamaLike.fields, "layer_norm_eps", "num_key_value_heads"),
+        **without(LlamaLike.fields, "num_key_value_heads"),
         **ATTENTION_BIAS,
         "head_dim": "qk_rope_head_dim",
         "rope_parameters": Field("rope_parameters", rotation, ROPE.write),
         **{name: latent(name) for name in WIDTHS},
+        "latent_norm_eps": Field("rms_norm_eps", latent_norm, lambda config: config.layer_norm_eps),
         "q_lora_rank": Field(
             "q_lora_rank", lambda native: native.q_lora_rank or 0, lambda config: query_rank(config) or None
         ),
@@ -115,15 +124,21 @@ class DeepseekV3(ExpertsLike):
         **SAME_OUT_BIAS,
         "attention": "latent",
         "feed_forward": "moe-sigmoid",
-        "layer_norm_eps": 1e-6,
         "num_key_value_heads": lambda config: config.num_attention_heads,
     }
-    only = {"rms_norm_eps": 1e-6}  # of the norms on latent vectors, whatever the configuration says
     only_options = {}
     follows = {"num_key_value_heads": lambda config: config.num_attention_heads}
     reasons = {**SIGMOID_REASONS, "attention": "its keys and values are made of latent vectors"}
 
     network: ClassVar[Keys] = SIGMOID_EXPERTS
+
+    def obstacles(self, config: ZooConfig, state: State, task: str) -> list[str]:
+        """Find norms on latent vectors with another epsilon. Arguments as in the base class."""
+        found = super().obstacles(config, state, task)
+        if config.attention == self.always["attention"] and latent_norm_eps(config) != LATENT_NORM_EPS:
+            eps = latent_norm_eps(config)
+            found.append(f"norms on latent vectors have an epsilon of {eps:g}, here it is {LATENT_NORM_EPS:g}")
+        return found
 
     def keys_of_layer(self, config: ZooConfig) -> Keys:
         """The keys in a layer: queries are made of a latent vector, or of the token. Arguments as in the base class."""
@@ -144,15 +159,31 @@ class DeepseekV3(ExpertsLike):
 
 
 @native_format
-class Youtu(DeepseekV3):
-    """Youtu-LLM (Tencent 2025): DeepSeek-V3 without experts."""
+class Glm4MoeLite(DeepseekV3):
+    """GLM-4.7-Flash (GLM team 2026), without the modules that predict further tokens: as DeepSeek-V3."""
 
-    name = "youtu"
+    name = "glm4_moe_lite"
+    fields = {
+        **DeepseekV3.fields,
+        "first_k_dense_replace": Field("mlp_layer_types", leading_dense_layers, kinds_of_networks),
+    }
+
+
+class LatentLike(DeepseekV3):
+    """What classes with latent attention and without experts have in common."""
+
     variant = "llama-style"
     fields = without(DeepseekV3.fields, *SIGMOID_ROUTING)
     always = {**DeepseekV3.always, "feed_forward": "gated"}
     network = GATED
     reasons = {**LlamaLike.reasons, "attention": DeepseekV3.reasons["attention"]}
+
+
+@native_format
+class Youtu(LatentLike):
+    """Youtu-LLM (Tencent 2025): DeepSeek-V3 without experts."""
+
+    name = "youtu"
 
     def obstacles(self, config: ZooConfig, state: State, task: str) -> list[str]:
         """Find a row that transformers 5.23 zeroes where it loads the class. Arguments as in the base class."""

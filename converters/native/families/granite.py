@@ -25,6 +25,35 @@ def logit_scale(native: Any) -> float:
     return 1.0 / native.logits_scaling / (native.embedding_multiplier if native.tie_word_embeddings else 1.0)
 
 
+def multiplied(state: State, native: Any, embedding: float, residual: float) -> State:
+    """Multiply what a class multiplies besides into its weights.
+
+    Args:
+        state: Native weights.
+        native: Their configuration.
+        embedding: The factor on the embeddings, and with them on an output projection that is tied to them.
+        residual: The factor on what is written onto the residual stream.
+
+    Returns:
+        The weights, wider where they have to be.
+    """
+    factors = {"model.embed_tokens.weight": embedding}
+    if native.tie_word_embeddings:
+        factors["lm_head.weight"] = embedding
+    last: tuple[str, ...] = ON_THE_STREAM
+    if "model.layers.0.post_norm1.weight" in state:
+        last = ("post_norm1.weight", "post_norm2.weight")
+    factors |= dict.fromkeys((name for name in state if name.endswith(last)), residual)
+    factors = {name: factor for name, factor in factors.items() if name in state and factor != 1.0}
+    if not factors:
+        return state
+
+    def change(state: State) -> State:
+        return {**state, **{name: state[name] * factor for name, factor in factors.items()}}
+
+    return changed_exactly(state, change, native.model_type)
+
+
 class Multiplied(Llama):
     """What these classes have in common."""
 
@@ -40,21 +69,7 @@ class Multiplied(Llama):
     def read_weights(self, native: Any, state: State, task: str) -> State:
         """Multiply the embeddings and what is written onto the residual stream. Arguments as in the base class."""
         state = super().read_weights(native, state, task)
-        factors = {"model.embed_tokens.weight": native.embedding_multiplier}
-        if native.tie_word_embeddings:
-            factors["lm_head.weight"] = native.embedding_multiplier
-        last: tuple[str, ...] = ON_THE_STREAM
-        if "model.layers.0.post_norm1.weight" in state:
-            last = ("post_norm1.weight", "post_norm2.weight")
-        factors |= dict.fromkeys((name for name in state if name.endswith(last)), native.residual_multiplier)
-        factors = {name: factor for name, factor in factors.items() if name in state and factor != 1.0}
-        if not factors:
-            return state
-
-        def multiplied(state: State) -> State:
-            return {**state, **{name: state[name] * factor for name, factor in factors.items()}}
-
-        return changed_exactly(state, multiplied, self.name)
+        return multiplied(state, native, native.embedding_multiplier, native.residual_multiplier)
 
 
 @native_format

@@ -48,7 +48,7 @@ class KimiLinear(DeepseekV3):
         "first_k_dense_replace": Field("mlp_layer_types", leading_dense_layers, kinds_of_networks),
     }
     always = {**DeepseekV3.always, "position": "none", "tie_word_embeddings": False}
-    only = {**DeepseekV3.only, "tie_word_embeddings": False}
+    only = {"tie_word_embeddings": False}
     reasons = {
         **DeepseekV3.reasons,
         "mixer": "its layers without attention have Kimi delta attention",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
@@ -12,12 +13,23 @@ from zoo.fast.identity import Identity
 
 from ..attention import Attention
 from ..choices import AttentionScale
+from ..inherited import is_number
 from ..norms import build_norm
 from ..parts import ATTENTIONS, option
 
 if TYPE_CHECKING:
     from ..configuration import ZooConfig
     from ..embedding import Rotation
+
+
+WIDTHS = ("q_lora_rank", "kv_lora_rank", "qk_nope_head_dim", "v_head_dim")
+"""Options of the part that are sizes."""
+
+
+def latent_norm_eps(config: ZooConfig) -> float:
+    """The epsilon of the norms on latent vectors."""
+    given: float | None = getattr(config, "latent_norm_eps", None)
+    return config.layer_norm_eps if given is None else given
 
 
 class LatentExpansion(nn.Linear):
@@ -64,7 +76,8 @@ class LatentAttention(Attention):
     new token, queries are taken to the latent vectors instead of these to keys and values (section 2.1.2).
 
     `q_lora_rank` (0 for queries without a latent vector), `kv_lora_rank`, `qk_nope_head_dim` and `v_head_dim` are the
-    widths of DeepSeek's configuration; `head_dim` is its `qk_rope_head_dim`.
+    widths of DeepSeek's configuration; `head_dim` is its `qk_rope_head_dim`. `latent_norm_eps` is the epsilon of the
+    norms on latent vectors, by default that of the other norms.
     """
 
     # FlashAttention wants values as wide as keys.
@@ -75,6 +88,7 @@ class LatentAttention(Attention):
         "kv_lora_rank": 64,
         "qk_nope_head_dim": 32,
         "v_head_dim": 32,
+        "latent_norm_eps": None,
     }
 
     def __init__(self, config: ZooConfig, layer_idx: int, **kwargs: Any) -> None:
@@ -85,14 +99,17 @@ class LatentAttention(Attention):
 
     @classmethod
     def check_options(cls, config: ZooConfig) -> None:
-        """Require widths to be positive, and nothing that needs keys of every head.
+        """Require widths and the epsilon to be positive, and nothing that needs keys of every head.
 
         Raises:
             ConfigError: When one is not.
         """
-        widths = {name: option(config, cls, name) for name in cls.options}
+        widths = {name: option(config, cls, name) for name in WIDTHS}
         if min(widths.values()) < 0 or not all(widths[name] for name in widths if name != "q_lora_rank"):
             raise ConfigError(f"{widths} were given; widths must be at least 1 (q_lora_rank=0 is for queries without)")
+        eps = option(config, cls, "latent_norm_eps")
+        if eps is not None and not (is_number(eps) and eps > 0):
+            raise ConfigError(f"latent_norm_eps={eps!r} was given; it must be positive, or None for layer_norm_eps")
         if config.is_encoder_decoder or config.add_cross_attention:
             raise ConfigError("attention='latent' was given with cross attention, which has no latent vectors to read")
         if config.qk_norm is not None:
@@ -102,13 +119,15 @@ class LatentAttention(Attention):
 
     def build_projections(self, config: ZooConfig) -> None:
         """Build what makes queries, latent vectors and the shared part of keys, and what expands and merges."""
-        query_rank, rank, self.nope_dim, value_dim = (option(config, type(self), name) for name in self.options)
+        query_rank, rank, self.nope_dim, value_dim = (option(config, type(self), name) for name in WIDTHS)
+        norms = copy.copy(config)
+        norms.layer_norm_eps = latent_norm_eps(config)
         width, heads, bias = config.hidden_size, config.num_attention_heads, config.attention_bias
         self.q_a_proj = nn.Linear(width, query_rank, bias=bias) if query_rank else Identity()
-        self.q_a_norm = build_norm(config, query_rank) if query_rank else Identity()
+        self.q_a_norm = build_norm(norms, query_rank) if query_rank else Identity()
         self.q_proj = nn.Linear(query_rank or width, heads * (self.nope_dim + config.head_dim), bias=False)
         self.kv_a_proj = nn.Linear(width, rank + config.head_dim, bias=bias)
-        self.kv_a_norm = build_norm(config, rank)
+        self.kv_a_norm = build_norm(norms, rank)
         self.kv_b_proj = LatentExpansion(rank, heads, self.nope_dim, value_dim)
         self.o_proj = nn.Linear(heads * value_dim, width, bias=config.attention_out_bias)
 
