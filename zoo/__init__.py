@@ -71,7 +71,7 @@ if TYPE_CHECKING:
     from zoo.difference import diff
     from zoo.dispatch import build, load
     from zoo.evaluating import evaluate
-    from zoo.generation import generate
+    from zoo.generation import accelerate, generate
     from zoo.hub import pull, push
     from zoo.labelling import predict
     from zoo.listing import show_code
@@ -131,6 +131,7 @@ _SUBMODULES = (
 
 #: Where each public name lives. To add one: a line here, and one above for the type checker.
 _HOMES = {
+    "accelerate": "zoo.generation",
     "bench": "zoo.benchmarks",
     "build": "zoo.dispatch",
     "claims": "zoo.benchmarks.claims",
@@ -159,6 +160,7 @@ _HOMES = {
 
 __all__ = [
     "__version__",
+    "accelerate",
     "bench",
     "build",
     "claims",

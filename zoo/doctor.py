@@ -179,8 +179,10 @@ def steps() -> Finding:
 def engines() -> list[Finding]:
     """Which other engines can run exports."""
     findings = []
-    exporting = {name: engine for name in ENGINES if isinstance(engine := ENGINES.get(name), ExportEngine)}
-    for name, engine in exporting.items():
+    known = {name: ENGINES.get(name) for name in ENGINES}
+    for name, engine in known.items():
+        if not (isinstance(engine, ExportEngine) and engine.exact):  # with rounded weights it is the same library
+            continue
         package = engine.target.module
         if find_spec(package) is None:
             findings.append(Finding(package, "not installed", f"pip install 'transformer-zoo[{engine.target.extra}]'"))

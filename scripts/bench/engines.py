@@ -39,6 +39,7 @@ from zoo.converters.exporting import choose
 from zoo.environment import device_name
 from zoo.evaluating import evaluate
 from zoo.generation import ENGINES, ExportEngine, generate
+from zoo.generation.engines import TORCH, TORCH_INT8
 from zoo.tokenizers import load_tokenizers
 from zoo.training.heldout import examples_of_run
 from zoo.training.record import saved_run
@@ -131,10 +132,11 @@ def parse_arguments() -> argparse.Namespace:
 
 def ways() -> Iterator[tuple[str, str]]:
     """Every engine with every way in which it stores weights."""
+    yield from ((TORCH, "float32"), (TORCH_INT8, "int8"))
     for name in ENGINES:
         engine = ENGINES.get(name)
-        stored = (engine.target.dtypes or ("float32",)) if isinstance(engine, ExportEngine) else ()
-        yield from ((name, dtype) for dtype in stored or ("int8" if name.endswith("int8") else "float32",))
+        if isinstance(engine, ExportEngine) and engine.exact:
+            yield from ((name, dtype) for dtype in engine.target.dtypes or ("float32",))
 
 
 def opened(source: Path, name: str, dtype: str, scratch: Path) -> tuple[PreTrainedModel, float]:

@@ -18,7 +18,18 @@ from .spelling import RenamedOption, hyphenated
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
-ENGINES = ("torch", "torch-int8", "onnx", "ctranslate2", "llama.cpp", "openvino")
+ENGINES = (
+    "torch",
+    "torch-int8",
+    "onnx",
+    "ctranslate2",
+    "ctranslate2-int8",
+    "llama.cpp",
+    "llama.cpp-q8_0",
+    "openvino",
+    "openvino-int8",
+    "fastest",
+)
 """Those that come with the zoo, as in `zoo.generation.engines`, which a completion cannot wait for."""
 
 VARIANTS_FOLDER = Path(__file__).parents[1] / "variants"
@@ -252,9 +263,10 @@ def engine_option(command: Decorated) -> Decorated:
     return click.option(
         "--engine",
         type=EngineName(),
-        metavar=f"[{'|'.join(ENGINES)}]",
+        metavar="ENGINE",
         help="Where the model runs; by default what the folder was exported for, else torch. "
-        "torch-int8 rounds weights to int8, which is faster on a CPU and changes results.",
+        f"One of {', '.join(ENGINES)}. Those with int8 and q8_0 round weights, which is faster and changes results; "
+        "fastest tries all others.",
     )(command)
 
 

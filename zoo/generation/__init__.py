@@ -2,7 +2,19 @@
 
 from .checkpoint import load_checkpoint
 from .engines import ENGINES, Engine, ExportEngine
+from .fastest import Trial, accelerate, try_engines
 from .generating import generate
 from .results import Candidate, Generation
 
-__all__ = ["ENGINES", "Candidate", "Engine", "ExportEngine", "Generation", "generate", "load_checkpoint"]
+__all__ = [
+    "ENGINES",
+    "Candidate",
+    "Engine",
+    "ExportEngine",
+    "Generation",
+    "Trial",
+    "accelerate",
+    "generate",
+    "load_checkpoint",
+    "try_engines",
+]

@@ -20,15 +20,21 @@ TORCH, TORCH_INT8 = "torch", "torch-int8"
 
 
 class Engine(ABC):
-    """What a model runs in."""
+    """What a model runs in.
+
+    Attributes:
+        exact: Whether it computes what the model does, but for rounding in float32.
+    """
+
+    exact: bool = True
 
     @abstractmethod
-    def run(self, model: ZooPreTrainedModel, source: Path) -> PreTrainedModel:
+    def run(self, model: ZooPreTrainedModel, source: Path | None) -> PreTrainedModel:
         """Take a model.
 
         Args:
             model: A model of the zoo, which may be changed.
-            source: The folder it was loaded from, where its tokenizers are.
+            source: The folder it was loaded from, where its tokenizers are; None for a model in memory.
 
         Returns:
             The model, or an export behind the same interface, unverified.
@@ -42,7 +48,7 @@ class Engine(ABC):
 class Torch(Engine):
     """PyTorch, where every variant runs."""
 
-    def run(self, model: ZooPreTrainedModel, source: Path) -> PreTrainedModel:
+    def run(self, model: ZooPreTrainedModel, source: Path | None) -> PreTrainedModel:
         """Leave it as it is."""
         return model
 
@@ -50,7 +56,9 @@ class Torch(Engine):
 class TorchInt8(Engine):
     """PyTorch with int8 weights, which are faster on a CPU and change results."""
 
-    def run(self, model: ZooPreTrainedModel, source: Path) -> PreTrainedModel:
+    exact = False
+
+    def run(self, model: ZooPreTrainedModel, source: Path | None) -> PreTrainedModel:
         """Round its weights."""
         return to_int8(model, inplace=True)
 
@@ -60,10 +68,14 @@ class ExportEngine(Engine):
 
     Args:
         target: The target's name, of [`zoo.converters.TARGETS`][].
+        dtype: How weights are stored, one of the target's `dtypes` that changes results; None for its first, as they
+            are.
     """
 
-    def __init__(self, target: str) -> None:
+    def __init__(self, target: str, dtype: str | None = None) -> None:
         self._target = target
+        self.dtype = dtype
+        self.exact = dtype is None
 
     @property
     def target(self) -> EngineTarget:
@@ -72,13 +84,13 @@ class ExportEngine(Engine):
         assert isinstance(found, EngineTarget), f"{self._target} is for no engine"
         return found
 
-    def run(self, model: ZooPreTrainedModel, source: Path) -> PreTrainedModel:
+    def run(self, model: ZooPreTrainedModel, source: Path | None) -> PreTrainedModel:
         """Export it to where it is gone when it has been loaded."""
         from zoo.converters.exporting import choose
 
         with tempfile.TemporaryDirectory() as scratch:
             plan = choose(model, self._target)
-            self.target.write(model, Path(scratch), plan, ExportOptions(source=source))
+            self.target.write(model, Path(scratch), plan, ExportOptions(self.dtype, source))
             return self.target.load(Path(scratch))
 
 
@@ -89,8 +101,11 @@ ENGINES.register(TORCH, Torch())
 ENGINES.register(TORCH_INT8, TorchInt8())
 ENGINES.register("onnx", ExportEngine("onnx"))
 ENGINES.register("ctranslate2", ExportEngine("ctranslate2"))
+ENGINES.register("ctranslate2-int8", ExportEngine("ctranslate2", "int8"))
 ENGINES.register("llama.cpp", ExportEngine("gguf"))
+ENGINES.register("llama.cpp-q8_0", ExportEngine("gguf", "q8_0"))
 ENGINES.register("openvino", ExportEngine("openvino"))
+ENGINES.register("openvino-int8", ExportEngine("openvino", "int8"))
 
 
 def load_for(model: str | Path, engine: str | None = None) -> PreTrainedModel:
