@@ -82,8 +82,10 @@ def compare(
     with torch.no_grad():
         outputs = model.eval()(**inputs)
     got = outputs.logits if "logits" in outputs else outputs.last_hidden_state
-    same = torch.equal(got, output) if exact else torch.allclose(got, output, rtol=0, atol=most)
-    assert same, f"{name}, {task}: {(got - output).abs().max()}"
+    # Weights that lie elsewhere in memory may be added in another order.
+    assert torch.allclose(got, output, rtol=0, atol=1e-12 if exact else most), (
+        f"{name}, {task}: {(got - output).abs().max()}"
+    )
 
 
 def check_zoo(folder: Path, name: str, task: str) -> None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
 from native_models import GPT2, native_model
+from preloaded import run_python
 from safetensors.torch import load_file
 
 import zoo
@@ -16,7 +15,7 @@ import zoo
 from .conftest import READ, environment
 from .loopback import LoopbackHub
 
-pytestmark = pytest.mark.thorough
+pytestmark = [pytest.mark.thorough, pytest.mark.xdist_group("preloaded")]
 
 COMMANDS = """
 import sys
@@ -41,9 +40,8 @@ def test_repositories_are_converted_and_exported(hub: LoopbackHub, tmp_path: Pat
     zoo.convert(native).save_pretrained(tmp_path / "ours")
     hub.storage.put("org/ours", folder(tmp_path / "ours"))
 
-    done = subprocess.run(
+    done = run_python(
         [
-            sys.executable,
             "-c",
             COMMANDS,
             f"convert org/safe@main -o {tmp_path}/a",
@@ -52,9 +50,6 @@ def test_repositories_are_converted_and_exported(hub: LoopbackHub, tmp_path: Pat
             "export org/ours --plan",
         ],
         env=environment(hub, tmp_path / "home", HF_TOKEN=READ),
-        capture_output=True,
-        text=True,
-        check=False,
     )
     assert done.returncode == 0, done.stderr
     asked = " ".join(str(entry) for entry in hub.log)

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from preloaded import run_python
 
 from zoo.registry import VARIANTS, list_variants
 
 from .conftest import WRITE, environment
 from .loopback import LoopbackHub
 
-pytestmark = pytest.mark.thorough
+pytestmark = [pytest.mark.thorough, pytest.mark.xdist_group("preloaded")]
 
 FEW = ["vanilla=seq2seq-lm", "llama-style=causal-lm"]
 EVERY = [f"{name}={VARIANTS.get(name).default_task}" for name in list_variants()]
@@ -22,13 +21,8 @@ EVERY = [f"{name}={VARIANTS.get(name).default_task}" for name in list_variants()
 def run(hub: LoopbackHub, home: Path, verb: str, folder: Path, models: list[str], **variables: str) -> str:
     folder.mkdir(exist_ok=True)
     own = {"HF_TOKEN": WRITE, "HF_MODULES_CACHE": str(home / "modules"), **variables}
-    done = subprocess.run(
-        [sys.executable, str(Path(__file__).with_name("models_worker.py")), verb, str(folder), *models],
-        env=environment(hub, home, **own),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    worker = str(Path(__file__).with_name("models_worker.py"))
+    done = run_python([worker, verb, str(folder), *models], env=environment(hub, home, **own))
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 

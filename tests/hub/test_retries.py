@@ -1,11 +1,10 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from preloaded import run_python
 
 from zoo.hub.addresses import Address, parse_address
 from zoo.hub.errors import RepoIdError, without_secrets
@@ -88,15 +87,13 @@ print(time.monotonic() - begun)
 """
 
 
+@pytest.mark.xdist_group("preloaded")
 def test_a_machine_without_a_network_says_so_soon_and_once(tmp_path: Path) -> None:
     kept = {key: value for key, value in os.environ.items() if not key.startswith("HF_")}
     own = {"HF_ENDPOINT": "http://127.0.0.1:9", "HF_HOME": str(tmp_path)}
-    done = subprocess.run(
-        [sys.executable, "-c", NO_HUB],
+    done = run_python(
+        ["-c", NO_HUB],
         env={**kept, **own},
-        capture_output=True,
-        text=True,
-        check=False,
     )
     *said, seconds = done.stdout.splitlines()
     assert len(said) == 3 and float(seconds) < 20, done.stdout + done.stderr

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from preloaded import run_python
 from safetensors.torch import load
 
 from .conftest import WRITE, environment
 from .loopback import LoopbackHub
 
-pytestmark = pytest.mark.thorough
+pytestmark = [pytest.mark.thorough, pytest.mark.xdist_group("preloaded")]
 
 COMMAND = (
     "train pre-norm@tiny --task copy:train_examples=64,heldout_examples=16 --max_steps 2 --quiet "
@@ -21,12 +20,9 @@ COMMAND = (
 
 
 def test_a_run_ends_on_the_hub(hub: LoopbackHub, tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "zoo", *COMMAND.split(), "-o", str(tmp_path / "model")],
+    done = run_python(
+        ["-m", "zoo", *COMMAND.split(), "-o", str(tmp_path / "model")],
         env=environment(hub, tmp_path / "home", HF_TOKEN=WRITE),
-        capture_output=True,
-        text=True,
-        check=False,
     )
     assert done.returncode == 0, done.stderr
     pushed = hub.storage.contents("org/copies")

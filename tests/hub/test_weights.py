@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from native_models import BART, ENCODER, GPT2, OPT, ROBERTA, T5, native_model
+from preloaded import run_python
 
 from .conftest import READ, environment
 from .loopback import LoopbackHub
+
+pytestmark = pytest.mark.xdist_group("preloaded")
 
 CHECKPOINTS: dict[str, tuple[str, str, str, dict[str, Any]]] = {
     "gpt2-style.openai": ("openai-community/gpt2", "GPT2", "LMHeadModel", GPT2),
@@ -74,9 +75,9 @@ def sources(hub: LoopbackHub, tmp_path: Path) -> dict[str, Any]:
 
 def use(hub: LoopbackHub, tmp_path: Path, names: list[str], **env: str) -> dict[str, Any]:
     """Build weights by name in a process of its own, as a user's script does."""
-    command = [sys.executable, "-c", USE, str(tmp_path / "places.json"), json.dumps(names)]
+    command = ["-c", USE, str(tmp_path / "places.json"), json.dumps(names)]
     surroundings = environment(hub, tmp_path / "home", HF_TOKEN=READ, **env)
-    done = subprocess.run(command, env=surroundings, capture_output=True, text=True, check=False)
+    done = run_python(command, env=surroundings)
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return found

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from preloaded import run_python
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("plugins")]  # one environment serves all tests
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("preloaded")]  # one environment serves all tests
 
 PYPROJECT = """
 [build-system]
@@ -105,14 +106,7 @@ class Environment:
         if switch is not None:
             environment["ZOO_PLUGINS"] = switch
         program = f"{PRELUDE}{textwrap.dedent(code)}\nprint(json.dumps(result))"
-        run = subprocess.run(
-            [sys.executable, "-c", program],
-            cwd=self.folder,
-            env=environment,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        run = run_python(["-c", program], env=environment, cwd=self.folder)
         assert run.returncode == 0, run.stderr
         return json.loads(run.stdout.splitlines()[-1])
 
