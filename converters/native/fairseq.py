@@ -29,7 +29,7 @@ def fairseq_table(rows: int, width: int, first: int, padding: int | None) -> Ten
         *Shape:* (rows, width)
     """
     half = width // 2
-    frequencies = torch.exp(torch.arange(half).float() * -(math.log(10000) / (half - 1)))
+    frequencies = torch.exp(torch.arange(half).float() * -(math.log(10000) / max(half - 1, 1)))
     phases = torch.arange(first, first + rows).float()[:, None] * frequencies
     table = torch.cat([phases.sin(), phases.cos()], dim=1)
     if padding is not None and first <= padding < first + rows:

@@ -4,8 +4,8 @@ import ast
 import builtins
 import hashlib
 import json
+import os
 import re
-import subprocess
 import sys
 import textwrap
 from functools import cache
@@ -14,6 +14,7 @@ from typing import NamedTuple
 import pytest
 import torch
 from native_models import zoo_model
+from preloaded import run_python
 
 import zoo
 from zoo.converters.bundle import auto_map, bundle_files, write_bundle
@@ -157,6 +158,7 @@ def test_bundles_load_where_the_zoo_cannot_be_imported(name, task, settings, tmp
 
 
 @pytest.mark.slow
+@pytest.mark.xdist_group("preloaded")
 def test_a_plugins_variant_brings_its_code(tmp_path):
     """A variant of another package, whose layer is its own, runs without that package."""
     (tmp_path / "outsider.py").write_text(
@@ -188,7 +190,7 @@ def test_a_plugins_variant_brings_its_code(tmp_path):
         "model = zoo.build('outsider', **sizes);"
         "print(zoo.export(model, 'out', 'bundle').difference.float32)"
     )
-    done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = run_python(["-c", script], env=os.environ, cwd=tmp_path)
     assert done.returncode == 0, done.stderr[-800:]
     assert done.stdout.split()[-1] == "0.0"
     assert "FACTOR = 0.5" in (tmp_path / "out" / "outsider.py").read_text()

@@ -102,7 +102,7 @@ def test_padded_target_ids_are_never_predicted():
     model = zoo_model("vanilla", decoder_vocab_size=18)
     route = find_route(model.config, {"decoder_vocab_size": 20}, "seq2seq-lm")
     logits = outputs(model_with(route.config, "seq2seq-lm", route(weights_of(model))))
-    assert torch.equal(logits[..., :18], outputs(model))
+    assert largest_difference(logits[..., :18], outputs(model)) < 1e-12
     assert (logits[..., 18:] < -1e8).all()
 
 

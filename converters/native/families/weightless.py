@@ -12,7 +12,8 @@ from zoo.models import ZooConfig
 from ...symmetries.base import NORM_WEIGHTS, State
 from ...transforms import Transform, each
 from ..base import native_format
-from ..declared import biasless, same, without
+from ..declared import Field, biasless, same, without
+from ..decoders import ROPE, whole_heads
 from .llama import ATTENTION, ATTENTION_BIAS, GATED, PRE_NORMS, QK_NORMS, SAME_OUT_BIAS, LlamaLike
 
 
@@ -72,13 +73,29 @@ def swapped_halves(heads: int) -> Transform:
     return each("swap the halves of", swap, swap)
 
 
+def unscaled(rope: Any) -> Any:
+    """Settings of rotations without the factor of YaRN and LongRoPE on what is rotated: a norm behind them undoes it.
+
+    Args:
+        rope: `rope_parameters`, of the zoo or native.
+    """
+    return {**rope, "attention_factor": 1.0} if rope and rope.get("rope_type") in ("yarn", "longrope") else rope
+
+
 @native_format
 class NanoChat(Weightless):
     """nanochat (Karpathy 2025): also a norm on the embeddings and, rotated the other way, on queries and keys."""
 
     name = "nanochat"
     variant = "nanochat-style"
-    fields = {**LlamaLike.fields, **ATTENTION_BIAS, **same("final_logit_softcapping")}
+    fields = {
+        **LlamaLike.fields,
+        **ATTENTION_BIAS,
+        **same("final_logit_softcapping"),
+        "rope_parameters": Field(
+            "rope_parameters", lambda native: unscaled(whole_heads(native.rope_parameters)), ROPE.write
+        ),
+    }
     always = {
         **LlamaLike.always,
         **SAME_OUT_BIAS,
@@ -97,3 +114,11 @@ class NanoChat(Weightless):
         "mlp.down_proj": "mlp.fc2",
         **PRE_NORMS,
     }
+
+    def obstacles(self, config: ZooConfig, state: State, task: str) -> list[str]:
+        """Find what keeps a model from fitting. Arguments as in the base class."""
+        found = super().obstacles(config, state, task)
+        rope = getattr(config, "rope_parameters", None)
+        if rope is not None and unscaled(rope) != rope:
+            found.append(f"rotations scale queries and keys ({rope['rope_type']}), which its norms behind them undo")
+        return found
