@@ -31,6 +31,8 @@ DELTA = {
     **dict.fromkeys(("linear_num_value_heads", "linear_key_head_dim"), 4),
     "linear_value_head_dim": 6,
 }
+QWEN3_5 = {**HYBRID, **DELTA}
+PICTURES = {"depth": 1, "hidden_size": 16, "intermediate_size": 16, "num_heads": 2, "out_hidden_size": 32}
 QWEN3_NEXT = {
     **HYBRID,
     **DELTA,
@@ -45,6 +47,7 @@ LFM2 = {
     "layer_types": ["conv", "full_attention"],
     "block_multiple_of": 8,
 }
+LFM2_MOE = {**QWEN3_NEXT, "layer_types": LFM2["layer_types"], "num_dense_layers": 1}
 KIMI = {
     **{name: value for name, value in DEEPSEEK.items() if name not in ("n_routed_experts", "first_k_dense_replace")},
     "num_local_experts": 8,
@@ -57,6 +60,7 @@ QWEN2_MOE = {**QWEN3_MOE, "shared_expert_intermediate_size": 20}
 YOUTU = {name: DEEPSEEK[name] for name in (*NEOX, "num_key_value_heads", "q_lora_rank", "kv_lora_rank", "v_head_dim")}
 YOUTU |= {"qk_nope_head_dim": 6, "qk_rope_head_dim": 4, "pad_token_id": None}
 MINICPM3 = {**YOUTU, "pad_token_id": 0, "scale_emb": 12, "scale_depth": 1.4, "dim_model_base": 8}
+MINIMAX = {**WIDE, "num_local_experts": 4, "num_experts_per_tok": 2}
 GLM4_LITE = {name: value for name, value in DEEPSEEK.items() if name != "first_k_dense_replace"}
 GRANITE_MOE = {**MULTIPLIED, "num_local_experts": 4, "num_experts_per_tok": 2}
 SIGMOIDS = {
@@ -158,6 +162,12 @@ EXPERT_CASES = [
     ),
     ("Qwen3Next", "ForTokenClassification", [QWEN3_NEXT]),
     (
+        "Qwen3_5",
+        "ForCausalLM",
+        [QWEN3_5, {**QWEN3_5, **BIASED, "rope_parameters": {**PART, "mrope_section": [1, 1, 0]}}],
+    ),
+    ("Qwen3_5Text", "ForSequenceClassification", [QWEN3_5]),
+    (
         "Glm4MoeLite",
         "ForCausalLM",
         [
@@ -175,6 +185,7 @@ EXPERT_CASES = [
         ],
     ),
     ("MiniCPM3", "ForSequenceClassification", [MINICPM3]),
+    ("MiniMaxM2", "ForCausalLM", [MINIMAX, {**MINIMAX, "rope_parameters": PART, "tie_word_embeddings": True}]),
     (
         "Youtu",
         "ForCausalLM",

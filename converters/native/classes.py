@@ -28,8 +28,10 @@ RELATED = {
     "blenderbot-small": "its decoder's embeddings are normalised before positions are added",
     "encoder-decoder": "convert its encoder and its decoder each by itself",
     "hunyuan_v1_dense": "its queries and keys are normalised after their rotation",
+    "lfm2_moe": "weights of the experts that a token sees are divided by a millionth more than their sum",
     "modernbert-decoder": "its language model's head transforms what it projects, as those for masked words do",
     "phimoe": "each of its two experts is weighed among those that score nearly as well as it does",
+    "qwen3_5": "convert its language model, which transformers.AutoModelForCausalLM loads by itself",
     "umt5": "every layer has relative positions of its own, where all layers of t5 share one table",
 }
 """What keeps model types from being converted that are taken for one of those that are."""

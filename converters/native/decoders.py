@@ -212,7 +212,7 @@ class DecoderFormat(DeclaredFormat):
             return []
         if all(rope.get("partial_rotary_factor", 1.0) == 1.0 for rope in rope_tables(config.rope_parameters)):
             return []
-        if self.fields.get("rope_parameters") is not PARTIAL_ROPE:
+        if getattr(self.fields.get("rope_parameters"), "write", None) is not PARTIAL_ROPE.write:
             return ["a part of each head is rotated, it rotates heads as a whole"]
         return [f"{rotated_columns(config)} {ODD}"] if rotated_columns(config) % 2 else []
 

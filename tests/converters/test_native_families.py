@@ -5,7 +5,7 @@ import torch
 import transformers
 from every_variant import enough
 from native_dense import FALCON, GEMMA, MODERN_BERT, MPT, MULTIPLIED, NEOX, PART, T5GEMMA, WIDE
-from native_experts import DEEPSEEK, EXPERTS, KIMI, MINICPM3, QWEN3_MOE, YOUTU
+from native_experts import DEEPSEEK, EXPERTS, KIMI, LFM2_MOE, MINICPM3, PICTURES, QWEN3_5, QWEN3_MOE, SIGMOIDS, YOUTU
 from native_families import FAMILY_CASES
 from native_models import ENCODER, LLAMA, NATIVE_CASES, T5, batch, largest_difference, native_model, outputs, scramble
 
@@ -89,6 +89,7 @@ def test_every_model_type_has_a_case():
         ("NomicBertForMaskedLM", ENCODER, "NomicBertForMaskedLM has a head that no model of the zoo has"),
         ("MellumModel", {**QWEN3_MOE, "mlp_layer_types": ["sparse", "dense"]}, "only the first layers can be without"),
         ("KimiLinearModel", {**KIMI, "mlp_layer_types": ["sparse", "dense"]}, "only the first layers can be without"),
+        ("Glm4MoeModel", {**SIGMOIDS, "n_shared_experts": 0}, "only an expert with channels can be"),
         ("T5GemmaModel", {**T5GEMMA, "decoder": {**GEMMA, "hidden_size": 16}}, r"decoder\.hidden_size is 16"),
     ],
 )
@@ -102,6 +103,8 @@ def test_what_the_zoo_lacks_is_refused(name, settings, says):
     [
         ("UMT5ForConditionalGeneration", T5, "this umt5 model has no counterpart: every layer has relative"),
         ("PhimoeModel", EXPERTS, "each of its two experts is weighed among those that score nearly as well"),
+        ("Qwen3_5Model", {"text_config": QWEN3_5, "vision_config": PICTURES}, "AutoModelForCausalLM loads by itself"),
+        ("Lfm2MoeModel", LFM2_MOE, "divided by a millionth more than their sum"),
         ("ModernBertDecoderModel", MODERN_BERT, "its language model's head transforms what it projects"),
     ],
 )
@@ -125,6 +128,15 @@ def test_norms_on_latent_vectors_have_one_epsilon_whatever_that_of_the_others(ep
     found = next(plan for plan in plan_export(model) if plan.target == "deepseek_v3")
     refused = ("norms on latent vectors have an epsilon of 1e-05, here it is 1e-06",)
     assert found.obstacles == (refused if eps == 1e-5 else ())
+
+
+def test_experts_without_a_shared_one_are_only_of_a_class_without():
+    model = zoo.build("deepseek-moe@tiny", n_shared_experts=0, vocab_size=20)
+    for name in ("dots1", "glm4_moe", "deepseek_v3"):
+        plan = plan_target(NATIVE.get(name), model.config, weights_of(model), task_of(model))
+        assert "n_shared_experts=0, here it is at least 1" in plan.obstacles
+    plan = plan_target(NATIVE.get("minimax_m2"), zoo.config("deepseek-moe@tiny"), {}, "causal-lm")
+    assert "n_shared_experts=1, here it is 0" in plan.obstacles
 
 
 def test_a_factor_on_the_logits_that_is_no_whole_width_goes_into_the_output_projection():

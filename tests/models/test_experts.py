@@ -11,6 +11,7 @@ from models.formulas import WIDTH, close, config, random, randomized
 from transformers import (
     DeepseekV3Config,
     GptOssConfig,
+    MiniMaxM2Config,
     MixtralConfig,
     MixtralForCausalLM,
     Qwen3MoeConfig,
@@ -18,6 +19,7 @@ from transformers import (
 )
 from transformers.models.deepseek_v3.modeling_deepseek_v3 import DeepseekV3MoE
 from transformers.models.gpt_oss.modeling_gpt_oss import GptOssMLP
+from transformers.models.minimax_m2.modeling_minimax_m2 import MiniMaxM2SparseMoeBlock
 from transformers.models.mixtral.modeling_mixtral import MixtralSparseMoeBlock, load_balancing_loss_func
 from transformers.models.qwen3_moe.modeling_qwen3_moe import Qwen3MoeSparseMoeBlock
 from transformers.models.qwen3_next.modeling_qwen3_next import Qwen3NextSparseMoeBlock
@@ -78,6 +80,15 @@ def test_softmax_experts_beside_a_gated_one_equal_qwen3_next() -> None:
     native = give_weights(ours, Qwen3NextSparseMoeBlock(Qwen3NextConfig(**NATIVE, num_experts=6, **sizes)))
     native.shared_expert.load_state_dict(ours.shared_expert.state_dict())
     native.shared_expert_gate.load_state_dict(ours.shared_expert_gate.state_dict())
+    close(ours(x), native(x).detach(), THROUGH_FLOAT32)
+
+
+def test_sigmoid_experts_without_a_shared_one_equal_minimax_m2() -> None:
+    ours, x = part("moe-sigmoid", n_shared_experts=0), random(2, 7, WIDTH)
+    ours.router.balance_bias.copy_(random(6, seed=5))
+    native_config = MiniMaxM2Config(**NATIVE, num_local_experts=6, intermediate_size=16)
+    native = give_weights(ours, MiniMaxM2SparseMoeBlock(native_config))
+    native.e_score_correction_bias.copy_(ours.router.balance_bias)
     close(ours(x), native(x).detach(), THROUGH_FLOAT32)
 
 
@@ -219,7 +230,7 @@ def test_balancing_moves_the_bias_towards_experts_that_are_used_less() -> None:
 
 
 @pytest.mark.parametrize("name", ELSEWHERE)
-@pytest.mark.parametrize("part_name", ["moe", "moe-shared", "moe-sigmoid"])
+@pytest.mark.parametrize("part_name", ["moe", "moe-shared", "moe-sigmoid", "moe-sigmoid,n_shared_experts=0"])
 def test_experts_serve_every_kind_of_variant(part_name: str, name: str) -> None:
     separator = "," if ":" in name else ":"
     checks = {"every_parameter_gets_a_finite_gradient", "saves_and_reloads_bit_equal", "unpadding_changes_nothing"}

@@ -20,11 +20,32 @@ from .experts import EXPERTS, ExpertsLike, kinds_of_networks, leading_dense_laye
 from .llama import ATTENTION_BIAS, GATED, PRE_NORMS, SAME_OUT_BIAS, LlamaLike
 
 ROUTING = ("num_experts_per_tok", "output_router_logits", "norm_topk_prob", "first_k_dense_replace")
-SHARED = ("n_shared_experts", "n_group", "topk_group", "routed_scaling_factor")
+GROUPS = ("n_group", "topk_group", "routed_scaling_factor")
+
+
+def shared_experts(config: ZooConfig) -> int:
+    """How many times as wide as the others the expert of all tokens is, 0 where there is none."""
+    count: int = option(config, SigmoidMixtureOfExperts, "n_shared_experts")
+    return count
+
+
+def at_least_one(native: Any) -> int:
+    """The same of a native configuration.
+
+    Raises:
+        NoCounterpartError: When it is 0, of which a class makes an expert without channels.
+    """
+    given: int | None = getattr(native, "n_shared_experts", None) or getattr(native, "num_shared_experts", None)
+    if not given:
+        raise NoCounterpartError(native.model_type, ["n_shared_experts=0 is set, only an expert with channels can be"])
+    return given
+
+
 SIGMOID_ROUTING: Mapping[str, Field] = {
     "num_experts": setting("num_experts", "n_routed_experts"),
     "moe_intermediate_size": Field("moe_intermediate_size", write=inner_size),
-    **{name: setting(name, part=SigmoidMixtureOfExperts) for name in (*ROUTING, *SHARED)},
+    "n_shared_experts": Field("n_shared_experts", at_least_one, shared_experts),
+    **{name: setting(name, part=SigmoidMixtureOfExperts) for name in (*ROUTING, *GROUPS)},
 }
 SIGMOID_EXPERTS: Keys = {
     **GATED,
@@ -41,6 +62,22 @@ SIGMOID_REASONS = {
 WIDTHS = ("kv_lora_rank", "qk_nope_head_dim", "v_head_dim")
 LATENT_NORM_EPS = 1e-6
 """Of the norms on latent vectors, whatever the configuration says."""
+
+
+class SigmoidLike(ExpertsLike):
+    """What classes have in common whose experts sigmoids choose, and which have a shared one unless they say so."""
+
+    always = {**ExpertsLike.always, "feed_forward": "moe-sigmoid"}
+    only_options = {}
+    reasons = SIGMOID_REASONS
+
+    def obstacles(self, config: ZooConfig, state: State, task: str) -> list[str]:
+        """Find a shared expert that is missing. Arguments as in the base class."""
+        found = super().obstacles(config, state, task)
+        has_experts = config.feed_forward == self.always["feed_forward"] == "moe-sigmoid"
+        if has_experts and "n_shared_experts" not in self.only_options and not shared_experts(config):
+            found.append("n_shared_experts=0, here it is at least 1")
+        return found
 
 
 def latent(name: str) -> Field:
@@ -94,7 +131,7 @@ def attention_scale(config: Any) -> float | str:
 
 
 @native_format
-class DeepseekV3(ExpertsLike):
+class DeepseekV3(SigmoidLike):
     """DeepSeek-V3 (DeepSeek-AI 2024), without the modules that predict further tokens.
 
     Attributes:
@@ -120,13 +157,11 @@ class DeepseekV3(ExpertsLike):
         **SIGMOID_ROUTING,
     }
     always = {
-        **without(ExpertsLike.always, "position"),
+        **without(SigmoidLike.always, "position"),
         **SAME_OUT_BIAS,
         "attention": "latent",
-        "feed_forward": "moe-sigmoid",
         "num_key_value_heads": lambda config: config.num_attention_heads,
     }
-    only_options = {}
     follows = {"num_key_value_heads": lambda config: config.num_attention_heads}
     reasons = {**SIGMOID_REASONS, "attention": "its keys and values are made of latent vectors"}
 

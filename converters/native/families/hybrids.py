@@ -1,8 +1,8 @@
-"""Decoders in which most layers have no attention: Qwen3-Next and LFM2."""
+"""Decoders in which most layers have no attention: Qwen3-Next, Qwen3.5 and LFM2."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -16,9 +16,9 @@ from ...symmetries.base import State
 from ...transforms import Transform, split_by_group
 from ..base import native_format
 from ..declared import Field, Keys, without
-from ..decoders import PARTIAL_ROPE
+from ..decoders import PARTIAL_ROPE, part_of_heads
 from .experts import EXPERTS, ROUTING, SHARED_EXPERT, ExpertsLike, setting
-from .llama import ATTENTION, ATTENTION_BIAS, PRE_NORMS, QK_NORMS, SAME_OUT_BIAS, LlamaLike
+from .llama import ATTENTION, ATTENTION_BIAS, GATED, PRE_NORMS, QK_NORMS, SAME_OUT_BIAS, LlamaLike
 
 SIZES = ("linear_num_key_heads", "linear_num_value_heads", "linear_key_head_dim", "linear_value_head_dim")
 
@@ -93,6 +93,20 @@ DELTA: Keys = {
 }
 
 
+DELTA_MODULES = ("in_proj_qkv", "in_proj_z", "in_proj_b", "in_proj_a", "conv1d", "norm", "out_proj")
+"""Modules of the delta rule where a class has each by itself."""
+
+EXPERT_SIZES: Mapping[str, Field] = {
+    **ROUTING,
+    "num_experts": setting("num_experts"),
+    "norm_topk_prob": setting("norm_topk_prob"),
+    "moe_intermediate_size": Field("moe_intermediate_size", write=inner_size),
+    "shared_expert_intermediate_size": Field(
+        "shared_expert_intermediate_size", write=SharedMixtureOfExperts.shared_size
+    ),
+}
+
+
 @native_format
 class Qwen3Next(ExpertsLike):
     """Qwen3-Next (Qwen team 2025), without the modules that predict further tokens."""
@@ -100,19 +114,13 @@ class Qwen3Next(ExpertsLike):
     name = "qwen3_next"
     variant = "qwen3-next-style"
     fields = {
-        **LlamaLike.fields,
+        **without(LlamaLike.fields, "hidden_act"),
         **ATTENTION_BIAS,
-        **ROUTING,
+        **EXPERT_SIZES,
         **by_layer("linear_attention", "gated-delta-net"),
         **{name: Field(name, write=size(index)) for index, name in enumerate(SIZES)},
         "linear_conv_kernel_dim": setting("linear_conv_kernel_dim", part=GatedDeltaNet),
         "rope_parameters": PARTIAL_ROPE,
-        "num_experts": setting("num_experts"),
-        "norm_topk_prob": setting("norm_topk_prob"),
-        "moe_intermediate_size": Field("moe_intermediate_size", write=inner_size),
-        "shared_expert_intermediate_size": Field(
-            "shared_expert_intermediate_size", write=SharedMixtureOfExperts.shared_size
-        ),
     }
     always = {
         **ExpertsLike.always,
@@ -123,7 +131,7 @@ class Qwen3Next(ExpertsLike):
         "feed_forward": "moe-shared",
         "hidden_act": "silu",
     }
-    only = {"decoder_sparse_step": 1, "mlp_only_layers": []}
+    only = {"hidden_act": "silu", "decoder_sparse_step": 1, "mlp_only_layers": []}
     layer = {
         **without(ATTENTION, "self_attn.q_proj"),
         ("self_attn.q_proj", "self_attn.gate_proj"): ("self_attn.q_proj", queries_and_gates),
@@ -146,6 +154,36 @@ class Qwen3Next(ExpertsLike):
         twice = config.mixer == "gated-delta-net" and option(config, GatedDeltaNet, "linear_allow_neg_eigval")
         found = ["linear_allow_neg_eigval=True, here it is False"] if twice else []
         return super().obstacles(config, state, task) + found
+
+
+def alike_on_every_axis(native: Any) -> dict[str, Any]:
+    """Read the rotary settings of a class that has an axis for time and two for pictures: of text, all say the same.
+
+    Returns:
+        `rope_parameters` of the zoo.
+    """
+    return without(part_of_heads(native), "mrope_section", "mrope_interleaved")
+
+
+@native_format
+class Qwen35Text(Qwen3Next):
+    """The language model of Qwen3.5 (Qwen team 2026), without experts or the modules that predict further tokens."""
+
+    name = "qwen3_5_text"
+    fields = {
+        **without(Qwen3Next.fields, *EXPERT_SIZES),
+        "rope_parameters": Field("rope_parameters", alike_on_every_axis, PARTIAL_ROPE.write),
+    }
+    always = {**Qwen3Next.always, "feed_forward": "gated"}
+    only = {"hidden_act": "silu"}
+    only_options = {}
+    layer = {
+        **without(Qwen3Next.layer, *EXPERTS, *SHARED_EXPERT, *DELTA),
+        **{f"self_attn.{name}.weight": f"linear_attn.{name}.weight" for name in DELTA_MODULES},
+        "self_attn.dt_bias": "linear_attn.dt_bias",
+        **GATED,
+    }
+    reasons = {**Qwen3Next.reasons, "feed_forward": LlamaLike.reasons["feed_forward"]}
 
 
 def feed_forward_size(native: Any) -> int:

@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-from zoo.models import SigmoidMixtureOfExperts
-
 from ..base import native_format
 from ..declared import Field, choice, without
 from ..decoders import NOPE_BY_LAYER, PARTIAL_ROPE, WINDOWS_BY_LAYER
-from .deepseek import SIGMOID_EXPERTS, SIGMOID_REASONS, SIGMOID_ROUTING
-from .experts import ExpertsLike, kinds_of_networks, leading_dense_layers, setting
+from .deepseek import SIGMOID_EXPERTS, SIGMOID_ROUTING, SigmoidLike, at_least_one, shared_experts
+from .experts import (
+    EXPERTS,
+    LOCAL_EXPERTS,
+    NORMALISED,
+    ExpertsLike,
+    kinds_of_networks,
+    leading_dense_layers,
+    setting,
+)
 from .llama import ATTENTION, ATTENTION_BIAS, PRE_NORMS, QK_NORMS, SAME_OUT_BIAS, LlamaLike
 
 
-class SigmoidExpertsLike(ExpertsLike):
+class SigmoidExpertsLike(SigmoidLike):
     """What they have in common."""
 
     variant = "deepseek-moe"
     fields = {**LlamaLike.fields, **SIGMOID_ROUTING}
-    always = {**ExpertsLike.always, "feed_forward": "moe-sigmoid"}
-    only_options = {}
     layer = {**ATTENTION, **SIGMOID_EXPERTS, **PRE_NORMS}
-    reasons = SIGMOID_REASONS
 
 
 @native_format
@@ -70,8 +73,37 @@ class ExaoneMoe(SigmoidExpertsLike):
         **WINDOWS_BY_LAYER,
         "nope_layers": NOPE_BY_LAYER,
         "num_experts": setting("num_experts"),
-        "n_shared_experts": setting("n_shared_experts", "num_shared_experts", SigmoidMixtureOfExperts),
+        "n_shared_experts": Field("num_shared_experts", at_least_one, shared_experts),
         "first_k_dense_replace": Field("mlp_layer_types", leading_dense_layers, kinds_of_networks),
     }
     always = {**SigmoidExpertsLike.always, "qk_norm": "head"}
     layer = {**SigmoidExpertsLike.layer, **QK_NORMS}
+
+
+@native_format
+class MiniMaxM2(SigmoidExpertsLike):
+    """MiniMax-M2 (MiniMax 2025): norms on whole queries and keys, a part of each head rotated, no shared expert."""
+
+    name = "minimax_m2"
+    variant = "mixtral-style"
+    fields = {
+        **LlamaLike.fields,
+        **without(LOCAL_EXPERTS, "router_aux_loss_coef"),
+        "n_shared_experts": Field("num_local_experts", lambda native: 0, LOCAL_EXPERTS["num_experts"].write),
+        "rope_parameters": PARTIAL_ROPE,
+    }
+    always = {**SigmoidExpertsLike.always, "qk_norm": "full"}
+    only = {"router_jitter_noise": 0.0}
+    only_options = {
+        **NORMALISED,
+        **dict.fromkeys(("n_group", "topk_group"), 1),
+        "n_shared_experts": 0,
+        "routed_scaling_factor": 1.0,
+    }
+    layer = {
+        **ATTENTION,
+        **EXPERTS,
+        **PRE_NORMS,
+        **QK_NORMS,
+        "mlp.router.balance_bias": "mlp.e_score_correction_bias",
+    }

@@ -90,7 +90,8 @@ class SigmoidMixtureOfExperts(MixtureOfExperts):
     """Experts chosen by sigmoids and a balancing bias, beside one that all tokens see (DeepSeek-V3, section 2.1.2).
 
     Args:
-        config: Supplies the sizes and the options.
+        config: Supplies the sizes and the options; the shared one is `n_shared_experts` times as wide as the others,
+            and there is none where that is 0 (MiniMax-M2).
     """
 
     options: ClassVar[dict[str, Any]] = {
@@ -106,8 +107,11 @@ class SigmoidMixtureOfExperts(MixtureOfExperts):
 
     def __init__(self, config: ZooConfig) -> None:
         super().__init__(config)
+        self.shared_experts: nn.Module | None = None
+        if not (count := option(config, type(self), "n_shared_experts")):
+            return
         shared = copy.copy(config)
-        shared.intermediate_size = inner_size(config) * option(config, type(self), "n_shared_experts")
+        shared.intermediate_size = inner_size(config) * count
         self.shared_experts = GatedFeedForward(shared)
         self.drawn_as = (self.drawn_as[0], f"{self.drawn_as[1]}; beside a shared one of {shared.intermediate_size}")
 
@@ -119,9 +123,8 @@ class SigmoidMixtureOfExperts(MixtureOfExperts):
             ConfigError: When numbers are too small, or contradict each other.
         """
         super().check_options(config)
-        names = ("n_shared_experts", "n_group", "topk_group")
-        require_at_least(1, **{name: option(config, cls, name) for name in names})
-        require_at_least(0, balance_rate=option(config, cls, "balance_rate"))
+        require_at_least(1, **{name: option(config, cls, name) for name in ("n_group", "topk_group")})
+        require_at_least(0, **{name: option(config, cls, name) for name in ("n_shared_experts", "balance_rate")})
         count, groups, admitted = (option(config, cls, name) for name in ("num_experts", "n_group", "topk_group"))
         chosen = option(config, cls, "num_experts_per_tok")
         if admitted > groups or (groups > 1 and (count % groups or count // groups < 2)):
@@ -133,8 +136,9 @@ class SigmoidMixtureOfExperts(MixtureOfExperts):
             raise ConfigError(f"num_experts_per_tok={chosen} was given; topk_group={admitted} has fewer experts")
 
     def forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
-        """Transform every position by its experts and the shared one. Shapes as in the base class."""
-        return super().forward(hidden_states) + self.shared_experts(hidden_states)
+        """Transform every position by its experts and the shared one, if any. Shapes as in the base class."""
+        routed = super().forward(hidden_states)
+        return routed if self.shared_experts is None else routed + self.shared_experts(hidden_states)
 
 
 @FEED_FORWARDS.register("moe-shared")
