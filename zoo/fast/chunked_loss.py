@@ -44,6 +44,7 @@ class ChunkedCrossEntropy(torch.autograd.Function):
         ctx: Any,
         hidden_states: torch.Tensor,
         labels: torch.Tensor,
+        ignored: torch.Tensor | None,
         project: Projection,
         chunk_size: int,
         label_smoothing: float,
@@ -53,7 +54,8 @@ class ChunkedCrossEntropy(torch.autograd.Function):
 
         Args:
             hidden_states: *Shape:* (num_tokens, hidden_size)
-            labels: *Shape:* (num_tokens,)
+            labels: Valid token ids. *Shape:* (num_tokens,)
+            ignored: True where there is no loss, None if there is one everywhere. *Shape:* (num_tokens,)
             project: Maps hidden states to logits by the parameters.
             chunk_size: Tokens whose logits exist at one time.
             label_smoothing: Share of the target that is spread over the whole vocabulary.
@@ -61,7 +63,7 @@ class ChunkedCrossEntropy(torch.autograd.Function):
         Returns:
             *Shape:* ()
         """
-        learns = [ctx.needs_input_grad[0], *ctx.needs_input_grad[5:]]
+        learns = [ctx.needs_input_grad[0], *ctx.needs_input_grad[6:]]
         gradients: list[torch.Tensor | None] = [None] * len(learns)
         if learns[0]:
             gradients[0] = torch.empty_like(hidden_states)
@@ -71,7 +73,9 @@ class ChunkedCrossEntropy(torch.autograd.Function):
             states = hidden_states[chunk].detach().requires_grad_(learns[0])
             with torch.set_grad_enabled(any(learns)):
                 logits = project(states)
-            loss, gradient = loss_and_gradient(logits.detach(), labels[chunk], label_smoothing)
+            loss, gradient = loss_and_gradient(
+                logits.detach(), labels[chunk], None if ignored is None else ignored[chunk], label_smoothing
+            )
             total += loss
             sources = [source for source, wants in zip((states, *parameters), learns, strict=True) if wants]
             found = iter(torch.autograd.grad(logits, sources, gradient.to(logits.dtype)) if sources else ())
@@ -91,24 +95,24 @@ class ChunkedCrossEntropy(torch.autograd.Function):
         states, *parameters = [
             None if gradient is None else gradient * scale.to(gradient.dtype) for gradient in ctx.gradients
         ]
-        return states, None, None, None, None, *parameters
+        return states, None, None, None, None, None, *parameters
 
 
 def loss_and_gradient(
-    logits: torch.Tensor, labels: torch.Tensor, label_smoothing: float
+    logits: torch.Tensor, labels: torch.Tensor, ignored: torch.Tensor | None, label_smoothing: float
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Sum the losses of tokens, and find the gradient in the memory of the probabilities.
 
     Args:
         logits: *Shape:* (num_tokens, vocab_size)
-        labels: Token ids, elsewhere than on the CPU -100 where there is no loss. *Shape:* (num_tokens,)
+        labels: Valid token ids. *Shape:* (num_tokens,)
+        ignored: True where there is no loss, None if there is one everywhere. *Shape:* (num_tokens,)
         label_smoothing: Share of the target that is spread over the whole vocabulary.
 
     Returns:
         The sum, *Shape:* (), and its gradient with respect to the logits in float32, *Shape:* (num_tokens, vocab_size)
     """
-    ignored = (labels == IGNORED)[:, None] if labels.device.type != "cpu" else None
-    labels = labels[:, None] if ignored is None else labels[:, None].clamp(min=0)
+    labels = labels[:, None]
     log_probabilities = logits.float().log_softmax(dim=-1)
     losses = (label_smoothing - 1) * log_probabilities.gather(1, labels)
     if label_smoothing:
@@ -120,6 +124,7 @@ def loss_and_gradient(
     gradient.scatter_add_(1, labels, target)
     if ignored is None:
         return losses.sum(), gradient
+    ignored = ignored[:, None]
     return losses.masked_fill_(ignored, 0).sum(), gradient.masked_fill_(ignored, 0)
 
 
@@ -231,10 +236,13 @@ def chunked_loss(
         *Shape:* ()
     """
     states, labels = hidden_states.flatten(0, -2), labels.flatten()
+    ignored: torch.Tensor | None = labels == IGNORED
     if labels.device.type == "cpu":
         (with_label,) = torch.where(labels != IGNORED)
-        states, labels = states.index_select(0, with_label), labels[with_label]
-    total: torch.Tensor = ChunkedCrossEntropy.apply(states, labels, project, chunk_size, label_smoothing, *parameters)
+        states, labels, ignored = states.index_select(0, with_label), labels[with_label], None
+    total: torch.Tensor = ChunkedCrossEntropy.apply(
+        states, labels.clamp(min=0), ignored, project, chunk_size, label_smoothing, *parameters
+    )
     return total
 
 

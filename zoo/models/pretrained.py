@@ -10,21 +10,21 @@ from typing import Any
 import torch
 from torch import nn
 from transformers import initialization as init
-from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS, PreTrainedModel
+from transformers.modeling_utils import PreTrainedModel
 
-from zoo.errors import CheckpointError, UnsupportedBackendError, UnsupportedOperationError, suggest
+from zoo.errors import CheckpointError, UnsupportedOperationError
 from zoo.manifest import MANIFEST_FILE, recorded, verified
 
+from .attention_implementation import AttentionBackends
 from .configuration import ZooConfig
 from .embedding import ValueEmbedding
-from .limits import backends_of, refuse_engine, refuse_paging
 from .parallel import fully_sharded_plan, pipeline_parallel_plan, tensor_parallel_plan
 from .parts import ATTENTIONS, INITIALIZERS
 from .saved import read_errors, refuse_other_sizes, weight_files
-from .transformer import BACKENDS, given_mask, transformer_of
+from .transformer import given_mask, transformer_of
 
 
-class ZooPreTrainedModel(PreTrainedModel):
+class ZooPreTrainedModel(AttentionBackends):
     """Loading, saving, initialisation and capabilities of every model of the zoo."""
 
     config: ZooConfig
@@ -32,19 +32,10 @@ class ZooPreTrainedModel(PreTrainedModel):
     base_model_prefix = "model"
     supports_gradient_checkpointing = True
     _skip_keys_device_placement = ["past_key_values"]
-    _supports_attention_backend = True
     _can_compile_fullgraph = True
 
     def __init__(self, config: ZooConfig, *args: Any, **kwargs: Any) -> None:
         super().__init__(config, *args, **kwargs)
-
-    def supported_backends(self) -> tuple[str, ...]:
-        """Attention backends that this configuration's parts run on, the default first.
-
-        Returns:
-            Names as for `attn_implementation`.
-        """
-        return backends_of(self.config)
 
     @property
     def drops_masks(self) -> bool:
@@ -106,88 +97,14 @@ class ZooPreTrainedModel(PreTrainedModel):
         timestamps = {**files_timestamps, MANIFEST_FILE: math.inf}
         return super()._upload_modified_files(working_dir, repo_id, timestamps, *args, **kwargs)
 
-    def set_attn_implementation(self, attn_implementation: str | dict[str, str], *args: Any, **kwargs: Any) -> None:
-        """Change the attention backend of all stacks."""
-        super().set_attn_implementation(attn_implementation, *args, **kwargs)
-        # Older versions of transformers do not reach a stack that has a configuration of its own.
-        for module in self.modules():
-            if isinstance(module, ZooPreTrainedModel):
-                module.config._attn_implementation_internal = self.config._attn_implementation
-
     @classmethod
     def _can_set_experts_implementation(cls) -> bool:
         """Whether `set_experts_implementation` works, which transformers would look for in a class's source."""
         return True
 
-    # Of an instance, what its configuration runs on; of the class, that there are such. transformers asks both, and
-    # asks before an __init__ could have set anything.
-    @property
-    def _supports_sdpa(self) -> bool:
-        return "sdpa" in self.supported_backends()
-
-    @property
-    def _supports_flex_attn(self) -> bool:
-        return "flex_attention" in self.supported_backends()
-
-    @property
-    def _supports_flash_attn(self) -> bool:
-        return "flash_attention_2" in self.supported_backends()
-
     @property
     def _is_stateful(self) -> bool:
         return self.config.mixer_layer_type is not None
-
-    def _check_and_adjust_attn_implementation(self, attn_implementation: str | None, *args: Any, **kwargs: Any) -> str:
-        """Refuse a backend by the name that was asked for, before transformers puts a kernel in its place."""
-        self.check_backend(attn_implementation)
-        return super()._check_and_adjust_attn_implementation(attn_implementation, *args, **kwargs)
-
-    def check_backend(self, name: str | None) -> None:
-        """Refuse an attention backend that there is not, or that this configuration does not run on.
-
-        Args:
-            name: As for `attn_implementation`; a name with a slash is a kernel's repository, which does what
-                FlashAttention does.
-
-        Raises:
-            UnsupportedBackendError: With those that it does run on.
-        """
-        if name is None:
-            return
-        supported = self.supported_backends()
-        base_name = name.removeprefix("paged|")
-        if base_name != name:
-            refuse_paging(self.config, name)
-        is_kernel = "/" in base_name
-        if not is_kernel and base_name not in ("eager", *BACKENDS, *ALL_ATTENTION_FUNCTIONS.valid_keys()):
-            raise UnsupportedBackendError(  # in the words of transformers, for those who look for them
-                f'Specified `attn_implementation="{name}"` is not supported; '
-                f"valid: {', '.join(supported)}{suggest(name, supported)}"
-            )
-        if (is_kernel and not self._supports_flash_attn) or (base_name in BACKENDS and base_name not in supported):
-            raise UnsupportedBackendError(
-                f"attn_implementation={name!r} was given, which variant {self.config.variant!r} cannot run on with "
-                f"this configuration; valid: {', '.join(supported)}"
-            )
-        if not (is_kernel or base_name in BACKENDS or base_name.startswith("flash_attention")):
-            refuse_engine(self.config, base_name)
-
-    def get_correct_attn_implementation(self, requested_attention: str | None, is_init_check: bool = False) -> str:
-        """Choose the attention backend, or refuse one that this variant cannot run on.
-
-        Args:
-            requested_attention: What the user asked for, None for the best that is supported.
-            is_init_check: Whether the model is still being built.
-
-        Returns:
-            The name of a supported backend.
-
-        Raises:
-            UnsupportedBackendError: When there is no such backend, or this configuration does not run on it.
-        """
-        self.check_backend(requested_attention)
-        chosen = self.supported_backends()[0] if requested_attention is None else requested_attention
-        return super().get_correct_attn_implementation(chosen, is_init_check)
 
     def _set_gradient_checkpointing(self, enable: bool = True, *args: Any, **kwargs: Any) -> None:
         """Refuse reentrant checkpointing where gradients reach a layer by another way than its input.

@@ -262,5 +262,5 @@ def chunked_loss(model: LanguageModel, ids: torch.Tensor) -> torch.Tensor:
     states = states[: 2 * chunk]  # further chunks would use the same memory again
     parameters = [parameter for module in model.head_modules() for parameter in module.parameters()]
     labels = ids.flatten()[: 2 * chunk]
-    loss: torch.Tensor = ChunkedCrossEntropy.apply(states, labels, model.project, chunk, 0.0, *parameters)
+    loss: torch.Tensor = ChunkedCrossEntropy.apply(states, labels, None, model.project, chunk, 0.0, *parameters)
     return loss

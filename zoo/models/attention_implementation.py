@@ -1,0 +1,100 @@
+"""Which attention backends a model runs on, and how it refuses the others."""
+
+from typing import Any
+
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS, PreTrainedModel
+
+from zoo.errors import UnsupportedBackendError, suggest
+
+from .configuration import ZooConfig
+from .limits import backends_of, refuse_engine, refuse_paging
+from .transformer import BACKENDS
+
+
+class AttentionBackends(PreTrainedModel):
+    """A model whose configuration's parts say which attention backends it runs on."""
+
+    config: ZooConfig
+    _supports_attention_backend = True
+
+    def supported_backends(self) -> tuple[str, ...]:
+        """Attention backends that this configuration's parts run on, the default first.
+
+        Returns:
+            Names as for `attn_implementation`.
+        """
+        return backends_of(self.config)
+
+    # Of an instance, what its configuration runs on; of the class, that there are such. transformers asks both, and
+    # asks before an __init__ could have set anything.
+    @property
+    def _supports_sdpa(self) -> bool:
+        return "sdpa" in self.supported_backends()
+
+    @property
+    def _supports_flex_attn(self) -> bool:
+        return "flex_attention" in self.supported_backends()
+
+    @property
+    def _supports_flash_attn(self) -> bool:
+        return "flash_attention_2" in self.supported_backends()
+
+    def set_attn_implementation(self, attn_implementation: str | dict[str, str], *args: Any, **kwargs: Any) -> None:
+        """Change the attention backend of all stacks."""
+        super().set_attn_implementation(attn_implementation, *args, **kwargs)
+        # Older versions of transformers do not reach a stack that has a configuration of its own.
+        for module in self.modules():
+            if isinstance(module, AttentionBackends):
+                module.config._attn_implementation_internal = self.config._attn_implementation
+
+    def _check_and_adjust_attn_implementation(self, attn_implementation: str | None, *args: Any, **kwargs: Any) -> str:
+        """Refuse a backend by the name that was asked for, before transformers puts a kernel in its place."""
+        self.check_backend(attn_implementation)
+        return super()._check_and_adjust_attn_implementation(attn_implementation, *args, **kwargs)
+
+    def check_backend(self, name: str | None) -> None:
+        """Refuse an attention backend that there is not, or that this configuration does not run on.
+
+        Args:
+            name: As for `attn_implementation`; a name with a slash is a kernel's repository, which does what
+                FlashAttention does.
+
+        Raises:
+            UnsupportedBackendError: With those that it does run on.
+        """
+        if name is None:
+            return
+        supported = self.supported_backends()
+        base_name = name.removeprefix("paged|")
+        if base_name != name:
+            refuse_paging(self.config, name)
+        is_kernel = "/" in base_name
+        if not is_kernel and base_name not in ("eager", *BACKENDS, *ALL_ATTENTION_FUNCTIONS.valid_keys()):
+            raise UnsupportedBackendError(  # in the words of transformers, for those who look for them
+                f'Specified `attn_implementation="{name}"` is not supported; '
+                f"valid: {', '.join(supported)}{suggest(name, supported)}"
+            )
+        if (is_kernel and not self._supports_flash_attn) or (base_name in BACKENDS and base_name not in supported):
+            raise UnsupportedBackendError(
+                f"attn_implementation={name!r} was given, which variant {self.config.variant!r} cannot run on with "
+                f"this configuration; valid: {', '.join(supported)}"
+            )
+        if not (is_kernel or base_name in BACKENDS or base_name.startswith("flash_attention")):
+            refuse_engine(self.config, base_name)
+
+    def get_correct_attn_implementation(self, requested_attention: str | None, is_init_check: bool = False) -> str:
+        """Choose the attention backend, or refuse one that this variant cannot run on.
+
+        Args:
+            requested_attention: What the user asked for, None for the best that is supported.
+            is_init_check: Whether the model is still being built.
+
+        Returns:
+            The name of a supported backend.
+
+        Raises:
+            UnsupportedBackendError: When there is no such backend, or this configuration does not run on it.
+        """
+        self.check_backend(requested_attention)
+        chosen = self.supported_backends()[0] if requested_attention is None else requested_attention
+        return super().get_correct_attn_implementation(chosen, is_init_check)
