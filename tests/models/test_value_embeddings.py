@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import peft
 import pytest
 import torch
 from models.formulas import HEAD, LENGTH, WIDTH, close, config, random, randomized
@@ -122,6 +123,24 @@ def test_further_predicted_tokens_are_looked_up_as_well() -> None:
     # The first position reads token 6 to predict 7, the second 7 to predict 8; the rest predicts nothing.
     rows = mtp.value_embedding.weight.grad.abs().sum(dim=1).nonzero().flatten().tolist()
     assert rows == [6, 7]
+
+
+@pytest.mark.slow
+def test_they_compile_into_one_graph() -> None:
+    model, ids = zoo.build(f"{DECODER},vocab_size=20", seed=0).eval(), IDS[None]
+    compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
+    torch.testing.assert_close(compiled(ids).logits, model(ids).logits)
+
+
+def test_adapters_of_tables_train_and_virtual_tokens_are_refused() -> None:
+    ids = IDS[None]
+    adapted = peft.get_peft_model(zoo.build(DECODER), peft.LoraConfig(target_modules=["q_proj", "value_embedding"]))
+    adapted(input_ids=ids, labels=ids).loss.backward()
+    trained = [name for name, parameter in adapted.named_parameters() if parameter.grad is not None]
+    assert any("value_embedding.lora_embedding_B" in name for name in trained)
+    virtual = peft.PromptTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=3)
+    with pytest.raises(InputError, match="not with embeddings"):
+        peft.get_peft_model(zoo.build(DECODER), virtual)(input_ids=ids)
 
 
 @pytest.mark.thorough

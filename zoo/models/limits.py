@@ -66,7 +66,7 @@ def what_engines_lack(config: ZooConfig, attn_implementation: str) -> str | None
     if config.mixer_layer_type is not None:
         return f"mixer {config.mixer!r}, whose state is in no cache of keys and values"
     if backend in SERVING and ATTENTIONS.get(config.attention).reads_token_ids:
-        return f"attention {config.attention!r}, which reads token ids where serving engines give embeddings of them"
+        return f"attention {config.attention!r}, which reads token ids, where serving engines may give embeddings"
     if config.share_layers:
         return "share_layers=True, as every application of the layer needs a place of its own in the cache"
     if config.attn_logit_softcapping is not None and not (backend in CAPS_SCORES or "/" in backend):
