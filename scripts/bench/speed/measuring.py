@@ -106,7 +106,6 @@ def measure(
     rounds: int,
     seconds: float,
     machine: Machine,
-    clock: Callable[[], float] = time.perf_counter,
 ) -> list[Row]:
     """Run all peers in turns, so that what else happens on the machine hits all of them.
 
@@ -116,11 +115,11 @@ def measure(
         rounds: How often each has its turn.
         seconds: How long a turn lasts at least.
         machine: What they run on.
-        clock: Gives the time in seconds.
 
     Returns:
         A row for each peer.
     """
+    clock = clock_of(machine.device)
     deviations = {peer.name: deviation(peer, peers) for peer in peers}
     for peer in peers:
         peer.run()
@@ -156,6 +155,23 @@ def measure(
             )
         )
     return rows
+
+
+def clock_of(device: torch.device) -> Callable[[], float]:
+    """Choose a clock: the processor's time of one thread, which other work leaves alone; of several that on the wall.
+
+    Args:
+        device: Where the work is done.
+
+    Returns:
+        What gives the time in seconds.
+    """
+    return time.process_time if device.type == "cpu" and torch.get_num_threads() == 1 else time.perf_counter
+
+
+def name_of(clock: Callable[[], float]) -> str:
+    """Say which clock it is."""
+    return "processor's" if clock is time.process_time else "wall"
 
 
 def time_of(run: Callable[[], object], seconds: float, device: torch.device, clock: Callable[[], float]) -> float:

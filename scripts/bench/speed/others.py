@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import itertools
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -54,9 +53,11 @@ def in_engines(model: Any, *names: str) -> dict[str, Any]:
         Models by what to call them, in float32 and in int8, of the engines that are installed.
     """
     found = {}
-    for target, dtype in itertools.product(map(TARGETS.get, names), ("float32", "int8")):
+    for target in map(TARGETS.get, names):
         assert isinstance(target, EngineTarget)
-        with tempfile.TemporaryDirectory() as folder, contextlib.suppress(MissingExtraError):
-            target.write(model, Path(folder), choose(model, target.name), ExportOptions(dtype))
-            found[f"zoo in {target.engine}, {dtype}"] = target.load(Path(folder))
+        stored: list[str | None] = [dtype for dtype in ("float32", "int8") if dtype in target.dtypes]
+        for dtype in stored or [None]:
+            with tempfile.TemporaryDirectory() as folder, contextlib.suppress(MissingExtraError):
+                target.write(model, Path(folder), choose(model, target.name), ExportOptions(dtype))
+                found[f"zoo in {target.engine}, {dtype or 'float32'}"] = target.load(Path(folder))
     return found

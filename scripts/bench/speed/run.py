@@ -5,6 +5,7 @@
     python scripts/bench/speed/run.py --preset cuda       # bfloat16, compiled, with memory and CUDA graphs
     python scripts/bench/speed/run.py --preset cuda --dry-run    # everything but the device, in a few seconds
 
+One thread (OMP_NUM_THREADS=1) is timed by the processor's time, which other work on the machine leaves alone.
 Ratios are medians over rounds in which all peers take turns; 1.00 is the fastest stock peer of the row, and above is
 faster. "deviation" is how far a peer's result is from the first stock peer's, relative to the largest value. "of limit"
 is the operations a second that it executes, as a share of what matrix products alone reach on the machine: what is
@@ -27,7 +28,7 @@ import torch
 import transformers
 from accelerated import AcceleratedWork
 from limits import bandwidth, peak, products
-from measuring import Machine, Peer, Row, measure
+from measuring import Machine, Peer, Row, clock_of, measure, name_of
 from original_work import OriginalWork
 from shapes import FULL, GPU, TINY
 from workloads import Work
@@ -120,6 +121,7 @@ def main() -> None:
         "torch": torch.__version__,
         "transformers": transformers.__version__,
         "dtype": arguments.dtype,
+        "clock": name_of(clock_of(device)),
         "date": date.today().isoformat(),
         "limit": "",
         "bandwidth": f"{reading / 1e9:.1f} GB/s",

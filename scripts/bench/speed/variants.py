@@ -16,7 +16,6 @@ import json
 import re
 import sys
 import tempfile
-import time
 from dataclasses import asdict
 from datetime import date
 from pathlib import Path
@@ -24,7 +23,7 @@ from typing import Any
 
 import torch
 import transformers
-from measuring import OURS, STOCK, Machine, Peer, Row, measure
+from measuring import OURS, STOCK, Machine, Peer, Row, clock_of, measure, name_of
 
 import zoo
 from zoo.converters import plan_export
@@ -98,8 +97,7 @@ def measured(name: str, shape: dict[str, Any], rounds: int, seconds: float) -> l
     ids, labels = torch.randint(4, shape["vocab_size"], (2, shape["batch"], shape["tokens"]), generator=generator)
     batch = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "labels": labels}
     peers = [peer(theirs_name, STOCK, theirs, batch), peer("zoo", OURS, ours, batch)]
-    clock = time.process_time if torch.get_num_threads() == 1 else time.perf_counter
-    return measure(name, peers, rounds, seconds, Machine(torch.device("cpu"), 1.0, 1.0), clock)
+    return measure(name, peers, rounds, seconds, Machine(torch.device("cpu"), 1.0, 1.0))
 
 
 def to_markdown(found: dict[str, Any]) -> str:
@@ -124,7 +122,7 @@ def main() -> None:
     about = {
         "machine": device_name(torch.device("cpu")),
         "threads": torch.get_num_threads(),
-        "clock": "processor's" if torch.get_num_threads() == 1 else "wall",
+        "clock": name_of(clock_of(torch.device("cpu"))),
         "torch": torch.__version__,
         "transformers": transformers.__version__,
         **shape,

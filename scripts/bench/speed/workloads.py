@@ -125,7 +125,7 @@ class Work:
         if importlib.util.find_spec("x_transformers"):
             peers.append(self.inference("x-transformers", self.ready(x_transformers(self.scale)), "other", **inputs))
         if self.device.type == "cpu":
-            others = in_engines(ours, "openvino").items()
+            others = in_engines(ours, "openvino", "onnx").items()
             peers += [replace(self.inference(name, model, "other", **inputs), flops=0) for name, model in others]
         if self.quantises:
             peers.append(replace(self.inference("zoo, int8", zoo.to_int8(ours), "other", **inputs), flops=0))
