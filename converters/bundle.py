@@ -184,7 +184,6 @@ def looked_up(shaker: Shaker, module: str, name: str) -> list[tuple[int, str]]:
     Args:
         shaker: Knows the source.
         module: The definition's module.
-        name: Its name.
 
     Returns:
         Identities of registries, and names in them.

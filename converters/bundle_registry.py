@@ -38,7 +38,6 @@ class Registry(Generic[T]):
         """Add a thing, directly or as a decorator.
 
         Args:
-            name: Its name.
             value: The thing; if it is left out, a decorator is returned.
             aliases: Other names for it.
             options: Ignored.
@@ -57,7 +56,6 @@ class Registry(Generic[T]):
         """Look a thing up.
 
         Args:
-            name: Its name.
             options: Ignored.
 
         Raises:
@@ -72,9 +70,6 @@ class Registry(Generic[T]):
 
     def origin(self, name: str) -> Origin:
         """Say where a thing comes from.
-
-        Args:
-            name: Its name.
 
         Returns:
             The same for all: what a bundle has, it brings itself.
@@ -106,7 +101,6 @@ class Variant:
     """A variant.
 
     Args:
-        name: Its name.
         builder: Builds it from a configuration.
         facts: What else its author says of it.
     """

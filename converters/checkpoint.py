@@ -116,7 +116,6 @@ def read_pickled(path: Path, *, mmap: bool = False) -> dict[str, Tensor]:
     """Read the tensors of a file that `torch.save` wrote, and nothing else.
 
     Args:
-        path: The file.
         mmap: Whether tensors may stay in the file until they are used.
 
     Raises:

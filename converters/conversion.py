@@ -146,7 +146,6 @@ def load(plan: Plan, tensors: dict[str, Tensor], dtype: torch.dtype) -> ZooPreTr
     """Build a planned model around converted tensors.
 
     Args:
-        plan: The plan.
         tensors: By the names of the model's parameters; they become the parameters.
         dtype: Type of the parameters.
 

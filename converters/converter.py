@@ -70,7 +70,6 @@ class Converter(ABC):
 
         Args:
             model_class: Class of a model of the zoo.
-            config: Its configuration.
 
         Returns:
             The key map to read from right to left.

@@ -122,7 +122,6 @@ def choose(model: ZooPreTrainedModel, target: str | None) -> TargetPlan:
     """Plan an export.
 
     Args:
-        model: The model.
         target: A target's name, None for the first exact class of transformers.
 
     Returns:
@@ -163,7 +162,6 @@ def export_as(plan: TargetPlan, model: ZooPreTrainedModel, workshop: Path, optio
 
     Args:
         plan: A plan without obstacles.
-        model: The model.
         workshop: An empty folder.
         options: What was asked for beside the target.
 

@@ -32,7 +32,6 @@ class KeyMap:
     ```
 
     Args:
-        rows: The rows.
         dead: Left keys whose values nothing reads, beside the left keys whose shapes they have. On the way back they
             are zero.
         ignored: Left keys that may be there or not, and are left out on the way back.

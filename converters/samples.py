@@ -22,7 +22,6 @@ def sample_inputs(model: ZooPreTrainedModel, seed: int = 0, *, longest: int = 9)
     """Random inputs: padded with a mask, and without any.
 
     Args:
-        model: The model.
         seed: Of the random numbers.
         longest: Length of the longest sequence, where the model reads so many tokens.
 

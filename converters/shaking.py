@@ -195,7 +195,6 @@ class Shaker:
 
         Args:
             module: The module that it is defined in.
-            name: Its name.
         """
         pending = [(module, name)]
         while pending:
@@ -220,7 +219,6 @@ class Shaker:
         """Statements beside a definition that fill it: `NAME.update(...)`, but not registrations.
 
         Args:
-            module: The module.
             name: The definition's name.
 
         Returns:
@@ -235,7 +233,6 @@ class Shaker:
 
         Args:
             module: The module of the definition.
-            name: Its name.
 
         Returns:
             What those statements need.

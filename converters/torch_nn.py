@@ -186,7 +186,6 @@ def key_map(model_class: type[ZooPreTrainedModel], config: ZooConfig, norm_biase
 
     Args:
         model_class: A body of the zoo.
-        config: Its configuration.
         norm_biases: Whether norms have biases on PyTorch's side.
     """
     stacks = ("encoder", "decoder") if model_class is ZooEncoderDecoder else (None,)

@@ -165,9 +165,6 @@ def build(
 def seeded(seed: int) -> Iterator[None]:
     """Draw reproducible numbers for a while, on the device where tensors are made, and no other's generator touched.
 
-    Args:
-        seed: The seed.
-
     Yields:
         Nothing. The generators go on afterwards as if nothing had been drawn.
     """

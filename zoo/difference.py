@@ -189,7 +189,6 @@ def is_read(axis: str, task: str) -> bool:
 
     Args:
         axis: The field's name.
-        task: The task.
 
     Returns:
         False for settings of another task's head.

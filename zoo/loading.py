@@ -188,7 +188,6 @@ def saved_class(folder: Path, config: ZooConfig) -> type[ZooPreTrainedModel]:
 
     Args:
         folder: The checkpoint, for the message.
-        config: Its configuration.
 
     Returns:
         One of the heads or bodies.

@@ -89,7 +89,6 @@ def record(folder: Path, names: Iterable[str]) -> None:
     """Write into the manifest what is in some files now, and forget files that are no longer there.
 
     Args:
-        folder: The folder.
         names: The files' paths in it.
 
     Raises:
@@ -172,7 +171,6 @@ def changed_files(folder: Path, files: Mapping[str, Written]) -> list[str]:
     """List files that are not as they were written.
 
     Args:
-        folder: The folder.
         files: What was written into them.
 
     Returns:

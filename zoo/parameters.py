@@ -196,7 +196,6 @@ def by_module(table: ParameterTable, *, fold: bool = True) -> list[ModuleRow]:
     """Put the parameters of each module into a row.
 
     Args:
-        table: The table.
         fold: Whether modules that are alike in all layers share a row.
 
     Returns:

@@ -135,7 +135,6 @@ def inherits(module: nn.Module, base: type[nn.Module], *methods: str) -> bool:
     """Whether a module's class has methods of a base class as they are.
 
     Args:
-        module: The module.
         base: One of its classes.
         methods: Names of methods.
 

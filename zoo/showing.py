@@ -87,7 +87,6 @@ def own_settings(config: ZooConfig, usual: ZooConfig) -> dict[str, Any]:
     """Find what a configuration has otherwise than its variant.
 
     Args:
-        config: The configuration.
         usual: The variant's own, with the same quirks.
 
     Returns:

@@ -44,7 +44,6 @@ def draw(config: ZooConfig, seed: int = 0) -> Sample:
     """Draw random inputs of different lengths.
 
     Args:
-        config: The settings.
         seed: Of the random numbers.
     """
     generator = torch.Generator().manual_seed(seed)

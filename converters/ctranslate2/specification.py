@@ -120,7 +120,6 @@ def position_table(prefix: str, config: ZooConfig, state: State) -> Tensor:
 
     Args:
         prefix: The beginning of the stack's names.
-        config: Its settings.
         state: The weights.
 
     Returns:

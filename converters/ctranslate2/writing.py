@@ -56,7 +56,6 @@ def name_special(spec: Any, config: ZooConfig, tokens: tuple[str, ...]) -> None:
 
     Args:
         spec: The specification, changed here.
-        config: The settings.
         tokens: A token for every id.
     """
     ends = config.eos_token_id if isinstance(config.eos_token_id, list) else [config.eos_token_id]

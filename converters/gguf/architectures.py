@@ -122,7 +122,6 @@ class Architecture:
 
         Args:
             state: The class's weights.
-            config: The settings.
         """
         found = dict(state)
         if self.output != "required" and config.tie_word_embeddings:

@@ -114,7 +114,6 @@ def draw(model: ZooPreTrainedModel, source: Path | None, *, writes: bool, seed: 
     """Draw prompts.
 
     Args:
-        model: The model.
         source: Where its tokenizer is.
         writes: Whether it shall write a text of its own.
         seed: Of the random numbers.

@@ -26,7 +26,6 @@ class Server:
     """A GGUF file in llama.cpp, with keys and values in float32 and one text at a time.
 
     Args:
-        path: The file.
         context: The longest text, in tokens.
         threads: How many it runs on.
 

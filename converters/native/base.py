@@ -111,7 +111,6 @@ class NativeFormat(ABC):
         """Find what keeps a model from fitting, beside its settings.
 
         Args:
-            config: Its settings.
             state: Its weights.
             task: What its head is for.
         """

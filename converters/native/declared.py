@@ -67,9 +67,6 @@ def choice(name: str, field: str, values: Mapping[Any, Any]) -> Field:
 def same(*names: str) -> dict[str, str]:
     """Fields that have the same name on both sides.
 
-    Args:
-        names: The names.
-
     Returns:
         Native fields by the zoo's.
     """

@@ -111,9 +111,6 @@ def find(folder: Path, name: str) -> Path | None:
 def names_in(index: Path) -> list[str]:
     """Read which files an index names.
 
-    Args:
-        index: The index.
-
     Returns:
         Names, each once.
 
@@ -144,7 +141,6 @@ def require_inside(path: Path, folder: Path) -> Path:
 
     Args:
         path: A file in the folder.
-        folder: The folder.
 
     Raises:
         UnsafeFileError: When it leads elsewhere.

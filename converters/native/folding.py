@@ -16,7 +16,6 @@ def changed_exactly(state: State, change: Callable[[State], State], name: str) -
 
     Args:
         state: Native weights.
-        change: The change.
         name: The native format's name, for the warning.
 
     Returns:

@@ -29,7 +29,6 @@ def write_native(model: ZooPreTrainedModel, workshop: Path, native: NativeFormat
     """Write configuration, generation configuration and weights.
 
     Args:
-        model: The model.
         workshop: An empty folder.
         native: The format to write.
         route: The way from the model's settings to those of the format, without obstacles.
@@ -51,7 +50,6 @@ def write_settings(
     """Write configuration and generation configuration.
 
     Args:
-        model: The model.
         workshop: Where to.
         native: The format to write.
         route: The way from the model's settings to those of the format, without obstacles.
@@ -76,7 +74,6 @@ def native_weights(model: ZooPreTrainedModel, native: NativeFormat, route: Route
     """A model's weights as a class of transformers has them, in float32 at least.
 
     Args:
-        model: The model.
         native: The class's format.
         route: The way to settings of the format, without obstacles.
 

@@ -49,7 +49,6 @@ class Whole(nn.Module):
     """A model without a cache.
 
     Args:
-        model: The model.
         output: What it returns: "logits" or "last_hidden_state".
         third: What it reads beside ids and mask: "decoder_input_ids" or "token_type_ids".
     """
@@ -69,11 +68,7 @@ class Whole(nn.Module):
 
 
 class Causal(nn.Module):
-    """A causal language model with a cache.
-
-    Args:
-        model: The model.
-    """
+    """A causal language model with a cache."""
 
     def __init__(self, model: ZooPreTrainedModel) -> None:
         super().__init__()

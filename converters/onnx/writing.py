@@ -74,7 +74,6 @@ def write_graph(graph: Graph, folder: Path, variant: str) -> None:
     """Trace and write one graph.
 
     Args:
-        graph: The graph.
         folder: Where to.
         variant: The variant's name, for the message.
 

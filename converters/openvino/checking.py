@@ -45,7 +45,6 @@ class Recorded(Session):
     """A graph whose runs are written down.
 
     Args:
-        name: Its name.
         session: What runs it.
         calls: Where runs are added.
     """

@@ -54,7 +54,6 @@ def read(path: Path, variant: str) -> Any:
     """Translate a graph of ONNX.
 
     Args:
-        path: Its file.
         variant: The variant's name, for the message.
 
     Raises:
@@ -83,8 +82,6 @@ def save(graph: Any, path: Path, *, half: bool = False) -> None:
     """Write a graph, and its weights beside it.
 
     Args:
-        graph: The graph.
-        path: Its file.
         half: Whether weights are rounded to float16.
 
     Raises:

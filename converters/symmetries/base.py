@@ -56,7 +56,6 @@ class Symmetry(ABC):
         """Say how settings change.
 
         Args:
-            config: The settings.
             wanted: The value that `field` shall have.
             task: What must stay the same: the head's output, or the last hidden states.
 
@@ -83,7 +82,6 @@ class Step:
     """One symmetry at work.
 
     Args:
-        symmetry: The symmetry.
         config: The settings before it.
         wanted: The value that its setting gets.
     """

@@ -72,7 +72,6 @@ def first_step(config: ZooConfig, field: str, options: tuple[Any, ...], task: st
     """Find the first symmetry that gives a field one of some values.
 
     Args:
-        config: The settings.
         field: Which field.
         options: The values, the preferred first.
         task: As for [`find_route`][].

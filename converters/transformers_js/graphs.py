@@ -145,7 +145,6 @@ def renamed(value: ValueInfoProto, name: str, length: str) -> Any:
 
     Args:
         value: Their type.
-        name: The name.
         length: What the axis of their positions is called.
     """
     copied = type(value)()

@@ -111,7 +111,6 @@ def read_across(benchmark: Benchmark, rows: Iterable[Row], *, data: str | None =
     """Read what the conditions of a benchmark say together.
 
     Args:
-        benchmark: The benchmark.
         rows: What was recorded; rows of other versions and data are left out.
         data: Of which data; by default of the text that the benchmark names, or what ships.
 

@@ -86,9 +86,7 @@ def judge(
     """Put the rows of one condition together, and test every variant against the baseline.
 
     Args:
-        benchmark: The benchmark.
         rows: What was recorded; rows of other versions, conditions and data are left out.
-        condition: The condition.
         score: The column that decides; by default the benchmark's.
         data: Of which data; by default of the text that the benchmark names, or what ships.
         baseline: What the others are measured against; by default the benchmark's first variant.

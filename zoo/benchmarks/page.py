@@ -111,7 +111,6 @@ def front(verdicts: Verdicts, cost: str) -> list[Standing]:
     """Find the Pareto front: the variants that none beats both in score and in cost.
 
     Args:
-        verdicts: The verdicts.
         cost: The column of a cost, of which less is better.
 
     Returns:
@@ -221,7 +220,6 @@ def anchors(benchmark: Benchmark, judged: Mapping[str, Verdicts], lead: str = "P
     """Put published numbers beside the recorded ones.
 
     Args:
-        benchmark: The benchmark.
         judged: The verdicts of each condition.
         lead: What each line begins with, before the variant.
 

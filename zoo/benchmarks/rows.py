@@ -114,7 +114,6 @@ def write_rows(file: Path, rows: Iterable[Row]) -> None:
 
     Args:
         file: The CSV file, which is replaced.
-        rows: The rows.
     """
     ordered = sorted(rows, key=lambda row: row.key)
     columns = sorted({name for row in ordered for name in row.values})

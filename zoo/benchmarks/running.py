@@ -59,7 +59,6 @@ class Session:
         Args:
             condition: Which one.
             names: The variants, the baseline first, since the others are made equal to it.
-            seeds: The seeds.
         """
         there = {row.key: row for row in (read_rows(self.file) if self.file else ())}
         keys = {name: [self.key(condition, name, seed) for seed in seeds] for name in names}
@@ -80,9 +79,7 @@ class Session:
         """What a row is found by.
 
         Args:
-            condition: The condition.
             name: The variant.
-            seed: The seed.
 
         Returns:
             The row's `key`.
@@ -95,7 +92,6 @@ class Session:
         Args:
             condition: Under which condition.
             names: The variants.
-            seeds: The seeds.
             required: Whether nothing can go on without them.
 
         Returns:
@@ -149,7 +145,6 @@ class Session:
 
         Args:
             condition: Under which it was made.
-            run: The run.
             found: The comparison that it belongs to, None where it never began.
         """
         values = columns_of_run(run)
@@ -237,7 +232,6 @@ def names_to_run(benchmark: Benchmark, variants: str | Iterable[str] | None, con
     """List the variants to run.
 
     Args:
-        benchmark: The benchmark.
         variants: What was asked for; None for all.
         condition: Which condition.
 

@@ -24,9 +24,7 @@ def transfer_scores(
     """Score a model on the benchmark's tests, once.
 
     Args:
-        benchmark: The benchmark.
         condition: Under which the model was trained.
-        run: Its run.
         folder: The comparison's folder.
         data: The text that was brought, None where it ships.
         tell: Takes sentences about what a model cannot read.

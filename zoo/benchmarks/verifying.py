@@ -53,7 +53,6 @@ def verify(
     """Run some recorded rows again.
 
     Args:
-        benchmark: The benchmark.
         rows: What was recorded.
         count: How many rows to repeat.
         data: The text, where the benchmark wants one.
@@ -81,8 +80,6 @@ def repeat(benchmark: Benchmark, row: Row, verdicts: Verdicts, data: Path | None
     """Run a row again, with the sizes and the training arguments that were chosen for it.
 
     Args:
-        benchmark: The benchmark.
-        row: The row.
         verdicts: Those of its condition, which know how much seeds differ.
         data: The text, where the benchmark wants one.
         tell: Takes sentences about what happens.

@@ -157,7 +157,6 @@ def show_rows(benchmark: Benchmark, rows: Sequence[Row], score: str | None = Non
     """Print a table a condition.
 
     Args:
-        benchmark: The benchmark.
         rows: What was recorded.
         score: The column that decides.
         baseline: What the others are measured against.

@@ -76,7 +76,6 @@ def writable(text: str, encoding: str) -> str:
     """Replace what an encoding lacks.
 
     Args:
-        text: The text.
         encoding: The encoding's name.
 
     Returns:
@@ -102,7 +101,6 @@ def write_picture(file: Path, text: str, *, as_json: bool) -> None:
     """Write a picture to a file, and say where it is.
 
     Args:
-        file: The file.
         text: What to write.
         as_json: Whether to say it as JSON.
     """

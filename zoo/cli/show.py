@@ -88,7 +88,6 @@ def facts(card: Card, drawing: Drawing) -> list[RenderableType]:
     """Lay out what a card says about a variant as a whole.
 
     Args:
-        card: The card.
         drawing: The variant's drawing, for the name with its settings.
     """
     from zoo.benchmarks.claims import claims_about

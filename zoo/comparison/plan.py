@@ -54,7 +54,6 @@ def make_plan(
         folder: The comparison's folder.
         common: What all runs are to have in common.
         names: The variants' names.
-        seeds: The seeds.
         baseline: The variant that the others are to be measured against, by default the first one of the comparison.
 
     Returns:

@@ -87,7 +87,6 @@ def measure(step: Step, width: float, marks: Marks, *, detail: str | None = None
     """Find out what stands in a step's box.
 
     Args:
-        step: The step.
         width: How wide its box is, if it isn't a small one.
         marks: What stands out.
         detail: What to write below its name, if not all that is known.

@@ -90,11 +90,7 @@ class Column:
         self.boxes[box.step.path] = (box, center)
 
     def trunk(self, step: Step) -> None:
-        """Draw a step that the stream runs through.
-
-        Args:
-            step: The step.
-        """
+        """Draw a step that the stream runs through."""
         self.rise()
         if self.inner is not None and step.kind == "attention":
             self.through(self.strip(self.inner, WIDTH))

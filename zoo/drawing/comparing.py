@@ -100,9 +100,6 @@ def facts(step: Step, role: str) -> tuple[Any, ...]:
 def told(step: Step) -> str:
     """Name a step with all that is known about it.
 
-    Args:
-        step: The step.
-
     Returns:
         A few words.
     """

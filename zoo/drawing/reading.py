@@ -39,7 +39,6 @@ class Reader:
     """Reads a drawing off a model on the meta device.
 
     Args:
-        model: The model.
         marks: The quirks to write beside every step, by its path.
     """
 
@@ -73,7 +72,6 @@ class Reader:
         """Draw one stack.
 
         Args:
-            stack: The stack.
             name: What to call it.
             prefix: Its path in the model, with a dot at the end.
         """
@@ -102,7 +100,6 @@ class Reader:
         """Draw a layer of every kind.
 
         Args:
-            stack: The stack.
             prefix: Its path in the model, with a dot at the end.
             remarks: Takes what is to be said where a layer could not be run.
         """
@@ -146,9 +143,6 @@ class Reader:
         """Draw the calls that a layer makes.
 
         Args:
-            calls: The calls.
-            layer: The layer.
-            path: Its path.
             config: The configuration of the stack.
 
         Yields:
@@ -167,8 +161,6 @@ class Reader:
 
         Args:
             call: The call of it.
-            layer: The layer.
-            path: Its path.
             config: The configuration of the stack.
         """
         slots: dict[str, tuple[Step, ...]] = {}
@@ -242,7 +234,6 @@ class Reader:
         """Draw one module.
 
         Args:
-            module: The module.
             path: Its path in the model.
             role: Where it stands: "stream", "skip", "branch" or "after".
             config: The configuration of the stack.

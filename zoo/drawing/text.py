@@ -44,7 +44,6 @@ def to_text(drawing: Drawing, width: int | None = 80) -> str:
     """Write a drawing as text.
 
     Args:
-        drawing: The drawing.
         width: How many columns it may take, None for any number.
 
     Returns:
@@ -76,7 +75,6 @@ def beside(row: Row, column: int, width: int | None) -> Iterator[str]:
     """Write a row with its texts to the right.
 
     Args:
-        row: The row.
         column: Where its texts begin.
         width: How many columns the line may take.
 
@@ -94,7 +92,6 @@ def wrapped(text: str, width: int | None, indent: str = "") -> list[str]:
     """Break a text into lines.
 
     Args:
-        text: The text.
         width: How many columns a line may take, None for any number.
         indent: Begins every line but the first.
     """

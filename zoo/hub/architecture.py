@@ -30,7 +30,6 @@ def forward_flops(config: Mapping[str, Any], shapes: Shapes) -> int | None:
     """Estimate the arithmetic of a forward pass: two operations for every weight of every matrix that a token meets.
 
     Args:
-        config: The configuration.
         shapes: The shapes of the tensors.
 
     Returns:

@@ -195,7 +195,6 @@ def provenance(config: Mapping[str, Any], origin: Any = None) -> dict[str, str]:
     """Say which software made a checkpoint.
 
     Args:
-        config: Its configuration.
         origin: Where its variant comes from, if that is known.
 
     Returns:

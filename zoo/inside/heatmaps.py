@@ -99,7 +99,6 @@ def name_ticks(panel: Axes, across: Sequence[str], down: Sequence[str]) -> None:
     """Write tokens beside a panel's axes.
 
     Args:
-        panel: The panel.
         across: The tokens of the columns.
         down: The tokens of the rows.
     """
@@ -111,9 +110,6 @@ def name_ticks(panel: Axes, across: Sequence[str], down: Sequence[str]) -> None:
 
 def plain(token: str) -> str:
     """Keep matplotlib from reading a token as a formula.
-
-    Args:
-        token: The token.
 
     Returns:
         Its letters, with signs of formulas escaped.

@@ -222,9 +222,6 @@ def shapes_of(model: PreTrainedModel, batch_size: int, seq_len: int) -> dict[str
 def shape_text(shape: Shape | None) -> str:
     """Write a shape.
 
-    Args:
-        shape: The shape.
-
     Returns:
         For instance "1×128×512".
     """
@@ -250,7 +247,6 @@ def row_of(
 
     Args:
         path: Its place.
-        module: The module.
         shapes: What passes through it.
         owners: The first name of every parameter.
     """

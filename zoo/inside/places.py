@@ -82,7 +82,6 @@ def position_tables(model: PreTrainedModel, length: int = 64) -> list[PositionTa
     """Read off a model what its position encodings do, whichever they are.
 
     Args:
-        model: The model.
         length: For how many positions, at most: a learned table may have fewer.
 
     Returns:

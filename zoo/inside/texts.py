@@ -43,8 +43,6 @@ def inputs_of(
     """Turn texts into what a model reads.
 
     Args:
-        model: The model.
-        tokenizers: Its tokenizers.
         sources: What it reads.
         targets: What an encoder-decoder is made to write, by default what it writes by itself; or what follows the
             sources of a language model.
@@ -86,8 +84,6 @@ def encode(tokenizer: PreTrainedTokenizerFast, text: str, *, end: bool = True) -
     """Turn a text into ids.
 
     Args:
-        tokenizer: The tokenizer.
-        text: The text.
         end: Whether a token for the end, which the tokenizer may add, is kept.
     """
     ids = list(tokenizer(text)["input_ids"])
@@ -132,7 +128,6 @@ def readable(tokenizer: PreTrainedTokenizerFast, ids: Sequence[int]) -> tuple[st
     """Write tokens as people read them.
 
     Args:
-        tokenizer: The tokenizer.
         ids: The tokens.
 
     Returns:

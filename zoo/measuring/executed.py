@@ -115,7 +115,6 @@ def fast_layer_flops(states: torch.Tensor, width: int, *rest: Any, **named: Any)
 
     Args:
         states: What it reads, possibly nested. *Shape:* (batch_size, seq_len, width)
-        width: Its width.
         rest: What else the operator takes: weights of attention, and after those the feed-forward network's.
         named: Likewise.
 

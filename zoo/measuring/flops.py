@@ -163,7 +163,6 @@ def without_values(model: PreTrainedModel, dtype: torch.dtype | None = None) -> 
     """Copy a model with tensors that are made anew, and are as empty as the mode in which this is called makes them.
 
     Args:
-        model: The model.
         dtype: Of the copy's parameters, by default as they are.
 
     Returns:

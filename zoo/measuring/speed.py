@@ -108,7 +108,6 @@ def write(model: PreTrainedModel, prompt: torch.Tensor, steps: int, clock: Clock
     """Generate a fixed number of tokens.
 
     Args:
-        model: The model.
         prompt: *Shape:* (1, seq_len)
         steps: How many tokens.
         clock: Sees every one.

@@ -91,7 +91,6 @@ class LabelsTask(DataTask):
         """Look a label up.
 
         Args:
-            label: The label.
             examples: Where it occurs, for the message.
             row: And at which of them.
 

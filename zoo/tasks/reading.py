@@ -103,7 +103,6 @@ def read_separated(file: Path, rows: Iterator[Row], columns: Sequence[Column] | 
     """Choose columns of rows of fields.
 
     Args:
-        file: The file.
         rows: Lines' numbers and fields; where columns are not given by number, names first.
         columns: As for `read_table`.
         kinds: As for `read_table`.
@@ -224,7 +223,6 @@ def table_of(dataset: Dataset, source: str | Path, columns: Sequence[Column] | N
     """Choose columns of a dataset; labels that it keeps as numbers become their names.
 
     Args:
-        dataset: The dataset.
         source: Where it comes from.
         columns: As for `read_table`.
         kinds: As for `read_table`.
@@ -240,7 +238,6 @@ def named_labels(dataset: Dataset, column: str) -> list[Any]:
     """Read a column.
 
     Args:
-        dataset: The dataset.
         column: The column's name.
 
     Returns:

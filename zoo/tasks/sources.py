@@ -234,7 +234,6 @@ def find_file(folder: Path, names: Sequence[str]) -> Path:
     """Find a file in a folder, whatever its suffix.
 
     Args:
-        folder: The folder.
         names: What it may be called, without its suffix.
 
     Returns:

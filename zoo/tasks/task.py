@@ -229,9 +229,6 @@ class DataTask(ABC):
     def model_settings(self, tokenizers: Tokenizers) -> dict[str, Any]:
         """Say what a model's configuration must have to fit the tokenizers.
 
-        Args:
-            tokenizers: The tokenizers.
-
         Returns:
             Fields of [`zoo.models.ZooConfig`][]: sizes of vocabularies and ids of special tokens.
         """
@@ -269,7 +266,6 @@ class DataTask(ABC):
 
         Args:
             ids: Ids an example. *Shape:* (num_labels_of_example,)
-            tokenizers: The tokenizers.
 
         Returns:
             A text an example.
@@ -282,7 +278,6 @@ class DataTask(ABC):
 
         Args:
             predictions: What it made of them, in their order.
-            examples: The examples.
             n_bootstrap: How often to resample the examples for confidence intervals; 1 for none.
 
         Returns:

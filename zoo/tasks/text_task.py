@@ -102,7 +102,6 @@ class RawTextTask(DataTask):
 
         Args:
             examples: The columns `text` and `document`.
-            tokenizers: The tokenizers.
             least: How many ids are needed.
             training: Whether they are to be trained on.
 
@@ -145,7 +144,6 @@ def parts_of_row(examples: Dataset, tokenizers: Tokenizers) -> Iterator[Ids]:
 
     Args:
         examples: The columns `text` and `document`.
-        tokenizers: The tokenizers.
 
     Yields:
         Ids, in the order of the texts.
@@ -165,9 +163,6 @@ def parts_of_row(examples: Dataset, tokenizers: Tokenizers) -> Iterator[Ids]:
 def padding_of(tokenizers: Tokenizers) -> int:
     """What fills up a batch; attention never goes there, and it is no label.
 
-    Args:
-        tokenizers: The tokenizers.
-
     Returns:
         The padding's id, or any other where the tokenizer has none.
     """
@@ -177,9 +172,6 @@ def padding_of(tokenizers: Tokenizers) -> int:
 
 def single_vocabulary(tokenizers: Tokenizers) -> dict[str, Any]:
     """Describe the vocabulary of a model with one tokenizer.
-
-    Args:
-        tokenizers: The tokenizers.
 
     Returns:
         Fields of [`zoo.models.ZooConfig`][].

@@ -90,7 +90,6 @@ def compute(func: Callable[..., Any], args: Any, kwargs: dict[str, Any], waits: 
 
     Args:
         func: An operator of PyTorch.
-        args: Its arguments.
         kwargs: Likewise, by name.
         waits: Gets the operation if it waits for the device.
 
@@ -125,7 +124,6 @@ def has_to_wait(func: Any, args: Any, goes_there: bool) -> bool:
 
     Args:
         func: The operator.
-        args: Its arguments.
         goes_there: Whether its results are on the device as well.
 
     Returns:
@@ -141,7 +139,6 @@ def written(func: Any, args: Any, kwargs: dict[str, Any], found: Any) -> Any:
 
     Args:
         func: The operator.
-        args: Its arguments.
         kwargs: Likewise, by name.
         found: What it has returned on the CPU.
     """

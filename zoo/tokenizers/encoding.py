@@ -14,7 +14,6 @@ def to_ids(tokenizer: PreTrainedTokenizerFast, texts: Sequence[Any], **options: 
     """Turn texts into ids.
 
     Args:
-        tokenizer: The tokenizer.
         texts: The texts, or lists of tokens with `is_split_into_words=True`.
         options: What the tokenizer is called with.
 

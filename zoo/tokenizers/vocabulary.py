@@ -59,7 +59,6 @@ def counted(
     """Count the pieces of texts.
 
     Args:
-        texts: The texts.
         normalizer: What makes texts alike.
         pre_tokenizer: What cuts them into pieces.
 

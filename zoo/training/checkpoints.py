@@ -173,7 +173,6 @@ def going_on_from(folder: str | Path, model: PreTrainedModel, run: Mapping[str, 
 
     Args:
         folder: Where the trainer keeps checkpoints.
-        model: The model.
         run: Which run it is.
 
     Returns:

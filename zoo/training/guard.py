@@ -99,7 +99,6 @@ def check_weights(model: nn.Module, step: int, kept: str | None) -> None:
     """Refuse to save weights that are no numbers.
 
     Args:
-        model: The model.
         step: How many updates it has had.
         kept: The last checkpoint, if there is one.
 

@@ -22,7 +22,6 @@ def examples_of_run(run: RunRecord | None, task: DataTask, model: str) -> tuple[
 
     Args:
         run: The run that made it, None where nobody knows.
-        task: The task.
         model: What messages call the model.
 
     Returns:
@@ -60,7 +59,6 @@ def named_examples(
     """Load examples that were named.
 
     Args:
-        task: The task.
         data: A file or a folder, or None.
         heldout: A file, or None.
         columns: Names or numbers of the columns to read.

@@ -58,7 +58,6 @@ def tokenizers_for(task: DataTask, examples: Dataset, recipe: Recipe) -> Tokeniz
     """Load or train the tokenizers of a run.
 
     Args:
-        task: The task.
         examples: What to train them on.
         recipe: Says which.
 
@@ -75,9 +74,6 @@ def encode(task: DataTask, splits: Splits, tokenizers: Tokenizers, *, seed: int)
     """Turn the examples of a run into ids.
 
     Args:
-        task: The task.
-        splits: The examples.
-        tokenizers: The tokenizers.
         seed: Of what is drawn.
 
     Returns:
@@ -95,7 +91,6 @@ def build_for(task: DataTask, name: str, tokenizers: Tokenizers, recipe: Recipe,
         task: The task, which decides the model's head.
         name: The variant's name; what it says itself takes precedence over the recipe.
         tokenizers: Whose vocabularies the model gets.
-        recipe: The recipe.
         seed: The seed of the weights.
 
     Raises:

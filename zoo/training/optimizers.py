@@ -92,7 +92,6 @@ def build_muon(
     Embeddings, tables of positions and the output projection are no linear maps of hidden states, so they are AdamW's.
 
     Args:
-        model: The model.
         decayed: Names of the parameters that decay.
         lr: Learning rate.
         weight_decay: Weight decay of those that decay.
@@ -138,7 +137,6 @@ def scaled_groups(
     """Groups of parameters with the learning rates of a model's parametrization.
 
     Args:
-        model: The model.
         decayed: Names of the parameters that decay.
         lr: Learning rate of those whose factor is 1.
         weight_decay: Weight decay of those that decay.

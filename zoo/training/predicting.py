@@ -30,7 +30,6 @@ def check_generation(
 
     Args:
         model: The model that will write, if the task has it write.
-        task: The task.
         tokenizers: What turns ids into text.
         generation: What `generate` will be called with.
 
@@ -52,8 +51,6 @@ def predict(
     """Compute the loss of a trainer's evaluation data, and the outputs that the task is scored by.
 
     Args:
-        trainer: The trainer.
-        task: The task.
         tokenizers: What turns ids into text.
         generation: What `generate` is called with, where outputs are generated.
         outputs: How outputs come about, by default as the task wants it.
@@ -78,7 +75,6 @@ def generated(trainer: ZooTrainer, tokenizers: Tokenizers, generation: Mapping[s
     """Let a model write, in batches of similar lengths.
 
     Args:
-        trainer: The trainer.
         tokenizers: What turns ids into text.
         generation: What `generate` is called with.
 
@@ -102,7 +98,6 @@ def predicted(trainer: ZooTrainer, task: DataTask, tokenizers: Tokenizers) -> Pr
     """Take the best id at every label, in batches of similar lengths.
 
     Args:
-        trainer: The trainer.
         task: The task, which writes ids as text.
         tokenizers: What turns ids into text.
 
@@ -127,7 +122,6 @@ def best_ids(logits: Any, labels: torch.Tensor) -> torch.Tensor:
 
     Args:
         logits: *Shape:* (..., num_ids), possibly the first of several outputs.
-        labels: The labels.
 
     Returns:
         *Shape:* (...)

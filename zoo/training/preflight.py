@@ -69,7 +69,6 @@ def check_examples(model: PreTrainedModel, dataset: Any, split: str) -> None:
     """Refuse examples that a model cannot read or learn to write.
 
     Args:
-        model: The model.
         dataset: Encoded examples.
         split: What they are for, as messages name it.
 
@@ -201,9 +200,7 @@ def check_data(
     """Refuse examples that a model cannot be trained or evaluated on.
 
     Args:
-        model: The model.
         name: The variant's name.
-        task: The task.
         encoded: Examples as ids.
         collator: Puts them into batches.
         args: How it is trained.

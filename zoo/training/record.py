@@ -176,10 +176,7 @@ def record_run(
     Args:
         model: A variant's name, or the model that was given.
         recipe: The recipe, with everything that was said beside it.
-        tokenizers: The tokenizers.
-        splits: The examples.
         selection: The examples that the best checkpoint is chosen by.
-        seed: The seed.
     """
     named = isinstance(model, str)
     ran = replace(
@@ -219,9 +216,6 @@ def digest_of_examples(examples: Dataset) -> str:
 
 def digest_of_tokenizers(tokenizers: Tokenizers) -> str:
     """Hash tokenizers.
-
-    Args:
-        tokenizers: The tokenizers.
 
     Returns:
         A SHA-256 in hexadecimal digits.

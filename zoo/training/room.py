@@ -59,7 +59,6 @@ def step_memory(model: ZooPreTrainedModel, args: ZooTrainingArguments, seq_len: 
     """Foresee the most memory of a training step, by running one on tensors without values.
 
     Args:
-        model: The model.
         args: How it is trained.
         seq_len: Tokens of the longest sequence.
 
@@ -118,9 +117,6 @@ def optimizer_states(args: ZooTrainingArguments) -> int:
 
 def memory_of(device: torch.device) -> int | None:
     """Ask how much memory a device has.
-
-    Args:
-        device: The device.
 
     Returns:
         Bytes.

@@ -32,8 +32,6 @@ def save_checkpoint(
     """Save a model as safetensors, with its tokenizers beside it, whole or not at all.
 
     Args:
-        model: The model.
-        tokenizers: The tokenizers.
         folder: Where to; `AutoModel` and `AutoTokenizer` load from it.
         force: Whether a saved model there may be replaced.
         state_dict: The weights, where the model itself has only a part of them.

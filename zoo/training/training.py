@@ -267,11 +267,7 @@ def make_trainer(
     """Make the trainer of a run.
 
     Args:
-        run: The run.
-        model: The model.
         args: How.
-        task: The task.
-        tokenizers: The tokenizers.
         encoded: Examples as ids, to train on and to evaluate on meanwhile.
         callbacks: transformers' callbacks, besides those that `args` ask for.
         progress: Whether to show a progress bar.

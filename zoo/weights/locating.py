@@ -65,7 +65,6 @@ def locate_weights(weights: Weights, **options: Any) -> Path:
     """Find the folder of weights, and compare every file in it with their record.
 
     Args:
-        weights: The weights.
         options: Of [`zoo.pull`][], where they are on the Hub.
 
     Raises:

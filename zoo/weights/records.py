@@ -83,7 +83,6 @@ def write_record(folder: Path, weights: Weights) -> Weights:
     """Write the record of the weights in a folder, with the hashes of all files that are there.
 
     Args:
-        folder: The folder.
         weights: What is known about them.
 
     Returns:

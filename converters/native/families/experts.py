@@ -33,7 +33,6 @@ def setting(name: str, native: str | None = None, part: type = MixtureOfExperts)
     Args:
         name: The zoo's name.
         native: The native one, by default the same.
-        part: The part.
     """
     return Field(native or name, write=lambda config: option(config, part, name))
 

@@ -138,7 +138,6 @@ def read_sign(file: Path, name: str, said: object) -> Sign:
 
     Args:
         file: The file that it stands in.
-        name: Its name.
         said: What the file says.
 
     Raises:
@@ -159,7 +158,6 @@ def try_sign(
     """Test a sign at every size.
 
     Args:
-        sign: The sign.
         file: The file that it stands in.
         known: The benchmarks, by name.
         recorded: The rows of each.
@@ -187,7 +185,6 @@ def binomial_interval(hits: int, trials: int, level: float = LEVEL) -> tuple[flo
     Args:
         hits: How often something came out.
         trials: How often it was tried.
-        level: The level.
     """
     tail = (1 - level) / 2
 

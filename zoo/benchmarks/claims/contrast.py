@@ -74,7 +74,6 @@ class Contrast:
         """Find both sides' scores by seed.
 
         Args:
-            benchmark: The benchmark.
             rows: What was recorded.
 
         Returns:

@@ -60,7 +60,6 @@ def read_claim(file: Path, name: str, said: object, known: Mapping[str, Benchmar
 
     Args:
         file: The file that it stands in.
-        name: Its name.
         said: What the file says.
         known: The benchmarks that it may be about.
 

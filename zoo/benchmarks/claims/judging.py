@@ -116,7 +116,6 @@ def judge_claim(claim: Claim, known: Mapping[str, Benchmark], recorded: Mapping[
     """Judge a claim.
 
     Args:
-        claim: The claim.
         known: The benchmarks, by name.
         recorded: The rows of each.
 
@@ -134,7 +133,6 @@ def judge_contrasts(contrasts: Sequence[Contrast], sides: Sequence[tuple[Scores,
     """Judge contrasts that belong together.
 
     Args:
-        contrasts: The contrasts.
         sides: The scores of the variant and of the baseline, for each.
 
     Returns:
@@ -178,7 +176,6 @@ def decide(
     """Say whether what is expected came out.
 
     Args:
-        contrast: The contrast.
         pairs: The differences, seed by seed.
         plain: Their mean, tested and corrected.
         moved: The same, moved by the margin.

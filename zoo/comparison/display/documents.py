@@ -35,7 +35,6 @@ def write_files(comparison: Comparison, folder: str | Path | None = None) -> lis
     """Write everything that shows a comparison.
 
     Args:
-        comparison: The comparison.
         folder: Where to, by default the comparison's own folder.
 
     Returns:

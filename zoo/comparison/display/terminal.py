@@ -25,7 +25,6 @@ def show(comparison: Comparison, console: Console | None = None) -> None:
     """Print a comparison.
 
     Args:
-        comparison: The comparison.
         console: Where to, by default stdout.
     """
     (console or Console(highlight=False)).print(render(comparison))

@@ -21,7 +21,6 @@ def sentence_tests(comparison: Comparison, seed: int | None = None) -> dict[str,
     """Test the variants' outputs against the baseline's, sentence by sentence.
 
     Args:
-        comparison: The comparison.
         seed: Of the models, by default the first.
 
     Returns:

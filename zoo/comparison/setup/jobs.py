@@ -94,7 +94,6 @@ class JobMaker:
 
         Args:
             name: The variant's name.
-            seed: The seed.
             values: What a sweep has chosen, or what it tries.
             trial: Whether it is a sweep's.
         """

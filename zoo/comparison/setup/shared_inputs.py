@@ -143,8 +143,6 @@ def tokenizers_in(folder: Path, task: DataTask, splits: Splits, recipe: Recipe, 
 
     Args:
         folder: The comparison's folder.
-        task: The task.
-        splits: The examples.
         recipe: Says which.
         begun: Whether the comparison has begun.
 
