@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from preloaded import run_python
+
+pytestmark = pytest.mark.xdist_group("preloaded")
 
 BENCH = Path(__file__).parents[1] / "scripts/bench"
 SPEED = BENCH / "speed"
 
 
 def rows_of(folder: Path, *arguments: str) -> list[dict[str, object]]:
-    command = [sys.executable, str(SPEED / "run.py"), "--dry-run", "-o", str(folder / "found"), *arguments]
-    subprocess.run(command, check=True, capture_output=True)
+    words = [str(SPEED / "run.py"), "--dry-run", "-o", str(folder / "found"), *arguments]
+    run_python(words, env=os.environ).check_returncode()
     report = json.loads((folder / "found.json").read_text())
     assert (folder / "found.md").read_text().count("| ratio |") == len({row["workload"] for row in report["rows"]})
     return report["rows"]
@@ -32,7 +36,8 @@ def test_what_is_for_a_gpu_runs_without_one(tmp_path):
 def test_a_variant_and_its_class_take_the_same_step(tmp_path):
     names = ("albert-style", "hyper-connections", "kimi-linear-style", "t5gemma-style")
     words = [str(SPEED / "variants.py"), "--quick", "-o", str(tmp_path / "found"), "--only", *names]
-    first = subprocess.run([sys.executable, *words], check=True, capture_output=True, text=True)
+    first = run_python(words, env=os.environ)
+    assert first.returncode == 0, first.stderr
     rows = json.loads((tmp_path / "found.json").read_text())["rows"]
     assert {name: theirs["peer"] for name, (theirs, _) in rows.items()} == {
         "albert-style": "AlbertForMaskedLM",

@@ -19,6 +19,7 @@ import click
 import pytest
 from hub.loopback import loopback_hub
 from hub.messages import User
+from preloaded import run_python
 from snippets import PACKAGES, ROOT, docstrings, python_of, snippets
 
 import zoo
@@ -43,14 +44,7 @@ def blocks(document: str, language: str) -> list[str]:
 
 def run(*arguments: str, folder: Path, **environment: str) -> str:
     """Run Python in a folder, and return what it prints."""
-    done = subprocess.run(
-        [sys.executable, *arguments],
-        cwd=folder,
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run_python(arguments, env={**os.environ, **environment}, cwd=folder)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -90,6 +84,7 @@ def test_a_command_of_the_documents_is_one(command: str, tmp_path: Path, monkeyp
 
 
 @pytest.mark.slow
+@pytest.mark.xdist_group("preloaded")
 def test_the_variant_of_the_contributing_guide_passes_the_suite(tmp_path: Path) -> None:
     (code,) = blocks("CONTRIBUTING.md", "python")
     assert len(code.splitlines()) <= 60
@@ -99,6 +94,7 @@ def test_the_variant_of_the_contributing_guide_passes_the_suite(tmp_path: Path) 
 
 
 @pytest.mark.slow
+@pytest.mark.xdist_group("preloaded")
 def test_the_plugin_of_the_guide_installs_and_builds(tmp_path: Path) -> None:
     (project,) = blocks("docs/plugins.md", "toml")
     (code,) = blocks("docs/plugins.md", "python")

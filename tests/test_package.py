@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.metadata
 import json
+import os
 import pkgutil
 import re
 import shutil
@@ -17,6 +18,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+from preloaded import run_python
 
 import zoo
 
@@ -56,15 +58,17 @@ def test_no_public_name_is_also_a_module() -> None:
     assert not modules & set(zoo.__all__), "call the package something else, e.g. zoo.comparison"
 
 
+@pytest.mark.xdist_group("preloaded")
 def test_what_the_documents_write_is_there_after_import_zoo() -> None:
     """Names, and submodules that nothing has imported; only such are shown. `zoo.plugins` names entry points."""
     documents = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")]
     text = "\n".join(path.read_text(encoding="utf-8") for path in documents)
     written = set(re.findall(r"(?<!from )(?<!import )\bzoo\.([a-z_0-9]+)\b(?!/)", text)) - {"cli", "plugins"}
     code = f"import zoo; [getattr(zoo, name) for name in {sorted(written)!r}]; print(*dir(zoo))"
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    run = run_python(["-c", code], env=os.environ)
     assert {"tasks", "inside", "build", "to_int8"} <= written
     modules = {module.name for module in pkgutil.iter_modules(zoo.__path__)} | {"registry", "converters"}
+    assert run.returncode == 0, run.stderr
     assert set(run.stdout.split()) <= modules | set(zoo.__all__)
 
 
