@@ -26,6 +26,8 @@ pytestmark = pytest.mark.xdist_group("parallel")  # one pair of processes serves
 def verdicts(request, tmp_path_factory) -> dict[str, dict[str, dict]]:
     """What two processes found out about models, by kind and model: one of each, or the others."""
     found = {}
+    # One server imports what all processes need; they are forks of it, which has computed nothing.
+    multiprocessing.set_forkserver_preload(["torch.distributed.tensor", "transformers.modeling_utils", "zoo.models"])
     for kind, every in (("tp", SLICED), ("fsdp", GATHERED)):
         pairs = [pair for pair in every if (pair in ONE_OF_EACH) is request.param]
         folder = tmp_path_factory.mktemp(kind)
@@ -35,7 +37,9 @@ def verdicts(request, tmp_path_factory) -> dict[str, dict[str, dict]]:
             model.save_pretrained(folder / pair[0])
             torch.save({**subject.inputs(), "labels": subject.labels()}, folder / pair[0] / "inputs.pt")
         rendezvous = tmp_path_factory.mktemp("rendezvous") / kind
-        multiprocessing.spawn(processes.compare, args=(2, str(rendezvous), str(folder), kind), nprocs=2)
+        multiprocessing.start_processes(
+            processes.compare, args=(2, str(rendezvous), str(folder), kind), nprocs=2, start_method="forkserver"
+        )
         found[kind] = {
             path.name: json.loads((path / f"verdict-{kind}.json").read_text()) for path in sorted(folder.iterdir())
         }
