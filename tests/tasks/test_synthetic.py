@@ -30,6 +30,7 @@ RULES = {
     "reverse": lambda question: question[::-1],
     "sort": lambda question: sorted(question, key=int),
     "addition": added,
+    "modular-addition": lambda question: [str((int(question[0]) + int(question[1])) % 113)],
     "associative-recall": recalled,
     "induction": continued,
 }

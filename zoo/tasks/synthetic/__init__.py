@@ -1,7 +1,7 @@
 """Tasks that make their own examples, to study what architectures can learn."""
 
 from .recall import InContextRecall, Memorization, MultiQueryRecall, SelectiveCopying
-from .rules import Addition, AssociativeRecall, Copy, Induction, Reverse, Sort
+from .rules import Addition, AssociativeRecall, Copy, Induction, ModularAddition, Reverse, Sort
 from .task import Synthetic
 
 __all__ = [
@@ -11,6 +11,7 @@ __all__ = [
     "InContextRecall",
     "Induction",
     "Memorization",
+    "ModularAddition",
     "MultiQueryRecall",
     "Reverse",
     "SelectiveCopying",

@@ -74,6 +74,32 @@ class Addition(Synthetic):
 
 
 @dataclass(frozen=True)
+class ModularAddition(Synthetic):
+    """Add two numbers modulo `num_symbols` (Power et al. 2022): `57 101 =` becomes `45` for 113, a symbol a number.
+
+    By default 30 % of all pairs are trained on. Much later than those, a model that forgets what it does not need may
+    find the rule, and with it all others: grokking.
+    """
+
+    name = "modular-addition"
+
+    num_symbols: int = 113
+    train_examples: int = 3830
+    heldout_examples: int = 1000
+    decoder_only: bool = True
+
+    @property
+    def separated(self) -> bool:
+        """The equals sign asks."""
+        return False
+
+    def example(self, generator: random.Random) -> Example:
+        """Make an example. Arguments as in the base class."""
+        first, second = (generator.randrange(self.num_symbols) for _ in range(2))
+        return [*written([first, second]), "="], written([(first + second) % self.num_symbols])
+
+
+@dataclass(frozen=True)
 class AssociativeRecall(Synthetic):
     """Recall what stood beside a key (Graves et al. 2014): `k3 1 k7 4 k3` becomes `1`.
 
@@ -149,5 +175,5 @@ def written(numbers: Sequence[int]) -> list[str]:
     return [str(number) for number in numbers]
 
 
-for _task in (Copy(), Reverse(), Sort(), Addition(), AssociativeRecall(), Induction()):
+for _task in (Copy(), Reverse(), Sort(), Addition(), ModularAddition(), AssociativeRecall(), Induction()):
     TASKS.register(_task.name, _task)
