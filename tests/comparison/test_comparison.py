@@ -308,7 +308,7 @@ def test_a_terminated_comparison_leaves_no_process_behind(tmp_path):
         "    time.sleep(600)\n"
     )
     script = "from zoo.comparison.run.processes import ForkServer, sigterm_raised\n"
-    script += f"with sigterm_raised(): ForkServer('sleeper').call({str(pid_file)!r})"
+    script += f"with sigterm_raised(): ForkServer('json', 'sleeper').call('sleeper', {str(pid_file)!r})"
     path = os.pathsep.join([str(tmp_path), *filter(None, sys.path)])
     with subprocess.Popen([sys.executable, "-c", script], env={**os.environ, "PYTHONPATH": path}) as parent:
         wait_until(pid_file.is_file, parent)

@@ -64,7 +64,7 @@ def twins(name: str, shape: dict[str, Any]) -> tuple[str, Any, Any] | None:
     task = VARIANTS.get(name).default_task
     ours = zoo.build(f"{name}@{shape['preset']}", task, vocab_size=shape["vocab_size"], seed=0, **DROPOUTS)
     plan = next((plan for plan in plan_export(ours) if plan.exact and plan.target in NATIVE), None)
-    if plan is None or plan.route is None:
+    if plan is None or plan.route is None or getattr(ours, "mtp", None):  # which no class trains
         return None
     native = NATIVE.get(plan.target)
     with tempfile.TemporaryDirectory() as folder:

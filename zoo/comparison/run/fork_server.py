@@ -1,8 +1,10 @@
-"""A process that has imported what runs need, and forks for each: `python -m zoo.comparison.run.fork_server MODULE`.
+"""A process that has imported what runs need, and forks for each: `python -m zoo.comparison.run.fork_server MODULES`.
 
-It reads arguments from stdin, a line each, calls the module's `main` with it in a process of its own, and writes the
-exit code to stdout. A fork starts at once where a fresh Python imports for seconds, and shares nothing that a run
-leaves behind. When stdin ends, so does this process with what it runs.
+It reads requests from stdin, a number, one of the modules and an argument a line with tabs between them, calls the
+module's `main` with the argument in a process of its own, and writes the number and the exit code to stdout. A fork
+starts at once where a fresh Python imports for seconds, and shares nothing that a run leaves behind. What is called has
+nothing imported but the modules up to its own: behind the first, a fork of this process answers for the others. When
+stdin ends, so does this process with what it runs.
 
 It is not the server behind multiprocessing's start method "forkserver": that one imports the user's script again in
 every run (and fails where that calls `zoo.compare` without `if __name__ == "__main__"`), is shared by everything in the
@@ -17,28 +19,68 @@ import signal
 import sys
 import threading
 import warnings
+from collections.abc import Sequence
 from contextlib import suppress
 from importlib import import_module
 from multiprocessing.process import BaseProcess
 from typing import TextIO
 
 
-def serve(name: str) -> None:
-    """Answer for a module until stdin ends."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever started this process decides what an interrupt ends
-    replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)  # what runs print is no reply
-    import_module(name)
-    context = multiprocessing.get_context("fork") if can_fork() else multiprocessing.get_context("spawn")
+def serve(requests: TextIO, replies: TextIO, modules: Sequence[str]) -> None:
+    """Answer until requests end.
+
+    Args:
+        requests: Where they come from.
+        replies: Where replies go, a short line each, which are never mixed.
+        modules: Those that may be asked for.
+    """
+    own, *others = modules
+    import_module(own)
     # About the threads of libraries, for which no run waits.
     warnings.filterwarnings("ignore", ".*multi-threaded, use of fork", DeprecationWarning)
-    process = None
-    while line := sys.stdin.readline():
-        process = context.Process(target=call, args=(name, line.rstrip("\n")))
+    context = multiprocessing.get_context("fork") if can_fork() else multiprocessing.get_context("spawn")
+    further = serve_further(replies, others) if others and can_fork() else None
+    running = []
+    while line := requests.readline():
+        number, module, argument = line.rstrip("\n").split("\t")
+        if further is not None and module != own:
+            further.write(line)
+            further.flush()
+            continue
+        process = context.Process(target=call, args=(module, argument))
         process.start()
-        threading.Thread(target=reply, args=(process, replies), daemon=True).start()
-    if process is not None:
+        running.append(process)
+        threading.Thread(target=reply, args=(number, process, replies), daemon=True).start()
+    if further is not None:
+        further.close()
+    for process in running:
         process.kill()
+
+
+def serve_further(replies: TextIO, modules: Sequence[str]) -> TextIO:
+    """Let a fork of this process answer for further modules, without which this one ends, too.
+
+    Returns:
+        What it reads its requests from.
+    """
+    reading, writing = os.pipe()
+
+    def answer() -> None:
+        os.close(writing)
+        with os.fdopen(reading, encoding="utf-8") as requests:
+            serve(requests, replies, modules)
+
+    process = multiprocessing.get_context("fork").Process(target=answer)
+    process.start()
+    os.close(reading)
+    threading.Thread(target=end_with, args=(process,), daemon=True).start()
+    return os.fdopen(writing, "w", encoding="utf-8")
+
+
+def end_with(process: BaseProcess) -> None:
+    """Wait for the end of a process, and end this one."""
+    process.join()
+    os._exit(process.exitcode or 0)
 
 
 def can_fork() -> bool:
@@ -54,12 +96,11 @@ def call(name: str, argument: str) -> None:
     sys.exit(import_module(name).main([argument]))
 
 
-def reply(process: BaseProcess, replies: TextIO) -> None:
-    """Wait for a process, and write its exit code, negative for a signal."""
+def reply(number: str, process: BaseProcess, replies: TextIO) -> None:
+    """Wait for a process, and write the number of its request and its exit code, negative for a signal."""
     process.join()
     with suppress(BrokenPipeError, ValueError):
-        replies.write(f"{process.exitcode}\n")
-        replies.flush()
+        os.write(replies.fileno(), f"{number} {process.exitcode}\n".encode())
 
 
 def end_with_the_parent() -> None:
@@ -71,5 +112,13 @@ def end_with_the_parent() -> None:
     os._exit(1)
 
 
+def main(modules: Sequence[str]) -> None:
+    """Answer on stdin and stdout."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever started this process decides what an interrupt ends
+    replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)  # what runs print is no reply
+    serve(sys.stdin, replies, modules)
+
+
 if __name__ == "__main__":
-    serve(sys.argv[1])
+    main(sys.argv[1:])

@@ -40,27 +40,20 @@ def launch_locally(jobs: Sequence[Job], processes: int, options: Mapping[str, An
     if options:
         raise ConfigError(f"the local launcher has no options, but {next(iter(options))!r} was given")
     threads = None if processes == 1 else max(1, (os.cpu_count() or 1) // processes)
-    reload = ForkServer(RELOAD, threads)
-    workers = [ForkServer(WORKER, threads) for _ in range(min(processes, len(jobs)))]
-    free = list(workers)
+    server = ForkServer(RELOAD, WORKER, threads=threads)  # a model is loaded where nothing of training is imported
 
     def do(job: Job) -> None:
-        worker = free.pop()
         announce(job)
-        try:
-            run(job, lambda module, argument: (worker if module == WORKER else reload).call(argument))
-        finally:
-            free.append(worker)
+        run(job, server.call)
 
-    pool = ThreadPoolExecutor(len(workers))
+    pool = ThreadPoolExecutor(min(processes, len(jobs)))
     try:
         with sigterm_raised():
             for done in [pool.submit(do, job) for job in jobs]:
                 done.result()
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
-        for server in (*workers, reload):
-            server.stop()
+        server.stop()
 
 
 def launch_with_ray(jobs: Sequence[Job], processes: int, options: Mapping[str, Any], announce: Announce) -> None:

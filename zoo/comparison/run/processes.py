@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from queue import SimpleQueue
 
 Call = Callable[[str, Path], int]
 """Runs a module of the zoo with an argument in a process of its own, and returns its exit code."""
@@ -19,53 +20,69 @@ class ForkServer:
     """The command's side of [`zoo.comparison.run.fork_server`][], started when it is first needed or is gone.
 
     Args:
-        module: The module whose `main` is called.
+        modules: The modules whose `main` may be called, each imported behind those before it.
         threads: How many threads each process computes with, by default as torch likes.
     """
 
-    def __init__(self, module: str, threads: int | None = None) -> None:
-        self.module = module
+    def __init__(self, *modules: str, threads: int | None = None) -> None:
+        self.modules = modules
         self.threads = threads
         self.process: subprocess.Popen[str] | None = None
         self.lock = threading.Lock()
+        self.waiting: dict[int, SimpleQueue[int]] = {}
 
-    def call(self, argument: Path) -> int:
-        """Call the module's `main` in a process of its own.
+    def call(self, module: str, argument: Path) -> int:
+        """Call a module's `main` in a process of its own, from any thread.
 
         Returns:
             The exit code, negative for a signal.
         """
+        answer: SimpleQueue[int] = SimpleQueue()
         with self.lock:
             process = self.started()
-            assert process.stdin is not None and process.stdout is not None
-            with suppress(BrokenPipeError):
-                process.stdin.write(f"{argument}\n")
+            number = max(self.waiting, default=0) + 1
+            self.waiting[number] = answer
+            assert process.stdin is not None
+            with suppress(BrokenPipeError):  # of one that is gone, which `listen` tells
+                process.stdin.write(f"{number}\t{module}\t{argument}\n")
                 process.stdin.flush()
-            reply = process.stdout.readline()
-            if reply:
-                return int(reply)
-            self.process = None
-            return process.wait()
+        return answer.get()
 
     def started(self) -> subprocess.Popen[str]:
         """Start the process where it does not run."""
-        if self.process is None or self.process.poll() is not None:
+        if self.process is None:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "zoo.comparison.run.fork_server", self.module],
+                [sys.executable, "-m", "zoo.comparison.run.fork_server", *self.modules],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 env=child_environment(self.threads),
                 text=True,
                 encoding="utf-8",
             )
+            threading.Thread(target=self.listen, args=(self.process,), daemon=True).start()
         return self.process
+
+    def listen(self, process: subprocess.Popen[str]) -> None:
+        """Hand replies to those who wait for them; where the process is gone, its exit code to all."""
+        assert process.stdout is not None
+        for line in process.stdout:
+            number, code = map(int, line.split())
+            with self.lock:
+                self.waiting.pop(number).put(code)
+        status = process.wait()
+        with self.lock:
+            self.process = None
+            for answer in self.waiting.values():
+                answer.put(status)
+            self.waiting.clear()
 
     def stop(self) -> None:
         """End it, and what it runs."""
-        if self.process is not None and self.process.stdin is not None:
+        process = self.process
+        if process is not None and process.stdin is not None:
             with suppress(BrokenPipeError):
-                self.process.stdin.close()
-            self.process.wait()
+                process.stdin.close()
+            process.wait()
 
 
 def fresh(module: str, argument: Path) -> int:
