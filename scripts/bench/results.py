@@ -49,7 +49,8 @@ Variants, measured: what `zoo bench run NAME --record` has written, put into tab
 `python scripts/bench/results.py`, a page a benchmark. What the published [claims](claims.md) come to in the light of it
 has a page of its own.
 
-`zoo bench show NAME` prints a table, `zoo bench run NAME VARIANT` repeats a row or adds one of your own, and
+`zoo bench show NAME` prints a table, `zoo list --sort NAME` puts the best variants first, and `zoo show VARIANT` says
+where one stands. `zoo bench run NAME VARIANT` repeats a row or adds one of your own, and
 `zoo bench verify NAME` repeats some rows and says whether they come out again. Quality does not depend on what else a
 machine does; how fast a run was does, so no speeds are shown, and the CSV files say how busy the machine was.
 

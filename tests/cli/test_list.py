@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from zoo.benchmarks.recorded import ranking
 from zoo.registry import TASKS, VARIANTS, list_variants
 
 
@@ -55,6 +56,28 @@ def test_json(zoo):
     assert row["quirks"] == list(variant.quirks)
     assert (row["summary"], row["source"], row["paper"]) == (variant.summary, variant.source, variant.paper)
     assert row["distribution"] == "transformer-zoo"
+
+
+def test_the_best_of_a_benchmark_come_first(zoo):
+    best = ranking("char-lm").standings
+    known = [one.variant for one in best if one.variant in VARIANTS]
+    listed = json.loads(zoo("list", "--sort", "char-lm", "--json").stdout)
+    names = [row["name"] for row in listed]
+    assert names[: len(known)] == known and sorted(names) == list_variants()
+    assert listed[0]["standing"]["mean"] == best[0].samples["heldout_loss"].mean and listed[-1]["standing"] is None
+    lines = zoo("list", "--sort", "char-lm", "llama-style", "vanilla").stdout.splitlines()
+    assert lines[1].startswith("llama-style") and "better" in lines[1] and lines[2].startswith("vanilla ")
+    assert "nothing is recorded of benchmark 'scaling'" in zoo("list", "--sort", "scaling").stderr
+    assert "did you mean 'char-lm'" in zoo("list", "--sort", "char_lm").stderr
+
+
+def test_a_card_has_what_was_recorded_of_its_variant(zoo):
+    standing = next(one for one in ranking("char-lm").standings if one.variant == "llama-style")
+    text = zoo("show", "llama-style", columns=160).stdout
+    assert f"char-lm, 500 steps  Held-out loss {standing.samples['heldout_loss'].mean:.4f}" in text
+    (found, *_) = json.loads(zoo("show", "llama-style", "--json").stdout)["results"]
+    assert (found["benchmark"], found["verdict"], found["seeds"]) == ("char-lm", "better", 3)
+    assert "Recorded, beside" not in zoo("show", "t5-style").stdout
 
 
 def test_what_matches_nothing_is_said_and_is_no_error(zoo):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 from rich.text import Text
@@ -48,10 +48,19 @@ class Pattern(VariantName):
 @click.option(
     "--hub", "owner", metavar="OWNER", help="The zoo's models of this user or organisation on the Hub instead."
 )
+@click.option(
+    "--sort", metavar="BENCHMARK", help="The best of what is recorded of a benchmark first, with score and verdict."
+)
 @click.option("--wide", is_flag=True, help="Papers and distributions as well, however narrow the terminal is.")
 @json_option
 def list_verb(
-    patterns: tuple[str, ...], task: str | None, tag: str | None, owner: str | None, wide: bool, as_json: bool
+    patterns: tuple[str, ...],
+    task: str | None,
+    tag: str | None,
+    owner: str | None,
+    sort: str | None,
+    wide: bool,
+    as_json: bool,
 ) -> None:
     """List the variants.
 
@@ -59,13 +68,15 @@ def list_verb(
     that the shell leaves them alone.
     """
     if owner is not None:
-        if patterns or task or tag:
-            raise click.UsageError("--hub lists all of the owner's models: give no PATTERN, --task or --tag with it")
+        if patterns or task or tag or sort:
+            raise click.UsageError("--hub lists all of the owner's models: give no PATTERN, --task, --tag or --sort")
         list_models(owner, as_json=as_json)
         return
     from zoo.registry import VARIANTS, list_variants
 
     variants = [VARIANTS.get(name) for name in list_variants(patterns or "*", task=task, tag=tag)]
+    standings = standings_in(sort) if sort is not None else {}
+    variants.sort(key=lambda variant: [*standings, variant.name].index(variant.name))
     if as_json:
         write_json(
             [
@@ -79,6 +90,7 @@ def list_verb(
                     "quirks": list(variant.quirks),
                     "distribution": variant.origin.distribution,
                     "version": variant.origin.version,
+                    **({"standing": standings.get(variant.name, {}).get("data")} if sort is not None else {}),
                 }
                 for variant in variants
             ]
@@ -87,6 +99,10 @@ def list_verb(
     if not variants:
         wanted = " ".join(patterns)
         click.echo(f"zoo: no variant matches{f' {wanted!r}' if wanted else ''}{suggest(wanted, VARIANTS)}", err=True)
+        return
+    if sort is not None:
+        rows = [(v.name, *standings.get(v.name, {"cells": ("", "")})["cells"], v.summary) for v in variants]
+        write(table(("Name", sort, "Verdict", "Summary"), rows))
         return
     columns = width()
     if columns is None:
@@ -102,6 +118,28 @@ def list_verb(
     legend = [f"{letter} {task}" for task, letter in TASK_LETTERS.items()]
     write(Text("\nTasks, the default as a capital letter:", style="dim"))
     write(*(Text(f"  {'   '.join(legend[half : half + 3])}", style="dim") for half in (0, 3)))
+
+
+def standings_in(benchmark: str) -> dict[str, dict[str, Any]]:
+    """Find how variants stand in a benchmark.
+
+    Args:
+        benchmark: Its name.
+
+    Returns:
+        By variant, the best one first, the "cells" of a table and "data".
+    """
+    from zoo.benchmarks.page import spread
+    from zoo.benchmarks.recorded import as_data, ranking
+
+    verdicts = ranking(benchmark)
+    return {
+        one.variant: {
+            "cells": (spread(one.samples.get(verdicts.score)), one.verdict),
+            "data": as_data(verdicts, one),
+        }
+        for one in verdicts.standings
+    }
 
 
 def list_models(owner: str, *, as_json: bool) -> None:

@@ -47,9 +47,14 @@ def show(name: str, task: str | None, svg: Path | None, wants_code: bool, as_jso
     if as_json:
         trained = list_weights(f"{card.name}.*")
         from zoo.benchmarks.claims import claims_about
+        from zoo.benchmarks.recorded import as_data, standings_of
 
-        verdicts = {finding.claim.name: finding.verdict for finding in claims_about(card.name)}
-        write_json({**card.to_dict(), "weights": trained, "claims": verdicts, "drawing": drawing.to_dict()})
+        about = {
+            "weights": trained,
+            "results": [as_data(*found) for found in standings_of(card.name)],
+            "claims": {finding.claim.name: finding.verdict for finding in claims_about(card.name)},
+        }
+        write_json({**card.to_dict(), **about, "drawing": drawing.to_dict()})
         return
     write(*facts(card, drawing))
     write(heading(f"One block, for {drawing.task}"), indented(picture(drawing)))
@@ -63,8 +68,28 @@ def show(name: str, task: str | None, svg: Path | None, wants_code: bool, as_jso
     if trained := list_weights(f"{card.name}.*"):
         rows = [(one.name, scores_text(one), one.summary) for one in map(find_weights, trained)]
         write(heading("Weights"), indented(table(("", "", ""), rows)))
+    if results := result_rows(card.name):
+        write(heading("Recorded, beside the baseline of each benchmark (zoo bench show NAME)"))
+        write(indented(table(("", "", "", ""), results)))
     if card.limits:
         write(heading("Limits"), *(indented(Text(limit)) for limit in card.limits))
+
+
+def result_rows(name: str) -> list[tuple[str, str, str, str]]:
+    """Lay out what was recorded of a variant: benchmark, score, difference and verdict."""
+    from zoo.benchmarks.claims.page import tested
+    from zoo.benchmarks.page import spread, title
+    from zoo.benchmarks.recorded import standings_of
+
+    rows = []
+    for verdicts, standing in standings_of(name):
+        where = ", ".join(filter(None, (verdicts.benchmark.name, verdicts.condition)))
+        score = f"{title(verdicts.score)} {spread(standing.samples.get(verdicts.score))}"
+        difference = standing.difference
+        rows.append(
+            (where, score, "" if difference is None else tested(difference, difference.adjusted), standing.verdict)
+        )
+    return rows
 
 
 def show_source(name: str, task: str | None, *, as_json: bool) -> None:
