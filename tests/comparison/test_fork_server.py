@@ -65,3 +65,10 @@ def test_where_a_module_cannot_be_imported_nobody_waits(server, tmp_path: Path) 
     half = server("first", "broken")
     assert half.call("broken", f"0={tmp_path / 'never'}") != 0
     assert not (tmp_path / "never").exists()
+
+
+@pytest.mark.slow
+def test_an_argument_may_hold_tabs(server, tmp_path: Path) -> None:
+    file = tmp_path / "a\tb"
+    assert server("first").call("first", f"4={file}") == 4
+    assert file.is_file()

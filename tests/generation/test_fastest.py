@@ -98,6 +98,7 @@ def test_one_that_computes_something_else_or_nothing_never_is(engines, clock):
     engines.register("rounding", Pretended(clock, exact=False))
     model = clock.slow(encoder(), 1)
     assert accelerate(model, engines=["off", "refusing", "rounding"]) is model
+    assert accelerate(model, engines=["off", "refusing"], exact=False) is model
     assert accelerate(model, engines=["off", "refusing", "rounding"], exact=False) is not model
 
 

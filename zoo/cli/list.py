@@ -76,7 +76,8 @@ def list_verb(
 
     variants = [VARIANTS.get(name) for name in list_variants(patterns or "*", task=task, tag=tag)]
     standings = standings_in(sort) if sort is not None else {}
-    variants.sort(key=lambda variant: [*standings, variant.name].index(variant.name))
+    places = {name: place for place, name in enumerate(standings)}
+    variants.sort(key=lambda variant: places.get(variant.name, len(places)))
     if as_json:
         write_json(
             [
@@ -90,7 +91,7 @@ def list_verb(
                     "quirks": list(variant.quirks),
                     "distribution": variant.origin.distribution,
                     "version": variant.origin.version,
-                    **({"standing": standings.get(variant.name, {}).get("data")} if sort is not None else {}),
+                    **({"standing": standings.get(variant.name, (None,))[0]} if sort is not None else {}),
                 }
                 for variant in variants
             ]
@@ -101,8 +102,10 @@ def list_verb(
         click.echo(f"zoo: no variant matches{f' {wanted!r}' if wanted else ''}{suggest(wanted, VARIANTS)}", err=True)
         return
     if sort is not None:
-        rows = [(v.name, *standings.get(v.name, {"cells": ("", "")})["cells"], v.summary) for v in variants]
-        write(table(("Name", sort, "Verdict", "Summary"), rows))
+        unknown: tuple[dict[str, Any], str] = ({"verdict": "not recorded"}, "")
+        found = [(v, *standings.get(v.name, unknown)) for v in variants]
+        ranked = [(v.name, score, standing["verdict"], v.summary) for v, standing, score in found]
+        write(table(("Name", sort, "Verdict", "Summary"), ranked))
         return
     columns = width()
     if columns is None:
@@ -120,25 +123,21 @@ def list_verb(
     write(*(Text(f"  {'   '.join(legend[half : half + 3])}", style="dim") for half in (0, 3)))
 
 
-def standings_in(benchmark: str) -> dict[str, dict[str, Any]]:
+def standings_in(benchmark: str) -> dict[str, tuple[dict[str, Any], str]]:
     """Find how variants stand in a benchmark.
 
     Args:
         benchmark: Its name.
 
     Returns:
-        By variant, the best one first, the "cells" of a table and "data".
+        By variant, the best one first: where it stands, as data, and its score as text.
     """
     from zoo.benchmarks.page import spread
     from zoo.benchmarks.recorded import as_data, ranking
 
     verdicts = ranking(benchmark)
     return {
-        one.variant: {
-            "cells": (spread(one.samples.get(verdicts.score)), one.verdict),
-            "data": as_data(verdicts, one),
-        }
-        for one in verdicts.standings
+        one.variant: (as_data(verdicts, one), spread(one.samples.get(verdicts.score))) for one in verdicts.standings
     }
 
 

@@ -95,8 +95,8 @@ def accelerate(
         inputs: A batch like those to come, as arguments of the model; for one that writes, what `generate` reads. What
             is fastest depends on its size and padding. By default 12 random sequences of up to 64 tokens.
         engines: Which to try beside PyTorch, of [`zoo.generation.ENGINES`][]; by default all.
-        exact: Whether to leave out engines that round weights; False for the fastest of them all, whose results are
-            not compared then.
+        exact: Whether to leave out engines that round weights; False for the fastest of them all. Those that round
+            nothing have to compute the same all the same.
         source: The folder of the model, for engines that want its tokenizer.
         tell: Takes a sentence about each trial.
 
@@ -111,8 +111,8 @@ def accelerate(
     for trial in trials:
         tell(str(trial))
     usual, *others = trials
-    same = [trial for trial in others if trial.model is not None and (trial.difference <= SAME or not exact)]
-    best = min(same, key=lambda trial: trial.seconds, default=usual)
+    right = [trial for trial in others if trial.difference <= SAME or not ENGINES.get(trial.engine).exact]
+    best = min((trial for trial in right if trial.model is not None), key=lambda trial: trial.seconds, default=usual)
     chosen = best if usual.seconds >= PAYS * best.seconds else usual
     assert chosen.model is not None, "PyTorch runs every model"
     tell(f"{chosen.engine} is taken, {usual.seconds / chosen.seconds:.2f} times as fast as {usual.engine}")

@@ -42,7 +42,7 @@ def serve(requests: TextIO, replies: TextIO, modules: Sequence[str]) -> None:
     further = serve_further(replies, others) if others and can_fork() else None
     running = []
     while line := requests.readline():
-        number, module, argument = line.rstrip("\n").split("\t")
+        number, module, argument = line.rstrip("\n").split("\t", 2)
         if further is not None and module != own:
             further.write(line)
             further.flush()
@@ -51,10 +51,10 @@ def serve(requests: TextIO, replies: TextIO, modules: Sequence[str]) -> None:
         process.start()
         running.append(process)
         threading.Thread(target=reply, args=(number, process, replies), daemon=True).start()
-    if further is not None:
-        further.close()
     for process in running:
         process.kill()
+    if further is not None:
+        further.close()
 
 
 def serve_further(replies: TextIO, modules: Sequence[str]) -> TextIO:
