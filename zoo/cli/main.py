@@ -21,6 +21,7 @@ from zoo.cli.answers import answer, is_answer
 from zoo.cli.reporting import FAILURE, report, show_warning
 from zoo.cli.spelling import hyphenated
 from zoo.errors import UnknownNameError
+from zoo.waiting import short_waits
 
 GROUPS = {
     "Look": {
@@ -209,10 +210,7 @@ cli.params.append(TRACEBACK_OPTION)
 
 def main() -> None:
     """Run the command line and exit."""
-    # Threads that wait by spinning take the processor from each other as soon as another process runs, and then every
-    # step takes several times as long; threads that sleep cost little on an idle machine. OpenMP reads this when torch
-    # is imported.
-    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    os.environ.update(short_waits())  # OpenMP reads this when torch is imported
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             # Names of files may hold what the terminal's encoding, or any, lacks.

@@ -12,6 +12,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from queue import SimpleQueue
 
+from zoo.waiting import short_waits
+
 Call = Callable[[str, Path], int]
 """Runs a module of the zoo with an argument in a process of its own, and returns its exit code."""
 
@@ -104,11 +106,10 @@ def child_environment(threads: int | None = None) -> dict[str, str]:
     Args:
         threads: How many threads it computes with, by default as torch likes.
     """
-    # The child finds the zoo and the user's modules even where they are not installed. Threads that sleep while they
-    # wait cost little on an idle machine, and save most of the time on a busy one.
+    # The child finds the zoo and the user's modules even where they are not installed.
     found = os.pathsep.join(path for path in sys.path if path)
     chosen = {} if threads is None else {"OMP_NUM_THREADS": str(threads)}
-    return {"OMP_WAIT_POLICY": "passive", **chosen, **os.environ, "PYTHONPATH": found}
+    return {**short_waits(), **chosen, **os.environ, "PYTHONPATH": found}
 
 
 @contextmanager
