@@ -17,6 +17,7 @@ from zoo.comparison.run.trials import best_of
 from zoo.comparison.setup import shared_inputs
 from zoo.errors import ConfigError, OutputExistsError
 from zoo.measuring import FlopsPerToken
+from zoo.tasks.tables import DataWarning
 from zoo.training.clocks import TimeBudget
 from zoo.training.guard import TrainingError
 
@@ -174,6 +175,19 @@ def test_a_sweep_never_sees_held_out_examples(tmp_path, monkeypatch):
 def test_a_failed_trial_is_never_the_best(begun):
     failed = type(begun.runs[0])("a", "a", error="lost")
     assert best_of([failed, *begun.runs]) in begun.runs and best_of([failed]) is None
+
+
+def test_examples_that_are_left_out_are_told_once(tmp_path, recwarn):
+    rows = ["en\tpt\n", *(f"A word {i}.\tUma palavra {i}.\n" for i in range(40))]
+    (tmp_path / "train.tsv").write_text("".join(rows), encoding="utf-8")
+    (tmp_path / "heldout.tsv").write_text("".join(rows[:2]), encoding="utf-8")
+    told: list[str] = []
+    data = {"task": "translation", "data": tmp_path / "train.tsv", "heldout": tmp_path / "heldout.tsv"}
+    more = {"tokenizer": "word", "budget": "steps=1", "output_dir": tmp_path / "runs", "tell": told.append}
+    small(["pre-norm", "vanilla"], **data, **more)
+    said = "1 example is among those to train on and among the held-out ones; it is not trained on, which leaves 39"
+    assert told.count(said) == 1
+    assert [warning for warning in recwarn if issubclass(warning.category, DataWarning)] == []
 
 
 def test_seconds_end_a_run_with_its_schedule(tmp_path):

@@ -51,7 +51,9 @@ def leaks_said(splits: Splits) -> str:
     Args:
         splits: Examples of which some were.
     """
+    number = splits.duplicates
+    found, they = ("1 example is", "it is") if number == 1 else (f"{number:,} examples are", "they are")
     return (
-        f"{splits.duplicates:,} examples are among those to train on and among the held-out ones; they are not trained "
-        f"on, which leaves {len(splits.train):,}"
+        f"{found} among those to train on and among the held-out ones; {they} not trained on, which leaves "
+        f"{len(splits.train):,}"
     )

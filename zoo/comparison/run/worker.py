@@ -10,6 +10,7 @@ import inspect
 import shutil
 import sys
 import traceback
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -24,6 +25,7 @@ from zoo.errors import ZooError
 from zoo.measuring import FlopsPerToken, measure
 from zoo.tasks import DataError, DataTask, Splits, load_tokenizers
 from zoo.tasks.libraries import loading_bars
+from zoo.tasks.tables import DataWarning
 from zoo.training import Recipe, TrainingResult, train
 from zoo.training.arguments import training_arguments
 from zoo.training.clocks import TimeBudget, TimedCheckpoints
@@ -156,7 +158,8 @@ def main(arguments: Sequence[str]) -> int:
     folder = Path(job.folder)
     logging.set_verbosity_error()
     logging.disable_progress_bar()
-    with locked(folder):
+    with warnings.catch_warnings(), locked(folder):
+        warnings.simplefilter("ignore", DataWarning)  # the command has said it, once for all runs
         if finished(job):  # by a process that was left over from another command
             return 0
         try:
