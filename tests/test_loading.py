@@ -51,6 +51,34 @@ def edit_config(folder: Path, **changes: object) -> None:
     file.write_text(json.dumps({**json.loads(file.read_text()), **changes}))
 
 
+def test_training_what_was_loaded_leaves_the_file_alone(folder: Path) -> None:
+    """Weights are mapped from the file, each process with pages of its own where it writes."""
+    file = folder / "model.safetensors"
+    written = file.read_bytes()
+    model = zoo.load(folder).train()
+    before = [parameter.clone() for parameter in model.parameters()]
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    ids = torch.arange(24).reshape(2, 12)
+    model(input_ids=ids, decoder_input_ids=ids, labels=ids).loss.backward()
+    optimizer.step()
+    changed = [not torch.equal(old, new) for old, new in zip(before, model.parameters(), strict=True)]
+    assert any(changed)
+    assert file.read_bytes() == written
+
+
+def test_a_model_outlives_the_file_it_was_loaded_from(folder: Path) -> None:
+    """Saving puts another file in its place, also where the model that is saved is mapped from the old one."""
+    kept = zoo.load(folder)
+    before = {name: tensor.clone() for name, tensor in kept.state_dict().items()}
+    other = zoo.load(folder)
+    with torch.no_grad():
+        for parameter in other.parameters():
+            parameter.add_(1)
+    other.save_pretrained(folder)
+    torch.testing.assert_close(dict(kept.state_dict()), before, rtol=0, atol=0)
+    torch.testing.assert_close(dict(zoo.load(folder).state_dict()), dict(other.state_dict()), rtol=0, atol=0)
+
+
 @pytest.mark.parametrize(("task", "saved_as"), TASKS.items())
 def test_the_head_that_was_saved_comes_back(task: str, saved_as: str, tmp_path: Path) -> None:
     model = zoo.build("pre-norm@tiny", task, vocab_size=40, seed=0)

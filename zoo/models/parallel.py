@@ -30,11 +30,11 @@ def tensor_parallel_plan(model: nn.Module) -> dict[str, str]:
     """
     plan: dict[str, str] = {}
     for name, module in model.named_modules():
-        prefix = wildcard(name)
         if type(module) is TokenEmbedding:
-            plan[prefix] = "embedding_rowwise"
-        for child, style in styles(module).items():
-            plan[f"{prefix}.{child}"] = style
+            plan[wildcard(name)] = "embedding_rowwise"
+        if sliced := styles(module):
+            prefix = wildcard(name)
+            plan |= {f"{prefix}.{child}": style for child, style in sliced.items()}
     return plan
 
 
