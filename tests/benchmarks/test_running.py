@@ -82,6 +82,10 @@ def test_what_is_recorded_is_not_run_again(benchmark_: Benchmark, recorded: list
     rows = bench(benchmark_, record=True, output_dir=tmp_path / "elsewhere", progress=False)
     assert sorted(rows, key=lambda row: row.key) == recorded and benchmark_.results.read_bytes() == before
     assert not (tmp_path / "elsewhere").exists()
+    file, folder = str(benchmark_.results.with_suffix(".yaml")), str(tmp_path / "elsewhere")
+    words = ["bench", "run", file, "pre-norm:position=learned", "--record", "--quiet", "-o", folder]
+    shown = CliRunner().invoke(cli, words).output
+    assert "position=learned" in shown and "ot recorded" not in shown  # nobody asked for the others
 
 
 @pytest.mark.slow
@@ -142,5 +146,6 @@ def test_the_command_lists_and_shows(benchmark_: Benchmark, tmp_path: Path) -> N
     write_rows(tmp_path / "shown.csv", rows)
     shown = CliRunner().invoke(cli, ["bench", "show", str(file)])
     assert shown.exit_code == 0 and "41.00 ± 1.00" in shown.output and "+30" in shown.output
+    assert "Not recorded: pre-norm:position=alibi,num_hidden_layers=2" in shown.output
     plain = CliRunner().invoke(cli, ["bench", "show", str(file), "--json"])
     assert len(json.loads(plain.output)) == 6

@@ -101,7 +101,7 @@ def run(
         write_json([asdict(row) for row in rows])
     else:
         benchmark = find_benchmark(name)
-        show_rows(benchmark.shortened() if quick else benchmark, rows)
+        show_rows(benchmark.shortened() if quick else benchmark, rows, recorded=False)
     return 1 if any(row.error for row in rows) else 0
 
 
@@ -153,13 +153,21 @@ def verify(name: str, count: int, seed: int, data: Path | None) -> int:
     return 0 if all(one.holds for one in repeated) else 1
 
 
-def show_rows(benchmark: Benchmark, rows: Sequence[Row], score: str | None = None, baseline: str | None = None) -> None:
+def show_rows(
+    benchmark: Benchmark,
+    rows: Sequence[Row],
+    score: str | None = None,
+    baseline: str | None = None,
+    *,
+    recorded: bool = True,
+) -> None:
     """Print a table a condition.
 
     Args:
-        rows: What was recorded.
+        rows: What was recorded, or has just been run.
         score: The column that decides.
         baseline: What the others are measured against.
+        recorded: Whether these are all rows that were recorded, so that what is missing is told.
     """
     from zoo.benchmarks import judge
     from zoo.benchmarks.across import read_across
@@ -174,9 +182,9 @@ def show_rows(benchmark: Benchmark, rows: Sequence[Row], score: str | None = Non
         if condition:
             write(heading(condition))
         write(as_table(verdicts))
-        if verdicts.missing:
+        if verdicts.missing and recorded:
             click.echo(f"Not recorded: {', '.join(verdicts.missing)}")
-    if absent:
+    if absent and recorded:
         click.echo(f"Nothing is recorded under: {', '.join(absent)}")
     if reading := read_across(benchmark, rows, data=data):
         write(heading("All conditions"))
