@@ -1,6 +1,8 @@
 """All variants, for tests that need one model of each, and a choice of them for every day."""
 
 from collections.abc import Callable, Iterable
+from collections.abc import Set as AbstractSet
+from functools import cache
 from typing import Any, TypeVar
 
 import zoo
@@ -15,7 +17,8 @@ ONE_TASK = {name: task for task in ("seq2seq-lm", "masked-lm", "causal-lm") for 
 SETTINGS = [card.name for card in setting_cards() if card.name != "variant"]
 
 
-def kinds_of(pair: tuple[str, str]) -> set[tuple[str, Any]]:
+@cache
+def kinds_of(pair: tuple[str, str]) -> frozenset[tuple[str, Any]]:
     """What a variant with a task is put together from: its own file, parts, switches, and numbers set or not."""
     config = zoo.config(*pair)
     values = {
@@ -23,7 +26,7 @@ def kinds_of(pair: tuple[str, str]) -> set[tuple[str, Any]]:
         "file": VARIANTS.get(config.variant).builder.__module__,
         **{name: getattr(config, name, None) for name in SETTINGS},
     }
-    return {("attention and position", f"{config.attention} {config.position}")} | {
+    return frozenset({("attention and position", f"{config.attention} {config.position}")}) | {
         (name, kind)
         for name, value in values.items()
         for kind in (value if isinstance(value, list | tuple) else [value])
@@ -31,7 +34,7 @@ def kinds_of(pair: tuple[str, str]) -> set[tuple[str, Any]]:
     }
 
 
-def enough(cases: Iterable[T], kinds: Callable[[T], set[Any]]) -> set[T]:
+def enough(cases: Iterable[T], kinds: Callable[[T], AbstractSet[Any]]) -> set[T]:
     """Choose few cases that have between them all kinds of things that any has; those left over only mix these anew.
 
     Each is the one that adds most to those before it.

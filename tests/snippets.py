@@ -59,10 +59,13 @@ def docstrings(file: Path) -> Iterator[tuple[str, int]]:
 def python_of(document: str) -> list[Snippet]:
     """The snippets of Python in a page, or in the docstrings of a source file."""
     file = ROOT / document
-    if file.suffix == ".py":
-        found = [snippet for text, line in docstrings(file) for snippet in snippets(text, line)]
+    text = file.read_text(encoding="utf-8")
+    if file.suffix != ".py":
+        found = snippets(text)
+    elif "```python" in text:
+        found = [snippet for docstring, line in docstrings(file) for snippet in snippets(docstring, line)]
     else:
-        found = snippets(file.read_text(encoding="utf-8"))
+        found = []
     return [snippet for snippet in found if snippet.language == "python"]
 
 

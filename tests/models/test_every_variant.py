@@ -10,19 +10,42 @@ from zoo.testing import Case, cases
 FEW = ("pre-norm", "odom-style", "gemma2-style")
 """Variants for every task, with a stack of its own, and with most kinds of parts: enough between two edits."""
 
-EVERY_HEAD = enough(ONE_TASK, lambda name: {kind for kind in kinds_of((name, ONE_TASK[name])) if kind[0] != "file"})
-"""As few variants as have every part between them, tried with every head; the others with one a stack, at night all."""
+READ_BY_HEADS = {
+    *("stack", "norm_placement", "final_norm", "embedding_norm", "num_nextn_predict_layers"),
+    *("tie_word_embeddings", "share_encoder_decoder_embeddings", "lm_head_bias", "lm_head_transform"),
+    *("logit_scale", "final_logit_softcapping", "classifier_pooling", "classifier_pooler_act", "classifier_bias"),
+}
+"""Settings that heads read, and those that say what comes to them."""
+
+
+def kinds_of_head(pair: tuple[str, str]) -> set[tuple[str, str, str]]:
+    """What a head is for, with each of the settings that it reads."""
+    task = pair[1]
+    return {(task, name, str(kind)) for name, kind in kinds_of(pair) if name in READ_BY_HEADS}
+
+
+def first_heads(name: str) -> set[tuple[str, str]]:
+    """A variant's first task of every stack."""
+    variant = VARIANTS.get(name)
+    firsts = {stack_of(variant, task): (name, str(task)) for task in reversed(variant.tasks)}
+    return {*firsts.values()}
+
+
+EVERY_HEAD = enough([(name, str(task)) for name in ONE_TASK for task in VARIANTS.get(name).tasks], kinds_of_head)
+"""As few models as have every head with every stack, and with every value of a setting that it reads."""
+
+EVERY_TIME = EVERY_HEAD.union(*map(first_heads, ONE_TASK))
+"""These, and the bodies of all variants with one head a stack."""
 
 
 def marks_of(case: Case) -> tuple[pytest.MarkDecorator, ...]:
-    """When a case is tried: all of a few variants between two edits, one head a stack each time, the rest at night."""
+    """When a case is tried: all of a few variants between two edits, `EVERY_TIME` each time, the rest at night."""
+    group = pytest.mark.xdist_group(case.variant)  # its models are built once
     if case.variant in FEW:
-        return ()
-    variant = VARIANTS.get(case.variant)
-    stack = stack_of(variant, case.task)
-    first = next(task for task in variant.tasks if stack_of(variant, task) == stack)
-    every_time = case.variant in EVERY_HEAD or case.task == first
-    return (pytest.mark.thorough,) if every_time else (pytest.mark.thorough, pytest.mark.nightly)
+        return (group,)
+    if (case.variant, case.task) in EVERY_TIME:
+        return (group, pytest.mark.thorough)
+    return (group, pytest.mark.thorough, pytest.mark.nightly)
 
 
 @pytest.mark.parametrize("case", [pytest.param(case, marks=marks_of(case)) for case in cases()], ids=str)
