@@ -5,6 +5,8 @@ from collections.abc import Set as AbstractSet
 from functools import cache
 from typing import Any, TypeVar
 
+import pytest
+
 import zoo
 from zoo.registry import VARIANTS
 from zoo.settings import setting_cards
@@ -51,3 +53,10 @@ def enough(cases: Iterable[T], kinds: Callable[[T], AbstractSet[Any]]) -> set[T]
         added = missing[best]
         missing = {case: found - added for case, found in missing.items()}
     return chosen
+
+
+EVERY_PART = {name for name, _ in enough(ONE_TASK.items(), kinds_of)}
+"""As few variants as have every part and every file of variants between them; the others only mix these anew."""
+
+EACH: list[Any] = [pytest.param(name, marks=() if name in EVERY_PART else pytest.mark.nightly) for name in ONE_TASK]
+"""To parametrize by: those variants each time, the others at night."""

@@ -32,8 +32,9 @@ NEEDED = {"docs/on-device.md": ("executorch", "mlx_lm")}
 """What a page needs that is nothing of the zoo's; where it is not installed, the page's Python is only compiled."""
 WITH_PYTHON = [document for document in [*PAGES, *SOURCES] if python_of(document)]
 RUN = [document for document in WITH_PYTHON if all(map(importlib.util.find_spec, NEEDED.get(document, ())))]
-AT_NIGHT = {"converters/exporting.py", "docs/comparing.md", "docs/inside.md"}
-"""What takes a minute to run."""
+TRANSLATED = {"README.pt-BR.md": "README.md"}
+AT_NIGHT = {"converters/exporting.py", "docs/comparing.md", "docs/inside.md", *TRANSLATED}
+"""What takes a minute to run, or is the code of another page."""
 
 
 def blocks(document: str, language: str) -> list[str]:
@@ -114,6 +115,13 @@ print(zoo.config("pre-norm@tiny", position="triangle").providers)
 """
     expected = "['triangle-decoder']\nZooForCausalLM\n{'position': 'zoo-triangle'}\n"
     assert run("-c", program, folder=tmp_path, PYTHONPATH=str(site)) == expected
+
+
+@pytest.mark.parametrize("page", TRANSLATED)
+def test_a_translated_page_shows_the_code_of_the_other(page: str) -> None:
+    """All but what its comments say, which are in the reader's language."""
+    theirs, ours = ([ast.dump(ast.parse(one)) for one in blocks(name, "python")] for name in (page, TRANSLATED[page]))
+    assert theirs == ours and ours
 
 
 @pytest.fixture(scope="module")

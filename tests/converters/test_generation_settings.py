@@ -88,6 +88,7 @@ def test_real_settings_survive_exports(name, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.xdist_group("engines")
 @pytest.mark.parametrize("name", ["llama3-instruct", pytest.param("opus-mt", marks=pytest.mark.nightly)])
 def test_real_settings_survive_onnx(name, tmp_path):
     report = zoo.export(converted(name), tmp_path / "onnx", "onnx")

@@ -19,8 +19,8 @@ from zoo.generation import generate
 from zoo.generation.engines import load_for
 
 openvino = pytest.importorskip("openvino")
-# Two exports serve all tests.
-pytestmark = [pytest.mark.thorough, pytest.mark.slow, pytest.mark.xdist_group("openvino")]
+# Two exports serve all tests, in the process of tests that has imported what exports import.
+pytestmark = [pytest.mark.thorough, pytest.mark.slow, pytest.mark.xdist_group("engines")]
 
 TEXTS = ["the cat sleeps", "dog", "a dog runs the cat"]
 ALONE = """

@@ -40,6 +40,7 @@ MODELS = {
 
 @pytest.mark.slow
 @pytest.mark.thorough
+@pytest.mark.xdist_group("engines")
 def test_an_encoder_decoder_has_the_graphs_and_names_that_transformers_js_asks_for(translator, tmp_path):
     onnxruntime = pytest.importorskip("onnxruntime")
     report = zoo.export(translator, tmp_path / "out", "transformers.js")

@@ -94,6 +94,14 @@ class Worker:
         return self.finish()
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads groups
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let one process of tests run those that share processes, or each would start its own."""
+    for item in items:
+        if "processes" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.xdist_group("hub"))
+
+
 @pytest.fixture(scope="session")
 def running_hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoopbackHub]:
     with loopback_hub(tmp_path_factory.mktemp("hub")) as running:

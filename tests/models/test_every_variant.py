@@ -1,7 +1,7 @@
 """Every property of `zoo.testing`, for every task of every variant that the registry lists."""
 
 import pytest
-from every_variant import ONE_TASK, enough, kinds_of
+from every_variant import EVERY_PART, ONE_TASK, enough, kinds_of
 
 from zoo.building import stack_of
 from zoo.registry import VARIANTS
@@ -34,8 +34,12 @@ def first_heads(name: str) -> set[tuple[str, str]]:
 EVERY_HEAD = enough([(name, str(task)) for name in ONE_TASK for task in VARIANTS.get(name).tasks], kinds_of_head)
 """As few models as have every head with every stack, and with every value of a setting that it reads."""
 
-EVERY_TIME = EVERY_HEAD.union(*map(first_heads, ONE_TASK))
-"""These, and the bodies of all variants with one head a stack."""
+EVERY_TIME = EVERY_HEAD.union(*map(first_heads, EVERY_PART))
+"""What everything is tried of, each time: heads, and bodies with one head a stack."""
+
+OF_OTHERS = {"output_has_its_documented_shape", "saves_and_reloads_bit_equal", "learns_a_batch", "decoder_is_causal",
+             "padding_on_the_left_changes_nothing", "generation_with_a_cache_equals_without"}  # fmt: skip
+"""What is tried of each other variant with one head a stack."""
 
 
 def marks_of(case: Case) -> tuple[pytest.MarkDecorator, ...]:
@@ -43,7 +47,8 @@ def marks_of(case: Case) -> tuple[pytest.MarkDecorator, ...]:
     group = pytest.mark.xdist_group(case.variant)  # its models are built once
     if case.variant in FEW:
         return (group,)
-    if (case.variant, case.task) in EVERY_TIME:
+    pair = case.variant, case.task
+    if pair in EVERY_TIME or (case.check.name in OF_OTHERS and pair in first_heads(case.variant)):
         return (group, pytest.mark.thorough)
     return (group, pytest.mark.thorough, pytest.mark.nightly)
 
