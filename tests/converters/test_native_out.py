@@ -273,7 +273,7 @@ def test_what_is_there_is_not_overwritten(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", ["d2l", "llama"])
+@pytest.mark.parametrize("case", ["d2l", pytest.param("llama", marks=pytest.mark.nightly)])
 def test_exports_load_where_the_zoo_cannot_be_imported(case, tmp_path):
     name, task, settings, expected = EXACT[case]
     model = zoo_model(name, task, dtype=torch.float32, **settings)

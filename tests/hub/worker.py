@@ -11,6 +11,7 @@ import resource
 import sys
 import time
 import traceback
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +50,11 @@ def main() -> None:
     from zoo.errors import ZooError
 
     def push(folder: str, repo_id: str, first_wait: float = 1.0, **options: Any) -> dict[str, Any]:
+        if options.get("native"):  # verified here: in test_models.py, a fresh process does it
+            from zoo import converters
+            from zoo.converters.exporting import export
+
+            converters.export = partial(export, fresh_process=False)
         report = hub.push(folder, repo_id, patience=hub.Patience(patience, first_wait=first_wait), **options)
         return {key: dict(value) if key == "files" else value for key, value in vars(report).items()}
 
