@@ -1,6 +1,11 @@
 """How long `import zoo` and `zoo --help` take in a fresh process.
 
 Runs each command many times, in turns, and shows the medians: in all, and above what Python itself needs to start.
+
+    python scripts/bench/cold_start.py --verbs --repeats 5
+
+runs verbs that need a model instead, beside the imports that no model of transformers does without, and shows seconds
+of the processor: what other processes do counts less there.
 """
 
 from __future__ import annotations
@@ -9,12 +14,15 @@ import argparse
 import json
 import os
 import platform
+import resource
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 PYTHON = "python -c pass"
 LIMITS = {"import zoo": 0.150, "zoo --help": 0.500}
@@ -24,14 +32,29 @@ HEAVY = ("torch", "transformers", "huggingface_hub")
 """Modules that neither command may import."""
 
 
+IMPORTS = {
+    "torch": "torch",
+    "transformers": "transformers.modeling_utils, transformers.generation.utils",
+    "zoo": "zoo.models",
+}
+"""What verbs that need a model import, the next one with all before it."""
+
+FLOOR = "import transformers"
+"""The row that those of verbs are compared with."""
+
+
+def launcher() -> list[str]:
+    """How the zoo is run from the command line."""
+    zoo = Path(sys.executable).with_name("zoo")
+    return [str(zoo)] if zoo.exists() else [sys.executable, "-c", "from zoo.cli.main import main; main()"]
+
+
 def commands() -> dict[str, list[str]]:
     """What to run, by the name to show."""
-    zoo = Path(sys.executable).with_name("zoo")
-    launcher = [str(zoo)] if zoo.exists() else [sys.executable, "-c", "from zoo.cli.main import main; main()"]
     return {
         PYTHON: [sys.executable, "-c", "pass"],
         "import zoo": [sys.executable, "-c", "import zoo"],
-        "zoo --help": [*launcher, "--help"],
+        "zoo --help": [*launcher(), "--help"],
     }
 
 
@@ -97,16 +120,81 @@ def measure(repeats: int) -> list[Row]:
     ]
 
 
+def verbs(folder: Path) -> dict[str, list[str]]:
+    """Verbs that need a model, and what they import.
+
+    Args:
+        folder: Gets what is built.
+
+    Returns:
+        What to run, by the name to show.
+    """
+    # As the command line imports it: without looking for garbage among what is new, at the end neither.
+    quietly = "import atexit, gc; gc.disable(); atexit.register(gc.freeze); import "
+    anew = f"import os; os.environ['XDG_CACHE_HOME'] = f'{folder}/{{os.getpid()}}'; import zoo.__main__"
+    return {
+        **{f"import {name}": [sys.executable, "-c", quietly + modules] for name, modules in IMPORTS.items()},
+        "zoo params": [sys.executable, "-c", anew, "params", "vanilla"],
+        "zoo params, again": [*launcher(), "params", "vanilla"],
+        "zoo build": [*launcher(), "build", "vanilla@tiny", "--force", "-o", str(folder / "built")],
+        "zoo generate": [*launcher(), "generate", "vanilla.en-pt", "The water is cold."],
+    }
+
+
+def processor_seconds(command: list[str]) -> float:
+    """The time of the processor that one run takes, in itself and for the system."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def measure_verbs(repeats: int) -> list[dict[str, Any]]:
+    """Measure verbs that need a model `repeats` times, in turns.
+
+    Returns:
+        A row each: the command, the least and the median seconds of the processor, and by how much the least is above
+        that of the imports that no model does without.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        work = verbs(Path(folder))
+        runs: dict[str, list[float]] = {name: [] for name in work}
+        for _ in range(repeats + 1):
+            for name, command in work.items():
+                runs[name].append(processor_seconds(command))
+    times = {name: runs[name][1:] for name in work}  # the first run fills caches
+    floor = min(times[FLOOR])
+    return [
+        {
+            "command": name,
+            "least": round(min(took), 3),
+            "median": round(statistics.median(took), 3),
+            "above": round(min(took) - floor, 3),
+        }
+        for name, took in times.items()
+    ]
+
+
 def main() -> int:
     """Run from the command line; returns 1 where a limit is exceeded or something heavy imported."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeats", type=int, default=15, help="runs of each command (default: %(default)s)")
+    parser.add_argument("--verbs", action="store_true", help="run verbs that need a model")
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
     arguments = parser.parse_args()
+    about = {"python": platform.python_version(), "repeats": arguments.repeats}
+    if arguments.verbs:
+        found = measure_verbs(arguments.repeats)
+        if arguments.json:
+            print(json.dumps({**about, "rows": found}, indent=2))
+        else:
+            print(f"{'seconds of the processor':24} {'least':>7} {'median':>7} {'above ' + FLOOR:>26}")
+            for row in found:
+                print(f"{row['command']:24} {row['least']:7.2f} {row['median']:7.2f} {row['above']:26.2f}")
+        return 0
     rows = measure(arguments.repeats)
     if arguments.json:
-        report = [{**asdict(row), "passed": row.passed} for row in rows]
-        print(json.dumps({"python": platform.python_version(), "repeats": arguments.repeats, "rows": report}, indent=2))
+        print(json.dumps({**about, "rows": [{**asdict(row), "passed": row.passed} for row in rows]}, indent=2))
     else:
         print(f"{'command':16} {'median':>10} {'above python':>14} {'limit':>8}  heavy imports")
         print(*rows, sep="\n")

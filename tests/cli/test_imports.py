@@ -35,6 +35,10 @@ OTHERS_WORK = {
     "zoo.converters.native",
     "zoo.converters.onnx",
     "zoo.converters.openvino",
+    "zoo.hub.client",
+    "zoo.hub.listing",
+    "zoo.hub.pulling",
+    "zoo.hub.pushing",
     "zoo.inside",
     "zoo.tasks",
     "zoo.training",
@@ -44,14 +48,18 @@ RUNS = {
     "generate": ["generate", "vanilla.en-pt", "The water is cold."],
     "predict": ["predict", "vanilla.language", "The water is cold."],
     "build": ["build", "vanilla@tiny", "-o", "built"],
+    "params": ["params", "vanilla@tiny"],
 }
 
 PROGRAM = f"""
-import json, sys
+import gc, json, sys
 from zoo.cli.main import cli
+collections = []
+gc.callbacks.append(lambda phase, info: collections.append(len(gc.get_objects())) if phase == "start" else None)
 for verb, arguments in {RUNS!r}.items():
     cli.main(arguments, standalone_mode=False)
     print(json.dumps([verb, sorted(sys.modules)]), file=sys.stderr)
+print(json.dumps(["looked through", max(collections), gc.get_freeze_count()]), file=sys.stderr)
 """
 
 
@@ -59,10 +67,14 @@ for verb, arguments in {RUNS!r}.items():
 def test_verbs_import_only_what_they_need(tmp_path: Path) -> None:
     run = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True, cwd=tmp_path)
     assert run.stdout.startswith("A água está fria.\nEnglish\t")
-    loaded = dict(json.loads(line) for line in run.stderr.splitlines() if line.startswith("["))
+    *verbs, (_, looked_through, left_alone) = (
+        json.loads(line) for line in run.stderr.splitlines() if line.startswith("[")
+    )
+    loaded = dict(verbs)
     assert loaded.keys() == RUNS.keys()
     for verb, modules in loaded.items():
         assert not (NEEDLESS | OTHERS_WORK) & set(modules), f"zoo {verb}"
+    assert looked_through < left_alone / 2, "garbage is looked for among what was imported"
 
 
 def test_garbage_is_left_alone_for_a_while_only() -> None:
@@ -71,3 +83,4 @@ def test_garbage_is_left_alone_for_a_while_only() -> None:
         assert not gc.isenabled()
         raise ImportError
     assert gc.isenabled()
+    assert not gc.get_freeze_count(), "torch was there before, and with it whatever should be collected some day"

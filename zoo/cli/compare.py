@@ -13,6 +13,7 @@ import click
 
 from zoo.comparison.request.options import Option, Options
 
+from .importing import without_collecting
 from .output import VERBS, console, write_json
 from .parameters import (
     Decorated,
@@ -99,8 +100,9 @@ def compare(
     The same command again goes on where it was interrupted, and repeats nothing that is finished; with more names or
     seeds, it extends the comparison.
     """
-    from zoo.comparison import Comparison, write_files
-    from zoo.comparison import compare as run_comparison
+    with without_collecting():
+        from zoo.comparison import Comparison, write_files
+        from zoo.comparison import compare as run_comparison
 
     if report_only is not None:
         if names:

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from .importing import without_collecting
 from .output import write_json
 from .parameters import Setting, json_option
 
@@ -55,11 +56,12 @@ def convert(
     transformers' own models, whose tokenizer is taken along. Nothing in a file is executed. The folder is written whole
     or not at all.
     """
-    from zoo.converters import convert as convert_weights
-    from zoo.converters.native.files import folder_of
-    from zoo.converters.native.reading import is_native
-    from zoo.converters.native.tokenizer import carry_tokenizer
-    from zoo.folders import check_output, written_whole
+    with without_collecting():
+        from zoo.converters import convert as convert_weights
+        from zoo.converters.native.files import folder_of
+        from zoo.converters.native.reading import is_native
+        from zoo.converters.native.tokenizer import carry_tokenizer
+        from zoo.folders import check_output, written_whole
 
     check_output(output, force=force)
     hints: dict[str, Any] = dict(settings)

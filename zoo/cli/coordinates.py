@@ -8,6 +8,7 @@ from typing import Any
 import click
 from rich.text import Text
 
+from .importing import without_collecting
 from .output import table, write, write_json
 from .parameters import VariantName, json_option, task_option
 
@@ -26,8 +27,9 @@ def coordinates(
 
     One batch is learned at several widths, and the logits are compared.
     """
-    from zoo.errors import ConfigError
-    from zoo.measuring.coordinates import check_coordinates, growth
+    with without_collecting():
+        from zoo.errors import ConfigError
+        from zoo.measuring.coordinates import check_coordinates, growth
 
     if not all(part.strip().isdecimal() for part in widths.split(",")):
         raise ConfigError(f"--widths {widths} was given; it must be numbers with commas between them")

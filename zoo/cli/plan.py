@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 from rich.text import Text
 
+from .importing import without_collecting
 from .output import heading, indented, table, width, write, write_json
 from .parameters import VariantName, json_option, task_option
 
@@ -55,8 +56,9 @@ def plan(
     Strategy, memory on each device, the most tokens a second that they can reach, and what to type. NAME may carry
     sizes: llama-style:hidden_size=4096,num_hidden_layers=32. Nothing is allocated.
     """
-    from zoo.scaling import plan as make_plan
-    from zoo.scaling import tables
+    with without_collecting():
+        from zoo.scaling import plan as make_plan
+        from zoo.scaling import tables
 
     plans = [
         make_plan(

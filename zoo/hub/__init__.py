@@ -1,4 +1,12 @@
-"""The Hugging Face Hub: push and pull, on huggingface_hub and its cache, safe against what it leaves open."""
+"""The Hugging Face Hub: push and pull, on huggingface_hub and its cache, safe against what it leaves open.
+
+What talks to it is imported when it is used: every verb asks whether a name is an address, and few go there.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
 
 from .addresses import Address, is_address, parse_address
 from .errors import (
@@ -12,10 +20,21 @@ from .errors import (
     RevisionMissingError,
     UnsafeWeightsError,
 )
-from .listing import HubModel, list_hub
-from .pulling import pull
-from .pushing import PushReport, push
-from .retries import Patience
+
+if TYPE_CHECKING:
+    from .listing import HubModel, list_hub
+    from .pulling import pull
+    from .pushing import PushReport, push
+    from .retries import Patience
+
+_HOMES = {
+    "HubModel": "listing",
+    "Patience": "retries",
+    "PushReport": "pushing",
+    "list_hub": "listing",
+    "pull": "pulling",
+    "push": "pushing",
+}
 
 __all__ = [
     "Address",
@@ -37,3 +56,9 @@ __all__ = [
     "pull",
     "push",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)

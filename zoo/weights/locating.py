@@ -31,12 +31,13 @@ def locate(source: str | os.PathLike[str], **options: Any) -> Path:
         CheckpointError: When a file of them is missing or damaged, or a variant is named, which has no weights itself.
         HubError: When a repository cannot be had.
     """
-    from zoo.hub import pull
     from zoo.hub.addresses import is_repository
 
     if not isinstance(source, str) or Path(source).exists():
         return Path(source)
     if is_repository(source):
+        from zoo.hub import pull
+
         return pull(source, **options)
     if (weights := named_weights(source)) is not None:
         return locate_weights(weights, **options)

@@ -13,6 +13,7 @@ user's process, with the environment and imports of whoever was first, and stays
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
 import signal
@@ -35,7 +36,10 @@ def serve(requests: TextIO, replies: TextIO, modules: Sequence[str]) -> None:
         modules: Those that may be asked for.
     """
     own, *others = modules
+    gc.disable()
     import_module(own)
+    gc.freeze()  # or every run would look for garbage among what was imported, and copy all of it to do so
+    gc.enable()
     # About the threads of libraries, for which no run waits.
     warnings.filterwarnings("ignore", ".*multi-threaded, use of fork", DeprecationWarning)
     context = multiprocessing.get_context("fork") if can_fork() else multiprocessing.get_context("spawn")
