@@ -8,7 +8,7 @@ from dataclasses import replace
 from zoo.models import ZooConfig, ZooPreTrainedModel
 
 from .native.base import NATIVE, NativeFormat
-from .probe import needs_masks, own_arithmetic
+from .probe import Arithmetic, arithmetic_of
 from .symmetries import find_route
 from .symmetries.base import State
 from .target import TARGETS, TargetPlan
@@ -26,8 +26,8 @@ def plan_export(model: ZooPreTrainedModel, names: Iterable[str] | None = None) -
         Exact ones first, those with the fewest and most robust changes before others.
     """
     config, task, state = model.config, task_of(model), weights_of(model)
-    own = own_arithmetic(config, task)
-    plans = [plan_target(NATIVE.get(name), config, state, task, own) for name in (NATIVE if names is None else names)]
+    found = arithmetic_of(config, task)
+    plans = [plan_target(NATIVE.get(name), config, state, task, found) for name in (NATIVE if names is None else names)]
     return sorted(plans, key=_rank)
 
 
@@ -51,7 +51,7 @@ def _rank(plan: TargetPlan) -> tuple[bool, bool, int, int]:
 
 
 def plan_target(
-    native: NativeFormat, config: ZooConfig, state: State, task: str, own: list[str] | None = None
+    native: NativeFormat, config: ZooConfig, state: State, task: str, found: Arithmetic | None = None
 ) -> TargetPlan:
     """Plan one export.
 
@@ -60,19 +60,20 @@ def plan_target(
         config: The model's settings.
         state: Its weights, named as under a head.
         task: What its head is for.
-        own: What its variant computes beyond its settings, found out if not given.
+        found: What its variant computes beyond its settings, found out if not given.
     """
     class_name = native.classes.get(task)
     stack = [] if native.stack == config.stack else native.obstacles(config, state, task)
     if class_name is None or stack:
         reasons = stack or [f"it has no class for {task}"]
         return TargetPlan(native.name, class_name, None, tuple(reasons))
-    obstacles = list(own_arithmetic(config, task) if own is None else own)
+    found = arithmetic_of(config, task) if found is None else found
+    obstacles = list(found.own)
     route = find_route(config, native.needs(config, task), task, native.reasons)
     obstacles += route.obstacles
     obstacles += native.obstacles(route.config, state, task)
     notes = [*native.notes(route.config, task), *further_tokens_left_out(config, task)]
-    if not obstacles and needs_masks(config, task):
+    if not obstacles and found.needs_masks:
         notes.append("Give attention masks: the original made them from the ids where none were given.")
     fragile = [step.symmetry.name for step in route.steps if not step.symmetry.half_precision]
     if fragile:

@@ -7,6 +7,7 @@ model of it differs from the plain Transformer with the same settings and weight
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -25,49 +26,48 @@ VOCABULARY = 13
 LENGTH = 6
 
 
-def own_arithmetic(config: ZooConfig, task: str) -> list[str]:
+@dataclass(frozen=True)
+class Arithmetic:
     """What a variant computes beyond its settings.
+
+    Args:
+        own: A phrase for each such thing, none where the settings say everything.
+        needs_masks: Whether it masks tokens although no mask was given, which no class of transformers does.
+    """
+
+    own: tuple[str, ...]
+    needs_masks: bool
+
+
+def arithmetic_of(config: ZooConfig, task: str) -> Arithmetic:
+    """Find out what a variant computes beyond its settings.
 
     Args:
         config: A model's settings.
         task: What its head is for.
-
-    Returns:
-        A phrase each, none where the settings say everything.
     """
     small = shrink(config)
-    if is_plain(small, task):
-        return []
+    is_plain, is_plain_without_mask = compared(small, task)
+    if is_plain:
+        return Arithmetic((), not is_plain_without_mask)
     quirks = VARIANTS.get(config.variant).quirks
-    guilty = [name for name in config.quirks if not is_plain(settled(small, {"quirks": [name]}), task)]
-    if guilty and is_plain(settled(small, {"quirks": []}), task):
-        return [f"quirk {name!r}: {quirks[name].description}" for name in guilty]
-    return [f"variant {config.variant!r} computes more than its settings say"]
+    guilty = [name for name in config.quirks if not compared(settled(small, {"quirks": [name]}), task)[0]]
+    if guilty and compared(settled(small, {"quirks": []}), task)[0]:
+        return Arithmetic(
+            tuple(f"quirk {name!r}: {quirks[name].description}" for name in guilty), not is_plain_without_mask
+        )
+    return Arithmetic((f"variant {config.variant!r} computes more than its settings say",), not is_plain_without_mask)
 
 
-def needs_masks(config: ZooConfig, task: str) -> bool:
-    """Whether a variant masks tokens although no mask was given, which no class of transformers does.
-
-    Args:
-        config: The settings of a model that computes what its settings say.
-        task: What its head is for.
-
-    Returns:
-        True if it does.
-    """
-    return not is_plain(shrink(config), task, with_mask=False)
-
-
-def is_plain(config: ZooConfig, task: str, *, with_mask: bool = True) -> bool:
+def compared(config: ZooConfig, task: str) -> tuple[bool, bool]:
     """Compare a model with the plain Transformer of the same settings and weights.
 
     Args:
         config: Small settings.
         task: What the head is for.
-        with_mask: Whether the padding is masked.
 
     Returns:
-        Whether they compute the same.
+        Whether they compute the same where the padding is masked, and where no mask is given.
     """
     model_class = TASK_CLASSES[task][1]
     try:
@@ -77,12 +77,21 @@ def is_plain(config: ZooConfig, task: str, *, with_mask: bool = True) -> bool:
             plain = model_class._from_config(
                 settled(config, {"variant": PLAIN, "quirks": [], "providers": {}}), dtype=torch.float64
             )
-            given = random_inputs(config, with_mask=with_mask)
+            given = random_inputs(config)
         plain.load_state_dict(under_all_names(model))
         plain.eval()
+    except Exception:  # a plugin's code may raise anything; where it does, it is not the plain Transformer
+        return False, False
+    without_mask = {name: tensor for name, tensor in given.items() if name != "attention_mask"}
+    return same_outputs(model, plain, given), same_outputs(model, plain, without_mask)
+
+
+def same_outputs(model: ZooPreTrainedModel, plain: ZooPreTrainedModel, given: dict[str, torch.Tensor]) -> bool:
+    """Whether two models compute the same of real tokens; False where one of them raises anything."""
+    try:
         with torch.no_grad():
             theirs, ours = outputs(model, given), outputs(plain, given)
-    except Exception:  # a plugin's code may raise anything; where it does, it is not the plain Transformer
+    except Exception:  # as above
         return False
     return theirs.shape == ours.shape and torch.allclose(theirs, ours, rtol=1e-9, atol=1e-9)
 
@@ -150,21 +159,18 @@ def scrambled(model: ZooPreTrainedModel) -> ZooPreTrainedModel:
     return model.eval()
 
 
-def random_inputs(config: ZooConfig, *, with_mask: bool) -> dict[str, torch.Tensor]:
+def random_inputs(config: ZooConfig) -> dict[str, torch.Tensor]:
     """Two sequences, one of them padded.
 
     Args:
         config: Small settings.
-        with_mask: Whether to mask the padding.
 
     Returns:
         What a model is called with.
     """
     ids = torch.randint(3, VOCABULARY, (2, LENGTH))
     ids[1, LENGTH - 2 :] = 0
-    given = {"input_ids": ids}
-    if with_mask:
-        given["attention_mask"] = (ids != 0).long()
+    given = {"input_ids": ids, "attention_mask": (ids != 0).long()}
     if config.stack == "encoder-decoder":
         given["decoder_input_ids"] = torch.randint(3, VOCABULARY, (2, LENGTH - 1))
     return given

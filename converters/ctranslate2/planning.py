@@ -9,7 +9,7 @@ from zoo.models import ZooConfig, ZooPreTrainedModel
 from zoo.registry import Task
 
 from ..native.common import TABLE_POSITIONS
-from ..probe import needs_masks, own_arithmetic
+from ..probe import arithmetic_of
 from ..symmetries import Route, find_route
 from ..symmetries.base import LM_TASKS
 from ..weights import task_of
@@ -130,8 +130,9 @@ def plan_ctranslate2(model: ZooPreTrainedModel) -> tuple[Route | None, tuple[str
     if TASKS[Task(task)] != config.stack:
         return None, (f"it runs no {config.stack} for {task}",), ()
     route = find_route(config, needs(config, task), task)
-    found = [*own_arithmetic(config, task), *route.obstacles, *obstacles(route.config)]
-    notes = ["Give attention masks: the original made them from the ids."] if needs_masks(config, task) else []
+    arithmetic = arithmetic_of(config, task)
+    found = [*arithmetic.own, *route.obstacles, *obstacles(route.config)]
+    notes = ["Give attention masks: the original made them from the ids."] if arithmetic.needs_masks else []
     if model.can_generate() and (foreign := foreign_settings(model.generation_config)):
         notes.append(
             f"CTranslate2 does not follow {', '.join(foreign)}, which the generation configuration asks for: `zoo "

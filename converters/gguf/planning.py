@@ -9,7 +9,7 @@ from zoo.registry import Task
 
 from ..native.base import NATIVE
 from ..planning import plan_target
-from ..probe import own_arithmetic
+from ..probe import arithmetic_of
 from ..target import TargetPlan
 from ..weights import task_of, weights_of
 from .architectures import ARCHITECTURES, Architecture
@@ -36,15 +36,15 @@ def plan_gguf(target: str, model: ZooPreTrainedModel) -> GgufPlan:
     config, task, state = model.config, task_of(model), weights_of(model)
     if task != Task.CAUSAL_LM:
         return GgufPlan(target, None, None, (f"it has no head for {task}",))
-    own, plans = own_arithmetic(config, task), list[tuple[bool, int, GgufPlan]]()
+    found, plans = arithmetic_of(config, task), list[tuple[bool, int, GgufPlan]]()
     for architecture in ARCHITECTURES:
-        native = plan_target(NATIVE.get(architecture.native), config, state, task, own)
+        native = plan_target(NATIVE.get(architecture.native), config, state, task, found)
         if native.route is None:
             continue
         lacking = native.obstacles or tuple(architecture.obstacles(native.route.config))
         known = (f"llama.cpp knows it as {architecture.name}.",)
         plan = GgufPlan(target, type(model).__name__, native.route, lacking, known, architecture)
         plans.append((not native.exact, len(lacking), plan))
-    *_, nearest = min(plans, key=lambda found: found[:2])
+    *_, nearest = min(plans, key=lambda one: one[:2])
     first, *others = nearest.obstacles or ("",)
     return replace(nearest, obstacles=(f"as {nearest.architecture.name}: {first}", *others)) if first else nearest

@@ -283,6 +283,13 @@ def test_exports_load_where_the_zoo_cannot_be_imported(case, tmp_path):
     assert "Loaded without transformer-zoo" in (tmp_path / "out" / "README.md").read_text()
 
 
+@pytest.mark.parametrize("faithful", [True, False])
+def test_masks_that_a_model_makes_of_ids_have_to_be_given_to_its_export(faithful):
+    """Vanilla's original masks padding by itself; where it is built as it should be, nothing is said."""
+    (plan,) = plan_export(zoo_model("vanilla", faithful=faithful), ["marian"])
+    assert plan.exact and any("Give attention masks" in note for note in plan.notes) is faithful
+
+
 def test_scrambling_reaches_everything():
     """The comparisons here mean something only if no norm or bias is left at one or zero."""
     model = scramble(zoo.build("vanilla", vocab_size=20, hidden_size=16, num_attention_heads=4, intermediate_size=24))
