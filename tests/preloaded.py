@@ -11,6 +11,7 @@ is that process: it reads requests, a line of JSON each, and writes an exit code
 from __future__ import annotations
 
 import atexit
+import gc
 import json
 import os
 import runpy
@@ -60,8 +61,11 @@ def run_python(
 
 def serve() -> None:
     """Fork for every request."""
+    gc.disable()
     for name in PRELOADED:
         import_module(name)
+    gc.freeze()  # no fork looks for garbage among what they share, which would copy all of it
+    gc.enable()
     assert not {"transformers", "huggingface_hub", "zoo"} & sys.modules.keys()
     for line in sys.stdin:
         if (child := os.fork()) == 0:
