@@ -66,6 +66,21 @@ def test_every_build_can_be_drawn_from_what_its_layers_do(name, task):
     assert max(map(len, to_text(drawing, 80).splitlines())) <= 80
 
 
+@pytest.mark.parametrize(
+    ("attention", "told"),
+    [
+        ("multi-head", "4 heads of 16, 2 for keys and values, no biases"),
+        ("gated", "gated, 4 heads of 16, 2 for keys and values, no biases"),
+        ("value-residual", "4 heads of 16, 2 for keys and values, no biases, value-residual in 3 of 4 layers"),
+        ("masked-rows-uniform", "masked-rows-uniform, 4 heads of 16, 2 for keys and values, no biases"),
+    ],
+)
+def test_layers_name_the_attention_that_they_have(attention, told):
+    """Wherever its class is registered; where a class changes some layers, the others attend as usual."""
+    steps = draw(f"llama-style@tiny:attention={attention},num_hidden_layers=4").steps()
+    assert [step.detail for step in steps if step.kind == "attention"] == [told]
+
+
 def test_a_drawing_as_text():
     assert to_text(draw("pre-norm@tiny:vocab_size=100")) == PRE_NORM
 

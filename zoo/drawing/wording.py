@@ -8,6 +8,7 @@ from typing import Any
 from torch import nn
 
 from zoo.models import (
+    ATTENTIONS,
     Attention,
     AttentionScale,
     DynamicTanh,
@@ -107,7 +108,8 @@ def attention_detail(module: Attention) -> str:
     config: ZooConfig = module.config
     heads, key_value_heads = config.num_attention_heads, config.num_key_value_heads
     words = ["reads the encoder's output"] if module.is_cross else []
-    if type(module).__module__.startswith("zoo.models.attentions.") and getattr(module, "mixes", True):
+    named = ATTENTIONS.get(config.attention)
+    if named is not Attention and isinstance(module, named) and not module.attends_as_usual:
         words.append(config.attention)
     words.append(f"{heads} heads of {module.head_dim}")
     if key_value_heads != heads:

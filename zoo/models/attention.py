@@ -43,6 +43,7 @@ class Attention(nn.Module):
         weights_sum_to_one: Whether a query's weights over the keys are all that its softmax gives.
         reads_earlier_layers: Whether layers read what earlier ones kept for them in the same call.
         reads_token_ids: Whether layers look tokens up by their ids, so that embeddings of them are not enough.
+        attends_as_usual: Whether this layer is a usual one, of a class that changes only some of the layers.
     """
 
     backends: tuple[str, ...] = BACKENDS
@@ -51,6 +52,7 @@ class Attention(nn.Module):
     weights_sum_to_one: bool = True
     reads_earlier_layers: bool = False
     reads_token_ids: bool = False
+    attends_as_usual: bool = False
 
     def __init__(self, config: ZooConfig, layer_idx: int, *, is_causal: bool = False, is_cross: bool = False) -> None:
         super().__init__()

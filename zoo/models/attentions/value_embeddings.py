@@ -38,6 +38,7 @@ class ValueEmbeddingAttention(Attention):
         super().__init__(config, layer_idx, **kwargs)
         behind = config.num_hidden_layers - 1 - layer_idx
         self.mixes = not self.is_cross and behind % option(config, type(self), "value_embedding_interval") == 0
+        self.attends_as_usual = not self.mixes
         if self.mixes:
             self.value_embedding = ValueEmbedding(config.vocab_size, config.num_key_value_heads * config.head_dim)
             self.value_lambdas = nn.Parameter(torch.empty(2))

@@ -31,6 +31,7 @@ class ValueResidualAttention(EarlierLayersAttention):
     def __init__(self, config: ZooConfig, layer_idx: int, **kwargs: Any) -> None:
         super().__init__(config, layer_idx, **kwargs)
         self.mixes = layer_idx > 0 and not self.is_cross
+        self.attends_as_usual = not self.mixes
         if self.mixes:
             self.value_lambdas = nn.Parameter(torch.empty(2))
 
