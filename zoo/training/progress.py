@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 from tqdm import tqdm  # type: ignore[import-untyped]
-from tqdm.notebook import tqdm_notebook  # type: ignore[import-untyped]
 from transformers import ProgressCallback, TrainerControl, TrainerState, TrainingArguments
 
 LOG_INTERVAL = 30.0
@@ -14,7 +14,8 @@ LOG_INTERVAL = 30.0
 
 def slow_in_a_file(bar: tqdm) -> None:
     """Draw a bar seldom where nobody sees it move: every state of it stays in a log."""
-    if not isinstance(bar, tqdm_notebook) and not bar.fp.isatty():
+    notebook = sys.modules.get("tqdm.notebook")  # which imports IPython, and is there where a bar of it is
+    if not (notebook and isinstance(bar, notebook.tqdm_notebook)) and not bar.fp.isatty():
         bar.mininterval = bar.maxinterval = LOG_INTERVAL
 
 
