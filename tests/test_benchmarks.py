@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import subprocess
@@ -18,11 +19,33 @@ SPEED = BENCH / "speed"
 
 
 def rows_of(folder: Path, *arguments: str) -> list[dict[str, object]]:
-    words = [str(SPEED / "run.py"), "--dry-run", "-o", str(folder / "found"), *arguments]
-    run_python(words, env=os.environ).check_returncode()
-    report = json.loads((folder / "found.json").read_text())
-    assert (folder / "found.md").read_text().count("| ratio |") == len({row["workload"] for row in report["rows"]})
-    return report["rows"]
+    words = [str(SPEED / "run.py"), "--dry-run", "-o", str(folder / "found.json"), *arguments]
+    done = run_python(words, env=os.environ)
+    assert done.returncode == 0, done.stderr
+    found = json.loads((folder / "found.json").read_text())["rows"]
+    assert done.stdout.count("| ratio |") == len(found)
+    return [row for rows in found.values() for row in rows]
+
+
+def test_a_recording_goes_on_and_is_of_one_machine(tmp_path):
+    file = tmp_path / "found.json"
+    words = [str(SPEED / "run.py"), "--dry-run", "-o", str(file), "--only", "causal LM training step"]
+    first = run_python(words, env=os.environ)
+    assert "**causal LM training step**" in first.stdout
+    kept = file.read_bytes()
+    again = run_python(words, env=os.environ)
+    assert (again.returncode, again.stdout, file.read_bytes()) == (0, "", kept)
+    file.write_text(file.read_text().replace('"torch": "', '"torch": "0'))
+    other = run_python(words, env=os.environ)
+    assert other.returncode == 1
+    assert f"{file} is of another torch; choose another --output" in other.stderr
+
+
+@pytest.mark.parametrize("script", ["tables", "variants"])
+def test_the_tables_of_speed_are_what_was_recorded(monkeypatch, script):
+    monkeypatch.syspath_prepend(SPEED)
+    table = importlib.import_module(script).recorded()
+    assert table in (BENCH.parents[1] / "docs/performance.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.slow
@@ -35,7 +58,7 @@ def test_what_is_for_a_gpu_runs_without_one(tmp_path):
 @pytest.mark.slow
 def test_a_variant_and_its_class_take_the_same_step(tmp_path):
     names = ("albert-style", "hyper-connections", "kimi-linear-style", "t5gemma-style")
-    words = [str(SPEED / "variants.py"), "--quick", "-o", str(tmp_path / "found"), "--only", *names]
+    words = [str(SPEED / "variants.py"), "--quick", "-o", str(tmp_path / "found.json"), "--only", *names]
     first = run_python(words, env=os.environ)
     assert first.returncode == 0, first.stderr
     rows = json.loads((tmp_path / "found.json").read_text())["rows"]

@@ -16,6 +16,9 @@ from zoo.converters import TARGETS, EngineTarget, ExportOptions
 from zoo.converters.errors import MissingExtraError
 from zoo.converters.exporting import choose
 
+STORED = ("float32", "int8", "f32", "q8_0")
+"""How weights are stored that are measured: as they are, and in eight bits, by the names of the engines."""
+
 
 def eager(model: Any) -> Any:
     """A copy of a native model on eager attention."""
@@ -50,12 +53,12 @@ def in_engines(model: Any, *names: str) -> dict[str, Any]:
         names: Targets of exports.
 
     Returns:
-        Models by what to call them, in float32 and in int8, of the engines that are installed.
+        Models by what to call them, as they are and in eight bits, of the engines that are installed.
     """
     found = {}
     for target in map(TARGETS.get, names):
         assert isinstance(target, EngineTarget)
-        stored: list[str | None] = [dtype for dtype in ("float32", "int8") if dtype in target.dtypes]
+        stored: list[str | None] = [dtype for dtype in STORED if dtype in target.dtypes]
         for dtype in stored or [None]:
             with tempfile.TemporaryDirectory() as folder, contextlib.suppress(MissingExtraError):
                 target.write(model, Path(folder), choose(model, target.name), ExportOptions(dtype))

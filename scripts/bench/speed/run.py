@@ -1,6 +1,8 @@
 """Measure the zoo beside transformers' own classes, PyTorch's modules and plain loops, all with the same weights.
 
     python scripts/bench/speed/run.py                     # float32 on this machine's CPU
+    python scripts/bench/speed/run.py -o scripts/bench/speed/threads-2.json --document    # recorded, as the page has it
+    OMP_NUM_THREADS=1 python scripts/bench/speed/run.py -o scripts/bench/speed/threads-1.json --document
     python scripts/bench/speed/run.py --preset originals  # beside the five documents that variants come from
     python scripts/bench/speed/run.py --preset cuda       # bfloat16, compiled, with memory and CUDA graphs
     python scripts/bench/speed/run.py --preset cuda --dry-run    # everything but the device, in a few seconds
@@ -19,23 +21,29 @@ import argparse
 import fnmatch
 import json
 import os
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from datetime import date
 from pathlib import Path
+from typing import Any
 
 import torch
 import transformers
 from accelerated import AcceleratedWork
 from limits import bandwidth, peak, products
-from measuring import Machine, Peer, Row, clock_of, measure, name_of
+from measuring import Machine, Peer, clock_of, measure, name_of
 from original_work import OriginalWork
 from shapes import FULL, GPU, TINY
+from tables import PAGE, PART, recorded, to_markdown
 from workloads import Work
 
 from zoo.environment import device_name
+from zoo.files import write_file
 
 PRESETS = ("cpu", "originals", "cuda")
+SETTING = ("machine", "threads", "torch", "transformers", "dtype")
+"""What has to be the same where a recording goes on."""
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -53,7 +61,8 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument(
         "--dry-run", "--tiny", dest="tiny", action="store_true", help="tiny shapes, one round, on the CPU: does it run?"
     )
-    parser.add_argument("-o", "--output", type=Path, help="write FILE.json and FILE.md as well")
+    parser.add_argument("-o", "--output", type=Path, help="a JSON file, to which workloads are added as measured")
+    parser.add_argument("--document", action="store_true", help="put what is recorded into docs/performance.md")
     arguments = parser.parse_args()
     on_gpu = arguments.preset == "cuda"
     arguments.device = "cpu" if arguments.tiny else arguments.device or ("cuda" if on_gpu else "cpu")
@@ -63,32 +72,6 @@ def parse_arguments() -> argparse.Namespace:
     if arguments.device.startswith("cuda") and not torch.cuda.is_available():
         parser.error("there is no CUDA device here; --dry-run does everything else")
     return arguments
-
-
-COLUMNS: dict[str, Callable[[Row], str]] = {
-    "ms": lambda row: f"{row.milliseconds:.1f}",
-    "ratio": lambda row: f"{row.ratio:.2f}",
-    "spread": lambda row: f"±{row.spread:.2f}",
-    "deviation": lambda row: "" if row.deviation is None else f"{row.deviation:.0e}",
-    "same tokens": lambda row: "" if row.agreement is None else f"{row.agreement:.1%}",
-    "GFLOP": lambda row: "" if row.gflop is None else f"{row.gflop:.3g}",
-    "of limit": lambda row: "" if row.of_limit is None else f"{row.of_limit:.0%}",
-    "of bandwidth": lambda row: "" if row.of_bandwidth is None else f"{row.of_bandwidth:.0%}",
-    "MB": lambda row: "" if row.megabytes is None else f"{row.megabytes:.1f}",
-}
-"""What a table shows of a row; columns without any entry are left out."""
-
-
-def to_markdown(rows: list[Row], about: dict[str, str]) -> str:
-    """A table for each workload, under a line that names machine and versions."""
-    lines = [", ".join(f"{key} {value}" for key, value in about.items()), ""]
-    for workload in dict.fromkeys(row.workload for row in rows):
-        chosen = [row for row in rows if row.workload == workload]
-        shown = {name: show for name, show in COLUMNS.items() if any(show(row) for row in chosen)}
-        lines += [f"**{workload}**", "", f"| peer | {' | '.join(shown)} |", f"|---|{'---:|' * len(shown)}"]
-        lines += [f"| {row.peer} | {' | '.join(show(row) for show in shown.values())} |" for row in chosen]
-        lines.append("")
-    return "\n".join(lines)
 
 
 def workloads_of(arguments: argparse.Namespace, device: torch.device) -> Iterator[tuple[str, Callable[[], list[Peer]]]]:
@@ -117,7 +100,8 @@ def main() -> None:
     measured, reading = products(device, dtype), bandwidth(device)
     rounds, seconds = (1, 0.0) if arguments.tiny else (arguments.rounds, arguments.seconds)
     about = {
-        "machine": f"{device_name(device)}, {torch.get_num_threads()} threads of {os.cpu_count()} cores",
+        "machine": device_name(device),
+        "threads": f"{torch.get_num_threads()} of {os.cpu_count()} cores",
         "torch": torch.__version__,
         "transformers": transformers.__version__,
         "dtype": arguments.dtype,
@@ -126,20 +110,27 @@ def main() -> None:
         "limit": "",
         "bandwidth": f"{reading / 1e9:.1f} GB/s",
     }
-    rows: list[Row] = []
+    found: dict[str, Any] = {"about": about, "rows": {}}
+    if arguments.output and arguments.output.exists():
+        found = json.loads(arguments.output.read_text(encoding="utf-8"))
+        different = sorted(key for key in SETTING if found["about"].get(key) != about[key])
+        if different:
+            sys.exit(f"{arguments.output} is of another {' and '.join(different)}; choose another --output")
     for name, peers in workloads_of(arguments, device):
-        if any(fnmatch.fnmatch(name, pattern) for pattern in arguments.only):
+        if name not in found["rows"] and any(fnmatch.fnmatch(name, pattern) for pattern in arguments.only):
             torch.compiler.reset()  # models of one class would use up the number of times that it is compiled
             measured = max(measured, products(device, dtype))
             limit = stated or measured
             about["limit"] = f"{limit / 1e9:.0f} GFLOP/s (measured {measured / 1e9:.0f})"
-            rows += measure(name, peers(), rounds, seconds, Machine(device, limit, reading, arguments.memory))
-            print(to_markdown([row for row in rows if row.workload == name], about), flush=True)
-    if arguments.output:
-        arguments.output.with_suffix(".json").write_text(
-            json.dumps({**about, "rows": [asdict(row) for row in rows]}, indent=2) + "\n"
-        )
-        arguments.output.with_suffix(".md").write_text(to_markdown(rows, about))
+            rows = measure(name, peers(), rounds, seconds, Machine(device, limit, reading, arguments.memory))
+            print(to_markdown(rows, about), flush=True)
+            found["rows"][name] = [asdict(row) for row in rows]
+            found["about"] = about
+            if arguments.output:
+                write_file(arguments.output, json.dumps(found, indent=1) + "\n")
+    if arguments.document:
+        page = PAGE.read_text(encoding="utf-8")
+        write_file(PAGE, PART.sub(lambda part: part[1] + recorded() + part[2], page))
 
 
 if __name__ == "__main__":

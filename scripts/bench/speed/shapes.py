@@ -37,6 +37,8 @@ USUAL_DROPOUT = 0.1
 
 FULL = Scale()
 TINY = Scale(32, 2, 2, 2, 100, (16, 16, 8), (4, 2, 4), 8)
+SMALL = Scale(128, 4, 3, 2, 2_000, (20, 20, 20), (64, 64, 64), 20)
+"""A translator as the zoo's recipe for two cores trains it, on as many sentences of that length."""
 GPU = Scale(768, 12, 12, 12, 50_304, (512, 1024, 128), (64, 16, 64), 128)
 """BERT-base, a GPT-2 of 124M parameters with its vocabulary padded, a translator of the same width."""
 

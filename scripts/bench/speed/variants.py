@@ -1,7 +1,7 @@
 """Training steps of every variant beside those of transformers' own class with the same weights, in turns.
 
-    python scripts/bench/speed/variants.py -o variants               # what FILE.json lacks; go on with the same command
-    python scripts/bench/speed/variants.py -o variants --document    # and put the table into docs/performance.md
+    python scripts/bench/speed/variants.py -o scripts/bench/speed/variants.json    # what it lacks; goes on
+    python scripts/bench/speed/variants.py -o scripts/bench/speed/variants.json --document    # and onto the page
     python scripts/bench/speed/variants.py --quick --only "albert*"  # tiny shapes, one round: does it run?
 
 A row is a variant that goes to a class exactly, for its first task, without dropout. "ratio" is the class's time over
@@ -35,6 +35,7 @@ from zoo.registry import VARIANTS, list_variants
 
 PAGE = Path(__file__).parents[3] / "docs/performance.md"
 PART = re.compile(r"(<!-- scripts/bench/speed/variants.py -->\n).*?(<!-- end -->)", re.DOTALL)
+RECORDING = Path(__file__).with_suffix(".json")
 DROPOUTS: dict[str, Any] = dict.fromkeys(("dropout", "attention_dropout", "activation_dropout"), 0.0)
 FULL = {"preset": "small", "vocab_size": 8192, "batch": 8, "tokens": 128}
 QUICK = {"preset": "tiny", "vocab_size": 40, "batch": 2, "tokens": 12}
@@ -47,8 +48,8 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--seconds", type=float, default=0.5, help="how long a turn lasts at least")
     parser.add_argument("--quick", action="store_true", help="tiny shapes, one round")
-    parser.add_argument("--document", action="store_true", help="put the table into docs/performance.md")
-    parser.add_argument("-o", "--output", type=Path, help="FILE.json, to which rows are added as they are measured")
+    parser.add_argument("--document", action="store_true", help="put what is recorded into docs/performance.md")
+    parser.add_argument("-o", "--output", type=Path, help="a JSON file, to which rows are added as measured")
     arguments = parser.parse_args()
     if arguments.document and arguments.quick:
         parser.error("--quick measures nothing that could be documented")
@@ -112,6 +113,11 @@ def to_markdown(found: dict[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def recorded() -> str:
+    """The table of what was recorded, as the page has it."""
+    return to_markdown(json.loads(RECORDING.read_text(encoding="utf-8")))
+
+
 def main() -> None:
     """Measure what is left, and write it down row by row."""
     arguments = parse_arguments()
@@ -129,7 +135,7 @@ def main() -> None:
         "rounds": rounds,
         "date": date.today().isoformat(),
     }
-    file = arguments.output.with_suffix(".json") if arguments.output else None
+    file: Path | None = arguments.output
     found: dict[str, Any] = {"about": about, "rows": {}}
     if file is not None and file.exists():
         found = json.loads(file.read_text(encoding="utf-8"))
@@ -145,7 +151,7 @@ def main() -> None:
             write_file(file, json.dumps(found, indent=1) + "\n")
     if arguments.document:
         page = PAGE.read_text(encoding="utf-8")
-        write_file(PAGE, PART.sub(lambda part: part[1] + to_markdown(found) + part[2], page))
+        write_file(PAGE, PART.sub(lambda part: part[1] + recorded() + part[2], page))
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from limits import bytes_a_token
 from measuring import OURS, Peer, record_steps
 from others import eager, in_engines, x_transformers
 from plain import PlainDecoder, PlainEncoder, TorchEncoder, TorchSeq2Seq
-from shapes import USUAL_DROPOUT, Scale, bert_config, gpt2_config, marian_config
+from shapes import SMALL, USUAL_DROPOUT, Scale, bert_config, gpt2_config, marian_config
 from torch import nn
 from transformers import (
     BertForSequenceClassification,
@@ -56,6 +56,8 @@ class Work:
             yield f"seq2seq training step, padded pairs{words}", partial(self.seq2seq, dropout)
         for rows in (1, 8):
             yield f"generation, batch {rows}", partial(self.generation, rows)
+        small = Work(SMALL, self.device, self.dtype, self.backend)
+        yield f"seq2seq training step of 1.2 M parameters, padded pairs{words}", partial(small.seq2seq, USUAL_DROPOUT)
         yield "translation, greedy, batch 8", partial(self.translation, 1)
         yield "translation, beam 4, batch 8", partial(self.translation, 4)
 
@@ -182,7 +184,7 @@ class Work:
         """Greedy continuation with a cache."""
         theirs = GPT2LMHeadModel(gpt2_config(self.scale)).eval()
         ids = self.ids(rows, max(2, self.scale.lengths[1] // 8))
-        return self.generators("GPT2LMHeadModel", theirs, 1, input_ids=ids)
+        return self.generators("GPT2LMHeadModel", theirs, 1, ("ctranslate2", "openvino", "gguf"), input_ids=ids)
 
     def translation(self, num_beams: int) -> list[Peer]:
         """Greedy or beam search translation."""
@@ -191,14 +193,16 @@ class Work:
             "input_ids": self.ids(8, self.scale.lengths[2]),
             "attention_mask": self.mask(8, self.scale.lengths[2], 0.7),
         }
-        return self.generators("MarianMTModel", theirs, num_beams, **inputs)
+        return self.generators("MarianMTModel", theirs, num_beams, ("ctranslate2", "openvino"), **inputs)
 
-    def generators(self, name: str, theirs: nn.Module, num_beams: int, **inputs: torch.Tensor) -> list[Peer]:
-        """A native model, ours, and ours in the other engines that are installed."""
+    def generators(
+        self, name: str, theirs: nn.Module, num_beams: int, engines: tuple[str, ...], **inputs: torch.Tensor
+    ) -> list[Peer]:
+        """A native model, ours, and ours in those of these engines that are installed."""
         ours = zoo.convert(theirs)
         models = {name: self.ready(theirs), "zoo": self.ready(ours)}
         if self.device.type == "cpu":
-            models |= in_engines(ours, "ctranslate2", "openvino")
+            models |= in_engines(ours, *engines)
         peers = [self.generating(peer, model, num_beams, **inputs) for peer, model in models.items()]
         if self.quantises:
             quantised = zoo.to_int8(ours)
@@ -213,12 +217,13 @@ class Work:
         options = {"num_beams": num_beams, "do_sample": False, "max_new_tokens": tokens}
         if isinstance(model, PreTrainedModel):
             model.generation_config.eos_token_id = None  # nobody stops early
-        else:
+        elif "llama.cpp" not in name:  # which can be kept from ending by no option, and does not end here
             options["min_new_tokens"] = tokens
         run = torch.inference_mode()(lambda: model.generate(**inputs, **options))
         kind = {"zoo": OURS}.get(name, "other" if name.startswith("zoo") else "stock")
-        # Of int8 weights other tokens may come.
-        is_exact = not name.endswith("int8")
+        assert "llama.cpp" not in name or run().shape[1] == inputs["input_ids"].shape[1] + tokens
+        # Of weights in eight bits other tokens may come.
+        is_exact = not name.endswith(("int8", "q8_0"))
         weights = tokens * bytes_a_token(model) if isinstance(model, nn.Module) and is_exact else 0
         if isinstance(model, ZooPreTrainedModel):
             record_steps(run)
