@@ -19,14 +19,11 @@ from __future__ import annotations
 
 import argparse
 import fnmatch
-import json
 import os
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from datetime import date
 from pathlib import Path
-from typing import Any
 
 import torch
 import transformers
@@ -34,6 +31,7 @@ from accelerated import AcceleratedWork
 from limits import bandwidth, peak, products
 from measuring import Machine, Peer, clock_of, measure, name_of
 from original_work import OriginalWork
+from recording import begun, keep
 from shapes import FULL, GPU, TINY
 from tables import PAGE, PART, recorded, to_markdown
 from workloads import Work
@@ -42,8 +40,6 @@ from zoo.environment import device_name
 from zoo.files import write_file
 
 PRESETS = ("cpu", "originals", "cuda")
-SETTING = ("machine", "threads", "torch", "transformers", "dtype")
-"""What has to be the same where a recording goes on."""
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -110,12 +106,7 @@ def main() -> None:
         "limit": "",
         "bandwidth": f"{reading / 1e9:.1f} GB/s",
     }
-    found: dict[str, Any] = {"about": about, "rows": {}}
-    if arguments.output and arguments.output.exists():
-        found = json.loads(arguments.output.read_text(encoding="utf-8"))
-        different = sorted(key for key in SETTING if found["about"].get(key) != about[key])
-        if different:
-            sys.exit(f"{arguments.output} is of another {' and '.join(different)}; choose another --output")
+    found = begun(arguments.output, about)
     for name, peers in workloads_of(arguments, device):
         if name not in found["rows"] and any(fnmatch.fnmatch(name, pattern) for pattern in arguments.only):
             torch.compiler.reset()  # models of one class would use up the number of times that it is compiled
@@ -126,8 +117,7 @@ def main() -> None:
             print(to_markdown(rows, about), flush=True)
             found["rows"][name] = [asdict(row) for row in rows]
             found["about"] = about
-            if arguments.output:
-                write_file(arguments.output, json.dumps(found, indent=1) + "\n")
+            keep(arguments.output, found)
     if arguments.document:
         page = PAGE.read_text(encoding="utf-8")
         write_file(PAGE, PART.sub(lambda part: part[1] + recorded() + part[2], page))

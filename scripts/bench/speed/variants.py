@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import json
 import re
-import sys
 import tempfile
 from dataclasses import asdict
 from datetime import date
@@ -24,6 +23,7 @@ from typing import Any
 import torch
 import transformers
 from measuring import OURS, STOCK, Machine, Peer, Row, clock_of, measure, name_of
+from recording import begun, keep
 
 import zoo
 from zoo.converters import plan_export
@@ -135,20 +135,13 @@ def main() -> None:
         "rounds": rounds,
         "date": date.today().isoformat(),
     }
-    file: Path | None = arguments.output
-    found: dict[str, Any] = {"about": about, "rows": {}}
-    if file is not None and file.exists():
-        found = json.loads(file.read_text(encoding="utf-8"))
-        different = sorted(key for key in about if key != "date" and found["about"].get(key) != about[key])
-        if different:
-            sys.exit(f"{file} is of another {' and '.join(different)}; choose another --output")
+    found = begun(arguments.output, about)
     for name in list_variants(arguments.only):
         if name in found["rows"] or not (rows := measured(name, shape, rounds, seconds)):
             continue
         found["rows"][name] = [asdict(row) for row in rows]
         print(to_markdown({"about": about, "rows": {name: found["rows"][name]}}).splitlines()[-1], flush=True)
-        if file is not None:
-            write_file(file, json.dumps(found, indent=1) + "\n")
+        keep(arguments.output, found)
     if arguments.document:
         page = PAGE.read_text(encoding="utf-8")
         write_file(PAGE, PART.sub(lambda part: part[1] + recorded() + part[2], page))
