@@ -3,6 +3,9 @@
     python scripts/bench/speed/run.py                     # float32 on this machine's CPU
     python scripts/bench/speed/run.py -o scripts/bench/speed/threads-2.json --document    # recorded, as the page has it
     OMP_NUM_THREADS=1 python scripts/bench/speed/run.py -o scripts/bench/speed/threads-1.json --document
+    python scripts/bench/speed/run.py -o scripts/bench/speed/avx2.json --document    # as on older processors, after
+                                                          # export ONEDNN_MAX_CPU_ISA=AVX2 MKL_ENABLE_INSTRUCTIONS=AVX2
+                                                          # export ATEN_CPU_CAPABILITY=avx2
     python scripts/bench/speed/run.py --preset originals  # beside the five documents that variants come from
     python scripts/bench/speed/run.py --preset cuda       # bfloat16, compiled, with memory and CUDA graphs
     python scripts/bench/speed/run.py --preset cuda --dry-run    # everything but the device, in a few seconds
@@ -100,6 +103,7 @@ def main() -> None:
         "threads": f"{torch.get_num_threads()} of {os.cpu_count()} cores",
         "torch": torch.__version__,
         "transformers": transformers.__version__,
+        "instructions": torch.backends.cpu.get_cpu_capability(),
         "dtype": arguments.dtype,
         "clock": name_of(clock_of(device)),
         "date": date.today().isoformat(),

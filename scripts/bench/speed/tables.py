@@ -1,6 +1,6 @@
 """What was measured, as tables: on the terminal while it is, and in docs/performance.md from what was recorded.
 
-A recording is a file beside this one, threads-1.json or threads-2.json, that `run.py -o` writes.
+A recording is a file beside this one, named in `RECORDINGS`, that `run.py -o` writes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from measuring import Row
 HERE = Path(__file__).parent
 PAGE = HERE.parents[2] / "docs/performance.md"
 PART = re.compile(r"(<!-- scripts/bench/speed/run.py -->\n).*?(<!-- end -->)", re.DOTALL)
-RECORDINGS = {"two threads": HERE / "threads-2.json", "one thread": HERE / "threads-1.json"}
+RECORDINGS = {"two threads": HERE / "threads-2.json", "one thread": HERE / "threads-1.json", "AVX2": HERE / "avx2.json"}
 
 COLUMNS: dict[str, Callable[[Row], str]] = {
     "ms": lambda row: f"{row.milliseconds:.1f}",
@@ -33,6 +33,9 @@ COLUMNS: dict[str, Callable[[Row], str]] = {
 
 TIMED = ("ms", "ratio", "spread", "of limit", "of bandwidth")
 """Columns that each number of threads has for itself on the page; of the others the first recording's are shown."""
+
+ONLY = {"AVX2": ("ratio",)}
+"""Settings of which the page has these columns alone: there to see whether the order of peers is another one."""
 
 
 def to_markdown(rows: Sequence[Row], about: Mapping[str, str]) -> str:
@@ -59,7 +62,7 @@ def table(peers: Sequence[str], rows: Mapping[str, Sequence[Row]], names: Sequen
     """
     columns = [(setting, name) for setting in rows for name in names if any(map(COLUMNS[name], rows[setting]))]
     first = next(iter(rows))
-    columns = [(setting, name) for setting, name in columns if setting == first or name in TIMED]
+    columns = [column for column in columns if column[0] == first or column[1] in ONLY.get(column[0], TIMED)]
     heads = [f"{setting}: {name}" if setting and name in TIMED else name for setting, name in columns]
     lines = [f"| peer | {' | '.join(heads)} |", f"|---|{'---:|' * len(columns)}"]
     of = {setting: {row.peer: row for row in chosen} for setting, chosen in rows.items()}
