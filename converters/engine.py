@@ -37,7 +37,7 @@ class NoPosition(Position):
             part = transformer_of(config).build_position(copy.deepcopy(config))
         self.max_length, self.rule = part.max_length, part.count
 
-    def count(self, inputs_embeds: torch.Tensor, attention_mask: Any = None, seen: Any = 0) -> torch.Tensor:
+    def count(self, inputs_embeds: Tensor, attention_mask: Any = None, seen: Any = 0) -> Tensor:
         """Number the tokens as the part does. Arguments as in the base class."""
         return self.rule(inputs_embeds, attention_mask, seen)
 

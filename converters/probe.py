@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from zoo.models import TASK_CLASSES, ZooConfig, ZooPreTrainedModel
 from zoo.registry import VARIANTS
@@ -86,7 +87,7 @@ def compared(config: ZooConfig, task: str) -> tuple[bool, bool]:
     return same_outputs(model, plain, given), same_outputs(model, plain, without_mask)
 
 
-def same_outputs(model: ZooPreTrainedModel, plain: ZooPreTrainedModel, given: dict[str, torch.Tensor]) -> bool:
+def same_outputs(model: ZooPreTrainedModel, plain: ZooPreTrainedModel, given: dict[str, Tensor]) -> bool:
     """Whether two models compute the same of real tokens; False where one of them raises anything."""
     try:
         with torch.no_grad():
@@ -159,7 +160,7 @@ def scrambled(model: ZooPreTrainedModel) -> ZooPreTrainedModel:
     return model.eval()
 
 
-def random_inputs(config: ZooConfig) -> dict[str, torch.Tensor]:
+def random_inputs(config: ZooConfig) -> dict[str, Tensor]:
     """Two sequences, one of them padded.
 
     Args:
@@ -176,7 +177,7 @@ def random_inputs(config: ZooConfig) -> dict[str, torch.Tensor]:
     return given
 
 
-def outputs(model: ZooPreTrainedModel, given: dict[str, torch.Tensor]) -> torch.Tensor:
+def outputs(model: ZooPreTrainedModel, given: dict[str, Tensor]) -> Tensor:
     """What a model computes for real tokens.
 
     Returns:

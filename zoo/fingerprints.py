@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from zoo.errors import CheckpointError
 from zoo.files import read_json
@@ -44,7 +45,7 @@ def fingerprint(model: ZooPreTrainedModel) -> tuple[float, ...]:
     return tuple(round(value, 6) for value in flat[places.to(flat.device)].tolist())
 
 
-def fixed_ids(vocab_size: int, model: ZooPreTrainedModel) -> torch.Tensor:
+def fixed_ids(vocab_size: int, model: ZooPreTrainedModel) -> Tensor:
     """Make the ids of a fixed input.
 
     Args:

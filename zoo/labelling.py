@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 from transformers import PreTrainedModel
 
 from zoo.errors import ConfigError
@@ -124,7 +125,7 @@ def label_words(model: PreTrainedModel, tokenizers: Tokenizers, texts: Sequence[
 
 
 @torch.inference_mode()
-def logits_of(model: PreTrainedModel, tokenizers: Tokenizers, rows: Sequence[Sequence[int]]) -> torch.Tensor:
+def logits_of(model: PreTrainedModel, tokenizers: Tokenizers, rows: Sequence[Sequence[int]]) -> Tensor:
     """Run a model on one batch.
 
     Returns:
@@ -133,11 +134,11 @@ def logits_of(model: PreTrainedModel, tokenizers: Tokenizers, rows: Sequence[Seq
     if not rows:
         return torch.empty(0)
     batch = tokenizers.source.pad({"input_ids": [list(row) for row in rows]}, return_tensors="pt").to(model.device)
-    logits: torch.Tensor = model(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"]).logits
+    logits: Tensor = model(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"]).logits
     return logits.float().cpu()
 
 
-def label_of(model: PreTrainedModel, text: str, logits: torch.Tensor) -> Label:
+def label_of(model: PreTrainedModel, text: str, logits: Tensor) -> Label:
     """Take the best label.
 
     Args:

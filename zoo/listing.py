@@ -15,7 +15,7 @@ from types import CodeType, FrameType, FunctionType
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from zoo.building import build
 from zoo.errors import ConfigError, InputError
@@ -159,7 +159,7 @@ def called(model: ZooPreTrainedModel) -> list[CodeType]:
     return list(found)
 
 
-def small_inputs(model: ZooPreTrainedModel) -> dict[str, torch.Tensor]:
+def small_inputs(model: ZooPreTrainedModel) -> dict[str, Tensor]:
     """One sequence for every stack of a model: token ids, or embeddings where it has no vocabulary."""
     sides = ("", "decoder_") if model.config.stack == "encoder-decoder" else ("",)
     if isinstance(model.get_input_embeddings(), nn.Embedding):

@@ -9,7 +9,7 @@ from functools import cache
 from typing import Any, NoReturn, TypeVar, cast
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from zoo.errors import InputError
 from zoo.fast.int8 import MANY, Int8Linear, refuse
@@ -90,7 +90,7 @@ class FusedProjections(Attention):
     @staticmethod
     def fits(module: nn.Module) -> bool:
         """Whether a module is self-attention that projects as the library's own does."""
-        methods = ("forward", "project", "project_heads", "split_heads")
+        methods = ("forward", "project", "split_heads")
         return isinstance(module, Attention) and not module.is_cross and inherits(module, Attention, *methods)
 
     def fuse(self, tokens: int) -> None:
@@ -99,14 +99,14 @@ class FusedProjections(Attention):
         self.qkv_proj, self.widths = Int8Linear(*layers, tokens=tokens), [layer.out_features for layer in layers]
         del self.q_proj, self.k_proj, self.v_proj
 
-    def project(self, hidden_states: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    def project(self, hidden_states: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Project and split into heads. Shapes as in the base class."""
         projected = self.qkv_proj(hidden_states)
         if self.qk_norm is None and self.num_key_value_groups == 1:  # all at once: fewer operations a step
             query, key, value = projected.unflatten(-1, (3, -1, self.head_dim)).permute(2, 0, 3, 1, 4).unbind()
             return query, key, value
         query, key, value = projected.split(self.widths, dim=-1)
-        return self.split_heads(query, self.q_norm), self.split_heads(key, self.k_norm), self.split_heads(value, None)
+        return self.split_heads(query, self.q_norm), self.split_heads(key, self.k_norm), self.split_heads(value)
 
 
 class FusedGate(GatedFeedForward):
@@ -125,7 +125,7 @@ class FusedGate(GatedFeedForward):
         self.gate_up_proj = Int8Linear(self.gate_proj, self.up_proj, tokens=tokens)
         del self.gate_proj, self.up_proj
 
-    def project(self, hidden_states: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def project(self, hidden_states: Tensor) -> tuple[Tensor, Tensor]:
         """Make gate and value. Shapes as in the base class."""
         gate, up = self.gate_up_proj(hidden_states).chunk(2, dim=-1)
         return gate, up

@@ -46,7 +46,7 @@ class ComputeIn(TorchFunctionMode):
     ) -> Any:
         """Run one function of torch on converted tensors."""
         kwargs = kwargs or {}
-        if func == torch.Tensor.dtype.__get__:  # type: ignore[attr-defined]
+        if func == Tensor.dtype.__get__:  # type: ignore[attr-defined]
             return self.wider(func(*args))
         if getattr(func, "__name__", "") == "__get__":
             return func(*args)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import torch
+from torch import Tensor
 
 from zoo.models import POSITIONS, ZooConfig
 from zoo.registry import Task
@@ -186,7 +187,7 @@ class BartLike(NativeFormat):
         return state
 
 
-def computed_table(rows: int, width: int) -> torch.Tensor:
+def computed_table(rows: int, width: int) -> Tensor:
     """The table that these classes begin with: sines, then cosines.
 
     Returns:

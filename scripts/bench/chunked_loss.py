@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 
 import torch
+from torch import Tensor
 from torch.nn import functional as F
 
 from zoo.fast.chunked_loss import chunked_loss
@@ -21,7 +22,7 @@ SIZES = ((500, 64, 100), (500, 64, 1000), (1280, 128, 2000), (1020, 512, 16_000)
 LOGITS = (1 << 20, 1 << 22, 1 << 24, 1 << 26)
 
 
-def milliseconds(step: Callable[[], torch.Tensor], times: int = 5) -> float:
+def milliseconds(step: Callable[[], Tensor], times: int = 5) -> float:
     """The median of the processor's time for a forward and a backward pass."""
     found = []
     for _ in range(times + 1):
@@ -40,9 +41,7 @@ def main() -> None:
         states = torch.randn(1, tokens, width, requires_grad=True)
         labels = torch.randint(vocabulary, (1, tokens))
 
-        def plain(
-            head: torch.nn.Linear = head, states: torch.Tensor = states, labels: torch.Tensor = labels
-        ) -> torch.Tensor:
+        def plain(head: torch.nn.Linear = head, states: Tensor = states, labels: Tensor = labels) -> Tensor:
             return F.cross_entropy(head(states)[0], labels[0], reduction="sum")
 
         found = [milliseconds(plain)]

@@ -76,6 +76,7 @@ def write_checkpoint(folder: Path, options: argparse.Namespace) -> dict[str, int
     import torch
     import transformers
     from safetensors.torch import save_file
+    from torch import Tensor
 
     dtype = getattr(torch, options.dtype)
     config = native_config(transformers, options)
@@ -88,7 +89,7 @@ def write_checkpoint(folder: Path, options: argparse.Namespace) -> dict[str, int
     config.save_pretrained(folder)
     stem, ending = ("pytorch_model", "bin") if options.pickled else ("model", "safetensors")
     weight_map: dict[str, str] = {}
-    shard: dict[str, torch.Tensor] = {}
+    shard: dict[str, Tensor] = {}
     sizes: list[int] = []
 
     def flush() -> None:

@@ -22,6 +22,7 @@ from typing import Any
 import torch
 import transformers
 from safetensors.torch import load_file, save_file
+from torch import Tensor
 from transformers import GPT2Config, GPT2LMHeadModel
 
 import zoo
@@ -37,7 +38,7 @@ def config_of(megabytes: int) -> GPT2Config:
     return GPT2Config(vocab_size=vocabulary, n_embd=width, n_layer=layers, n_head=12, n_positions=positions)
 
 
-def used(state: dict[str, torch.Tensor]) -> None:
+def used(state: dict[str, Tensor]) -> None:
     """Read every number once, as the first use of weights does."""
     for tensor in state.values():
         tensor.sum()

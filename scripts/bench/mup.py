@@ -16,6 +16,7 @@ from statistics import fmean
 from typing import Any
 
 import torch
+from torch import Tensor
 
 import zoo
 from zoo.training.optimizers import scaled_groups
@@ -28,7 +29,7 @@ SYMBOLS, LENGTH, ROWS, STEPS, LAST = 32, 64, 8, 150, 20
 SETTINGS: dict[str, Any] = {"vocab_size": SYMBOLS, "num_hidden_layers": 2, "head_dim": 16, "mup_base_width": WIDTHS[0]}
 
 
-def batches(seed: int) -> Iterator[torch.Tensor]:
+def batches(seed: int) -> Iterator[Tensor]:
     """Write text of the chain, always the same one.
 
     Returns:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from unittest.mock import patch
 
 import torch
+from torch import Tensor
 
 import zoo
 from zoo.fast.switches import fast_paths
@@ -35,7 +36,7 @@ def best(run: Callable[[], object], times: int = 6) -> float:
     return min(seconds) * 1000
 
 
-def measure(model: ZooPreTrainedModel, ids: torch.Tensor, mask: torch.Tensor, train: bool) -> list[float]:
+def measure(model: ZooPreTrainedModel, ids: Tensor, mask: Tensor, train: bool) -> list[float]:
     """The time of a step in each of the ways."""
 
     def step() -> None:

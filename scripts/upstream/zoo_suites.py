@@ -13,7 +13,7 @@ import unittest
 from importlib import import_module
 from typing import Any, ClassVar
 
-import torch
+from torch import Tensor
 from transformers.models.auto.modeling_auto import MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES as classes
 
 import zoo
@@ -72,13 +72,13 @@ class Tester:
         """A tiny configuration."""
         return zoo.config(self.variant, self.task, **{**TINY, **self.settings})
 
-    def prepare_config_and_inputs(self) -> tuple[Any, dict[str, torch.Tensor]]:
+    def prepare_config_and_inputs(self) -> tuple[Any, dict[str, Tensor]]:
         """A tiny configuration, and a batch with padding at random places."""
         shape = [self.batch_size, self.seq_length]
         input_ids = modeling.ids_tensor(shape, self.vocab_size)
         return self.get_config(), {"input_ids": input_ids, "attention_mask": modeling.random_attention_mask(shape)}
 
-    def prepare_config_and_inputs_for_common(self) -> tuple[Any, dict[str, torch.Tensor]]:
+    def prepare_config_and_inputs_for_common(self) -> tuple[Any, dict[str, Tensor]]:
         """The same."""
         return self.prepare_config_and_inputs()
 
@@ -88,7 +88,7 @@ class EncoderDecoderTester(Tester):
 
     settings: ClassVar = {"pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2, "decoder_start_token_id": 3}
 
-    def prepare_config_and_inputs(self) -> tuple[Any, dict[str, torch.Tensor]]:
+    def prepare_config_and_inputs(self) -> tuple[Any, dict[str, Tensor]]:
         """A tiny configuration, and a batch of sources and targets."""
         shape = [self.batch_size, self.seq_length]
         config = self.get_config()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from every_variant import ONE_TASK
+from torch import Tensor
 from torch.nn import functional as F
 
 import zoo
@@ -122,7 +123,7 @@ def test_a_training_step_differs_by_the_numbers_alone(monkeypatch, name, unpaddi
     inputs = {"input_ids": tokens, "attention_mask": is_token, "labels": tokens.masked_fill(is_token == 0, -100)}
     drawn = []
 
-    def noise(states: torch.Tensor, p: float) -> torch.Tensor:
+    def noise(states: Tensor, p: float) -> Tensor:
         drawn.append(p)
         return F.dropout(torch.ones_like(states), p)
 

@@ -6,6 +6,7 @@ import pytest
 import torch
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
+from torch import Tensor
 
 from zoo.fast.graph_capture import SHORTEST, CapturedGraph, capture, compile_graph
 from zoo.fast.graph_passes import keeps_order
@@ -13,7 +14,7 @@ from zoo.fast.graph_passes import keeps_order
 SCALE = torch.nn.Parameter(torch.tensor([2.0, -1.0, 0.5]))
 
 
-def write_and_sum(rooms: torch.Tensor, new: torch.Tensor, seen: int) -> tuple[torch.Tensor, torch.Tensor]:
+def write_and_sum(rooms: Tensor, new: Tensor, seen: int) -> tuple[Tensor, Tensor]:
     """Write behind what is there, and sum all of it, weighted; long texts in another way."""
     rooms.narrow(1, seen, 1).copy_(new)
     states = rooms.narrow(1, 0, seen + 1)
@@ -65,7 +66,7 @@ def test_parameters_are_looked_up_when_they_are_needed():
 
 
 def test_what_looks_at_values_is_not_captured():
-    def shift(states: torch.Tensor, length: int) -> tuple[torch.Tensor]:
+    def shift(states: Tensor, length: int) -> tuple[Tensor]:
         return (states + 1 if bool((states > 0).all()) else states,)
 
     with pytest.raises(Exception, match=r"(?i)data.dependent|values"):
@@ -76,13 +77,13 @@ def test_capturing_leaves_nothing_switched():
     inference, gradients = torch.is_inference_mode_enabled(), torch.is_grad_enabled()
     capture_of(5, 9)
     assert (torch.is_inference_mode_enabled(), torch.is_grad_enabled()) == (inference, gradients)
-    assert type(torch.ones(1)) is torch.Tensor
+    assert type(torch.ones(1)) is Tensor
     with torch.inference_mode():
         assert capture_of(5, 9).fits(6, 9)
         assert torch.is_inference_mode_enabled()
 
 
-def heads_of(states: torch.Tensor) -> torch.Tensor:
+def heads_of(states: Tensor) -> Tensor:
     """Split into heads, look at them and put them together again."""
     heads = states.view(*states.shape[:2], 4, 3).transpose(1, 2)
     return (heads * SCALE).transpose(1, 2).reshape(*states.shape)
@@ -92,7 +93,7 @@ def heads_of(states: torch.Tensor) -> torch.Tensor:
 def test_heads_move_only_where_their_order_changes(tokens, swaps):
     states = torch.randn(2, tokens, 12)
     captured = capture(lambda states, length: (heads_of(states) + length,), [states], [None], {"length": 7})
-    assert len(captured.graph.find_nodes(op="call_function", target=torch.Tensor.transpose)) == swaps
+    assert len(captured.graph.find_nodes(op="call_function", target=Tensor.transpose)) == swaps
     (found,) = compile_graph(captured.graph)(states, 7, *captured.constants)
     assert torch.equal(found, heads_of(states) + 7)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from zoo.fast import prepacked_linear
 from zoo.fast.graph_capture import CapturedGraph, capture, compile_graph
@@ -22,12 +22,12 @@ class Sublayer(nn.Module):
         self.first, self.second, self.third = (nn.Linear(16, width, bias=bias) for width in (8, 24, 8))
         self.last = nn.Linear(8, 16, bias=bias)
 
-    def forward(self, states: torch.Tensor) -> torch.Tensor:
+    def forward(self, states: Tensor) -> Tensor:
         mixed = self.first(states).view(*states.shape[:-1], 2, 4) * self.second(states)[..., :1, None]
         return self.last(mixed.flatten(-2) + self.third(states))
 
 
-def prepacked(sublayer: nn.Module, states: torch.Tensor) -> tuple[CapturedGraph, Prepacking | None]:
+def prepacked(sublayer: nn.Module, states: Tensor) -> tuple[CapturedGraph, Prepacking | None]:
     captured = capture(lambda states, length: (sublayer(states),), [states], [None], {"length": 5})
     return captured, prepacking_of(captured, everywhere=True)
 

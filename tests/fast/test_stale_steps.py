@@ -9,7 +9,7 @@ from unittest import mock
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 from transformers import LogitsProcessorList
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS, AttentionInterface
 
@@ -262,7 +262,7 @@ HARMLESS = [(another_backend, name) for name in SUBJECTS]
 """Attacks that leave logits as they are, but for rounding."""
 
 
-def attacked(model: Any, attack: Attack, mode: str, after: int) -> torch.Tensor:
+def attacked(model: Any, attack: Attack, mode: str, after: int) -> Tensor:
     """Write a text, with an attack before the given step of it."""
     steps = []
 

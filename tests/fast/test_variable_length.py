@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
 import zoo
 from zoo.fast import variable_length
@@ -35,13 +36,13 @@ def written_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(variable_length, "kernel", lambda: attend_in_one_call)
 
 
-def attend_in_one_call(*states: Any, scale: float, window_size: tuple[int, int], enable_gqa: bool) -> torch.Tensor:
+def attend_in_one_call(*states: Any, scale: float, window_size: tuple[int, int], enable_gqa: bool) -> Tensor:
     heads = [one.shape[1] for one in states[:2]]
     assert enable_gqa == (heads[0] != heads[1]), "the kernel would refuse fewer heads of keys"
     return attend_by_sequence(*states, softmax_scale=scale, window_size=window_size)
 
 
-def padded(name: str, task: str, **settings: Any) -> tuple[Any, dict[str, torch.Tensor]]:
+def padded(name: str, task: str, **settings: Any) -> tuple[Any, dict[str, Tensor]]:
     """A model, and a batch with padding behind its sequences."""
     model = zoo.build(name, task, seed=0, **{"dropout": 0.0, "attention_dropout": 0.0, **SIZES, **settings})
     randomize(model)
@@ -51,7 +52,7 @@ def padded(name: str, task: str, **settings: Any) -> tuple[Any, dict[str, torch.
     return model.double(), {"input_ids": ids, "attention_mask": mask, "labels": labels}
 
 
-def losses(model: Any, inputs: dict[str, torch.Tensor], mode: str) -> tuple[list[torch.Tensor], set[int]]:
+def losses(model: Any, inputs: dict[str, Tensor], mode: str) -> tuple[list[Tensor], set[int]]:
     """The loss and all gradients, and the batch sizes that layers saw."""
     with fast_paths(unpadding=mode), rows_of_layers() as rows:
         loss = model(**inputs).loss

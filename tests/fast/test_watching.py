@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.modules import module as hooks_of_all
 from transformers import AttentionInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
@@ -27,7 +27,7 @@ SUBJECTS = [("pre-norm", "masked-lm"), ("pre-norm", "causal-lm"), ("pre-norm", "
 class Backwards(nn.Module):
     """A layer of somebody's own, which looks at places in a row and at rows of a batch."""
 
-    def forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
+    def forward(self, hidden_states: Tensor) -> Tensor:
         return hidden_states.flip(1) + hidden_states[:1]
 
 
@@ -60,7 +60,7 @@ def stack_of(model: ZooPreTrainedModel) -> Any:
     return getattr(model.model, "decoder", model.model)
 
 
-def run(subject: Subject, model: ZooPreTrainedModel, mode: str = "always") -> tuple[torch.Tensor, set[int]]:
+def run(subject: Subject, model: ZooPreTrainedModel, mode: str = "always") -> tuple[Tensor, set[int]]:
     """Logits at real positions, and the batch sizes that layers saw."""
     inputs, real = padded_inputs(subject)
     with fast_paths(unpadding=mode), rows_of_layers() as rows:

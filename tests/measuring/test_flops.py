@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from every_variant import enough, kinds_of
+from torch import Tensor
 
 import zoo
 from zoo.building import skeleton
@@ -207,7 +208,7 @@ def small(name: str, task: str):
     return skeleton(name, task, **sizes)
 
 
-def batch(source: int, target: int | None = None) -> dict[str, torch.Tensor]:
+def batch(source: int, target: int | None = None) -> dict[str, Tensor]:
     found = {"input_ids": torch.ones(1, source, dtype=torch.long)}
     return found if target is None else {**found, "labels": torch.ones(1, target, dtype=torch.long)}
 

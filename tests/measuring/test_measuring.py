@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 import zoo
 from zoo.measuring import activation_bytes, decode_speed, gemm_limit, machine, measure, measuring, prefill_speed, speed
@@ -21,7 +21,7 @@ def short(monkeypatch):
     monkeypatch.setattr(machine, "SECONDS", 0.01)
 
 
-def batch(task: str) -> dict[str, torch.Tensor]:
+def batch(task: str) -> dict[str, Tensor]:
     ids = torch.full((2, 6), 3)
     mask = torch.tensor([[1] * 6, [1] * 4 + [0] * 2])
     labels = {"sequence-classification": torch.zeros(2, dtype=torch.long)}.get(task, torch.full((2, 5), 3))

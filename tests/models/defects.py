@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers.cache_utils import Cache
 from transformers.loss.loss_utils import ForMaskedLMLoss
@@ -94,7 +94,7 @@ def swap_causality(model: Any, patch: pytest.MonkeyPatch) -> None:
 def mask_by_infinity(model: Any, patch: pytest.MonkeyPatch) -> None:
     original = stack.self_attention_masks
 
-    def infinite(config: Any, states: torch.Tensor, context: Any, *rest: Any) -> dict[str, Any]:
+    def infinite(config: Any, states: Tensor, context: Any, *rest: Any) -> dict[str, Any]:
         made = original(config, states, context, *rest)
         mask = context.attention_mask
         if mask is None:
@@ -126,7 +126,7 @@ def give_all_layers_one_place(model: Any, patch: pytest.MonkeyPatch) -> None:
 
 
 class IdleLayer(TransformerLayer):
-    def forward(self, hidden_states: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+    def forward(self, hidden_states: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         return hidden_states
 
 
@@ -148,7 +148,7 @@ def confuse_a_cache(cache_class: type[Cache]) -> Break:
     def break_it(model: Any, patch: pytest.MonkeyPatch) -> None:
         original = Cache.update
 
-        def update(self: Any, key: torch.Tensor, value: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        def update(self: Any, key: Tensor, value: Tensor, *args: Any, **kwargs: Any) -> Any:
             keys, values = original(self, key, value, *args, **kwargs)
             return (keys.roll(1, dims=2) if type(self) is cache_class else keys), values
 
@@ -183,7 +183,7 @@ def checkpoint_nothing(model: Any, patch: pytest.MonkeyPatch) -> None:
 def overflow_in_low_precision(model: Any, patch: pytest.MonkeyPatch) -> None:
     original = Residual.forward
 
-    def forward(self: Any, states: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+    def forward(self: Any, states: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         output = original(self, states, *args, **kwargs)
         return output * torch.nan if states.dtype == torch.bfloat16 else output
 
@@ -212,7 +212,7 @@ def never_step(model: Any, patch: pytest.MonkeyPatch) -> None:
 def forget_the_last_label(model: Any, patch: pytest.MonkeyPatch) -> None:
     original = chunked_loss.chunked_loss
 
-    def shorter(states: torch.Tensor, labels: torch.Tensor, *rest: Any, **named: Any) -> torch.Tensor:
+    def shorter(states: Tensor, labels: Tensor, *rest: Any, **named: Any) -> Tensor:
         return original(states[:, :-1], labels[:, :-1], *rest, **named)
 
     patch.setattr(chunked_loss, "chunked_loss", shorter)

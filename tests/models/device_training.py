@@ -9,6 +9,7 @@ import torch
 from accelerate.state import AcceleratorState, PartialState
 from every_variant import ONE_TASK
 from models.device_peers import PEERS, VOCABULARY
+from torch import Tensor
 from transformers import PreTrainedModel, PrinterCallback, Seq2SeqTrainer
 
 import zoo
@@ -46,7 +47,7 @@ AT_A_LOG = 2
 STEPS = 3
 
 
-class Rows(list[dict[str, torch.Tensor]]):
+class Rows(list[dict[str, Tensor]]):
     """A few sequences, and how long they are."""
 
     lengths = (7,) * 8
@@ -60,7 +61,7 @@ def rows(*, has_target: bool) -> Rows:
     return found
 
 
-def collate(batch: list[dict[str, torch.Tensor]]) -> dict[str, torch.Tensor]:
+def collate(batch: list[dict[str, Tensor]]) -> dict[str, Tensor]:
     return {name: torch.stack([row[name] for row in batch]) for name in batch[0]}
 
 

@@ -20,7 +20,7 @@ import torch
 from every_variant import ONE_TASK
 from models.device_peers import OWN_PEERS, PEERS, modernbert
 from models.device_training import train_with
-from torch import nn
+from torch import Tensor, nn
 from transformers import PreTrainedModel
 from transformers.utils import logging
 
@@ -45,7 +45,7 @@ WRITING: dict[str, dict[str, Any]] = {
 TOKENS = 3
 
 
-def train(model: nn.Module, inputs: dict[str, torch.Tensor], **options: Any) -> list[torch.Tensor]:
+def train(model: nn.Module, inputs: dict[str, Tensor], **options: Any) -> list[Tensor]:
     """Take a step; return the loss and what the weights are then."""
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     loss = model(**inputs, **options).loss
@@ -54,21 +54,21 @@ def train(model: nn.Module, inputs: dict[str, torch.Tensor], **options: Any) -> 
     return [loss.detach(), *(parameter.detach() for parameter in model.parameters())]
 
 
-def evaluate(model: nn.Module, inputs: dict[str, torch.Tensor]) -> list[torch.Tensor]:
+def evaluate(model: nn.Module, inputs: dict[str, Tensor]) -> list[Tensor]:
     """Compute the loss and the scores."""
     with torch.no_grad():
         output = model(**inputs)
     return [output.loss, output.logits]
 
 
-def write(model: Any, inputs: dict[str, torch.Tensor], **settings: Any) -> list[torch.Tensor]:
+def write(model: Any, inputs: dict[str, Tensor], **settings: Any) -> list[Tensor]:
     """Write a few tokens."""
     given = {key: inputs[key] for key in ("input_ids", "attention_mask")}
     fixed = {"max_new_tokens": TOKENS, "min_new_tokens": TOKENS, "do_sample": False}
     return [model.generate(**given, **fixed, **settings)]
 
 
-Work = Callable[[Any, dict[str, torch.Tensor]], list[torch.Tensor]]
+Work = Callable[[Any, dict[str, Tensor]], list[Tensor]]
 
 
 def works(task: str) -> Iterator[tuple[str, Work]]:
@@ -80,11 +80,11 @@ def works(task: str) -> Iterator[tuple[str, Work]]:
             yield how, lambda model, inputs, settings=settings: write(model, inputs, **settings)
 
 
-def near(values: list[torch.Tensor]) -> list[torch.Tensor]:
+def near(values: list[Tensor]) -> list[Tensor]:
     return [value.there if isinstance(value, FarTensor) else value for value in values]
 
 
-def inputs_of(subject: Any) -> dict[str, torch.Tensor]:
+def inputs_of(subject: Any) -> dict[str, Tensor]:
     ids = subject.inputs()["input_ids"]
     labels = subject.labels()
     return {"input_ids": ids, "attention_mask": torch.ones_like(ids), "labels": ids if labels is None else labels}
@@ -150,7 +150,7 @@ def allowed_by(peer: Callable[[], PreTrainedModel], task: str) -> dict[str, int]
 def written_out_kernel(*models: nn.Module) -> Iterator[None]:
     """Have the pretended device for a GPU with PyTorch's variable-length attention, in float64."""
 
-    def attend(*states: Any, scale: float, window_size: tuple[int, int], enable_gqa: bool) -> torch.Tensor:
+    def attend(*states: Any, scale: float, window_size: tuple[int, int], enable_gqa: bool) -> Tensor:
         return attend_by_sequence(*states, softmax_scale=scale, window_size=window_size)
 
     with (
@@ -247,7 +247,7 @@ def memory(case: str) -> dict[str, str]:
     return {"planned": str(planned), "preflight": str(preflight), "found": str(found)}
 
 
-def nbytes(tensor: torch.Tensor) -> int:
+def nbytes(tensor: Tensor) -> int:
     return tensor.nbytes
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 import transformers
+from torch import Tensor
 
 import zoo
 from zoo.testing import randomize
@@ -24,7 +25,7 @@ LENGTH = 9
 EXACT = 1e-10
 THROUGH_FLOAT32 = 2e-5
 
-State = dict[str, torch.Tensor]
+State = dict[str, Tensor]
 Table = list[tuple[str, str]]
 
 
@@ -63,7 +64,7 @@ def zoo_of(name: str, state: State, **settings: Any) -> Any:
     return model
 
 
-def ids(seed: int = 0, length: int = LENGTH) -> torch.Tensor:
+def ids(seed: int = 0, length: int = LENGTH) -> Tensor:
     generator = torch.Generator().manual_seed(seed)
     return torch.randint(3, SIZES["vocab_size"], (2, length), generator=generator)
 
@@ -72,7 +73,7 @@ MASK = torch.tensor([[1] * LENGTH, [1] * (LENGTH - 3) + [0] * 3])
 
 
 @torch.no_grad()
-def assert_same_logits(native: Any, ours: Any, tolerance: float, **inputs: torch.Tensor) -> None:
+def assert_same_logits(native: Any, ours: Any, tolerance: float, **inputs: Tensor) -> None:
     """Compare the logits of real tokens, on a padded batch, and the number of parameters."""
     inputs = {"input_ids": ids(), "attention_mask": MASK, **inputs}
     expected, got = native(**inputs).logits, ours(**inputs).logits

@@ -114,4 +114,4 @@ def test_qk_norm_normalises_each_head_or_the_whole_projection(kind: str) -> None
     groups = query.unflatten(-1, (HEADS, HEAD)) if kind == "head" else query[:, None]
     roots = (groups.square().mean(-1, keepdim=True) + 1e-5).sqrt()
     expected = (groups / roots * attention.q_norm.weight).reshape(LENGTH, HEADS, HEAD).transpose(0, 1)
-    close(attention.project_heads(attention.q_proj, attention.q_norm, x[None])[0], expected.detach())
+    close(attention.split_heads(attention.q_proj(x[None]), attention.q_norm)[0], expected.detach())

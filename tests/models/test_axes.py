@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 from transformers import PreTrainedConfig
 
 import zoo
@@ -150,7 +151,7 @@ def build(task: str, settings: dict[str, Any]) -> ZooPreTrainedModel:
     return zoo.build("pre-norm", task, seed=0, dtype=torch.float64, **{**BASE, "initializer": "normal", **settings})
 
 
-def fingerprint(task: str, settings: dict[str, Any], train: bool = False) -> tuple[Any, torch.Tensor]:
+def fingerprint(task: str, settings: dict[str, Any], train: bool = False) -> tuple[Any, Tensor]:
     """The parameters' names and shapes (tied ones once), and the output once all hold the same numbers."""
     model = build(task, {"attn_implementation": "eager", **settings})
     # Numbers that depend on the parameter's name only.
@@ -171,7 +172,7 @@ def fingerprint(task: str, settings: dict[str, Any], train: bool = False) -> tup
     return {name: tuple(parameter.shape) for name, parameter in model.named_parameters()}, output
 
 
-def differ(one: tuple[Any, torch.Tensor], other: tuple[Any, torch.Tensor]) -> bool:
+def differ(one: tuple[Any, Tensor], other: tuple[Any, Tensor]) -> bool:
     if one[0] != other[0] or one[1].shape != other[1].shape:
         return True
     return (one[1] - other[1]).abs().max().item() > 1e-6

@@ -8,6 +8,7 @@ from unittest import mock
 import pytest
 import torch
 import transformers.modeling_utils as modeling
+from torch import Tensor
 
 import zoo
 from zoo.errors import InputError, SequenceTooLongError, UnsupportedBackendError
@@ -29,7 +30,7 @@ def built(name: str, task: str, **settings) -> ZooPreTrainedModel:
     return model.double()
 
 
-def on_both(model: ZooPreTrainedModel, **inputs: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+def on_both(model: ZooPreTrainedModel, **inputs: Tensor) -> tuple[Tensor, Tensor]:
     """Logits on eager attention and on flash."""
     outputs = []
     with torch.no_grad():

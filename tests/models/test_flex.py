@@ -8,6 +8,7 @@ import pytest
 import torch
 import transformers.integrations.flex_attention as flex
 import transformers.masking_utils as masks
+from torch import Tensor
 from torch.nn.attention.flex_attention import flex_attention
 
 import zoo
@@ -27,7 +28,7 @@ def on_a_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(masks, "create_block_mask", lambda *a, **options: make(*a, **{**options, "_compile": False}))
 
 
-def written_out(*states: torch.Tensor, training: bool, **options: Any) -> Any:
+def written_out(*states: Tensor, training: bool, **options: Any) -> Any:
     return flex_attention(*states, **options)
 
 

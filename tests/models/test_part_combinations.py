@@ -10,6 +10,7 @@ import torch
 import transformers
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from torch import Tensor
 
 import zoo
 from zoo.models import FEED_FORWARDS, INITIALIZERS, MIXERS, NORMS, POSITIONS, RESIDUALS, TASK_CLASSES
@@ -93,7 +94,7 @@ def is_a_model(task: str, chosen: dict[str, Any]) -> None:
     if task == "seq2seq-lm":
         inputs["decoder_input_ids"] = token_ids(2, LENGTH, 23, 1)
 
-    def run(model: Any, **changed: torch.Tensor) -> torch.Tensor:
+    def run(model: Any, **changed: Tensor) -> Tensor:
         outputs = model(**{**inputs, **changed})
         return outputs["logits" if "logits" in outputs else "last_hidden_state"]
 

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import torch
 from safetensors.torch import load_file
+from torch import Tensor
 from transformers.utils import logging
 
 from zoo.tasks import TASKS, Splits
@@ -40,7 +41,7 @@ ARGUMENTS = {
 }
 
 
-def run(folder: Path, **changed: object) -> dict[str, torch.Tensor]:
+def run(folder: Path, **changed: object) -> dict[str, Tensor]:
     """Train, and read the weights that were saved."""
     pairs = TASKS.get("translation").load().train
     data = Splits(pairs.select(range(40)), pairs.select(range(40, 44)))
@@ -66,7 +67,7 @@ def die(*args: object, **kwargs: object) -> None:
 def killed_at_a_step(folder: Path, step: int) -> None:
     """Kill a run in the middle of an update."""
 
-    def training_step(trainer: ZooTrainer, *args: object) -> torch.Tensor:
+    def training_step(trainer: ZooTrainer, *args: object) -> Tensor:
         if trainer.state.global_step == step:
             die()
         return whole_step(trainer, *args)
@@ -111,7 +112,7 @@ def disk_full(folder: Path) -> str:
     return ""
 
 
-def same(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:
+def same(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
     return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
 
 

@@ -25,6 +25,7 @@ from typing import Any
 
 import torch
 from safetensors.torch import load_file
+from torch import Tensor
 from transformers.utils import logging
 
 from zoo.folders import RESULT_FILE
@@ -151,7 +152,7 @@ def plain(value: Any) -> Any:
     return [plain(item) for item in value] if isinstance(value, list) else value
 
 
-def found(folder: Path) -> tuple[dict[str, torch.Tensor], Any, list[str]]:
+def found(folder: Path) -> tuple[dict[str, Tensor], Any, list[str]]:
     """The weights, the report, and what lies in the folder."""
     model = folder / "model"
     report = json.loads((model / RESULT_FILE).read_text())["report"]

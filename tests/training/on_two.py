@@ -8,6 +8,7 @@ from pathlib import Path
 import torch
 from accelerate import DistributedType, PartialState
 from accelerate.state import AcceleratorState
+from torch import Tensor
 from torch.distributed.tensor import DTensor
 from transformers.utils import logging
 
@@ -74,7 +75,7 @@ def sharded(folder: Path) -> dict[str, object]:
         create_accelerator,
     )
 
-    def training_step(trainer: ZooTrainer, *args: object) -> torch.Tensor:
+    def training_step(trainer: ZooTrainer, *args: object) -> Tensor:
         seen.append(all(isinstance(parameter, DTensor) for parameter in trainer.model.parameters()))
         return step(trainer, *args)
 

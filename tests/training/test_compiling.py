@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from accelerate.state import AcceleratorState
+from torch import Tensor
 from torch._dynamo.utils import counters
 
 import zoo
@@ -14,7 +15,7 @@ from zoo.training.trainer import ZooTrainer
 VARYING, ALIKE = (7, 9, 12, 5, 8, 20, 11, 6, 13, 15, 10, 17), (9,) * 12
 
 
-class Rows(list[dict[str, torch.Tensor]]):
+class Rows(list[dict[str, Tensor]]):
     """Sequences, and how long they are."""
 
     def __init__(self, lengths: tuple[int, ...]) -> None:
@@ -22,7 +23,7 @@ class Rows(list[dict[str, torch.Tensor]]):
         self.lengths = lengths
 
 
-def collate(batch: list[dict[str, torch.Tensor]]) -> dict[str, torch.Tensor]:
+def collate(batch: list[dict[str, Tensor]]) -> dict[str, Tensor]:
     ids = torch.nn.utils.rnn.pad_sequence([row["input_ids"] for row in batch], batch_first=True)
     return {"input_ids": ids, "attention_mask": ids.ne(0).long(), "labels": ids.masked_fill(ids == 0, -100)}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch import Tensor
 from transformers import Trainer
 
 import zoo
@@ -15,7 +16,7 @@ from zoo.training.trainer import ZooTrainer
 IDS = torch.arange(3, 15).view(2, 6)
 
 
-def batch(task: str) -> dict[str, torch.Tensor]:
+def batch(task: str) -> dict[str, Tensor]:
     if task == "sequence-classification":
         return {"input_ids": IDS, "labels": torch.tensor([0, 1])}
     labels = IDS.flip(1).masked_fill(IDS % 5 == 4, -100)

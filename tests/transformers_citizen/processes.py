@@ -9,13 +9,14 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
+from torch import Tensor
 from torch.distributed.tensor import DTensor
 from transformers.distributed.configuration_utils import DistributedConfig
 
 import zoo
 
 
-def whole(tensor: torch.Tensor) -> torch.Tensor:
+def whole(tensor: Tensor) -> Tensor:
     return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 from every_variant import enough, kinds_of
+from torch import Tensor
 from transformers.utils.logging import get_logger
 
 import zoo
@@ -95,7 +96,7 @@ def single(pair: tuple[str, str], **settings: Any) -> Any:
     return model.float()
 
 
-def prompt(subject: Subject, length: int = 5) -> dict[str, torch.Tensor]:
+def prompt(subject: Subject, length: int = 5) -> dict[str, Tensor]:
     """What `generate` begins with."""
     return {"input_ids": subject.inputs(batch_size=2)["input_ids"][:, :length]}
 

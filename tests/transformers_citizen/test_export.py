@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import torch
+from torch import Tensor
 from torch.export import Dim
 from transformers_citizen.support import ASSORTED, ONE_OF_EACH, quick_over, tiny
 
 
-def inputs_of(subject, batch_size: int, length: int) -> dict[str, torch.Tensor]:
+def inputs_of(subject, batch_size: int, length: int) -> dict[str, Tensor]:
     generator = torch.Generator().manual_seed(batch_size * length)
     sizes = {"input_ids": length} | ({"decoder_input_ids": length - 1} if subject.stack == "encoder-decoder" else {})
     inputs = {

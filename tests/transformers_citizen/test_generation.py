@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 from transformers import (
     GenerationConfig,
     LogitsProcessor,
@@ -34,7 +35,7 @@ LENGTH = dict(max_new_tokens=6, min_new_tokens=6)
 class OddOnly(LogitsProcessor):
     """Allows odd token ids only."""
 
-    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+    def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
         scores = scores.clone()
         scores[:, ::2] = -torch.inf
         return scores

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch import Tensor
 from torch._dynamo.testing import CompileCounter
 from transformers import Trainer, TrainingArguments, set_seed
 from transformers.trainer_utils import TrainOutput
@@ -18,11 +19,11 @@ import zoo
 NO_DROPOUT = dict(dropout=0.0, attention_dropout=0.0, activation_dropout=0.0)
 
 
-def labelled(subject, batch_size: int = 3) -> dict[str, torch.Tensor]:
+def labelled(subject, batch_size: int = 3) -> dict[str, Tensor]:
     return {**subject.inputs(batch_size), "labels": subject.labels(batch_size)}
 
 
-def gradients(model, inputs) -> dict[str, torch.Tensor]:
+def gradients(model, inputs) -> dict[str, Tensor]:
     model.zero_grad()
     model(**inputs).loss.backward()
     return {name: parameter.grad.clone() for name, parameter in model.named_parameters()}
@@ -110,7 +111,7 @@ class Rows(torch.utils.data.Dataset):
     def __len__(self) -> int:
         return len(self.columns["labels"])
 
-    def __getitem__(self, index: int) -> dict[str, torch.Tensor]:
+    def __getitem__(self, index: int) -> dict[str, Tensor]:
         return {name: column[index] for name, column in self.columns.items()}
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch import Tensor
 
 import zoo
 from zoo.errors import CheckpointError
@@ -64,7 +65,7 @@ def test_weights_of_a_variant_whose_code_changed_are_refused(
 ) -> None:
     forward = Residual.forward
 
-    def scaled(self: Residual, hidden_states: torch.Tensor, *args: object, **kwargs: object) -> object:
+    def scaled(self: Residual, hidden_states: Tensor, *args: object, **kwargs: object) -> object:
         return forward(self, hidden_states * 1.01, *args, **kwargs)
 
     monkeypatch.setattr(Residual, "forward", scaled)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from zoo.models import Position, ZooConfig
 from zoo.models.context import EarlierLayers
@@ -28,7 +28,7 @@ class Call:
     """
 
     module: nn.Module
-    given: torch.Tensor | None = None
+    given: Tensor | None = None
     inner: list[Call] = field(default_factory=list)
 
 
@@ -49,7 +49,7 @@ def trace(layer: nn.Module, config: ZooConfig, position: Position, earlier: Earl
     open_calls = [root]
 
     def enter(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        given = (value for value in (*args, *kwargs.values()) if isinstance(value, torch.Tensor))
+        given = (value for value in (*args, *kwargs.values()) if isinstance(value, Tensor))
         open_calls.append(Call(module, next(given, None)))
 
     def leave(module: nn.Module, args: Any, output: Any) -> None:

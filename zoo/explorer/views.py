@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 
 import torch
+from torch import Tensor
 
 from zoo.difference import diff, tasks_of
 from zoo.drawing import Drawing, draw, to_svg_beside
@@ -109,7 +110,7 @@ def shapes_of(one: Explored, text: str) -> dict[str, tuple[int, ...]]:
 
     def note(module: torch.nn.Module, given: object, returned: object) -> None:
         first = returned[0] if isinstance(returned, tuple) else returned
-        if isinstance(first, torch.Tensor):
+        if isinstance(first, Tensor):
             found[paths[module]] = tuple(first.shape[1:])
 
     hooks = [module.register_forward_hook(note) for module in one.model.modules()]

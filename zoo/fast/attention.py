@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from transformers import PreTrainedConfig
 from transformers.integrations.flash_attention import flash_attention_forward
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
@@ -56,17 +56,17 @@ def config_of_call(config: Config, output_attentions: bool | None) -> Config:
 
 def attention(
     module: nn.Module,
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
     attention_mask: Any,
     *,
     attn_implementation: str,
     dropout: float,
     interface: Callable[..., Any] | None = None,
-    position_bias: torch.Tensor | None = None,
+    position_bias: Tensor | None = None,
     **kwargs: Any,
-) -> tuple[torch.Tensor, torch.Tensor | None]:
+) -> tuple[Tensor, Tensor | None]:
     """Mix values by the backend of a call, or by what computes the same faster.
 
     Args:
@@ -121,8 +121,8 @@ def attention(
 
 
 def attention_by_source(
-    module: nn.Module, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, attention_mask: Any, **kwargs: Any
-) -> tuple[torch.Tensor, torch.Tensor | None]:
+    module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Any, **kwargs: Any
+) -> tuple[Tensor, Tensor | None]:
     """Attention to sources that several rows share, as beams do: for one decode step, beams become query positions.
 
     Args:
@@ -134,7 +134,7 @@ def attention_by_source(
         As [`attention`][], for every row.
     """
     beams, length = query.shape[0] // key.shape[0], query.shape[2]
-    has_rows = isinstance(attention_mask, torch.Tensor) and attention_mask.ndim == 4
+    has_rows = isinstance(attention_mask, Tensor) and attention_mask.ndim == 4
     if not (attention_mask is None or has_rows) or length > 1:
         key, value = key.repeat_interleave(beams, dim=0), value.repeat_interleave(beams, dim=0)
         return attention(module, query, key, value, attention_mask, **kwargs)

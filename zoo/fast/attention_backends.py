@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from .dropout import dropout as drop
@@ -13,16 +13,16 @@ from .dropout import dropout as drop
 
 def eager_attention(
     module: nn.Module,
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    attention_mask: torch.Tensor | None,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
     scaling: float,
     dropout: float = 0.0,
     softcap: float | None = None,
-    position_bias: torch.Tensor | None = None,
+    position_bias: Tensor | None = None,
     **kwargs: Any,
-) -> tuple[torch.Tensor, torch.Tensor]:
+) -> tuple[Tensor, Tensor]:
     """Attention written out, the reference of every other backend and the only one that returns its weights.
 
     Args:
@@ -59,16 +59,16 @@ def eager_attention(
 
 def torch_attention(
     module: nn.Module,
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    attention_mask: torch.Tensor | None,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
     scaling: float,
     dropout: float = 0.0,
     *,
     is_causal: bool = False,
     **kwargs: Any,
-) -> tuple[torch.Tensor, None]:
+) -> tuple[Tensor, None]:
     """PyTorch's scaled dot-product attention, where nothing else needs preparing.
 
     Args:
@@ -96,13 +96,13 @@ def torch_attention(
 
 def dropping_attention(
     module: nn.Module,
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    attention_mask: torch.Tensor | None,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
     is_causal: bool | None = None,
     **kwargs: Any,
-) -> tuple[torch.Tensor, None]:
+) -> tuple[Tensor, None]:
     """What transformers' `sdpa` computes, written out so that its dropout is quick.
 
     On a CPU PyTorch's own function writes it out as well as soon as there are weights to drop.

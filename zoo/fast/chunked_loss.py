@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from .switches import current
@@ -28,7 +28,7 @@ SMALLEST_CHUNK = 128
 FEW = 100_000
 """Where there are no more logits than these, they are computed as if they were wanted, which is as fast."""
 
-Projection = Callable[[torch.Tensor], torch.Tensor]
+Projection = Callable[[Tensor], Tensor]
 """Maps hidden states to logits. *Shape:* (num_tokens, hidden_size) to (num_tokens, vocab_size)"""
 
 
@@ -42,14 +42,14 @@ class ChunkedCrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,
-        hidden_states: torch.Tensor,
-        labels: torch.Tensor,
-        ignored: torch.Tensor | None,
+        hidden_states: Tensor,
+        labels: Tensor,
+        ignored: Tensor | None,
         project: Projection,
         chunk_size: int,
         label_smoothing: float,
-        *parameters: torch.Tensor,
-    ) -> torch.Tensor:
+        *parameters: Tensor,
+    ) -> Tensor:
         """Sum the losses.
 
         Args:
@@ -64,7 +64,7 @@ class ChunkedCrossEntropy(torch.autograd.Function):
             *Shape:* ()
         """
         learns = [ctx.needs_input_grad[0], *ctx.needs_input_grad[6:]]
-        gradients: list[torch.Tensor | None] = [None] * len(learns)
+        gradients: list[Tensor | None] = [None] * len(learns)
         if learns[0]:
             gradients[0] = torch.empty_like(hidden_states)
         total = torch.zeros((), dtype=torch.float32, device=hidden_states.device)
@@ -89,7 +89,7 @@ class ChunkedCrossEntropy(torch.autograd.Function):
 
     @staticmethod
     @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, *grad_outputs: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+    def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
         """Scale the gradients. Arguments and results as autograd wants them."""
         (scale,) = grad_outputs
         states, *parameters = [
@@ -99,8 +99,8 @@ class ChunkedCrossEntropy(torch.autograd.Function):
 
 
 def loss_and_gradient(
-    logits: torch.Tensor, labels: torch.Tensor, ignored: torch.Tensor | None, label_smoothing: float
-) -> tuple[torch.Tensor, torch.Tensor]:
+    logits: Tensor, labels: Tensor, ignored: Tensor | None, label_smoothing: float
+) -> tuple[Tensor, Tensor]:
     """Sum the losses of tokens, and find the gradient in the memory of the probabilities.
 
     Args:
@@ -133,26 +133,26 @@ class Head(Protocol):
 
     lm_head: nn.Linear
 
-    def project(self, hidden_states: torch.Tensor) -> torch.Tensor:
+    def project(self, hidden_states: Tensor) -> Tensor:
         """Score every token id. *Shape:* (..., hidden_size) to (..., vocab_size)."""
 
     def head_modules(self) -> Sequence[nn.Module]:
         """The modules that `project` computes with."""
 
-    def targets(self, labels: torch.Tensor, **kwargs: Any) -> torch.Tensor:
+    def targets(self, labels: Tensor, **kwargs: Any) -> Tensor:
         """The labels, each where it is predicted. *Shape:* (batch_size, seq_len), unchanged."""
 
 
 def cross_entropy(
     head: Head,
-    hidden_states: torch.Tensor,
-    labels: torch.Tensor,
+    hidden_states: Tensor,
+    labels: Tensor,
     skip_logits: bool,
     label_smoothing: float,
     *,
-    num_items_in_batch: torch.Tensor | int | None = None,
+    num_items_in_batch: Tensor | int | None = None,
     **kwargs: Any,
-) -> tuple[torch.Tensor | None, torch.Tensor]:
+) -> tuple[Tensor | None, Tensor]:
     """The mean cross entropy of a token, a chunk of tokens at a time where nobody wants the logits and that pays.
 
     Args:
@@ -177,7 +177,7 @@ def cross_entropy(
     return None if skip_logits else logits, loss
 
 
-def summed_loss(logits: torch.Tensor, labels: torch.Tensor, label_smoothing: float = 0.0) -> torch.Tensor:
+def summed_loss(logits: Tensor, labels: Tensor, label_smoothing: float = 0.0) -> Tensor:
     """Add up the losses of all tokens, in float32.
 
     Args:
@@ -197,9 +197,7 @@ def summed_loss(logits: torch.Tensor, labels: torch.Tensor, label_smoothing: flo
     )
 
 
-def mean_loss(
-    total: torch.Tensor, labels: torch.Tensor, num_items_in_batch: torch.Tensor | int | None = None
-) -> torch.Tensor:
+def mean_loss(total: Tensor, labels: Tensor, num_items_in_batch: Tensor | int | None = None) -> Tensor:
     """The mean loss of a token, as transformers defines it.
 
     Args:
@@ -214,13 +212,13 @@ def mean_loss(
 
 
 def chunked_loss(
-    hidden_states: torch.Tensor,
-    labels: torch.Tensor,
+    hidden_states: Tensor,
+    labels: Tensor,
     project: Projection,
-    parameters: Sequence[torch.Tensor],
+    parameters: Sequence[Tensor],
     chunk_size: int,
     label_smoothing: float = 0.0,
-) -> torch.Tensor:
+) -> Tensor:
     """The sum of the losses of all tokens, for positions and labels that are aligned.
 
     Args:
@@ -236,11 +234,11 @@ def chunked_loss(
         *Shape:* ()
     """
     states, labels = hidden_states.flatten(0, -2), labels.flatten()
-    ignored: torch.Tensor | None = labels == IGNORED
+    ignored: Tensor | None = labels == IGNORED
     if labels.device.type == "cpu":
         (with_label,) = torch.where(labels != IGNORED)
         states, labels, ignored = states.index_select(0, with_label), labels[with_label], None
-    total: torch.Tensor = ChunkedCrossEntropy.apply(
+    total: Tensor = ChunkedCrossEntropy.apply(
         states, labels.clamp(min=0), ignored, project, chunk_size, label_smoothing, *parameters
     )
     return total
@@ -251,7 +249,7 @@ def chunk_size_for(vocab_size: int) -> int:
     return max(SMALLEST_CHUNK, LOGITS // vocab_size)
 
 
-def pays(labels: torch.Tensor, vocab_size: int) -> bool:
+def pays(labels: Tensor, vocab_size: int) -> bool:
     """Say whether a loss that is wanted without logits is to be computed a chunk at a time.
 
     Args:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-import torch
+from torch import Tensor
 from transformers.cache_utils import Cache, EncoderDecoderCache
 from transformers.modeling_outputs import BaseModelOutput
 
@@ -40,7 +40,7 @@ class DecodeStep:
         lengths: How many positions are in the cache, for how many there is room, and how long the masks are.
     """
 
-    tensors: dict[str, torch.Tensor]
+    tensors: dict[str, Tensor]
     flags: dict[str, Any]
     cache: Cache
     lengths: dict[str, int]
@@ -56,7 +56,7 @@ class DecodeStep:
             None if it is anything else.
         """
         cache = arguments["past_key_values"]
-        tensors: dict[str, torch.Tensor] = {}
+        tensors: dict[str, Tensor] = {}
         flags: dict[str, Any] = {}
         for name, value in arguments.items():
             if value is None or value is cache:
@@ -66,7 +66,7 @@ class DecodeStep:
                 continue
             if name == "encoder_outputs" and isinstance(value, BaseModelOutput):
                 value = value.last_hidden_state
-            if name not in DIMENSIONS or not isinstance(value, torch.Tensor) or value.ndim not in (2, 3):
+            if name not in DIMENSIONS or not isinstance(value, Tensor) or value.ndim not in (2, 3):
                 return None
             if not (drops_masks and name.endswith("attention_mask") and bool(value.all())):
                 tensors[name] = value
@@ -131,13 +131,13 @@ class DecodeStep:
         return shapes, tuple(self.flags.items()), tuple(layer.dtype for layer in self.own_layers), beams
 
     @property
-    def memory(self) -> list[torch.Tensor]:
+    def memory(self) -> list[Tensor]:
         """Where keys and values are, and are to be written to; then those of the sources."""
         own = [room for layer in self.own_layers for room in layer.rooms]
         return own + [states for layer in self.source_layers for states in (layer.keys, layer.values)]
 
     @property
-    def inputs(self) -> list[torch.Tensor]:
+    def inputs(self) -> list[Tensor]:
         """Everything that may be another one in another step of this kind."""
         return [*self.tensors.values(), *self.memory]
 
@@ -148,7 +148,7 @@ class DecodeStep:
             A graph that takes the inputs, and returns the logits and all keys and values of self-attention.
         """
 
-        def step(*inputs: Any) -> tuple[torch.Tensor, ...]:
+        def step(*inputs: Any) -> tuple[Tensor, ...]:
             arguments = dict(zip(self.tensors, inputs, strict=False))
             if "encoder_outputs" in arguments:
                 arguments["encoder_outputs"] = BaseModelOutput(last_hidden_state=arguments["encoder_outputs"])
@@ -160,7 +160,7 @@ class DecodeStep:
 
         return capture(step, self.inputs, self.dimensions, self.lengths)
 
-    def with_memory(self, memory: Sequence[torch.Tensor], seen: int) -> Cache:
+    def with_memory(self, memory: Sequence[Tensor], seen: int) -> Cache:
         """A copy of the cache on other tensors."""
         own = [copy.copy(layer) for layer in self.own_layers]
         sources = [copy.copy(layer) for layer in self.source_layers]
@@ -178,7 +178,7 @@ class DecodeStep:
         self_attention_cache(cache).layers = own
         return cache
 
-    def advance(self, states: Sequence[torch.Tensor]) -> None:
+    def advance(self, states: Sequence[Tensor]) -> None:
         """Let the cache show one more position.
 
         Args:

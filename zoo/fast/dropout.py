@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from .switches import current
@@ -27,16 +27,16 @@ PAYS_FROM = 4096
 class Dropout(nn.Dropout):
     """`torch.nn.Dropout` that goes through [`dropout`][], and is not called where it would do nothing."""
 
-    def __call__(self, states: torch.Tensor) -> Any:
+    def __call__(self, states: Tensor) -> Any:
         """Drop elements in training. *Shape:* any, unchanged."""
         return super().__call__(states) if self.training or is_watched(self) else states
 
-    def forward(self, states: torch.Tensor) -> torch.Tensor:
+    def forward(self, states: Tensor) -> Tensor:
         """Drop elements in training. *Shape:* any, unchanged."""
         return dropout(states, self.p, training=self.training)
 
 
-def dropout(states: torch.Tensor, p: float, *, training: bool) -> torch.Tensor:
+def dropout(states: Tensor, p: float, *, training: bool) -> Tensor:
     """Set elements to zero at random and scale the others up, so that their expectation stays.
 
     Args:
@@ -52,7 +52,7 @@ def dropout(states: torch.Tensor, p: float, *, training: bool) -> torch.Tensor:
     return states * noise_like(states, p)
 
 
-def draws_bits(states: torch.Tensor, p: float) -> bool:
+def draws_bits(states: Tensor, p: float) -> bool:
     """Whether dropout draws its own random numbers.
 
     Args:
@@ -69,7 +69,7 @@ def draws_bits(states: torch.Tensor, p: float) -> bool:
     return is_possible and (mode == "always" or (mode == "auto" and states.numel() >= PAYS_FROM))
 
 
-def noise_like(states: torch.Tensor, p: float) -> torch.Tensor:
+def noise_like(states: Tensor, p: float) -> Tensor:
     """Draw what dropout multiplies by, from PyTorch's generator of the CPU.
 
     Args:

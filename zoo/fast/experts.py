@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch import Tensor
 from transformers.integrations.moe import ALL_EXPERTS_FUNCTIONS
 
 GROUPED = "grouped_mm"
@@ -13,7 +14,7 @@ BATCHED = "batched_mm"
 ALIGNMENT = 16
 """Bytes of which PyTorch's grouped product wants rows to be a multiple."""
 
-ExpertsFunction = Callable[..., torch.Tensor]
+ExpertsFunction = Callable[..., Tensor]
 
 
 def experts_function(experts: Any, one_by_one: ExpertsFunction) -> ExpertsFunction:
@@ -32,7 +33,7 @@ def experts_function(experts: Any, one_by_one: ExpertsFunction) -> ExpertsFuncti
     return ALL_EXPERTS_FUNCTIONS.get_interface(name, one_by_one)
 
 
-def can_group(*weights: torch.Tensor) -> bool:
+def can_group(*weights: Tensor) -> bool:
     """Whether PyTorch has a grouped product of these weights, and graphs may hold it."""
     if torch.compiler.is_exporting() or any(weight.device.type == "meta" for weight in weights):
         return False

@@ -6,6 +6,7 @@ from functools import update_wrapper
 from typing import Any
 
 import torch
+from torch import Tensor
 from transformers.generation import GenerationMixin, LogitsProcessorList
 
 from zoo.errors import ConfigError, UnsupportedBackendError
@@ -19,7 +20,7 @@ from .switches import current, fast_paths
 class LogitsProcessors(LogitsProcessorList):
     """transformers' list, which looks at every signature in every decode step, without doing so."""
 
-    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor, **kwargs: Any) -> torch.Tensor:
+    def __call__(self, input_ids: Tensor, scores: Tensor, **kwargs: Any) -> Tensor:
         """Change the scores of the next token.
 
         Args:

@@ -17,7 +17,7 @@ from typing import Any, cast
 
 import sympy
 import torch
-from torch import fx, nn
+from torch import Tensor, fx, nn
 from torch._dynamo.source import ConstantSource
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
@@ -28,7 +28,7 @@ from torch.utils._sympy.reference import PythonReferenceAnalysis
 
 from .graph_passes import eliminate_dead_code, fold_transposes
 
-Program = Callable[..., tuple[torch.Tensor, ...]]
+Program = Callable[..., tuple[Tensor, ...]]
 
 SHORTEST = 2
 """The smallest length that a captured graph stands for: with 0 or 1 of something, other operations are chosen."""
@@ -51,7 +51,7 @@ class CapturedGraph:
     """
 
     graph: fx.Graph
-    constants: tuple[torch.Tensor, ...]
+    constants: tuple[Tensor, ...]
     holds: Callable[..., bool]
 
     def fits(self, *lengths: int) -> bool:
@@ -83,8 +83,8 @@ def compile_graph(graph: fx.Graph) -> Program:
 
 
 def capture(
-    function: Callable[..., tuple[torch.Tensor, ...]],
-    tensors: Sequence[torch.Tensor],
+    function: Callable[..., tuple[Tensor, ...]],
+    tensors: Sequence[Tensor],
     dimensions: Sequence[tuple[int, str] | None],
     lengths: dict[str, int],
 ) -> CapturedGraph:
@@ -128,7 +128,7 @@ class CaptureMode(TorchFunctionMode):
         lengths: Its next ones, by name.
     """
 
-    def __init__(self, inputs: Sequence[torch.Tensor], lengths: Mapping[str, torch.SymInt]) -> None:
+    def __init__(self, inputs: Sequence[Tensor], lengths: Mapping[str, torch.SymInt]) -> None:
         super().__init__()
         self.graph = fx.Graph()
         self.constants: list[Any] = []
@@ -150,7 +150,7 @@ class CaptureMode(TorchFunctionMode):
         versions = [tensor._version for tensor in tensors]
         result = func(*args, **kwargs)
         writes = versions != [tensor._version for tensor in tensors]
-        if writes or any(isinstance(one, torch.Tensor) for one in tree_leaves(result)):
+        if writes or any(isinstance(one, Tensor) for one in tree_leaves(result)):
             if getattr(func, "__name__", None) == "__get__":  # of a property, as `mT` is
                 func, args = getattr, (*args, func.__self__.__name__)
             node = self.graph.call_function(func, *map(self.arguments, (args, kwargs)))
@@ -161,12 +161,12 @@ class CaptureMode(TorchFunctionMode):
     def keep(self, result: Any, node: fx.Node) -> None:
         """Remember which node gives a tensor, or each tensor of a tuple."""
         node.meta["val"] = result
-        if isinstance(result, torch.Tensor):
+        if isinstance(result, Tensor):
             self.kept.append(result)
             self.nodes[id(result)] = node
         elif isinstance(result, (tuple, list)):
             for place, one in enumerate(result):
-                if isinstance(one, (torch.Tensor, tuple, list)):
+                if isinstance(one, (Tensor, tuple, list)):
                     self.keep(one, self.graph.call_function(operator.getitem, (node, place)))
 
     def arguments(self, given: Any) -> Any:
@@ -185,7 +185,7 @@ class CaptureMode(TorchFunctionMode):
         Raises:
             NotImplementedError: When it is of a kind that cannot be written down.
         """
-        if isinstance(value, (torch.Tensor, torch.ScriptObject)):
+        if isinstance(value, (Tensor, torch.ScriptObject)):
             return self.nodes.get(id(value)) or self.constant(value)
         if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
             expression = value.node.expr
@@ -216,9 +216,7 @@ def symbolic_length(mode: FakeTensorMode, name: str, length: int) -> torch.SymIn
     return cast(torch.SymInt, stand_in.shape[0])
 
 
-def fake_like(
-    tensor: torch.Tensor, dimension: tuple[int, str] | None, lengths: dict[str, torch.SymInt]
-) -> torch.Tensor:
+def fake_like(tensor: Tensor, dimension: tuple[int, str] | None, lengths: dict[str, torch.SymInt]) -> Tensor:
     """Make a fake tensor: the shape of another, with symbolic lengths, and no values.
 
     Args:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
-from torch import fx
+from torch import Tensor, fx
 
-VIEWS = (torch.Tensor.view, torch.Tensor.reshape)
+VIEWS = (Tensor.view, Tensor.reshape)
 
 
 def eliminate_dead_code(graph: fx.Graph) -> None:
@@ -27,7 +27,7 @@ def fold_transposes(graph: fx.Graph) -> None:
     Args:
         graph: Changed in place.
     """
-    for node in graph.find_nodes(op="call_function", target=torch.Tensor.transpose):
+    for node in graph.find_nodes(op="call_function", target=Tensor.transpose):
         source, shape = node.args[0], node.meta["val"].shape
         if not all(type(size) is int for size in shape) or not keeps_order(source.meta["val"].shape, *node.args[1:]):
             continue
@@ -39,7 +39,7 @@ def fold_transposes(graph: fx.Graph) -> None:
         else:
             for user in list(node.users):
                 if user.target in VIEWS:
-                    user.target = torch.Tensor.reshape
+                    user.target = Tensor.reshape
                     user.replace_input_with(node, source)
 
 

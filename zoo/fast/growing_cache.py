@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 import torch
+from torch import Tensor
 from transformers.cache_utils import (
     Cache,
     DynamicCache,
@@ -26,9 +27,9 @@ class SpareRoom:
     """Memory for the keys and values of one layer, by which all layers of a cache put their beams in order."""
 
     def __init__(self) -> None:
-        self.rooms: tuple[torch.Tensor, ...] = ()
+        self.rooms: tuple[Tensor, ...] = ()
 
-    def swap(self, rooms: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
+    def swap(self, rooms: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         """Take a layer's rooms.
 
         Args:
@@ -62,8 +63,8 @@ class GrowingLayer(DynamicLayer):
         super().__init__(**kwargs)
         self.spare = spare or SpareRoom()
         self.longest = longest
-        self.rooms: tuple[torch.Tensor, ...] = ()
-        self.shown: tuple[torch.Tensor, ...] = ()
+        self.rooms: tuple[Tensor, ...] = ()
+        self.shown: tuple[Tensor, ...] = ()
 
     def __copy__(self) -> GrowingLayer:
         """A branch: what has been written is shared, and whoever writes next, this layer or its copy, moves first."""
@@ -72,9 +73,7 @@ class GrowingLayer(DynamicLayer):
         branch.__dict__.update(self.__dict__)
         return branch
 
-    def update(
-        self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+    def update(self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
         """Write keys and values behind those that are there.
 
         Args:
@@ -124,7 +123,7 @@ class GrowingLayer(DynamicLayer):
             room[:, :, : one.shape[2]] = one
         self.show(self.keys.shape[2])
 
-    def show(self, length: int) -> tuple[torch.Tensor, torch.Tensor]:
+    def show(self, length: int) -> tuple[Tensor, Tensor]:
         """Let `keys` and `values` be what has been written."""
         keys, values = self.rooms
         self.keys, self.values = self.shown = keys.narrow(2, 0, length), values.narrow(2, 0, length)
@@ -160,9 +159,7 @@ class SourceLayer(DynamicLayer):
         super().__init__(**kwargs)
         self.num_beams = num_beams
 
-    def update(
-        self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+    def update(self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
         """Hold the keys and values of one row of each source.
 
         Args:
@@ -192,7 +189,7 @@ class SourceLayer(DynamicLayer):
         """Let every row stand for several."""
         self.num_beams *= repeats
 
-    def batch_select_indices(self, indices: torch.Tensor) -> None:
+    def batch_select_indices(self, indices: Tensor) -> None:
         """Keep some rows."""
         self.spread()
         super().batch_select_indices(indices)
@@ -204,7 +201,7 @@ class SourceLayer(DynamicLayer):
             super().batch_repeat_interleave(repeats)
 
 
-def is_far(tensor: torch.Tensor) -> bool:
+def is_far(tensor: Tensor) -> bool:
     """Whether asking for a tensor's values means to wait for an accelerator.
 
     Returns:
@@ -213,7 +210,7 @@ def is_far(tensor: torch.Tensor) -> bool:
     return tensor.device.type != "cpu"
 
 
-def may_be_written(states: torch.Tensor) -> bool:
+def may_be_written(states: Tensor) -> bool:
     """Whether a tensor may be changed in place: outside of inference mode not one that was made in it.
 
     Returns:

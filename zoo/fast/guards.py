@@ -16,7 +16,7 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from transformers import PreTrainedConfig
 from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS, PreTrainedModel
@@ -36,7 +36,7 @@ OWN_ATTRIBUTES = frozenset(vars(nn.Module())) - {"training"}
 MEMBERS = attrgetter("_modules", "_parameters", "_buffers")
 HOOKS = attrgetter("_forward_hooks", "_forward_pre_hooks")
 
-LEAVES = (bool, int, float, str, bytes, type, FunctionType, torch.Tensor, torch.dtype, nn.Module, ModuleType)
+LEAVES = (bool, int, float, str, bytes, type, FunctionType, Tensor, torch.dtype, nn.Module, ModuleType)
 """What is looked at by identity; anything else may hold something that changes, and is looked into."""
 
 LARGE_BASES = (nn.Module, PreTrainedModel)

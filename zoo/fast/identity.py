@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
-from torch import nn
+from torch import Tensor, nn
 
 from .watching import is_watched
 
@@ -16,6 +15,6 @@ class Identity(nn.Identity):
     `nn.Module.__call__` takes as long as a small operation, and a decode step meets dozens of empty slots.
     """
 
-    def __call__(self, states: torch.Tensor) -> Any:
+    def __call__(self, states: Tensor) -> Any:
         """Return the states. *Shape:* any."""
         return super().__call__(states) if is_watched(self) else states

@@ -14,7 +14,7 @@ from functools import cache
 from typing import Any, NoReturn
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from zoo.errors import UnsupportedBackendError, UnsupportedOperationError
 
@@ -35,7 +35,7 @@ linear_dynamic: Any = _operator and _operator.default._op
 long as a small product."""
 
 
-def int8_product(hidden_states: torch.Tensor, packed: Any, reduce_range: bool = False) -> torch.Tensor:
+def int8_product(hidden_states: Tensor, packed: Any, reduce_range: bool = False) -> Tensor:
     """Multiply by an int8 matrix, with no look at the arguments before PyTorch's own.
 
     Args:
@@ -104,7 +104,7 @@ def overflows(engine: str) -> bool:
     return abs(float(output) - 64) > 1
 
 
-def pack(engine: str, weight: torch.Tensor, bias: torch.Tensor) -> Any:
+def pack(engine: str, weight: Tensor, bias: Tensor) -> Any:
     """Round a weight matrix and lay it out as the library wants it.
 
     Args:
@@ -142,7 +142,7 @@ class Int8Linear(nn.Module):
         self.engine = engine.name
         self.in_features = layers[0].in_features
         self.out_features = sum(layer.out_features for layer in layers)
-        weights: list[torch.Tensor] = [layer.weight.detach() for layer in layers]
+        weights: list[Tensor] = [layer.weight.detach() for layer in layers]
         biases = [
             layer.weight.new_zeros(layer.out_features) if layer.bias is None else layer.bias.detach()
             for layer in layers
@@ -151,7 +151,7 @@ class Int8Linear(nn.Module):
         self.reduce_range = engine.reduce_range
         self.training = False
 
-    def forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
+    def forward(self, hidden_states: Tensor) -> Tensor:
         """Multiply.
 
         Args:

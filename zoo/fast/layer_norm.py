@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 
 class QuickLayerNorm(nn.LayerNorm):
     """`torch.nn.LayerNorm`; `torch.nn.functional.layer_norm` takes twice as long as this for a single token."""
 
-    def forward(self, input: torch.Tensor) -> torch.Tensor:
+    def forward(self, input: Tensor) -> Tensor:
         """Normalise the last dimension. *Shape:* (..., width), unchanged."""
         return torch.layer_norm(input, self.normalized_shape, self.weight, self.bias, self.eps)

@@ -10,6 +10,7 @@ from functools import cache
 from threading import Lock
 
 import torch
+from torch import Tensor
 
 from .switches import current
 
@@ -47,9 +48,7 @@ class Trial:
         return self.gain >= self.needed and self.deviation <= EXACT
 
 
-def compare(
-    usual: Callable[[], object], other: Callable[[], torch.Tensor], exact: torch.Tensor, needed: float = PAYS
-) -> Trial:
+def compare(usual: Callable[[], object], other: Callable[[], Tensor], exact: Tensor, needed: float = PAYS) -> Trial:
     """Compare two ways to multiply, by speed and by exactness.
 
     Args:
@@ -86,7 +85,7 @@ def _try_matmul(tokens: int, width: int, threads: int) -> Trial:
     generator = torch.Generator().manual_seed(0)
     left, right = (torch.randn(*shape, generator=generator) for shape in ((tokens, width), (width, 4 * width)))
 
-    def multiply(precision: str | None) -> torch.Tensor:
+    def multiply(precision: str | None) -> Tensor:
         if precision is not None:
             torch.set_float32_matmul_precision(precision)
         return left @ right

@@ -15,7 +15,7 @@ from functools import cache
 from typing import Any
 
 import torch
-from torch import fx
+from torch import Tensor, fx
 from torch.nn import functional as F
 
 from .graph_capture import CapturedGraph, Program, compile_graph, copy_graph
@@ -51,11 +51,11 @@ class JointLinear:
     biases: tuple[int, ...]
     rows: int
 
-    def widths(self, constants: Sequence[torch.Tensor]) -> tuple[int, ...]:
+    def widths(self, constants: Sequence[Tensor]) -> tuple[int, ...]:
         """How many outputs each of the layers has."""
         return tuple(constants[place].shape[0] for place in self.weights)
 
-    def prepack(self, constants: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
+    def prepack(self, constants: Sequence[Tensor]) -> tuple[Tensor, ...]:
         """Lay the weights out.
 
         Returns:
@@ -80,7 +80,7 @@ class Prepacking:
     program: Program
     layers: tuple[JointLinear, ...]
 
-    def prepack(self, constants: Sequence[torch.Tensor]) -> PrepackedWeights:
+    def prepack(self, constants: Sequence[Tensor]) -> PrepackedWeights:
         """Prepack weights as they are now."""
         tensors = tuple(tensor for layer in self.layers for tensor in layer.prepack(constants))
         places = dict.fromkeys(place for layer in self.layers for place in (*layer.weights, *layer.biases))
@@ -95,7 +95,7 @@ class PrepackedWeights:
         sources: The weights and biases themselves.
     """
 
-    def __init__(self, program: Program, tensors: tuple[torch.Tensor, ...], sources: tuple[torch.Tensor, ...]) -> None:
+    def __init__(self, program: Program, tensors: tuple[Tensor, ...], sources: tuple[Tensor, ...]) -> None:
         self.program = program
         self.tensors = tensors
         self._sources = sources
@@ -116,7 +116,7 @@ class PrepackedWeights:
         return self._current_versions() == self._versions and torch.equal(torch.cat(self._samples), self._values)
 
 
-def sample(tensor: torch.Tensor) -> torch.Tensor:
+def sample(tensor: Tensor) -> Tensor:
     """Look at a few values of a tensor, spread over all of it.
 
     Returns:
@@ -176,12 +176,12 @@ def joint_layers(graph: fx.Graph, constants: Sequence[Any]) -> list[JointLinear]
     ]
 
 
-def can_be_watched(tensor: torch.Tensor) -> bool:
+def can_be_watched(tensor: Tensor) -> bool:
     """Whether a weight is in float32, and PyTorch counts what is written to it."""
     return tensor.dtype == torch.float32 and not tensor.is_inference()
 
 
-def replace(graph: fx.Graph, layer: JointLinear, constants: Sequence[torch.Tensor]) -> None:
+def replace(graph: fx.Graph, layer: JointLinear, constants: Sequence[Tensor]) -> None:
     """Let linear layers read prepacked weights.
 
     Args:
@@ -206,9 +206,7 @@ def replace(graph: fx.Graph, layer: JointLinear, constants: Sequence[torch.Tenso
         graph.erase_node(node)
 
 
-def prepacked_linear(
-    states: torch.Tensor, prepacked: torch.Tensor, shape: torch.Tensor, bias: torch.Tensor | None, rows: int
-) -> torch.Tensor:
+def prepacked_linear(states: Tensor, prepacked: Tensor, shape: Tensor, bias: Tensor | None, rows: int) -> Tensor:
     """Multiply by prepacked weights.
 
     Args:
@@ -237,7 +235,7 @@ def try_rows(rows: int, width: int = 1024) -> Trial | None:
     return _try_prepacked(rows, (4 * width,), width, torch.get_num_threads()) if can_prepack() else None
 
 
-def try_prepacked(layer: JointLinear, constants: Sequence[torch.Tensor]) -> Trial:
+def try_prepacked(layer: JointLinear, constants: Sequence[Tensor]) -> Trial:
     """Measure linear layers of about one size, once in a process.
 
     Args:

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from .attention_backends import dropping_attention, torch_attention
 from .dropout import draws_bits
@@ -18,15 +18,15 @@ SHORT = 48
 
 def unpadded_attention(
     module: nn.Module,
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
     attention_mask: UnpaddedMask,
     scaling: float,
     dropout: float = 0.0,
-    position_bias: torch.Tensor | None = None,
+    position_bias: Tensor | None = None,
     **kwargs: Any,
-) -> tuple[torch.Tensor, None]:
+) -> tuple[Tensor, None]:
     """PyTorch's scaled dot-product attention on unpadded sequences: each by itself, or short ones padded again.
 
     Args:
@@ -62,7 +62,7 @@ def unpadded_attention(
     return torch.cat(mixed, dim=1), None
 
 
-def padded_mask(mask: UnpaddedMask, is_causal: bool, position_bias: torch.Tensor | None) -> torch.Tensor | None:
+def padded_mask(mask: UnpaddedMask, is_causal: bool, position_bias: Tensor | None) -> Tensor | None:
     """What attention takes for a mask once the padding is back.
 
     Args:
@@ -79,9 +79,7 @@ def padded_mask(mask: UnpaddedMask, is_causal: bool, position_bias: torch.Tensor
     return position_bias if visible is None else position_bias.masked_fill(~visible, -torch.inf)
 
 
-def sequence_biases(
-    mask: UnpaddedMask, is_causal: bool, position_bias: torch.Tensor | None
-) -> list[torch.Tensor | None]:
+def sequence_biases(mask: UnpaddedMask, is_causal: bool, position_bias: Tensor | None) -> list[Tensor | None]:
     """Cut a bias to the sequences. Arguments as for [`padded_mask`][].
 
     Returns:
@@ -91,7 +89,7 @@ def sequence_biases(
     queries, keys = mask.queries, mask.keys
     if position_bias is None:
         return [None] * queries.batch_size
-    biases: list[torch.Tensor | None] = []
+    biases: list[Tensor | None] = []
     for row in range(queries.batch_size):
         first_query, first_key = queries.starts[row], keys.starts[row]
         rows = slice(first_query, first_query + queries.lengths[row])

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch.nn import functional as F
 
 
@@ -25,10 +26,10 @@ class Unpadding:
         seq_len: Number of positions of each.
     """
 
-    indices: torch.Tensor
+    indices: Tensor
     starts: tuple[int, ...]
     lengths: tuple[int, ...]
-    cu_seqlens: torch.Tensor
+    cu_seqlens: Tensor
     batch_size: int
     seq_len: int
 
@@ -38,7 +39,7 @@ class Unpadding:
         return self.batch_size * self.seq_len - len(self.indices)
 
     @classmethod
-    def of(cls, attention_mask: torch.Tensor) -> Unpadding | None:
+    def of(cls, attention_mask: Tensor) -> Unpadding | None:
         """Find the tokens. An accelerator is waited for once.
 
         Args:
@@ -78,7 +79,7 @@ class Unpadding:
         return cls(indices, (0,) * batch_size, (seq_len,) * batch_size, cu_seqlens, batch_size, seq_len)
 
     @classmethod
-    def of_documents(cls, documents: torch.Tensor) -> Unpadding:
+    def of_documents(cls, documents: Tensor) -> Unpadding:
         """Tell documents apart that are packed into rows without padding. An accelerator is waited for twice.
 
         Args:
@@ -94,7 +95,7 @@ class Unpadding:
         indices = torch.arange(batch_size * seq_len, device=documents.device)
         return cls(indices, (0,) * len(lengths), lengths, cu_seqlens, batch_size, seq_len)
 
-    def unpad(self, states: torch.Tensor) -> torch.Tensor:
+    def unpad(self, states: Tensor) -> Tensor:
         """Lay the tokens of all sequences end to end.
 
         Args:
@@ -106,7 +107,7 @@ class Unpadding:
         states = states.expand(self.batch_size, *states.shape[1:])
         return states.flatten(0, 1).index_select(0, self.indices)[None]
 
-    def pad(self, states: torch.Tensor) -> torch.Tensor:
+    def pad(self, states: Tensor) -> Tensor:
         """Put every token back where it was, and zeros where there was padding.
 
         Args:
@@ -139,7 +140,7 @@ class UnpaddedMask:
             "max_length_k": max(self.keys.lengths),
         }
 
-    def visible(self, is_causal: bool) -> torch.Tensor | None:
+    def visible(self, is_causal: bool) -> Tensor | None:
         """The same as a tensor, for sequences that are padded again.
 
         Args:

@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from .unpadding import UnpaddedMask
 
@@ -42,7 +42,7 @@ def has_kernel(device: torch.device) -> bool:
     )
 
 
-def computes(config: Any, hidden_states: torch.Tensor, *, drops: bool, has_bias: bool) -> bool:
+def computes(config: Any, hidden_states: Tensor, *, drops: bool, has_bias: bool) -> bool:
     """Whether it computes what the layers of a stack ask for.
 
     Args:
@@ -56,7 +56,7 @@ def computes(config: Any, hidden_states: torch.Tensor, *, drops: bool, has_bias:
     return dtype_of_products(hidden_states) in HALF and config.head_dim % 8 == 0 and config.head_dim <= WIDEST
 
 
-def dtype_of_products(states: torch.Tensor) -> torch.dtype:
+def dtype_of_products(states: Tensor) -> torch.dtype:
     """What matrix products of these are computed in: autocast's type where it is on, or their own."""
     kind = states.device.type
     return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else states.dtype
@@ -64,14 +64,14 @@ def dtype_of_products(states: torch.Tensor) -> torch.dtype:
 
 def variable_length_attention(
     module: nn.Module,
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
     attention_mask: UnpaddedMask,
     scaling: float,
     sliding_window: int | None = None,
     **kwargs: Any,
-) -> tuple[torch.Tensor, None]:
+) -> tuple[Tensor, None]:
     """Attention on all sequences of a batch in one call.
 
     Args:

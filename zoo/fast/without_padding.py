@@ -8,7 +8,7 @@ from functools import wraps
 from typing import Any, Protocol, TypeVar, cast
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from transformers import PreTrainedConfig
 from transformers.integrations.flash_attention import flash_attention_forward
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
@@ -23,7 +23,7 @@ from .watching import are_untouched
 ATTENDING = frozenset({"full_attention", "sliding_attention"})
 """Types of layers with attention; all others carry a state from token to token."""
 
-RunLayers = TypeVar("RunLayers", bound=Callable[..., torch.Tensor])
+RunLayers = TypeVar("RunLayers", bound=Callable[..., Tensor])
 
 GAIN = 150_000
 """Unpadding pays where what it saves of a layer's token-wise work is more than this for each sequence: tokens times
@@ -66,7 +66,7 @@ def without_padding(run_layers: RunLayers) -> RunLayers:
     """
 
     @wraps(run_layers)
-    def unpadded(self: Any, config: Any, hidden_states: torch.Tensor, context: Any, **kwargs: Any) -> torch.Tensor:
+    def unpadded(self: Any, config: Any, hidden_states: Tensor, context: Any, **kwargs: Any) -> Tensor:
         tokens, source = unpaddings(self, config, hidden_states, context, **kwargs)
         if tokens is None:
             return run_layers(self, config, hidden_states, context, **kwargs)
@@ -85,7 +85,7 @@ def without_padding(run_layers: RunLayers) -> RunLayers:
 def unpaddings(
     stack: Stack,
     config: Any,
-    hidden_states: torch.Tensor,
+    hidden_states: Tensor,
     context: Any,
     *,
     output_hidden_states: bool | None = None,
@@ -153,7 +153,7 @@ def is_traced() -> bool:
     return torch.compiler.is_compiling() or torch._C._get_tracing_state() is not None
 
 
-def takes_lengths(config: Any, hidden_states: torch.Tensor, *, drops: bool, has_bias: bool) -> bool:
+def takes_lengths(config: Any, hidden_states: Tensor, *, drops: bool, has_bias: bool) -> bool:
     """Whether attention takes the lengths of sequences in one call, windows or not. Arguments as for [`computes`][]."""
     backend = ALL_ATTENTION_FUNCTIONS.get(config._attn_implementation)  # somebody may have registered another sdpa
     if backend is flash_attention_forward:
@@ -162,7 +162,7 @@ def takes_lengths(config: Any, hidden_states: torch.Tensor, *, drops: bool, has_
 
 
 def find_unpaddings(
-    config: PreTrainedConfig, *sequences: tuple[Any, torch.Tensor | None], by_length: bool
+    config: PreTrainedConfig, *sequences: tuple[Any, Tensor | None], by_length: bool
 ) -> tuple[Unpadding | None, ...]:
     """Find the tokens of everything that a stack reads, if it can do without padding and gains by it.
 
@@ -205,7 +205,7 @@ def find_unpaddings(
     return tuple(unpaddings) if pays else nothing
 
 
-def find_tokens(attention_mask: Any, states: torch.Tensor) -> Unpadding | None:
+def find_tokens(attention_mask: Any, states: Tensor) -> Unpadding | None:
     """Find the tokens of one batch of sequences.
 
     Args:
@@ -218,5 +218,5 @@ def find_tokens(attention_mask: Any, states: torch.Tensor) -> Unpadding | None:
     if attention_mask is None:
         batch_size, seq_len = states.shape[:2]
         return Unpadding.full(batch_size, seq_len, states.device)
-    is_padding_mask = isinstance(attention_mask, torch.Tensor) and attention_mask.shape == states.shape[:2]
+    is_padding_mask = isinstance(attention_mask, Tensor) and attention_mask.shape == states.shape[:2]
     return Unpadding.of(attention_mask) if is_padding_mask else None

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 from transformers import GenerationConfig, PreTrainedModel, PreTrainedTokenizerFast
 from transformers.generation import BaseStreamer
@@ -152,7 +153,7 @@ def generation_config(
     return settings
 
 
-def encode(texts: Sequence[str], tokenizers: Tokenizers, model: PreTrainedModel) -> list[torch.Tensor]:
+def encode(texts: Sequence[str], tokenizers: Tokenizers, model: PreTrainedModel) -> list[Tensor]:
     """Turn texts into what the model reads.
 
     Args:
@@ -197,7 +198,7 @@ def position_limit(model: PreTrainedModel) -> int | None:
 def write(
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerFast,
-    encoded: Sequence[torch.Tensor],
+    encoded: Sequence[Tensor],
     settings: GenerationConfig,
     *,
     scores: bool = False,
@@ -255,9 +256,7 @@ def write(
     return [tuple(candidates[i : i + each]) for i in range(0, len(candidates), each)]
 
 
-def mean_log_probability(
-    logits: Sequence[torch.Tensor], sequences: torch.Tensor, settings: GenerationConfig
-) -> torch.Tensor:
+def mean_log_probability(logits: Sequence[Tensor], sequences: Tensor, settings: GenerationConfig) -> Tensor:
     """Score outputs by the model's own probabilities, whatever the temperature they were drawn at.
 
     transformers' `compute_transition_scores` takes the source's vocabulary for the target's.

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 from transformers import PreTrainedModel
 
 from zoo.errors import ConfigError, UnknownNameError
@@ -185,7 +186,7 @@ def sides_of(kind: str) -> tuple[str, str]:
 
 
 @torch.no_grad()
-def attention_weights(model: PreTrainedModel, inputs: Inputs) -> dict[str, torch.Tensor]:
+def attention_weights(model: PreTrainedModel, inputs: Inputs) -> dict[str, Tensor]:
     """Run a model, and keep its attention weights.
 
     Returns:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 from transformers import PreTrainedModel
 
 from zoo.generation import load_checkpoint
@@ -92,7 +93,7 @@ def head_statistics(
     return found
 
 
-def entropies(weights: torch.Tensor, keys: torch.Tensor) -> torch.Tensor:
+def entropies(weights: Tensor, keys: Tensor) -> Tensor:
     """The entropy of every query's weights.
 
     Args:
@@ -106,7 +107,7 @@ def entropies(weights: torch.Tensor, keys: torch.Tensor) -> torch.Tensor:
     return torch.special.entr(real).sum(dim=-1)
 
 
-def distances(weights: torch.Tensor, keys: torch.Tensor) -> torch.Tensor:
+def distances(weights: Tensor, keys: Tensor) -> Tensor:
     """How far every query looks.
 
     Args:
@@ -121,7 +122,7 @@ def distances(weights: torch.Tensor, keys: torch.Tensor) -> torch.Tensor:
     return (weights.double() * keys[:, None, None] * apart).sum(dim=-1)
 
 
-def average(values: torch.Tensor, queries: torch.Tensor) -> NDArray[np.float32]:
+def average(values: Tensor, queries: Tensor) -> NDArray[np.float32]:
     """Average over real queries.
 
     Args:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 from transformers import PreTrainedModel
 
 from zoo.models import Position
@@ -93,7 +94,7 @@ def position_tables(model: PreTrainedModel, length: int = 64) -> list[PositionTa
         rows = length if encoding.max_length is None else min(length, encoding.max_length)
         ids = torch.arange(rows, device=model.device)
         zeros = torch.zeros(1, rows, stack.config.hidden_size, device=model.device, dtype=model.dtype)
-        tables: dict[str, tuple[tuple[str, ...], torch.Tensor]] = {}
+        tables: dict[str, tuple[tuple[str, ...], Tensor]] = {}
         if type(encoding).embed is not Position.embed:
             tables["added"] = (("added to the embeddings",), encoding.embed(zeros, ids[None]))
         if (rotation := encoding.rotation(zeros, ids[None])) is not None:

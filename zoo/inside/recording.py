@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from transformers import PreTrainedModel, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from zoo.models.stack import ZooStack
@@ -55,8 +55,8 @@ class NormRecorder(TrainerCallback):
         self.norms: list[LayerNorms] = []
         self._hooks: list[Any] = []
         self._active = False
-        self._activations: dict[tuple[str, int], torch.Tensor] = {}
-        self._gradients: dict[tuple[str, int], dict[int, torch.Tensor]] = {}
+        self._activations: dict[tuple[str, int], Tensor] = {}
+        self._gradients: dict[tuple[str, int], dict[int, Tensor]] = {}
 
     def to_records(self) -> list[dict[str, Any]]:
         """Write what was recorded as plain data, e.g. for `pandas.DataFrame`.
@@ -107,15 +107,15 @@ class NormRecorder(TrainerCallback):
                         self._hooks.append(parameter.register_post_accumulate_grad_hook(see))
 
     def _see_output(self, stack: str, place: int) -> Callable[..., None]:
-        def see(layer: nn.Module, args: Any, kwargs: dict[str, Any], output: torch.Tensor) -> None:
+        def see(layer: nn.Module, args: Any, kwargs: dict[str, Any], output: Tensor) -> None:
             if self._active and layer.training:
                 key = (stack, kwargs.get("step", place))  # a shared layer is applied more than once
                 self._activations[key] = output.detach().float().pow(2).mean().sqrt()
 
         return see
 
-    def _see_gradient(self, stack: str, place: int) -> Callable[[torch.Tensor], None]:
-        def see(parameter: torch.Tensor) -> None:
+    def _see_gradient(self, stack: str, place: int) -> Callable[[Tensor], None]:
+        def see(parameter: Tensor) -> None:
             if self._active and parameter.grad is not None:
                 square = parameter.grad.detach().float().pow(2).sum()
                 self._gradients.setdefault((stack, place), {})[id(parameter)] = square

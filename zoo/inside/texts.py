@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
@@ -31,9 +32,9 @@ class Inputs:
     """
 
     arguments: dict[str, Any]
-    masks: dict[str, torch.Tensor]
+    masks: dict[str, Tensor]
     tokens: dict[str, tuple[tuple[str, ...], ...]]
-    labels: torch.Tensor
+    labels: Tensor
     outputs: tuple[str, ...]
 
 
@@ -90,9 +91,7 @@ def encode(tokenizer: PreTrainedTokenizerFast, text: str, *, end: bool = True) -
     return ids[:-1] if not end and ids and ids[-1] == tokenizer.eos_token_id else ids
 
 
-def padded(
-    sequences: Sequence[Sequence[int]], pad_token_id: int | None, device: torch.device
-) -> tuple[torch.Tensor, torch.Tensor]:
+def padded(sequences: Sequence[Sequence[int]], pad_token_id: int | None, device: torch.device) -> tuple[Tensor, Tensor]:
     """Make a batch of sequences.
 
     Args:

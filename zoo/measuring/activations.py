@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 
 def activation_bytes(model: nn.Module, batch: Mapping[str, Any]) -> int:
@@ -19,11 +19,11 @@ def activation_bytes(model: nn.Module, batch: Mapping[str, Any]) -> int:
     Returns:
         Bytes, each memory counted once however often it is saved; parameters, buffers and the batch itself aside.
     """
-    tensors = [value for value in batch.values() if isinstance(value, torch.Tensor)]
+    tensors = [value for value in batch.values() if isinstance(value, Tensor)]
     known = {storage_of(tensor)[0] for tensor in (*model.parameters(), *model.buffers(), *tensors)}
     saved: dict[int, int] = {}
 
-    def pack(tensor: torch.Tensor) -> torch.Tensor:
+    def pack(tensor: Tensor) -> Tensor:
         place, size = storage_of(tensor)
         saved[place] = size
         return tensor
@@ -43,7 +43,7 @@ def activation_bytes(model: nn.Module, batch: Mapping[str, Any]) -> int:
     return sum(size for place, size in saved.items() if place not in known)
 
 
-def storage_of(tensor: torch.Tensor) -> tuple[int, int]:
+def storage_of(tensor: Tensor) -> tuple[int, int]:
     """Say where a tensor's memory is.
 
     Args:

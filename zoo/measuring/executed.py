@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
+from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry, shape_wrapper
 
@@ -80,7 +81,7 @@ def executed(run: Callable[[], object]) -> Executed:
     return Executed(counter.flops, counter.calls.total())
 
 
-def attention_flops(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *rest: Any, **named: Any) -> int:
+def attention_flops(query: Tensor, key: Tensor, value: Tensor, *rest: Any, **named: Any) -> int:
     """Operations of attention on a CPU.
 
     Args:
@@ -96,7 +97,7 @@ def attention_flops(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor,
     return 2 * query.shape[:3].numel() * key.shape[2] * (query.shape[3] + value.shape[3])
 
 
-def attention_backward_flops(gradient: torch.Tensor, *states: torch.Tensor, **named: Any) -> int:
+def attention_backward_flops(gradient: Tensor, *states: Tensor, **named: Any) -> int:
     """Operations of the backward pass of attention, on any device.
 
     Args:
@@ -110,7 +111,7 @@ def attention_backward_flops(gradient: torch.Tensor, *states: torch.Tensor, **na
     return 2 * attention_flops(*states)
 
 
-def fast_layer_flops(states: torch.Tensor, width: int, *rest: Any, **named: Any) -> int:
+def fast_layer_flops(states: Tensor, width: int, *rest: Any, **named: Any) -> int:
     """Operations of a whole layer of `nn.TransformerEncoder` on its fast path.
 
     Args:
@@ -121,7 +122,7 @@ def fast_layer_flops(states: torch.Tensor, width: int, *rest: Any, **named: Any)
     Returns:
         Those of its six products.
     """
-    matrices = [tensor for tensor in rest if isinstance(tensor, torch.Tensor) and tensor.ndim == 2]
+    matrices = [tensor for tensor in rest if isinstance(tensor, Tensor) and tensor.ndim == 2]
     lengths = [len(row) for row in states.unbind()]
     weights = sum(matrix.numel() for matrix in matrices[:4])
     return sum(2 * length * weights + 4 * length * length * width for length in lengths)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
+from torch import Tensor
 from transformers import PreTrainedModel
 
 from zoo.errors import ZooError
@@ -48,7 +49,7 @@ def measure(
         devices: How many devices trained.
     """
     began = time.perf_counter()
-    batch = {name: value.to(model.device) for name, value in batch.items() if isinstance(value, torch.Tensor)}
+    batch = {name: value.to(model.device) for name, value in batch.items() if isinstance(value, Tensor)}
     if flops is None:
         flops = count_per_token(model, batch)
     seconds = min(max(SHARE * training_seconds, SHORTEST), LONGEST)
@@ -80,7 +81,7 @@ def measure(
     )
 
 
-def count_per_token(model: PreTrainedModel, batch: Mapping[str, torch.Tensor]) -> FlopsPerToken:
+def count_per_token(model: PreTrainedModel, batch: Mapping[str, Tensor]) -> FlopsPerToken:
     """Count the operations a token of sequences as long as a batch's are without their padding.
 
     Returns:
@@ -92,7 +93,7 @@ def count_per_token(model: PreTrainedModel, batch: Mapping[str, torch.Tensor]) -
         return count_flops(model, batch).per_token
 
 
-def mean_lengths(model: PreTrainedModel, batch: Mapping[str, torch.Tensor]) -> list[int]:
+def mean_lengths(model: PreTrainedModel, batch: Mapping[str, Tensor]) -> list[int]:
     """Find how long the sequences of a batch are without their padding.
 
     Returns:
@@ -104,7 +105,7 @@ def mean_lengths(model: PreTrainedModel, batch: Mapping[str, torch.Tensor]) -> l
     return [max(1, round(total / len(batch["input_ids"]))) for total in totals]
 
 
-def num_positions(model: PreTrainedModel, batch: Mapping[str, torch.Tensor]) -> int:
+def num_positions(model: PreTrainedModel, batch: Mapping[str, Tensor]) -> int:
     """Count the positions of a batch, padding included.
 
     Returns:

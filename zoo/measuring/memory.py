@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -22,7 +23,7 @@ class Allocations(TorchDispatchMode):
         peak: The most that were there at one time.
     """
 
-    def __init__(self, known: Iterable[torch.Tensor] = ()) -> None:
+    def __init__(self, known: Iterable[Tensor] = ()) -> None:
         super().__init__()
         self.held = self.peak = 0
         self._known = list(known)  # whose places stay taken
@@ -33,11 +34,11 @@ class Allocations(TorchDispatchMode):
     ) -> Any:
         output = func(*args, **(kwargs or {}))
         for leaf in pytree.tree_leaves(output):
-            if isinstance(leaf, torch.Tensor):
+            if isinstance(leaf, Tensor):
                 self.see(leaf)
         return output
 
-    def see(self, tensor: torch.Tensor) -> None:
+    def see(self, tensor: Tensor) -> None:
         """Count a tensor's memory, unless it is another's."""
         storage = tensor.untyped_storage()
         place, size = storage._cdata, storage.nbytes()

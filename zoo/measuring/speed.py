@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch import Tensor
 from transformers import PreTrainedModel
 from transformers.generation.streamers import BaseStreamer
 
@@ -104,7 +105,7 @@ def decode_speed(model: PreTrainedModel, batch: Mapping[str, Any], seconds: floa
     return DecodeSpeed(len(clock.gaps) / sum(clock.gaps), statistics.median(clock.gaps), cuts[-1])
 
 
-def write(model: PreTrainedModel, prompt: torch.Tensor, steps: int, clock: Clock) -> None:
+def write(model: PreTrainedModel, prompt: Tensor, steps: int, clock: Clock) -> None:
     """Generate a fixed number of tokens.
 
     Args:
@@ -135,7 +136,7 @@ class Clock(BaseStreamer):
         self._last: float | None = None
         self._has_prompt = False
 
-    def put(self, value: torch.Tensor) -> None:
+    def put(self, value: Tensor) -> None:
         """See a token; what comes first is the prompt, and then the token that reading it has made."""
         now = time.perf_counter()
         if self._last is not None:
@@ -149,7 +150,7 @@ class Clock(BaseStreamer):
         self._last, self._has_prompt = None, False
 
 
-def num_tokens(batch: Mapping[str, torch.Tensor]) -> int:
+def num_tokens(batch: Mapping[str, Tensor]) -> int:
     """Count what a batch holds to read.
 
     Args:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-import torch
-from torch import nn
+from torch import Tensor, nn
 from transformers.cache_utils import Cache, EncoderDecoderCache
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
@@ -23,8 +22,11 @@ if TYPE_CHECKING:
     from .configuration import ZooConfig
     from .context import EarlierLayers
 
-Heads: TypeAlias = tuple[torch.Tensor, torch.Tensor]
+Heads: TypeAlias = tuple[Tensor, Tensor]
 """Keys and values."""
+
+Mixed: TypeAlias = tuple[Tensor, Tensor | None]
+"""What attention makes of values, and the weights where the backend gives them."""
 
 
 @ATTENTIONS.register("multi-head")
@@ -99,16 +101,16 @@ class Attention(nn.Module):
 
     def forward(
         self,
-        hidden_states: torch.Tensor,
+        hidden_states: Tensor,
         attention_mask: Any = None,
-        position_bias: torch.Tensor | None = None,
-        key_value_states: torch.Tensor | None = None,
+        position_bias: Tensor | None = None,
+        key_value_states: Tensor | None = None,
         position_embeddings: Any = None,
         past_key_values: Cache | None = None,
         step: int | None = None,
         earlier: EarlierLayers | None = None,
         **kwargs: Any,
-    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+    ) -> Mixed:
         """Let every position gather values from the positions it may see.
 
         Args:
@@ -128,7 +130,7 @@ class Attention(nn.Module):
         """
         cache_idx, own = self.layer_idx if step is None else step, None
         if self.is_cross and key_value_states is not None:
-            query = self.project_heads(self.q_proj, self.q_norm, hidden_states)
+            query = self.split_heads(self.q_proj(hidden_states), self.q_norm)
             key, value = self.memory(key_value_states, past_key_values, cache_idx)
             kwargs.pop("position_ids", None)  # by which backends tell sequences in a row apart, the keys' as well
         else:
@@ -143,7 +145,7 @@ class Attention(nn.Module):
         mixed, weights = attend(query, key, value, attention_mask, scaling=self.scaling, **kwargs)
         return self.merge_heads(mixed, hidden_states, own), weights
 
-    def project(self, hidden_states: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    def project(self, hidden_states: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Make the queries, keys and values of self-attention.
 
         Args:
@@ -152,17 +154,15 @@ class Attention(nn.Module):
         Returns:
             Three tensors, split into heads. *Shape:* (batch_size, num_heads, seq_len, head_dim)
         """
-        return (
-            self.project_heads(self.q_proj, self.q_norm, hidden_states),
-            self.project_heads(self.k_proj, self.k_norm, hidden_states),
-            self.project_heads(self.v_proj, None, hidden_states),
-        )
+        query = self.split_heads(self.q_proj(hidden_states), self.q_norm)
+        key = self.split_heads(self.k_proj(hidden_states), self.k_norm)
+        return query, key, self.split_heads(self.v_proj(hidden_states))
 
-    def rotate_heads(self, query: torch.Tensor, key: torch.Tensor, rotation: Any) -> tuple[torch.Tensor, torch.Tensor]:
+    def rotate_heads(self, query: Tensor, key: Tensor, rotation: Any) -> tuple[Tensor, Tensor]:
         """Encode positions in queries and keys, as [`zoo.models.embedding.Position.rotate`][] does."""
         return self.rotate(query, key, rotation)
 
-    def extend(self, key: torch.Tensor, value: torch.Tensor, past: Cache | None, idx: int, earlier: Any) -> Heads:
+    def extend(self, key: Tensor, value: Tensor, past: Cache | None, idx: int, earlier: Any) -> Heads:
         """Put keys and values behind those of earlier positions.
 
         Args:
@@ -177,20 +177,7 @@ class Attention(nn.Module):
         """
         return (key, value) if past is None else self_attention_cache(past).update(key, value, idx)
 
-    def project_heads(self, proj: nn.Linear, norm: nn.Module | None, states: torch.Tensor) -> torch.Tensor:
-        """Project and split into heads.
-
-        Args:
-            proj: One of the query, key and value projections.
-            norm: The norm on queries or keys, None for values.
-            states: *Shape:* (batch_size, seq_len, hidden_size)
-
-        Returns:
-            *Shape:* (batch_size, num_heads, seq_len, head_dim)
-        """
-        return self.split_heads(proj(states), norm)
-
-    def split_heads(self, projected: torch.Tensor, norm: nn.Module | None) -> torch.Tensor:
+    def split_heads(self, projected: Tensor, norm: nn.Module | None = None) -> Tensor:
         """Split a projection into heads, normalising a head or the whole projection if there is a norm.
 
         Args:
@@ -207,7 +194,7 @@ class Attention(nn.Module):
             heads = norm(heads)
         return heads.transpose(1, 2)
 
-    def merge_heads(self, mixed: torch.Tensor, hidden_states: torch.Tensor, value: torch.Tensor | None) -> torch.Tensor:
+    def merge_heads(self, mixed: Tensor, hidden_states: Tensor, value: Tensor | None) -> Tensor:
         """Project what the heads have gathered.
 
         Args:
@@ -221,9 +208,7 @@ class Attention(nn.Module):
         """
         return self.o_proj(mixed.reshape(*hidden_states.shape[:-1], -1))
 
-    def memory(
-        self, key_value_states: torch.Tensor, past_key_values: Cache | None, cache_idx: int
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+    def memory(self, key_value_states: Tensor, past_key_values: Cache | None, cache_idx: int) -> tuple[Tensor, Tensor]:
         """Keys and values of the other sequence, projected once in a generation and cached.
 
         Args:
@@ -238,8 +223,8 @@ class Attention(nn.Module):
             layer = cache.cross_attention_cache.layers[cache_idx]
             key, value = layer.keys, layer.values
         else:
-            key = self.project_heads(self.k_proj, self.k_norm, key_value_states)
-            value = self.project_heads(self.v_proj, None, key_value_states)
+            key = self.split_heads(self.k_proj(key_value_states), self.k_norm)
+            value = self.split_heads(self.v_proj(key_value_states))
             if cache is not None:
                 key, value = cache.cross_attention_cache.update(key, value, cache_idx)
                 cache.is_updated[cache_idx] = True
@@ -249,9 +234,7 @@ class Attention(nn.Module):
             key, value = key.repeat_interleave(beams, dim=0), value.repeat_interleave(beams, dim=0)
         return key, value
 
-    def attend(
-        self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, attention_mask: Any, **kwargs: Any
-    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+    def attend(self, query: Tensor, key: Tensor, value: Tensor, attention_mask: Any, **kwargs: Any) -> Mixed:
         """Mix the values by a backend of transformers.
 
         Args:

@@ -2,8 +2,7 @@
 
 from typing import Any
 
-import torch
-from torch import nn
+from torch import Tensor, nn
 from transformers.activations import ACT2FN
 from transformers.cache_utils import Cache
 from transformers.modeling_outputs import SequenceClassifierOutput, TokenClassifierOutput
@@ -56,7 +55,7 @@ class Classifier(ZooPreTrainedModel):
                 f"their pooling, which engines do by themselves; valid: {', '.join(self.supported_backends())}"
             )
 
-    def run_body(self, token_type_ids: torch.Tensor | None, **kwargs: Any) -> Any:
+    def run_body(self, token_type_ids: Tensor | None, **kwargs: Any) -> Any:
         """Compute hidden states, without a cache; a decoder, which knows no token types, is given none."""
         types = {} if token_type_ids is None else {"token_type_ids": token_type_ids}
         return self.model(**types, **{"use_cache": False, **kwargs})
@@ -70,7 +69,7 @@ class SequencePooler(nn.Module):
         self.dense = nn.Linear(config.hidden_size, config.hidden_size)
         self.act_fn = ACT2FN[config.classifier_pooler_act]
 
-    def forward(self, pooled: torch.Tensor) -> torch.Tensor:
+    def forward(self, pooled: Tensor) -> Tensor:
         """Transform. *Shape:* (batch_size, hidden_size), unchanged."""
         return self.act_fn(self.dense(pooled))
 
@@ -90,12 +89,12 @@ class ZooForSequenceClassification(Classifier):
     @can_return_tuple
     def forward(
         self,
-        input_ids: torch.Tensor | None = None,
+        input_ids: Tensor | None = None,
         attention_mask: Any = None,
-        position_ids: torch.Tensor | None = None,
-        inputs_embeds: torch.Tensor | None = None,
-        labels: torch.Tensor | None = None,
-        token_type_ids: torch.Tensor | None = None,
+        position_ids: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+        labels: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
         past_key_values: Cache | None = None,
         **kwargs: CallOptions,
     ) -> SequenceClassifierOutput:
@@ -147,12 +146,12 @@ class ZooForTokenClassification(Classifier):
     @can_return_tuple
     def forward(
         self,
-        input_ids: torch.Tensor | None = None,
+        input_ids: Tensor | None = None,
         attention_mask: Any = None,
-        position_ids: torch.Tensor | None = None,
-        inputs_embeds: torch.Tensor | None = None,
-        labels: torch.Tensor | None = None,
-        token_type_ids: torch.Tensor | None = None,
+        position_ids: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+        labels: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
         past_key_values: Cache | None = None,
         **kwargs: CallOptions,
     ) -> TokenClassifierOutput:

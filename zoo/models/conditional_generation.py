@@ -2,8 +2,7 @@
 
 from typing import Any
 
-import torch
-from torch import nn
+from torch import Tensor, nn
 from transformers.cache_utils import Cache
 from transformers.modeling_outputs import Seq2SeqLMOutput
 from transformers.utils.generic import can_return_tuple
@@ -52,7 +51,7 @@ class ZooForConditionalGeneration(LanguageModel, CachedGenerationMixin):
         self.lm_head = self._get_resized_lm_head(self.lm_head, self.config.decoder_vocab_size).requires_grad_(trains)
         self.tie_weights()
 
-    def decoder_inputs(self, input_ids: torch.Tensor | None, labels: torch.Tensor) -> torch.Tensor:
+    def decoder_inputs(self, input_ids: Tensor | None, labels: Tensor) -> Tensor:
         """Make decoder inputs by the variant's rule.
 
         Args:
@@ -64,7 +63,7 @@ class ZooForConditionalGeneration(LanguageModel, CachedGenerationMixin):
         """
         return self.model.decoder.transformer.decoder_inputs(input_ids, labels, self.config)
 
-    def prepare_decoder_input_ids_from_labels(self, labels: torch.Tensor) -> torch.Tensor:
+    def prepare_decoder_input_ids_from_labels(self, labels: Tensor) -> Tensor:
         """Make decoder inputs from labels; data collators call this.
 
         Args:
@@ -79,16 +78,16 @@ class ZooForConditionalGeneration(LanguageModel, CachedGenerationMixin):
     @can_return_tuple
     def forward(
         self,
-        input_ids: torch.Tensor | None = None,
+        input_ids: Tensor | None = None,
         attention_mask: Any = None,
-        decoder_input_ids: torch.Tensor | None = None,
+        decoder_input_ids: Tensor | None = None,
         decoder_attention_mask: Any = None,
-        decoder_position_ids: torch.Tensor | None = None,
+        decoder_position_ids: Tensor | None = None,
         encoder_outputs: Any = None,
         past_key_values: Cache | None = None,
-        inputs_embeds: torch.Tensor | None = None,
-        decoder_inputs_embeds: torch.Tensor | None = None,
-        labels: torch.Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+        decoder_inputs_embeds: Tensor | None = None,
+        labels: Tensor | None = None,
         use_cache: bool | None = None,
         skip_logits: bool = False,
         loss_smoothing: float = 0.0,

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import Tensor
 from transformers.cache_utils import (
     Cache,
     DynamicCache,
@@ -35,11 +36,11 @@ if TYPE_CHECKING:
 
 def padding_mask(
     config: ZooConfig,
-    hidden_states: torch.Tensor,
-    attention_mask: torch.Tensor | None,
-    position_ids: torch.Tensor | None = None,
+    hidden_states: Tensor,
+    attention_mask: Tensor | None,
+    position_ids: Tensor | None = None,
     past_key_values: Cache | None = None,
-) -> torch.Tensor | None:
+) -> Tensor | None:
     """The mask of layers without attention, which carry a state from token to token.
 
     Args:
@@ -70,7 +71,7 @@ def padding_mask(
     return None if attention_mask is None or seq_len == 1 else attention_mask[:, -seq_len:]
 
 
-def has_values(tensor: torch.Tensor) -> bool:
+def has_values(tensor: Tensor) -> bool:
     """Whether there are numbers to look at, which there are not while a model is traced."""
     return tensor.device.type != "meta" and not is_tracing(tensor)
 
@@ -84,7 +85,7 @@ MASKS = {
 """transformers' mask of every pair of causality and layer type; layers of other types have a mixer."""
 
 
-def given_mask(attention_mask: Any, input_ids: torch.Tensor | None, config: ZooConfig) -> Any:
+def given_mask(attention_mask: Any, input_ids: Tensor | None, config: ZooConfig) -> Any:
     """The usual padding mask of a stack: the caller's.
 
     Args:
@@ -115,18 +116,18 @@ class Context:
     attention_mask: Any
     position_ids: Any
     past_key_values: Cache | None
-    encoder_hidden_states: torch.Tensor | None = None
+    encoder_hidden_states: Tensor | None = None
     encoder_attention_mask: Any = None
-    biases: dict[str | None, torch.Tensor | None] = field(default_factory=dict)
+    biases: dict[str | None, Tensor | None] = field(default_factory=dict)
     given_positions: Any = None
-    token_ids: torch.Tensor | None = None
+    token_ids: Tensor | None = None
 
     @property
     def cache(self) -> Cache | None:
         """The cache of self-attention."""
         return None if self.past_key_values is None else self_attention_cache(self.past_key_values)
 
-    def place(self, inputs_embeds: torch.Tensor, position: Position) -> None:
+    def place(self, inputs_embeds: Tensor, position: Position) -> None:
         """Count positions on from the cache unless they are given, and refuse such as cannot be placed.
 
         Args:
@@ -138,16 +139,16 @@ class Context:
             InputError: When the mask leaves out cached positions, which nobody would know to be padding or not.
         """
         seen = 0 if self.cache is None else self.cache.get_seq_length()
-        if not isinstance(seen, torch.Tensor):  # a static cache counts on its device
+        if not isinstance(seen, Tensor):  # a static cache counts on its device
             length = seen + inputs_embeds.shape[1]
             position.check(length, self.position_ids)
-            if isinstance(mask := self.attention_mask, torch.Tensor) and mask.ndim == 2 and mask.shape[1] < length:
+            if isinstance(mask := self.attention_mask, Tensor) and mask.ndim == 2 and mask.shape[1] < length:
                 raise mask_too_short(mask, length)
         self.given_positions = self.position_ids
         if self.position_ids is None:
             self.position_ids = position.count(inputs_embeds, self.attention_mask, seen)
 
-    def source(self, config: ZooConfig, hidden_states: torch.Tensor) -> tuple[torch.Tensor | None, Any]:
+    def source(self, config: ZooConfig, hidden_states: Tensor) -> tuple[Tensor | None, Any]:
         """What cross attention reads, and its mask in the form that the attention backend wants.
 
         Args:
@@ -173,19 +174,19 @@ class EarlierLayers:
         kept: The tensors.
     """
 
-    token_ids: torch.Tensor | None = None
-    kept: dict[str, tuple[torch.Tensor, ...]] = field(default_factory=dict)
+    token_ids: Tensor | None = None
+    kept: dict[str, tuple[Tensor, ...]] = field(default_factory=dict)
 
-    def keep(self, name: str, *tensors: torch.Tensor) -> None:
+    def keep(self, name: str, *tensors: Tensor) -> None:
         """Keep tensors for later layers."""
         self.kept[name] = tensors
 
-    def read(self, name: str, device: torch.device) -> tuple[torch.Tensor, ...]:
+    def read(self, name: str, device: torch.device) -> tuple[Tensor, ...]:
         """Read what an earlier layer kept, on the device of the layer that reads."""
         return tuple(tensor.to(device) for tensor in self.kept[name])
 
 
-def mask_too_short(attention_mask: torch.Tensor, length: int) -> InputError:
+def mask_too_short(attention_mask: Tensor, length: int) -> InputError:
     """The error of a padding mask that leaves out cached positions.
 
     Args:
@@ -199,7 +200,7 @@ def mask_too_short(attention_mask: torch.Tensor, length: int) -> InputError:
 
 
 def self_attention_masks(
-    config: ZooConfig, hidden_states: torch.Tensor, context: Context, layer_types: Iterable[str]
+    config: ZooConfig, hidden_states: Tensor, context: Context, layer_types: Iterable[str]
 ) -> dict[str, Any]:
     """Make the mask of self-attention for every layer type, in the form that the attention backend wants.
 
@@ -221,8 +222,8 @@ def self_attention_masks(
 
 
 def position_biases(
-    layer_types: list[str | None], position: Position, inputs_embeds: torch.Tensor, cache: Cache | None
-) -> dict[str | None, torch.Tensor | None]:
+    layer_types: list[str | None], position: Position, inputs_embeds: Tensor, cache: Cache | None
+) -> dict[str | None, Tensor | None]:
     """Make the position bias of every layer type, over the keys that its cache holds.
 
     Args:
@@ -235,7 +236,7 @@ def position_biases(
     """
     batch_size, seq_len = inputs_embeds.shape[:2]
     positions = torch.arange(seq_len, device=inputs_embeds.device)
-    biases: dict[str | None, torch.Tensor | None] = {}
+    biases: dict[str | None, Tensor | None] = {}
     for layer_type in dict.fromkeys(filter(None, layer_types)):
         seen, key_len, key_offset = 0, seq_len, 0
         if cache is not None:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import initialization as init
 
@@ -21,8 +21,11 @@ from .parts import POSITIONS
 if TYPE_CHECKING:
     from .configuration import ZooConfig
 
-Rotation = tuple[torch.Tensor, torch.Tensor]
+Rotation = tuple[Tensor, Tensor]
 """What a rotary part hands to attention: cosines and sines, each (batch_size, seq_len, rotary_dim)."""
+
+Rotations = Mapping[str, Rotation | None]
+"""The rotation of each type of layer."""
 
 
 class TokenEmbedding(nn.Embedding):
@@ -32,7 +35,7 @@ class TokenEmbedding(nn.Embedding):
         super().__init__(num_embeddings, config.hidden_size)
         self.embed_scale = config.hidden_size**0.5 if config.scale_embedding else 1.0
 
-    def forward(self, input: torch.Tensor) -> torch.Tensor:
+    def forward(self, input: Tensor) -> Tensor:
         """Look vectors up.
 
         Args:
@@ -62,7 +65,7 @@ class TokenTypeEmbedding(nn.Embedding):
     def __init__(self, num_embeddings: int, config: ZooConfig) -> None:
         super().__init__(num_embeddings, config.hidden_size)
 
-    def forward(self, inputs_embeds: torch.Tensor, token_type_ids: torch.Tensor | None = None) -> torch.Tensor:
+    def forward(self, inputs_embeds: Tensor, token_type_ids: Tensor | None = None) -> Tensor:
         """Add the vectors of the types.
 
         Args:
@@ -110,38 +113,27 @@ class Position(nn.Module):
     def __init__(self, config: ZooConfig) -> None:
         super().__init__()
 
-    def check(self, length: int, position_ids: torch.Tensor | None) -> None:
+    def check(self, length: int, position_ids: Tensor | None = None) -> None:
         """Refuse positions that the encoding cannot place.
 
         Args:
-            length: Number of positions, cached ones included.
+            length: Number of positions needed, cached ones included.
             position_ids: The given positions, if any; of packed or padded sequences they are fewer.
 
         Raises:
-            SequenceTooLongError: When there are too many.
+            SequenceTooLongError: When more than `max_length` are needed.
         """
-        if position_ids is not None and self.max_length is not None and length > self.max_length:
+        if self.max_length is None or length <= self.max_length:
+            return
+        if position_ids is not None:
             length = 0 if torch.compiler.is_compiling() else int(position_ids.max()) + 1
-        self.check_length(length)
-
-    def check_length(self, length: int) -> None:
-        """Refuse sequences that the encoding cannot place.
-
-        Args:
-            length: Number of positions needed, cached ones included.
-
-        Raises:
-            SequenceTooLongError: When `length` exceeds `max_length`.
-        """
-        if self.max_length is not None and length > self.max_length:
+        if length > self.max_length:
             raise SequenceTooLongError(
                 f"a sequence of {length} positions was given, but this model has max_position_embeddings="
                 f"{self.max_length}: shorten the input or build the model with a larger table"
             )
 
-    def count(
-        self, inputs_embeds: torch.Tensor, attention_mask: Any = None, seen: int | torch.Tensor = 0
-    ) -> torch.Tensor:
+    def count(self, inputs_embeds: Tensor, attention_mask: Any = None, seen: int | Tensor = 0) -> Tensor:
         """Number the tokens where the caller does not: 0, 1, ..., on from the cache.
 
         Args:
@@ -154,7 +146,7 @@ class Position(nn.Module):
         """
         return (torch.arange(inputs_embeds.shape[1], device=inputs_embeds.device) + seen)[None]
 
-    def embed(self, inputs_embeds: torch.Tensor, position_ids: torch.Tensor) -> torch.Tensor:
+    def embed(self, inputs_embeds: Tensor, position_ids: Tensor) -> Tensor:
         """Add the encoding to the token embeddings.
 
         Args:
@@ -166,7 +158,7 @@ class Position(nn.Module):
         """
         return inputs_embeds
 
-    def rotation(self, hidden_states: torch.Tensor, position_ids: torch.Tensor) -> Rotation | None:
+    def rotation(self, hidden_states: Tensor, position_ids: Tensor) -> Rotation | None:
         """Compute once a forward what `rotate` needs in every layer.
 
         Args:
@@ -178,9 +170,7 @@ class Position(nn.Module):
         """
         return None
 
-    def rotations(
-        self, hidden_states: torch.Tensor, position_ids: torch.Tensor, layer_types: Iterable[str]
-    ) -> Mapping[str, Rotation | None]:
+    def rotations(self, hidden_states: Tensor, position_ids: Tensor, layer_types: Iterable[str]) -> Rotations:
         """What `rotate` needs in the layers of each type: the same, unless a part overrides this.
 
         Args:
@@ -194,7 +184,7 @@ class Position(nn.Module):
         return dict.fromkeys(layer_types, self.rotation(hidden_states, position_ids))
 
     @staticmethod
-    def rotate(query: torch.Tensor, key: torch.Tensor, rotation: Rotation) -> Rotation:
+    def rotate(query: Tensor, key: Tensor, rotation: Rotation) -> Rotation:
         """Encode positions in queries and keys.
 
         Args:
@@ -206,7 +196,7 @@ class Position(nn.Module):
         """
         return query, key
 
-    def bias(self, query_positions: torch.Tensor, key_positions: torch.Tensor) -> torch.Tensor | None:
+    def bias(self, query_positions: Tensor, key_positions: Tensor) -> Tensor | None:
         """Compute the term added to the scores of self-attention.
 
         Args:
@@ -240,16 +230,16 @@ class LearnedPosition(Position):
         """Draw the table from a normal distribution of the configuration's range."""
         init.normal_(self.weight, mean=0.0, std=self.initializer_range)
 
-    def forward(self, position_ids: torch.Tensor) -> torch.Tensor:
+    def forward(self, position_ids: Tensor) -> Tensor:
         """Look the rows up. *Shape:* (batch_size or 1, seq_len), then (batch_size or 1, seq_len, hidden_size)."""
         return F.embedding(position_ids, self.weight)
 
-    def embed(self, inputs_embeds: torch.Tensor, position_ids: torch.Tensor) -> torch.Tensor:
+    def embed(self, inputs_embeds: Tensor, position_ids: Tensor) -> Tensor:
         """Add the rows of the table. Shapes as in the base class."""
         try:
             return inputs_embeds + self(position_ids)
         except IndexError as error:  # asked for afterwards, as to read positions off before would cost every forward
-            self.check_length(int(position_ids.max()) + 1)
+            self.check(int(position_ids.max()) + 1)
             raise InputError(f"position_ids begin at {int(position_ids.min())}; they are counted from 0") from error
 
 
@@ -257,17 +247,15 @@ class LearnedPosition(Position):
 class LearnedUnpaddedPosition(LearnedPosition):
     """A trained vector for every position, of which padding takes none wherever it stands (RoBERTa, OPT)."""
 
-    def count(
-        self, inputs_embeds: torch.Tensor, attention_mask: Any = None, seen: int | torch.Tensor = 0
-    ) -> torch.Tensor:
+    def count(self, inputs_embeds: Tensor, attention_mask: Any = None, seen: int | Tensor = 0) -> Tensor:
         """Number the tokens that the mask shows. Arguments as in the base class."""
-        if not (isinstance(attention_mask, torch.Tensor) and attention_mask.ndim == 2):
+        if not (isinstance(attention_mask, Tensor) and attention_mask.ndim == 2):
             return super().count(inputs_embeds, attention_mask, seen)
         numbers = attention_mask.long().cumsum(dim=1) - 1
         return numbers[:, -inputs_embeds.shape[1] :].clamp(min=0)
 
 
-def check_token_ids(token_ids: torch.Tensor, num_embeddings: int, kind: str = "token id") -> None:
+def check_token_ids(token_ids: Tensor, num_embeddings: int, kind: str = "token id") -> None:
     """Name an id outside of the vocabulary, which the lookup does not.
 
     Args:

@@ -2,8 +2,7 @@
 
 from typing import Any
 
-import torch
-from torch import nn
+from torch import Tensor, nn
 from transformers.cache_utils import Cache
 from transformers.modeling_outputs import BaseModelOutput, Seq2SeqModelOutput
 from transformers.utils.generic import can_return_tuple
@@ -95,15 +94,15 @@ class ZooEncoderDecoder(ZooModel):
     @can_return_tuple
     def forward(
         self,
-        input_ids: torch.Tensor | None = None,
+        input_ids: Tensor | None = None,
         attention_mask: Any = None,
-        decoder_input_ids: torch.Tensor | None = None,
+        decoder_input_ids: Tensor | None = None,
         decoder_attention_mask: Any = None,
-        decoder_position_ids: torch.Tensor | None = None,
+        decoder_position_ids: Tensor | None = None,
         encoder_outputs: Any = None,
         past_key_values: Cache | None = None,
-        inputs_embeds: torch.Tensor | None = None,
-        decoder_inputs_embeds: torch.Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+        decoder_inputs_embeds: Tensor | None = None,
         use_cache: bool | None = None,
         **kwargs: CallOptions,
     ) -> Seq2SeqModelOutput:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import torch
-from torch import nn
+from torch import Tensor, nn
 from transformers.activations import ACT2FN
 
 from zoo.fast.dropout import Dropout
@@ -35,7 +34,7 @@ class FeedForward(nn.Module):
         self.dropout = Dropout(config.activation_dropout)
         self.norm = build_norm(config, config.intermediate_size) if config.mlp_inner_norm else Identity()
 
-    def forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
+    def forward(self, hidden_states: Tensor) -> Tensor:
         """Transform every position by itself. *Shape:* (batch_size, seq_len, hidden_size), unchanged."""
         inner = self.act_fn(self.up_proj(hidden_states))
         return self.down_proj(self.norm(self.dropout(inner)))
@@ -52,12 +51,12 @@ class GatedFeedForward(FeedForward):
         super().__init__(config)
         self.gate_proj = nn.Linear(config.hidden_size, config.intermediate_size, bias=config.mlp_bias)
 
-    def forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
+    def forward(self, hidden_states: Tensor) -> Tensor:
         """Transform every position by itself. *Shape:* (batch_size, seq_len, hidden_size), unchanged."""
         gate, up = self.project(hidden_states)
         return self.down_proj(self.norm(self.dropout(self.act_fn(gate) * up)))
 
-    def project(self, hidden_states: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def project(self, hidden_states: Tensor) -> tuple[Tensor, Tensor]:
         """Make what opens and closes the gate, and what goes through it.
 
         Args:

@@ -3,7 +3,7 @@
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from transformers.cache_utils import Cache
 from transformers.modeling_outputs import CausalLMOutputWithPast, MaskedLMOutput
 from transformers.utils.generic import can_return_tuple
@@ -55,7 +55,7 @@ class LanguageModel(ZooPreTrainedModel):
         resized: nn.Linear = super()._get_resized_lm_head(old_lm_head, *args, **kwargs)
         return old_lm_head.resized(resized) if isinstance(old_lm_head, UnitHead) else resized
 
-    def project(self, hidden_states: torch.Tensor) -> torch.Tensor:
+    def project(self, hidden_states: Tensor) -> Tensor:
         """Score every token id.
 
         Args:
@@ -75,7 +75,7 @@ class LanguageModel(ZooPreTrainedModel):
         """What `project` computes with."""
         return (self.lm_head,)
 
-    def targets(self, labels: torch.Tensor, **kwargs: Any) -> torch.Tensor:
+    def targets(self, labels: Tensor, **kwargs: Any) -> Tensor:
         """The labels, each where it is predicted.
 
         Args:
@@ -88,14 +88,13 @@ class LanguageModel(ZooPreTrainedModel):
 
     def logits_and_loss(
         self,
-        hidden_states: torch.Tensor,
-        labels: torch.Tensor | None,
-        logits_to_keep: int | torch.Tensor = 0,
-        *,
-        skip_logits: bool,
-        label_smoothing: float,
+        hidden_states: Tensor,
+        labels: Tensor | None,
+        logits_to_keep: int | Tensor = 0,
+        skip_logits: bool = False,
+        label_smoothing: float = 0.0,
         **kwargs: Any,
-    ) -> tuple[torch.Tensor | None, torch.Tensor | None]:
+    ) -> tuple[Tensor | None, Tensor | None]:
         """Score token ids, and where there are labels compare with them.
 
         Args:
@@ -118,7 +117,7 @@ class LanguageModel(ZooPreTrainedModel):
         return logits, self.loss_function(logits=logits, labels=labels, vocab_size=logits.shape[-1], **kwargs)
 
 
-def keep_positions(hidden_states: torch.Tensor, logits_to_keep: int | torch.Tensor) -> torch.Tensor:
+def keep_positions(hidden_states: Tensor, logits_to_keep: int | Tensor) -> Tensor:
     """Drop positions whose logits nobody asked for, before the costly projection.
 
     Args:
@@ -155,23 +154,23 @@ class ZooForCausalLM(LanguageModel, CachedGenerationMixin):
         refuse_paging(self.config, self.config._attn_implementation)
         return super().init_continuous_batching(*args, **kwargs)
 
-    def targets(self, labels: torch.Tensor, **kwargs: Any) -> torch.Tensor:
+    def targets(self, labels: Tensor, **kwargs: Any) -> Tensor:
         """The next token's label at every position, or `shift_labels` if given, as transformers' loss takes them."""
-        shifted: torch.Tensor | None = kwargs.get("shift_labels")
+        shifted: Tensor | None = kwargs.get("shift_labels")
         return nn.functional.pad(labels, (0, 1), value=IGNORED)[:, 1:] if shifted is None else shifted
 
     @with_captured_steps
     @can_return_tuple
     def forward(
         self,
-        input_ids: torch.Tensor | None = None,
+        input_ids: Tensor | None = None,
         attention_mask: Any = None,
-        position_ids: torch.Tensor | None = None,
+        position_ids: Tensor | None = None,
         past_key_values: Cache | None = None,
-        inputs_embeds: torch.Tensor | None = None,
-        labels: torch.Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+        labels: Tensor | None = None,
         use_cache: bool | None = None,
-        logits_to_keep: int | torch.Tensor = 0,
+        logits_to_keep: int | Tensor = 0,
         skip_logits: bool = False,
         loss_smoothing: float = 0.0,
         **kwargs: CallOptions,
@@ -202,14 +201,12 @@ class ZooForCausalLM(LanguageModel, CachedGenerationMixin):
         given = {"input_ids": input_ids, "attention_mask": attention_mask, "position_ids": position_ids}
         cache = {"past_key_values": past_key_values, "use_cache": use_cache}
         outputs = self.model(**given, inputs_embeds=inputs_embeds, **cache, **kwargs)
-        options = {"skip_logits": skip_logits, "label_smoothing": loss_smoothing, **kwargs}
-        logits, loss = self.logits_and_loss(outputs.last_hidden_state, labels, logits_to_keep, **options)
-        output = CausalLMOutputWithPast(
-            loss, logits, outputs.past_key_values, outputs.hidden_states, outputs.attentions
-        )
+        options = {"label_smoothing": loss_smoothing, **kwargs}
+        logits, loss = self.logits_and_loss(outputs.last_hidden_state, labels, logits_to_keep, skip_logits, **options)
+        kept = (outputs.past_key_values, outputs.hidden_states, outputs.attentions)
+        output = CausalLMOutputWithPast(loss, logits, *kept)
         if self.mtp is not None and self.training and labels is not None:
-            states, rest = outputs.last_hidden_state, {"label_smoothing": loss_smoothing, **kwargs}
-            output = self.mtp(output, self, states, labels, inputs_embeds=inputs_embeds, **given, **rest)
+            output = self.mtp(output, self, outputs.last_hidden_state, labels, inputs_embeds, **given, **options)
         return with_router_loss(output, outputs, attention_mask, self.config) if "router_logits" in outputs else output
 
 
@@ -226,7 +223,7 @@ class PredictionTransform(nn.Module):
         self.act_fn = build_activation(config.hidden_act)
         self.norm = build_norm(config, width)
 
-    def forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
+    def forward(self, hidden_states: Tensor) -> Tensor:
         """Transform. *Shape:* (batch_size, seq_len, hidden_size) to (batch_size, seq_len, embedding_size)."""
         return self.norm(self.act_fn(self.dense(hidden_states)))
 
@@ -248,21 +245,21 @@ class ZooForMaskedLM(LanguageModel):
         """What `project` computes with: the transform as well."""
         return (self.transform, self.lm_head)
 
-    def project(self, hidden_states: torch.Tensor) -> torch.Tensor:
+    def project(self, hidden_states: Tensor) -> Tensor:
         """Transform, then score every token id. Shapes as in the base class."""
         return super().project(self.transform(hidden_states))
 
     @can_return_tuple
     def forward(
         self,
-        input_ids: torch.Tensor | None = None,
+        input_ids: Tensor | None = None,
         attention_mask: Any = None,
-        position_ids: torch.Tensor | None = None,
-        inputs_embeds: torch.Tensor | None = None,
-        labels: torch.Tensor | None = None,
+        position_ids: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+        labels: Tensor | None = None,
         skip_logits: bool = False,
         loss_smoothing: float = 0.0,
-        token_type_ids: torch.Tensor | None = None,
+        token_type_ids: Tensor | None = None,
         **kwargs: CallOptions,
     ) -> MaskedLMOutput:
         """Predict the token at every position.

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import torch
-from torch import nn
+from torch import Tensor, nn
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from .attention import build_attention
@@ -31,13 +30,13 @@ class TransformerLayer(GradientCheckpointingLayer):
 
     def forward(
         self,
-        hidden_states: torch.Tensor,
+        hidden_states: Tensor,
         attention_mask: Any = None,
-        position_bias: torch.Tensor | None = None,
-        encoder_hidden_states: torch.Tensor | None = None,
+        position_bias: Tensor | None = None,
+        encoder_hidden_states: Tensor | None = None,
         encoder_attention_mask: Any = None,
         **kwargs: Any,
-    ) -> torch.Tensor:
+    ) -> Tensor:
         """Transform the residual stream.
 
         Args:
@@ -55,12 +54,11 @@ class TransformerLayer(GradientCheckpointingLayer):
         """
         hidden_states = self.mix_tokens(hidden_states, attention_mask, position_bias, **kwargs)
         if encoder_hidden_states is not None:
-            hidden_states = self.cross_attn_residual(
-                hidden_states, self.cross_attn, encoder_attention_mask, None, encoder_hidden_states, **kwargs
-            )
+            source = (encoder_attention_mask, None, encoder_hidden_states)
+            hidden_states = self.cross_attn_residual(hidden_states, self.cross_attn, *source, **kwargs)
         return self.feed_forward(hidden_states)
 
-    def mix_tokens(self, hidden_states: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+    def mix_tokens(self, hidden_states: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         """Let tokens see each other: self-attention in its residual connection.
 
         Args:
@@ -72,7 +70,7 @@ class TransformerLayer(GradientCheckpointingLayer):
         """
         raise NotImplementedError(f"{type(self).__name__} defines neither mix_tokens nor a forward")
 
-    def feed_forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
+    def feed_forward(self, hidden_states: Tensor) -> Tensor:
         """Transform every token by itself. *Shape:* (batch_size, seq_len, hidden_size), unchanged."""
         return hidden_states
 
@@ -89,11 +87,11 @@ class EncoderLayer(TransformerLayer):
         self.mlp = build_feed_forward(config, layer_idx)
         self.mlp_residual = build_residual(config, layer_idx)
 
-    def mix_tokens(self, hidden_states: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+    def mix_tokens(self, hidden_states: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         """Self-attention. Arguments as in the base class."""
         return self.self_attn_residual(hidden_states, self.self_attn, *args, **kwargs)
 
-    def feed_forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
+    def feed_forward(self, hidden_states: Tensor) -> Tensor:
         """The feed-forward network. *Shape:* (batch_size, seq_len, hidden_size), unchanged."""
         return self.mlp_residual(hidden_states, self.mlp)
 
@@ -125,11 +123,11 @@ class ParallelEncoderLayer(TransformerLayer):
         self.mlp = build_feed_forward(config, layer_idx)
         self.residual = build_residual(config, layer_idx, opens_layer=True)
 
-    def mix_tokens(self, hidden_states: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+    def mix_tokens(self, hidden_states: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         """Both sublayers; none is left for `feed_forward`. Arguments as in the base class."""
         return self.residual(hidden_states, self.branches, *args, **kwargs)
 
-    def branches(self, normed: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+    def branches(self, normed: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         """The sum of both sublayers.
 
         Args:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers.utils import ModelOutput
 
@@ -50,7 +50,7 @@ class PredictionDepth(nn.Module):
         self.stream = RESIDUALS.get(config.residual).build_stream(config)
         self.norm = build_norm(config) if config.final_norm else Identity()
 
-    def forward(self, hidden_states: torch.Tensor, embeddings: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+    def forward(self, hidden_states: Tensor, embeddings: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         """Look one token further.
 
         Args:
@@ -63,7 +63,7 @@ class PredictionDepth(nn.Module):
         """
         joined = torch.cat((self.state_norm(hidden_states), self.token_norm(embeddings)), dim=-1)
         stream = self.layer(self.stream.open(self.projection(joined)), *args, **kwargs)
-        normed: torch.Tensor = self.norm(self.stream(stream))
+        normed: Tensor = self.norm(self.stream(stream))
         return normed
 
 
@@ -88,15 +88,15 @@ class MultiTokenPrediction(nn.Module):
         self,
         output: ModelOutput,
         head: LanguageModel,
-        hidden_states: torch.Tensor,
-        labels: torch.Tensor,
+        hidden_states: Tensor,
+        labels: Tensor,
+        inputs_embeds: Tensor | None,
         *,
-        input_ids: torch.Tensor | None,
-        inputs_embeds: torch.Tensor | None,
+        input_ids: Tensor | None,
         attention_mask: Any,
-        position_ids: torch.Tensor | None,
+        position_ids: Tensor | None,
         label_smoothing: float,
-        num_items_in_batch: torch.Tensor | int | None = None,
+        num_items_in_batch: Tensor | int | None = None,
         **kwargs: Any,
     ) -> ModelOutput:
         """Add the loss of further tokens to the output of a language model (equations 24 and 25).
@@ -119,7 +119,7 @@ class MultiTokenPrediction(nn.Module):
         body: Any = head.model
         embeddings = body.token_embeddings(input_ids, inputs_embeds).to(hidden_states.device)
         mask = body.padding_mask(attention_mask, input_ids)
-        is_padding_mask = isinstance(mask, torch.Tensor) and mask.ndim == 2
+        is_padding_mask = isinstance(mask, Tensor) and mask.ndim == 2
         context = Context(mask[:, -labels.shape[1] :] if is_padding_mask else mask, position_ids, None)
         args, named = layer_arguments(body, embeddings, context)
         losses = []
@@ -140,8 +140,8 @@ class MultiTokenPrediction(nn.Module):
 
 
 def layer_arguments(
-    body: ZooStack, embeddings: torch.Tensor, context: Context
-) -> tuple[tuple[Any, torch.Tensor | None], dict[str, Any]]:
+    body: ZooStack, embeddings: Tensor, context: Context
+) -> tuple[tuple[Any, Tensor | None], dict[str, Any]]:
     """What the last layer of a stack takes beside hidden states, without a cache.
 
     Args:

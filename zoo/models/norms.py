@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import initialization as init
 
@@ -58,7 +58,7 @@ class RMSNorm(nn.Module):
         self.weight = nn.Parameter(torch.ones(width))
         self.eps = config.layer_norm_eps
 
-    def forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
+    def forward(self, hidden_states: Tensor) -> Tensor:
         """Normalise the last dimension. *Shape:* (..., width), unchanged."""
         precise = hidden_states.to(at_least_float32(hidden_states.dtype))
         normalised = F.rms_norm(precise, self.weight.shape, eps=self.eps)
@@ -87,7 +87,7 @@ class ZeroCenteredNorm(RMSNorm):
         """Set every factor to one, which is a weight of zero."""
         init.zeros_(self.weight)
 
-    def forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
+    def forward(self, hidden_states: Tensor) -> Tensor:
         """Normalise the last dimension. Shapes as in the base class."""
         precise = hidden_states.to(at_least_float32(hidden_states.dtype))
         factors = 1.0 + self.weight.to(precise.dtype)
@@ -116,7 +116,7 @@ class DynamicTanh(nn.Module):
         init.ones_(self.weight)
         init.zeros_(self.bias)
 
-    def forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
+    def forward(self, hidden_states: Tensor) -> Tensor:
         """Squash every element. *Shape:* (..., width), unchanged."""
         return self.weight * torch.tanh(self.alpha * hidden_states) + self.bias
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import torch
+from torch import Tensor
 
 from .choices import Pooling
 
 
-def pool_first(hidden_states: torch.Tensor, attention_mask: torch.Tensor | None) -> torch.Tensor:
+def pool_first(hidden_states: Tensor, attention_mask: Tensor | None) -> Tensor:
     """The first real token's vector (BERT's [CLS]).
 
     Args:
@@ -23,7 +24,7 @@ def pool_first(hidden_states: torch.Tensor, attention_mask: torch.Tensor | None)
     return hidden_states[torch.arange(hidden_states.shape[0], device=hidden_states.device), first]
 
 
-def pool_last(hidden_states: torch.Tensor, attention_mask: torch.Tensor | None) -> torch.Tensor:
+def pool_last(hidden_states: Tensor, attention_mask: Tensor | None) -> Tensor:
     """The last real token's vector, on whichever side the padding is. Arguments as for [`pool_first`][]."""
     if attention_mask is None:
         return hidden_states[:, -1]
@@ -32,7 +33,7 @@ def pool_last(hidden_states: torch.Tensor, attention_mask: torch.Tensor | None) 
     return hidden_states[torch.arange(hidden_states.shape[0], device=hidden_states.device), last]
 
 
-def pool_mean(hidden_states: torch.Tensor, attention_mask: torch.Tensor | None) -> torch.Tensor:
+def pool_mean(hidden_states: Tensor, attention_mask: Tensor | None) -> Tensor:
     """The mean over real tokens. Arguments as for [`pool_first`][]."""
     if attention_mask is None:
         return hidden_states.mean(dim=1)
@@ -41,7 +42,7 @@ def pool_mean(hidden_states: torch.Tensor, attention_mask: torch.Tensor | None) 
     return (total / weights.sum(dim=1, keepdim=True).clamp(min=1)).to(hidden_states.dtype)
 
 
-def pool_max(hidden_states: torch.Tensor, attention_mask: torch.Tensor | None) -> torch.Tensor:
+def pool_max(hidden_states: Tensor, attention_mask: Tensor | None) -> Tensor:
     """The elementwise maximum over real tokens, zero where there are none. Arguments as for [`pool_first`][]."""
     if attention_mask is None:
         return hidden_states.amax(dim=1)

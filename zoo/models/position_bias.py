@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import initialization as init
 
@@ -32,7 +32,7 @@ class AlibiPosition(Position):
         super().__init__(config)
         self.num_heads = config.num_attention_heads
 
-    def slopes(self, device: torch.device) -> torch.Tensor:
+    def slopes(self, device: torch.device) -> Tensor:
         """2^(-8/n), 2^(-16/n), ... for n heads; every other slope of 2n heads where n is no power of two.
 
         Returns:
@@ -43,7 +43,7 @@ class AlibiPosition(Position):
         between = torch.arange(self.num_heads - power, dtype=torch.float32, device=device) + 0.5
         return 2 ** (-8 / power * torch.cat([regular, between]))
 
-    def bias(self, query_positions: torch.Tensor, key_positions: torch.Tensor) -> torch.Tensor:
+    def bias(self, query_positions: Tensor, key_positions: Tensor) -> Tensor:
         """Minus slope times distance. Shapes as in the base class."""
         distance = (query_positions[:, None] - key_positions[None, :]).abs()
         return (-self.slopes(distance.device)[:, None, None] * distance)[None]
@@ -81,7 +81,7 @@ class RelativeBucketPosition(Position):
         """Draw the table as T5 does, with standard deviation hidden_size^-0.5."""
         init.normal_(self.weight, mean=0.0, std=self.std)
 
-    def bucket(self, distance: torch.Tensor) -> torch.Tensor:
+    def bucket(self, distance: Tensor) -> Tensor:
         """Bucket numbers of signed distances.
 
         Args:
@@ -99,7 +99,7 @@ class RelativeBucketPosition(Position):
         logarithmic = (exact + (growth * (buckets_a_side - exact)).long()).clamp(max=buckets_a_side - 1)
         return offset + torch.where(distance < exact, distance, logarithmic)
 
-    def forward(self, distance: torch.Tensor) -> torch.Tensor:
+    def forward(self, distance: Tensor) -> Tensor:
         """Look the scalars of signed distances up.
 
         Args:
@@ -110,6 +110,6 @@ class RelativeBucketPosition(Position):
         """
         return F.embedding(self.bucket(distance), self.weight).permute(2, 0, 1)[None]
 
-    def bias(self, query_positions: torch.Tensor, key_positions: torch.Tensor) -> torch.Tensor:
+    def bias(self, query_positions: Tensor, key_positions: Tensor) -> Tensor:
         """Look the scalars up. Shapes as in the base class."""
         return self(key_positions[None, :] - query_positions[:, None])

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from transformers import initialization as init
 from transformers.modeling_utils import PreTrainedModel
 
@@ -229,7 +229,7 @@ class ZooModel(ZooPreTrainedModel):
         self._pp_plan = pipeline_parallel_plan(self)
         self._fsdp_plan = fully_sharded_plan(self, self.tied_weights())
 
-    def forward(self, input_ids: torch.Tensor | None = None, attention_mask: Any = None, **kwargs: Any) -> Any:
+    def forward(self, input_ids: Tensor | None = None, attention_mask: Any = None, **kwargs: Any) -> Any:
         """Compute hidden states. What every body takes; the three classes take more, and say what they return.
 
         Args:

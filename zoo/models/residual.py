@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from transformers import initialization as init
 
 from zoo.fast.dropout import Dropout
@@ -37,7 +37,7 @@ class Scale(nn.Module):
         super().__init__()
         self.factor = factor
 
-    def forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
+    def forward(self, hidden_states: Tensor) -> Tensor:
         """Scale. *Shape:* any, unchanged."""
         return hidden_states * self.factor
 
@@ -63,7 +63,7 @@ class LearnedScale(nn.Module):
         """Set every weight to the initial value."""
         init.constant_(self.weight, self.initial)
 
-    def forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
+    def forward(self, hidden_states: Tensor) -> Tensor:
         """Scale. *Shape:* (..., hidden_size), unchanged."""
         return hidden_states * self.weight
 
@@ -83,7 +83,7 @@ class Stream(nn.Module):
 
     grows: ClassVar[bool] = False
 
-    def open(self, hidden_states: torch.Tensor) -> torch.Tensor:
+    def open(self, hidden_states: Tensor) -> Tensor:
         """Make the stream that the first layer reads.
 
         Args:
@@ -148,15 +148,13 @@ class Residual(nn.Module):
         """Build what opens and closes the stream of a stack."""
         return SingleStream()
 
-    def __call__(self, hidden_states: torch.Tensor, sublayer: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, hidden_states: Tensor, sublayer: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Apply the sublayer inside the residual connection. Arguments as for `forward`."""
         # accelerate moves what has a `to` among a module's arguments; a bound method has none.
         function = sublayer.__call__ if isinstance(sublayer, nn.Module) else sublayer
         return super().__call__(hidden_states, function, *args, **kwargs)
 
-    def forward(
-        self, hidden_states: torch.Tensor, sublayer: Callable[..., Any], *args: Any, **kwargs: Any
-    ) -> torch.Tensor:
+    def forward(self, hidden_states: Tensor, sublayer: Callable[..., Any], *args: Any, **kwargs: Any) -> Tensor:
         """Apply the sublayer inside the residual connection.
 
         Args:
@@ -169,13 +167,13 @@ class Residual(nn.Module):
         branch = self.branch(hidden_states, sublayer, *args, **kwargs)
         return self.norm_out(self.skip(hidden_states) + branch)
 
-    def branch(self, hidden_states: torch.Tensor, sublayer: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    def branch(self, hidden_states: Tensor, sublayer: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """What is added to the stream. Arguments as for `forward`."""
         branch = first(sublayer(self.norm_in(hidden_states), *args, **kwargs))
         return self.dropout(self.scale(self.norm_branch(branch)))
 
 
-def first(output: Any) -> torch.Tensor:
+def first(output: Any) -> Tensor:
     """What a sublayer adds to the residual stream: its output, or the first of several.
 
     Attention returns its weights beside it; what else comes behind it is for `_can_record_outputs` of a stack.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import torch
+from torch import Tensor
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding, apply_rotary_pos_emb
 
 from .embedding import Position, Rotation
@@ -22,9 +23,7 @@ class PartialRotaryEmbedding(LlamaRotaryEmbedding):
     """
 
     @staticmethod
-    def compute_default_rope_parameters(
-        config: ZooConfig, *args: object, **kwargs: object
-    ) -> tuple[torch.Tensor, float]:
+    def compute_default_rope_parameters(config: ZooConfig, *args: object, **kwargs: object) -> tuple[Tensor, float]:
         """Frequencies without scaling.
 
         Args:
@@ -55,7 +54,7 @@ class RotaryPosition(Position):
         super().__init__(config)
         self.rotary_emb = PartialRotaryEmbedding(config)
 
-    def rotation(self, hidden_states: torch.Tensor, position_ids: torch.Tensor) -> Rotation:
+    def rotation(self, hidden_states: Tensor, position_ids: Tensor) -> Rotation:
         """Cosines and sines of these positions.
 
         Args:
@@ -68,7 +67,7 @@ class RotaryPosition(Position):
         return self.rotary_emb(hidden_states, position_ids=position_ids)
 
     @staticmethod
-    def rotate(query: torch.Tensor, key: torch.Tensor, rotation: Rotation) -> Rotation:
+    def rotate(query: Tensor, key: Tensor, rotation: Rotation) -> Rotation:
         """Rotate pairs of features by position. Shapes as in the base class."""
         cos, sin = rotation
         rotary_dim = cos.shape[-1]
@@ -86,13 +85,13 @@ class InterleavedRotaryPosition(RotaryPosition):
     """Rotary embeddings in the paper's own layout: column 2j is paired with column 2j + 1 (RoFormer, GPT-J)."""
 
     @staticmethod
-    def rotate(query: torch.Tensor, key: torch.Tensor, rotation: Rotation) -> Rotation:
+    def rotate(query: Tensor, key: Tensor, rotation: Rotation) -> Rotation:
         """Rotate neighbouring features by position. Shapes as in the base class."""
         cos, sin = (table[..., : table.shape[-1] // 2].unsqueeze(1) for table in rotation)
         return _turned(query, cos, sin), _turned(key, cos, sin)
 
 
-def _turned(heads: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
+def _turned(heads: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """Rotate pairs of neighbours among the first columns of each head.
 
     Args:

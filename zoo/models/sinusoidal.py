@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import torch
+from torch import Tensor
 
 from .embedding import Position
 from .parts import POSITIONS
@@ -28,18 +29,18 @@ class SinusoidalPosition(Position):
         self.width = config.hidden_size
         self.theta = config.sinusoidal_theta
 
-    def phases(self, position_ids: torch.Tensor) -> torch.Tensor:
+    def phases(self, position_ids: Tensor) -> Tensor:
         """Angles of every position: *Shape:* (batch_size or 1, seq_len, ceil(hidden_size / 2))."""
         # Computed in float32 and not kept: a buffer would lose its precision when the model is cast to bfloat16.
         exponents = torch.arange(0, self.width, 2, dtype=torch.float32, device=position_ids.device) / self.width
         return position_ids[..., None].float() / self.theta**exponents
 
-    def table(self, position_ids: torch.Tensor) -> torch.Tensor:
+    def table(self, position_ids: Tensor) -> Tensor:
         """Rows of the table: *Shape:* (batch_size or 1, seq_len, hidden_size)."""
         phases = self.phases(position_ids)
         return torch.stack([phases.sin(), phases.cos()], dim=-1).flatten(-2)[..., : self.width]
 
-    def embed(self, inputs_embeds: torch.Tensor, position_ids: torch.Tensor) -> torch.Tensor:
+    def embed(self, inputs_embeds: Tensor, position_ids: Tensor) -> Tensor:
         """Add the rows of the table. Shapes as in the base class."""
         return inputs_embeds + self.table(position_ids).to(inputs_embeds.dtype)
 
@@ -48,7 +49,7 @@ class SinusoidalPosition(Position):
 class SinusoidalHalvesPosition(SinusoidalPosition):
     """The same sines and cosines, all sines first and all cosines after them (tensor2tensor, Marian)."""
 
-    def table(self, position_ids: torch.Tensor) -> torch.Tensor:
+    def table(self, position_ids: Tensor) -> Tensor:
         """Rows of the table: *Shape:* (batch_size or 1, seq_len, hidden_size)."""
         phases = self.phases(position_ids)
         return torch.cat([phases.sin(), phases.cos()], dim=-1)[..., : self.width]

@@ -3,8 +3,7 @@
 from itertools import cycle
 from typing import Any
 
-import torch
-from torch import nn
+from torch import Tensor, nn
 from transformers.cache_utils import Cache
 from transformers.modeling_outputs import BaseModelOutput, BaseModelOutputWithPastAndCrossAttentions
 from transformers.utils.generic import merge_with_config_defaults
@@ -65,11 +64,11 @@ class ZooStack(ZooModel):
         names = ((name, id(parameter)) for name, parameter in self.named_parameters(remove_duplicate=False))
         return {name: first[identity] for name, identity in names if first.setdefault(identity, name) != name}
 
-    def padding_mask(self, attention_mask: Any, input_ids: torch.Tensor | None) -> Any:
+    def padding_mask(self, attention_mask: Any, input_ids: Tensor | None) -> Any:
         """The padding mask to use, by the variant's rule. Arguments as for [`zoo.models.context.given_mask`][]."""
         return self.transformer.attention_mask(attention_mask, input_ids, self.config)
 
-    def token_embeddings(self, input_ids: torch.Tensor | None, inputs_embeds: torch.Tensor | None) -> torch.Tensor:
+    def token_embeddings(self, input_ids: Tensor | None, inputs_embeds: Tensor | None) -> Tensor:
         """Look ids up unless their embeddings are given.
 
         Args:
@@ -86,7 +85,7 @@ class ZooStack(ZooModel):
             raise ValueError("give exactly one of input_ids and inputs_embeds")
         return self.embed_tokens(input_ids) if inputs_embeds is None else inputs_embeds
 
-    def run(self, inputs_embeds: torch.Tensor, context: Context, **kwargs: Any) -> torch.Tensor:
+    def run(self, inputs_embeds: Tensor, context: Context, **kwargs: Any) -> Tensor:
         """Place tokens, embed their positions, and run the layers.
 
         Args:
@@ -109,9 +108,7 @@ class ZooStack(ZooModel):
         return self.run_layers(config, hidden_states, context, **kwargs)
 
     @without_padding
-    def run_layers(
-        self, config: ZooConfig, hidden_states: torch.Tensor, context: Context, **kwargs: Any
-    ) -> torch.Tensor:
+    def run_layers(self, config: ZooConfig, hidden_states: Tensor, context: Context, **kwargs: Any) -> Tensor:
         """Bring the embeddings to the width of the stream, apply every layer, then the final norm.
 
         Args:
@@ -165,11 +162,11 @@ class ZooEncoder(ZooStack):
     @capture_outputs
     def forward(
         self,
-        input_ids: torch.Tensor | None = None,
+        input_ids: Tensor | None = None,
         attention_mask: Any = None,
-        position_ids: torch.Tensor | None = None,
-        inputs_embeds: torch.Tensor | None = None,
-        token_type_ids: torch.Tensor | None = None,
+        position_ids: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
         past_key_values: Cache | None = None,
         **kwargs: CallOptions,
     ) -> BaseModelOutput:
@@ -232,12 +229,12 @@ class ZooDecoder(ZooStack):
     @capture_outputs
     def forward(
         self,
-        input_ids: torch.Tensor | None = None,
+        input_ids: Tensor | None = None,
         attention_mask: Any = None,
-        position_ids: torch.Tensor | None = None,
+        position_ids: Tensor | None = None,
         past_key_values: Cache | None = None,
-        inputs_embeds: torch.Tensor | None = None,
-        encoder_hidden_states: torch.Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+        encoder_hidden_states: Tensor | None = None,
         encoder_attention_mask: Any = None,
         use_cache: bool | None = None,
         **kwargs: CallOptions,

@@ -6,8 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import torch
-from torch import nn
+from torch import Tensor, nn
 
 from zoo.errors import ConfigError, InputError
 from zoo.fast.attention import BACKENDS
@@ -30,17 +29,17 @@ __all__ = ["BACKENDS", "Transformer", "given_mask", "shift_tokens_right", "trans
 LayerBuilder = Callable[["ZooConfig", int], nn.Module]
 """Builds one layer from the stack's configuration and the layer's place."""
 
-Pooler = Callable[[torch.Tensor, "torch.Tensor | None"], torch.Tensor]
+Pooler = Callable[[Tensor, "Tensor | None"], Tensor]
 """Pools token vectors under an attention mask into one vector a sequence."""
 
-MaskRule = Callable[[Any, "torch.Tensor | None", "ZooConfig"], Any]
+MaskRule = Callable[[Any, "Tensor | None", "ZooConfig"], Any]
 """Makes the padding mask from the given one (or None) and the token ids (or None)."""
 
-DecoderInputs = Callable[["torch.Tensor | None", "torch.Tensor | None", "ZooConfig"], torch.Tensor]
+DecoderInputs = Callable[["Tensor | None", "Tensor | None", "ZooConfig"], Tensor]
 """Makes decoder input ids from source ids and labels, either of which may be None."""
 
 
-def shift_tokens_right(input_ids: torch.Tensor | None, labels: torch.Tensor | None, config: ZooConfig) -> torch.Tensor:
+def shift_tokens_right(input_ids: Tensor | None, labels: Tensor | None, config: ZooConfig) -> Tensor:
     """The usual decoder inputs: the start token, then every label (or source token) but the last.
 
     Args:
@@ -136,7 +135,7 @@ class Transformer:
         """Build the position encoding of one stack."""
         return (self.position or POSITIONS.get(config.position))(config)
 
-    def pool(self, hidden_states: torch.Tensor, attention_mask: torch.Tensor | None, config: ZooConfig) -> torch.Tensor:
+    def pool(self, hidden_states: Tensor, attention_mask: Tensor | None, config: ZooConfig) -> Tensor:
         """Pool token vectors into one vector a sequence.
 
         Args:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import initialization as init
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from .configuration import ZooConfig
 
 
-def unit(vectors: torch.Tensor, dim: int = -1) -> torch.Tensor:
+def unit(vectors: Tensor, dim: int = -1) -> Tensor:
     """Divide vectors by their lengths, in float32 at least. *Shape:* any, unchanged."""
     return F.normalize(vectors.to(at_least_float32(vectors.dtype)), dim=dim).to(vectors.dtype)
 
@@ -37,7 +37,7 @@ class UnitNorm(nn.Module):
     def __init__(self, width: int, config: ZooConfig) -> None:
         super().__init__()
 
-    def forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
+    def forward(self, hidden_states: Tensor) -> Tensor:
         """Normalise the last dimension. *Shape:* (..., width), unchanged."""
         return unit(hidden_states)
 
@@ -94,7 +94,7 @@ class RescaledWeights(nn.Module):
         """Set every factor to its initial value."""
         init.constant_(self.weight, self.scale)
 
-    def forward(self) -> torch.Tensor:
+    def forward(self) -> Tensor:
         """Give the factors. *Shape:* (width,)."""
         return self.weight * self.factor
 
@@ -118,7 +118,7 @@ class UnitHead(UnitWeights, nn.Linear):
         super().init_weights()
         init.constant_(self.scales, self.base)
 
-    def forward(self, input: torch.Tensor) -> torch.Tensor:
+    def forward(self, input: Tensor) -> Tensor:
         """Score every token id. *Shape:* (..., hidden_size) to (..., vocab_size)."""
         return super().forward(input) * (self.scales / self.base)
 

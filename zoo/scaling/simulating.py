@@ -9,6 +9,7 @@ from enum import Enum
 from typing import Any, NamedTuple
 
 import torch
+from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -95,7 +96,7 @@ def step_memory(
     """
     with simulated_training(model, precision, checkpointing=checkpointing) as hollow:
 
-        def run(forward: Callable[[Any, torch.Tensor], torch.Tensor], sequences: int) -> int:
+        def run(forward: Callable[[Any, Tensor], Tensor], sequences: int) -> int:
             ids = torch.empty(sequences, seq_len, dtype=torch.long)
             return peak(hollow, lambda: forward(hollow, ids), precision)
 
@@ -198,7 +199,7 @@ def grow(run: Callable[[int], int], many: int) -> Peak:
     return Peak(run(1), less - each * many, each)
 
 
-def peak(model: ZooPreTrainedModel, forward: Callable[[], torch.Tensor], precision: Precision) -> int:
+def peak(model: ZooPreTrainedModel, forward: Callable[[], Tensor], precision: Precision) -> int:
     """Measure a forward and backward pass.
 
     Args:
@@ -217,12 +218,12 @@ def peak(model: ZooPreTrainedModel, forward: Callable[[], torch.Tensor], precisi
     return allocations.peak
 
 
-def body_sum(model: ZooPreTrainedModel, ids: torch.Tensor) -> torch.Tensor:
+def body_sum(model: ZooPreTrainedModel, ids: Tensor) -> Tensor:
     """Something to differentiate, without a loss. Arguments as for [`body_of`][]."""
     return body_of(model, ids).sum()
 
 
-def inputs_of(model: ZooPreTrainedModel, ids: torch.Tensor) -> dict[str, Any]:
+def inputs_of(model: ZooPreTrainedModel, ids: Tensor) -> dict[str, Any]:
     """Token ids under the names that a model knows.
 
     Args:
@@ -235,7 +236,7 @@ def inputs_of(model: ZooPreTrainedModel, ids: torch.Tensor) -> dict[str, Any]:
     return {**both, "use_cache": False} if model.config.is_encoder_decoder or model.config.is_decoder else both
 
 
-def body_of(model: ZooPreTrainedModel, ids: torch.Tensor) -> torch.Tensor:
+def body_of(model: ZooPreTrainedModel, ids: Tensor) -> Tensor:
     """The last hidden states; of a model that predicts no tokens, its outputs.
 
     Args:
@@ -245,22 +246,22 @@ def body_of(model: ZooPreTrainedModel, ids: torch.Tensor) -> torch.Tensor:
         *Shape:* (batch_size, seq_len, hidden_size), or the outputs'.
     """
     body = model.model if isinstance(model, LanguageModel) else model
-    states: torch.Tensor = body(**inputs_of(model, ids))[0]
+    states: Tensor = body(**inputs_of(model, ids))[0]
     return states
 
 
-def model_loss(model: LanguageModel, ids: torch.Tensor) -> torch.Tensor:
+def model_loss(model: LanguageModel, ids: Tensor) -> Tensor:
     """The loss by all logits at one time. Arguments as for [`body_of`][]."""
-    loss: torch.Tensor = model(**inputs_of(model, ids), labels=ids).loss
+    loss: Tensor = model(**inputs_of(model, ids), labels=ids).loss
     return loss
 
 
-def chunked_loss(model: LanguageModel, ids: torch.Tensor) -> torch.Tensor:
+def chunked_loss(model: LanguageModel, ids: Tensor) -> Tensor:
     """The loss by the logits of a chunk of tokens, every one of which has a label. Arguments as for [`body_of`][]."""
     chunk = chunk_size_for(model.lm_head.out_features)
     states = body_of(model, ids).flatten(0, 1).clone()  # of the tokens that have a label
     states = states[: 2 * chunk]  # further chunks would use the same memory again
     parameters = [parameter for module in model.head_modules() for parameter in module.parameters()]
     labels = ids.flatten()[: 2 * chunk]
-    loss: torch.Tensor = ChunkedCrossEntropy.apply(states, labels, None, model.project, chunk, 0.0, *parameters)
+    loss: Tensor = ChunkedCrossEntropy.apply(states, labels, None, model.project, chunk, 0.0, *parameters)
     return loss

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
+from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import Dataset
 from transformers import DataCollatorForLanguageModeling
@@ -116,7 +117,7 @@ class BlockCollator:
         self.pad_token_id = pad_token_id
         self.shifted = shifted
 
-    def __call__(self, blocks: Sequence[dict[str, Any]]) -> dict[str, torch.Tensor]:
+    def __call__(self, blocks: Sequence[dict[str, Any]]) -> dict[str, Tensor]:
         """Make a batch.
 
         Args:

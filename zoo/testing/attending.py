@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from zoo.models import ZooPreTrainedModel
 from zoo.models.parts import ATTENTIONS, POSITIONS, RESIDUALS
@@ -17,7 +18,7 @@ PADDING = 3
 """How many positions of padding are added."""
 
 
-def padded(ids: torch.Tensor, vocabulary: int, side: str) -> tuple[torch.Tensor, torch.Tensor]:
+def padded(ids: Tensor, vocabulary: int, side: str) -> tuple[Tensor, Tensor]:
     """Add arbitrary tokens that a mask hides.
 
     Args:
@@ -71,11 +72,11 @@ def check_padding_on_the_left_changes_nothing(subject: Subject) -> None:
     assert_equal(real, plain, "with padding on the left = without", tolerance)
 
 
-def _positions(mask: torch.Tensor) -> torch.Tensor:
+def _positions(mask: Tensor) -> Tensor:
     return (mask.cumsum(-1) - 1).clamp(min=0)
 
 
-def _with_another_last_token(ids: torch.Tensor, vocabulary: int) -> torch.Tensor:
+def _with_another_last_token(ids: Tensor, vocabulary: int) -> Tensor:
     changed = ids.clone()
     changed[:, -1] = (ids[:, -1] - FIRST_ORDINARY_ID + 1) % (vocabulary - FIRST_ORDINARY_ID) + FIRST_ORDINARY_ID
     return changed
@@ -202,13 +203,13 @@ def check_attention_weights_have_their_documented_shapes(subject: Subject) -> No
     _assert_weights(outputs.cross_attentions, config.decoder_layers, _visible(keys, TARGET_LENGTH, False), model)
 
 
-def _visible(keys: torch.Tensor, num_queries: int, causal: bool) -> torch.Tensor:
+def _visible(keys: Tensor, num_queries: int, causal: bool) -> Tensor:
     """Which key which query may see. *Shape:* (batch_size, 1, num_queries, num_keys)."""
     visible = keys.expand(-1, -1, num_queries, -1)
     return visible.tril() if causal else visible
 
 
-def _assert_weights(weights: Any, depth: int, visible: torch.Tensor, model: ZooPreTrainedModel) -> None:
+def _assert_weights(weights: Any, depth: int, visible: Tensor, model: ZooPreTrainedModel) -> None:
     assert weights is not None, "there are no attention weights"
     assert len(weights) == depth, f"there are attention weights of {len(weights)} layers, the stack has {depth}"
     heads = model.config.num_attention_heads

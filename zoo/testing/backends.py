@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from zoo.building import build
 from zoo.errors import UnsupportedBackendError
@@ -73,7 +74,7 @@ def check_flash_attention_agrees(subject: Subject) -> None:
         assert_equal(flash[at], eager[at], f"flash = eager, {rows} rows")
 
 
-def _flash_inputs(subject: Subject) -> Iterator[tuple[str, dict[str, Any], torch.Tensor]]:
+def _flash_inputs(subject: Subject) -> Iterator[tuple[str, dict[str, Any], Tensor]]:
     """Kinds of rows, the arguments of a forward, and which positions count, *Shape:* (batch_size, seq_len)."""
     uncached: dict[str, Any] = {} if subject.stack == "encoder" else {"use_cache": False}
     inputs = {**subject.inputs(), **uncached}

@@ -11,6 +11,7 @@ import torch
 import transformers
 from accelerate import cpu_offload
 from accelerate.hooks import attach_execution_device_hook
+from torch import Tensor
 
 from zoo.building import build, count_parameters
 from zoo.errors import InputError
@@ -154,7 +155,7 @@ def check_body_and_head_load_from_each_other(subject: Subject) -> None:
             assert_equal(last_hidden_state(loaded(**subject.inputs())), expected, what)
 
 
-def last_hidden_state(outputs: Any) -> torch.Tensor:
+def last_hidden_state(outputs: Any) -> Tensor:
     """The last hidden state. *Shape:* (batch_size, seq_len, hidden_size)."""
     return outputs.last_hidden_state
 

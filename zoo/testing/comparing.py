@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 TOLERANCE = 1e-9
 """Largest difference that float64 arithmetic in another order makes in a tiny model."""
@@ -11,7 +11,7 @@ EFFECT = 1e-7
 """Smallest difference that counts as one."""
 
 
-def difference(one: torch.Tensor, other: torch.Tensor) -> float:
+def difference(one: Tensor, other: Tensor) -> float:
     """The largest absolute difference.
 
     Args:
@@ -27,7 +27,7 @@ def difference(one: torch.Tensor, other: torch.Tensor) -> float:
     return float("inf") if apart != apart else apart
 
 
-def assert_equal(one: torch.Tensor, other: torch.Tensor, what: str, tolerance: float = TOLERANCE) -> None:
+def assert_equal(one: Tensor, other: Tensor, what: str, tolerance: float = TOLERANCE) -> None:
     """Require two tensors to be equal up to rounding.
 
     Args:
@@ -64,7 +64,7 @@ def assert_same_weights(one: nn.Module, other: nn.Module, what: str) -> None:
     assert not differing, f"{what}: other weights in {differing}"
 
 
-def assert_different(one: torch.Tensor, other: torch.Tensor, what: str) -> None:
+def assert_different(one: Tensor, other: Tensor, what: str) -> None:
     """Require two tensors to differ by more than rounding.
 
     Args:
@@ -78,7 +78,7 @@ def assert_different(one: torch.Tensor, other: torch.Tensor, what: str) -> None:
     assert difference(one, other) > EFFECT, f"{what}: nothing differs"
 
 
-def assert_finite(tensor: torch.Tensor, what: str) -> None:
+def assert_finite(tensor: Tensor, what: str) -> None:
     """Require every element to be finite.
 
     Args:

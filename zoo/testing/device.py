@@ -21,7 +21,7 @@ from functools import cache
 from typing import Any, TypeVar
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 from torch.utils import backend_registration
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -64,11 +64,11 @@ class PretendedDevice(TorchDispatchMode):
         Returns:
             The same on the device.
         """
-        return {key: value.to(self.name) if isinstance(value, torch.Tensor) else value for key, value in inputs.items()}
+        return {key: value.to(self.name) if isinstance(value, Tensor) else value for key, value in inputs.items()}
 
     def move(self, model: Model) -> Model:
         """Bring a model there, in place. `model.to` would, too, and untie what shares weights."""
-        moved: dict[int, torch.Tensor] = {}
+        moved: dict[int, Tensor] = {}
         for module in model.modules():
             for tensors in (module._parameters, module._buffers):
                 for name, tensor in tensors.items():
@@ -114,7 +114,7 @@ class Construction(TorchFunctionMode):
         if func in (torch.tensor, torch.as_tensor) and is_far(options.get("device")):
             del options["device"]
             return func(*args, **options).to(NAME)
-        if func is torch.Tensor.tolist and isinstance(args[0], FarTensor):
+        if func is Tensor.tolist and isinstance(args[0], FarTensor):
             self.waits[f"tolist in {asked_by()}"] += 1
             return args[0].there.tolist()
         return func(*args, **options)

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
@@ -36,11 +36,11 @@ class Engine:
 
     def __init__(self, config: ZooConfig) -> None:
         self.config = config
-        self.kept: dict[tuple[int, int], tuple[torch.Tensor, torch.Tensor]] = {}
+        self.kept: dict[tuple[int, int], tuple[Tensor, Tensor]] = {}
         self.lengths: list[int] = []
         self.called: list[int] = []
 
-    def run(self, body: nn.Module, sequences: list[torch.Tensor], seen: int = 0) -> list[torch.Tensor]:
+    def run(self, body: nn.Module, sequences: list[Tensor], seen: int = 0) -> list[Tensor]:
         """Continue sequences.
 
         Args:
@@ -61,13 +61,13 @@ class Engine:
     def attend(
         self,
         module: Any,
-        query: torch.Tensor,
-        key: torch.Tensor,
-        value: torch.Tensor,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
         attention_mask: Any,
         scaling: float,
         **kwargs: Any,
-    ) -> tuple[torch.Tensor, None]:
+    ) -> tuple[Tensor, None]:
         """Mix values; as an engine, without heed of masks and of what else it is given."""
         layer = module.layer_idx
         self.called.append(layer)
@@ -79,10 +79,10 @@ class Engine:
         self,
         module: Any,
         place: tuple[int, int],
-        query: torch.Tensor,
-        key: torch.Tensor,
-        value: torch.Tensor,
-    ) -> torch.Tensor:
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+    ) -> Tensor:
         """Mix the values of one sequence. *Shape:* (num_heads, new_len, head_dim)."""
         if module.is_causal and place in self.kept:
             key, value = (torch.cat(pair, dim=1) for pair in zip(self.kept[place], (key, value), strict=True))

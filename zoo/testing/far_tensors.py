@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
+from torch import Tensor
 
 from zoo.measuring.memory import Allocations
 
@@ -31,7 +32,7 @@ WAITING = {
 """What cannot go on before the device has come to a value, or to a number of them."""
 
 
-def count_values(values: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+def count_values(values: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """A histogram of whole numbers, which PyTorch makes on accelerators, but not on a CPU."""
     return torch.histc(values.double(), *args, **kwargs).to(values.dtype)
 
@@ -44,7 +45,7 @@ class MixedDevicesError(RuntimeError):
     """An operation was given tensors of both devices."""
 
 
-class FarTensor(torch.Tensor):
+class FarTensor(Tensor):
     """A tensor that says it is on the pretended device.
 
     Args:
@@ -55,13 +56,13 @@ class FarTensor(torch.Tensor):
         allocated: Counts the memory of all of them, also of those that a backward pass makes in a thread of its own.
     """
 
-    there: torch.Tensor
+    there: Tensor
     allocated: ClassVar[Allocations | None] = None
 
     @staticmethod
-    def __new__(cls, there: torch.Tensor) -> FarTensor:
+    def __new__(cls, there: Tensor) -> FarTensor:
         """Wrap values."""
-        far: FarTensor = torch.Tensor._make_wrapper_subclass(
+        far: FarTensor = Tensor._make_wrapper_subclass(
             cls,
             there.size(),
             strides=there.stride(),
@@ -154,10 +155,10 @@ def written(func: Any, args: Any, kwargs: dict[str, Any], found: Any) -> Any:
     return targets[0] if len(func._schema.returns) == 1 else tuple(targets)
 
 
-def tensors_of(values: Any) -> Iterator[torch.Tensor]:
+def tensors_of(values: Any) -> Iterator[Tensor]:
     """The tensors among arguments, and in lists of them."""
     for value in values:
-        if isinstance(value, torch.Tensor):
+        if isinstance(value, Tensor):
             yield value
         elif isinstance(value, (list, tuple)):
             yield from tensors_of(value)
@@ -172,7 +173,7 @@ def values_of(argument: Any) -> Any:
 
 def brought(found: Any) -> Any:
     """What an operation gives, on the device."""
-    if isinstance(found, torch.Tensor):
+    if isinstance(found, Tensor):
         return FarTensor(found)
     return type(found)(map(brought, found)) if isinstance(found, (list, tuple)) else found
 

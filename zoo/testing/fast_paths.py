@@ -8,6 +8,7 @@ from typing import Any
 from unittest.mock import patch
 
 import torch
+from torch import Tensor
 
 from zoo.fast.switches import fast_paths
 from zoo.models import ZooPreTrainedModel
@@ -74,7 +75,7 @@ def check_skipping_logits_changes_no_gradient(subject: Subject) -> None:
             assert_equal(gradient, parameter.grad, f"gradient of {name} without logits", tolerance)
 
 
-def padded_inputs(subject: Subject) -> tuple[dict[str, Any], torch.Tensor]:
+def padded_inputs(subject: Subject) -> tuple[dict[str, Any], Tensor]:
     """Inputs of different lengths, and which positions of the output are real.
 
     Returns:
@@ -88,9 +89,7 @@ def padded_inputs(subject: Subject) -> tuple[dict[str, Any], torch.Tensor]:
     return {**inputs, **masks, **({} if subject.stack == "encoder" else {"use_cache": False})}, real
 
 
-def outputs_and_rows(
-    model: ZooPreTrainedModel, inputs: dict[str, Any], real: torch.Tensor
-) -> tuple[torch.Tensor, set[int]]:
+def outputs_and_rows(model: ZooPreTrainedModel, inputs: dict[str, Any], real: Tensor) -> tuple[Tensor, set[int]]:
     """Run a model forward and backward.
 
     Args:
@@ -119,7 +118,7 @@ def rows_of_layers() -> Iterator[set[int]]:
     rows: set[int] = set()
     call = TransformerLayer.__call__
 
-    def look(layer: TransformerLayer, hidden_states: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+    def look(layer: TransformerLayer, hidden_states: Tensor, *args: Any, **kwargs: Any) -> Any:
         rows.add(hidden_states.shape[0])
         return call(layer, hidden_states, *args, **kwargs)
 

@@ -10,22 +10,22 @@ from unittest import mock
 
 import torch
 import transformers.modeling_flash_attention_utils as flash
-from torch import nn
+from torch import Tensor, nn
 
 NAME = "flash_attention_2"
 
 
 def attend(
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
     dropout_p: float = 0.0,
     softmax_scale: float | None = None,
     causal: bool = False,
     window_size: Sequence[int] = (-1, -1),
     softcap: float = 0.0,
     **kwargs: Any,
-) -> torch.Tensor:
+) -> Tensor:
     """Do what `flash_attn_func` documents: queries are the last ones of the keys, and both ends of a window count.
 
     Args:
@@ -49,7 +49,7 @@ def attend(
     return mix(query, key, value, hidden, softmax_scale, softcap)
 
 
-def out_of_sight(distance: torch.Tensor, causal: bool, window_size: Sequence[int]) -> torch.Tensor:
+def out_of_sight(distance: Tensor, causal: bool, window_size: Sequence[int]) -> Tensor:
     """Say which keys a query does not see.
 
     Args:
@@ -68,13 +68,13 @@ def out_of_sight(distance: torch.Tensor, causal: bool, window_size: Sequence[int
 
 
 def mix(
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    hidden: torch.Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    hidden: Tensor,
     softmax_scale: float | None,
     softcap: float,
-) -> torch.Tensor:
+) -> Tensor:
     """Mix values by scores.
 
     Args:
@@ -99,11 +99,11 @@ def mix(
 
 
 def attend_by_sequence(
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    cu_seqlens_q: torch.Tensor,
-    cu_seqlens_k: torch.Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    cu_seqlens_q: Tensor,
+    cu_seqlens_k: Tensor,
     max_seqlen_q: int | None = None,
     max_seqlen_k: int | None = None,
     dropout_p: float = 0.0,
@@ -112,7 +112,7 @@ def attend_by_sequence(
     window_size: Sequence[int] = (-1, -1),
     softcap: float = 0.0,
     deterministic: bool = False,
-) -> torch.Tensor:
+) -> Tensor:
     """Do what `flash_attn_varlen_func` documents: sequences of any length, end to end.
 
     Args:

@@ -8,6 +8,7 @@ from functools import cache
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from zoo.building import build, config
 from zoo.models import ZooConfig, ZooPreTrainedModel
@@ -77,7 +78,7 @@ class Subject:
         model.load_state_dict(self.model.state_dict())
         return model
 
-    def inputs(self, batch_size: int = BATCH_SIZE, seed: int = 0) -> dict[str, torch.Tensor]:
+    def inputs(self, batch_size: int = BATCH_SIZE, seed: int = 0) -> dict[str, Tensor]:
         """Token ids, none of them padding, for every stack of the model.
 
         Args:
@@ -101,7 +102,7 @@ class Subject:
             return self.config.vocab_size
         return self.config.decoder_vocab_size or self.config.vocab_size
 
-    def labels(self, batch_size: int = BATCH_SIZE, seed: int = 0) -> torch.Tensor | None:
+    def labels(self, batch_size: int = BATCH_SIZE, seed: int = 0) -> Tensor | None:
         """Labels that fit `inputs`, some of them without a loss.
 
         Args:
@@ -124,7 +125,7 @@ class Subject:
         labels[0, -2:] = -100
         return labels
 
-    def run(self, model: ZooPreTrainedModel | None = None, /, **inputs: Any) -> torch.Tensor:
+    def run(self, model: ZooPreTrainedModel | None = None, /, **inputs: Any) -> Tensor:
         """Run a model without recording gradients.
 
         Args:
@@ -137,7 +138,7 @@ class Subject:
         with torch.no_grad():
             return main_output((model or self.model)(**(inputs or self.inputs())))
 
-    def loss(self, model: ZooPreTrainedModel) -> torch.Tensor:
+    def loss(self, model: ZooPreTrainedModel) -> Tensor:
         """A scalar whose gradient reaches everything that the model uses.
 
         Args:
@@ -155,7 +156,7 @@ class Subject:
         return (hidden_states * weights.to(hidden_states)).mean()
 
 
-def main_output(outputs: Any) -> torch.Tensor:
+def main_output(outputs: Any) -> Tensor:
     """What a model is run for.
 
     Returns:
@@ -164,7 +165,7 @@ def main_output(outputs: Any) -> torch.Tensor:
     return outputs.logits if "logits" in outputs else outputs.last_hidden_state
 
 
-def token_ids(batch_size: int, length: int, vocabulary: int, seed: int) -> torch.Tensor:
+def token_ids(batch_size: int, length: int, vocabulary: int, seed: int) -> Tensor:
     """Random ordinary token ids.
 
     Args:
@@ -182,7 +183,7 @@ def token_ids(batch_size: int, length: int, vocabulary: int, seed: int) -> torch
     )
 
 
-def on_device(tensor: torch.Tensor) -> torch.Tensor:
+def on_device(tensor: Tensor) -> Tensor:
     """Bring a tensor to where checks run, PyTorch's default device: `torch.set_default_device("cuda")` moves them all.
 
     Args:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+from torch import Tensor
 
 from zoo.errors import UnsupportedOperationError
 from zoo.models import ATTENTIONS, ZooPreTrainedModel
@@ -15,7 +16,7 @@ from .subjects import Subject
 STEPS = 12
 
 
-def gradients(subject: Subject, model: ZooPreTrainedModel) -> tuple[dict[str, torch.Tensor], int]:
+def gradients(subject: Subject, model: ZooPreTrainedModel) -> tuple[dict[str, Tensor], int]:
     """One training step's gradients, with dropout.
 
     Args:

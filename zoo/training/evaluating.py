@@ -6,7 +6,7 @@ import copy
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.utils.data import Sampler, SequentialSampler
 from transformers import Seq2SeqTrainer
 
@@ -50,7 +50,7 @@ class EvaluatingTrainer(Seq2SeqTrainer):
         prediction_loss_only: bool,
         ignore_keys: list[str] | None = None,
         **gen_kwargs: Any,
-    ) -> tuple[torch.Tensor | None, torch.Tensor | None, torch.Tensor | None]:
+    ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
         """Evaluate a batch without label smoothing. Arguments as in the base class."""
         inputs = self._without_repetitions(inputs)
         if prediction_loss_only:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from transformers import TrainingArguments
 
 from zoo.errors import ZooError
@@ -68,7 +68,7 @@ class LossGuard:
         self.step = torch.full((), -1, dtype=torch.long, device=device)
         self.loss = torch.zeros((), device=device)
 
-    def see(self, loss: torch.Tensor, step: int) -> None:
+    def see(self, loss: Tensor, step: int) -> None:
         """Look at a loss.
 
         Args:

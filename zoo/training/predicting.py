@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from datasets import Dataset
+from torch import Tensor
 from torch.utils.data import Subset
 from transformers import PreTrainedModel
 
@@ -117,7 +117,7 @@ def predicted(trainer: ZooTrainer, task: DataTask, tokenizers: Tokenizers) -> Pr
     return Predictions(**measured(found.metrics), outputs=task.texts(ids, tokenizers), ids=ids, labels=labels)
 
 
-def best_ids(logits: Any, labels: torch.Tensor) -> torch.Tensor:
+def best_ids(logits: Any, labels: Tensor) -> Tensor:
     """Reduce logits to what is scored, before they fill the memory.
 
     Args:
@@ -126,7 +126,7 @@ def best_ids(logits: Any, labels: torch.Tensor) -> torch.Tensor:
     Returns:
         *Shape:* (...)
     """
-    first: torch.Tensor = logits[0] if isinstance(logits, tuple) else logits
+    first: Tensor = logits[0] if isinstance(logits, tuple) else logits
     return first.argmax(dim=-1)
 
 

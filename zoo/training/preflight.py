@@ -87,7 +87,7 @@ def check_examples(model: PreTrainedModel, dataset: Any, split: str) -> None:
             )
         try:
             if side.position is not None:
-                side.position.check_length(int(lengths.max()))
+                side.position.check(int(lengths.max()))
         except SequenceTooLongError as error:
             raise SequenceTooLongError(
                 f"{described(dataset, lengths, split)} has {lengths.max()} {side.name}tokens, but the model has "

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 from accelerate.utils import DynamoBackend
-from torch import nn
+from torch import Tensor, nn
 from torch.utils.data import Sampler
 from transformers import PreTrainedModel
 from transformers.trainer_callback import ExportableState
@@ -105,8 +105,8 @@ class ZooTrainer(EvaluatingTrainer):
         return LengthGroupedSampler(lengths, together, seed)
 
     def training_step(
-        self, model: nn.Module, inputs: dict[str, Any], num_items_in_batch: torch.Tensor | int | None = None
-    ) -> torch.Tensor:
+        self, model: nn.Module, inputs: dict[str, Any], num_items_in_batch: Tensor | int | None = None
+    ) -> Tensor:
         """Count the batch, and train on it. Arguments as in the base class."""
         self.train_tokens += self._tokens(inputs).to(self.train_tokens.device)
         with fast_matmul(inputs["input_ids"].numel(), self.model.config.hidden_size, self.args.device):
@@ -114,7 +114,7 @@ class ZooTrainer(EvaluatingTrainer):
         self.guard.see(loss, self.state.global_step + 1)
         return loss
 
-    def _tokens(self, inputs: dict[str, Any]) -> torch.Tensor:
+    def _tokens(self, inputs: dict[str, Any]) -> Tensor:
         mask = inputs.get("attention_mask")
         read = torch.as_tensor(inputs["input_ids"].numel()) if mask is None else mask.sum()
         return read + inputs["labels"].ne(IGNORED).sum() if self._writes else read
@@ -134,7 +134,7 @@ class ZooTrainer(EvaluatingTrainer):
         model: nn.Module,
         inputs: dict[str, Any],
         return_outputs: bool = False,
-        num_items_in_batch: torch.Tensor | int | None = None,
+        num_items_in_batch: Tensor | int | None = None,
     ) -> Any:
         """Compute the loss. Arguments as in the base class."""
         if self._is_language_model:
@@ -153,7 +153,7 @@ class ZooTrainer(EvaluatingTrainer):
             inputs = {**inputs, **self._decoder_inputs(model, inputs)}
         return super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
 
-    def _decoder_inputs(self, model: nn.Module, inputs: dict[str, Any]) -> dict[str, torch.Tensor]:
+    def _decoder_inputs(self, model: nn.Module, inputs: dict[str, Any]) -> dict[str, Tensor]:
         plain = self.accelerator.unwrap_model(model)
         if hasattr(plain, "decoder_inputs"):
             return {"decoder_input_ids": plain.decoder_inputs(inputs["input_ids"], inputs["labels"])}

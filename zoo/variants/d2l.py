@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from transformers import initialization as init
 
 from zoo.models import (
@@ -40,13 +40,13 @@ class TrainingSeesThePast(Attention):
 
     def attend(
         self,
-        query: torch.Tensor,
-        key: torch.Tensor,
-        value: torch.Tensor,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
         attention_mask: Any,
         *args: Any,
         **kwargs: Any,
-    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+    ) -> tuple[Tensor, Tensor | None]:
         """Mix the values. Arguments as in the base class."""
         if self.training:
             lowest = torch.finfo(query.dtype).min
@@ -74,15 +74,15 @@ class D2LPosition(SinusoidalPosition):
         self.restarts = config.has_quirk("every-step-is-position-zero")
         self.max_length = 1000 if config.has_quirk("table-ends-at-1000") else None
 
-    def check_length(self, length: int) -> None:
+    def check(self, length: int, position_ids: Tensor | None = None) -> None:
         """Refuse long sequences; calls that begin anew are measured one by one. Arguments as in the base class."""
         if not self.restarts:
-            super().check_length(length)
+            super().check(length, position_ids)
 
-    def embed(self, inputs_embeds: torch.Tensor, position_ids: torch.Tensor) -> torch.Tensor:
+    def embed(self, inputs_embeds: Tensor, position_ids: Tensor) -> Tensor:
         """Add the rows of the table. Shapes as in the base class."""
         if self.restarts:
-            super().check_length(inputs_embeds.shape[1])
+            super().check(inputs_embeds.shape[1])
             position_ids = torch.arange(inputs_embeds.shape[1], device=inputs_embeds.device)[None]
         return super().embed(inputs_embeds, position_ids)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from zoo.errors import InputError
 from zoo.models import Attention, DecoderLayer, TokenEmbedding, Transformer, ZooConfig
@@ -19,16 +20,16 @@ class MemoryQueriesAttention(Attention):
 
     def forward(
         self,
-        hidden_states: torch.Tensor,
+        hidden_states: Tensor,
         attention_mask: Any = None,
-        position_bias: torch.Tensor | None = None,
-        key_value_states: torch.Tensor | None = None,
+        position_bias: Tensor | None = None,
+        key_value_states: Tensor | None = None,
         position_embeddings: Any = None,
         past_key_values: Any = None,
         step: int | None = None,
         earlier: Any = None,
         **kwargs: Any,
-    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+    ) -> tuple[Tensor, Tensor | None]:
         """Mix the decoder's states by the similarities of the encoder's. Arguments as in the base class.
 
         Raises:
@@ -41,9 +42,9 @@ class MemoryQueriesAttention(Attention):
                 f"the quirk memory-makes-queries needs source and target of one length; "
                 f"the target has {target_len} tokens, the source {source_len}"
             )
-        query = self.project_heads(self.q_proj, self.q_norm, key_value_states)
-        key = self.project_heads(self.k_proj, self.k_norm, key_value_states)
-        value = self.project_heads(self.v_proj, None, hidden_states)
+        query = self.split_heads(self.q_proj(key_value_states), self.q_norm)
+        key = self.split_heads(self.k_proj(key_value_states), self.k_norm)
+        value = self.split_heads(self.v_proj(hidden_states))
         mixed, weights = self.attend(query, key, value, attention_mask, position_bias=position_bias, **kwargs)
         return self.o_proj(mixed.reshape(hidden_states.shape)), weights
 
@@ -62,7 +63,7 @@ class ExplicandoDecoderLayer(DecoderLayer):
 class BareSublayer(torch.nn.Module):
     """Stands where a residual connection would: the sublayer's output and nothing else."""
 
-    def forward(self, hidden_states: torch.Tensor, sublayer: Any, *args: Any, **kwargs: Any) -> torch.Tensor:
+    def forward(self, hidden_states: Tensor, sublayer: Any, *args: Any, **kwargs: Any) -> Tensor:
         """Apply the sublayer. *Shape:* (batch_size, seq_len, hidden_size), unchanged."""
         return sublayer(hidden_states, *args, **kwargs)[0]
 
@@ -71,12 +72,12 @@ class FrozenEmbedding(TokenEmbedding):
     """Token embeddings looked up where no gradient is recorded."""
 
     @torch.no_grad()
-    def forward(self, input: torch.Tensor) -> torch.Tensor:
+    def forward(self, input: Tensor) -> Tensor:
         """Look vectors up. Shapes as in the base class."""
         return super().forward(input)
 
 
-def source_ids(input_ids: torch.Tensor | None, labels: torch.Tensor | None, config: ZooConfig) -> torch.Tensor:
+def source_ids(input_ids: Tensor | None, labels: Tensor | None, config: ZooConfig) -> Tensor:
     """The source itself, unshifted. Arguments as for [`zoo.models.transformer.shift_tokens_right`][].
 
     Raises:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from zoo.fast.identity import Identity
 from zoo.models import Attention, EncoderLayer, Transformer, ZooConfig
@@ -17,13 +18,13 @@ class InfinitelyMaskedAttention(Attention):
 
     def attend(
         self,
-        query: torch.Tensor,
-        key: torch.Tensor,
-        value: torch.Tensor,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
         attention_mask: Any,
         *args: Any,
         **kwargs: Any,
-    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+    ) -> tuple[Tensor, Tensor | None]:
         """Mix the values. Arguments as in the base class."""
         if attention_mask is not None:
             lowest = torch.finfo(attention_mask.dtype).min
@@ -41,9 +42,9 @@ class NlptEncoderLayer(EncoderLayer):
             self.self_attn = InfinitelyMaskedAttention(config, layer_idx)
 
 
-def no_mask(attention_mask: Any, input_ids: torch.Tensor | None, config: ZooConfig) -> Any:
+def no_mask(attention_mask: Any, input_ids: Tensor | None, config: ZooConfig) -> Any:
     """No padding mask, whatever was given, unless it masks query by query. Arguments as for `given_mask`."""
-    is_full = isinstance(attention_mask, torch.Tensor) and attention_mask.ndim == 4
+    is_full = isinstance(attention_mask, Tensor) and attention_mask.ndim == 4
     return attention_mask if is_full else None
 
 

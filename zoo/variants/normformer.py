@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
+from torch import Tensor
 
 from zoo.models import Attention, DecoderLayer, EncoderLayer, Transformer, ZooConfig
 from zoo.models.norms import build_norm
@@ -21,13 +21,13 @@ class HeadScaledAttention(Attention):
 
     def attend(
         self,
-        query: torch.Tensor,
-        key: torch.Tensor,
-        value: torch.Tensor,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
         attention_mask: Any,
         *args: Any,
         **kwargs: Any,
-    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+    ) -> tuple[Tensor, Tensor | None]:
         """Mix the values and weight the heads. Arguments as in the base class."""
         mixed, weights = super().attend(query, key, value, attention_mask, *args, **kwargs)
         return self.head_scale(mixed.transpose(-1, -2)).transpose(-1, -2), weights

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from zoo.errors import ConfigError, InputError
 from zoo.models import (
@@ -35,20 +35,20 @@ class OdomAttention(Attention):
             for name in ("q_proj", "k_proj", "v_proj"):
                 setattr(self, name, nn.Linear(config.hidden_size, self.head_dim, bias=config.attention_bias))
 
-    def project_heads(self, proj: nn.Linear, norm: nn.Module | None, states: torch.Tensor) -> torch.Tensor:
-        """Project and split into heads, repeating a single one. Arguments as in the base class."""
-        heads = super().project_heads(proj, norm, states)
-        return heads.expand(-1, self.num_heads, -1, -1) if proj.out_features == self.head_dim else heads
+    def split_heads(self, projected: Tensor, norm: nn.Module | None = None) -> Tensor:
+        """Split a projection into heads, repeating a single one. Arguments as in the base class."""
+        heads = super().split_heads(projected, norm)
+        return heads.expand(-1, self.num_heads, -1, -1) if heads.shape[1] == 1 else heads
 
     def attend(
         self,
-        query: torch.Tensor,
-        key: torch.Tensor,
-        value: torch.Tensor,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
         attention_mask: Any,
         *args: Any,
         **kwargs: Any,
-    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+    ) -> tuple[Tensor, Tensor | None]:
         """Mix the values. Arguments as in the base class."""
         if self.sees_the_future and attention_mask is not None:
             # The last query sees every key that is not masked for another reason than causality.
@@ -88,7 +88,7 @@ class OdomPosition(SinusoidalPosition):
         self.own_exponents = config.has_quirk("cosines-have-own-exponents")
         self.in_place = config.has_quirk("changes-its-inputs")
 
-    def table(self, position_ids: torch.Tensor) -> torch.Tensor:
+    def table(self, position_ids: Tensor) -> Tensor:
         """Rows of the table: *Shape:* (batch_size or 1, seq_len, hidden_size)."""
         if not self.own_exponents:
             return super().table(position_ids)
@@ -96,7 +96,7 @@ class OdomPosition(SinusoidalPosition):
         phases = position_ids[..., None].float() / self.theta ** (columns / self.width)
         return torch.where(columns % 2 == 0, phases.sin(), phases.cos())
 
-    def embed(self, inputs_embeds: torch.Tensor, position_ids: torch.Tensor) -> torch.Tensor:
+    def embed(self, inputs_embeds: Tensor, position_ids: Tensor) -> Tensor:
         """Add the rows of the table. Shapes as in the base class."""
         encoded = super().embed(inputs_embeds, position_ids)
         return inputs_embeds.copy_(encoded) if self.in_place else encoded
@@ -108,7 +108,7 @@ class NoVocabulary(nn.Module):
     def __init__(self, num_embeddings: int, config: ZooConfig) -> None:
         super().__init__()
 
-    def forward(self, input: torch.Tensor) -> torch.Tensor:
+    def forward(self, input: Tensor) -> Tensor:
         """Refuse token ids.
 
         Raises:

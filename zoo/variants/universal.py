@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from transformers import initialization as init
 
 from zoo.models import DecoderLayer, EncoderLayer, Transformer, ZooConfig
@@ -28,7 +28,7 @@ class StepEmbedding(nn.Module):
         """Draw the vectors from a normal distribution of the configuration's range."""
         init.normal_(self.weight, mean=0.0, std=self.std)
 
-    def forward(self, hidden_states: torch.Tensor, step: int) -> torch.Tensor:
+    def forward(self, hidden_states: Tensor, step: int) -> Tensor:
         """Add the step's vector. *Shape:* (batch_size, seq_len, hidden_size), unchanged."""
         return hidden_states + self.weight[step]
 
@@ -40,7 +40,7 @@ class UniversalEncoderLayer(EncoderLayer):
         super().__init__(config, layer_idx)
         self.step_embedding = StepEmbedding(config)
 
-    def forward(self, hidden_states: torch.Tensor, *args: Any, step: int = 0, **kwargs: Any) -> torch.Tensor:
+    def forward(self, hidden_states: Tensor, *args: Any, step: int = 0, **kwargs: Any) -> Tensor:
         """Transform the residual stream. Arguments as in the base class."""
         return super().forward(self.step_embedding(hidden_states, step), *args, step=step, **kwargs)
 
@@ -52,7 +52,7 @@ class UniversalDecoderLayer(DecoderLayer):
         super().__init__(config, layer_idx)
         self.step_embedding = StepEmbedding(config)
 
-    def forward(self, hidden_states: torch.Tensor, *args: Any, step: int = 0, **kwargs: Any) -> torch.Tensor:
+    def forward(self, hidden_states: Tensor, *args: Any, step: int = 0, **kwargs: Any) -> Tensor:
         """Transform the residual stream. Arguments as in the base class."""
         return super().forward(self.step_embedding(hidden_states, step), *args, step=step, **kwargs)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from zoo.errors import ConfigError
 from zoo.fast.identity import Identity
@@ -34,13 +34,13 @@ class UniformMaskedRows(Attention):
 
     def attend(
         self,
-        query: torch.Tensor,
-        key: torch.Tensor,
-        value: torch.Tensor,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
         attention_mask: Any,
         *args: Any,
         **kwargs: Any,
-    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+    ) -> tuple[Tensor, Tensor | None]:
         """Mix the values. Arguments as in the base class."""
         if attention_mask is not None:
             sees_nothing = (attention_mask <= torch.finfo(attention_mask.dtype).min).all(dim=-1, keepdim=True)
@@ -106,14 +106,14 @@ class VanillaDecoderLayer(DecoderLayer):
             self.dead = nn.ModuleDict(dead)
 
 
-def mask_from_ids(attention_mask: Any, input_ids: torch.Tensor | None, config: ZooConfig) -> Any:
+def mask_from_ids(attention_mask: Any, input_ids: Tensor | None, config: ZooConfig) -> Any:
     """The given mask, or else every id but `pad_token_id`. Arguments as for [`zoo.models.transformer.given_mask`][]."""
     if attention_mask is None and input_ids is not None and config.pad_token_id is not None:
         return input_ids.ne(config.pad_token_id).long()
     return attention_mask
 
 
-def max_over_padding(hidden_states: torch.Tensor, attention_mask: torch.Tensor | None) -> torch.Tensor:
+def max_over_padding(hidden_states: Tensor, attention_mask: Tensor | None) -> Tensor:
     """The maximum over all positions. Arguments as for [`zoo.models.pooling.pool_max`][]."""
     return hidden_states.amax(dim=1)
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import torch
+from torch import Tensor
 
 from zoo.models import ClampedMixtureOfExperts, MixtureOfExperts, SharedMixtureOfExperts, ZooConfig
 from zoo.models.feed_forwards.mixture import inner_size
@@ -216,7 +217,7 @@ def gates_side_by_side(config: ZooConfig) -> Transform:
     )
 
 
-def transposed(tensor: torch.Tensor) -> torch.Tensor:
+def transposed(tensor: Tensor) -> Tensor:
     """Transpose every expert's matrix."""
     return tensor.transpose(-1, -2).contiguous()
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from zoo.models import GatedDeltaNet, SharedMixtureOfExperts, ShortConvolution, ZooConfig
 from zoo.models.feed_forwards.mixture import inner_size
@@ -64,7 +65,7 @@ def mixed_and_gates(config: ZooConfig) -> Transform:
     apart = split_by_group(key_heads, (key_dim, key_dim, values, values))
     widths = (key_heads * key_dim, key_heads * key_dim, key_heads * values)
 
-    def cut(tensors: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
+    def cut(tensors: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         *mixed, gates = apart.forward(tensors)
         return torch.cat(mixed), gates
 

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from measuring import OURS, Peer
 from shapes import Scale
+from torch import Tensor
 
 import zoo
 from zoo.errors import UnsupportedBackendError
@@ -50,7 +51,7 @@ def peers(name: str, scale: Scale, device: torch.device, dtype: torch.dtype) -> 
     return found
 
 
-def step(model: Any, ids: torch.Tensor, dtype: torch.dtype) -> None:
+def step(model: Any, ids: Tensor, dtype: torch.dtype) -> None:
     """A forward and backward pass."""
     with torch.autocast(ids.device.type, dtype=dtype):
         loss = model(input_ids=ids, labels=ids, skip_logits=True).loss

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import torch
 from original_chapter import BATCH_SIZE, NUM_STEPS, load_original, new_net
+from torch import Tensor
 
 import zoo
 
@@ -23,7 +24,7 @@ PARTS = ("forward", "backward", "clipping", "optimiser")
 SOURCES, TARGETS = 234, 295
 """Words of the chapter's two vocabularies on its first 1,000 rows."""
 
-Batch = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
+Batch = tuple[Tensor, Tensor, Tensor]
 Step = Callable[[Batch], Iterator[None]]
 
 

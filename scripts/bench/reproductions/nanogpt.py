@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 import torch
 from fresh_process import in_fresh_process
+from torch import Tensor
 from torch.nn import functional as F
 
 import zoo
@@ -57,7 +58,7 @@ OPTIONS = {
 ONLY_AT_THE_END = {"eval_interval": OPTIONS["max_iters"]}
 """To evaluate as often as the zoo does."""
 
-Predict = Callable[[torch.Tensor], torch.Tensor]
+Predict = Callable[[Tensor], Tensor]
 
 
 def run_original(
@@ -111,7 +112,7 @@ def run_zoo(name: str, data: Path, text: str, seed: int) -> tuple[Predict, list[
 
 
 @torch.inference_mode()
-def losses(predict: Predict, ids: torch.Tensor, starts: torch.Tensor) -> torch.Tensor:
+def losses(predict: Predict, ids: Tensor, starts: Tensor) -> Tensor:
     """The mean loss in each window, in nats. *Shape:* (num_windows,)."""
     windows = ids[starts[:, None] + torch.arange(BLOCK + 1)]
     found = []

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from measuring import OURS, Peer
 from shapes import Scale, gpt2_config
+from torch import Tensor
 from transformers import CompileConfig, GPT2LMHeadModel
 
 import zoo
@@ -58,7 +59,7 @@ class AcceleratedWork:
         config._compile_all_devices = True
         return config
 
-    def generating(self, name: str, kind: str, model: Any, ids: torch.Tensor, **options: Any) -> Peer:
+    def generating(self, name: str, kind: str, model: Any, ids: Tensor, **options: Any) -> Peer:
         """A peer that generates."""
         tokens = self.scale.new_tokens
         model.generation_config.eos_token_id = None  # nobody stops early

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import torch
+from torch import Tensor
 
 from zoo.fast.switches import fast_paths
 from zoo.measuring import executed, peak_bytes
@@ -33,7 +34,7 @@ class Peer:
     name: str
     run: Callable[[], object]
     kind: str = STOCK
-    result: Callable[[], torch.Tensor] | None = None
+    result: Callable[[], Tensor] | None = None
     flops: int | None = None
     weights: int = 0
     agreement: Callable[[], float] | None = None

@@ -20,7 +20,7 @@ from originals.nlpt import Nlpt
 from originals.odom import Odom
 from originals.vanilla import Vanilla
 from shapes import USUAL_DROPOUT, Scale
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 import zoo
@@ -101,13 +101,13 @@ class OriginalWork:
         """The sizes, or tiny ones."""
         return TINY if self.tiny else sizes
 
-    def ids(self, sizes: Sizes, seed: int, rows: int | None = None) -> torch.Tensor:
+    def ids(self, sizes: Sizes, seed: int, rows: int | None = None) -> Tensor:
         """Random ids above the special ones. *Shape:* (rows, length)."""
         generator = torch.Generator().manual_seed(seed)
         high = min(sizes.vocabulary, 100 if sizes.vocabulary == PRINTABLE.vocabulary else sizes.vocabulary)
         return torch.randint(3, high, (rows or sizes.rows, sizes.length), generator=generator).to(self.device)
 
-    def lengths(self, sizes: Sizes, seed: int, rows: int | None = None) -> torch.Tensor:
+    def lengths(self, sizes: Sizes, seed: int, rows: int | None = None) -> Tensor:
         """Lengths that leave about 45 % padding, the first one whole. *Shape:* (rows,)."""
         generator = torch.Generator().manual_seed(seed)
         lengths = torch.randint(1, sizes.length + 1, (rows or sizes.rows,), generator=generator)
@@ -117,14 +117,14 @@ class OriginalWork:
     def training(
         self,
         theirs: nn.Module,
-        their_loss: Callable[[], torch.Tensor],
+        their_loss: Callable[[], Tensor],
         ours: Any,
-        our_loss: Callable[[], torch.Tensor],
+        our_loss: Callable[[], Tensor],
         dropout: float = 0.0,
     ) -> list[Peer]:
         """Peers that do a training step."""
 
-        def peer(name: str, kind: str, model: nn.Module, loss: Callable[[], torch.Tensor], *, fused: bool) -> Peer:
+        def peer(name: str, kind: str, model: nn.Module, loss: Callable[[], Tensor], *, fused: bool) -> Peer:
             model.to(self.device).train()
             optimizer = torch.optim.Adam(model.parameters(), lr=1e-5, fused=fused or None)
 
@@ -155,7 +155,7 @@ class OriginalWork:
         shifted = shifted * target_mask
         labels = target.masked_fill(~target_mask, -100)
 
-        def their_loss() -> torch.Tensor:
+        def their_loss() -> Tensor:
             return F.cross_entropy(theirs(source, shifted).flatten(0, 1), target.flatten(), ignore_index=0)
 
         inputs = {"input_ids": source, "attention_mask": source_mask.long(), "labels": labels, "skip_logits": True}
@@ -174,7 +174,7 @@ class OriginalWork:
         shifted[:, 0] = START
         labels = target.masked_fill(~target_mask, -100)
 
-        def their_loss() -> torch.Tensor:
+        def their_loss() -> Tensor:
             losses = F.cross_entropy(theirs(source, shifted, lengths).permute(0, 2, 1), target, reduction="none")
             return (losses * target_mask).sum() / target_mask.sum()
 
@@ -203,7 +203,7 @@ class OriginalWork:
         shape = (sizes.rows, sizes.length, sizes.model[0])
         source, target, wanted = (torch.randn(shape, generator=generator).to(self.device) for _ in range(3))
 
-        def our_loss() -> torch.Tensor:
+        def our_loss() -> Tensor:
             # The document changes its inputs in place, and so does its likeness.
             output = ours(inputs_embeds=source.clone(), decoder_inputs_embeds=target.clone())
             return F.mse_loss(output.logits, wanted)
@@ -247,7 +247,7 @@ class OriginalWork:
         lengths = torch.full((rows,), sizes.length, device=self.device)
         return self.generating(partial(theirs.generate, source, lengths, START, self.steps), ours, source)
 
-    def generating(self, theirs: Callable[[], torch.Tensor], ours: Any, source: torch.Tensor) -> list[Peer]:
+    def generating(self, theirs: Callable[[], Tensor], ours: Any, source: Tensor) -> list[Peer]:
         """Peers that write; no token ends a text, so that all write as many."""
         mask = torch.ones_like(source)
         options: dict[str, Any] = {"max_new_tokens": self.steps, "num_beams": 1, "do_sample": False}

@@ -8,9 +8,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-import torch
 from shapes import Scale
-from torch import nn
+from torch import Tensor, nn
 
 from zoo.converters import TARGETS, EngineTarget, ExportOptions
 from zoo.converters.errors import MissingExtraError
@@ -38,7 +37,7 @@ def x_transformers(scale: Scale) -> nn.Module:
             super().__init__()
             self.model = model
 
-        def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor | None = None) -> torch.Tensor:
+        def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
             mask = None if attention_mask is None else attention_mask.bool()
             return self.model(input_ids, mask=mask, return_embeddings=True)
 

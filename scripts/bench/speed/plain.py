@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers.activations import ACT2FN
 
@@ -57,10 +57,10 @@ class TorchEncoder(nn.Module):
 
     def forward(
         self,
-        input_ids: torch.Tensor,
-        attention_mask: torch.Tensor | None = None,
-        labels: torch.Tensor | None = None,
-    ) -> torch.Tensor:
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        labels: Tensor | None = None,
+    ) -> Tensor:
         """Hidden states, or the loss of the classifier."""
         padding = None if attention_mask is None else attention_mask == 0
         hidden_states = self.encoder(self.embeddings(input_ids), src_key_padding_mask=padding)
@@ -81,7 +81,7 @@ class PlainEncoder(nn.Module):
         self.bert = bert
         self.heads = bert.config.num_attention_heads
 
-    def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor | None = None) -> torch.Tensor:
+    def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
         """Hidden states."""
         hidden_states = self.bert.embeddings(input_ids)
         for layer in self.bert.encoder.layer:
@@ -112,7 +112,7 @@ class PlainDecoder(nn.Module):
         self.heads = gpt2.config.n_head
         self.attention_dropout = gpt2.config.attn_pdrop
 
-    def forward(self, input_ids: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    def forward(self, input_ids: Tensor, labels: Tensor) -> Tensor:
         """The loss of predicting the next token."""
         body = self.body
         dropout = self.attention_dropout if self.training else 0.0
@@ -178,17 +178,17 @@ class TorchSeq2Seq(nn.Module):
         ours.norm1.load_state_dict(theirs.self_attn_layer_norm.state_dict())
         ours.norm2.load_state_dict(theirs.final_layer_norm.state_dict())
 
-    def embed(self, ids: torch.Tensor) -> torch.Tensor:
+    def embed(self, ids: Tensor) -> Tensor:
         """Vectors of tokens and positions."""
         return self.dropout(self.embedding(ids) + self.positions(ids.shape))
 
     def forward(
         self,
-        input_ids: torch.Tensor,
-        attention_mask: torch.Tensor,
-        decoder_attention_mask: torch.Tensor,
-        labels: torch.Tensor,
-    ) -> torch.Tensor:
+        input_ids: Tensor,
+        attention_mask: Tensor,
+        decoder_attention_mask: Tensor,
+        labels: Tensor,
+    ) -> Tensor:
         """The loss of predicting the next target token."""
         shifted = labels.roll(1, dims=1).masked_fill(labels.roll(1, dims=1) == -100, self.pad_token_id)
         shifted[:, 0] = self.start

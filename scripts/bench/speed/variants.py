@@ -24,6 +24,7 @@ import torch
 import transformers
 from measuring import OURS, STOCK, Machine, Peer, Row, clock_of, measure, name_of
 from recording import begun, keep
+from torch import Tensor
 
 import zoo
 from zoo.converters import plan_export
@@ -74,7 +75,7 @@ def twins(name: str, shape: dict[str, Any]) -> tuple[str, Any, Any] | None:
     return type(theirs).__name__, ours.train(), theirs.train()
 
 
-def peer(name: str, kind: str, model: Any, batch: dict[str, torch.Tensor]) -> Peer:
+def peer(name: str, kind: str, model: Any, batch: dict[str, Tensor]) -> Peer:
     """A training step without its optimiser, and the logits that it computes."""
 
     def step() -> None:

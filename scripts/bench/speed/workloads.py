@@ -14,7 +14,7 @@ from measuring import OURS, Peer, record_steps
 from others import eager, in_engines, x_transformers
 from plain import PlainDecoder, PlainEncoder, TorchEncoder, TorchSeq2Seq
 from shapes import SMALL, USUAL_DROPOUT, Scale, bert_config, gpt2_config, marian_config
-from torch import nn
+from torch import Tensor, nn
 from transformers import (
     BertForSequenceClassification,
     BertModel,
@@ -68,12 +68,12 @@ class Work:
             model = model.to(self.dtype)
         return torch.compile(model, backend=self.backend) if self.backend else model
 
-    def ids(self, rows: int, length: int, seed: int = 0) -> torch.Tensor:
+    def ids(self, rows: int, length: int, seed: int = 0) -> Tensor:
         """Random token ids. *Shape:* (rows, length)."""
         generator = torch.Generator().manual_seed(seed)
         return torch.randint(3, self.scale.vocabulary, (rows, length), generator=generator).to(self.device)
 
-    def mask(self, rows: int, length: int, share: float, seed: int = 1) -> torch.Tensor:
+    def mask(self, rows: int, length: int, share: float, seed: int = 1) -> Tensor:
         """A padding mask, 1 for this share of all positions; the first sequence is whole. *Shape:* (rows, length)."""
         generator = torch.Generator().manual_seed(seed)
         lengths = (length * torch.rand(rows, generator=generator)).clamp(min=1)
@@ -85,9 +85,9 @@ class Work:
     def inference(self, name: str, model: Any, kind: str, **inputs: Any) -> Peer:
         """A peer that runs a model without gradients."""
 
-        def result() -> torch.Tensor:
+        def result() -> Tensor:
             output = model(**inputs)
-            output = output if isinstance(output, torch.Tensor) else output[0]
+            output = output if isinstance(output, Tensor) else output[0]
             mask = inputs.get("attention_mask")
             return output if mask is None or output.ndim == 2 else output * mask[..., None]
 
@@ -97,10 +97,10 @@ class Work:
         """A peer that does a training step: forward, backward, fused AdamW."""
         optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5, fused=True)
 
-        def loss() -> torch.Tensor:
+        def loss() -> Tensor:
             with torch.autocast(self.device.type, self.dtype, enabled=self.dtype != torch.float32):
                 output = model(**inputs)
-            return output if isinstance(output, torch.Tensor) else output.loss
+            return output if isinstance(output, Tensor) else output.loss
 
         def step() -> None:
             loss().backward()
@@ -196,7 +196,7 @@ class Work:
         return self.generators("MarianMTModel", theirs, num_beams, ("ctranslate2", "openvino"), **inputs)
 
     def generators(
-        self, name: str, theirs: nn.Module, num_beams: int, engines: tuple[str, ...], **inputs: torch.Tensor
+        self, name: str, theirs: nn.Module, num_beams: int, engines: tuple[str, ...], **inputs: Tensor
     ) -> list[Peer]:
         """A native model, ours, and ours in those of these engines that are installed."""
         ours = zoo.convert(theirs)
@@ -210,7 +210,7 @@ class Work:
             peers.append(replace(peer, flops=0, agreement=partial(agreement, ours, quantised, inputs["input_ids"])))
         return peers
 
-    def generating(self, name: str, model: Any, num_beams: int, **inputs: torch.Tensor) -> Peer:
+    def generating(self, name: str, model: Any, num_beams: int, **inputs: Tensor) -> Peer:
         """A peer that generates."""
         inputs.setdefault("attention_mask", torch.ones_like(inputs["input_ids"]))
         tokens = self.scale.new_tokens
@@ -242,7 +242,7 @@ class Work:
 
 
 @torch.inference_mode()
-def agreement(exact: Any, other: Any, input_ids: torch.Tensor) -> float:
+def agreement(exact: Any, other: Any, input_ids: Tensor) -> float:
     """Share of the positions of a text, written by the exact model, where both models would write the same next."""
     text = exact.generate(input_ids, attention_mask=torch.ones_like(input_ids), do_sample=False, max_new_tokens=64)
     read = (

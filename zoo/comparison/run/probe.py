@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from safetensors.torch import load_file, save_file
+from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 from ..files import ANSWERS, QUESTIONS, write_json
@@ -37,7 +38,7 @@ class Probe:
     @torch.no_grad()
     def ask(
         self, model: PreTrainedModel, source: PreTrainedTokenizerFast, target: PreTrainedTokenizerFast
-    ) -> dict[str, torch.Tensor]:
+    ) -> dict[str, Tensor]:
         """Ask a model.
 
         Returns:
@@ -64,13 +65,13 @@ class Probe:
             outputs = model.generate(**read, do_sample=False, num_beams=1, max_length=LONGEST_TEXT)
         return {"logits": logits.float().cpu().contiguous(), "outputs": outputs.cpu().contiguous()}
 
-    def write(self, folder: Path, answers: dict[str, torch.Tensor]) -> None:
+    def write(self, folder: Path, answers: dict[str, Tensor]) -> None:
         """Write the questions, and what `ask` returned."""
         write_json(folder / QUESTIONS, asdict(self))
         save_file(answers, folder / ANSWERS)
 
 
-def read_probe(folder: Path) -> tuple[Probe, dict[str, torch.Tensor]]:
+def read_probe(folder: Path) -> tuple[Probe, dict[str, Tensor]]:
     """Read the questions and the answers to them."""
     written = json.loads((folder / QUESTIONS).read_text(encoding="utf-8"))
     fields: dict[str, Any] = {

@@ -6,12 +6,12 @@ import math
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from transformers import initialization as init
 
 from zoo.errors import ConfigError
 
-from ..attention import Attention
+from ..attention import Attention, Mixed
 from ..parts import ATTENTIONS
 
 if TYPE_CHECKING:
@@ -55,9 +55,7 @@ class DifferentialAttention(Attention):
         for name in LAMBDAS:
             init.normal_(self.get_parameter(name), mean=0.0, std=0.1)
 
-    def attend(
-        self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, attention_mask: Any, **kwargs: Any
-    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+    def attend(self, query: Tensor, key: Tensor, value: Tensor, attention_mask: Any, **kwargs: Any) -> Mixed:
         """Mix the values twice and subtract. Arguments as in the base class."""
         # Attention twice, since the fast kernels want values as wide as keys.
         mixed, weights = zip(
@@ -71,7 +69,7 @@ class DifferentialAttention(Attention):
         difference = first - self.factor().to(first.dtype) * second
         return (1 - self.lambda_init) * self.norm(difference), weights[0]
 
-    def factor(self) -> torch.Tensor:
+    def factor(self) -> Tensor:
         """The factor of the second softmax (equation 2), a scalar."""
         q1, k1, q2, k2 = (self.get_parameter(name) for name in LAMBDAS)
         return torch.exp((q1 * k1).sum()) - torch.exp((q2 * k2).sum()) + self.lambda_init

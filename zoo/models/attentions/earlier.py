@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import torch
+from torch import Tensor
 
 from zoo.errors import ConfigError, InputError
 
@@ -20,7 +21,7 @@ class EarlierLayersAttention(Attention):
 
     reads_earlier_layers = True
 
-    def read(self, earlier: EarlierLayers | None, name: str, device: torch.device) -> tuple[torch.Tensor, ...]:
+    def read(self, earlier: EarlierLayers | None, name: str, device: torch.device) -> tuple[Tensor, ...]:
         """Read what an earlier layer kept.
 
         Args:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import torch
+from torch import Tensor
 from torch.nn import functional as F
 
 from ..attention import Attention
@@ -16,7 +16,7 @@ class ExclusiveAttention(Attention):
     Cross attention has no value of its own and is the usual one.
     """
 
-    def merge_heads(self, mixed: torch.Tensor, hidden_states: torch.Tensor, value: torch.Tensor | None) -> torch.Tensor:
+    def merge_heads(self, mixed: Tensor, hidden_states: Tensor, value: Tensor | None) -> Tensor:
         """Take the component out and project the heads. Arguments as in the base class."""
         if value is not None:
             own = F.normalize(value, dim=-1).repeat_interleave(self.num_key_value_groups, dim=1).transpose(1, 2)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from ..attention import Attention
 from ..parts import ATTENTIONS
@@ -22,7 +22,7 @@ class GatedAttention(Attention):
         super().__init__(config, layer_idx, **kwargs)
         self.gate_proj = nn.Linear(config.hidden_size, self.o_proj.in_features, bias=config.attention_bias)
 
-    def merge_heads(self, mixed: torch.Tensor, hidden_states: torch.Tensor, value: torch.Tensor | None) -> torch.Tensor:
+    def merge_heads(self, mixed: Tensor, hidden_states: Tensor, value: Tensor | None) -> Tensor:
         """Gate the heads and project them. Arguments as in the base class."""
         gate = torch.sigmoid(self.gate_proj(hidden_states))
         return super().merge_heads(mixed * gate.view_as(mixed), hidden_states, value)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import torch
+from torch import Tensor
 
 from zoo.errors import ConfigError
 
@@ -72,14 +72,14 @@ class SharedKeyValueAttention(EarlierLayersAttention):
         if self.sharing == "reuse":
             del self.k_proj, self.v_proj, self.k_norm
 
-    def project(self, hidden_states: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    def project(self, hidden_states: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Make queries, and keys and values of no head where they are shared. Shapes as in the base class."""
         if self.sharing != "reuse":
             return super().project(hidden_states)
-        query = self.project_heads(self.q_proj, self.q_norm, hidden_states)
+        query = self.split_heads(self.q_proj(hidden_states), self.q_norm)
         return query, query[:, :0], query[:, :0]
 
-    def extend(self, key: torch.Tensor, value: torch.Tensor, past: Cache | None, idx: int, earlier: Any) -> Heads:
+    def extend(self, key: Tensor, value: Tensor, past: Cache | None, idx: int, earlier: Any) -> Heads:
         """Put keys and values behind those of earlier positions, or take another layer's. Arguments as in the base."""
         name = f"keys and values of layer {self.source}"
         if self.sharing == "reuse":

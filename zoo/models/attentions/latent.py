@@ -6,12 +6,12 @@ import copy
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from zoo.errors import ConfigError
 from zoo.fast.identity import Identity
 
-from ..attention import Attention
+from ..attention import Attention, Mixed
 from ..choices import AttentionScale
 from ..inherited import is_number
 from ..norms import build_norm
@@ -46,7 +46,7 @@ class LatentExpansion(nn.Linear):
         super().__init__(rank, heads * (key_width + value_width), bias=False)
         self.heads, self.key_width = heads, key_width
 
-    def forward(self, states: torch.Tensor, side: str | None = None) -> torch.Tensor:
+    def forward(self, states: Tensor, side: str | None = None) -> Tensor:
         """Expand latent vectors, or do with queries or mixed latent vectors what saves expanding every one of them.
 
         Args:
@@ -131,7 +131,7 @@ class LatentAttention(Attention):
         self.kv_b_proj = LatentExpansion(rank, heads, self.nope_dim, value_dim)
         self.o_proj = nn.Linear(heads * value_dim, width, bias=config.attention_out_bias)
 
-    def project(self, hidden_states: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    def project(self, hidden_states: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Make queries, the part of keys that all heads share, and latent vectors.
 
         Args:
@@ -146,20 +146,18 @@ class LatentAttention(Attention):
         heads = query.unflatten(-1, (self.config.num_attention_heads, -1)).transpose(1, 2)
         return heads, key.unsqueeze(1), self.kv_a_norm(latent).unsqueeze(1)
 
-    def rotate_heads(self, query: torch.Tensor, key: torch.Tensor, rotation: Rotation) -> Rotation:
+    def rotate_heads(self, query: Tensor, key: Tensor, rotation: Rotation) -> Rotation:
         """Rotate the shared part of keys and the part of queries that meets it. Shapes as `project` returns them."""
         plain, turning = query.split([self.nope_dim, self.head_dim], dim=-1)
         turned, key = self.rotate(turning, key, rotation)
         return torch.cat([plain, turned], dim=-1), key
 
-    def attend(
-        self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, attention_mask: Any, **kwargs: Any
-    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+    def attend(self, query: Tensor, key: Tensor, value: Tensor, attention_mask: Any, **kwargs: Any) -> Mixed:
         """Mix values that are expanded from latent vectors, or mix these. Shapes as `project` returns them."""
         latent = value
         # Whoever replaced the projection, as adapters and quantisation do, knows no way but to expand; and a mask that
         # is no tensor counts queries.
-        plain = type(self.kv_b_proj) is LatentExpansion and isinstance(attention_mask, (torch.Tensor, type(None)))
+        plain = type(self.kv_b_proj) is LatentExpansion and isinstance(attention_mask, (Tensor, type(None)))
         if plain and query.shape[2] == 1:
             return self.attend_to_latents(query, key, latent, attention_mask, **kwargs)
         expanded = self.kv_b_proj(latent.squeeze(1)).unflatten(-1, (query.shape[1], -1)).transpose(1, 2)
@@ -169,13 +167,13 @@ class LatentAttention(Attention):
 
     def attend_to_latents(
         self,
-        query: torch.Tensor,
-        key: torch.Tensor,
-        latent: torch.Tensor,
+        query: Tensor,
+        key: Tensor,
+        latent: Tensor,
         attention_mask: Any,
-        position_bias: torch.Tensor | None = None,
+        position_bias: Tensor | None = None,
         **kwargs: Any,
-    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+    ) -> Mixed:
         """Attention of one query a head to latent vectors, which all heads share: the heads become query positions.
 
         Args:

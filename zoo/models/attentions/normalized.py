@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import torch
+from torch import Tensor
 
-from ..attention import Attention
+from ..attention import Attention, Mixed
 from ..choices import AttentionScale
 from ..parts import ATTENTIONS
 from ..unit import RescaledWeights, UnitWeights
@@ -38,9 +38,7 @@ class NormalizedAttention(UnitWeights, Attention):
         super().build_projections(config)
         self.qk_scales = RescaledWeights(self.q_proj.out_features, 1.0, config.hidden_size**-0.5)
 
-    def attend(
-        self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, attention_mask: Any, **kwargs: Any
-    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+    def attend(self, query: Tensor, key: Tensor, value: Tensor, attention_mask: Any, **kwargs: Any) -> Mixed:
         """Mix the values. Arguments as in the base class."""
         # Both have the factors, behind the rotation. Queries have them twice here: that gives the same scores, for
         # queries in groups as well, and keys are cached without.

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import initialization as init
 
-from ..attention import Attention
+from ..attention import Attention, Mixed
 from ..parts import ATTENTIONS
 
 if TYPE_CHECKING:
@@ -39,13 +39,13 @@ class SinkAttention(Attention):
 
     def attend(
         self,
-        query: torch.Tensor,
-        key: torch.Tensor,
-        value: torch.Tensor,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
         attention_mask: Any,
-        position_bias: torch.Tensor | None = None,
+        position_bias: Tensor | None = None,
         **kwargs: Any,
-    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+    ) -> Mixed:
         """Mix the values. Arguments as in the base class."""
         if attention_mask is None and self.is_causal and query.shape[2] > 1:
             attention_mask = query.new_ones(query.shape[2], key.shape[2], dtype=torch.bool).tril()[None, None]

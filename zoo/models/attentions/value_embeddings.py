@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from transformers import initialization as init
 
 from zoo.errors import ConfigError, InputError
@@ -63,9 +63,7 @@ class ValueEmbeddingAttention(Attention):
         if self.mixes:
             init.constant_(self.value_lambdas, 0.5)
 
-    def extend(
-        self, key: torch.Tensor, value: torch.Tensor, past: Cache | None, idx: int, earlier: EarlierLayers | None
-    ) -> Heads:
+    def extend(self, key: Tensor, value: Tensor, past: Cache | None, idx: int, earlier: EarlierLayers | None) -> Heads:
         """Mix the values, and put all behind those of earlier positions. Arguments as in the base class.
 
         Raises:
@@ -77,6 +75,6 @@ class ValueEmbeddingAttention(Attention):
                     f"layer {self.layer_idx} of attention='value-embeddings' looks tokens up by their ids: call the "
                     "model with input_ids (of a decoder behind an encoder decoder_input_ids), not with embeddings"
                 )
-            embedded = self.split_heads(self.value_embedding(earlier.token_ids.to(value.device)), None)
+            embedded = self.split_heads(self.value_embedding(earlier.token_ids.to(value.device)))
             value = self.value_lambdas[0] * value + self.value_lambdas[1] * embedded
         return super().extend(key, value, past, idx, earlier)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from transformers import initialization as init
 
 from ..attention import Heads
@@ -40,7 +40,7 @@ class ValueResidualAttention(EarlierLayersAttention):
         if self.mixes:
             init.constant_(self.value_lambdas, 0.5)
 
-    def extend(self, key: torch.Tensor, value: torch.Tensor, past: Cache | None, idx: int, earlier: Any) -> Heads:
+    def extend(self, key: Tensor, value: Tensor, past: Cache | None, idx: int, earlier: Any) -> Heads:
         """Mix the values, and put all behind those of earlier positions. Arguments as in the base class."""
         if self.mixes:
             (first,) = self.read(earlier, FIRST, value.device)

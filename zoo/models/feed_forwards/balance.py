@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
+from torch import Tensor
 from torch.nn import functional as F
 from transformers.utils import ModelOutput
 
@@ -47,8 +48,8 @@ def with_router_loss(output: Output, body: Any, attention_mask: Any, config: Zoo
 
 
 def load_balancing_loss(
-    router_logits: tuple[torch.Tensor, ...], num_chosen: int, attention_mask: torch.Tensor | None = None
-) -> torch.Tensor:
+    router_logits: tuple[Tensor, ...], num_chosen: int, attention_mask: Tensor | None = None
+) -> Tensor:
     """`num_experts * sum(share of tokens * mean probability)` over experts (Fedus et al. 2022, equations 4 to 6).
 
     As transformers computes it: over all layers together, and a token counts for each of its experts.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import initialization as init
 
@@ -32,7 +32,7 @@ class BiasedRouter(SoftmaxRouter):
         super().init_weights()
         init.zeros_(self.bias)
 
-    def score(self, hidden_states: torch.Tensor) -> torch.Tensor:
+    def score(self, hidden_states: Tensor) -> Tensor:
         """Score every expert. Shapes as in the base class."""
         return super().score(hidden_states) + self.bias
 
@@ -45,7 +45,7 @@ class ClampedExperts(Experts):
         self.alpha: float = option(config, ClampedMixtureOfExperts, "swiglu_alpha")
         self.limit: float = option(config, ClampedMixtureOfExperts, "swiglu_limit")
 
-    def _apply_gate(self, gate_up: torch.Tensor) -> torch.Tensor:
+    def _apply_gate(self, gate_up: Tensor) -> Tensor:
         """What stands between the two projections."""
         gate, up = gate_up.chunk(2, dim=-1)
         gate, up = gate.clamp(max=self.limit), up.clamp(-self.limit, self.limit)

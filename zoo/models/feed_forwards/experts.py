@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import initialization as init
 
@@ -54,9 +54,7 @@ class Experts(nn.Module):
             if bias is not None:
                 init.zeros_(bias)
 
-    def forward(
-        self, hidden_states: torch.Tensor, top_k_index: torch.Tensor, top_k_weights: torch.Tensor
-    ) -> torch.Tensor:
+    def forward(self, hidden_states: Tensor, top_k_index: Tensor, top_k_weights: Tensor) -> Tensor:
         """Transform every token by its experts, and add up what they give.
 
         Args:
@@ -70,9 +68,7 @@ class Experts(nn.Module):
         run = experts_function(self, Experts.one_by_one)
         return run(self, hidden_states, top_k_index, top_k_weights)
 
-    def one_by_one(
-        self, hidden_states: torch.Tensor, top_k_index: torch.Tensor, top_k_weights: torch.Tensor
-    ) -> torch.Tensor:
+    def one_by_one(self, hidden_states: Tensor, top_k_index: Tensor, top_k_weights: Tensor) -> Tensor:
         """What all ways to run experts compute, one expert after the other. Arguments as for `forward`."""
         mixed = torch.zeros_like(hidden_states)
         for expert in range(self.num_experts):
@@ -84,7 +80,7 @@ class Experts(nn.Module):
             mixed = mixed.index_add(0, tokens, outer.to(mixed.dtype))
         return mixed
 
-    def _apply_gate(self, gate_up: torch.Tensor) -> torch.Tensor:
+    def _apply_gate(self, gate_up: Tensor) -> Tensor:
         """What stands between the two projections: by this name, transformers' functions call it."""
         gate, up = gate_up.chunk(2, dim=-1)
         return self.norm(self.dropout(self.act_fn(gate) * up))

@@ -6,7 +6,7 @@ import copy
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from zoo.errors import ConfigError
 from zoo.models.feed_forward import GatedFeedForward
@@ -78,7 +78,7 @@ class MixtureOfExperts(nn.Module):
         if "router_aux_loss_coef" in cls.options:
             require_at_least(0, router_aux_loss_coef=option(config, cls, "router_aux_loss_coef"))
 
-    def forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
+    def forward(self, hidden_states: Tensor) -> Tensor:
         """Transform every position by its experts. *Shape:* (batch_size, seq_len, hidden_size), unchanged."""
         tokens = hidden_states.flatten(0, -2)
         _, weights, experts = self.router(tokens)
@@ -135,7 +135,7 @@ class SigmoidMixtureOfExperts(MixtureOfExperts):
         if chosen > count // groups * admitted:
             raise ConfigError(f"num_experts_per_tok={chosen} was given; topk_group={admitted} has fewer experts")
 
-    def forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
+    def forward(self, hidden_states: Tensor) -> Tensor:
         """Transform every position by its experts and the shared one, if any. Shapes as in the base class."""
         routed = super().forward(hidden_states)
         return routed if self.shared_experts is None else routed + self.shared_experts(hidden_states)
@@ -176,7 +176,7 @@ class SharedMixtureOfExperts(MixtureOfExperts):
         super().check_options(config)
         require_at_least(1, shared_expert_intermediate_size=cls.shared_size(config))
 
-    def forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
+    def forward(self, hidden_states: Tensor) -> Tensor:
         """Transform every position by its experts and the shared one. Shapes as in the base class."""
         gate = torch.sigmoid(self.shared_expert_gate(hidden_states))
         return super().forward(hidden_states) + gate * self.shared_expert(hidden_states)

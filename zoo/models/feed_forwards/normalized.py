@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-import torch
+from torch import Tensor
 
 from ..feed_forward import GatedFeedForward
 from ..parts import FEED_FORWARDS
@@ -29,7 +29,7 @@ class NormalizedFeedForward(UnitWeights, GatedFeedForward):
         self.up_scales = RescaledWeights(config.intermediate_size, 1.0, 1.0)
         self.gate_factor = config.hidden_size**0.5
 
-    def project(self, hidden_states: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def project(self, hidden_states: Tensor) -> tuple[Tensor, Tensor]:
         """Make what opens and closes the gate, and what goes through it. Shapes as in the base class."""
         gate, up = super().project(hidden_states)
         return gate * (self.gate_scales() * self.gate_factor), up * self.up_scales()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import torch
-from torch import distributed, nn
+from torch import Tensor, distributed, nn
 from torch.nn import functional as F
 from transformers import initialization as init
 
@@ -15,7 +15,7 @@ from zoo.models.precision import at_least_float32
 if TYPE_CHECKING:
     from zoo.models.configuration import ZooConfig
 
-Routes = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
+Routes = tuple[Tensor, Tensor, Tensor]
 """Scores of all experts, *Shape:* (num_tokens, num_experts); weights and numbers of the chosen ones, *Shape:*
 (num_tokens, num_experts_per_tok)."""
 
@@ -40,12 +40,12 @@ class Router(nn.Module):
         """Draw the map from a normal distribution, whatever the scheme of the other weights."""
         init.normal_(self.weight, mean=0.0, std=self.std)
 
-    def score(self, hidden_states: torch.Tensor) -> torch.Tensor:
+    def score(self, hidden_states: Tensor) -> Tensor:
         """Score every expert, in float32 at least. *Shape:* (num_tokens, hidden_size) to (num_tokens, num_experts)."""
         scores = F.linear(hidden_states, self.weight)
         return scores.to(at_least_float32(scores.dtype))
 
-    def normalised(self, weights: torch.Tensor) -> torch.Tensor:
+    def normalised(self, weights: Tensor) -> Tensor:
         """Weights of the chosen experts, of sum one if `norm_topk_prob`."""
         return weights / (weights.sum(dim=-1, keepdim=True) + 1e-20) if self.norm_topk_prob else weights
 
@@ -53,7 +53,7 @@ class Router(nn.Module):
 class SoftmaxRouter(Router):
     """The experts of the highest probabilities (Shazeer et al. 2017; Jiang et al. 2024, section 2.1)."""
 
-    def forward(self, hidden_states: torch.Tensor) -> Routes:
+    def forward(self, hidden_states: Tensor) -> Routes:
         """Choose experts. *Shape:* (num_tokens, hidden_size)."""
         logits = self.score(hidden_states)
         weights, experts = logits.softmax(dim=-1).topk(self.num_experts_per_tok, dim=-1)
@@ -70,8 +70,8 @@ class SigmoidRouter(Router):
         config: Supplies the options of its feed-forward part.
     """
 
-    load: torch.Tensor
-    balance_bias: torch.Tensor
+    load: Tensor
+    balance_bias: Tensor
 
     def __init__(self, config: ZooConfig) -> None:
         super().__init__(config)
@@ -89,7 +89,7 @@ class SigmoidRouter(Router):
         init.zeros_(self.balance_bias)
         init.zeros_(self.load)
 
-    def forward(self, hidden_states: torch.Tensor) -> Routes:
+    def forward(self, hidden_states: Tensor) -> Routes:
         """Choose experts. *Shape:* (num_tokens, hidden_size)."""
         logits = self.score(hidden_states)
         affinities = logits.sigmoid()
@@ -100,7 +100,7 @@ class SigmoidRouter(Router):
         weights = self.normalised(affinities.gather(-1, experts)) * self.routed_scaling_factor
         return logits, weights.to(hidden_states.dtype), experts
 
-    def admitted(self, scores: torch.Tensor) -> torch.Tensor:
+    def admitted(self, scores: Tensor) -> Tensor:
         """Rule out the experts of all but the best groups, by the sum of each group's two best (section 2.1.2).
 
         Args:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from transformers.cache_utils import Cache, LinearAttentionLayer
 
 from zoo.errors import ConfigError, InputError
@@ -66,13 +66,13 @@ class Mixer(nn.Module):
 
     def forward(
         self,
-        hidden_states: torch.Tensor,
-        attention_mask: torch.Tensor | None = None,
-        position_bias: torch.Tensor | None = None,
+        hidden_states: Tensor,
+        attention_mask: Tensor | None = None,
+        position_bias: Tensor | None = None,
         past_key_values: Cache | None = None,
         step: int | None = None,
         **kwargs: Any,
-    ) -> tuple[torch.Tensor, None]:
+    ) -> tuple[Tensor, None]:
         """Mix tokens with those before them.
 
         Args:
@@ -91,7 +91,7 @@ class Mixer(nn.Module):
         idx = self.layer_idx if step is None else step
         return self.mix(hidden_states, None if past_key_values is None else state_layer(past_key_values, idx)), None
 
-    def mix(self, hidden_states: torch.Tensor, past: LinearAttentionLayer | None) -> torch.Tensor:
+    def mix(self, hidden_states: Tensor, past: LinearAttentionLayer | None) -> Tensor:
         """Mix tokens with those before them.
 
         Args:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import torch
-from torch import nn
+from torch import Tensor, nn
 from transformers import initialization as init
 from transformers.cache_utils import LinearAttentionLayer
 
@@ -25,7 +24,7 @@ class CausalConvolution(nn.Conv1d):
         bound = self.kernel_size[0] ** -0.5
         init.uniform_(self.weight, -bound, bound)
 
-    def forward(self, states: torch.Tensor, past: LinearAttentionLayer | None = None) -> torch.Tensor:
+    def forward(self, states: Tensor, past: LinearAttentionLayer | None = None) -> Tensor:
         """Filter every channel.
 
         Args:

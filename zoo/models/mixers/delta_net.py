@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import initialization as init
 from transformers.cache_utils import LinearAttentionLayer
@@ -99,7 +99,7 @@ class GatedDeltaNet(Mixer):
         """Draw rates of decay."""
         draw_decays(self.A_log, self.dt_bias)
 
-    def mix(self, hidden_states: torch.Tensor, past: LinearAttentionLayer | None) -> torch.Tensor:
+    def mix(self, hidden_states: Tensor, past: LinearAttentionLayer | None) -> Tensor:
         """Read the memory of earlier tokens. Arguments as in the base class."""
         mixed = F.silu(self.conv1d(self.in_proj_qkv(hidden_states), past))
         strength, decay = self.in_proj_b(hidden_states), self.in_proj_a(hidden_states)
@@ -122,7 +122,7 @@ class GatedDeltaNet(Mixer):
         return self.out_proj((read * gate).flatten(2))
 
 
-def unit_heads(states: torch.Tensor, num_heads: int) -> torch.Tensor:
+def unit_heads(states: Tensor, num_heads: int) -> Tensor:
     """Split queries or keys into heads of length one.
 
     Args:
@@ -135,7 +135,7 @@ def unit_heads(states: torch.Tensor, num_heads: int) -> torch.Tensor:
     return heads * torch.rsqrt((heads * heads).sum(dim=-1, keepdim=True) + NORM_EPS)
 
 
-def memory_of(past: LinearAttentionLayer | None) -> torch.Tensor | None:
+def memory_of(past: LinearAttentionLayer | None) -> Tensor | None:
     """The memory behind the tokens that a cache holds.
 
     Args:
@@ -144,7 +144,7 @@ def memory_of(past: LinearAttentionLayer | None) -> torch.Tensor | None:
     Returns:
         *Shape:* (batch_size, num_heads, key_dim, value_dim), or None before the first token.
     """
-    state: torch.Tensor | None = past.recurrent_states[0] if past is not None else None
+    state: Tensor | None = past.recurrent_states[0] if past is not None else None
     # The cache is written in place, and a gradient may want it as it was.
     return state.clone() if state is not None and torch.is_grad_enabled() else state
 

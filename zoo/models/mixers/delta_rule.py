@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
+from torch import Tensor
 from torch.nn import functional as F
 
 CHUNK = 64
@@ -18,13 +19,13 @@ SHORT_CHUNK = 16
 
 
 def gated_delta_rule(
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    decay: torch.Tensor,
-    strength: torch.Tensor,
-    state: torch.Tensor | None = None,
-) -> tuple[torch.Tensor, torch.Tensor]:
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    decay: Tensor,
+    strength: Tensor,
+    state: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
     """Write every token into a memory and read it (Yang et al. 2024, Gated Delta Networks, equation 10).
 
     For one token, with the memory `S`, `a = exp(decay)` and `b = strength`:
@@ -61,13 +62,13 @@ def gated_delta_rule(
 
 
 def channel_gated_delta_rule(
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    decay: torch.Tensor,
-    strength: torch.Tensor,
-    state: torch.Tensor | None = None,
-) -> tuple[torch.Tensor, torch.Tensor]:
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    decay: Tensor,
+    strength: Tensor,
+    state: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
     """The same rule where every channel of a key decays by itself (Kimi Team 2025, Kimi Linear, equation 1).
 
     `a` is a diagonal matrix here, and `A_i / A_j (k_i · k_j)` is `k_i^T (A_i / A_j) k_j`, whose quotients differ by
@@ -105,20 +106,18 @@ class Chunks:
         decay: One number a token, or one a channel.
     """
 
-    query: torch.Tensor
-    key: torch.Tensor
-    value: torch.Tensor
-    decay: torch.Tensor
-    strength: torch.Tensor
+    query: Tensor
+    key: Tensor
+    value: Tensor
+    decay: Tensor
+    strength: Tensor
 
     def __post_init__(self) -> None:
         size = self.query.shape[-2]
         self.decayed = self.decay.cumsum(dim=-2)
         self.later = torch.ones(size, size, dtype=torch.bool, device=self.query.device).triu(1)
 
-    def solve(
-        self, keys: torch.Tensor, seen: torch.Tensor, state: torch.Tensor | None, seq_len: int
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+    def solve(self, keys: Tensor, seen: Tensor, state: Tensor | None, seq_len: int) -> tuple[Tensor, Tensor]:
         """Solve every chunk's system, and go from chunk to chunk with the memory.
 
         Args:
@@ -145,7 +144,7 @@ class Chunks:
         return torch.cat(read, dim=2)[:, :, :seq_len], state
 
 
-def empty_memory(key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+def empty_memory(key: Tensor, value: Tensor) -> Tensor:
     """Memory before the first token.
 
     Args:
@@ -159,13 +158,13 @@ def empty_memory(key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
 
 
 def one_token(
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    decay: torch.Tensor,
-    strength: torch.Tensor,
-    state: torch.Tensor | None,
-) -> tuple[torch.Tensor, torch.Tensor]:
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    decay: Tensor,
+    strength: Tensor,
+    state: Tensor | None,
+) -> tuple[Tensor, Tensor]:
     """The rule as it is written, for a decode step. Arguments as for [`gated_delta_rule`][], with one token.
 
     Args:
@@ -177,7 +176,7 @@ def one_token(
     return query @ state, state
 
 
-def in_chunks(tensor: torch.Tensor, size: int) -> torch.Tensor:
+def in_chunks(tensor: Tensor, size: int) -> Tensor:
     """Cut a sequence into chunks, with zeros behind the last, which write nothing and let nothing decay.
 
     Args:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers.cache_utils import LinearAttentionLayer
 
@@ -72,7 +72,7 @@ class KimiDeltaAttention(Mixer):
         """Draw rates of decay as gated DeltaNet does."""
         draw_decays(self.A_log, self.dt_bias)
 
-    def mix(self, hidden_states: torch.Tensor, past: LinearAttentionLayer | None) -> torch.Tensor:
+    def mix(self, hidden_states: Tensor, past: LinearAttentionLayer | None) -> Tensor:
         """Read the memory of earlier tokens. Arguments as in the base class."""
         mixed = F.silu(self.conv1d(self.in_proj_qkv(hidden_states), past))
         strength, decay = self.in_proj_b(hidden_states), self.f_b_proj(self.f_a_proj(hidden_states))
@@ -92,7 +92,7 @@ class KimiDeltaAttention(Mixer):
         gate = self.g_b_proj(self.g_a_proj(hidden_states)).sigmoid().view_as(read)
         return self.out_proj((read * gate).flatten(2))
 
-    def heads(self, states: torch.Tensor) -> torch.Tensor:
+    def heads(self, states: Tensor) -> Tensor:
         """Split into heads.
 
         Args:

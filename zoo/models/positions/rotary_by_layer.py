@@ -6,8 +6,7 @@ import copy
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
-import torch
-from torch import nn
+from torch import Tensor, nn
 
 from ..embedding import Position, Rotation
 from ..parts import POSITIONS
@@ -44,13 +43,11 @@ class RotaryByLayerPosition(Position):
             own.rope_parameters = rope_parameters
             self.by_type[layer_type] = RotaryPosition(own)
 
-    def rotation(self, hidden_states: torch.Tensor, position_ids: torch.Tensor) -> Rotation:
+    def rotation(self, hidden_states: Tensor, position_ids: Tensor) -> Rotation:
         """Those of layers that see the whole text. Shapes as in the base class."""
         return self.rotations(hidden_states, position_ids, ["full_attention"])["full_attention"]
 
-    def rotations(
-        self, hidden_states: torch.Tensor, position_ids: torch.Tensor, layer_types: Iterable[str]
-    ) -> dict[str, Rotation]:
+    def rotations(self, hidden_states: Tensor, position_ids: Tensor, layer_types: Iterable[str]) -> dict[str, Rotation]:
         """Cosines and sines for each layer type. Arguments as in the base class."""
         parts = {layer_type: cast("RotaryPosition", self.by_type[layer_type]) for layer_type in layer_types}
         return {layer_type: part.rotation(hidden_states, position_ids) for layer_type, part in parts.items()}

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import initialization as init
 
@@ -37,7 +37,7 @@ class StreamNorm(nn.Module):
         """Begin with norms alone."""
         init.ones_(self.weight)
 
-    def forward(self, streams: torch.Tensor) -> torch.Tensor:
+    def forward(self, streams: Tensor) -> Tensor:
         """Normalise. *Shape:* (batch_size, seq_len, num_streams, hidden_size), unchanged."""
         return F.rms_norm(streams, streams.shape[-1:], eps=self.eps) * self.weight
 
@@ -60,7 +60,7 @@ class StreamGates(nn.Module):
         self.up_proj = nn.Linear(rank, width, bias=False)
         self.drawn_as = ("gated streams", f"reads {self.num_streams} streams by gates of rank {rank}")
 
-    def forward(self, streams: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def forward(self, streams: Tensor) -> tuple[Tensor, Tensor]:
         """Read.
 
         Args:
@@ -84,9 +84,9 @@ class GatedStreams(SeveralStreams):
         self.drawn_as = ("gated streams", f"{self.num_streams} copies of the embeddings at the start")
         self.gates = StreamGates(config)
 
-    def forward(self, streams: torch.Tensor) -> torch.Tensor:
+    def forward(self, streams: Tensor) -> Tensor:
         """Read. Shapes as in the base class."""
-        read: torch.Tensor = self.gates(streams)[0]
+        read: Tensor = self.gates(streams)[0]
         return read
 
 
@@ -130,9 +130,7 @@ class GatedHyperConnections(Residual):
         """Build what copies the embeddings and reads the streams at the end."""
         return GatedStreams(config)
 
-    def forward(
-        self, hidden_states: torch.Tensor, sublayer: Callable[..., Any], *args: Any, **kwargs: Any
-    ) -> torch.Tensor:
+    def forward(self, hidden_states: Tensor, sublayer: Callable[..., Any], *args: Any, **kwargs: Any) -> Tensor:
         """Apply the sublayer. Arguments as in the base class.
 
         *Shape:* (batch_size, seq_len, num_streams, hidden_size), unchanged.

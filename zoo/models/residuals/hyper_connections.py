@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from transformers import initialization as init
 
 from zoo.fast.identity import Identity
@@ -21,7 +21,7 @@ from .streams import SeveralStreams
 if TYPE_CHECKING:
     from zoo.models.configuration import ZooConfig
 
-Weights = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
+Weights = tuple[Tensor, Tensor, Tensor]
 """How streams are read, *Shape:* (..., num_streams); written, the same; and mixed, (..., num_streams, num_streams)."""
 
 INITIAL_SCALE = 0.01
@@ -56,7 +56,7 @@ class ConnectionWeights(nn.Module):
         init.zeros_(self.weight)
         init.constant_(self.scale, INITIAL_SCALE)
 
-    def forward(self, normed: torch.Tensor) -> Weights:
+    def forward(self, normed: Tensor) -> Weights:
         """Compute the weights of every token (equations 10 to 13).
 
         Args:
@@ -113,9 +113,7 @@ class HyperConnections(Residual):
         """Build what copies the embeddings and sums up the streams."""
         return SeveralStreams(option(config, cls, "num_streams"))
 
-    def forward(
-        self, hidden_states: torch.Tensor, sublayer: Callable[..., Any], *args: Any, **kwargs: Any
-    ) -> torch.Tensor:
+    def forward(self, hidden_states: Tensor, sublayer: Callable[..., Any], *args: Any, **kwargs: Any) -> Tensor:
         """Apply the sublayer. Arguments as in the base class.
 
         *Shape:* (batch_size, seq_len, num_streams, hidden_size), unchanged.

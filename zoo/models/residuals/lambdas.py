@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from transformers import initialization as init
 
 from zoo.models.parts import RESIDUALS
@@ -25,7 +25,7 @@ class WithEmbeddings(SeveralStreams):
         super().__init__(2)
         self.drawn_as = ("stream without embeddings", "kept beside it for every layer")
 
-    def forward(self, streams: torch.Tensor) -> torch.Tensor:
+    def forward(self, streams: Tensor) -> Tensor:
         """Leave them out. *Shape:* (batch_size, seq_len, 2, hidden_size) to (batch_size, seq_len, hidden_size)."""
         return streams[..., 0, :]
 
@@ -42,7 +42,7 @@ class Lambdas(nn.Module):
         """Let the residual stream through and nothing of the embeddings."""
         init.copy_(self.weight, torch.tensor([1.0, 0.0]))
 
-    def forward(self, hidden_states: torch.Tensor, embedded: torch.Tensor) -> torch.Tensor:
+    def forward(self, hidden_states: Tensor, embedded: Tensor) -> Tensor:
         """Mix. *Shape:* (..., hidden_size) each, unchanged."""
         return self.weight[0] * hidden_states + self.weight[1] * embedded
 
@@ -72,9 +72,7 @@ class LambdaResidual(Residual):
         """Build what keeps the embeddings beside the stream."""
         return WithEmbeddings()
 
-    def forward(
-        self, hidden_states: torch.Tensor, sublayer: Callable[..., Any], *args: Any, **kwargs: Any
-    ) -> torch.Tensor:
+    def forward(self, hidden_states: Tensor, sublayer: Callable[..., Any], *args: Any, **kwargs: Any) -> Tensor:
         """Apply the sublayer. Arguments as in the base class. *Shape:* (batch_size, seq_len, 2, hidden_size)."""
         stream, embedded = hidden_states.unbind(dim=-2)
         if self.mix is not None:

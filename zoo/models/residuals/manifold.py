@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import initialization as init
 
@@ -46,7 +46,7 @@ class OfAllStreams(nn.Module):
         init.zeros_(self.base)
         init.ones_(self.scale)
 
-    def numbers(self, streams: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    def numbers(self, streams: Tensor) -> tuple[Tensor, ...]:
         """Compute the numbers, in float32 at least.
 
         Args:
@@ -73,7 +73,7 @@ class ManifoldWeights(OfAllStreams):
         self.drawn_as = ("hyper-connection", f"mixes {self.num_streams} streams by a doubly stochastic matrix")
         self.iterations: int = option(config, ManifoldHyperConnections, "sinkhorn_iterations")
 
-    def forward(self, streams: torch.Tensor) -> Weights:
+    def forward(self, streams: Tensor) -> Weights:
         """Compute the weights of every token.
 
         Args:
@@ -96,7 +96,7 @@ class WeightedStreams(SeveralStreams):
         self.drawn_as = ("weighted sum of streams", f"{self.num_streams} copies of the embeddings at the start")
         self.weights = ReadingWeights(config)
 
-    def forward(self, streams: torch.Tensor) -> torch.Tensor:
+    def forward(self, streams: Tensor) -> Tensor:
         """Sum up. Shapes as in the base class."""
         with in_own_precision(streams.device):
             read = self.weights(streams)
@@ -109,7 +109,7 @@ class ReadingWeights(OfAllStreams):
     def __init__(self, config: ZooConfig) -> None:
         super().__init__(config, option(config, ManifoldHyperConnections, "num_streams"))
 
-    def forward(self, streams: torch.Tensor) -> torch.Tensor:
+    def forward(self, streams: Tensor) -> Tensor:
         """Compute the weights of every token.
 
         *Shape:* (batch_size, seq_len, num_streams, hidden_size) to (batch_size, seq_len, num_streams)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-import torch
-from torch import nn
+from torch import Tensor, nn
 
 from zoo.models.norms import build_norm
 from zoo.models.parts import RESIDUALS
@@ -42,9 +41,7 @@ class NormalizedResidual(Residual):
         norms = {slot: slots.get(slot) or build_norm(config) for slot in ("norm_branch", "norm_out")}
         return cls(RescaledWeights(config.hidden_size, RATE, config.hidden_size**-0.5), **{**slots, **norms})
 
-    def forward(
-        self, hidden_states: torch.Tensor, sublayer: Callable[..., Any], *args: Any, **kwargs: Any
-    ) -> torch.Tensor:
+    def forward(self, hidden_states: Tensor, sublayer: Callable[..., Any], *args: Any, **kwargs: Any) -> Tensor:
         """Apply the sublayer. Arguments as in the base class."""
         branch = self.branch(hidden_states, sublayer, *args, **kwargs)
         skip = self.skip(hidden_states)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import initialization as init
 
@@ -38,7 +38,7 @@ class DepthAttention(nn.Module):
         """Begin with the mean of all vectors."""
         init.zeros_(self.query)
 
-    def forward(self, vectors: torch.Tensor) -> torch.Tensor:
+    def forward(self, vectors: Tensor) -> Tensor:
         """Read. *Shape:* (batch_size, seq_len, num_vectors, hidden_size) to (batch_size, seq_len, hidden_size)."""
         with in_own_precision(vectors.device):
             precise = vectors.to(at_least_float32(vectors.dtype))
@@ -57,13 +57,13 @@ class WrittenVectors(Stream):
         self.drawn_as = ("attention over depth", "a learned query reads what all sublayers wrote")
         self.read = DepthAttention(config)
 
-    def open(self, hidden_states: torch.Tensor) -> torch.Tensor:
+    def open(self, hidden_states: Tensor) -> Tensor:
         """Begin with the embeddings. *Shape:* (batch_size, seq_len, 1, hidden_size)."""
         return hidden_states.unsqueeze(-2)
 
-    def forward(self, vectors: torch.Tensor) -> torch.Tensor:
+    def forward(self, vectors: Tensor) -> Tensor:
         """Read. *Shape:* (batch_size, seq_len, num_vectors, hidden_size) to (batch_size, seq_len, hidden_size)."""
-        hidden_states: torch.Tensor = self.read(vectors)
+        hidden_states: Tensor = self.read(vectors)
         return hidden_states
 
 
@@ -109,9 +109,7 @@ class AttentionResidual(Residual):
         """Build what begins with the embeddings and reads all vectors at the end."""
         return WrittenVectors(config)
 
-    def forward(
-        self, hidden_states: torch.Tensor, sublayer: Callable[..., Any], *args: Any, **kwargs: Any
-    ) -> torch.Tensor:
+    def forward(self, hidden_states: Tensor, sublayer: Callable[..., Any], *args: Any, **kwargs: Any) -> Tensor:
         """Apply the sublayer. Arguments as in the base class.
 
         *Shape:* (batch_size, seq_len, num_vectors, hidden_size), with one vector more where one is begun.

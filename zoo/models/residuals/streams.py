@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import torch
+from torch import Tensor
 
 from zoo.models.residual import Stream
 
@@ -19,11 +19,11 @@ class SeveralStreams(Stream):
         self.num_streams = num_streams
         self.drawn_as = ("sum of streams", f"{num_streams} copies of the embeddings at the start")
 
-    def open(self, hidden_states: torch.Tensor) -> torch.Tensor:
+    def open(self, hidden_states: Tensor) -> Tensor:
         """Copy. *Shape:* (batch_size, seq_len, hidden_size) to (batch_size, seq_len, num_streams, hidden_size)."""
         return hidden_states.unsqueeze(-2).repeat_interleave(self.num_streams, dim=-2)
 
-    def forward(self, streams: torch.Tensor) -> torch.Tensor:
+    def forward(self, streams: Tensor) -> Tensor:
         """Sum up. *Shape:* (batch_size, seq_len, num_streams, hidden_size) to (batch_size, seq_len, hidden_size)."""
         return streams.sum(dim=-2)
 

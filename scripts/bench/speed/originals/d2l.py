@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 
@@ -20,14 +20,12 @@ class Attention(nn.Module):
         self.W_v, self.W_o = nn.Linear(width, width, bias=False), nn.Linear(width, width, bias=False)
         self.dropout = nn.Dropout(dropout)
 
-    def split(self, states: torch.Tensor) -> torch.Tensor:
+    def split(self, states: Tensor) -> Tensor:
         """Fold the heads. *Shape:* (batch_size, seq_len, width) to (batch_size * heads, seq_len, head_dim)."""
         states = states.reshape(states.shape[0], states.shape[1], self.num_heads, -1).permute(0, 2, 1, 3)
         return states.reshape(-1, states.shape[2], states.shape[3])
 
-    def forward(
-        self, queries: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, valid_lens: torch.Tensor | None
-    ) -> torch.Tensor:
+    def forward(self, queries: Tensor, keys: Tensor, values: Tensor, valid_lens: Tensor | None) -> Tensor:
         """Mix values. *Shape:* (batch_size, seq_len, width)."""
         query, key, value = self.split(self.W_q(queries)), self.split(self.W_k(keys)), self.split(self.W_v(values))
         scores = torch.bmm(query, key.transpose(1, 2)) / math.sqrt(query.shape[-1])
@@ -38,7 +36,7 @@ class Attention(nn.Module):
         return self.W_o(mixed.reshape(mixed.shape[0], mixed.shape[1], -1))
 
 
-def masked_softmax(scores: torch.Tensor, valid_lens: torch.Tensor | None) -> torch.Tensor:
+def masked_softmax(scores: Tensor, valid_lens: Tensor | None) -> Tensor:
     """The softmax of the first scores of each row. *Shape:* (batch_size * heads, query_len, key_len)."""
     if valid_lens is None:
         return F.softmax(scores, dim=-1)
@@ -57,7 +55,7 @@ class AddNorm(nn.Module):
         super().__init__()
         self.dropout, self.ln = nn.Dropout(dropout), nn.LayerNorm(width)
 
-    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    def forward(self, x: Tensor, y: Tensor) -> Tensor:
         """Add and normalise. *Shape:* any."""
         return self.ln(self.dropout(y) + x)
 
@@ -69,7 +67,7 @@ class FeedForward(nn.Module):
         super().__init__()
         self.dense1, self.dense2 = nn.Linear(width, inner), nn.Linear(inner, width)
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x: Tensor) -> Tensor:
         """Transform. *Shape:* (batch_size, seq_len, width)."""
         return self.dense2(self.dense1(x).relu())
 
@@ -82,7 +80,7 @@ class EncoderBlock(nn.Module):
         self.attention, self.addnorm1 = Attention(width, heads, dropout), AddNorm(width, dropout)
         self.ffn, self.addnorm2 = FeedForward(width, inner), AddNorm(width, dropout)
 
-    def forward(self, x: torch.Tensor, valid_lens: torch.Tensor | None) -> torch.Tensor:
+    def forward(self, x: Tensor, valid_lens: Tensor | None) -> Tensor:
         """Encode. *Shape:* (batch_size, seq_len, width)."""
         y = self.addnorm1(x, self.attention(x, x, x, valid_lens))
         return self.addnorm2(y, self.ffn(y))
@@ -97,7 +95,7 @@ class DecoderBlock(nn.Module):
         self.attention2, self.addnorm2 = Attention(width, heads, dropout), AddNorm(width, dropout)
         self.ffn, self.addnorm3 = FeedForward(width, inner), AddNorm(width, dropout)
 
-    def forward(self, x: torch.Tensor, state: list[Any], number: int) -> torch.Tensor:
+    def forward(self, x: Tensor, state: list[Any], number: int) -> Tensor:
         """Decode. *Shape:* (batch_size, seq_len, width)."""
         memory, memory_lens, cache = state
         keys = x if cache[number] is None else torch.cat((cache[number], x), dim=1)
@@ -126,7 +124,7 @@ class Stack(nn.Module):
         for number in range(depth):
             self.blks.add_module(f"block{number}", block(width, heads, inner, dropout))
 
-    def embed(self, ids: torch.Tensor) -> torch.Tensor:
+    def embed(self, ids: Tensor) -> Tensor:
         """Scale and add the first positions. *Shape:* (batch_size, seq_len)."""
         embedded = self.embedding(ids) * math.sqrt(self.embedding.embedding_dim)
         return self.dropout(embedded + self.table[: ids.shape[1]].to(ids.device))
@@ -154,25 +152,25 @@ class D2L(nn.Module):
         self.encoder = Stack(EncoderBlock, vocabulary, sizes, dropout)
         self.decoder = Decoder(vocabulary, sizes, dropout)
 
-    def encode(self, src: torch.Tensor, valid_lens: torch.Tensor) -> list[Any]:
+    def encode(self, src: Tensor, valid_lens: Tensor) -> list[Any]:
         """The decoder's first state. *Shape:* (batch_size, source_len) and (batch_size,)."""
         x = self.encoder.embed(src)
         for block in self.encoder.blks:
             x = block(x, valid_lens)
         return [x, valid_lens, [None] * len(self.decoder.blks)]
 
-    def decode(self, trg: torch.Tensor, state: list[Any]) -> torch.Tensor:
+    def decode(self, trg: Tensor, state: list[Any]) -> Tensor:
         """Score what follows each token. *Shape:* (batch_size, target_len)."""
         x = self.decoder.embed(trg)
         for number, block in enumerate(self.decoder.blks):
             x = block(x, state, number)
         return self.decoder.dense(x)
 
-    def forward(self, src: torch.Tensor, trg: torch.Tensor, valid_lens: torch.Tensor) -> torch.Tensor:
+    def forward(self, src: Tensor, trg: Tensor, valid_lens: Tensor) -> Tensor:
         """Score every target token. *Shape:* (batch_size, source_len), (batch_size, target_len), (batch_size,)."""
         return self.decode(trg, self.encode(src, valid_lens))
 
-    def generate(self, src: torch.Tensor, valid_lens: torch.Tensor, start: int, steps: int) -> torch.Tensor:
+    def generate(self, src: Tensor, valid_lens: Tensor, start: int, steps: int) -> Tensor:
         """Write greedily, a token a call. *Shape:* (batch_size, source_len) and (batch_size,)."""
         state = self.encode(src, valid_lens)
         written = [torch.full((src.shape[0], 1), start, device=src.device)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 
@@ -16,13 +16,11 @@ class Attention(nn.Module):
         self.query_projection, self.key_projection = (nn.Linear(width, width, bias=False) for _ in range(2))
         self.value_projection, self.output_projection = (nn.Linear(width, width, bias=False) for _ in range(2))
 
-    def split(self, states: torch.Tensor) -> torch.Tensor:
+    def split(self, states: Tensor) -> Tensor:
         """Heads before positions. *Shape:* (batch_size, seq_len, width)."""
         return states.view(*states.shape[:2], self.n_heads, self.head_dim).transpose(1, 2)
 
-    def forward(
-        self, queries: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, mask: torch.Tensor | None = None
-    ) -> torch.Tensor:
+    def forward(self, queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None = None) -> Tensor:
         """Mix values. *Shape:* (batch_size, seq_len, width)."""
         query, key = self.split(self.query_projection(queries)), self.split(self.key_projection(keys))
         value = self.split(self.value_projection(values))
@@ -42,7 +40,7 @@ class Layer(nn.Module):
         self.ff = nn.Sequential(nn.Linear(width, inner), nn.ReLU(), nn.Linear(inner, width))
         self.ff_layernorm = nn.LayerNorm(width)
 
-    def forward(self, queries: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+    def forward(self, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
         """Encode. *Shape:* (batch_size, seq_len, width)."""
         states = self.mha_layernorm(self.mha(queries, keys, values) + values)
         return self.ff_layernorm(self.ff(states) + states)
@@ -55,7 +53,7 @@ class DecoderLayer(nn.Module):
         super().__init__()
         self.mha, self.transformer_layer = Attention(width, heads), Layer(width, heads, inner)
 
-    def forward(self, states: torch.Tensor, memory: torch.Tensor) -> torch.Tensor:
+    def forward(self, states: Tensor, memory: Tensor) -> Tensor:
         """Decode. *Shape:* (batch_size, seq_len, width)."""
         rows, length, _ = states.shape
         mask = torch.ones((rows, self.mha.n_heads, length, length), device=states.device).triu(diagonal=1).bool()
@@ -88,7 +86,7 @@ class Explicando(nn.Module):
         self.output_processor = nn.ModuleDict({"linear": nn.Linear(sizes[0], outputs)})
 
     @torch.no_grad()
-    def embed(self, ids: torch.Tensor) -> torch.Tensor:
+    def embed(self, ids: Tensor) -> Tensor:
         """Add positions where no gradient is recorded: embeddings never learn. *Shape:* (batch_size, seq_len)."""
         embedded = self.tokenizer["embedding"](ids)
         width = embedded.shape[-1]
@@ -97,7 +95,7 @@ class Explicando(nn.Module):
         is_odd = (torch.arange(width, dtype=torch.float) % 2).bool()
         return embedded + torch.where(is_odd, phases.cos(), phases.sin()).to(ids.device)
 
-    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+    def forward(self, ids: Tensor) -> Tensor:
         """Score the output at every input character. *Shape:* (batch_size, seq_len)."""
         states = memory = self.embed(ids)
         for layer in self.encoder.layers:

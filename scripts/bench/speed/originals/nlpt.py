@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 
@@ -14,7 +14,7 @@ class AttentionHead(nn.Module):
         super().__init__()
         self.q, self.k, self.v = nn.Linear(width, head_dim), nn.Linear(width, head_dim), nn.Linear(width, head_dim)
 
-    def forward(self, states: torch.Tensor) -> torch.Tensor:
+    def forward(self, states: Tensor) -> Tensor:
         """Mix values. *Shape:* (batch_size, seq_len, width)."""
         query, key, value = self.q(states), self.k(states), self.v(states)
         scores = torch.bmm(query, key.transpose(1, 2)) / torch.sqrt(torch.tensor(query.size(-1), dtype=torch.float32))
@@ -29,7 +29,7 @@ class MultiHeadAttention(nn.Module):
         self.heads = nn.ModuleList(AttentionHead(width, width // heads) for _ in range(heads))
         self.output_linear = nn.Linear(width, width)
 
-    def forward(self, states: torch.Tensor) -> torch.Tensor:
+    def forward(self, states: Tensor) -> Tensor:
         """Mix values. *Shape:* (batch_size, seq_len, width)."""
         return self.output_linear(torch.cat([head(states) for head in self.heads], dim=-1))
 
@@ -42,7 +42,7 @@ class FeedForward(nn.Module):
         self.linear_1, self.linear_2 = nn.Linear(width, inner), nn.Linear(inner, width)
         self.dropout = nn.Dropout(dropout)
 
-    def forward(self, states: torch.Tensor) -> torch.Tensor:
+    def forward(self, states: Tensor) -> Tensor:
         """Transform. *Shape:* (batch_size, seq_len, width)."""
         return self.dropout(self.linear_2(F.gelu(self.linear_1(states))))
 
@@ -55,7 +55,7 @@ class Layer(nn.Module):
         self.layer_norm_1, self.layer_norm_2 = nn.LayerNorm(width), nn.LayerNorm(width)
         self.attention, self.feed_forward = MultiHeadAttention(width, heads), FeedForward(width, inner, dropout)
 
-    def forward(self, states: torch.Tensor) -> torch.Tensor:
+    def forward(self, states: Tensor) -> Tensor:
         """Encode. *Shape:* (batch_size, seq_len, width)."""
         states = states + self.attention(self.layer_norm_1(states))
         return states + self.feed_forward(self.layer_norm_2(states))
@@ -69,7 +69,7 @@ class Embeddings(nn.Module):
         self.token_embeddings, self.position_embeddings = nn.Embedding(vocabulary, width), nn.Embedding(length, width)
         self.layer_norm, self.dropout = nn.LayerNorm(width, eps=1e-12), nn.Dropout(dropout)
 
-    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+    def forward(self, ids: Tensor) -> Tensor:
         """Embed. *Shape:* (batch_size, seq_len)."""
         positions = torch.arange(ids.size(1), dtype=torch.long, device=ids.device).unsqueeze(0)
         return self.dropout(self.layer_norm(self.token_embeddings(ids) + self.position_embeddings(positions)))
@@ -84,7 +84,7 @@ class Encoder(nn.Module):
         self.embeddings = Embeddings(vocabulary, length, width, dropout)
         self.layers = nn.ModuleList(Layer(width, heads, inner, dropout) for _ in range(depth))
 
-    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+    def forward(self, ids: Tensor) -> Tensor:
         """Encode. *Shape:* (batch_size, seq_len)."""
         states = self.embeddings(ids)
         for layer in self.layers:
@@ -111,6 +111,6 @@ class Nlpt(nn.Module):
         self.dropout = nn.Dropout(dropout)
         self.classifier = nn.Linear(sizes[0], labels)
 
-    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+    def forward(self, ids: Tensor) -> Tensor:
         """Score every class by the first token. *Shape:* (batch_size, seq_len)."""
         return self.classifier(self.dropout(self.encoder(ids)[:, 0, :]))

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 
-def positions(length: int, width: int) -> torch.Tensor:
+def positions(length: int, width: int) -> Tensor:
     """The document's table, made anew in every call. *Shape:* (1, length, width)."""
     place = torch.arange(length, dtype=torch.float).reshape(1, -1, 1)
     column = torch.arange(width, dtype=torch.float).reshape(1, 1, -1)
@@ -22,7 +22,7 @@ class AttentionHead(nn.Module):
         self.q_linear_layer, self.k_linear_layer = nn.Linear(width, head_dim), nn.Linear(width, head_dim)
         self.v_linear_layer = nn.Linear(width, head_dim)
 
-    def forward(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+    def forward(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """Mix values. *Shape:* (batch_size, seq_len, width)."""
         query, key, value = self.q_linear_layer(q), self.k_linear_layer(k), self.v_linear_layer(v)
         scores = torch.bmm(query, key.transpose(1, 2)) / (key.size(-1) ** 0.5)
@@ -37,7 +37,7 @@ class MultiHeadAttention(nn.Module):
         self.attention_heads = nn.ModuleList([AttentionHead(width, max(width // heads, 1))] * heads)
         self.linear_layer = nn.Linear(heads * max(width // heads, 1), width)
 
-    def forward(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+    def forward(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """Mix values. *Shape:* (batch_size, seq_len, width)."""
         return self.linear_layer(torch.cat([head(q, k, v) for head in self.attention_heads], dim=-1))
 
@@ -49,7 +49,7 @@ class Residual(nn.Module):
         super().__init__()
         self.sublayer, self.norm, self.dropout = sublayer, nn.LayerNorm(width), nn.Dropout(dropout)
 
-    def forward(self, *tensors: torch.Tensor) -> torch.Tensor:
+    def forward(self, *tensors: Tensor) -> Tensor:
         """Add and normalise. *Shape:* (batch_size, seq_len, width)."""
         return self.norm(tensors[0] + self.dropout(self.sublayer(*tensors)))
 
@@ -67,7 +67,7 @@ class Encoder(nn.Module):
         self.attention_layer = Residual(MultiHeadAttention(width, heads), width, dropout)
         self.ff_layer = feed_forward(width, inner, dropout)
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x: Tensor) -> Tensor:
         """Encode. *Shape:* (batch_size, seq_len, width)."""
         return self.ff_layer(self.attention_layer(x, x, x))
 
@@ -81,7 +81,7 @@ class Decoder(nn.Module):
         self.attention_layer_2 = Residual(MultiHeadAttention(width, heads), width, dropout)
         self.ff_layer = feed_forward(width, inner, dropout)
 
-    def forward(self, x: torch.Tensor, memory: torch.Tensor) -> torch.Tensor:
+    def forward(self, x: Tensor, memory: Tensor) -> Tensor:
         """Decode. *Shape:* (batch_size, seq_len, width)."""
         y = self.attention_layer_1(x, x, x)
         return self.ff_layer(self.attention_layer_2(y, memory, memory))
@@ -102,7 +102,7 @@ class Odom(nn.Module):
         self.decoders = nn.ModuleList([Decoder(width, heads, inner, dropout)] * depth)
         self.external_ff = nn.Linear(width, width)
 
-    def forward(self, source: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+    def forward(self, source: Tensor, target: Tensor) -> Tensor:
         """Score features. *Shape:* (batch_size, source_len, width) and (batch_size, target_len, width)."""
         memory = source + positions(source.size(1), source.size(2)).to(source.device)
         states = target + positions(target.size(1), target.size(2)).to(target.device)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 
 class Attention(nn.Module):
@@ -16,11 +16,11 @@ class Attention(nn.Module):
         self.values, self.proj = nn.Linear(width, width), nn.Linear(width, width)
         self.dropout = nn.Dropout(dropout)
 
-    def forward(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    def forward(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
         """Mix values. *Shape:* (batch_size, seq_len, width)."""
         rows, _, width = q.shape
 
-        def split(states: torch.Tensor) -> torch.Tensor:
+        def split(states: Tensor) -> Tensor:
             return states.view(rows, -1, self.n_heads, width // self.n_heads).permute(0, 2, 1, 3)
 
         query, key, value = split(self.queries(q)), split(self.keys(k)), split(self.values(v))
@@ -44,7 +44,7 @@ class EncoderLayer(nn.Module):
         self.mlp = feed_forward(width, inner, dropout)
         self.dropout = nn.Dropout(dropout)
 
-    def forward(self, src: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    def forward(self, src: Tensor, mask: Tensor) -> Tensor:
         """Encode. *Shape:* (batch_size, seq_len, width)."""
         x = self.norm_1(self.attention(src, src, src, mask) + self.dropout(src))
         return self.norm_2(self.mlp(x) + self.dropout(x))
@@ -60,9 +60,7 @@ class DecoderLayer(nn.Module):
         self.mlp = feed_forward(width, inner, dropout)
         self.dropout = nn.Dropout(dropout)
 
-    def forward(
-        self, trg: torch.Tensor, src: torch.Tensor, trg_mask: torch.Tensor, src_mask: torch.Tensor
-    ) -> torch.Tensor:
+    def forward(self, trg: Tensor, src: Tensor, trg_mask: Tensor, src_mask: Tensor) -> Tensor:
         """Decode. *Shape:* (batch_size, seq_len, width)."""
         trg = self.norm_1(trg + self.dropout(self.attention(trg, trg, trg, trg_mask)))
         trg = self.norm_2(trg + self.dropout(self.attention(trg, src, src, src_mask)))
@@ -87,7 +85,7 @@ class Stack(nn.Module):
         self.blocks = nn.ModuleList(layer(width, heads, inner, dropout) for _ in range(depth))
         self.dropout = nn.Dropout(dropout)
 
-    def forward(self, ids: torch.Tensor, *rest: torch.Tensor) -> torch.Tensor:
+    def forward(self, ids: Tensor, *rest: Tensor) -> Tensor:
         """Embed and apply every layer. *Shape:* (batch_size, seq_len)."""
         positions = torch.arange(0, ids.shape[1]).expand(ids.shape).to(ids.device)
         out = self.dropout(self.tok_emb(ids) * self.scale + self.pos_emb(positions))
@@ -103,7 +101,7 @@ class Decoder(Stack):
         super().__init__(DecoderLayer, vocabulary, sizes, length, dropout)
         self.fc = nn.Linear(sizes[0], vocabulary)
 
-    def forward(self, ids: torch.Tensor, *rest: torch.Tensor) -> torch.Tensor:
+    def forward(self, ids: Tensor, *rest: Tensor) -> Tensor:
         """Score every token. *Shape:* (batch_size, seq_len)."""
         return self.fc(super().forward(ids, *rest))
 
@@ -127,14 +125,14 @@ class Vanilla(nn.Module):
         self.decoder = Decoder(vocabulary, sizes, length, dropout)
         self.src_pad_idx = self.trg_pad_idx = padding
 
-    def forward(self, src: torch.Tensor, trg: torch.Tensor) -> torch.Tensor:
+    def forward(self, src: Tensor, trg: Tensor) -> Tensor:
         """Score every target token. *Shape:* (batch_size, source_len) and (batch_size, target_len)."""
         src_mask = (src != self.src_pad_idx).unsqueeze(1).unsqueeze(2)
         past = torch.tril(torch.ones(trg.shape[1], trg.shape[1])).bool().to(trg.device)
         trg_mask = past & (trg != self.trg_pad_idx).unsqueeze(1).unsqueeze(2)
         return self.decoder(trg, self.encoder(src, src_mask), trg_mask, src_mask)
 
-    def generate(self, src: torch.Tensor, start: int, steps: int) -> torch.Tensor:
+    def generate(self, src: Tensor, start: int, steps: int) -> Tensor:
         """Write greedily, the whole prefix anew for every token, as there is nothing else. *Shape:* as src."""
         trg = torch.full((src.shape[0], 1), start, device=src.device)
         for _ in range(steps):
