@@ -30,6 +30,9 @@ RULES = {
     "reverse": lambda question: question[::-1],
     "sort": lambda question: sorted(question, key=int),
     "addition": added,
+    "aligned-addition": lambda question: list(
+        str(int("".join(question[:2])) + int("".join(question[2:]))).rjust(3, "0")
+    ),
     "modular-addition": lambda question: [str((int(question[0]) + int(question[1])) % 113)],
     "associative-recall": recalled,
     "induction": continued,

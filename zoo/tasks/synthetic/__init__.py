@@ -1,11 +1,12 @@
 """Tasks that make their own examples, to study what architectures can learn."""
 
 from .recall import InContextRecall, Memorization, MultiQueryRecall, SelectiveCopying
-from .rules import Addition, AssociativeRecall, Copy, Induction, ModularAddition, Reverse, Sort
+from .rules import Addition, AlignedAddition, AssociativeRecall, Copy, Induction, ModularAddition, Reverse, Sort
 from .task import Synthetic
 
 __all__ = [
     "Addition",
+    "AlignedAddition",
     "AssociativeRecall",
     "Copy",
     "InContextRecall",

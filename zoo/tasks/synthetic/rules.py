@@ -74,6 +74,31 @@ class Addition(Synthetic):
 
 
 @dataclass(frozen=True)
+class AlignedAddition(Synthetic):
+    """Add two numbers of `length` digits each (minGPT's `play_math`): `0 7 9 5` becomes `1 0 2`, of one digit more.
+
+    With zeros in front every digit has its place, and no sign is needed. Nine of ten sums of two digits are trained on.
+    """
+
+    name = "aligned-addition"
+
+    length: int = 2
+    train_examples: int = 9000
+    heldout_examples: int = 1000
+    decoder_only: bool = True
+
+    @property
+    def separated(self) -> bool:
+        """The last digit asks."""
+        return False
+
+    def example(self, generator: random.Random) -> Example:
+        """Make an example. Arguments as in the base class."""
+        first, second = (generator.randrange(10**self.length) for _ in range(2))
+        return list(f"{first:0{self.length}}{second:0{self.length}}"), list(f"{first + second:0{self.length + 1}}")
+
+
+@dataclass(frozen=True)
 class ModularAddition(Synthetic):
     """Add two numbers modulo `num_symbols` (Power et al. 2022): `57 101 =` becomes `45` for 113, a symbol a number.
 
@@ -175,5 +200,5 @@ def written(numbers: Sequence[int]) -> list[str]:
     return [str(number) for number in numbers]
 
 
-for _task in (Copy(), Reverse(), Sort(), Addition(), ModularAddition(), AssociativeRecall(), Induction()):
-    TASKS.register(_task.name, _task)
+for _task in (Copy, Reverse, Sort, Addition, AlignedAddition, ModularAddition, AssociativeRecall, Induction):
+    TASKS.register(_task.name, _task())
