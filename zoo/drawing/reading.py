@@ -108,7 +108,8 @@ class Reader:
             kinds.setdefault(signature(layer), []).append(number)
         firsts = {first for first, *_ in kinds.values()}
         drawn, earlier = {}, EarlierLayers(token_ids=torch.zeros(TRACED, dtype=torch.long, device="meta"))
-        for number, layer in enumerate(stack.layers):  # all, for the first of a kind may read what another one kept
+        # All up to the last kind, for the first of a kind may read what another one kept.
+        for number, layer in enumerate(stack.layers[: max(firsts) + 1]):
             try:
                 calls = trace(layer, stack.config, stack.position, earlier)
             except Exception as error:  # a plugin's layer may need what is not known here
