@@ -1,11 +1,11 @@
-"""Runs Python's command line in forks of a process that has imported PyTorch already.
+"""Runs Python's command line in forks of a process that has imported PyTorch already, or of this one.
 
 Of the four seconds for which a fresh process imports, two and a half go to PyTorch and what transformers imports of it.
 A fork begins with that. Transformers, huggingface_hub and the zoo, which read environment variables when they are
-imported, it imports itself.
+imported, it imports itself. A fork of this process has these imported, too, as this process was told to.
 
-Tests that use it are of the xdist group "preloaded", so that one such process serves them all. As a script, this file
-is that process: it reads requests, a line of JSON each, and writes an exit code for each.
+Tests that use `run_python` are of the xdist group "preloaded", so that one such process serves them all. As a script,
+this file is that process: it reads requests, a line of JSON each, and writes an exit code for each.
 """
 
 from __future__ import annotations
@@ -59,6 +59,19 @@ def run_python(
         return subprocess.CompletedProcess([*arguments], code, *(output.read_text() for output in outputs))
 
 
+def run_fork(
+    arguments: Sequence[str], *, env: Mapping[str, str], cwd: Path | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run `python ARGUMENTS` as `run_python` does, in a fork of this process, which has imported the zoo."""
+    with tempfile.TemporaryDirectory() as folder:
+        outputs = [Path(folder, name) for name in ("stdout", "stderr")]
+        if (child := os.fork()) == 0:
+            atexit._clear()  # what ends with this process does not end with its fork
+            os._exit(become([*arguments], {**env}, str(cwd or Path.cwd()), [*map(str, outputs)]))
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        return subprocess.CompletedProcess([*arguments], code, *(output.read_text() for output in outputs))
+
+
 def serve() -> None:
     """Fork for every request."""
     gc.disable()
@@ -81,7 +94,8 @@ def become(arguments: list[str], env: dict[str, str], cwd: str, outputs: list[st
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     for descriptor, output in enumerate(outputs, start=1):
         os.dup2(os.open(output, os.O_WRONLY | os.O_CREAT), descriptor)
-    sys.stdin = open(0, encoding="utf-8")  # noqa: SIM115
+    streams = [open(number, mode, encoding="utf-8") for number, mode in enumerate("rww")]  # noqa: SIM115
+    sys.stdin, sys.stdout, sys.stderr = streams
     added = [path for path in env.get("PYTHONPATH", "").split(os.pathsep) if path]
     code = 0
     try:

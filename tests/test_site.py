@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import functools
 import os
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -13,6 +11,7 @@ from pathlib import Path
 
 import chromium
 import pytest
+from preloaded import run_fork
 
 import zoo
 from zoo.settings import setting_cards
@@ -46,9 +45,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("site")]  # one build se
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("site")
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
-    environment = {**os.environ, "HF_HUB_OFFLINE": "1", "NO_MKDOCS_2_WARNING": "1"}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    command = ["-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
+    done = run_fork(command, cwd=ROOT, env={**os.environ, "NO_MKDOCS_2_WARNING": "1"})
     assert done.returncode == 0, done.stdout + done.stderr
     return folder
 

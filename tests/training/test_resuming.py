@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from preloaded import run_fork
 from safetensors.torch import load_file
 
 from zoo.errors import ConfigError, OutputExistsError
@@ -28,9 +29,7 @@ SAVING = {"resume": True, "save_strategy": "steps", "save_steps": 3, "max_steps"
 def test_killed_runs_end_with_the_weights_of_a_whole_one(tmp_path):
     """Killed at any step, killed while a checkpoint is written, stopped by a full disk; dropout, full determinism."""
     script = Path(__file__).with_name("interrupted.py")
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    command = [sys.executable, str(script), str(tmp_path)]
-    outcome = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=600, check=False)
+    outcome = run_fork([str(script), str(tmp_path)], env=os.environ)
     assert outcome.returncode == 0 and "all equal" in outcome.stdout, outcome.stdout + outcome.stderr
 
 
