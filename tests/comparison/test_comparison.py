@@ -204,13 +204,20 @@ def test_a_changed_checkpoint_is_noticed(compared):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("launcher", [pytest.param("ray", marks=pytest.mark.nightly), "submitit"])
-def test_engines_get_whole_runs(compared, launcher, monkeypatch):
+@pytest.mark.parametrize(
+    ("launcher", "options"),
+    [
+        pytest.param("ray", {}, marks=pytest.mark.nightly),
+        pytest.param("submitit", {"cluster": "local"}, marks=pytest.mark.nightly),
+        ("submitit", {"cluster": "debug"}),  # the same in this process, not in one that first imports everything
+    ],
+    ids=["ray", "submitit", "submitit-debug"],
+)
+def test_engines_get_whole_runs(compared, launcher, options, monkeypatch):
     """A run of which all but the last part is done, so that the test is quick."""
     monkeypatch.setenv("RAY_worker_niceness", "0")  # or its workers wait until the other tests are done
     run = compared.runs[0]
     Path(run.folder, RELOADED).unlink()
-    options = {"cluster": "local"} if launcher == "submitit" else {}
     told = []
     job = Job.read(Path(run.folder, "job.json"))
     assert not finished(job)
