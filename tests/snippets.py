@@ -1,10 +1,10 @@
 """The Python that pages and docstrings show, found and run.
 
-    python snippets.py HOME < NAMES
+    python snippets.py HOME DOCUMENT...
 
-reads names of documents from standard input, runs the Python of each from top to bottom in a folder of its own, and
-writes a line of JSON for each: what it printed, and what went wrong. One process does all of them, because what they
-import takes longer than most of what they do.
+runs the Python of each document from top to bottom in a folder of its own, and writes a line of JSON for each: what it
+printed, and what went wrong. One process does all of them, because what they import takes longer than most of what
+they do.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import os
 import re
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
@@ -100,10 +100,10 @@ def run(document: str, folder: Path, prepare: Callable[[dict[str, Any]], object]
     return printed.getvalue()
 
 
-def main(home: Path) -> None:
+def main(home: Path, documents: Sequence[str]) -> None:
     import prepared
 
-    for document in sys.stdin.read().split():
+    for document in documents:
         folder = home / document
         folder.mkdir(parents=True)
         answer: dict[str, str] = {"document": document}
@@ -116,4 +116,4 @@ def main(home: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), sys.argv[2:])

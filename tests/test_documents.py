@@ -9,8 +9,6 @@ import os
 import re
 import runpy
 import shlex
-import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -136,11 +134,8 @@ def answer() -> Iterator[Callable[[str], dict[str, str]]]:
         def get(document: str) -> dict[str, str]:
             if document not in answers:
                 together = [one for one in RUN if (one in AT_NIGHT) == (document in AT_NIGHT)]
-                command = [sys.executable, str(ROOT / "tests/snippets.py"), f"{name}/{document in AT_NIGHT}"]
-                names = "\n".join(together)
-                done = subprocess.run(
-                    command, env=environment, input=names, capture_output=True, text=True, check=False
-                )
+                command = [str(ROOT / "tests/snippets.py"), f"{name}/{document in AT_NIGHT}", *together]
+                done = run_python(command, env=environment)
                 told = [json.loads(line) for line in done.stdout.splitlines()]
                 assert len(told) == len(together), done.stderr
                 answers.update({one["document"]: one for one in told})
@@ -150,7 +145,7 @@ def answer() -> Iterator[Callable[[str], dict[str, str]]]:
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("snippets")
+@pytest.mark.xdist_group("preloaded")
 @pytest.mark.parametrize(
     "document", [pytest.param(one, marks=pytest.mark.nightly if one in AT_NIGHT else ()) for one in RUN]
 )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -13,10 +12,11 @@ from typing import Any
 import pytest
 from every_variant import ONE_TASK
 from models.device_training import OPTIONS
+from preloaded import run_python
 
 from zoo.registry import VARIANTS
 
-pytestmark = [pytest.mark.thorough, pytest.mark.xdist_group("device")]
+pytestmark = [pytest.mark.thorough, pytest.mark.xdist_group("preloaded")]
 
 ONE_OF_EACH = ("llama-style", "gpt2-style", "bert-style", "vanilla", "t5-style", "mixtral-style", "qwen3-next-style")
 """Variants that do without each other's parts; of the others, most take a second or two."""
@@ -42,8 +42,7 @@ def outcomes(request: pytest.FixtureRequest) -> dict[str, dict[str, str]]:
     specs = [getattr(item, "callspec", None) for item in request.session.items if item.path == request.path]
     asked = [spec.params["case"] for spec in specs if spec is not None]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    command = [sys.executable, str(Path(__file__).with_name("device_worker.py")), *asked]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    done = run_python([str(Path(__file__).with_name("device_worker.py")), *asked], env=environment)
     assert done.returncode == 0, done.stderr
     return dict(json.loads(line) for line in done.stdout.splitlines())
 
