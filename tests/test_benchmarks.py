@@ -27,6 +27,7 @@ def rows_of(folder: Path, *arguments: str) -> list[dict[str, object]]:
     return [row for rows in found.values() for row in rows]
 
 
+@pytest.mark.slow
 def test_a_recording_goes_on_and_is_of_one_machine(tmp_path):
     file = tmp_path / "found.json"
     words = [str(SPEED / "run.py"), "--dry-run", "-o", str(file), "--only", "causal LM training step"]

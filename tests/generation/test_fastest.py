@@ -129,6 +129,7 @@ def test_padding_does_not_count(engines, clock):
     assert try_engines(encoder(), inputs, engines=["filling"])[1].difference <= SAME
 
 
+@pytest.mark.slow
 @pytest.mark.xdist_group("engines")
 @pytest.mark.parametrize(
     ("variant", "task"),

@@ -279,6 +279,7 @@ def test_a_token_shows_up_nowhere(hub: LoopbackHub, worker: Start, tmp_path: Pat
     assert not hub.authorized_content
 
 
+@pytest.mark.slow
 def test_what_was_evaluated_is_on_the_card(hub: LoopbackHub, worker: Start, tmp_path: Path) -> None:
     files = checkpoint()
     del files["README.md"]

@@ -229,6 +229,7 @@ def test_balancing_moves_the_bias_towards_experts_that_are_used_less() -> None:
     assert after < before
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ELSEWHERE)
 @pytest.mark.parametrize("part_name", ["moe", "moe-shared", "moe-sigmoid", "moe-sigmoid,n_shared_experts=0"])
 def test_experts_serve_every_kind_of_variant(part_name: str, name: str) -> None:

@@ -14,8 +14,8 @@ from zoo.models.choices import NormPlacement, QKNorm, ResidualScaling
 from zoo.registry import VARIANTS, Task, VariantSpec
 from zoo.testing import CHECKS, new_subject
 
-QUICK, ALL = 16, 48
-"""How many mixes are drawn, by day and at night."""
+FEW, QUICK, ALL = 4, 16, 48
+"""How many mixes are drawn: between two edits, by day and at night."""
 
 CHECKED = (
     "generation_with_a_cache_equals_without",
@@ -90,12 +90,14 @@ def draw(seed: int) -> tuple[str, str]:
 MIXES = [draw(seed) for seed in range(ALL)]
 
 
+def marks_of(number: int) -> list[pytest.MarkDecorator]:
+    """When a mix is tried."""
+    return [pytest.mark.thorough] * (number >= FEW) + [pytest.mark.nightly] * (number >= QUICK)
+
+
 @pytest.mark.parametrize(
     ("name", "task"),
-    [
-        pytest.param(*mix, id="-".join(mix), marks=() if number < QUICK else pytest.mark.nightly)
-        for number, mix in enumerate(MIXES)
-    ],
+    [pytest.param(*mix, id="-".join(mix), marks=marks_of(number)) for number, mix in enumerate(MIXES)],
 )
 def test_a_random_mix_is_a_model_like_any_other(name, task):
     subject = new_subject(name, task)

@@ -178,6 +178,7 @@ def test_lambdas_equal_nanochats_loop() -> None:
         close(model.model(ids).last_hidden_state, x)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ELSEWHERE)
 @pytest.mark.parametrize("part", RESIDUALS.names())
 def test_every_residual_part_serves_every_kind_of_variant(part: str, name: str) -> None:

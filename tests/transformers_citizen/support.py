@@ -63,16 +63,26 @@ GENERATIVE = tuple(pair for pair in ASSORTED if pair[1] != "masked-lm")
 EVERY_GENERATIVE = tuple((name, task) for task in ("causal-lm", "seq2seq-lm") for name in zoo.list_variants(task=task))
 
 
+def thoroughness(pair: tuple[str, str], pairs: tuple[tuple[str, str], ...]) -> tuple[pytest.MarkDecorator, ...]:
+    """Marks all but one model a family, or but the first of others: these are enough between two edits."""
+    few = [one for one in pairs if one in ONE_OF_EACH] or pairs[:1]
+    return () if pair in few else (pytest.mark.thorough,)
+
+
 def over(pairs: tuple[tuple[str, str], ...]) -> pytest.MarkDecorator:
     """Run a test on the tiny model of every pair of variant and task."""
-    return pytest.mark.parametrize("pair", pairs, ids="-".join)
+    params = [pytest.param(pair, id="-".join(pair), marks=thoroughness(pair, pairs)) for pair in pairs]
+    return pytest.mark.parametrize("pair", params)
 
 
 def enough_over(pairs: tuple[tuple[str, str], ...]) -> pytest.MarkDecorator:
     """The same: few of them that have every part each time, the rest, which puts the same parts together, at night."""
-    chosen = enough(pairs, kinds_of)
+    chosen = tuple(sorted(enough(pairs, kinds_of), key=pairs.index))
     params = [
-        pytest.param(pair, id="-".join(pair), marks=() if pair in chosen else pytest.mark.nightly) for pair in pairs
+        pytest.param(
+            pair, id="-".join(pair), marks=thoroughness(pair, chosen) if pair in chosen else pytest.mark.nightly
+        )
+        for pair in pairs
     ]
     return pytest.mark.parametrize("pair", params)
 
