@@ -53,7 +53,7 @@ def export(
         model: A model; or the folder or repository of a saved one, of the zoo or of a class of transformers that can be
             converted, whose tokenizer is taken along.
         out: The folder to write.
-        target: A model type of transformers ("marian", "bert", ...), or one of [`zoo.converters.TARGETS`][]: "bundle",
+        target: A model type of transformers ("marian", "bert", ...), or one of `zoo.converters.TARGETS`: "bundle",
             "onnx", "ctranslate2", ...; by default the first exact model type.
         page: Whether to add a page that runs the model in a browser, where the target has one ("transformers.js").
         dtype: For targets that can round weights how they are stored ("float32", "int8", ...), by default as they are.
@@ -93,7 +93,7 @@ def find_target(name: str) -> Target:
     """Find a target.
 
     Args:
-        name: One of [`TARGETS`][], or a model type of transformers.
+        name: One of `TARGETS`, or a model type of transformers.
 
     Raises:
         UnknownNativeError: When there is none of this name.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import subprocess
 import threading
 from collections.abc import Iterator
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -42,13 +43,26 @@ KINDS = (
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("site")]  # one build serves all
 
 
+def build(root: Path, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Build a site; not `--quiet`, which keeps warnings from `--strict`, too."""
+    command = ["-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)]
+    return run_fork(command, cwd=root, env={**os.environ, "NO_MKDOCS_2_WARNING": "1"})
+
+
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("site")
-    command = ["-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
-    done = run_fork(command, cwd=ROOT, env={**os.environ, "NO_MKDOCS_2_WARNING": "1"})
+    done = build(ROOT, folder)
     assert done.returncode == 0, done.stdout + done.stderr
     return folder
+
+
+def test_a_link_that_leads_nowhere_fails_the_build(tmp_path: Path) -> None:
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs/index.md").write_text("[gone](gone.md)\n")
+    (tmp_path / "mkdocs.yml").write_text("site_name: a test\n")
+    done = build(tmp_path, tmp_path / "site")
+    assert done.returncode == 1 and "contains a link 'gone.md'" in done.stderr
 
 
 @pytest.fixture(scope="module")

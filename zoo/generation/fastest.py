@@ -94,7 +94,7 @@ def accelerate(
         model: A model of the zoo, on the CPU. In PyTorch it stays what it is.
         inputs: A batch like those to come, as arguments of the model; for one that writes, what `generate` reads. What
             is fastest depends on its size and padding. By default 12 random sequences of up to 64 tokens.
-        engines: Which to try beside PyTorch, of [`zoo.generation.ENGINES`][]; by default all.
+        engines: Which to try beside PyTorch, of `zoo.generation.ENGINES`; by default all.
         exact: Whether to leave out engines that round weights; False for the fastest of them all. Those that round
             nothing have to compute the same all the same.
         source: The folder of the model, for engines that want its tokenizer.

@@ -63,7 +63,7 @@ def generate(
         device: Where to run, by default on the GPU if there is one.
         streamer: For a single text: what gets each token as soon as there is one, e.g. transformers' `TextStreamer`.
         progress: Whether to show a progress bar.
-        engine: Where a checkpoint runs, one of [`zoo.generation.ENGINES`][]: "torch", "torch-int8" (int8 weights on the
+        engine: Where a checkpoint runs, one of `zoo.generation.ENGINES`: "torch", "torch-int8" (int8 weights on the
             CPU, other results), "onnx", "ctranslate2", ...; by default what its folder was exported for.
         options: Fields of transformers' `GenerationConfig`: `num_beams`, `max_new_tokens`, `do_sample`, `temperature`,
             `top_k`, `top_p`, `num_return_sequences`, ... By default greedy, and at most 128 new tokens.

@@ -170,7 +170,7 @@ class Attention(nn.Module):
             value: *Shape:* as key.
             past: Keys and values of earlier positions, extended in place; None for none.
             idx: The layer's place in it.
-            earlier: What the layers of this call keep for later ones, [`zoo.models.context.EarlierLayers`][] or None.
+            earlier: What the layers of this call keep for later ones, `zoo.models.context.EarlierLayers` or None.
 
         Returns:
             Two tensors. *Shape:* (batch_size, num_key_value_heads, key_len, head_dim)

@@ -64,7 +64,7 @@ class UnitWeights(nn.Module):
 def normalize_weights(model: nn.Module) -> None:
     """Divide the weight vectors of a normalised Transformer by their lengths, after an update of the weights.
 
-    `zoo train` does it, and [`zoo.training.AfterSteps`][] in transformers' trainer; a training loop of your own calls
+    `zoo train` does it, and `zoo.training.AfterSteps` in transformers' trainer; a training loop of your own calls
     it behind `optimizer.step()`. Other models stay as they are.
     """
     with torch.no_grad():

@@ -105,7 +105,7 @@ def plan(
         name: A variant's name, possibly with settings, such as sizes.
         task: What the model is for, by default the variant's first task.
         devices: Their number; more than 8 are machines of 8 each.
-        device: A name in [`zoo.scaling.DEVICES`][].
+        device: A name in `zoo.scaling.DEVICES`.
         memory: Bytes of each, or "80GiB"; by default the device's.
         seq_len: Tokens of a sequence; of source and target each, where there are both. By default as many as the
             model's positions.
