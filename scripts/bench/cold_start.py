@@ -3,8 +3,9 @@
 Runs each command many times, in turns, and shows the medians: in all, and above what Python itself needs to start.
 
     python scripts/bench/cold_start.py --verbs --repeats 5
+    python scripts/bench/cold_start.py --verbs --repeats 5 --document    # and put the table into docs/performance.md
 
-runs verbs that need a model instead, beside the imports that no model of transformers does without, and shows seconds
+run verbs that need a model instead, beside the imports that no model of transformers does without, and show seconds
 of the processor: what other processes do counts less there.
 """
 
@@ -24,6 +25,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from documenting import described, document, to_table
+
 PYTHON = "python -c pass"
 LIMITS = {"import zoo": 0.150, "zoo --help": 0.500}
 """The most seconds that each command may take: for the import above Python's own start, for the command line in all."""
@@ -38,6 +41,8 @@ IMPORTS = {
     "zoo": "zoo.models",
 }
 """What verbs that need a model import, the next one with all before it."""
+
+COLUMNS = ("least", "median", "above")
 
 FLOOR = "import transformers"
 """The row that those of verbs are compared with."""
@@ -175,12 +180,20 @@ def measure_verbs(repeats: int) -> list[dict[str, Any]]:
     ]
 
 
+def to_markdown(found: list[dict[str, Any]], repeats: int) -> str:
+    """Write what was measured of verbs as a table, under a line that says of what."""
+    rows = [[f"`{row['command']}`", *(f"{row[column]:.2f}" for column in COLUMNS)] for row in found]
+    table = to_table(["seconds of the processor", "least", "median", f"least, above `{FLOOR}`"], rows)
+    return f"{described()}; {repeats} runs of each, in turns\n\n{table}"
+
+
 def main() -> int:
     """Run from the command line; returns 1 where a limit is exceeded or something heavy imported."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeats", type=int, default=15, help="runs of each command (default: %(default)s)")
     parser.add_argument("--verbs", action="store_true", help="run verbs that need a model")
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
+    parser.add_argument("--document", action="store_true", help="put the table of verbs into docs/performance.md")
     arguments = parser.parse_args()
     about = {"python": platform.python_version(), "repeats": arguments.repeats}
     if arguments.verbs:
@@ -188,9 +201,9 @@ def main() -> int:
         if arguments.json:
             print(json.dumps({**about, "rows": found}, indent=2))
         else:
-            print(f"{'seconds of the processor':24} {'least':>7} {'median':>7} {'above ' + FLOOR:>26}")
-            for row in found:
-                print(f"{row['command']:24} {row['least']:7.2f} {row['median']:7.2f} {row['above']:26.2f}")
+            print(table := to_markdown(found, arguments.repeats), end="")
+            if arguments.document:
+                document("scripts/bench/cold_start.py", table)
         return 0
     rows = measure(arguments.repeats)
     if arguments.json:

@@ -1,6 +1,7 @@
 """How long building, loading and saving a model take, beside safetensors alone and transformers' own class.
 
     python scripts/bench/loading.py                       # 400 MB, files in memory as after a first read
+    OMP_NUM_THREADS=1 python scripts/bench/loading.py --document    # and put the table into docs/performance.md
 
 Everybody has the same weights: transformers' GPT-2, and what the zoo converts it to. Times are medians over rounds in
 which all take turns, by the clock and by the processor, which other processes disturb less; ratios are to `safetensors`
@@ -21,6 +22,7 @@ from typing import Any
 
 import torch
 import transformers
+from documenting import described, document, to_table
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 from transformers import GPT2Config, GPT2LMHeadModel
@@ -115,6 +117,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--megabytes", type=int, default=400)
     parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--document", action="store_true", help="put the table into docs/performance.md")
     arguments = parser.parse_args()
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
@@ -124,15 +127,24 @@ def main() -> None:
         work = work_in(Path(scratch), native, ours)
         seconds = measure(work, arguments.rounds)
         size = (Path(scratch) / "plain.safetensors").stat().st_size
-    print(f"{size / 1e6:.0f} MB, {torch.get_num_threads()} threads")
-    print(f"{'':26} {'':14} {'ms':>8} {'cpu ms':>8} {'ratio':>6}")
-    for kind, done in work.items():
-        first = seconds[kind, next(iter(done))]
-        for name in done:
-            times = seconds[kind, name]
-            clock, processor = (statistics.median(column) * 1000 for column in zip(*times, strict=True))
-            ratio = statistics.median(mine[1] / theirs[1] for mine, theirs in zip(times, first, strict=True))
-            print(f"{kind:26} {name:14} {clock:8.1f} {processor:8.1f} {ratio:6.2f}")
+    threads = f"{torch.get_num_threads()} thread{'s' * (torch.get_num_threads() > 1)}"
+    about = f"{described()}; {size / 1e6:.0f} MB, {threads}, the median of {arguments.rounds} rounds"
+    table = f"{about}\n\n{to_markdown(seconds)}"
+    print(table, end="")
+    if arguments.document:
+        document("scripts/bench/loading.py", table)
+
+
+def to_markdown(seconds: Times) -> str:
+    """Write what was measured as a table."""
+    rows, first = [], next(iter(seconds))
+    for (kind, name), times in seconds.items():
+        if kind != first[0]:
+            first = kind, name
+        clock, processor = (statistics.median(column) * 1000 for column in zip(*times, strict=True))
+        ratios = (mine[1] / theirs[1] for mine, theirs in zip(times, seconds[first], strict=True))
+        rows.append([f"{kind}: {name}", f"{clock:.1f}", f"{processor:.1f}", f"{statistics.median(ratios):.1f}"])
+    return to_table(["work", "ms", "ms of the processor", "ratio"], rows)
 
 
 if __name__ == "__main__":

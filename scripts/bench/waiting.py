@@ -12,23 +12,16 @@ from __future__ import annotations
 
 import argparse
 import os
-import re
 import statistics
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import date
-from pathlib import Path
 
-import torch
+from documenting import described, document, to_table
 
-from zoo.environment import device_name
-from zoo.files import write_file
 from zoo.waiting import SHORTLY
 
-PAGE = Path(__file__).parents[2] / "docs/performance.md"
-PART = re.compile(r"(<!-- scripts/bench/waiting.py -->\n).*?(<!-- end -->)", re.DOTALL)
 POLICIES = {
     "one thread": {"OMP_NUM_THREADS": "1"},
     "OpenMP's default": {},
@@ -59,18 +52,14 @@ def main() -> None:
     table = to_markdown(found, given.steps)
     print(table, end="")
     if given.document:
-        page = PAGE.read_text(encoding="utf-8")
-        write_file(PAGE, PART.sub(lambda part: part[1] + table + part[2], page))
+        document("scripts/bench/waiting.py", table)
 
 
 def to_markdown(found: Mapping[str, Sequence[Sequence[float]]], steps: int) -> str:
     """Write medians as a table, under a line that says of what."""
-    about = f"{device_name(torch.device('cpu'))}, {os.cpu_count()} cores, torch {torch.__version__}, {date.today()}"
-    lines = [f"{about}; {steps} steps, the median of {len(found['as zoo'][0])}", ""]
-    lines += ["| threads | tokens a second | beside a busy process |", "|---|---:|---:|"]
-    for name, (alone, beside) in found.items():
-        lines.append(f"| {name} | {statistics.median(alone):,.0f} | {statistics.median(beside):,.0f} |")
-    return "\n".join(lines) + "\n"
+    rows = [[name, *(f"{statistics.median(speeds):,.0f}" for speeds in both)] for name, both in found.items()]
+    table = to_table(["threads", "tokens a second", "beside a busy process"], rows)
+    return f"{described()}; {steps} steps, the median of {len(found['as zoo'][0])}\n\n{table}"
 
 
 def tokens_per_second(variables: Mapping[str, str], steps: int) -> float:

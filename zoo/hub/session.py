@@ -47,7 +47,8 @@ class _Session:
 
     It has to be done request by request, since most ask for no time-out and the client waits as long as a Hub says; and
     by the factory of sessions, since the client closes its session after some failures and makes another. The factory
-    is replaced once and stays, because replacing it closes the session under the feet of whoever is using it.
+    is replaced once and stays, because replacing it closes the session under the feet of whoever is using it. The one
+    that it replaces, which may be a user's of proxies and certificates, cannot be asked for by any public name.
     """
 
     def __init__(self) -> None:

@@ -1,6 +1,6 @@
 """What it takes to measure what a model costs, beside its training: the overhead of a run of `zoo compare`.
 
-    python scripts/bench/measuring.py vanilla
+    python scripts/bench/overhead.py vanilla
 
 Operations are counted before, once for all seeds, as a comparison does. All parts happen after training, never in it.
 """
