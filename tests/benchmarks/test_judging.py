@@ -21,9 +21,9 @@ BENCHMARK = replace(
 def rows(variant: str, scores: list[float | None], cost: float = 1.0) -> list[Row]:
     """A row a seed; None is a run that failed."""
     return [
-        Row(1, "", variant, seed, error="it diverged")
+        Row(BENCHMARK.version, "", variant, seed, error="it diverged")
         if score is None
-        else Row(1, "", variant, seed, values={"bleu": score, "training_flops": cost})
+        else Row(BENCHMARK.version, "", variant, seed, values={"bleu": score, "training_flops": cost})
         for seed, score in enumerate(scores)
     ]
 
@@ -45,7 +45,7 @@ def test_the_numbers_are_those_of_the_rows() -> None:
 def test_less_is_better_for_a_loss() -> None:
     losses = {"pre-norm": [2.0, 2.1, 1.9, 2.2, 2.0], "rezero": [1.0, 1.0, 1.1, 0.9, 1.2]}
     made = [
-        Row(1, "", name, seed, values={"heldout_loss": loss})
+        Row(BENCHMARK.version, "", name, seed, values={"heldout_loss": loss})
         for name, own in losses.items()
         for seed, loss in enumerate(own)
     ]
@@ -64,7 +64,7 @@ def test_a_lost_run_is_worse_than_any_number() -> None:
     assert "- `rezero` failed: no such quirk." in told(verdicts)
 
 
-@pytest.mark.parametrize("change", [{"data": "f" * 64}, {"version": 2}, {"condition": "other"}])
+@pytest.mark.parametrize("change", [{"data": "f" * 64}, {"version": BENCHMARK.version + 1}, {"condition": "other"}])
 def test_other_data_versions_and_conditions_are_never_mixed(change: dict[str, object]) -> None:
     other = [replace(row, **change) for row in rows("rezero", [10.0] * 5)]  # type: ignore[arg-type]
     assert judge(BENCHMARK, [*BASE, *other]).of("rezero") is None
@@ -100,7 +100,7 @@ def test_published_numbers_stand_beside_ours() -> None:
     char_lm = benchmarks()["char-lm"]
     assert char_lm.text is not None
     condition = char_lm.anchors[0].condition
-    row = Row(1, condition, "gpt2-style", 0, data=char_lm.text.sha256, values={"heldout_loss": 1.885})
+    row = Row(char_lm.version, condition, "gpt2-style", 0, data=char_lm.text.sha256, values={"heldout_loss": 1.885})
     made = [replace(row, seed=seed) for seed in range(3)]
     assert ", within 0.02 of it" in anchors(char_lm, {condition: judge(char_lm, made, condition)})
     off = [replace(row, values={"heldout_loss": 2.5}) for row in made]
