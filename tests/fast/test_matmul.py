@@ -84,6 +84,7 @@ def test_a_trial_is_made_once_for_about_one_size():
     assert try_matmul(700_000, 9000) is try_matmul(512, 1024)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", EACH)
 def test_a_training_step_is_the_same_to_rounding(name):
     """In models that are wide enough for both libraries to round differently."""

@@ -110,6 +110,7 @@ def test_tables_of_positions():
     assert position_tables(zoo.build("pre-norm:position=none", "causal-lm", vocab_size=20, **TINY)) == []
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["d2l-style", "universal"])
 def test_norms_while_training(name):
     """Beside the trainer's own numbers; clipping must not show, and nothing may stay behind."""

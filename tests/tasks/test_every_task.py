@@ -76,6 +76,7 @@ def named(task):
     return f"{task}:{OPTIONS.get(task, few if task not in VARIANTS else '')}".rstrip(":")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("task", sorted(TASKS))
 def test_a_saved_model_gets_the_scores_of_its_training(task, data, tmp_path):
     """Without being told what it was trained on, and with which options."""

@@ -90,6 +90,7 @@ def test_a_run_that_had_stopped_early_goes_no_further(few, tiny, tmp_path, monke
     assert (again.steps, again.best_step, again.heldout_loss) == (report.steps, report.best_step, report.heldout_loss)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("file", "spoil", "told"),
     [

@@ -37,6 +37,7 @@ def test_what_is_held_out_is_not_trained_on(tiny, tmp_path):
         find_task("translation").load_from(DataSource(str(heldout), str(train)))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", sorted(TASKS))
 def test_tasks_train_on_nothing_that_is_held_out(name):
     task = TASKS.get(name)
@@ -45,6 +46,7 @@ def test_tasks_train_on_nothing_that_is_held_out(name):
         assert not set(contents(splits.train)) & set(contents(splits.heldout))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("choice", [{"load_best_model_at_end": True}, {"early_stopping_patience": 1}])
 def test_held_out_examples_choose_nothing(tiny, tmp_path, choice):
     examples = TASKS.get("translation").load().train

@@ -134,6 +134,7 @@ def test_continuous_batching_is_refused_where_its_tokens_would_be_wrong(name, wh
     assert not model.config._attn_implementation.startswith("paged")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["gpt2-style", "llama-style", "pre-norm:sliding_window=4"])
 def test_continuous_batching_gives_what_each_prompt_gives_alone(name):
     subject = tiny((name, "causal-lm"))

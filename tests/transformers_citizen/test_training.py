@@ -45,6 +45,7 @@ def test_checkpointing_gives_the_same_gradients(pair, use_reentrant):
     assert not model.is_gradient_checkpointing
 
 
+@pytest.mark.thorough
 @quick_over(ONE_OF_EACH, EVERY)
 def test_forward_and_backward_compile_into_one_graph(pair):
     subject = tiny(pair)
@@ -159,6 +160,7 @@ FEATURES = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("pair", "feature"),
     [
