@@ -16,7 +16,7 @@ from zoo.fast.identity import Identity
 
 from .choices import AttentionScale, QKNorm
 from .norms import build_norm
-from .parts import ATTENTIONS, POSITIONS
+from .parts import ATTENTIONS, POSITIONS, refuse_former_names
 
 if TYPE_CHECKING:
     from .configuration import ZooConfig
@@ -55,6 +55,10 @@ class Attention(nn.Module):
     reads_earlier_layers: bool = False
     reads_token_ids: bool = False
     attends_as_usual: bool = False
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        refuse_former_names(cls, project_heads="split_heads")
 
     def __init__(self, config: ZooConfig, layer_idx: int, *, is_causal: bool = False, is_cross: bool = False) -> None:
         super().__init__()

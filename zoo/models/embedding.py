@@ -16,7 +16,7 @@ from transformers import initialization as init
 
 from zoo.errors import InputError, SequenceTooLongError, TokenIdError
 
-from .parts import POSITIONS
+from .parts import POSITIONS, refuse_former_names
 
 if TYPE_CHECKING:
     from .configuration import ZooConfig
@@ -109,6 +109,10 @@ class Position(nn.Module):
     uses_rope_parameters: bool = False
     rope_layer_types: tuple[str, ...] = ()
     default_rope_parameters: ClassVar[dict[str, Any]] = {"rope_type": "default", "rope_theta": 10000.0}
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        refuse_former_names(cls, check_length="check")
 
     def __init__(self, config: ZooConfig) -> None:
         super().__init__()

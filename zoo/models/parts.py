@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from zoo.errors import RegistrationError
 from zoo.registry import VARIANTS, Registry
 
 if TYPE_CHECKING:
@@ -54,6 +55,21 @@ PART_FIELDS: dict[str, Registry[Any]] = {
     "initializer": INITIALIZERS,
 }
 """Which configuration field names a part of which registry."""
+
+
+def refuse_former_names(part: type, **names: str) -> None:
+    """Refuse a part that overrides a method by its former name, which nobody would notice since nothing calls it.
+
+    Args:
+        part: The part's class, while it is defined.
+        names: What methods are called now, by what they were called.
+
+    Raises:
+        RegistrationError: When it has one of the former names.
+    """
+    for former, name in names.items():
+        if former in vars(part):
+            raise RegistrationError(f"{part.__name__} overrides {former}, which nothing calls: override {name} instead")
 
 
 def option(config: ZooConfig, part: Any, name: str) -> Any:
