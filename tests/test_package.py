@@ -58,6 +58,7 @@ def test_no_public_name_is_also_a_module() -> None:
     assert not modules & set(zoo.__all__), "call the package something else, e.g. zoo.comparison"
 
 
+@pytest.mark.slow
 @pytest.mark.xdist_group("preloaded")
 def test_what_the_documents_write_is_there_after_import_zoo() -> None:
     """Names, and submodules that nothing has imported; only such are shown. `zoo.plugins` names entry points."""

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from zoo.benchmarks import benchmarks
-from zoo.benchmarks.recorded import ranking
+from zoo.benchmarks.recorded import ranking, recorded
 from zoo.registry import TASKS, VARIANTS, list_variants
 
 
@@ -78,9 +78,12 @@ def test_a_card_has_what_was_recorded_of_its_variant(zoo):
     standing = next(one for one in ranking("char-lm").standings if one.variant == "llama-style")
     text = zoo("show", "llama-style", columns=160).stdout
     assert f"char-lm, 500 steps  Held-out loss {standing.samples['heldout_loss'].mean:.4f}" in text
-    (found, *_) = json.loads(zoo("show", "llama-style", "--json").stdout)["results"]
-    assert (found["benchmark"], found["verdict"], found["seeds"]) == ("char-lm", "better", 3)
-    assert "Recorded, beside" not in zoo("show", "t5-style").stdout
+    found = json.loads(zoo("show", "llama-style", "--json").stdout)["results"]
+    assert ("char-lm", "better", 3) in [(one["benchmark"], one["verdict"], one["seeds"]) for one in found]
+    judged = [verdicts for benchmark in benchmarks().values() for verdicts in recorded(benchmark)]
+    somewhere = {standing.variant for verdicts in judged for standing in verdicts.standings}
+    for name in sorted(set(list_variants()) - somewhere)[:1]:
+        assert "Recorded, beside" not in zoo("show", name).stdout
 
 
 def test_what_matches_nothing_is_said_and_is_no_error(zoo):

@@ -160,6 +160,7 @@ def test_what_the_machine_refuses_is_no_bug(zoo, monkeypatch, error, told):
     assert "bug" not in run.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="pipes of a POSIX shell")
 def test_a_reader_that_goes_away_ends_the_command_silently(tmp_path):
     script = f"{sys.executable} -m zoo list --json 2>{tmp_path}/stderr | true"

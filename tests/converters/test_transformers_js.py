@@ -123,6 +123,7 @@ def packages(folder: Path, version: str) -> None:
             place.write_text(json.dumps(about) if file == "package.json" else f"{file}\n")
 
 
+@pytest.mark.slow
 def test_a_page_that_cannot_be_made_is_refused_in_one_line(tmp_path, monkeypatch):
     model = zoo.build("gpt2-style@tiny", vocab_size=30)
     model.save_pretrained(tmp_path / "saved")

@@ -81,6 +81,7 @@ def test_a_model_that_is_never_cached_generates(pair):
     )
 
 
+@pytest.mark.thorough
 @quick_over((("llama-style", "causal-lm"),), DECODERS)
 def test_one_compiled_step_serves_a_whole_static_cache(pair):
     subject = tiny(pair)
