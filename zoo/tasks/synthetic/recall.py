@@ -46,10 +46,7 @@ class AskedInPlace(Synthetic):
         if self.min_length != 1:
             raise ConfigError(f"min_length={self.min_length} was given; all sequences of {self.name!r} have one length")
 
-    @property
-    def separated(self) -> bool:
-        """The sequence itself asks."""
-        return False
+    separated = False  # the sequence itself asks
 
     @abstractmethod
     def example(self, generator: random.Random) -> Asked:

@@ -87,10 +87,7 @@ class AlignedAddition(Synthetic):
     heldout_examples: int = 1000
     decoder_only: bool = True
 
-    @property
-    def separated(self) -> bool:
-        """The last digit asks."""
-        return False
+    separated = False  # the last digit asks
 
     def example(self, generator: random.Random) -> Example:
         """Make an example. Arguments as in the base class."""
@@ -113,10 +110,7 @@ class ModularAddition(Synthetic):
     heldout_examples: int = 1000
     decoder_only: bool = True
 
-    @property
-    def separated(self) -> bool:
-        """The equals sign asks."""
-        return False
+    separated = False  # the equals sign asks
 
     def example(self, generator: random.Random) -> Example:
         """Make an example. Arguments as in the base class."""
@@ -141,10 +135,7 @@ class AssociativeRecall(Synthetic):
         if self.length > self.num_symbols:
             raise ConfigError(f"length={self.length} is above num_symbols={self.num_symbols}; all keys must differ")
 
-    @property
-    def separated(self) -> bool:
-        """The key itself asks."""
-        return False
+    separated = False  # the key itself asks
 
     def example(self, generator: random.Random) -> Example:
         """Make an example. Arguments as in the base class."""
@@ -172,10 +163,7 @@ class Induction(Synthetic):
         if self.num_symbols < 2 or self.min_length < 2:
             raise ConfigError("induction needs num_symbols and min_length of at least 2")
 
-    @property
-    def separated(self) -> bool:
-        """The last symbol itself asks."""
-        return False
+    separated = False  # the last symbol itself asks
 
     def example(self, generator: random.Random) -> Example:
         """Make an example. Arguments as in the base class."""

@@ -42,6 +42,7 @@ class Synthetic(PairsTask):
         train_examples: Number of examples to train on.
         heldout_examples: Number of examples to evaluate on.
         data_seed: Which examples; runs of different seeds have the same.
+        separated: Whether a language model must be told where the question ends, and must tell where the answer does.
         decoder_only: Whether the model is a causal language model, which reads question and answer as one sequence,
             instead of an encoder-decoder. The question does not count in the loss.
     """
@@ -50,6 +51,7 @@ class Synthetic(PairsTask):
     makes_examples = True
     main_score = "exact_match"
     recipe = "synthetic"
+    separated: ClassVar[bool] = True
     options_for: ClassVar[Mapping[str, str]] = {"seq2seq-lm": "decoder_only=false", "causal-lm": "decoder_only=true"}
 
     num_symbols: int = 10
@@ -81,11 +83,6 @@ class Synthetic(PairsTask):
         It writes the whole answer right exactly where it predicts every symbol of it right.
         """
         return Outputs.PREDICTED if self.decoder_only else Outputs.GENERATED
-
-    @property
-    def separated(self) -> bool:
-        """Whether a language model must be told where the question ends, and must tell where the answer does."""
-        return True
 
     @abstractmethod
     def example(self, generator: random.Random) -> tuple[Sequence[str], Sequence[str]]:
