@@ -35,17 +35,11 @@ HEAVY = ("torch", "transformers", "huggingface_hub")
 """Modules that neither command may import."""
 
 
-IMPORTS = {
-    "torch": "torch",
-    "transformers": "transformers.modeling_utils, transformers.generation.utils",
-    "zoo": "zoo.models",
-}
-"""What verbs that need a model import, the next one with all before it."""
+FLOOR = "import transformers.modeling_utils, transformers.generation.utils"
+"""What no verb that needs a model does without: the row that theirs are compared with."""
 
-COLUMNS = ("least", "median", "above")
-
-FLOOR = "import transformers"
-"""The row that those of verbs are compared with."""
+IMPORTS = ("import torch", FLOOR, "import zoo.models")
+"""What such verbs import, the next one with all before it."""
 
 
 def launcher() -> list[str]:
@@ -135,10 +129,10 @@ def verbs(folder: Path) -> dict[str, list[str]]:
         What to run, by the name to show.
     """
     # As the command line imports it: without looking for garbage among what is new, at the end neither.
-    quietly = "import atexit, gc; gc.disable(); atexit.register(gc.freeze); import "
+    quietly = "import atexit, gc; gc.disable(); atexit.register(gc.freeze); "
     anew = f"import os; os.environ['XDG_CACHE_HOME'] = f'{folder}/{{os.getpid()}}'; import zoo.__main__"
     return {
-        **{f"import {name}": [sys.executable, "-c", quietly + modules] for name, modules in IMPORTS.items()},
+        **{name: [sys.executable, "-c", quietly + name] for name in IMPORTS},
         "zoo params": [sys.executable, "-c", anew, "params", "vanilla"],
         "zoo params, again": [*launcher(), "params", "vanilla"],
         "zoo build": [*launcher(), "build", "vanilla@tiny", "--force", "-o", str(folder / "built")],
@@ -148,8 +142,10 @@ def verbs(folder: Path) -> dict[str, list[str]]:
 
 def processor_seconds(command: list[str]) -> float:
     """The time of the processor that one run takes, in itself and for the system."""
+    # With bytecode kept, as users have it: without, each run compiles the zoo anew, which takes another 0.3 s.
+    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": ""}
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
@@ -182,8 +178,9 @@ def measure_verbs(repeats: int) -> list[dict[str, Any]]:
 
 def to_markdown(found: list[dict[str, Any]], repeats: int) -> str:
     """Write what was measured of verbs as a table, under a line that says of what."""
-    rows = [[f"`{row['command']}`", *(f"{row[column]:.2f}" for column in COLUMNS)] for row in found]
-    table = to_table(["seconds of the processor", "least", "median", f"least, above `{FLOOR}`"], rows)
+    numbers = [[f"{row['least']:.2f}", f"{row['median']:.2f}", f"{max(0, row['above']):.2f}"] for row in found]
+    rows = [[f"`{row['command']}`", *of_row] for row, of_row in zip(found, numbers, strict=True)]
+    table = to_table(["seconds of the processor", "least", "median", "least, above transformers' imports"], rows)
     return f"{described()}; {repeats} runs of each, in turns\n\n{table}"
 
 
@@ -195,6 +192,8 @@ def main() -> int:
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
     parser.add_argument("--document", action="store_true", help="put the table of verbs into docs/performance.md")
     arguments = parser.parse_args()
+    if arguments.document and not arguments.verbs:
+        parser.error("--document puts the table of verbs into the page: give --verbs as well")
     about = {"python": platform.python_version(), "repeats": arguments.repeats}
     if arguments.verbs:
         found = measure_verbs(arguments.repeats)
