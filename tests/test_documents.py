@@ -22,6 +22,7 @@ from snippets import PACKAGES, ROOT, docstrings, python_of, snippets
 
 import zoo
 from zoo.cli.main import cli
+from zoo.files import replace_part
 from zoo.registry import VARIANTS
 
 PAGES = sorted(str(page.relative_to(ROOT)) for page in (*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")))
@@ -190,6 +191,13 @@ def test_the_first_steps_are_short_and_their_times_are_what_was_recorded() -> No
 def test_the_table_of_engines_is_what_was_recorded() -> None:
     table = runpy.run_path(str(ROOT / "scripts/bench/engines.py"))["table"]()
     assert table in (ROOT / "docs/performance.md").read_text(encoding="utf-8")
+
+
+def test_a_command_replaces_its_own_part_of_a_page() -> None:
+    page = "before\n<!-- a.py -->\nold\n<!-- end -->\n<!-- b.py -->\nkept\n<!-- end -->\n"
+    assert replace_part(page, "a.py", "\\1 new\n") == page.replace("old", "\\1 new")
+    with pytest.raises(ValueError, match="no part between <!-- c.py --> and <!-- end -->"):
+        replace_part(page, "c.py", "new\n")
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -51,6 +52,28 @@ def write_file(file: Path, text: str) -> None:
         except BaseException:
             os.unlink(temporary)
             raise
+
+
+def replace_part(page: str, command: str, text: str) -> str:
+    """Put a text into a page in place of the one that its comments enclose.
+
+    Args:
+        page: The page, in Markdown.
+        command: What the comment before the text names: `<!-- command -->`. The comment after it is `<!-- end -->`.
+        text: The new text; ends with a new line.
+
+    Returns:
+        The page with the new text.
+
+    Raises:
+        ValueError: When the page has no such comments.
+    """
+    before, end = f"<!-- {command} -->\n", "<!-- end -->"
+    pattern = re.compile(f"(?<={re.escape(before)}).*?(?={end})", re.DOTALL)
+    changed, places = pattern.subn(lambda _: text, page, count=1)
+    if not places:
+        raise ValueError(f"the page has no part between {before.strip()} and {end}")
+    return changed
 
 
 @contextmanager

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
@@ -12,7 +11,7 @@ import torch
 import transformers
 
 from zoo.environment import device_name
-from zoo.files import write_file
+from zoo.files import replace_part, write_file
 
 PAGE = Path(__file__).parents[2] / "docs/performance.md"
 
@@ -36,8 +35,4 @@ def document(part: str, text: str) -> None:
         part: What the comment before it names.
         text: Ends with a new line.
     """
-    page = PAGE.read_text(encoding="utf-8")
-    before, after = f"<!-- {part} -->\n", "<!-- end -->"
-    pattern = re.compile(f"({re.escape(before)}).*?({re.escape(after)})", re.DOTALL)
-    assert pattern.search(page), f"{PAGE} has no part {before}"
-    write_file(PAGE, pattern.sub(lambda found: found[1] + text + found[2], page))
+    write_file(PAGE, replace_part(PAGE.read_text(encoding="utf-8"), part, text))

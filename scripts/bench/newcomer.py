@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from zoo.environment import processor_facts
-from zoo.files import write_file
+from zoo.files import replace_part, write_file
 from zoo.weights.tables import markdown
 
 ROOT = Path(__file__).parents[2]
@@ -34,7 +34,6 @@ RECORDED = Path(__file__).with_suffix(".json")
 STEPS = ("A translation", "A variant of your own", "A comparison")
 INSTALL = "uv pip install --constraint constraints.txt --editable ."
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
-TABLE = re.compile(r"(?<=<!-- python scripts/bench/newcomer.py --table -->\n)(.*?)(?=<!-- end -->)", flags=re.DOTALL)
 
 
 def section(title: str) -> str:
@@ -136,7 +135,8 @@ def main() -> None:
     if not parser.parse_args().table:
         write_file(RECORDED, json.dumps(measure(), indent=2) + "\n")
     shown = table()
-    write_file(PAGE, TABLE.sub(lambda _: shown, PAGE.read_text(encoding="utf-8")))
+    page = PAGE.read_text(encoding="utf-8")
+    write_file(PAGE, replace_part(page, "python scripts/bench/newcomer.py --table", shown))
     print(shown)
 
 

@@ -8,7 +8,6 @@ written too.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -24,7 +23,7 @@ from zoo.comparison.display.report import charts
 from zoo.comparison.display.report.forest import draw_forest
 from zoo.comparison.results.metrics import LOSSES
 from zoo.comparison.results.summary import VariantSummary
-from zoo.files import write_file
+from zoo.files import replace_part, write_file
 from zoo.weights.tables import markdown
 
 ROOT = Path(__file__).parents[2]
@@ -39,9 +38,6 @@ ENOUGH = 3
 
 PICTURED = ("quirks", "vanilla")
 """The benchmark and the condition that the picture of README.md shows."""
-
-TABLE = re.compile(r"(?<=<!-- python scripts/bench/results.py -->\n)(.*?)(?=<!-- end -->)", flags=re.DOTALL)
-"""Where the front table stands in README.md."""
 
 INTRODUCTION = """# Results
 
@@ -152,8 +148,7 @@ def pages() -> dict[Path, str]:
 
 def front(found: Iterable[Recorded]) -> str:
     """Write README.md, with the table as it should be."""
-    table = front_table(found)
-    return TABLE.sub(lambda _: table, FRONT.read_text(encoding="utf-8"))
+    return replace_part(FRONT.read_text(encoding="utf-8"), "python scripts/bench/results.py", front_table(found))
 
 
 def front_table(found: Iterable[Recorded]) -> str:

@@ -11,9 +11,10 @@ from documents import ROOT
 from reference import cell
 
 import zoo
-from zoo.benchmarks import benchmarks, judge, read_rows
+from zoo.benchmarks import benchmarks
 from zoo.benchmarks.claims import Finding, claims
 from zoo.benchmarks.page import spread, title
+from zoo.benchmarks.recorded import recorded
 from zoo.comparison.results.units import counted
 from zoo.drawing import draw, to_svg, to_svg_beside
 from zoo.models.parts import PART_FIELDS
@@ -163,12 +164,10 @@ def results() -> dict[str, list[tuple[str, ...]]]:
     """What is recorded of each variant, a row a benchmark and condition."""
     found: dict[str, list[tuple[str, ...]]] = defaultdict(list)
     for benchmark in benchmarks().values():
-        recorded = read_rows(benchmark.results)
-        for condition in benchmark.conditions if recorded else ():
-            verdicts = judge(benchmark, recorded, condition)
+        for verdicts in recorded(benchmark):
             for one in verdicts.standings:
                 if verdicts.score in one.samples:
-                    where = f"[{benchmark.name}](../results/{benchmark.name}.md) {condition}".strip()
+                    where = f"[{benchmark.name}](../results/{benchmark.name}.md) {verdicts.condition}".strip()
                     score = f"{title(verdicts.score)} {spread(one.samples[verdicts.score])}"
                     found[parse_name(one.variant).name].append((where, f"`{one.variant}`", score, one.verdict))
     return found

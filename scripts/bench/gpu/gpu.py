@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
 import sys
 import time
 from datetime import date
@@ -30,12 +29,10 @@ from pieces import Settings, pieces  # noqa: E402 - beside this file, and it nee
 from report import to_markdown  # noqa: E402
 
 from zoo.environment import device_name  # noqa: E402
-from zoo.files import write_file  # noqa: E402
+from zoo.files import replace_part, write_file  # noqa: E402
 
 LEFT = 75
 """Exit status of a run that is to be started again (EX_TEMPFAIL)."""
-
-PART = re.compile(r"(<!-- scripts/bench/gpu -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -105,8 +102,7 @@ def main() -> int:
         write_file(file.with_suffix(".md"), to_markdown(found))
     if arguments.document:
         page = ROOT / "docs/performance.md"
-        tables = to_markdown(found)
-        write_file(page, PART.sub(lambda part: part[1] + tables + part[2], page.read_text(encoding="utf-8")))
+        write_file(page, replace_part(page.read_text(encoding="utf-8"), "scripts/bench/gpu", to_markdown(found)))
     return 0
 
 

@@ -36,11 +36,11 @@ from measuring import Machine, Peer, clock_of, measure, name_of
 from original_work import OriginalWork
 from recording import begun, keep
 from shapes import FULL, GPU, TINY
-from tables import PAGE, PART, recorded, to_markdown
+from tables import PAGE, recorded, to_markdown
 from workloads import Work
 
 from zoo.environment import device_name
-from zoo.files import write_file
+from zoo.files import replace_part, write_file
 
 PRESETS = ("cpu", "originals", "cuda")
 
@@ -124,7 +124,7 @@ def main() -> None:
             keep(arguments.output, found)
     if arguments.document:
         page = PAGE.read_text(encoding="utf-8")
-        write_file(PAGE, PART.sub(lambda part: part[1] + recorded() + part[2], page))
+        write_file(PAGE, replace_part(page, "scripts/bench/speed/run.py", recorded()))
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ A recording is a file beside this one, named in `RECORDINGS`, that `run.py -o` w
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,6 @@ from measuring import Row
 
 HERE = Path(__file__).parent
 PAGE = HERE.parents[2] / "docs/performance.md"
-PART = re.compile(r"(<!-- scripts/bench/speed/run.py -->\n).*?(<!-- end -->)", re.DOTALL)
 RECORDINGS = {"two threads": HERE / "threads-2.json", "one thread": HERE / "threads-1.json", "AVX2": HERE / "avx2.json"}
 
 COLUMNS: dict[str, Callable[[Row], str]] = {

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
 import tempfile
 from dataclasses import asdict
 from datetime import date
@@ -31,11 +30,10 @@ from zoo.converters import plan_export
 from zoo.converters.native import NATIVE
 from zoo.converters.native.writing import write_native
 from zoo.environment import device_name
-from zoo.files import write_file
+from zoo.files import replace_part, write_file
 from zoo.registry import VARIANTS, list_variants
 
 PAGE = Path(__file__).parents[3] / "docs/performance.md"
-PART = re.compile(r"(<!-- scripts/bench/speed/variants.py -->\n).*?(<!-- end -->)", re.DOTALL)
 RECORDING = Path(__file__).with_suffix(".json")
 DROPOUTS: dict[str, Any] = dict.fromkeys(("dropout", "attention_dropout", "activation_dropout"), 0.0)
 FULL = {"preset": "small", "vocab_size": 8192, "batch": 8, "tokens": 128}
@@ -145,7 +143,7 @@ def main() -> None:
         keep(arguments.output, found)
     if arguments.document:
         page = PAGE.read_text(encoding="utf-8")
-        write_file(PAGE, PART.sub(lambda part: part[1] + recorded() + part[2], page))
+        write_file(PAGE, replace_part(page, "scripts/bench/speed/variants.py", recorded()))
 
 
 if __name__ == "__main__":
