@@ -89,6 +89,20 @@ def test_what_is_recorded_is_not_run_again(benchmark_: Benchmark, recorded: list
 
 
 @pytest.mark.slow
+def test_a_variant_is_made_equal_to_a_baseline_that_is_recorded_and_not_run_again(
+    benchmark_: Benchmark, recorded: list[Row], tmp_path: Path
+) -> None:
+    (learned,) = (row for row in recorded if "learned" in row.variant)
+    benchmark = replace(benchmark_, results=tmp_path / "mine.csv")
+    write_rows(benchmark.results, [row for row in recorded if row != learned])
+    bench(benchmark, learned.variant, record=True, output_dir=tmp_path / "out", progress=False)
+    (again,) = (row for row in read_rows(benchmark.results) if "learned" in row.variant)
+    assert again.settings == learned.settings and "intermediate_size" in again.settings
+    assert again.values["heldout_loss"] == learned.values["heldout_loss"]
+    assert not list((tmp_path / "out").rglob("*sinusoidal*"))
+
+
+@pytest.mark.slow
 def test_rows_come_out_again_and_changed_ones_do_not(benchmark_: Benchmark, recorded: list[Row]) -> None:
     row = next(row for row in recorded if "learned" in row.variant)
     (same,) = verify(benchmark_, [row])

@@ -29,6 +29,7 @@ WORDS = {
     "budget": ["--budget", "tokens=2000"],
     "match": ["--match", "params"],
     "match_by": ["--match-by", "depth"],
+    "match_to": ["--match-to", "post-norm"],
     "sweep": ["--sweep", "learning_rate=0.1,0.2", "--sweep", "warmup_steps=1,2"],
     "baseline": ["--baseline", "pre-norm:position=rotary"],
     "output_dir": ["-o", "/some/where"],

@@ -15,7 +15,7 @@ from zoo.comparison.run import worker
 from zoo.comparison.run.launchers import LAUNCHERS
 from zoo.comparison.run.trials import best_of
 from zoo.comparison.setup import shared_inputs
-from zoo.errors import ConfigError, OutputExistsError
+from zoo.errors import ConfigError, OutputExistsError, UnknownVariantError
 from zoo.measuring import FlopsPerToken
 from zoo.tasks.tables import DataWarning
 from zoo.training.clocks import TimeBudget
@@ -105,7 +105,8 @@ def test_another_comparison_is_refused(begun, again, labels):
 def test_wrong_wishes(tmp_path):
     for wishes, message in [
         ({"budget": "steps=3", "max_steps": 4}, "both the budget steps=3 and max_steps"),
-        ({"match_by": "depth"}, "nothing is matched"),
+        ({"match_by": "depth"}, "match_by=depth was given, but nothing is matched"),
+        ({"match_to": "vanilla"}, "match_to=vanilla was given, but nothing is matched"),
         ({"sweep": "lr=1,2", "learning_rate": 1}, "to be swept as well"),
         ({"jobs": 0}, "at least one run"),
         ({"launcher": "locall"}, "did you mean 'local'"),
@@ -113,6 +114,8 @@ def test_wrong_wishes(tmp_path):
     ]:
         with pytest.raises(ConfigError, match=message):
             small(["vanilla"], output_dir=tmp_path, **wishes)
+    with pytest.raises(UnknownVariantError, match="did you mean 'vanilla'"):
+        small(["vanilla"], output_dir=tmp_path, match="params", match_to="vanila")
 
 
 def test_a_diverged_run_is_a_result_and_other_failures_are_tried_again(begun, tmp_path, monkeypatch):

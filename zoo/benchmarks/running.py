@@ -58,18 +58,16 @@ class Session:
 
         Args:
             condition: Which one.
-            names: The variants, the baseline first, since the others are made equal to it.
+            names: The variants, the baseline first.
         """
         there = {row.key: row for row in (read_rows(self.file) if self.file else ())}
         keys = {name: [self.key(condition, name, seed) for seed in seeds] for name in names}
         missing = [name for name in names if any(key not in there for key in keys[name])]
         if len(missing) < len(names):
             self.tell(f"{len(names) - len(missing)} of {len(names)} variants are recorded, and not run again")
-        if missing and names[0] not in missing:
-            missing = [names[0], *missing]
         # Recorded as soon as they are there, one variant at a time; else all at once, which is quicker.
         for together in [[name] for name in missing] if self.file else [missing] if missing else []:
-            rows = self.compared(condition, together, seeds, required=names[0] in together)
+            rows = self.compared(condition, together, seeds, baseline=names[0])
             if self.file:
                 record(self.file, [row for row in rows if row.key not in there])
             there |= {row.key: row for row in rows if row.key not in there}
@@ -86,19 +84,22 @@ class Session:
         """
         return Row(self.benchmark.version, condition, name, seed, self.called).key
 
-    def compared(self, condition: str, names: Sequence[str], seeds: Sequence[int], *, required: bool) -> list[Row]:
+    def compared(self, condition: str, names: Sequence[str], seeds: Sequence[int], *, baseline: str) -> list[Row]:
         """Compare variants.
 
         Args:
             condition: Under which condition.
             names: The variants.
-            required: Whether nothing can go on without them.
+            baseline: What they are made equal to, whether it is among them or was recorded before. Without its own runs
+                nothing can go on.
 
         Returns:
             A row a run; where a variant is refused, rows that say why.
         """
         arguments = self.benchmark.arguments(condition)
         task, training, data = arguments.pop("task"), arguments.pop("arguments", {}), arguments.pop("data", None)
+        if arguments.get("match", "none") != "none":
+            arguments.setdefault("match_to", baseline)
         try:
             found = compare(
                 names,
@@ -113,7 +114,7 @@ class Session:
                 **training,
             )
         except ZooError as error:
-            if required:
+            if baseline in names:
                 raise
             self.tell(f"{', '.join(names)}: {error}")
             failed = [Run(name, "", seed, error=str(error)) for name in names for seed in seeds]
@@ -185,7 +186,7 @@ def bench(
     Args:
         benchmark: A benchmark, or the name of one.
         variants: Names or patterns; by default all of the benchmark's. Its baseline is run in any case, since the
-            others are made equal to it and measured against it.
+            others are measured against it.
         data: The text, where the benchmark wants one that does not ship.
         conditions: Which of its conditions; by default all.
         seeds: How many seeds; by default the benchmark's.

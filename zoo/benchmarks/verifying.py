@@ -85,7 +85,7 @@ def repeat(benchmark: Benchmark, row: Row, verdicts: Verdicts, data: Path | None
         tell: Takes sentences about what happens.
     """
     arguments = benchmark.arguments(row.condition)
-    for decided in ("match", "match_by", "sweep"):
+    for decided in ("match", "match_by", "match_to", "sweep"):
         arguments.pop(decided, None)
     sizes = {name: value for name, value in row.settings.items() if name in ZooConfig.__dataclass_fields__}
     training = {name: value for name, value in row.settings.items() if name not in sizes and name != "max_steps"}

@@ -52,6 +52,7 @@ def compare(
     budget: str | Mapping[str, float] | None = None,
     match: str = "none",
     match_by: str | None = None,
+    match_to: str | None = None,
     sweep: str | Iterable[str] | Mapping[str, Sequence[Any]] | None = None,
     baseline: str | None = None,
     jobs: int = 1,
@@ -118,7 +119,7 @@ def carry_out(
     task = task.fitted(splits)
     tokenizers = tokenizers_in(folder, task, splits, chosen, begun=find_plan(folder) is not None)
     inputs = SharedInputs(chosen, task, splits, tokenizers, folder)
-    maker = JobMaker(inputs, request, plan.baseline, progress, tell)
+    maker = JobMaker(inputs, request, request.match_to or plan.baseline, progress, tell)
 
     def launch(waiting: Sequence[Job], announce: Callable[[Job], None]) -> None:
         LAUNCHERS[request.launcher](waiting, request.jobs, request.launch_with or {}, announce)

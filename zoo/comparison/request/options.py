@@ -124,6 +124,14 @@ class Options:
         default=None,
         metadata=option("Which size may change; by default whichever leads to it.", flag="--match-by", choices=WAYS),
     )
+    match_to: str | None = field(
+        default=None,
+        metadata=option(
+            "The variant that the others are made equal to, which need not be compared; by default the baseline.",
+            flag="--match-to",
+            metavar="NAME",
+        ),
+    )
     sweep: str | Iterable[str] | Mapping[str, Sequence[Any]] | None = field(
         default=None,
         metadata=option(

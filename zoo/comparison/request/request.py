@@ -73,10 +73,9 @@ class Request(Options):
                 raise InvalidChoiceError(str(value), option.choices, kind=name)
         if self.jobs < 1:
             raise ConfigError(f"jobs={self.jobs} was given; at least one run must happen at a time")
-        if self.match_by is not None and self.match == "none":
-            raise ConfigError(
-                f"match_by={self.match_by} was given, but nothing is matched; give match=params or =flops"
-            )
+        for name in ("match_by", "match_to"):
+            if (given := getattr(self, name)) is not None and self.match == "none":
+                raise ConfigError(f"{name}={given} was given, but nothing is matched; give match=params or =flops")
         for length in LENGTHS:
             if self.spent is not None and length in self.arguments:
                 raise ConfigError(
@@ -86,7 +85,7 @@ class Request(Options):
             if swept in self.arguments:
                 raise ConfigError(f"{swept} was given, and is to be swept as well; give one of both")
         task = self.chosen.data_task()
-        for name in self.names:
+        for name in (*self.names, *filter(None, [self.match_to])):
             task.check_variant(name)
             self.chosen.check_name(name)
             config(name, task.model_task, **self.chosen.model_settings(name))
@@ -112,6 +111,7 @@ class Request(Options):
                 "budget": None if self.spent is None else str(self.spent),
                 "match": self.match,
                 "match_by": self.match_by,
+                "match_to": self.match_to,
                 "sweep": self.tried,
             }
         )

@@ -31,14 +31,14 @@ class JobMaker:
     Attributes:
         inputs: What all runs share.
         request: What was asked for.
-        baseline: The variant that the others are made equal to.
+        match_to: The variant that the others are made equal to.
         progress: Whether runs show progress bars.
         tell: Takes sentences about what was chosen.
     """
 
     inputs: SharedInputs
     request: Request
-    baseline: str
+    match_to: str
     progress: bool
     tell: Callable[[str], None]
     matches: dict[str, Match] = field(default_factory=dict)
@@ -57,22 +57,22 @@ class JobMaker:
         return self.flops(variant).training
 
     def matched(self, name: str) -> Match:
-        """Make a variant equal to the baseline, with other sizes where that takes some."""
+        """Make a variant equal to `match_to`, with other sizes where that takes some."""
         if name not in self.matches:
             self.matches[name] = self.find_match(name)
         return self.matches[name]
 
     def find_match(self, name: str) -> Match:
-        """Look for the sizes that make a variant equal to the baseline, and tell them."""
-        if self.request.match == "none" or name == self.baseline:
+        """Look for the sizes that make a variant equal to `match_to`, and tell them."""
+        if self.request.match == "none" or name == self.match_to:
             return Match(name, 1.0, 1.0)
         inputs, params = self.inputs, self.request.match == "params"
         measure = inputs.count_parameters if params else self.training_flops
         sizes = Sizes(name, inputs.task.model_task, inputs.settings(name))
-        found = match(sizes, measure(self.baseline), measure, self.request.match_by)
+        found = match(sizes, measure(self.match_to), measure, self.request.match_by)
         chosen = ", ".join(f"{key}={value}" for key, value in found.settings.items()) or "as it is"
         what = "parameters" if params else "training FLOPs per token"
-        self.tell(f"{name}: {chosen}: {found.value:,.0f} {what}, {found.difference:+.2%} from {self.baseline}")
+        self.tell(f"{name}: {chosen}: {found.value:,.0f} {what}, {found.difference:+.2%} from {self.match_to}")
         return found
 
     def length(self, name: str) -> dict[str, Any]:
