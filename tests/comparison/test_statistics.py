@@ -127,7 +127,8 @@ def test_what_cannot_be_told_is_not_told():
     same, other = compare_all([Pairs([0.0, 0.0, 0.0]), Pairs([0.1, 0.1, 0.1])])
     assert (verdict(same), same.adjusted, verdict(other), other.effect) == (NOISE, 1.0, NOISE, None)
     assert noise_floor([same, other]) is None, "a floor of zero would let everything above it count"
-    assert Measurements.of([3.0]) == Measurements((3.0,), 3.0, None, None)
+    one = Measurements.of([3.0])
+    assert (one.mean, one.deviation, one.interval) == (3.0, None, None)
 
 
 def test_holm_goes_down_step_by_step():

@@ -10,7 +10,7 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, cached_property
 from statistics import NormalDist, median_low
 
 import numpy as np
@@ -36,30 +36,33 @@ BETTER, WORSE, NOISE, UNKNOWN = "better", "worse", "within noise", "untested"
 
 @dataclass(frozen=True)
 class Measurements:
-    """What is known of a number that was measured once a seed.
+    """What is known of a number that was measured once a seed: computed when asked for, as few columns are.
 
     Attributes:
         values: The measurements.
-        mean: Their mean.
-        deviation: Their sample standard deviation, with n - 1; None of a single value.
-        interval: Where the mean is to be expected, see [`bootstrap_interval`][]; None of a single value.
     """
 
     values: tuple[float, ...]
-    mean: float
-    deviation: float | None
-    interval: tuple[float, float] | None
 
     @classmethod
     def of(cls, values: Sequence[float]) -> Measurements:
         """Summarise at least one measurement."""
-        several = len(values) > 1
-        return cls(
-            values=tuple(values),
-            mean=math.fsum(values) / len(values),
-            deviation=spread(values) if several else None,
-            interval=bootstrap_interval(values) if several else None,
-        )
+        return cls(tuple(values))
+
+    @cached_property
+    def mean(self) -> float:
+        """Their mean."""
+        return math.fsum(self.values) / len(self.values)
+
+    @cached_property
+    def deviation(self) -> float | None:
+        """Their sample standard deviation, with n - 1; None of a single value."""
+        return spread(self.values) if len(self.values) > 1 else None
+
+    @cached_property
+    def interval(self) -> tuple[float, float] | None:
+        """Where the mean is to be expected, see [`bootstrap_interval`][]; None of a single value."""
+        return bootstrap_interval(self.values) if len(self.values) > 1 else None
 
 
 @dataclass(frozen=True)
