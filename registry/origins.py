@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import importlib.metadata
-from collections.abc import Callable, Iterator, Mapping
+import re
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cache
 
 BUILT_IN_DISTRIBUTION = "transformer-zoo"
 
@@ -65,14 +66,16 @@ class Origin:
         return f"{self.module} ({brought_by})"
 
 
+@cache
 def _distribution_of(module: str) -> str | None:
-    distributions = _packages_distributions().get(module.partition(".")[0], ())
-    return distributions[0] if distributions else None
-
-
-@lru_cache(maxsize=1)
-def _packages_distributions() -> Mapping[str, list[str]]:
-    return importlib.metadata.packages_distributions()
+    """Find one as `importlib.metadata.packages_distributions` finds all: by declared packages, else by files."""
+    package = module.partition(".")[0]
+    file = re.compile(rf"^{re.escape(package)}(/.*)?\.py,", flags=re.MULTILINE)
+    for distribution in importlib.metadata.distributions():
+        declared = (distribution.read_text("top_level.txt") or "").split()
+        if package in declared or (not declared and file.search(distribution.read_text("RECORD") or "")):
+            return distribution.metadata["Name"]
+    return None
 
 
 @dataclass
