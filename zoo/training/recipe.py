@@ -19,8 +19,8 @@ DEFAULT_TASK = "translation"
 SUFFIXES = (".yaml", ".yml", ".json")
 
 
-class RecipeLoader(yaml.SafeLoader):
-    """PyYAML's safe loader, to which 5e-4 is a number as to YAML 1.2."""
+class RecipeLoader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+    """PyYAML's safe loader, in C where it was built with that, to which 5e-4 is a number as to YAML 1.2."""
 
 
 RecipeLoader.add_implicit_resolver(
