@@ -25,6 +25,12 @@ CHECKS = Path(__file__).with_name("page_checks.js").read_text(encoding="utf-8")
 CONTRAST = 4.5
 """Of letters on what is behind them, at least (WCAG 2.2, success criterion 1.4.3)."""
 
+SCHEMES = {"light": "default", "dark": "slate"}
+"""What the theme calls its colours, by what the reader's machine is told to be."""
+
+SETTLED = "!document.getAnimations().some(one => one instanceof CSSTransition)"
+"""That no colour or place is on its way to another."""
+
 KINDS = (
     "index.html",
     "pt/index.html",
@@ -96,16 +102,23 @@ def test_everything_public_has_its_place(site: Path) -> None:
 
 
 def complaints(page: chromium.Page, address: str, paths: list[str]) -> dict[str, list[str]]:
-    """Open pages in the light, in the dark and in the width of a telephone, and say what is wrong with each."""
+    """Open pages in the light, in the dark and in the width of a telephone, and say what is wrong with each.
+
+    The first page is opened in the light and turned dark while it is open, the second one the other way round.
+    """
     found: dict[str, list[str]] = {}
-    for scheme, widths in (("light", (1280, 360)), ("dark", (1280,))):
-        page.emulate(color_scheme=scheme)
-        for path in paths:
-            page.resize(widths[0])
-            page.send("Page.navigate", url=f"{address}/{path}")
-            page.wait(f"location.pathname === '/{path}' && document.readyState === 'complete'")
-            for width in widths:
+    for number, path in enumerate(paths):
+        schemes = ("light", "dark") if number % 2 == 0 else ("dark", "light")
+        page.emulate(color_scheme=schemes[0])
+        page.resize(1280)
+        page.send("Page.navigate", url=f"{address}/{path}")
+        page.wait(f"location.pathname === '/{path}' && document.readyState === 'complete'")
+        for scheme in schemes:
+            page.emulate(color_scheme=scheme)
+            page.wait(f"document.body.dataset.mdColorScheme === '{SCHEMES[scheme]}'")
+            for width in (1280, 360) if scheme == "light" else (1280,):
                 page.resize(width)
+                page.wait(SETTLED)
                 said = [*page.evaluate(f"({CHECKS})({CONTRAST})"), *page.problems]
                 page.problems.clear()
                 if said:
