@@ -6,6 +6,7 @@ import ast
 import re
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import networkx as nx
@@ -84,15 +85,24 @@ def targets(module: str, statement: ast.Import | ast.ImportFrom) -> Iterator[str
             yield source
 
 
+@cache
+def imports() -> set[tuple[str, str]]:
+    """Every module of the library that another one imports: the one that imports, and the one that is imported."""
+    return {
+        (module, target)
+        for module, file in MODULES.items()
+        for statement in imports_in(ast.parse(file.read_text(encoding="utf-8")))
+        for target in targets(module, statement)
+    }
+
+
 def arrows() -> set[tuple[str, str, str]]:
     """Every import from one part to another: the module that imports, its part, and the part that is imported."""
-    found = set()
-    for module, file in MODULES.items():
-        for statement in imports_in(ast.parse(file.read_text(encoding="utf-8"))):
-            for target in targets(module, statement):
-                if part_of(target) != part_of(module) and module not in ENTRIES and target != "zoo":
-                    found.add((module, part_of(module), part_of(target)))
-    return found
+    return {
+        (module, part_of(module), part_of(target))
+        for module, target in imports()
+        if part_of(target) != part_of(module) and module not in ENTRIES and target != "zoo"
+    }
 
 
 def test_every_import_points_upwards_or_is_listed():
@@ -105,10 +115,9 @@ def test_every_import_points_upwards_or_is_listed():
 
 def test_modules_of_a_part_import_each_other_one_way():
     inside: dict[str, nx.DiGraph] = defaultdict(nx.DiGraph)
-    for module, file in MODULES.items():
-        for statement in imports_in(ast.parse(file.read_text(encoding="utf-8"))):
-            imported = {target for target in targets(module, statement) if part_of(target) == part_of(module)}
-            inside[part_of(module)].add_edges_from((module, target) for target in imported - {module})
+    for module, target in imports():
+        if part_of(target) == part_of(module) and target != module:
+            inside[part_of(module)].add_edge(module, target)
     circles = {part for part, graph in inside.items() if not nx.is_directed_acyclic_graph(graph)}
     assert circles == SHOW_THEMSELVES
 

@@ -151,6 +151,7 @@ def test_a_name_that_libraries_cannot_write_is_refused_at_once(tmp_path: Path) -
         check_output(tmp_path / os.fsdecode(b"x\xff"))
 
 
+@pytest.mark.thorough
 def test_a_process_killed_at_any_moment_leaves_old_or_new_and_no_rubbish(tmp_path: Path) -> None:
     calls = ("replace", "rename", "unlink", "mkdir", "rmdir", "chmod")
     originals = {name: getattr(os, name) for name in calls}

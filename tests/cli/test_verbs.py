@@ -129,6 +129,7 @@ def test_env(zoo):
     assert all(version in text for version in found["versions"].values() if version)
 
 
+@pytest.mark.thorough
 def test_doctor_says_what_pays(zoo):
     found = {finding["topic"]: finding for finding in json.loads(zoo("doctor", "--json").stdout)}
     assert {

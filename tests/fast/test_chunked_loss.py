@@ -123,6 +123,7 @@ def test_labels_that_are_shifted_already_stay_where_they_are():
             torch.testing.assert_close(model(**inputs, skip_logits=True).loss, model(**inputs).loss)
 
 
+@pytest.mark.thorough
 def test_a_step_holds_less_memory():
     model = zoo.build("pre-norm@tiny", "causal-lm", vocab_size=5000)
     ids = torch.randint(3, 5000, (16, 256))

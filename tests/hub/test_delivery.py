@@ -9,6 +9,8 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from zoo.hub.delivery import deliver
 
 from .conftest import Worker, checkpoint, digests, write
@@ -83,6 +85,7 @@ def die_at(fatal: int) -> None:
     os.replace, shutil.copyfile, Path.unlink = map(counted, (os.replace, shutil.copyfile, Path.unlink))  # type: ignore
 
 
+@pytest.mark.thorough
 def test_a_pull_that_was_killed_leaves_one_version_or_none_and_the_next_finishes_it(tmp_path: Path) -> None:
     old = write(tmp_path / "old", {**checkpoint(b"old"), "gone.txt": b"1"})
     new = write(tmp_path / "new", {**checkpoint(b"new"), "deep/added.txt": b"2"})

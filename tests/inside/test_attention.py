@@ -156,6 +156,7 @@ def test_nothing_in_a_text_can_leave_its_place_on_the_page(maps):
 
 
 @pytest.mark.skipif(shutil.which("chromium") is None, reason="needs chromium")
+@pytest.mark.thorough
 def test_the_page_works_by_keyboard(maps, tmp_path):
     """Driven in a browser: the arrow keys choose heads and tokens, and what they choose is said."""
     probe = """

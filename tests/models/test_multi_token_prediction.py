@@ -145,6 +145,7 @@ def test_it_compiles_into_one_graph() -> None:
     torch.testing.assert_close(compiled(ids, labels=ids).loss, model(ids, labels=ids).loss)
 
 
+@pytest.mark.thorough
 def test_operations_are_counted_in_training_only() -> None:
     """A depth costs a projection of two vectors onto one, a layer, and the output projection."""
     batch = {"input_ids": token_ids()}

@@ -99,6 +99,7 @@ def test_memory_and_disk(tmp_path, monkeypatch):
         check_disk(2**30, adamw, room, saves=True)
 
 
+@pytest.mark.thorough
 def test_a_batch_that_an_accelerator_has_no_room_for(tmp_path):
     model = zoo.build("gpt2-style", vocab_size=50, hidden_size=32, num_hidden_layers=4, num_attention_heads=2, seed=0)
     given = {"per_device_train_batch_size": 8, "use_cpu": True}

@@ -80,6 +80,7 @@ def test_a_run_killed_after_its_last_step_trains_no_other(finished, interrupted,
     assert_same(interrupted, finished)
 
 
+@pytest.mark.thorough
 def test_a_run_that_had_stopped_early_goes_no_further(few, tiny, tmp_path, monkeypatch):
     stopping = {**tiny, **SAVING, "max_steps": 40, "early_stopping_patience": 1, "learning_rate": 0.5}
     report = train("pre-norm", data=few, output_dir=tmp_path / "model", **stopping).report
