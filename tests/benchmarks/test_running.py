@@ -18,7 +18,8 @@ from zoo.benchmarks.running import Session
 from zoo.benchmarks.verifying import judged
 from zoo.cli.main import cli
 from zoo.comparison import Run
-from zoo.errors import ConfigError, UnknownNameError, UnsupportedTaskError
+from zoo.errors import ConfigError, OutputExistsError, UnknownNameError, UnsupportedTaskError
+from zoo.files import write_file
 
 pytestmark = pytest.mark.xdist_group("benchmark")  # one benchmark is run for most tests
 
@@ -100,6 +101,19 @@ def test_a_variant_is_made_equal_to_a_baseline_that_is_recorded_and_not_run_agai
     assert again.settings == learned.settings and "intermediate_size" in again.settings
     assert again.values["heldout_loss"] == learned.values["heldout_loss"]
     assert not list((tmp_path / "out").rglob("*sinusoidal*"))
+
+
+@pytest.mark.slow
+def test_a_folder_with_another_comparison_is_no_result_of_a_variant(
+    benchmark_: Benchmark, recorded: list[Row], tmp_path: Path
+) -> None:
+    benchmark = replace(benchmark_, results=tmp_path / "mine.csv")
+    write_rows(benchmark.results, [row for row in recorded if "learned" not in row.variant])
+    before = benchmark.results.read_bytes()
+    write_file(tmp_path / "out" / "short" / "comparison.json", '{"format": 0}')
+    with pytest.raises(OutputExistsError, match="another version of the zoo"):
+        bench(benchmark, "pre-norm:position=learned", record=True, output_dir=tmp_path / "out", progress=False)
+    assert benchmark.results.read_bytes() == before
 
 
 @pytest.mark.slow

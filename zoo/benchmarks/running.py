@@ -13,7 +13,7 @@ from typing import Any
 
 from zoo.comparison import Comparison, Run, compare
 from zoo.environment import device_name, version_of
-from zoo.errors import ConfigError, UnknownNameError, ZooError
+from zoo.errors import ConfigError, InputError, UnknownNameError
 
 from .definition import Benchmark, find_benchmark
 from .judging import columns_of_run
@@ -95,6 +95,9 @@ class Session:
 
         Returns:
             A row a run; where a variant is refused, rows that say why.
+
+        Raises:
+            OutputExistsError: When the folder holds another comparison.
         """
         arguments = self.benchmark.arguments(condition)
         task, training, data = arguments.pop("task"), arguments.pop("arguments", {}), arguments.pop("data", None)
@@ -113,7 +116,7 @@ class Session:
                 **arguments,
                 **training,
             )
-        except ZooError as error:
+        except (ConfigError, InputError) as error:  # others are about folders and data, and no result of a variant
             if baseline in names:
                 raise
             self.tell(f"{', '.join(names)}: {error}")

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from zoo.environment import environment
-from zoo.errors import ConfigError
+from zoo.errors import ConfigError, OutputExistsError
 from zoo.tasks.leaks import leaks_said
 from zoo.tasks.libraries import loading_bars
 from zoo.tasks.tables import Column
@@ -87,7 +87,7 @@ def compare(
     shows = progress and jobs == 1 and launcher == "local"
     with locked(request.folder, wait=False) as ours:
         if not ours:
-            raise ConfigError(f"another command is busy with {request.folder}; wait for its end")
+            raise OutputExistsError(f"another command is busy with {request.folder}; wait for its end")
         return carry_out(request, began, shows, on_run, tell or (lambda sentence: None))
 
 
