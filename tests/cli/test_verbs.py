@@ -146,6 +146,7 @@ def test_doctor_says_what_pays(zoo):
     assert ("pays" in half["advice"]) is (faster > PAYS)
 
 
+@pytest.mark.thorough
 def test_doctor_fits_the_terminal(zoo):
     lines = zoo("doctor", columns=80).stdout.splitlines()
     assert max(map(len, lines)) <= 80
