@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -102,13 +103,13 @@ def asked(data, user_module, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def left(asked, user_module):
-    """What a command leaves that is killed while its second run trains."""
+    """What a process leaves that is killed while its second run trains."""
     folder = Path(asked["output_dir"])
-    script = f"import of_a_user, zoo; zoo.compare(**{asked!r})"
-    path = os.pathsep.join([str(user_module), *filter(None, sys.path)])
-    with subprocess.Popen([sys.executable, "-c", script], env={**os.environ, "PYTHONPATH": path}) as parent:
-        wait_until(lambda: list(folder.glob(f"of-a-user*/*/model-checkpoints/checkpoint-*/{SEAL}")), parent)
-        parent.kill()
+    parent = multiprocessing.get_context("fork").Process(target=compare, kwargs=asked)
+    parent.start()
+    wait_until(lambda: list(folder.glob(f"of-a-user*/*/model-checkpoints/checkpoint-*/{SEAL}")), parent.is_alive)
+    parent.kill()
+    parent.join()
     (run,) = folder.glob("of-a-user*/*")
     with locked(run):  # its process has ended, too
         assert not (run / RESULT).exists()
@@ -318,7 +319,7 @@ def test_a_terminated_comparison_leaves_no_process_behind(tmp_path):
     script += f"with sigterm_raised(): ForkServer('json', 'sleeper').call('sleeper', {str(pid_file)!r})"
     path = os.pathsep.join([str(tmp_path), *filter(None, sys.path)])
     with subprocess.Popen([sys.executable, "-c", script], env={**os.environ, "PYTHONPATH": path}) as parent:
-        wait_until(pid_file.is_file, parent)
+        wait_until(pid_file.is_file, lambda: parent.poll() is None)
         parent.terminate()
         assert parent.wait() == 128 + signal.SIGTERM
     sleeper = int(pid_file.read_text())
@@ -326,8 +327,8 @@ def test_a_terminated_comparison_leaves_no_process_behind(tmp_path):
         time.sleep(0.05)
 
 
-def wait_until(condition, process: subprocess.Popen) -> None:
+def wait_until(condition, is_alive) -> None:
     """Wait for something that a process does, however busy the machine is."""
     while not condition():
-        assert process.poll() is None
+        assert is_alive()
         time.sleep(0.05)
