@@ -12,6 +12,7 @@ from zoo.errors import ConfigError
 
 pytestmark = pytest.mark.thorough
 
+DECODER = {**LLAMA, "num_hidden_layers": 1}
 REAL = {
     "bart-cnn": (
         "Bart",
@@ -46,12 +47,12 @@ REAL = {
     ),
     "llama3-instruct": (
         "Llama",
-        {**LLAMA, "bos_token_id": 18, "eos_token_id": [19, 20, 21], "pad_token_id": None},
+        {**DECODER, "bos_token_id": 18, "eos_token_id": [19, 20, 21], "pad_token_id": None},
         dict(bos_token_id=18, eos_token_id=[19, 20, 21], do_sample=True, temperature=0.6, top_p=0.9),
     ),
     "qwen2-instruct": (
         "Qwen2",
-        {**LLAMA, "bos_token_id": 18, "eos_token_id": 20},
+        {**DECODER, "bos_token_id": 18, "eos_token_id": 20},
         dict(bos_token_id=18, eos_token_id=[20, 18], pad_token_id=18, do_sample=True, repetition_penalty=1.05)
         | dict(temperature=0.7, top_p=0.8, top_k=20),
     ),
