@@ -36,6 +36,12 @@ def pytest_configure(config: pytest.Config) -> None:
     check_device(config.getoption("--device"))
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put modules with slow tests first, so that processes that share the work come to its end together."""
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in slow)
+
+
 def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
