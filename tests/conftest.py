@@ -47,6 +47,11 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+def pytest_sessionfinish() -> None:
+    """Leave alone what is left: pytest looks for garbage among it five times, and a process would not end in time."""
+    gc.freeze()
+
+
 def pytest_make_parametrize_id(val: object) -> str | None:
     """Name a case of a long text by its beginning: of some texts of megabytes, every process is told every name."""
     return ascii(val[:80])[1:-1] if isinstance(val, str) and len(val) > 160 else None
