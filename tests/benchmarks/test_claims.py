@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 from pathlib import Path
+from statistics import fmean
 
 import pytest
 from click.testing import CliRunner
@@ -150,6 +151,10 @@ def test_the_command_shows_them() -> None:
         "dynamic-tanh-wants-scaled-embeddings",
     }
     assert "Zhang and Sennrich 2019" in run("claims", "rmsnorm-is-as-good")
+    (finding,) = json.loads(run("claims", "differential-attention-retrieves-better", "--json"))
+    for sample in (outcome[side] for outcome in finding["outcomes"] for side in ("variant", "baseline")):
+        assert sample["mean"] == pytest.approx(fmean(sample["values"])) and sample["deviation"] > 0
+        assert sample["interval"][0] <= sample["mean"] <= sample["interval"][1]
     assert "squared-relu" in run("claims", "--calibration")
     assert set(json.loads(run("claims", "--calibration", "--json"))["rates"]) == set(KNOWN["scaling"].conditions)
     assert "(zoo claims rezero)" in run("show", "rezero")

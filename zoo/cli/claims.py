@@ -33,7 +33,7 @@ def claims(name: str | None, calibration: bool, as_json: bool) -> None:
         return
     findings = judge(name)
     if as_json:
-        write_json([asdict(finding) for finding in findings])
+        write_json([finding.to_dict() for finding in findings])
         return
     if len(findings) > 1:
         said = (filter(None, map(numbers, one.outcomes)) for one in findings)
@@ -58,7 +58,7 @@ def show_calibration(*, as_json: bool) -> None:
     found = calibrate()
     rates = {condition: found.rate(condition) for condition in found.conditions}
     if as_json:
-        trials = [{**asdict(trial), "hit": trial.hit} for trial in found.trials]
+        trials = [{**asdict(trial), "outcome": trial.outcome.to_dict(), "hit": trial.hit} for trial in found.trials]
         write_json({**asdict(found), "trials": trials, "rates": {name: asdict(rate) for name, rate in rates.items()}})
         return
     signs = dict.fromkeys(trial.sign.name for trial in found.trials)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 from zoo.comparison.results.metrics import LOSSES
 from zoo.comparison.results.power import equivalence_p
@@ -56,6 +57,11 @@ class Outcome:
     p: float | None = None
     lost: tuple[int, int] = (0, 0)
 
+    def to_dict(self) -> dict[str, Any]:
+        """Write it as plain data."""
+        of_both = {"variant": self.variant, "baseline": self.baseline}
+        return {**asdict(self), **{name: sample and sample.to_dict() for name, sample in of_both.items()}}
+
 
 @dataclass(frozen=True)
 class Finding:
@@ -70,6 +76,10 @@ class Finding:
     claim: Claim
     verdict: str
     outcomes: Sequence[Outcome]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Write it as plain data."""
+        return {**asdict(self), "outcomes": [outcome.to_dict() for outcome in self.outcomes]}
 
 
 def claims(name: str | None = None) -> list[Finding]:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from statistics import NormalDist, median_low
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,6 +64,10 @@ class Measurements:
     def interval(self) -> tuple[float, float] | None:
         """Where the mean is to be expected, see [`bootstrap_interval`][]; None of a single value."""
         return bootstrap_interval(self.values) if len(self.values) > 1 else None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Write them as plain data, with what is computed of them."""
+        return {"values": self.values, "mean": self.mean, "deviation": self.deviation, "interval": self.interval}
 
 
 @dataclass(frozen=True)
