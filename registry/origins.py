@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import importlib.metadata
-import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from functools import cache
+from functools import lru_cache
 
 BUILT_IN_DISTRIBUTION = "transformer-zoo"
 
@@ -66,16 +65,14 @@ class Origin:
         return f"{self.module} ({brought_by})"
 
 
-@cache
 def _distribution_of(module: str) -> str | None:
-    """Find one as `importlib.metadata.packages_distributions` finds all: by declared packages, else by files."""
-    package = module.partition(".")[0]
-    file = re.compile(rf"^{re.escape(package)}(/.*)?\.py,", flags=re.MULTILINE)
-    for distribution in importlib.metadata.distributions():
-        declared = (distribution.read_text("top_level.txt") or "").split()
-        if package in declared or (not declared and file.search(distribution.read_text("RECORD") or "")):
-            return distribution.metadata["Name"]
-    return None
+    distributions = _packages_distributions().get(module.partition(".")[0], ())
+    return distributions[0] if distributions else None
+
+
+@lru_cache(maxsize=1)
+def _packages_distributions() -> Mapping[str, list[str]]:
+    return importlib.metadata.packages_distributions()
 
 
 @dataclass
