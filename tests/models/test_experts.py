@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from models.formulas import WIDTH, close, config, random, randomized
+from torch._subclasses.fake_tensor import FakeTensorMode
 from transformers import (
     DeepseekV3Config,
     GptOssConfig,
@@ -17,6 +18,7 @@ from transformers import (
     Qwen3MoeConfig,
     Qwen3NextConfig,
 )
+from transformers.integrations.moe import ALL_EXPERTS_FUNCTIONS
 from transformers.models.deepseek_v3.modeling_deepseek_v3 import DeepseekV3MoE
 from transformers.models.gpt_oss.modeling_gpt_oss import GptOssMLP
 from transformers.models.minimax_m2.modeling_minimax_m2 import MiniMaxM2SparseMoeBlock
@@ -26,6 +28,8 @@ from transformers.models.qwen3_next.modeling_qwen3_next import Qwen3NextSparseMo
 
 import zoo
 from zoo.errors import ConfigError, ZooError
+from zoo.fast.captured_steps import captured_steps_of
+from zoo.fast.switches import fast_paths
 from zoo.models import FEED_FORWARDS, balance_experts
 from zoo.models.feed_forward import build_feed_forward
 from zoo.models.feed_forwards.balance import load_balancing_loss
@@ -155,6 +159,38 @@ def test_every_way_to_run_experts_computes_the_formula(bias: bool) -> None:
         close(made(x)[0], expected.detach(), 1e-9)
         single = copy.deepcopy(made).float()
         close(single(x.float())[0].double(), expected.detach(), 1e-4)
+
+
+def test_widths_that_have_no_grouped_product_take_another_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One expert after the other; graphs, which know no numbers of tokens, a batched product."""
+    ran: list[str] = []
+    get_interface = ALL_EXPERTS_FUNCTIONS.get_interface
+    monkeypatch.setattr(
+        ALL_EXPERTS_FUNCTIONS, "get_interface", lambda name, default: ran.append(name) or get_interface(name, default)
+    )
+    sizes = {"hidden_size": 16, "num_attention_heads": 2, "num_experts": 4}
+    made: Any = zoo.build("gpt2-style@tiny:feed_forward=moe", "causal-lm", intermediate_size=11, **sizes).eval()
+    ids = torch.arange(10).view(2, 5)
+    eager = made(ids, labels=ids).loss
+    eager.backward()
+    assert set(ran) == {"eager"}
+    gradient = made.model.layers[0].mlp.experts.down_proj.grad.clone()
+    made.zero_grad()
+    made.set_experts_implementation("batched_mm")
+    made(ids, labels=ids).loss.backward()
+    torch.testing.assert_close(made.model.layers[0].mlp.experts.down_proj.grad, gradient)
+    made.set_experts_implementation("grouped_mm")
+    ran.clear()
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        made(torch.zeros(2, 5, dtype=torch.long))
+    torch.func.vmap(lambda one: made(one[None]).logits[0])(ids)
+    assert set(ran) == {"batched_mm"}
+    written = {}
+    for mode in ("always", "never"):
+        with fast_paths(graph_capture=mode):
+            written[mode] = made.generate(ids, attention_mask=torch.ones_like(ids), do_sample=False, max_new_tokens=9)
+    assert torch.equal(written["always"], written["never"])
+    assert any(captured_steps_of(made).steps.values()), "experts of such a width were not captured"
 
 
 def test_the_balancing_loss_equals_transformers_and_the_formula() -> None:

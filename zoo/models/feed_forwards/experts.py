@@ -65,7 +65,7 @@ class Experts(nn.Module):
         Returns:
             *Shape:* (num_tokens, hidden_size)
         """
-        run = experts_function(self, Experts.one_by_one)
+        run = experts_function(self, Experts.one_by_one, hidden_states)
         return run(self, hidden_states, top_k_index, top_k_weights)
 
     def one_by_one(self, hidden_states: Tensor, top_k_index: Tensor, top_k_weights: Tensor) -> Tensor:
