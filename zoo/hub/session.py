@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import copy
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
-import huggingface_hub.utils._http as http
-from huggingface_hub import set_client_factory
+from huggingface_hub import get_session, set_client_factory
 from huggingface_hub.errors import OfflineModeIsEnabled
+from huggingface_hub.utils._http import hf_raise_for_status
 
 from .errors import IntegrityError
 from .retries import Patience, asked_wait
@@ -46,25 +47,28 @@ class _Session:
     """Holds the client's requests to a patience.
 
     It has to be done request by request, since most ask for no time-out and the client waits as long as a Hub says; and
-    by the factory of sessions, since the client closes its session after some failures and makes another. The factory
-    is replaced once and stays, because replacing it closes the session under the feet of whoever is using it. The one
-    that it replaces, which may be a user's of proxies and certificates, cannot be asked for by any public name.
+    by the factory of sessions, since the client closes its session after some failures and makes another. There is no
+    asking for the factory that is replaced, which may be a user's of proxies and certificates: sessions are copies of
+    the one it made, with the proxies and certificates of then.
     """
 
     def __init__(self) -> None:
         self.patience = Patience()
-        self._installed = self._closed = False
+        self._watches_xet = self._closed = False
         self._lock = threading.Lock()
 
     def install(self, patience: Patience) -> None:
+        """Hold the client to a patience from now on, whatever factory of sessions was set since the last time."""
         with self._lock:
             self.patience = patience
-            if not self._installed:
+            if not self._watches_xet:
                 limit_xet(patience)
                 watch_uploads(lambda: self.patience)
-                make = http._GLOBAL_CLIENT_FACTORY
-                set_client_factory(lambda: self._bounded(make()))
-                self._installed = True
+                self._watches_xet = True
+            session = get_session()
+            if self._limit not in session.event_hooks.get("request", ()):  # set it once: that closes the session in use
+                made = copy.copy(session)  # which stays open when the client closes the other
+                set_client_factory(lambda: self._bounded(copy.copy(made)))
 
     def _bounded(self, session: Any) -> Any:
         hooks = session.event_hooks
@@ -97,7 +101,7 @@ class _Session:
     def _check(self, response: Any) -> None:
         if asked_wait(response) > self.patience.longest_wait:
             response.read()
-            http.hf_raise_for_status(response)
+            hf_raise_for_status(response)
         expected, headers = _EXPECTED.get(), response.headers
         etag = headers.get(LINKED_ETAG) or headers.get(ETAG)
         if expected is None or response.request.method != "HEAD" or etag is None or COMMIT not in headers:
