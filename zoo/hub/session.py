@@ -9,9 +9,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
-from huggingface_hub import get_session, set_client_factory
+from huggingface_hub import get_session, hf_raise_for_status, set_client_factory
 from huggingface_hub.errors import OfflineModeIsEnabled
-from huggingface_hub.utils._http import hf_raise_for_status
 
 from .errors import IntegrityError
 from .retries import Patience, asked_wait
