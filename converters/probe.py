@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from zoo.models import TASK_CLASSES, ZooConfig, ZooPreTrainedModel
-from zoo.registry import VARIANTS
+from zoo.registry import VARIANTS, Task
 
 from .symmetries.base import settled
 from .weights import under_all_names
@@ -47,6 +47,8 @@ def arithmetic_of(config: ZooConfig, task: str) -> Arithmetic:
         config: A model's settings.
         task: What its head is for.
     """
+    if config.classifier_positions is not None and task == Task.SEQUENCE_CLASSIFICATION:
+        return Arithmetic((f"its classifier labels {config.classifier_positions} positions of one vector",), False)
     small = shrink(config)
     is_plain, is_plain_without_mask = compared(small, task)
     if is_plain:

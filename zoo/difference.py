@@ -35,7 +35,7 @@ FOLLOWERS = {
 """Fields that are like another one unless they are given: no axes of their own while they are."""
 
 READ_BY_CLASSIFIERS = frozenset(
-    {"classifier_pooling", "classifier_pooler_act", "classifier_bias", "classifier_dropout"}
+    {"classifier_pooling", "classifier_pooler_act", "classifier_positions", "classifier_bias", "classifier_dropout"}
 )
 READ_BY_LANGUAGE_MODELS = frozenset(
     {"tie_word_embeddings", "lm_head_bias", "lm_head_transform", "logit_scale", "final_logit_softcapping"}

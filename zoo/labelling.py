@@ -29,7 +29,8 @@ class Label:
         label: The most probable label; of a model with a single output, the number that it gives; None for a text whose
             words are labelled.
         score: The label's probability; None where there is none.
-        words: The labels of a text's words, of a model for token classification.
+        words: The labels of a text's words, of a model for token classification; or of numbered positions, of one for
+            sequence classification with `classifier_positions`.
     """
 
     text: str
@@ -67,7 +68,8 @@ def predict(
         engine: What it runs on, as for [`zoo.generate`][].
 
     Returns:
-        A label for each text; with token classification, one that holds a label for each word.
+        A label for each text; with token classification, one that holds a label for each word, and with
+        `classifier_positions` for each position.
 
     Raises:
         ConfigError: When the model labels nothing.
@@ -93,11 +95,16 @@ def label_texts(model: PreTrainedModel, tokenizers: Tokenizers, texts: Sequence[
     """Label texts.
 
     Returns:
-        One label for each.
+        One label for each; with `classifier_positions` one that holds a label for each position, counted from 1.
     """
     rows = to_ids(tokenizers.source, [text.strip() for text in texts])
-    logits = logits_of(model, tokenizers, rows)
-    return [label_of(model, text, row) for text, row in zip(texts, logits, strict=True)]
+    labelled = list(zip(texts, logits_of(model, tokenizers, rows), strict=True))
+    if model.config.classifier_positions is None:
+        return [label_of(model, text, row) for text, row in labelled]
+    return [
+        Label(text, words=tuple(label_of(model, str(place), row) for place, row in enumerate(positions, start=1)))
+        for text, positions in labelled
+    ]
 
 
 def label_words(model: PreTrainedModel, tokenizers: Tokenizers, texts: Sequence[str]) -> list[Label]:
@@ -129,7 +136,7 @@ def logits_of(model: PreTrainedModel, tokenizers: Tokenizers, rows: Sequence[Seq
     """Run a model on one batch.
 
     Returns:
-        *Shape:* (batch_size, num_labels), or (batch_size, seq_len, num_labels) of token classification.
+        *Shape:* (batch_size, num_labels), or (batch_size, seq_len or classifier_positions, num_labels).
     """
     if not rows:
         return torch.empty(0)

@@ -250,6 +250,9 @@ class Settings(TypedDict, total=False):
     """How token vectors become one vector for a classifier, a word of `Pooling`."""
     classifier_pooler_act: str | None
     """Activation of a dense layer between pooling and classifier, None for no such layer."""
+    classifier_positions: int | None
+    """Number of positions that a classifier of sequences labels out of the one vector (MAD's compression), by two dense
+    layers in place of the pooler's; None for one label a sequence."""
     classifier_bias: bool
     """Whether the classifier has a bias."""
     dropout: float

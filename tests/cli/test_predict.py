@@ -11,6 +11,7 @@ from click.testing import CliRunner
 import zoo
 from zoo.cli.main import cli
 from zoo.errors import ConfigError
+from zoo.tasks import find_task
 
 TINY = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 64}
 OPTIONS = {"max_steps": 60, "learning_rate": 5e-3, "per_device_train_batch_size": 16, "use_cpu": True}
@@ -61,6 +62,21 @@ def test_words_get_theirs(words):
     run = CliRunner().invoke(cli, ["predict", str(words / "model"), "the dog runs", "the cat"])
     assert run.stdout.splitlines() == ["the/O dog/ANIMAL runs/O", "the/O cat/ANIMAL"], run.output
     assert zoo.predict(words / "model", ["", "the"])[0].words == ()
+
+
+def test_positions_get_theirs(tmp_path):
+    """Those that evaluation counts."""
+    few = "compression:length=3,num_symbols=4,train_examples=40,heldout_examples=8"
+    trained = zoo.train(
+        "llama-style", few, tokenizer={"kind": "word", "min_frequency": 1}, settings=TINY,
+        output_dir=tmp_path / "model", progress=False, **OPTIONS,
+    )  # fmt: skip
+    asked = find_task(few).load().heldout["question"]
+    found = zoo.predict(tmp_path / "model", asked)
+    assert [" ".join(word.label for word in one.words) for one in found] == trained.outputs
+    run = CliRunner().invoke(cli, ["predict", str(tmp_path / "model"), asked[0]])
+    assert run.stdout == "{}\n".format(" ".join(f"{word.text}/{word.label}" for word in found[0].words)), run.output
+    assert [word.text for word in found[0].words] == ["1", "2", "3"]
 
 
 def test_a_model_that_writes_labels_nothing():

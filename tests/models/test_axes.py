@@ -113,6 +113,7 @@ SWITCHES: list[tuple[str, str, dict[str, Any], list[Any]]] = [
     ("final_logit_softcapping", "causal-lm", {}, [None, 1.0]),
     ("classifier_pooling", "sequence-classification", {}, list(map(str, Pooling))),
     ("classifier_pooler_act", "sequence-classification", {}, [None, "tanh", "relu"]),
+    ("classifier_positions", "sequence-classification", {}, [None, 3, 5]),
     ("classifier_bias", "sequence-classification", {}, [True, False]),
     ("classifier_bias", "token-classification", {}, [True, False]),
 ]

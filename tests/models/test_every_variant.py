@@ -13,7 +13,8 @@ FEW = ("pre-norm", "odom-style", "gemma2-style")
 READ_BY_HEADS = {
     *("stack", "norm_placement", "final_norm", "embedding_norm", "num_nextn_predict_layers"),
     *("tie_word_embeddings", "share_encoder_decoder_embeddings", "lm_head_bias", "lm_head_transform"),
-    *("logit_scale", "final_logit_softcapping", "classifier_pooling", "classifier_pooler_act", "classifier_bias"),
+    *("logit_scale", "final_logit_softcapping", "classifier_pooling", "classifier_pooler_act"),
+    *("classifier_positions", "classifier_bias"),
 }
 """Settings that heads read, and those that say what comes to them."""
 

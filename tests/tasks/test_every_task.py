@@ -27,8 +27,10 @@ VARIANTS = {
     "masked-language-modeling": "pre-norm",
     "text-classification": "llama-style",
     "token-classification": "pre-norm",
+    "compression": "llama-style",
 }
 IN_PLACE = {
+    "compression": "length=8",
     "multi-query-recall": "length=8,num_pairs=2",
     "in-context-recall": "length=12",
     "selective-copying": "length=8,num_copied=3",

@@ -27,6 +27,7 @@ def added(question):
 
 RULES = {
     "copy": list,
+    "compression": list,
     "reverse": lambda question: question[::-1],
     "sort": lambda question: sorted(question, key=int),
     "addition": added,
@@ -104,6 +105,10 @@ def test_what_cannot_be_is_refused(tmp_path):
         find_task("associative-recall:length=20")
     with pytest.raises(ConfigError, match="min_length=4 is above length=3"):
         find_task("copy:min_length=4,length=3")
+    with pytest.raises(ConfigError, match="decoder_only must be false"):
+        find_task("compression:decoder_only=true")
+    with pytest.raises(ConfigError, match="all sequences of 'compression' have one length"):
+        find_task("compression:min_length=3")
     with pytest.raises(UnknownTaskError, match="did you mean 'associative-recall'"):
         find_task("asociative_recall")
 
@@ -114,6 +119,7 @@ def test_what_cannot_be_is_refused(tmp_path):
         ("copy", "gpt2-style", "copy:decoder_only=true"),
         ("copy:decoder_only=true", "vanilla@tiny:hidden_size=16", "copy:decoder_only=false"),
         ("addition", "bert-style", None),
+        ("compression", "t5-style", None),
     ],
 )
 def test_a_variant_of_another_kind_is_told_what_it_can_do(task, variant, instead):

@@ -30,7 +30,8 @@ def predict(
 
     MODEL is a checkpoint's folder with its tokenizer, the name of weights (zoo weights), or a repository on the Hub.
     Texts come from the command line, from --file, or from standard input, one a line. A text's line has its label, the
-    probability, and the text; with token classification a line has every word with its label behind it.
+    probability, and the text; with token classification a line has every word with its label behind it,
+    and with labels of positions (classifier_positions) every position's number.
     """
     lines = list(texts) if texts else list(read_lines(file))
 

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from transformers.activations import ACT2FN
 from transformers.cache_utils import Cache
@@ -13,8 +14,10 @@ from zoo.fast.dropout import Dropout
 
 from .configuration import ZooConfig
 from .limits import SERVING
+from .norms import build_norm
 from .options import CallOptions
 from .pretrained import ZooModel, ZooPreTrainedModel
+from .sinusoidal import SinusoidalPosition
 
 
 class Classifier(ZooPreTrainedModel):
@@ -74,6 +77,42 @@ class SequencePooler(nn.Module):
         return self.act_fn(self.dense(pooled))
 
 
+class PositionDecoder(nn.Module):
+    """Makes a vector for every position out of one for the whole sequence (Poli et al. 2024, MAD, section 3.1).
+
+    Sinusoids tell it the position; two dense layers, each behind a norm, do the rest. Nothing else of the sequence is
+    seen, so that what it tells of a position was in the one vector.
+
+    Args:
+        config: Supplies `hidden_size`, the norm, and `sinusoidal_theta`.
+        num_positions: How many positions there are.
+    """
+
+    def __init__(self, config: ZooConfig, num_positions: int) -> None:
+        super().__init__()
+        self.num_positions = num_positions
+        self.position = SinusoidalPosition(config)
+        self.norms = nn.ModuleList(build_norm(config, config.hidden_size) for _ in range(2))
+        self.dense = nn.ModuleList(nn.Linear(config.hidden_size, config.hidden_size) for _ in range(2))
+        self.act_fn = ACT2FN["gelu"]
+        self.norm = build_norm(config, config.hidden_size)
+
+    def forward(self, pooled: Tensor) -> Tensor:
+        """Transform. *Shape:* (batch_size, num_positions, hidden_size) of (batch_size, hidden_size)."""
+        position_ids = torch.arange(self.num_positions, device=pooled.device)[None]
+        hidden_states = self.position.embed(pooled[:, None], position_ids)
+        for norm, dense in zip(self.norms, self.dense, strict=True):
+            hidden_states = self.act_fn(dense(norm(hidden_states)))
+        return self.norm(hidden_states)
+
+
+def build_pooler(config: ZooConfig) -> nn.Module:
+    """Build what stands between pooling and classifier: by default nothing."""
+    if config.classifier_positions is not None:
+        return PositionDecoder(config, config.classifier_positions)
+    return nn.Identity() if config.classifier_pooler_act is None else SequencePooler(config)
+
+
 class ZooForSequenceClassification(Classifier):
     """Classifies sequences by the pooled hidden states of an encoder, or of a decoder.
 
@@ -83,7 +122,7 @@ class ZooForSequenceClassification(Classifier):
 
     def __init__(self, config: ZooConfig) -> None:
         super().__init__(config)
-        self.pooler = SequencePooler(config) if config.classifier_pooler_act is not None else nn.Identity()
+        self.pooler = build_pooler(config)
         self.post_init()
 
     @can_return_tuple
@@ -106,13 +145,14 @@ class ZooForSequenceClassification(Classifier):
             position_ids: Positions, by default 0, 1, ... *Shape:* (batch_size, seq_len)
             inputs_embeds: Instead of input_ids. *Shape:* (batch_size, seq_len, hidden_size)
             labels: Classes, *Shape:* (batch_size,); or values, for regression and several labels at once,
-                *Shape:* (batch_size, num_labels).
+                *Shape:* (batch_size, num_labels); or classes of positions, *Shape:* (batch_size, classifier_positions).
             token_type_ids: Types of tokens, by default 0; for an encoder. *Shape:* (batch_size, seq_len)
             past_key_values: Keys and values of a prefix (prefix-tuning), extended in place.
             kwargs: `output_attentions`, `output_hidden_states`, `return_dict`, and what attention backends take.
 
         Returns:
-            `logits`, *Shape:* (batch_size, num_labels), the loss if there are labels, and what was asked for.
+            `logits`, *Shape:* (batch_size, num_labels), with `classifier_positions` (batch_size, classifier_positions,
+            num_labels); the loss if there are labels, and what was asked for.
         """
         attention_mask = self.model.padding_mask(attention_mask, input_ids)
         outputs = self.run_body(

@@ -112,6 +112,8 @@ class ZooConfig(StackConfig):
         final_logit_softcapping: Bound on the logits, None for none.
         classifier_pooling: How token vectors become one vector for a classifier, a word of `Pooling`.
         classifier_pooler_act: Activation of a dense layer between pooling and classifier, None for no such layer.
+        classifier_positions: Number of positions that a classifier of sequences labels out of the one vector (MAD's
+            compression), by two dense layers in place of the pooler's; None for one label a sequence.
         classifier_bias: Whether the classifier has a bias.
         dropout: Probability of dropping an element of the embeddings and of each residual branch.
         attention_dropout: Probability of dropping an attention weight.
@@ -223,6 +225,7 @@ class ZooConfig(StackConfig):
     final_logit_softcapping: float | None = None
     classifier_pooling: str = "mean"
     classifier_pooler_act: str | None = None
+    classifier_positions: int | None = None
     classifier_bias: bool = True
 
     dropout: float = 0.1

@@ -1,5 +1,6 @@
 """Tasks that make their own examples, to study what architectures can learn."""
 
+from .compression import Compression
 from .recall import InContextRecall, Memorization, MultiQueryRecall, SelectiveCopying
 from .rules import Addition, AlignedAddition, AssociativeRecall, Copy, Induction, ModularAddition, Reverse, Sort
 from .task import Synthetic
@@ -8,6 +9,7 @@ __all__ = [
     "Addition",
     "AlignedAddition",
     "AssociativeRecall",
+    "Compression",
     "Copy",
     "InContextRecall",
     "Induction",

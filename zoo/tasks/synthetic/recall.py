@@ -1,7 +1,7 @@
 """Tasks that ask at several places of one sequence: recall with many queries, copying what matters, memorising.
 
 They are the synthetic tasks of Zoology (Arora et al. 2023, section 3) and of MAD (Poli et al. 2024, appendix B), by
-which architectures are told apart in minutes. MAD's compression is not among them: it takes a decoder of its own.
+which architectures are told apart in minutes.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ class Synthetic(PairsTask):
             instead of an encoder-decoder. The question does not count in the loss.
     """
 
-    model_tasks = ("seq2seq-lm", "causal-lm")
+    model_tasks: ClassVar[tuple[str, ...]] = ("seq2seq-lm", "causal-lm")
     makes_examples = True
     main_score = "exact_match"
     recipe = "synthetic"
@@ -167,7 +167,7 @@ class Synthetic(PairsTask):
 
     def score(self, predictions: Predictions, examples: Dataset, *, n_bootstrap: int = 1) -> Mapping[str, Score]:
         """Answers that are right as a whole, and symbols at their place. Arguments as in the base class."""
-        if self.decoder_only:
+        if self.outputs == Outputs.PREDICTED:
             right = [np.equal(*row) for row in zip(predictions.ids, predictions.labels, strict=True)]
             whole = [(int(row.all()), 1) for row in right]
             by_symbol = [row[:-1] if self.separated else row for row in right]  # the end is no symbol
