@@ -292,5 +292,7 @@ def test_what_was_chosen_is_told():
         "2.7500 no",
     ):
         assert told in text
+    elsewhere = to_html(summarize(replace(changed, match_to="post-norm"))).replace("<wbr>", "")
+    assert "parameters of post-norm" in elsewhere
     assert "feed-forward (96 → 2048 → 96" in text, "the drawing shows the matched size"
     assert "hidden_size (setting) 128 96" in text and "learning_rate = 1.0 no number no" in text

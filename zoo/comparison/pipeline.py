@@ -147,6 +147,7 @@ def carry_out(
         folder=folder,
         seconds=plan.seconds,
         date=date.today().isoformat(),
+        match_to=request.match_to,
     )
     if not phases.launched and (written := already_written(comparison)) is not None:
         return written

@@ -30,6 +30,7 @@ class Comparison(Printed):
         budget: What each variant was given: `steps`, `tokens`, `flops` or `seconds`, and how much; None where the
             recipe says it.
         match: What was made equal: "none", "params" or "flops".
+        match_to: The variant that the others were made equal to; None for the baseline.
         sweep: What was tried before: `values` by argument, the `seed`, how it was `selected` and on how many
             `examples`, and `runs`, each with `name`, `values`, `loss`, `chosen` and `error`; None for no sweep.
         main_score: The score that decides.
@@ -61,6 +62,7 @@ class Comparison(Printed):
     folder: Path
     seconds: float
     date: str = ""
+    match_to: str | None = None
 
     def runs_of(self, name: str) -> list[Run]:
         """A variant's runs, in the order of `seeds`."""

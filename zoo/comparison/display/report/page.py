@@ -97,7 +97,8 @@ def facts(summary: ComparisonSummary) -> Iterator[tuple[str, str]]:
     yield "Seed" if len(comparison.seeds) == 1 else "Seeds", ", ".join(map(str, comparison.seeds))
     if comparison.budget:
         yield "Budget", ", ".join(f"{large(value)} {name}" for name, value in comparison.budget.items())
-    yield "Matched", {"none": "nothing", "params": "parameters", "flops": "FLOPs a token"}[comparison.match]
+    matched = {"none": "nothing", "params": "parameters", "flops": "FLOPs a token"}[comparison.match]
+    yield "Matched", matched if comparison.match_to is None else f"{matched} of {comparison.match_to}"
     if comparison.sweep:
         tried = ", ".join(f"{name} of {len(values)} values" for name, values in comparison.sweep["values"].items())
         yield "Swept", tried
