@@ -96,6 +96,20 @@ def test_tables_hold_every_variant_and_say_what_is_missing() -> None:
     assert "Not recorded yet: `post-norm`, `deepnorm`" in told(verdicts)
 
 
+def test_a_best_learning_rate_at_the_edge_of_what_was_tried_is_told() -> None:
+    """Another one might change the verdict. Of two values that were tried, each is at an edge."""
+    rates = {"pre-norm": 3e-3, "rezero": 1e-2, "deepnorm": 1e-3}
+    made = [
+        replace(row, settings={"learning_rate": rate, "weight_decay": 0.1})
+        for name, rate in rates.items()
+        for row in rows(name, [70.0, 71.0])
+    ]
+    assert judge(BENCHMARK, made).at_the_edge() == {"learning_rate": {"rezero": 1e-2, "deepnorm": 1e-3}}
+    assert "at the edge of what was tried, so perhaps better beyond it: `rezero` (0.01)" in told(judge(BENCHMARK, made))
+    two = replace(BENCHMARK, compare={**BENCHMARK.compare, "sweep": {"learning_rate": [1e-3, 1e-2]}})
+    assert judge(two, made).at_the_edge() == {} == judge(BENCHMARK, BASE).at_the_edge()
+
+
 def test_published_numbers_stand_beside_ours() -> None:
     char_lm = benchmarks()["char-lm"]
     assert char_lm.text is not None

@@ -73,6 +73,21 @@ class Verdicts:
         """
         return next((one for one in self.standings if one.variant == variant), None)
 
+    def at_the_edge(self) -> dict[str, dict[str, float]]:
+        """Find variants whose best value of a swept argument is the least or the greatest that was tried.
+
+        Returns:
+            Their values, by argument and variant; arguments of which two values were tried have nothing but edges.
+        """
+        sweep = self.benchmark.arguments(self.condition).get("sweep") or {}
+        edges = {name: (min(tried), max(tried)) for name, tried in sweep.items() if len(tried) > 2}
+        chosen = {one.variant: one.rows[0].settings for one in self.standings}
+        found = {
+            name: {variant: values[name] for variant, values in chosen.items() if values.get(name) in ends}
+            for name, ends in edges.items()
+        }
+        return {name: variants for name, variants in found.items() if variants}
+
 
 def judge(
     benchmark: Benchmark,

@@ -166,6 +166,11 @@ def told(verdicts: Verdicts) -> str:
         names = ", ".join(f"`{one.variant}`" for one in cheapest)
         lines.append(f"- Best for the operations that training takes (the Pareto front, cheapest first): {names}.")
     lines += pooled_told(verdicts)
+    for argument, variants in verdicts.at_the_edge().items():
+        values = ", ".join(f"`{name}` ({value:g})" for name, value in variants.items())
+        lines.append(
+            f"- Best with a `{argument}` at the edge of what was tried, so perhaps better beyond it: {values}."
+        )
     if verdicts.missing:
         lines.append(f"- Not recorded yet: {', '.join(f'`{name}`' for name in verdicts.missing)}.")
     return "\n".join(lines)

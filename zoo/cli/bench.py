@@ -182,6 +182,9 @@ def show_rows(
         if condition:
             write(heading(condition))
         write(as_table(verdicts))
+        for argument, variants in verdicts.at_the_edge().items():
+            values = ", ".join(f"{name} ({value:g})" for name, value in variants.items())
+            click.echo(f"Best with a {argument} at the edge of what was tried: {values}")
         if verdicts.missing and recorded:
             click.echo(f"Not recorded: {', '.join(verdicts.missing)}")
     if absent and recorded:
