@@ -16,7 +16,8 @@ from xml.etree import ElementTree
 
 from zoo.benchmarks import Benchmark, Verdicts, benchmarks, judge, read_rows
 from zoo.benchmarks.across import read_across
-from zoo.benchmarks.page import anchors, in_markdown, made_on, markdown_table, spread, title, told
+from zoo.benchmarks.page import in_markdown, made_on, markdown_table, spread, title, told
+from zoo.benchmarks.published import anchors
 from zoo.benchmarks.rows import Row, write_rows
 from zoo.benchmarks.weights import RESULTS, rows_of_weights
 from zoo.comparison.display.report import charts

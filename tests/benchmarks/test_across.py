@@ -106,3 +106,19 @@ def test_there_is_none_without_rows_and_none_of_an_unknown_kind(tmp_path: Path) 
     )
     with pytest.raises(UnknownNameError, match="unknown reading 'valey'.*did you mean 'valley'"):
         read(file)
+
+
+def test_averages_are_taken_run_by_run_and_a_lost_run_has_none() -> None:
+    mad = replace(find_benchmark("mad-memorization"), variants=["llama-style", "gpt2-style"])
+    rows = [
+        Row(mad.version, condition, name, seed, values={"symbol_accuracy": better + 10 * place + seed})
+        for name, better in (("llama-style", 20.0), ("gpt2-style", 40.0))
+        for place, condition in enumerate(mad.conditions)
+        for seed in range(4)
+    ]
+    lost = replace(rows[-1], values={}, error="it diverged")
+    reading = read_across(mad, [*rows[:-1], lost])
+    assert reading is not None and reading.headings[2] == "Average"
+    (first, second) = reading.rows
+    assert first[0] == "gpt2-style" and first[2].startswith("66.00"), "the mean of 65, 66 and 67"
+    assert second[0] == "llama-style" and second[2].startswith("46.50") and second[5] == "baseline"

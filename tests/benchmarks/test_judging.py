@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from zoo.benchmarks import Row, benchmarks, find_benchmark, judge
-from zoo.benchmarks.page import anchors, front, markdown_table, told
+from zoo.benchmarks.page import front, markdown_table, told
+from zoo.benchmarks.published import anchors
 from zoo.errors import UnknownNameError
 
 BENCHMARK = replace(
@@ -119,6 +120,28 @@ def test_published_numbers_stand_beside_ours() -> None:
     assert ", within 0.02 of it" in anchors(char_lm, {condition: judge(char_lm, made, condition)})
     off = [replace(row, values={"heldout_loss": 2.5}) for row in made]
     assert "NOT within 0.02" in anchors(char_lm, {condition: judge(char_lm, off, condition)})
+
+
+def test_an_interval_contains_or_excludes_what_was_published() -> None:
+    """Student's interval, as the standard table has it for four degrees of freedom; averaged seed by seed."""
+    mad = find_benchmark("mad-memorization")
+    conditions = list(mad.conditions)
+    scores = [84.0, 85.0, 86.0, 85.5, 84.5]
+    made = [
+        Row(mad.version, condition, "llama-style", seed, values={"symbol_accuracy": score + place - 2.5})
+        for seed, score in enumerate(scores)
+        for place, condition in enumerate(conditions)
+    ]
+
+    def said(rows: list[Row]) -> str:
+        return anchors(mad, {name: judge(mad, rows, name) for name in conditions})
+
+    reach = 2.7764 * statistics.stdev(scores) / 5**0.5
+    assert f"the interval of 95 % for the mean, {85 - reach:.4g} to {85 + reach:.4g}, contains it" in said(made)
+    higher = [replace(row, values={"symbol_accuracy": row.values["symbol_accuracy"] + 2}) for row in made]
+    assert "within 5 of it" in said(higher) and "excludes it" in said(higher)
+    assert "interval" not in said(made[:6]), "one seed has none"
+    assert "not recorded yet" in said(made[:5]), "no seed has all conditions"
 
 
 def test_the_pages_are_what_their_command_writes() -> None:

@@ -102,8 +102,27 @@ def power_law(benchmark: Benchmark, rows: Iterable[Row]) -> Reading:
     )
 
 
+def average(benchmark: Benchmark, rows: Iterable[Row]) -> Reading:
+    """Average each run's score over the conditions, as tables of several tasks do; a lost run has no average."""
+    order = list(benchmark.conditions)
+    runs = runs_over(benchmark, rows, lambda row: order.index(row.condition))
+    means: dict[str, Scores] = {
+        name: {seed: mean_of([score for _, score in points]) for seed, points in own.items()}
+        for name, own in runs.items()
+    }
+    better = benchmark.better(benchmark.score)
+    said = in_words(means, benchmark.names(order[0])[0], better=better, digits=2)
+    finished = {name: [mean for mean in own.values() if mean is not None] for name, own in means.items()}
+    ranked = sorted(runs, key=lambda name: -better * fmean(finished[name]) if finished[name] else math.inf)
+    return Reading(
+        f"The average over the {len(order)} conditions, run by run.",
+        ("Variant", "Seeds", "Average", "Difference", "p", "Verdict"),
+        [[name, str(len(runs[name])), *said[name]] for name in ranked],
+    )
+
+
 READINGS: Mapping[str, Callable[[Benchmark, Iterable[Row]], Reading]] = dict(
-    zip(ACROSS, (valley, power_law), strict=True)
+    zip(ACROSS, (valley, power_law, average), strict=True)
 )
 
 
@@ -139,6 +158,11 @@ def runs_over(
         for name, own in found.items()
     }
     return {name: own for name, own in kept.items() if own}
+
+
+def mean_of(scores: Sequence[float | None]) -> float | None:
+    """The mean of scores; None where one is missing."""
+    return None if None in scores else fmean(score for score in scores if score is not None)
 
 
 def learning_rate(benchmark: Benchmark, condition: str) -> float:

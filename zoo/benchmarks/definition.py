@@ -24,7 +24,7 @@ NESTED = ("arguments", "settings", "sweep")
 """Arguments of a comparison that are dictionaries: a condition changes single entries, or takes all away (null)."""
 
 
-ACROSS = ("valley", "power-law")
+ACROSS = ("valley", "power-law", "average")
 """What conditions may be read for together: see `zoo.benchmarks.across`."""
 
 
@@ -52,7 +52,7 @@ class Anchor:
         value: The published number.
         tolerance: How far from it a mean may be, because of seeds and of what the source does not say.
         source: Where it was published.
-        condition: Of which condition.
+        condition: Of which condition; where there are several and none is named, of the average over them.
     """
 
     variant: str

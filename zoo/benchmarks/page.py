@@ -9,7 +9,6 @@ from zoo.comparison.results.statistics import Measurements
 from zoo.comparison.results.units import counted
 from zoo.comparison.results.verdicts import FAILED
 
-from .definition import Benchmark
 from .judging import Standing, Verdicts
 from .rows import Row
 
@@ -219,26 +218,3 @@ def made_on(rows: Sequence[Row]) -> str:
     made = f"zoo {listed(row.zoo for row in rows)}, torch {listed(row.torch for row in rows)}"
     made += f", transformers {listed(row.transformers for row in rows)}"
     return f"{counted(len(rows), 'run')}, {days}; {where}; {made}."
-
-
-def anchors(benchmark: Benchmark, judged: Mapping[str, Verdicts], lead: str = "Published for ") -> str:
-    """Put published numbers beside the recorded ones.
-
-    Args:
-        judged: The verdicts of each condition.
-        lead: What each line begins with, before the variant.
-
-    Returns:
-        A line an anchor, empty where there are none.
-    """
-    lines = []
-    for anchor in benchmark.anchors:
-        standing = judged[anchor.condition].of(anchor.variant)
-        sample = None if standing is None else standing.samples.get(benchmark.score)
-        if sample is None:
-            came = "not recorded yet"
-        else:
-            near = abs(sample.mean - anchor.value) <= anchor.tolerance
-            came = f"{spread(sample)} here, {'within' if near else 'NOT within'} {anchor.tolerance:g} of it"
-        lines.append(f"- {lead}`{anchor.variant}`: {anchor.value:g} ({anchor.source}); {came}.")
-    return "\n".join(lines)
