@@ -115,7 +115,7 @@ def average(benchmark: Benchmark, rows: Iterable[Row]) -> Reading:
     finished = {name: [mean for mean in own.values() if mean is not None] for name, own in means.items()}
     ranked = sorted(runs, key=lambda name: -better * fmean(finished[name]) if finished[name] else math.inf)
     return Reading(
-        f"The average over the {len(order)} conditions, run by run.",
+        f"The average over {counted(len(order), 'condition')}, run by run.",
         ("Variant", "Seeds", "Average", "Difference", "p", "Verdict"),
         [[name, str(len(runs[name])), *said[name]] for name in ranked],
     )
