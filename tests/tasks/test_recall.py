@@ -114,3 +114,8 @@ def test_a_tokenizer_that_cuts_symbols_is_refused():
 def test_what_cannot_be_is_refused(task, message):
     with pytest.raises(ConfigError, match=message):
         find_task(task)
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_they_are_for_language_models_alone_and_say_so(name):
+    assert find_task(name).model_tasks == (find_task(name).model_task,) == ("causal-lm",)

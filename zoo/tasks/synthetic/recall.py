@@ -34,6 +34,7 @@ Asked = tuple[list[str], list[str]]
 class AskedInPlace(Synthetic):
     """A sequence in which some places are asked: there, the model is to predict a symbol."""
 
+    model_tasks = ("causal-lm",)
     main_score = "symbol_accuracy"
     options_for: ClassVar[Mapping[str, str]] = {}
 

@@ -74,7 +74,7 @@ class Synthetic(PairsTask):
     @property
     def model_task(self) -> str:
         """An encoder-decoder's task, or a language model's."""
-        return self.model_tasks[self.decoder_only]
+        return "causal-lm" if self.decoder_only else self.model_tasks[0]
 
     @property
     def outputs(self) -> Outputs:
