@@ -23,9 +23,9 @@ ExpertsFunction = Callable[..., Tensor]
 def experts_function(experts: Any, one_by_one: ExpertsFunction, hidden_states: Tensor) -> ExpertsFunction:
     """Choose how experts are run, by `experts_implementation` as in transformers' own classes.
 
-    Where PyTorch has no grouped product, experts run one after the other. A batched product, which copies the weights
-    of an expert for every token that it sees, takes ten times as long in training; it is for graphs, which know no
-    numbers of tokens.
+    Where PyTorch has no grouped product, experts run one after the other in training. A batched product, which copies
+    the weights of an expert for every token that it sees, takes ten times as long there. It is for graphs, which know
+    no numbers of tokens, and for inference: products of the copies do not depend on where in a file weights lie.
 
     Args:
         experts: The module, with its weights in one tensor each and `config`.
@@ -37,7 +37,7 @@ def experts_function(experts: Any, one_by_one: ExpertsFunction, hidden_states: T
     """
     name = experts.config._experts_implementation or GROUPED
     if name == GROUPED and not can_group(experts.gate_up_proj, experts.down_proj):
-        name = ONE_BY_ONE if has_values(hidden_states) else BATCHED
+        name = ONE_BY_ONE if torch.is_grad_enabled() and has_values(hidden_states) else BATCHED
     return ALL_EXPERTS_FUNCTIONS.get_interface(name, one_by_one)
 
 
