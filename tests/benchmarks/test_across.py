@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zoo.benchmarks import Row, find_benchmark
-from zoo.benchmarks.across import read_across, width
+from zoo.benchmarks.across import averages, read_across, width
 from zoo.benchmarks.definition import read
 from zoo.errors import UnknownNameError
 
@@ -117,6 +117,7 @@ def test_averages_are_taken_run_by_run_and_a_lost_run_has_none() -> None:
         for seed in range(4)
     ]
     lost = replace(rows[-1], values={}, error="it diverged")
+    assert averages(mad, [*rows[:-1], lost])["gpt2-style"] == {0: 65.0, 1: 66.0, 2: 67.0, 3: None}
     reading = read_across(mad, [*rows[:-1], lost])
     assert reading is not None and reading.headings[2] == "Average"
     (first, second) = reading.rows

@@ -36,6 +36,13 @@ def test_its_baseline_is_the_first_name(name: str) -> None:
         assert benchmark.names(condition)[0] == said.get("variants", benchmark.variants)[0]
 
 
+def test_published_numbers_are_of_variants_that_it_compares() -> None:
+    for one in ALL.values():
+        for anchor in one.anchors:
+            conditions = [anchor.condition] if anchor.condition in one.conditions else one.conditions
+            assert all(anchor.variant in one.names(condition) for condition in conditions)
+
+
 def test_the_score_that_decides_is_one_of_the_task_or_a_loss() -> None:
     for one in ALL.values():
         scores = {one.task(condition).main_score for condition in one.conditions}
@@ -83,6 +90,17 @@ def test_a_condition_changes_single_entries(tmp_path: Path) -> None:
             "{version: 1, summary: s, minutes: 1, score: a, seeds: 1, variants: [a], compare: {task: copy},"
             " quick: {conditions: [x]}}",
             "unknown condition 'x'",
+        ),
+        (
+            "{version: 1, summary: s, minutes: 1, score: a, seeds: 1, variants: [a], compare: {task: copy},"
+            " conditions: {wide: {}, narrow: {}}, across: {reading: average},"
+            " anchors: [{variant: a, value: 1, tolerance: 1, source: s, condition: wid}]}",
+            "unknown condition 'wid'.*did you mean 'wide'",
+        ),
+        (
+            "{version: 1, summary: s, minutes: 1, score: a, seeds: 1, variants: [a], compare: {task: copy},"
+            " conditions: {wide: {}, narrow: {}}, anchors: [{variant: a, value: 1, tolerance: 1, source: s}]}",
+            "unknown condition ''",
         ),
     ],
 )

@@ -109,6 +109,10 @@ def test_a_best_learning_rate_at_the_edge_of_what_was_tried_is_told() -> None:
     assert "at the edge of what was tried, so perhaps better beyond it: `rezero` (0.01)" in told(judge(BENCHMARK, made))
     two = replace(BENCHMARK, compare={**BENCHMARK.compare, "sweep": {"learning_rate": [1e-3, 1e-2]}})
     assert judge(two, made).at_the_edge() == {} == judge(BENCHMARK, BASE).at_the_edge()
+    short = replace(BENCHMARK, compare={**BENCHMARK.compare, "sweep": {"lr": [1e-3, 3e-3, 1e-2]}})
+    assert judge(short, made).at_the_edge() == judge(BENCHMARK, made).at_the_edge()
+    words = replace(BENCHMARK, compare={**BENCHMARK.compare, "sweep": {"optim": ["adamw", "lion", "muon"]}})
+    assert judge(words, [replace(row, settings={"optim": "adamw"}) for row in made]).at_the_edge() == {}
 
 
 def test_published_numbers_stand_beside_ours() -> None:

@@ -103,21 +103,16 @@ def power_law(benchmark: Benchmark, rows: Iterable[Row]) -> Reading:
 
 
 def average(benchmark: Benchmark, rows: Iterable[Row]) -> Reading:
-    """Average each run's score over the conditions, as tables of several tasks do; a lost run has no average."""
-    order = list(benchmark.conditions)
-    runs = runs_over(benchmark, rows, lambda row: order.index(row.condition))
-    means: dict[str, Scores] = {
-        name: {seed: mean_of([score for _, score in points]) for seed, points in own.items()}
-        for name, own in runs.items()
-    }
+    """Average each run's score over the conditions, as tables of several tasks do."""
+    means = averages(benchmark, rows)
     better = benchmark.better(benchmark.score)
-    said = in_words(means, benchmark.names(order[0])[0], better=better, digits=2)
+    said = in_words(means, benchmark.names(next(iter(benchmark.conditions)))[0], better=better, digits=2)
     finished = {name: [mean for mean in own.values() if mean is not None] for name, own in means.items()}
-    ranked = sorted(runs, key=lambda name: -better * fmean(finished[name]) if finished[name] else math.inf)
+    ranked = sorted(means, key=lambda name: -better * fmean(finished[name]) if finished[name] else math.inf)
     return Reading(
-        f"The average over {counted(len(order), 'condition')}, run by run.",
+        f"The average over {counted(len(benchmark.conditions), 'condition')}, run by run.",
         ("Variant", "Seeds", "Average", "Difference", "p", "Verdict"),
-        [[name, str(len(runs[name])), *said[name]] for name in ranked],
+        [[name, str(len(means[name])), *said[name]] for name in ranked],
     )
 
 
@@ -160,9 +155,20 @@ def runs_over(
     return {name: own for name, own in kept.items() if own}
 
 
+def averages(benchmark: Benchmark, rows: Iterable[Row]) -> dict[str, Scores]:
+    """Average over all conditions, by variant and seed; None for a run that is lost under one of them."""
+    order = list(benchmark.conditions)
+    runs = runs_over(benchmark, rows, lambda row: order.index(row.condition))
+    return {
+        name: {seed: mean_of([score for _, score in points]) for seed, points in own.items()}
+        for name, own in runs.items()
+    }
+
+
 def mean_of(scores: Sequence[float | None]) -> float | None:
     """The mean of scores; None where one is missing."""
-    return None if None in scores else fmean(score for score in scores if score is not None)
+    there = [score for score in scores if score is not None]
+    return fmean(there) if len(there) == len(scores) else None
 
 
 def learning_rate(benchmark: Benchmark, condition: str) -> float:

@@ -279,6 +279,10 @@ def check(benchmark: Benchmark, file: Path) -> None:
         raise ConfigError(f"{file}: compare names no task")
     if benchmark.across and benchmark.across.get("reading") not in ACROSS:
         raise UnknownNameError(str(benchmark.across.get("reading")), ACROSS, kind="reading", owner=str(file))
+    is_averaged = bool(benchmark.across) and benchmark.across["reading"] == "average"
+    for anchor in benchmark.anchors:
+        if anchor.condition not in benchmark.conditions and (anchor.condition or not is_averaged):
+            raise UnknownNameError(anchor.condition, benchmark.conditions, kind="condition", owner=f"{file}, anchors")
     for condition in benchmark.conditions:
         for test in benchmark.tests.values():
             find_task(test.format(task=benchmark.task(condition).name))

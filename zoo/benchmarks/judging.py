@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from zoo.comparison import Run
+from zoo.comparison.request.sweep import at_the_edge, read_sweep
 from zoo.comparison.results.metrics import COSTS, LOSSES
 from zoo.comparison.results.pooled import PooledTest, pooled_over
 from zoo.comparison.results.statistics import Measurements, PairedDifference
@@ -79,12 +80,12 @@ class Verdicts:
         Returns:
             Their values, by argument and variant; arguments of which two values were tried have nothing but edges.
         """
-        sweep = self.benchmark.arguments(self.condition).get("sweep") or {}
-        edges = {name: (min(tried), max(tried)) for name, tried in sweep.items() if len(tried) > 2}
+        sweep = read_sweep(self.benchmark.arguments(self.condition).get("sweep"))
         chosen = {one.variant: one.rows[0].settings for one in self.standings}
         found = {
-            name: {variant: values[name] for variant, values in chosen.items() if values.get(name) in ends}
-            for name, ends in edges.items()
+            name: {variant: values[name] for variant, values in chosen.items() if at_the_edge(values.get(name), tried)}
+            for name, tried in sweep.items()
+            if len(tried) > 2
         }
         return {name: variants for name, variants in found.items() if variants}
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from statistics import fmean
 
 from zoo.comparison.results.statistics import Measurements, PairedDifference, Pairs
-from zoo.comparison.results.verdicts import finite
 
+from .across import averages
 from .definition import Anchor, Benchmark
 from .judging import Verdicts
 from .page import spread
@@ -25,7 +24,7 @@ def anchors(benchmark: Benchmark, judged: Mapping[str, Verdicts], lead: str = "P
     """
     lines = []
     for anchor in benchmark.anchors:
-        sample = anchored(anchor, judged, benchmark.score)
+        sample = anchored(anchor, benchmark, judged)
         if sample is None:
             came = "not recorded yet"
         else:
@@ -36,23 +35,20 @@ def anchors(benchmark: Benchmark, judged: Mapping[str, Verdicts], lead: str = "P
     return "\n".join(lines)
 
 
-def anchored(anchor: Anchor, judged: Mapping[str, Verdicts], score: str) -> Measurements | None:
+def anchored(anchor: Anchor, benchmark: Benchmark, judged: Mapping[str, Verdicts]) -> Measurements | None:
     """Find what a published number is about.
 
     Args:
         judged: The verdicts of each condition.
-        score: The column that decides.
 
     Returns:
-        The scores of a condition, or averaged over all of them with each seed that has all; None without any.
+        The scores of a condition, or their averages over all of them; None without any.
     """
-    wanted = [judged[anchor.condition]] if anchor.condition in judged else list(judged.values())
-    by_seed: dict[int, list[float]] = {}
-    for standing in filter(None, (verdicts.of(anchor.variant) for verdicts in wanted)):
-        for row in standing.rows:
-            if (value := finite(row.values.get(score))) is not None:
-                by_seed.setdefault(row.seed, []).append(value)
-    means = [fmean(values) for values in by_seed.values() if len(values) == len(wanted)]
+    if anchor.condition in judged:
+        standing = judged[anchor.condition].of(anchor.variant)
+        return None if standing is None else standing.samples.get(benchmark.score)
+    rows = [row for verdicts in judged.values() for standing in verdicts.standings for row in standing.rows]
+    means = [mean for mean in averages(benchmark, rows).get(anchor.variant, {}).values() if mean is not None]
     return Measurements.of(means) if means else None
 
 

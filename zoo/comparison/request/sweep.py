@@ -59,6 +59,12 @@ def write_values(name: str, values: Sequence[Any]) -> str:
     return f"{name}={','.join(map(str, values))}"
 
 
+def at_the_edge(value: Any, tried: Sequence[Any]) -> bool:
+    """Whether a value is the least or the greatest number that was tried, so that a better one may lie beyond."""
+    numbers = [other for other in tried if isinstance(other, (int, float))]
+    return len(numbers) > 1 and value in (min(numbers), max(numbers))
+
+
 def combinations(values: Values) -> list[dict[str, Any]]:
     """Combine the values of all arguments."""
     return [dict(zip(values, chosen, strict=True)) for chosen in product(*values.values())]

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..request.sweep import Values
+from ..request.sweep import Values, at_the_edge
 from .record import Run
 
 
@@ -23,12 +23,10 @@ def best_of(trials: Sequence[Run]) -> Run | None:
 
 def chosen_values(chosen: Mapping[str, Any], tried: Values) -> list[str]:
     """Say what a sweep has chosen, and whether something better may lie beyond what was tried."""
-    told = []
-    for name, value in chosen.items():
-        numbers = [other for other in tried[name] if isinstance(other, (int, float))]
-        at_the_edge = len(numbers) > 1 and value in (min(numbers), max(numbers))
-        told.append(f"{name}={value}{', at the edge of what was tried' if at_the_edge else ''}")
-    return told
+    return [
+        f"{name}={value}{', at the edge of what was tried' if at_the_edge(value, tried[name]) else ''}"
+        for name, value in chosen.items()
+    ]
 
 
 def without_a_trial(name: str, seed: int, trials: Sequence[Run]) -> Run:

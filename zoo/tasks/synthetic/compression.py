@@ -14,6 +14,7 @@ from zoo.errors import ConfigError, DataError
 from zoo.tokenizers import Tokenizers, train_tokenizers
 from zoo.tokenizers.encoding import to_ids
 
+from ..encoding import short_enough
 from ..predictions import Outputs
 from ..task import TASKS
 from ..text_task import single_vocabulary
@@ -32,6 +33,7 @@ class Compression(Synthetic):
     main_score = "symbol_accuracy"
     options_for: ClassVar[Mapping[str, str]] = {}
     separated = False
+    has_one_length = True
 
     num_symbols: int = 16
     length: int = 32
@@ -40,8 +42,6 @@ class Compression(Synthetic):
         super().__post_init__()
         if self.decoder_only:
             raise ConfigError(f"task {self.name!r} is for classifiers of sequences, so decoder_only must be false")
-        if self.min_length != 1:
-            raise ConfigError(f"min_length={self.min_length} was given; all sequences of {self.name!r} have one length")
 
     @property
     def outputs(self) -> Outputs:
@@ -62,9 +62,15 @@ class Compression(Synthetic):
         ids = to_ids(tokenizers.source, self.sources(examples))
         if any(len(row) != self.length + 1 for row in ids):
             raise DataError(f"task {self.name!r} needs a token a symbol, as the tokenizer 'word' makes them")
-        labels = [[int(symbol) for symbol in answer.split()] for answer in self.references(examples)]
-        lengths = [len(row) for row in ids]
-        return Dataset.from_dict({"input_ids": ids, "labels": labels, "length": lengths})
+        answers = self.references(examples)
+        kept = short_enough(list(map(len, ids)), self.max_length if training else None, examples)
+        return Dataset.from_dict(
+            {
+                "input_ids": [ids[i] for i in kept],
+                "labels": [list(map(int, answers[i].split())) for i in kept],
+                "length": [len(ids[i]) for i in kept],
+            }
+        )
 
     def collator(self, tokenizers: Tokenizers) -> Callable[[Any], dict[str, Any]]:
         """Make transformers' collator for texts. Arguments as in the base class."""

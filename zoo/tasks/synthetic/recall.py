@@ -44,10 +44,9 @@ class AskedInPlace(Synthetic):
         super().__post_init__()
         if not self.decoder_only:
             raise ConfigError(f"task {self.name!r} asks inside its sequences, so decoder_only must be true")
-        if self.min_length != 1:
-            raise ConfigError(f"min_length={self.min_length} was given; all sequences of {self.name!r} have one length")
 
     separated = False  # the sequence itself asks
+    has_one_length = True
 
     @abstractmethod
     def example(self, generator: random.Random) -> Asked:

@@ -43,6 +43,7 @@ class Synthetic(PairsTask):
         heldout_examples: Number of examples to evaluate on.
         data_seed: Which examples; runs of different seeds have the same.
         separated: Whether a language model must be told where the question ends, and must tell where the answer does.
+        has_one_length: Whether all sequences are of `length`, so that there is no `min_length`.
         decoder_only: Whether the model is a causal language model, which reads question and answer as one sequence,
             instead of an encoder-decoder. The question does not count in the loss.
     """
@@ -52,6 +53,7 @@ class Synthetic(PairsTask):
     main_score = "exact_match"
     recipe = "synthetic"
     separated: ClassVar[bool] = True
+    has_one_length: ClassVar[bool] = False
     options_for: ClassVar[Mapping[str, str]] = {"seq2seq-lm": "decoder_only=false", "causal-lm": "decoder_only=true"}
 
     num_symbols: int = 10
@@ -68,6 +70,8 @@ class Synthetic(PairsTask):
             value = getattr(self, option)
             if not isinstance(value, int) or value < 1:
                 raise ConfigError(f"{option}={value!r} is not valid; it is a number, at least 1")
+        if self.has_one_length and self.min_length != 1:
+            raise ConfigError(f"min_length={self.min_length} was given; all sequences of {self.name!r} have one length")
         if self.min_length > self.length:
             raise ConfigError(f"min_length={self.min_length} is above length={self.length}")
 
