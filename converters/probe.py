@@ -41,7 +41,7 @@ class Arithmetic:
 
 
 def arithmetic_of(config: ZooConfig, task: str) -> Arithmetic:
-    """Find out what a variant computes beyond its settings.
+    """Find out what a variant computes beyond its settings, or by settings that no class of transformers has.
 
     Args:
         config: A model's settings.
