@@ -70,6 +70,15 @@ def test_a_card_makes_nothing_up(folder: Path) -> None:
     assert "None was pushed." in text
 
 
+def test_a_classifier_of_positions_is_offered_to_no_pipeline(tmp_path: Path) -> None:
+    model = zoo.build("llama-style@tiny", "sequence-classification", classifier_positions=4, classifier_pooling="last")
+    model.save_pretrained(tmp_path)
+    text = write_card(tmp_path, parse_address("org/model"), CardFacts())
+    assert ModelCard(text).data.pipeline_tag is None
+    assert "Labels 4 positions of a sequence" in text
+    assert "AutoModelForSequenceClassification.from_pretrained" in text
+
+
 def test_a_variant_that_is_not_there_still_has_a_card(folder: Path, tmp_path: Path) -> None:
     config = json.loads((folder / "config.json").read_text())
     (tmp_path / "config.json").write_text(json.dumps({**config, "variant": "my-own", "provider": "zoo-my-own"}))

@@ -131,10 +131,12 @@ def auto_class_of(config: Mapping[str, Any]) -> tuple[str | None, str | None]:
     """Which of transformers' Auto classes loads a checkpoint.
 
     Returns:
-        The class's name and the Hub's name of its task; None for both where the configuration names no class.
+        The class's name and the Hub's name of its task; None for both where the configuration names no class, and for
+        the latter where it labels positions: pipelines of that task read one label for a text.
     """
     saved = str((config.get("architectures") or [""])[0])
-    return next((pair for ending, pair in PIPELINES.items() if saved.endswith(ending)), (None, None))
+    auto_class, pipeline = next((pair for ending, pair in PIPELINES.items() if saved.endswith(ending)), (None, None))
+    return auto_class, None if config.get("classifier_positions") else pipeline
 
 
 def variant_facts(config: Mapping[str, Any]) -> dict[str, Any]:
