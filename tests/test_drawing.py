@@ -1,11 +1,14 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+import zoo
 from zoo.drawing import Drawing, Residual, Step, Together, compare, draw, to_svg, to_text
 from zoo.drawing.layers import pattern, places
 from zoo.registry import VARIANTS, list_variants
@@ -114,9 +117,28 @@ def test_sublayers_stand_in_the_order_in_which_they_run():
     assert sublayers == ["causal self-attention", "cross-attention", "feed-forward"]
 
 
+@pytest.mark.parametrize(
+    "name, task, settings",
+    [
+        ("bert-style@tiny", "masked-lm", {}),
+        ("bert-style@tiny", "sequence-classification", {}),
+        ("bert-style@tiny", "token-classification", {}),
+        ("llama-style@tiny", "sequence-classification", {"classifier_positions": 3, "classifier_dropout": 0.1}),
+    ],
+)
+def test_a_heads_modules_stand_in_the_order_in_which_they_run(name: str, task: str, settings: dict[str, Any]) -> None:
+    model = zoo.build(name, task, **settings)
+    ran: list[str] = []
+    for path, module in model.named_children():
+        module.register_forward_hook(lambda *_, path=path: ran.append(path))
+    model(torch.tensor([[1, 2, 3]]))
+    drawn = [step.path for step in draw(name, task, **settings).head if hasattr(model, step.path)]
+    assert drawn == ran[1:] and len(drawn) > 1, "the body is no step of the head"
+
+
 def test_what_a_variants_own_layer_adds_is_drawn_where_it_acts():
     drawing = draw("universal@tiny")
-    assert labels(drawing.blocks[0].items[:1]) == ["StepEmbedding"]
+    assert labels(drawing.blocks[0].items[:1]) == ["step embedding"]
     assert "one layer" in drawing.blocks[0].remark
     assert "A learned vector for every application" in to_text(drawing)
 

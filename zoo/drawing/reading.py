@@ -195,7 +195,9 @@ class Reader:
             quirks = self.marks.get("pooling", ())
             yield Step(f"{config.classifier_pooling} pooling", "", "pooling", note(pooler), quirks)
         modules = {} if self.body is self.model else dict(self.model.named_children())
-        for name in sorted(modules, key=lambda name: isinstance(modules[name], nn.Linear)):  # the projection is last
+        # As they run: what makes the projection's input, dropout, the projection.
+        ranks = {name: isinstance(it, nn.Dropout) + 2 * isinstance(it, nn.Linear) for name, it in modules.items()}
+        for name in sorted(modules, key=ranks.__getitem__):
             if modules[name] is not self.body and does_something(modules[name]):
                 yield self.step(modules[name], name, "stream", config)
         if hasattr(self.model, "lm_head") and config.logit_scale != 1.0:

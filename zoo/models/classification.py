@@ -71,6 +71,7 @@ class SequencePooler(nn.Module):
         super().__init__()
         self.dense = nn.Linear(config.hidden_size, config.hidden_size)
         self.act_fn = ACT2FN[config.classifier_pooler_act]
+        self.drawn_as = ("dense layer", f"{config.hidden_size} → {config.hidden_size}, {config.classifier_pooler_act}")
 
     def forward(self, pooled: Tensor) -> Tensor:
         """Transform. *Shape:* (batch_size, hidden_size), unchanged."""
@@ -96,6 +97,7 @@ class PositionDecoder(nn.Module):
         self.dense = nn.ModuleList(nn.Linear(config.hidden_size, config.hidden_size) for _ in range(2))
         self.act_fn = ACT2FN["gelu"]
         self.norm = build_norm(config, config.hidden_size)
+        self.drawn_as = ("position decoder", f"{num_positions} vectors out of one, by sinusoids and two dense layers")
 
     def forward(self, pooled: Tensor) -> Tensor:
         """Transform. *Shape:* (batch_size, num_positions, hidden_size) of (batch_size, hidden_size)."""

@@ -222,6 +222,10 @@ class PredictionTransform(nn.Module):
         self.dense = nn.Linear(config.hidden_size, width, bias=config.mlp_bias)
         self.act_fn = build_activation(config.hidden_act)
         self.norm = build_norm(config, width)
+        self.drawn_as = (
+            "dense layer",
+            f"{config.hidden_size} → {width}, {config.hidden_act}, {type(self.norm).__name__}",
+        )
 
     def forward(self, hidden_states: Tensor) -> Tensor:
         """Transform. *Shape:* (batch_size, seq_len, hidden_size) to (batch_size, seq_len, embedding_size)."""

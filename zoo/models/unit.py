@@ -88,6 +88,7 @@ class RescaledWeights(nn.Module):
         super().__init__()
         self.scale = scale
         self.factor = initial / scale
+        self.drawn_as = ("learned factors", f"one a channel, initially {initial:g}")
         self.weight = nn.Parameter(torch.empty(width))
 
     def init_weights(self) -> None:

@@ -23,6 +23,7 @@ class StepEmbedding(nn.Module):
         super().__init__()
         self.std = config.initializer_range
         self.weight = nn.Parameter(torch.empty(config.num_hidden_layers, config.hidden_size))
+        self.drawn_as = ("step embedding", f"{config.num_hidden_layers} × {config.hidden_size}, added to the stream")
 
     def init_weights(self) -> None:
         """Draw the vectors from a normal distribution of the configuration's range."""
