@@ -79,13 +79,16 @@ class Difference:
         return asdict(self)
 
 
-def real(outputs: dict[str, Tensor], batches: dict[str, dict[str, Tensor]], width: int) -> dict[str, Tensor]:
+def real(
+    outputs: dict[str, Tensor], batches: dict[str, dict[str, Tensor]], width: int, of_tokens: bool
+) -> dict[str, Tensor]:
     """Outputs where there are real tokens, and of ids that the original has.
 
     Args:
         outputs: What a model computed.
         batches: Its inputs.
         width: Number of outputs of the original.
+        of_tokens: Whether each is of a token, and not of a sequence.
 
     Returns:
         The same outputs, zero elsewhere.
@@ -95,7 +98,7 @@ def real(outputs: dict[str, Tensor], batches: dict[str, dict[str, Tensor]], widt
         batch = batches[name.partition(".")[0]]
         if name.endswith(".output"):
             tensor = tensor[..., :width]
-            if tensor.ndim == 3 and "attention_mask" in batch and "decoder_input_ids" not in batch:
+            if of_tokens and "attention_mask" in batch and "decoder_input_ids" not in batch:
                 tensor = tensor * batch["attention_mask"][..., None]
         kept[name] = tensor
     return kept
@@ -143,7 +146,7 @@ def verify(
     ours_request = {**request, "output": "last_hidden_state" if task == Task.FEATURE_EXTRACTION else "logits"}
     inputs = flat(batches)
     ours = {dtype: fresh.compute(in_dtype(model, getattr(torch, dtype)), ours_request, inputs) for dtype in dtypes}
-    return judge(ours, theirs, batches)
+    return judge(ours, theirs, batches, of_tokens=task != Task.SEQUENCE_CLASSIFICATION)
 
 
 def in_dtype(model: ZooPreTrainedModel, dtype: torch.dtype) -> ZooPreTrainedModel:
@@ -188,6 +191,7 @@ def judge(
     theirs: dict[str, dict[str, Tensor]],
     batches: dict[str, dict[str, Tensor]],
     *,
+    of_tokens: bool = True,
     exact: bool = True,
 ) -> Difference:
     """Measure the difference, and refuse one that is not rounding.
@@ -196,14 +200,15 @@ def judge(
         ours: What the original computes, by dtype.
         theirs: What the export computes, by dtype.
         batches: Their inputs.
+        of_tokens: Whether outputs are of tokens, of which those of padding do not count, and not of sequences.
         exact: Whether they have to be equal; where weights were rounded, outputs only have to be numbers.
 
     Raises:
         VerificationError: When it is too large.
     """
     width = min(tensor.shape[-1] for name, tensor in ours["float32"].items() if name.endswith(".output"))
-    kept_ours = {dtype: real(outputs, batches, width) for dtype, outputs in ours.items()}
-    kept_theirs = {dtype: real(outputs, batches, width) for dtype, outputs in theirs.items()}
+    kept_ours = {dtype: real(outputs, batches, width, of_tokens) for dtype, outputs in ours.items()}
+    kept_theirs = {dtype: real(outputs, batches, width, of_tokens) for dtype, outputs in theirs.items()}
     names = [name for name in ours["float32"] if name.endswith(".output")]
     for name in names:
         if kept_ours["float32"][name].shape != kept_theirs["float32"][name].shape:

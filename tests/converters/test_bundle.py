@@ -148,6 +148,7 @@ def test_the_registry_of_a_bundle_says_what_it_lacks():
         ("vanilla", "seq2seq-lm", dict(faithful=True)),
         pytest.param("gemma2-style", "causal-lm", {}, marks=pytest.mark.nightly),
         pytest.param("nlpt-encoder", "sequence-classification", {}, marks=pytest.mark.nightly),
+        ("llama-style", "sequence-classification", dict(classifier_positions=3, num_labels=5)),
     ],
 )
 def test_bundles_load_where_the_zoo_cannot_be_imported(name, task, settings, tmp_path):

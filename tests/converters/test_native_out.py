@@ -244,6 +244,15 @@ def test_a_wrong_export_leaves_nothing(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_padding_hides_nothing_of_what_is_said_of_a_sequence():
+    batches = {"padded": {"attention_mask": torch.tensor([[1, 1, 0]])}}
+    ours = {"float32": {"padded.output": torch.ones(1, 3, 4)}}
+    theirs = {"float32": {"padded.output": torch.tensor([1.0, 1.0, 2.0])[None, :, None].expand(1, 3, 4)}}
+    assert verification.judge(ours, theirs, batches).float32 == 0.0
+    with pytest.raises(VerificationError, match="differs by"):
+        verification.judge(ours, theirs, batches, of_tokens=False)
+
+
 def test_other_tokens_are_an_error():
     same, tokens = torch.ones(2, 3, 4), torch.tensor([[1, 2, 3]])
     ours = {"float32": {"full.output": same, "generate_greedy.tokens": tokens}}
