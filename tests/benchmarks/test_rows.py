@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,14 @@ def test_recording_replaces_and_keeps(tmp_path: Path) -> None:
     assert file.read_text() == before
 
 
+def test_those_who_record_at_once_lose_nothing(tmp_path: Path) -> None:
+    file = tmp_path / "rows.csv"
+    made = [Row(1, "", variant, seed) for variant in "abc" for seed in range(10)]
+    with ThreadPoolExecutor(3) as writers:
+        list(writers.map(lambda row: record(file, [row]), made))
+    assert sorted(read_rows(file), key=lambda row: row.key) == made
+
+
 def test_an_order_of_writing_does_not_show(tmp_path: Path) -> None:
     rows = [Row(1, c, v, s) for c in "xy" for v in "ab" for s in (0, 1)]
     write_rows(tmp_path / "one.csv", rows)
@@ -70,7 +79,7 @@ def test_an_interrupted_recording_leaves_what_was_there(tmp_path: Path, monkeypa
     monkeypatch.setattr("os.replace", lambda *names: (_ for _ in ()).throw(KeyboardInterrupt()))
     with pytest.raises(KeyboardInterrupt):
         record(file, [Row(1, "", "b", 0)])
-    assert file.read_bytes() == before and [one.name for one in tmp_path.iterdir()] == ["rows.csv"]
+    assert file.read_bytes() == before and {one.name for one in tmp_path.iterdir()} == {".lock", "rows.csv"}
 
 
 @pytest.mark.parametrize("text", ["a,b\n1,2\n", "version,condition\n1\n"])

@@ -18,7 +18,7 @@ from zoo.benchmarks.running import Session
 from zoo.benchmarks.verifying import judged
 from zoo.cli.main import cli
 from zoo.comparison import Run
-from zoo.errors import ConfigError, OutputExistsError, UnknownNameError, UnsupportedTaskError
+from zoo.errors import ConfigError, OutputExistsError, UnknownNameError, UnsupportedTaskError, UnwritableError
 from zoo.files import write_file
 
 pytestmark = pytest.mark.xdist_group("benchmark")  # one benchmark is run for most tests
@@ -158,6 +158,15 @@ def test_what_cannot_be_run_is_refused_before_anything_is(tmp_path: Path) -> Non
         bench("translation-en-pt", "gpt2-style")
     with pytest.raises(UnknownNameError, match="did you mean 'copy'"):
         bench("length", conditions=["cpy"])
+
+
+def test_recording_where_nothing_can_be_written_is_refused_before_anything_is_run(
+    benchmark_: Benchmark, tmp_path: Path
+) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(UnwritableError, match="cannot be written"):
+        bench(replace(benchmark_, results=tmp_path / "file" / "rows.csv"), record=True, output_dir=tmp_path / "out")
+    assert not (tmp_path / "out").exists()
 
 
 def test_the_command_lists_and_shows(benchmark_: Benchmark, tmp_path: Path) -> None:

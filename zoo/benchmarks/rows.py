@@ -11,8 +11,9 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from zoo.comparison.files import locked
 from zoo.errors import CheckpointError
-from zoo.files import write_file
+from zoo.files import write_file, written
 
 SHIPPED = "shipped"
 """What the data are called where they ship, or where the task makes them."""
@@ -127,6 +128,7 @@ def write_rows(file: Path, rows: Iterable[Row]) -> None:
 
 
 def record(file: Path, rows: Iterable[Row]) -> None:
-    """Add rows to a file; one that is there already is replaced."""
-    found = {row.key: row for row in read_rows(file)}
-    write_rows(file, (found | {row.key: row for row in rows}).values())
+    """Add rows to a file, one process after the other; a row that is there already is replaced."""
+    with written(file), locked(file.parent):
+        found = {row.key: row for row in read_rows(file)}
+        write_rows(file, (found | {row.key: row for row in rows}).values())

@@ -14,6 +14,7 @@ from typing import Any
 from zoo.comparison import Comparison, Run, compare
 from zoo.environment import device_name, version_of
 from zoo.errors import ConfigError, InputError, UnknownNameError
+from zoo.files import check_writable
 
 from .definition import Benchmark, find_benchmark
 from .judging import columns_of_run
@@ -205,13 +206,15 @@ def bench(
 
     Raises:
         ZooError: When a name is unknown, a variant cannot do the task, the text is missing, or the short version is to
-            be recorded.
+            be recorded, or rows where nothing can be written.
     """
     found = find_benchmark(benchmark) if isinstance(benchmark, str) else benchmark
     if quick and record:
         raise ConfigError("quick and record were given; what the short version gives is no result")
     chosen = found.shortened() if quick else found
     chosen.check_data(data)
+    if record:
+        check_writable(found.results.parent)
     say = tell or (lambda sentence: None)
     session = Session(
         benchmark=chosen,
