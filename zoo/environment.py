@@ -6,9 +6,10 @@ import os
 import platform
 import sys
 import warnings
+from datetime import date
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from zoo.registry import VARIANTS
 from zoo.registry.plugins import SWITCH, admitted, installed
@@ -108,6 +109,27 @@ def device_name(device: torch.device) -> str:
 
         return torch.cuda.get_device_name(device)
     return processor_facts().get("model name") or platform.processor() or platform.machine()
+
+
+def circumstances() -> dict[str, Any]:
+    """Say where and when this process computes, which decides how fast it does, and the last bits of what it computes.
+
+    Returns:
+        The versions of `zoo`, `torch`, `transformers` and `python`; the `machine`'s processor or accelerator; how many
+        `threads` compute; the `load`, processes that wanted a processor in the last minute; and the `date`.
+    """
+    import torch
+
+    return {
+        "zoo": version_of("transformer-zoo") or "",
+        "torch": torch.__version__,
+        "transformers": version_of("transformers") or "",
+        "python": platform.python_version(),
+        "machine": device_name(torch.device("cuda" if torch.cuda.is_available() else "cpu")),
+        "threads": torch.get_num_threads(),
+        "load": round(os.getloadavg()[0], 1) if hasattr(os, "getloadavg") else 0.0,
+        "date": date.today().isoformat(),
+    }
 
 
 def devices() -> dict[str, str | None]:

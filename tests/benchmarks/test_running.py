@@ -7,8 +7,10 @@ from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 from click.testing import CliRunner
 
 from zoo.benchmarks import Benchmark, Row, bench, find_benchmark, read_rows, verify
@@ -18,6 +20,7 @@ from zoo.benchmarks.running import Session
 from zoo.benchmarks.verifying import judged
 from zoo.cli.main import cli
 from zoo.comparison import Run
+from zoo.environment import circumstances
 from zoo.errors import ConfigError, OutputExistsError, UnknownNameError, UnsupportedTaskError, UnwritableError
 from zoo.files import write_file
 
@@ -117,23 +120,56 @@ def test_a_folder_with_another_comparison_is_no_result_of_a_variant(
 
 
 @pytest.mark.slow
+def test_runs_go_where_the_launcher_puts_them_and_rows_say_where_that_was(
+    benchmark_: Benchmark, recorded: list[Row], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    benchmark = replace(benchmark_, results=tmp_path / "mine.csv")
+    threads = torch.get_num_threads() + 1
+    monkeypatch.setenv("OMP_NUM_THREADS", str(threads))  # for the processes of runs, and not for this one
+    submitit = {"launcher": "submitit", "launch_with": {"cluster": "debug"}, "jobs": 2}
+    rows = bench(benchmark, record=True, output_dir=tmp_path / "out", progress=False, **submitit)
+    assert (tmp_path / "out" / "short" / "submitit").is_dir()
+    trained, before = ([row for row in found if not row.error] for found in (rows, recorded))
+    assert [row.threads for row in trained] == [threads, threads]
+    assert {row.variant: row.values["parameters"] for row in trained} == {
+        row.variant: row.values["parameters"] for row in before
+    }
+    # One that is refused stops no other where all are asked for at once.
+    assert sorted(rows, key=lambda row: row.key) == read_rows(benchmark.results) and len(rows) == 3
+
+
+@pytest.mark.parametrize(
+    "placing, message",
+    [({"jobs": 0}, "at least one run"), ({"launch_with": {"num_gpus": 1}}, "no options"), ({"launcher": "rya"}, "ray")],
+)
+def test_runs_that_cannot_be_placed_are_no_result_of_a_variant(
+    benchmark_: Benchmark, tmp_path: Path, placing: dict[str, Any], message: str
+) -> None:
+    benchmark = replace(benchmark_, results=tmp_path / "mine.csv")
+    write_rows(benchmark.results, [Row(3, "short", "pre-norm:position=sinusoidal", 0)])
+    with pytest.raises(ConfigError, match=message):
+        bench(benchmark, record=True, output_dir=tmp_path / "out", progress=False, **placing)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.slow
 def test_rows_come_out_again_and_changed_ones_do_not(benchmark_: Benchmark, recorded: list[Row]) -> None:
     row = next(row for row in recorded if "learned" in row.variant)
     (same,) = verify(benchmark_, [row])
     assert same.holds and same.exact
     changed = replace(row, values=dict(row.values) | {"symbol_accuracy": same.value + 1})
-    verdicts = judge(benchmark_, recorded, row.condition)
-    assert not judged(changed, same.value, verdicts).holds
+    verdicts, here = judge(benchmark_, recorded, row.condition), circumstances()
+    assert not judged(changed, same.value, here, verdicts).holds
     # On another machine the noise decides, and of one seed there is none.
-    elsewhere = judged(replace(changed, machine="another"), same.value, verdicts)
+    elsewhere = judged(replace(changed, machine="another"), same.value, here, verdicts)
     assert elsewhere.exact is None and not elsewhere.holds
-    assert judged(replace(row, machine="another"), same.value, verdicts).holds
+    assert judged(replace(row, machine="another"), same.value, here, verdicts).holds
 
 
 @pytest.mark.parametrize("mistaken", [True, False])
 def test_a_score_of_which_the_worse_would_win_is_refused(benchmark_: Benchmark, tmp_path: Path, mistaken: bool) -> None:
     taken = replace(benchmark_, less_is_better=["symbol_accuracy"] if mistaken else [])
-    session = Session(taken, tmp_path, None, None, 1, False, print)
+    session = Session(taken, tmp_path, None, None, {"jobs": 1}, False, print)
     scores = {"symbol_accuracy": {"value": 1.0, "higher_is_better": True}}
     with pytest.raises(ConfigError, match="less_is_better") if mistaken else nullcontext():
         session.check_directions([Run("a", "", report={"scores": scores}), Run("b", "", error="it failed")])

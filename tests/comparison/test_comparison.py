@@ -224,7 +224,7 @@ def test_engines_get_whole_runs(compared, launcher, options, monkeypatch):
     assert not finished(job)
     LAUNCHERS[launcher]([job], 2, options, told.append)
     assert told == [job] and finished(job)
-    assert replace(read_run(job), timings=run.timings) == run
+    assert replace(read_run(job), timings=run.timings) == run and run.circumstances["machine"]
 
 
 def test_bad_input_stops_before_anything_is_trained(tmp_path):
@@ -284,10 +284,10 @@ def test_the_verb(data, tmp_path, monkeypatch, error):
             write_json(result_file, {"hash": job.hash, **({"error": error} if error else result)})
             write_json(result_file.parent / RELOADED, asdict(ReloadCheck("AutoModelForSeq2SeqLM", 0.0, True, True)))
 
-    monkeypatch.setitem(LAUNCHERS, "local", launch)
+    monkeypatch.setitem(LAUNCHERS, "submitit", launch)
     arguments = ["vanilla@tiny", "--data", str(data), "--tokenizer", "word", "--quiet", "-o", str(tmp_path / "out")]
     settings = ["--training", "learning_rate=0.1", "--set", "num_hidden_layers=1", "--columns", "pt,en", "--seed", "7"]
-    engine = ["--budget", "steps=2", "--jobs", "3", "--launch-with", "num_gpus=1"]
+    engine = ["--budget", "steps=2", "--jobs", "3", "--launcher", "submitit", "--launch-with", "timeout_min=1"]
     found = CliRunner().invoke(verb, [*arguments, *settings, *engine, "--json"], standalone_mode=False)
     assert found.exception is None
     assert found.return_value == (0 if error is None else 1)
@@ -296,7 +296,7 @@ def test_the_verb(data, tmp_path, monkeypatch, error):
     assert written["sources"] == list(read_columns(data / "heldout.tsv")["pt"])
     ((job, processes, options),) = jobs
     assert job == Job.read(job.write())
-    assert (job.seed, job.columns, job.progress, processes, options) == (7, ["pt", "en"], False, 3, {"num_gpus": 1})
+    assert (job.seed, job.columns, job.progress, processes, options) == (7, ["pt", "en"], False, 3, {"timeout_min": 1})
     assert job.recipe["arguments"]["max_steps"] == 2 and job.recipe["model"]["num_hidden_layers"] == 1
     assert (tmp_path / "out" / "tokenizer" / "tokenizer.json").is_file()
     assert set(written["command"]) >= {*arguments, *settings, "--budget"} - {"--quiet"}

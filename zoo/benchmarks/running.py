@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import platform
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import date
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from zoo.comparison import Comparison, Run, compare
-from zoo.environment import device_name, version_of
+from zoo.comparison.run.launchers import check_placing
+from zoo.environment import circumstances
 from zoo.errors import ConfigError, InputError, UnknownNameError
 from zoo.files import check_writable
 
@@ -34,7 +32,7 @@ class Session:
         folder: Where its comparisons go.
         data: The text that was brought, None where it ships.
         file: Where rows are recorded, None for nowhere.
-        jobs: Runs at a time.
+        placing: Where runs happen, and how many at a time: `jobs`, `launcher` and `launch_with` of `zoo.compare`.
         progress: Whether to show progress bars.
         tell: Takes sentences about what happens.
         rows: What has come out.
@@ -44,7 +42,7 @@ class Session:
     folder: Path
     data: Path | None
     file: Path | None
-    jobs: int
+    placing: Mapping[str, Any]
     progress: bool
     tell: Tell
     rows: list[Row] = field(default_factory=list)
@@ -66,8 +64,9 @@ class Session:
         missing = [name for name in names if any(key not in there for key in keys[name])]
         if len(missing) < len(names):
             self.tell(f"{len(names) - len(missing)} of {len(names)} variants are recorded, and not run again")
-        # Recorded as soon as they are there, one variant at a time; else all at once, which is quicker.
-        for together in [[name] for name in missing] if self.file else [missing] if missing else []:
+        # Where runs happen one after the other, a variant is recorded as soon as it is there; else all at once.
+        one_by_one = self.file and self.placing["jobs"] == 1
+        for together in [[name] for name in missing] if one_by_one else [missing] if missing else []:
             rows = self.compared(condition, together, seeds, baseline=names[0])
             if self.file:
                 record(self.file, [row for row in rows if row.key not in there])
@@ -95,7 +94,7 @@ class Session:
                 nothing can go on.
 
         Returns:
-            A row a run; where a variant is refused, rows that say why.
+            A row a run; where a variant is refused, rows that say why, beside those of the others.
 
         Raises:
             OutputExistsError: When the folder holds another comparison.
@@ -110,19 +109,21 @@ class Session:
                 task,
                 data=self.data if self.data is not None else data,
                 seeds=seeds,
-                jobs=self.jobs,
                 output_dir=self.folder / (condition or "all"),
                 progress=self.progress,
                 on_run=lambda number, total, label: self.tell(f"[{number}/{total}] {label}"),
+                **self.placing,
                 **arguments,
                 **training,
             )
         except (ConfigError, InputError) as error:  # others are about folders and data, and no result of a variant
-            if baseline in names:
+            if len(names) > 1:
+                return [row for name in names for row in self.compared(condition, [name], seeds, baseline=baseline)]
+            (name,) = names
+            if name == baseline:
                 raise
-            self.tell(f"{', '.join(names)}: {error}")
-            failed = [Run(name, "", seed, error=str(error)) for name in names for seed in seeds]
-            return [self.row(condition, run, None) for run in failed]
+            self.tell(f"{name}: {error}")
+            return [self.row(condition, Run(name, "", seed, error=str(error)), None) for seed in seeds]
         runs = [run for name in names for run in found.runs_of(name) if run.seed in seeds]
         self.check_directions(runs)
         return [self.row(condition, run, found) for run in runs]
@@ -165,9 +166,7 @@ class Session:
             values=values,
             error=" ".join((run.error or "").split()),
             digest=run.hash,
-            load=round(os.getloadavg()[0], 1) if hasattr(os, "getloadavg") else 0.0,
-            date=date.today().isoformat(),
-            **measured_on(self.jobs),
+            **(run.circumstances or circumstances()),
         )
 
 
@@ -182,6 +181,8 @@ def bench(
     record: bool = False,
     output_dir: str | Path | None = None,
     jobs: int = 1,
+    launcher: str = "local",
+    launch_with: Mapping[str, Any] | None = None,
     progress: bool = True,
     tell: Tell | None = None,
 ) -> list[Row]:
@@ -198,6 +199,8 @@ def bench(
         record: Whether to write the rows into the benchmark's CSV file; those that are there are not made again.
         output_dir: Where models and results go; by default "outputs/bench/NAME".
         jobs: Runs at a time.
+        launcher: Where runs happen: "local", "ray" or "submitit". Each row says on which machine.
+        launch_with: Options of the launcher's engine.
         progress: Whether to show progress bars.
         tell: Takes sentences about what happens.
 
@@ -213,6 +216,7 @@ def bench(
         raise ConfigError("quick and record were given; what the short version gives is no result")
     chosen = found.shortened() if quick else found
     chosen.check_data(data)
+    check_placing(launcher, jobs, launch_with or {})
     if record:
         check_writable(found.results.parent)
     say = tell or (lambda sentence: None)
@@ -221,7 +225,7 @@ def bench(
         folder=Path(output_dir or Path("outputs") / "bench" / (f"{found.name}-quick" if quick else found.name)),
         data=None if data is None else Path(data),
         file=found.results if record else None,
-        jobs=jobs,
+        placing={"jobs": jobs, "launcher": launcher, "launch_with": launch_with},
         progress=progress,
         tell=say,
     )
@@ -259,24 +263,3 @@ def names_to_run(benchmark: Benchmark, variants: str | Iterable[str] | None, con
         task.check_variant(name)
     baseline = known[0]
     return [baseline, *(name for name in asked if name != baseline)]
-
-
-def measured_on(jobs: int) -> dict[str, Any]:
-    """Say on what a run is made.
-
-    Args:
-        jobs: How many runs there are at a time, which share the processors.
-
-    Returns:
-        The fields of [`Row`][] about versions, machine and threads.
-    """
-    import torch
-
-    return {
-        "zoo": version_of("transformer-zoo") or "",
-        "torch": torch.__version__,
-        "transformers": version_of("transformers") or "",
-        "python": platform.python_version(),
-        "machine": device_name(torch.device("cuda" if torch.cuda.is_available() else "cpu")),
-        "threads": torch.get_num_threads() if jobs == 1 else max(1, (os.cpu_count() or 1) // jobs),
-    }

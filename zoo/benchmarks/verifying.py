@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 import random
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from zoo.comparison import compare
 from zoo.errors import ConfigError
@@ -16,10 +17,13 @@ from zoo.models import ZooConfig
 from .definition import Benchmark
 from .judging import Verdicts, columns_of_run, judge
 from .rows import Row, name_of_data
-from .running import Tell, measured_on
+from .running import Tell
 
 SPREADS = 3.0
 """Standard deviations within which a repeated number counts as the same on another machine."""
+
+DECISIVE = ("zoo", "torch", "transformers", "python", "machine", "threads")
+"""The circumstances under which a number has to come out to the last bit, where they are the same."""
 
 
 @dataclass(frozen=True)
@@ -105,20 +109,21 @@ def repeat(benchmark: Benchmark, row: Row, verdicts: Verdicts, data: Path | None
             **training,
         )
         (run,) = found.runs
-    return judged(row, columns_of_run(run).get(benchmark.score, math.nan), verdicts)
+    return judged(row, columns_of_run(run).get(benchmark.score, math.nan), run.circumstances, verdicts)
 
 
-def judged(row: Row, value: float, verdicts: Verdicts) -> Repeated:
+def judged(row: Row, value: float, circumstances: Mapping[str, Any], verdicts: Verdicts) -> Repeated:
     """Say whether a repetition came out as it should.
 
     Args:
         row: What was recorded.
         value: The score that came out.
+        circumstances: Where and when it did.
         verdicts: Those of the row's condition.
     """
     score = verdicts.benchmark.score
     recorded = row.values[score]
-    if all(getattr(row, name) == now for name, now in measured_on(jobs=1).items()):
+    if all(getattr(row, name) == circumstances.get(name) for name in DECISIVE):
         return Repeated(row, value, holds=value == recorded, exact=value == recorded)
     standing = verdicts.of(row.variant)
     spread = (standing.samples[score].deviation if standing else None) or 0.0

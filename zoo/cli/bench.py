@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from .compare import comparison_options
 from .output import heading, table, write, write_json
 from .parameters import json_option
 
@@ -55,7 +56,7 @@ def list_benchmarks(as_json: bool) -> None:
 @click.option("--seeds", type=click.IntRange(min=1), help="How many seeds; by default the benchmark's.")
 @click.option("--quick", is_flag=True, help="A version of less than two minutes, which says only that it runs.")
 @click.option("--record", is_flag=True, help="Add the rows to those that ship.")
-@click.option("--jobs", "-j", type=click.IntRange(min=1), default=1, show_default=True, help="Runs at a time.")
+@comparison_options("jobs", "launcher", "launch_with")
 @click.option(
     "--output",
     "-o",
@@ -73,6 +74,8 @@ def run(
     quick: bool,
     record: bool,
     jobs: int,
+    launcher: str,
+    launch_with: tuple[tuple[str, Any], ...],
     output: Path | None,
     quiet: bool,
     as_json: bool,
@@ -94,6 +97,8 @@ def run(
         record=record,
         output_dir=output,
         jobs=jobs,
+        launcher=launcher,
+        launch_with=dict(launch_with),
         progress=not quiet,
         tell=None if quiet else lambda sentence: click.echo(sentence, err=True),
     )

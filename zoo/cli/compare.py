@@ -57,13 +57,21 @@ def click_option(name: str, option: Option, default: Any) -> Callable[[Decorated
     )
 
 
-def comparison_options(command: Decorated) -> Decorated:
-    """Add the options of a comparison, but for those that `zoo train` has too: a decorator."""
-    for field in reversed(fields(Options)):
-        option = field.metadata["option"]
-        if option.flag is not None and not option.is_shared:
-            command = click_option(field.name, option, field.default)(command)
-    return command
+def comparison_options(*names: str) -> Callable[[Decorated], Decorated]:
+    """Add options of a comparison: a decorator.
+
+    Args:
+        names: Which ones; by default all but those that `zoo train` has too.
+    """
+
+    def add(command: Decorated) -> Decorated:
+        for field in reversed(fields(Options)):
+            option = field.metadata["option"]
+            if field.name in names if names else option.flag is not None and not option.is_shared:
+                command = click_option(field.name, option, field.default)(command)
+        return command
+
+    return add
 
 
 @click.command("compare")
@@ -71,7 +79,7 @@ def comparison_options(command: Decorated) -> Decorated:
 @data_options
 @training_option
 @settings_option
-@comparison_options
+@comparison_options()
 @click.option(
     "--report-only",
     type=click.Path(path_type=Path),

@@ -23,7 +23,7 @@ from .request.command import command
 from .request.options import documented, options
 from .request.request import Request
 from .results.comparison import Comparison
-from .run.launchers import LAUNCHERS, check_launcher
+from .run.launchers import LAUNCHERS, check_placing
 from .run.phases import OnRun, Phases
 from .run.trials import told
 from .setup.job import Job
@@ -83,7 +83,7 @@ def compare(
     listed = [names] if isinstance(names, str) else list(names)
     request = Request(**{name: given[name] for name in options()} | {"names": listed})
     request.check()
-    check_launcher(launcher)
+    check_placing(launcher, jobs, launch_with or {})
     shows = progress and jobs == 1 and launcher == "local"
     with locked(request.folder, wait=False) as ours:
         if not ours:

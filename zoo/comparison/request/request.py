@@ -71,8 +71,6 @@ class Request(Options):
             value = getattr(self, name)
             if option.choices and value is not None and value not in option.choices:
                 raise InvalidChoiceError(str(value), option.choices, kind=name)
-        if self.jobs < 1:
-            raise ConfigError(f"jobs={self.jobs} was given; at least one run must happen at a time")
         for name in ("match_by", "match_to"):
             if (given := getattr(self, name)) is not None and self.match == "none":
                 raise ConfigError(f"{name}={given} was given, but nothing is matched; give match=params or =flops")

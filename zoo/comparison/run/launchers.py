@@ -16,7 +16,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from zoo.errors import ConfigError
+from zoo.errors import ConfigError, InvalidChoiceError
 
 from ..setup.job import Job
 from .outcome import note
@@ -32,13 +32,7 @@ SECONDS_BETWEEN_LOOKS = 0.5
 
 
 def launch_locally(jobs: Sequence[Job], processes: int, options: Mapping[str, Any], announce: Announce) -> None:
-    """Do runs in processes of this machine; there are no options.
-
-    Raises:
-        ConfigError: When options are given.
-    """
-    if options:
-        raise ConfigError(f"the local launcher has no options, but {next(iter(options))!r} was given")
+    """Do runs in processes of this machine; there are no options."""
     threads = None if processes == 1 else max(1, (os.cpu_count() or 1) // processes)
     server = ForkServer(RELOAD, WORKER, threads=threads)  # a model is loaded where nothing of training is imported
 
@@ -145,7 +139,27 @@ LAUNCHERS: dict[str, Callable[[Sequence[Job], int, Mapping[str, Any], Announce],
 }
 
 
-def check_launcher(name: str) -> None:
+def check_placing(launcher: str, processes: int, options: Mapping[str, Any]) -> None:
+    """Refuse runs that cannot be placed, before any data are read.
+
+    Args:
+        launcher: One of `LAUNCHERS`.
+        processes: How many runs there shall be at a time.
+        options: Those of its engine.
+
+    Raises:
+        ConfigError: When there is no such launcher, its library is missing, none is to run, or it has no options.
+    """
+    if launcher not in LAUNCHERS:
+        raise InvalidChoiceError(launcher, LAUNCHERS, kind="launcher")
+    if processes < 1:
+        raise ConfigError(f"jobs={processes} was given; at least one run must happen at a time")
+    if launcher == "local" and options:
+        raise ConfigError(f"the local launcher has no options, but {next(iter(options))!r} was given")
+    check_library(launcher)
+
+
+def check_library(name: str) -> None:
     """Require the library of a launcher to be installed.
 
     Raises:
@@ -159,7 +173,7 @@ def check_launcher(name: str) -> None:
 
 def library(name: str) -> Any:
     """Import a launcher's library, which must be installed."""
-    check_launcher(name)
+    check_library(name)
     return import_module(name)
 
 

@@ -10,7 +10,7 @@ from ..files import CHECKPOINT, RELOADED, RESULT, read_json_or_none, write_json
 from ..setup.job import Job
 from .record import ReloadCheck, Run
 
-KEPT = ("report", "costs", "curve", "outputs", "timings")
+KEPT = ("report", "costs", "curve", "outputs", "timings", "circumstances")
 """What a worker writes of a run that becomes part of its record."""
 
 

@@ -43,6 +43,8 @@ class Run:
         reload: What became of it in a fresh process; None where the run failed.
         error: Why it failed; None where it did not.
         timings: Seconds of each phase, as far as it came; empty where it was interrupted, or an older version ran it.
+        circumstances: Where and when it was made, as [`zoo.environment.circumstances`][] says; empty where its process
+            was killed.
     """
 
     name: str
@@ -57,6 +59,7 @@ class Run:
     reload: ReloadCheck | None = None
     error: str | None = None
     timings: dict[str, float] = field(default_factory=dict)
+    circumstances: dict[str, Any] = field(default_factory=dict)
 
     @property
     def label(self) -> str:

@@ -21,6 +21,7 @@ from datasets import Dataset
 from transformers import TrainerCallback
 from transformers.utils import logging
 
+from zoo.environment import circumstances
 from zoo.errors import ZooError
 from zoo.measuring import FlopsPerToken, measure
 from zoo.tasks import DataError, DataTask, Splits, load_tokenizers
@@ -169,9 +170,10 @@ def main(arguments: Sequence[str]) -> int:
                 traceback.print_exc()
             message = str(error) if isinstance(error, ZooError) else f"{type(error).__name__}: {error}"
             final = isinstance(error, TrainingError)
-            write_json(folder / RESULT, {"hash": job.hash, "error": message, "final": final})
+            found = {"error": message, "final": final, "circumstances": circumstances()}
+            write_json(folder / RESULT, {"hash": job.hash, **found})
             return 1
-        write_json(folder / RESULT, {"hash": job.hash, **result})
+        write_json(folder / RESULT, {"hash": job.hash, **result, "circumstances": circumstances()})
         shutil.rmtree(f"{folder / CHECKPOINT}-checkpoints", ignore_errors=True)
     return 0
 
