@@ -160,10 +160,11 @@ def told(verdicts: Verdicts) -> str:
     lines = [f"- {said[word]}: {', '.join(names)}." for word, names in words.items() if names]
     failed = [one for one in verdicts.standings if one.verdict == FAILED]
     lines += [f"- `{one.variant}` failed: {one.rows[0].error or 'its score is no number'}." for one in failed]
-    cheapest = front(verdicts, "training_flops")
-    if len(cheapest) > 1:
+    if len(verdicts.standings) > 1 and (cheapest := front(verdicts, "training_flops")):
         names = ", ".join(f"`{one.variant}`" for one in cheapest)
-        lines.append(f"- Best for the operations that training takes (the Pareto front, cheapest first): {names}.")
+        lines.append(
+            f"- Best for the operations that training takes (the Pareto front of the means, cheapest first): {names}."
+        )
     lines += pooled_told(verdicts)
     for argument, variants in verdicts.at_the_edge().items():
         values = ", ".join(f"`{name}` ({value:g})" for name, value in variants.items())
