@@ -111,8 +111,11 @@ def device_name(device: torch.device) -> str:
     return processor_facts().get("model name") or platform.processor() or platform.machine()
 
 
-def circumstances() -> dict[str, Any]:
+def circumstances(device: str | None = None) -> dict[str, Any]:
     """Say where and when this process computes, which decides how fast it does, and the last bits of what it computes.
+
+    Args:
+        device: On which device, by default on the GPU if there is one.
 
     Returns:
         The versions of `zoo`, `torch`, `transformers` and `python`; the `machine`'s processor or accelerator; how many
@@ -125,7 +128,7 @@ def circumstances() -> dict[str, Any]:
         "torch": torch.__version__,
         "transformers": version_of("transformers") or "",
         "python": platform.python_version(),
-        "machine": device_name(torch.device("cuda" if torch.cuda.is_available() else "cpu")),
+        "machine": device_name(torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))),
         "threads": torch.get_num_threads(),
         "load": round(os.getloadavg()[0], 1) if hasattr(os, "getloadavg") else 0.0,
         "date": date.today().isoformat(),

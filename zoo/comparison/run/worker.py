@@ -173,7 +173,8 @@ def main(arguments: Sequence[str]) -> int:
             found = {"error": message, "final": final, "circumstances": circumstances()}
             write_json(folder / RESULT, {"hash": job.hash, **found})
             return 1
-        write_json(folder / RESULT, {"hash": job.hash, **result, "circumstances": circumstances()})
+        made = circumstances(result["report"]["device"])
+        write_json(folder / RESULT, {"hash": job.hash, **result, "circumstances": made})
         shutil.rmtree(f"{folder / CHECKPOINT}-checkpoints", ignore_errors=True)
     return 0
 
