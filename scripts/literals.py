@@ -1,4 +1,7 @@
-"""Writes zoo/literals.py: names and settings for editors and type checkers. `python scripts/literals.py`."""
+"""Writes names and settings for editors and type checkers: zoo/literals.py and zoo/keywords.py.
+
+python scripts/literals.py
+"""
 
 from __future__ import annotations
 
@@ -18,19 +21,28 @@ from zoo.models.parts import PART_FIELDS
 from zoo.registry import TASKS, VARIANTS, WEIGHTS, Registry
 from zoo.settings import setting_cards, values_of
 
-FILE = Path(__file__).parents[1] / "zoo/literals.py"
+PACKAGE = Path(__file__).parents[1] / "zoo"
 
-HEAD = '''"""Names and settings for editors and type checkers. Written by scripts/literals.py: do not edit.
+NAMES = '''"""Names for editors and type checkers. Written by scripts/literals.py: do not edit.
 
-What a plugin brings is not here. Names may be any text, so a plugin's variant is one; its parts and settings are given
-where a type checker looks at neither, in the name (`zoo.build("pre-norm:position=my-rope")`) or as `**settings`, a
-`dict[str, Any]`.
+What a plugin brings is not here, and names may be any text, so that a plugin's variant is one.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+'''
+
+KEYWORDS = '''"""Settings for editors and type checkers. Written by scripts/literals.py: do not edit.
+
+What a plugin brings is not here. Its parts and settings are given where a type checker looks at neither, in the name
+(`zoo.build("pre-norm:position=my-rope")`) or as `**settings`, a `dict[str, Any]`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal
 
 from typing_extensions import TypedDict
 '''
@@ -59,16 +71,19 @@ SPECIAL = {
 """Types that no annotation tells, or that depend on transformers' version."""
 
 
-def module() -> str:
-    """Write the module, as `ruff format` leaves it."""
+def modules() -> dict[Path, str]:
+    """Write the modules, as `ruff format` leaves them."""
     variants = built_in(VARIANTS)  # first, since files of variants register parts as well
     described = {card.name: card.description for card in setting_cards()}
     own = {name: kind for name, kind in settings().items() if name not in NOT_GIVEN}
-    lines = [
-        HEAD,
+    names = [
+        NAMES,
         *alias("VariantName", variants, "The built-in variants."),
         *alias("WeightsName", built_in(WEIGHTS), "Weights that have a name."),
         *alias("TaskName", TASKS, "What models are built for."),
+    ]
+    keywords = [
+        KEYWORDS,
         "class Settings(TypedDict, total=False):",
         '    """Fields of the configuration, and options of the built-in parts and variants."""\n',
         *(line for name, kind in own.items() for line in field(name, kind, described.get(name, ""))),
@@ -76,7 +91,13 @@ def module() -> str:
         '    """What [`zoo.build`][] takes beside settings."""\n',
         *(line for name in sorted({*LOADING, *HUB_OPTIONS}) for line in field(name, "Any", "")),
     ]
-    ruff = [sys.executable, "-m", "ruff", "format", "--stdin-filename", str(FILE), "-"]
+    written = {PACKAGE / "literals.py": names, PACKAGE / "keywords.py": keywords}
+    return {file: formatted(file, lines) for file, lines in written.items()}
+
+
+def formatted(file: Path, lines: Iterable[str]) -> str:
+    """Write lines as `ruff format` leaves them in a file."""
+    ruff = [sys.executable, "-m", "ruff", "format", "--stdin-filename", str(file), "-"]
     return subprocess.run(ruff, input="\n".join(lines), capture_output=True, text=True, check=True).stdout
 
 
@@ -144,4 +165,5 @@ def kind_of(value: Any) -> str:
 
 
 if __name__ == "__main__":
-    FILE.write_text(module(), encoding="utf-8")
+    for file, text in modules().items():
+        file.write_text(text, encoding="utf-8")

@@ -68,5 +68,7 @@ def test_whatever_the_zoo_answers_with_is_html_in_a_notebook() -> None:
 
 
 def test_names_for_editors_are_what_is_registered() -> None:
-    written = runpy.run_path(str(ROOT / "scripts/literals.py"))["module"]()
-    assert written == (ROOT / "zoo/literals.py").read_text(encoding="utf-8"), "run scripts/literals.py"
+    written = runpy.run_path(str(ROOT / "scripts/literals.py"))["modules"]()
+    assert sorted(file.name for file in written) == ["keywords.py", "literals.py"]
+    for file, text in written.items():
+        assert text == file.read_text(encoding="utf-8"), "run scripts/literals.py"

@@ -19,7 +19,8 @@ from zoo.registry import VARIANTS, Facts, Task, Variant, find_facts_with, parse_
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from zoo.literals import Settings, TaskName, VariantName
+    from zoo.keywords import Settings
+    from zoo.literals import TaskName, VariantName
     from zoo.loading import ModelOfAnyTask
 
 OWN_STACK = {

@@ -17,7 +17,8 @@ from zoo.weights import locate, locate_weights
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from zoo.literals import BuildOptions, TaskName, VariantName, WeightsName
+    from zoo.keywords import BuildOptions
+    from zoo.literals import TaskName, VariantName, WeightsName
     from zoo.loading import ModelOfAnyTask
     from zoo.models import (
         ZooForCausalLM,

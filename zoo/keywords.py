@@ -1,0 +1,271 @@
+"""Settings for editors and type checkers. Written by scripts/literals.py: do not edit.
+
+What a plugin brings is not here. Its parts and settings are given where a type checker looks at neither, in the name
+(`zoo.build("pre-norm:position=my-rope")`) or as `**settings`, a `dict[str, Any]`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from typing_extensions import TypedDict
+
+
+class Settings(TypedDict, total=False):
+    """Fields of the configuration, and options of the built-in parts and variants."""
+
+    vocab_size: int
+    """Number of token ids; of the source, if there is a decoder with its own."""
+    decoder_vocab_size: int | None
+    """Number of target token ids, `vocab_size` if not given."""
+    type_vocab_size: int | None
+    """Number of token types that an encoder tells apart (BERT's first and second sentence), None for no such
+    embedding."""
+    hidden_size: int
+    """Width of the residual stream."""
+    embedding_size: int | None
+    """Width of the embeddings, which are then mapped onto `hidden_size` (ALBERT); None for no map."""
+    num_hidden_layers: int
+    """Depth of the encoder, or of the only stack."""
+    decoder_layers: int | None
+    """Depth of the decoder beside an encoder, `num_hidden_layers` if not given."""
+    num_attention_heads: int
+    """Number of query heads."""
+    decoder_attention_heads: int | None
+    """The same in the decoder beside an encoder, `num_attention_heads` if not given."""
+    num_key_value_heads: int | None
+    """Number of key and value heads, `num_attention_heads` if not given; 1 is multi-query."""
+    head_dim: int | None
+    """Width of a head, `hidden_size / num_attention_heads` if not given."""
+    intermediate_size: int
+    """Inner width of the feed-forward network."""
+    decoder_intermediate_size: int | None
+    """The same in the decoder beside an encoder, `intermediate_size` if not given."""
+    hidden_act: str
+    """Activation in the feed-forward network, a name of transformers' `ACT2FN`."""
+    feed_forward: Literal[
+        "gated", "mlp", "moe", "moe-clamped", "moe-shared", "moe-sigmoid", "normalized", "swiglu", "geglu", "reglu"
+    ]
+    """Feed-forward part: "mlp", "gated", "moe", "moe-shared", "moe-sigmoid", "moe-clamped", "normalized", or "swiglu",
+    "geglu", "reglu" for gated with that activation."""
+    mlp_bias: bool
+    """Whether the feed-forward projections have biases, and the dense layer of `lm_head_transform`."""
+    mlp_inner_norm: bool
+    """Whether a norm stands on the inner width, after the activation (NormFormer)."""
+    attention: Literal[
+        "differential",
+        "exclusive",
+        "gated",
+        "kv-sharing",
+        "latent",
+        "masked-rows-uniform",
+        "multi-head",
+        "normalized",
+        "sinks",
+        "value-embeddings",
+        "value-residual",
+    ]
+    """Attention part: "multi-head", "gated", "exclusive", "sinks", "differential", "latent", "value-residual",
+    "value-embeddings", "kv-sharing", "normalized", or a plugin's."""
+    mixer: Literal["attention", "gated-delta-net", "kimi-delta-attention", "short-conv"]
+    """What mixes tokens in layers without attention, which `layer_types` names: "attention" for no such layers,
+    "gated-delta-net", "kimi-delta-attention", "short-conv", or a plugin's."""
+    attention_bias: bool
+    """Whether query, key and value projections have biases."""
+    attention_out_bias: bool | None
+    """Whether the output projection has one, `attention_bias` if not given."""
+    attention_scale: Literal["head-dim", "hidden-size", "none"] | float
+    """What scores are divided by: a word of `AttentionScale`, or a number."""
+    attn_logit_softcapping: float | None
+    """Bound on the scores, None for none."""
+    qk_norm: Literal["head", "full", "none"] | None
+    """Norm on queries and keys: "head", "full" or None."""
+    sliding_window: int | None
+    """How many positions back a key may be, None for all."""
+    norm: Literal["dyt", "layernorm", "layernorm-no-bias", "rmsnorm", "unit", "zero-centered-rmsnorm"]
+    """Norm part: "layernorm", "layernorm-no-bias", "rmsnorm", "zero-centered-rmsnorm", "dyt", "unit"."""
+    norm_placement: Literal["post", "pre", "sandwich", "res-post", "deepnorm", "none"]
+    """Where norms stand around a sublayer, a word of `NormPlacement`."""
+    layer_norm_eps: float
+    """Epsilon of every norm."""
+    embedding_norm_eps: float | None
+    """Epsilon of the norm on the embeddings, `layer_norm_eps` if not given."""
+    dyt_alpha: float
+    """Initial steepness of dynamic tanh."""
+    final_norm: bool | None
+    """Whether a norm follows the last layer; if not given, only where the layers end without one (pre and sandwich)."""
+    embedding_norm: bool
+    """Whether a norm follows the embeddings."""
+    residual: Literal[
+        "attention-residuals",
+        "gated-hyper-connections",
+        "hyper-connections",
+        "lambdas",
+        "manifold-hyper-connections",
+        "no-first-norm",
+        "normalized",
+        "plain",
+    ]
+    """Residual part: "plain", "lambdas", "hyper-connections", "manifold-hyper-connections", "gated-hyper-connections",
+    "attention-residuals", "no-first-norm", "normalized"."""
+    residual_scaling: Literal["layer-scale", "rezero", "none"] | None
+    """Learned weights in residual connections, a word of `ResidualScaling`, or None."""
+    layer_scale_init: float
+    """Initial value of LayerScale's weights."""
+    parallel_residual: bool
+    """Whether attention and feed-forward read the same input and are summed."""
+    share_layers: bool
+    """Whether one layer's weights serve every layer."""
+    position: Literal[
+        "alibi",
+        "learned",
+        "learned-unpadded",
+        "none",
+        "rotary",
+        "rotary-by-layer",
+        "rotary-interleaved",
+        "sinusoidal",
+        "sinusoidal-halves",
+        "t5",
+    ]
+    """Position part: "learned", "learned-unpadded", "sinusoidal", "sinusoidal-halves", "rotary", "rotary-interleaved",
+    "rotary-by-layer", "alibi", "t5", "none"."""
+    nope_layers: Sequence[bool] | None
+    """Which layers have no positions (NoPE): neither a rotation of queries and keys nor a term on their scores. One for
+    every layer, or a pattern repeated over them; None if all have positions."""
+    max_position_embeddings: int
+    """Rows of a learned table; a nominal length for the other parts."""
+    sinusoidal_theta: float
+    """Base of the sinusoidal wavelengths."""
+    relative_attention_num_buckets: int
+    """Number of T5's buckets."""
+    relative_attention_max_distance: int
+    """Distance from which T5's last bucket holds everything."""
+    scale_embedding: bool
+    """Whether token embeddings are multiplied by the root of their width, sqrt(hidden_size)."""
+    tie_word_embeddings: bool
+    """Whether the output projection is the (target) embedding."""
+    share_encoder_decoder_embeddings: bool
+    """Whether source and target embeddings are one."""
+    lm_head_bias: bool
+    """Whether the output projection has a bias."""
+    lm_head_transform: bool
+    """Whether masked language modelling transforms its input first (BERT: dense, act, norm), to the width of the
+    embeddings."""
+    logit_scale: float
+    """Factor on the logits."""
+    final_logit_softcapping: float | None
+    """Bound on the logits, None for none."""
+    classifier_pooling: Literal["cls", "mean", "max", "last"]
+    """How token vectors become one vector for a classifier, a word of `Pooling`."""
+    classifier_pooler_act: str | None
+    """Activation of a dense layer between pooling and classifier, None for no such layer."""
+    classifier_positions: int | None
+    """Number of positions that a classifier of sequences labels out of the one vector (MAD's compression), by two dense
+    layers in place of the pooler's; None for one label a sequence."""
+    classifier_bias: bool
+    """Whether the classifier has a bias."""
+    dropout: float
+    """Probability of dropping an element of the embeddings and of each residual branch."""
+    attention_dropout: float
+    """Probability of dropping an attention weight."""
+    activation_dropout: float
+    """Probability of dropping an element after the feed-forward activation."""
+    classifier_dropout: float | None
+    """Probability of dropping an element before a classifier, `dropout` if not given."""
+    initializer: Literal["d2l", "deepnorm", "depth-scaled", "mup", "normal", "torch", "xavier-uniform"]
+    """Initialisation part: "normal", "depth-scaled", "xavier-uniform", "deepnorm", "torch"."""
+    initializer_range: float
+    """Standard deviation of normal initialisation."""
+    use_cache: bool
+    """Whether decoders return their keys and values."""
+    pad_token_id: int | None
+    """Id of padding."""
+    decoder_pad_token_id: int | None
+    """The same of the target, `pad_token_id` if None."""
+    bos_token_id: int | None
+    """Id that begins a sequence."""
+    eos_token_id: int | list[int] | None
+    """Id that ends a sequence."""
+    decoder_start_token_id: int | None
+    """Id that begins a target, `bos_token_id` if not given."""
+    num_experts: int
+    num_experts_per_tok: int
+    moe_intermediate_size: int
+    norm_topk_prob: bool
+    router_aux_loss_coef: float
+    output_router_logits: bool
+    first_k_dense_replace: int
+    swiglu_alpha: float
+    swiglu_limit: float
+    shared_expert_intermediate_size: Any
+    n_shared_experts: int
+    n_group: int
+    topk_group: int
+    routed_scaling_factor: float
+    balance_rate: float
+    num_kv_shared_layers: int
+    q_lora_rank: int
+    kv_lora_rank: int
+    qk_nope_head_dim: int
+    v_head_dim: int
+    latent_norm_eps: float | None
+    value_embedding_interval: int
+    linear_num_key_heads: int
+    linear_num_value_heads: int
+    linear_key_head_dim: int
+    linear_value_head_dim: int
+    linear_conv_kernel_dim: int
+    linear_allow_neg_eigval: bool
+    linear_num_heads: int
+    linear_head_dim: int
+    conv_L_cache: int
+    conv_bias: bool
+    layers_per_block: int
+    num_streams: int
+    gate_rank: int
+    sinkhorn_iterations: int
+    hyper_eps: float
+    mup_base_width: int
+    """The hidden size at which parametrization=mup is the standard one, 256 if not given."""
+    encoder_attention_bias: bool
+    input_characters: Any
+    output_characters: Any
+    keep_dead: bool
+    rms_norm_eps: float
+    encoder_layers: int
+    architectures: Any
+    chunk_size_feed_forward: Any
+    id2label: Any
+    label2id: Any
+    output_hidden_states: Any
+    problem_type: Any
+    return_dict: Any
+    transformers_version: Any
+    layer_types: Sequence[Literal["full_attention", "sliding_attention"]]
+    """The kind of every layer, or a pattern repeated over them; all sliding if only a window is given, every other the
+    mixer's if only that is."""
+    mtp_loss_weight: float
+    """What their loss counts beside that of the next token, 0.3 if not given."""
+    num_labels: int
+    num_nextn_predict_layers: int
+    """How many tokens behind the next one a causal language model learns to predict, by a layer each that runs in
+    training only (multi-token prediction); none if not given."""
+    parametrization: Literal["standard", "mup"]
+    """How initial weights, scales and learning rates depend on the width."""
+    rope_parameters: dict[str, Any]
+    """`rope_theta`, `rope_type` and what that type reads, as in transformers; for rotary positions."""
+
+
+class BuildOptions(Settings, total=False):
+    """What [`zoo.build`][] takes beside settings."""
+
+    attn_implementation: Any
+    cache_dir: Any
+    device_map: Any
+    dtype: Any
+    force_download: Any
+    offline: Any
+    revision: Any
+    token: Any
