@@ -146,7 +146,7 @@ def verify(
     ours_request = {**request, "output": "last_hidden_state" if task == Task.FEATURE_EXTRACTION else "logits"}
     inputs = flat(batches)
     ours = {dtype: fresh.compute(in_dtype(model, getattr(torch, dtype)), ours_request, inputs) for dtype in dtypes}
-    return judge(ours, theirs, batches, of_tokens=task != Task.SEQUENCE_CLASSIFICATION)
+    return judge(ours, theirs, batches, task)
 
 
 def in_dtype(model: ZooPreTrainedModel, dtype: torch.dtype) -> ZooPreTrainedModel:
@@ -190,8 +190,8 @@ def judge(
     ours: dict[str, dict[str, Tensor]],
     theirs: dict[str, dict[str, Tensor]],
     batches: dict[str, dict[str, Tensor]],
+    task: str,
     *,
-    of_tokens: bool = True,
     exact: bool = True,
 ) -> Difference:
     """Measure the difference, and refuse one that is not rounding.
@@ -200,13 +200,14 @@ def judge(
         ours: What the original computes, by dtype.
         theirs: What the export computes, by dtype.
         batches: Their inputs.
-        of_tokens: Whether outputs are of tokens, of which those of padding do not count, and not of sequences.
+        task: What the original is for: what is said of a sequence counts whole, and of tokens where they are real.
         exact: Whether they have to be equal; where weights were rounded, outputs only have to be numbers.
 
     Raises:
         VerificationError: When it is too large.
     """
     width = min(tensor.shape[-1] for name, tensor in ours["float32"].items() if name.endswith(".output"))
+    of_tokens = task != Task.SEQUENCE_CLASSIFICATION
     kept_ours = {dtype: real(outputs, batches, width, of_tokens) for dtype, outputs in ours.items()}
     kept_theirs = {dtype: real(outputs, batches, width, of_tokens) for dtype, outputs in theirs.items()}
     names = [name for name in ours["float32"] if name.endswith(".output")]

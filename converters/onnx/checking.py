@@ -47,5 +47,4 @@ def compare(model: ZooPreTrainedModel, graphs: GraphModel, *, exact: bool = True
     inputs = flat(batches)
     ours = fresh.compute(traceable(model), request, inputs)
     theirs = fresh.compute(graphs, request, inputs)
-    of_tokens = task != Task.SEQUENCE_CLASSIFICATION
-    return judge({"float32": ours}, {"float32": theirs}, batches, of_tokens=of_tokens, exact=exact)
+    return judge({"float32": ours}, {"float32": theirs}, batches, task, exact=exact)

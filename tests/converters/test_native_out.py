@@ -248,9 +248,9 @@ def test_padding_hides_nothing_of_what_is_said_of_a_sequence():
     batches = {"padded": {"attention_mask": torch.tensor([[1, 1, 0]])}}
     ours = {"float32": {"padded.output": torch.ones(1, 3, 4)}}
     theirs = {"float32": {"padded.output": torch.tensor([1.0, 1.0, 2.0])[None, :, None].expand(1, 3, 4)}}
-    assert verification.judge(ours, theirs, batches).float32 == 0.0
+    assert verification.judge(ours, theirs, batches, "token-classification").float32 == 0.0
     with pytest.raises(VerificationError, match="differs by"):
-        verification.judge(ours, theirs, batches, of_tokens=False)
+        verification.judge(ours, theirs, batches, "sequence-classification")
 
 
 def test_other_tokens_are_an_error():
@@ -258,11 +258,13 @@ def test_other_tokens_are_an_error():
     ours = {"float32": {"full.output": same, "generate_greedy.tokens": tokens}}
     theirs = {"float32": {"full.output": same, "generate_greedy.tokens": tokens + 1}}
     batches = {"full": {"input_ids": torch.ones(2, 3)}, "generate_greedy": {}}
-    assert verification.judge(ours, ours, batches).greedy
+    assert verification.judge(ours, ours, batches, "causal-lm").greedy
     with pytest.raises(VerificationError, match="decodes other tokens"):
-        verification.judge(ours, theirs, batches)
+        verification.judge(ours, theirs, batches, "causal-lm")
     with pytest.raises(VerificationError, match="differs by inf"):
-        verification.judge(ours, {"float32": {**ours["float32"], "full.output": same * torch.nan}}, batches)
+        verification.judge(
+            ours, {"float32": {**ours["float32"], "full.output": same * torch.nan}}, batches, "causal-lm"
+        )
 
 
 def test_large_weights_are_sharded(tmp_path, monkeypatch):

@@ -71,12 +71,13 @@ def test_a_card_makes_nothing_up(folder: Path) -> None:
 
 
 def test_a_classifier_of_positions_is_offered_to_no_pipeline(tmp_path: Path) -> None:
-    model = zoo.build("llama-style@tiny", "sequence-classification", classifier_positions=4, classifier_pooling="last")
-    model.save_pretrained(tmp_path)
-    text = write_card(tmp_path, parse_address("org/model"), CardFacts())
-    assert ModelCard(text).data.pipeline_tag is None
-    assert "Labels 4 positions of a sequence" in text
-    assert "AutoModelForSequenceClassification.from_pretrained" in text
+    for task, pipeline in (("sequence-classification", None), ("causal-lm", "text-generation")):
+        model = zoo.build("llama-style@tiny", task, classifier_positions=4, classifier_pooling="last")
+        model.save_pretrained(tmp_path / task)
+        text = write_card(tmp_path / task, parse_address("org/model"), CardFacts())
+        assert ModelCard(text).data.pipeline_tag == pipeline
+        assert ("Labels 4 positions of a text" in text) == (pipeline is None)
+        assert f"{model.config.architectures[0].replace('Zoo', 'AutoModel')}.from_pretrained" in text
 
 
 def test_a_variant_that_is_not_there_still_has_a_card(folder: Path, tmp_path: Path) -> None:

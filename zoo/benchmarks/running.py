@@ -166,6 +166,7 @@ class Session:
             values=values,
             error=" ".join((run.error or "").split()),
             digest=run.hash,
+            # A variant that was refused, or a run whose process was killed, notes nothing.
             **(run.circumstances or circumstances()),
         )
 

@@ -30,6 +30,12 @@ PIPELINES = {
 }
 """The Auto class and the Hub's task of a saved class, by how its name ends."""
 
+SEVERAL_LABELS = (
+    "Labels {} positions of a text: transformers' pipeline for text classification, which reads one label, would take "
+    "the largest of all scores for it; `zoo predict` gives each."
+)
+"""What a card says of a classifier of positions, which is offered to no pipeline."""
+
 MARKUP = str.maketrans({character: f"&#{ord(character)};" for character in "&<>`*[]|\\~@"})
 """How a page shows characters that would be markup."""
 
@@ -81,6 +87,9 @@ def write_card(folder: Path, address: Address, facts: CardFacts) -> str:
     shapes = tensor_shapes(folder)
     auto_class, pipeline = auto_class_of(config)
     known = variant_facts(config)
+    if pipeline == "text-classification" and "classifier_positions" in shown:
+        pipeline = None
+        known["limits"] = (*known["limits"], SEVERAL_LABELS.format(shown["classifier_positions"]))
     results = [_eval_result(result, pipeline) for result in facts.eval_results]
     name = address.repo_id.rpartition("/")[2]
     variant = config.get("variant")
@@ -131,12 +140,10 @@ def auto_class_of(config: Mapping[str, Any]) -> tuple[str | None, str | None]:
     """Which of transformers' Auto classes loads a checkpoint.
 
     Returns:
-        The class's name and the Hub's name of its task; None for both where the configuration names no class, and for
-        the latter where it labels positions: pipelines of that task read one label for a text.
+        The class's name and the Hub's name of its task; None for both where the configuration names no class.
     """
     saved = str((config.get("architectures") or [""])[0])
-    auto_class, pipeline = next((pair for ending, pair in PIPELINES.items() if saved.endswith(ending)), (None, None))
-    return auto_class, None if config.get("classifier_positions") else pipeline
+    return next((pair for ending, pair in PIPELINES.items() if saved.endswith(ending)), (None, None))
 
 
 def variant_facts(config: Mapping[str, Any]) -> dict[str, Any]:

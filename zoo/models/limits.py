@@ -1,4 +1,4 @@
-"""What a configuration cannot do, in words for a card: attention backends, paged generation, pipelines."""
+"""What a configuration cannot do, in words for a card: attention backends and paged generation."""
 
 from __future__ import annotations
 
@@ -132,9 +132,4 @@ def limits_of(config: ZooConfig) -> tuple[str, ...]:
     ]
     if config.stack == "decoder" and (why := what_engines_lack(config, backends_of(config)[0])) is not None:
         limits.append(f"Does not generate by continuous batching (generate_batch), because of {why}.")
-    if config.classifier_positions is not None:
-        limits.append(
-            f"Labels {config.classifier_positions} positions of a sequence: transformers' pipeline for text "
-            "classification, which reads one label, would mistake them; `zoo predict` gives each."
-        )
     return tuple(limits)

@@ -155,7 +155,9 @@ def check_placing(launcher: str, processes: int, options: Mapping[str, Any]) -> 
     if processes < 1:
         raise ConfigError(f"jobs={processes} was given; at least one run must happen at a time")
     if launcher == "local" and options:
-        raise ConfigError(f"the local launcher has no options, but {next(iter(options))!r} was given")
+        raise ConfigError(
+            f"the local launcher has no options, but {next(iter(options))!r} was given; ray and submitit have"
+        )
     check_library(launcher)
 
 
