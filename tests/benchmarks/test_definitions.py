@@ -49,8 +49,8 @@ def test_the_score_that_decides_is_one_of_the_task_or_a_loss() -> None:
         assert one.score in {*scores, "heldout_loss"} or one.tests
 
 
-def test_all_together_take_about_twelve_hours() -> None:
-    assert 8 * 60 < sum(one.minutes for one in ALL.values()) < 12.5 * 60
+def test_all_together_take_thirteen_hours_at_most() -> None:
+    assert 8 * 60 < sum(one.minutes for one in ALL.values()) <= 13 * 60
 
 
 def test_patterns_stand_for_what_there_is() -> None:
@@ -101,6 +101,16 @@ def test_a_condition_changes_single_entries(tmp_path: Path) -> None:
             "{version: 1, summary: s, minutes: 1, score: a, seeds: 1, variants: [a], compare: {task: copy},"
             " conditions: {wide: {}, narrow: {}}, anchors: [{variant: a, value: 1, tolerance: 1, source: s}]}",
             "unknown condition ''",
+        ),
+        (
+            "{version: 1, summary: s, minutes: 1, score: a, seeds: 1, variants: [a], compare: {task: copy},"
+            " anchors: [{variant: a, value: 7, source: s}]}",
+            "tolerance=None and averaged_over=1 of 7; one of them says",
+        ),
+        (
+            "{version: 1, summary: s, minutes: 1, score: a, seeds: 1, variants: [a], compare: {task: copy},"
+            " anchors: [{variant: a, value: 7, source: s, tolerance: 1, averaged_over: 3}]}",
+            "tolerance=1 and averaged_over=3 of 7; one of them says",
         ),
     ],
 )

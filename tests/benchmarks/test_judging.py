@@ -7,9 +7,11 @@ import statistics
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from zoo.benchmarks import Row, benchmarks, find_benchmark, judge
+from zoo.benchmarks.definition import Anchor
 from zoo.benchmarks.page import front, markdown_table, told
 from zoo.benchmarks.published import anchors
 from zoo.errors import UnknownNameError
@@ -126,7 +128,7 @@ def test_published_numbers_stand_beside_ours() -> None:
     assert "NOT within 0.02" in anchors(char_lm, {condition: judge(char_lm, off, condition)})
 
 
-def test_an_interval_contains_or_excludes_what_was_published() -> None:
+def test_an_interval_excludes_what_was_published_or_not() -> None:
     """Student's interval, as the standard table has it for four degrees of freedom; averaged seed by seed."""
     mad = find_benchmark("mad-memorization")
     conditions = list(mad.conditions)
@@ -141,11 +143,34 @@ def test_an_interval_contains_or_excludes_what_was_published() -> None:
         return anchors(mad, {name: judge(mad, rows, name) for name in conditions})
 
     reach = 2.7764 * statistics.stdev(scores) / 5**0.5
-    assert f"the interval of 95 % for the mean, {85 - reach:.4g} to {85 + reach:.4g}, contains it" in said(made)
+    assert f"the interval of 95 % for the mean, {85 - reach:.4g} to {85 + reach:.4g}, does not exclude it" in said(made)
     higher = [replace(row, values={"symbol_accuracy": row.values["symbol_accuracy"] + 2}) for row in made]
-    assert "within 5 of it" in said(higher) and "excludes it" in said(higher)
+    assert "within 5 of it" in said(higher) and ", excludes it" in said(higher)
     assert "interval" not in said(made[:6]), "one seed has none"
     assert "not recorded yet" in said(made[:5]), "no seed has all conditions"
+
+
+@pytest.mark.parametrize(
+    ("value", "room"), [(94.1, (35.1, 100.0)), (99.8, (97.8, 100.0)), (5.0, (0.0, 55.0)), (90.9, (0.0, 100.0))]
+)
+def test_a_published_average_leaves_room_for_each_of_its_scores(value: float, room: tuple[float, float]) -> None:
+    """Eleven scores of at most 100 average to it just where this one is within the room; to a hundredth, by trial."""
+    anchor = Anchor("llama-style", value, "s", averaged_over=11)
+    assert anchor.room == pytest.approx(room, abs=0.11)
+    for score in np.linspace(0, 100, 401):
+        others = (11 * value - score) / 10
+        assert (0 <= others <= 100) == (anchor.room[0] <= score <= anchor.room[1])
+    assert Anchor("llama-style", value, "s", tolerance=1).room == (value, value)
+
+
+@pytest.mark.parametrize(("scores", "word"), [([30, 31, 32], "excludes"), ([33, 35, 37], "does not exclude")])
+def test_one_of_the_averaged_scores_may_exclude_the_average(scores: list[float], word: str) -> None:
+    mad = find_benchmark("mad-recall")
+    one = replace(mad, anchors=[Anchor("llama-style", 94.1, "s", averaged_over=11)])
+    made = [Row(mad.version, "", "llama-style", seed, values={"symbol_accuracy": s}) for seed, s in enumerate(scores)]
+    said = anchors(one, {"": judge(one, made, "")})
+    assert "here, where an average over 11 scores, of which this is one, needs 35.1 to 100; the interval" in said
+    assert f", {word} it" in said
 
 
 def test_the_pages_are_what_their_command_writes() -> None:

@@ -93,6 +93,19 @@ def test_labels_stand_where_something_is_asked(task):
             assert (label == IGNORED) if symbol == "." else tokenizers.source.convert_ids_to_tokens(label) == symbol
 
 
+def test_training_may_ask_for_every_symbol_and_what_is_held_out_does_not():
+    made = find_task("in-context-recall:train_everywhere=true,length=40,noise=0.3", {"train_examples": 20})
+    splits = made.load()
+    tokenizers = made.train_tokenizers(splits.train, kind="word", min_frequency=1)
+    for row in made.encode(splits.train, tokenizers, training=True):
+        assert row["labels"] == [*row["input_ids"][1:], IGNORED] and len(row["labels"]) == row["length"] == 40
+    asked_alone = find_task("in-context-recall:length=40,noise=0.3", {"train_examples": 20})
+    assert made.load().heldout["answer"] == asked_alone.load().heldout["answer"]
+    expected = asked_alone.encode(splits.heldout, tokenizers)["labels"]
+    assert made.encode(splits.heldout, tokenizers)["labels"] == expected
+    assert asked_alone.encode(splits.heldout, tokenizers, training=True)["labels"] == expected
+
+
 def test_a_tokenizer_that_cuts_symbols_is_refused():
     made = find_task("memorization", {"train_examples": 20})
     splits = made.load()

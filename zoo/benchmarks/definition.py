@@ -50,16 +50,25 @@ class Anchor:
     Attributes:
         variant: Which row.
         value: The published number.
-        tolerance: How far from it a mean may be, because of seeds and of what the source does not say.
         source: Where it was published.
+        tolerance: How far from it a mean may be, because of seeds and of what the source does not say.
         condition: Of which condition; where there are several and none is named, of the average over them.
+        averaged_over: Of how many scores in percent it is the average, of which this is one; instead of `tolerance`.
     """
 
     variant: str
     value: float
-    tolerance: float
     source: str
+    tolerance: float | None = None
     condition: str = ""
+    averaged_over: int = 1
+
+    @property
+    def room(self) -> tuple[float, float]:
+        """From where to where a score in percent may be: at the number, or wherever the others average to it."""
+        total = self.averaged_over * self.value
+        most_of_others = 100.0 * (self.averaged_over - 1)
+        return (max(0.0, total - most_of_others), min(100.0, total)) if most_of_others else (self.value, self.value)
 
 
 @dataclass(frozen=True)
@@ -71,7 +80,7 @@ class Benchmark:
         version: Raised with every change that changes results; rows of other versions are not compared.
         summary: What it asks, in a sentence.
         minutes: How long all of it takes on two cores, two runs of one thread at a time: runs x (steps x the time of a
-            step + 8 seconds) / 2, with steps timed on the baseline. All that ship come to about 12 hours.
+            step + 8 seconds) / 2, with steps timed on the baseline. All that ship come to 13 hours at most.
         compare: Arguments of [`zoo.compare`][]; at least the `task`.
         variants: Names of variants, the baseline first; also patterns, see `zoo.benchmarks.names`.
         seeds: How many seeds each gets.
@@ -283,6 +292,11 @@ def check(benchmark: Benchmark, file: Path) -> None:
     for anchor in benchmark.anchors:
         if anchor.condition not in benchmark.conditions and (anchor.condition or not is_averaged):
             raise UnknownNameError(anchor.condition, benchmark.conditions, kind="condition", owner=f"{file}, anchors")
+        if (anchor.tolerance is None) != (anchor.averaged_over > 1):
+            raise ConfigError(
+                f"{file}, anchors: tolerance={anchor.tolerance} and averaged_over={anchor.averaged_over} of"
+                f" {anchor.value:g}; one of them says how near a score must be"
+            )
     for condition in benchmark.conditions:
         for test in benchmark.tests.values():
             find_task(test.format(task=benchmark.task(condition).name))

@@ -25,12 +25,7 @@ def anchors(benchmark: Benchmark, judged: Mapping[str, Verdicts], lead: str = "P
     lines = []
     for anchor in benchmark.anchors:
         sample = anchored(anchor, benchmark, judged)
-        if sample is None:
-            came = "not recorded yet"
-        else:
-            near = abs(sample.mean - anchor.value) <= anchor.tolerance
-            came = f"{spread(sample)} here, {'within' if near else 'NOT within'} {anchor.tolerance:g} of it"
-            came += interval_told(sample, anchor.value)
+        came = "not recorded yet" if sample is None else compared(anchor, sample)
         lines.append(f"- {lead}`{anchor.variant}`: {anchor.value:g} ({anchor.source}); {came}.")
     return "\n".join(lines)
 
@@ -52,11 +47,21 @@ def anchored(anchor: Anchor, benchmark: Benchmark, judged: Mapping[str, Verdicts
     return Measurements.of(means) if means else None
 
 
-def interval_told(sample: Measurements, published: float) -> str:
-    """Say whether Student's interval for a mean contains a published number; nothing where seeds do not differ."""
-    off = PairedDifference.of(Pairs([value - published for value in sample.values])).interval
+def compared(anchor: Anchor, sample: Measurements) -> str:
+    """Say how near the recorded scores are, and whether Student's interval for their mean leaves a number possible.
+
+    Nothing is said of the interval where seeds do not differ.
+    """
+    least, most = anchor.room
+    if anchor.tolerance is None:
+        needed = f"an average over {anchor.averaged_over} scores, of which this is one, needs {least:.4g} to {most:.4g}"
+        came = f"{spread(sample)} here, where {needed}"
+    else:
+        near = abs(sample.mean - anchor.value) <= anchor.tolerance
+        came = f"{spread(sample)} here, {'within' if near else 'NOT within'} {anchor.tolerance:g} of it"
+    off = PairedDifference.of(Pairs([value - anchor.value for value in sample.values])).interval
     if off is None or off[0] == off[1]:
-        return ""
-    low, high = (published + end for end in off)
-    word = "contains" if low <= published <= high else "excludes"
-    return f"; the interval of 95 % for the mean, {low:.4g} to {high:.4g}, {word} it"
+        return came
+    low, high = (anchor.value + end for end in off)
+    word = "excludes" if high < least or most < low else "does not exclude"
+    return f"{came}; the interval of 95 % for the mean, {low:.4g} to {high:.4g}, {word} it"

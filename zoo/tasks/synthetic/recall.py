@@ -116,7 +116,9 @@ class InContextRecall(AskedInPlace):
     """Keys and values in turn; a key that was there before asks for the value that it had (Poli et al. 2024).
 
     With `noise`, that share of the places holds symbols that mean nothing. With `motif` above 1, keys and values are of
-    so many symbols, and the last of a key asks for the first of its value, and so on.
+    so many symbols, and the last of a key asks for the first of its value, and so on. With `train_everywhere`, as in
+    MAD's own training, every symbol counts in the loss that is trained with, also those that nothing tells beforehand;
+    what is held out asks as without.
     """
 
     name = "in-context-recall"
@@ -125,6 +127,7 @@ class InContextRecall(AskedInPlace):
     length: int = 128
     noise: float = 0.0
     motif: int = 1
+    train_everywhere: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -153,6 +156,14 @@ class InContextRecall(AskedInPlace):
             told = [str(symbol) if asked else UNASKED for symbol in value]
             answers += [*[UNASKED] * (self.motif - 1), *told, UNASKED]
         return symbols[: self.length], answers[: self.length]
+
+    def encode(self, examples: Dataset, tokenizers: Tokenizers, *, training: bool = False, seed: int = 0) -> Dataset:
+        """Turn sequences into ids, with labels where something is asked. Arguments as in the base class."""
+        encoded = super().encode(examples, tokenizers, training=training, seed=seed)
+        if not (training and self.train_everywhere):
+            return encoded
+        following = [[*ids[1:], IGNORED] for ids in encoded["input_ids"]]
+        return encoded.remove_columns("labels").add_column("labels", following)
 
 
 @dataclass(frozen=True)
