@@ -25,6 +25,7 @@ from zoo.comparison.results.statistics import (
     noise_floor,
     paired_p,
     sign_p,
+    student_interval,
     verdict,
 )
 
@@ -143,6 +144,8 @@ def test_intervals_hold_the_mean_as_often_as_they_say(seeds):
     noise = np.random.default_rng(seeds).normal(size=(300 if seeds > 6 else 800, seeds))
     held = np.mean([low < 0 < high for low, high in map(bootstrap_interval, noise)])
     assert held == pytest.approx(min(0.95, most_coverage(seeds)), abs=0.04)
+    exact = np.mean([low < 0 < high for low, high in map(student_interval, noise)])
+    assert exact == pytest.approx(0.95, abs=0.025)
 
 
 def test_more_values_than_can_be_gone_through():

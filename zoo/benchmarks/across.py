@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from statistics import fmean
 
 import numpy as np
 
-from zoo.comparison.results.statistics import UNKNOWN, Measurements
+from zoo.comparison.results.statistics import UNKNOWN, Measurements, student_interval
 from zoo.comparison.results.units import counted, large
 from zoo.comparison.results.verdicts import Scores, finite, judged
 
 from .definition import ACROSS, Benchmark
-from .page import chance
+from .page import chance, spread
 from .rows import Row
+
+BRACKETS = "In brackets is Student's interval of 95 % for the mean over seeds."
+"""Said of every reading. Three seeds are the rule; resampled, they hold the mean in 75 % of cases at best."""
 
 Point = tuple[float, float | None]
 """Where a run stands among the conditions, and its loss; None where it failed or diverged."""
@@ -55,7 +58,7 @@ def valley(benchmark: Benchmark, rows: Iterable[Row]) -> Reading:
         f"The width of the valley: over how many powers of ten the learning rate may vary with a loss that is at most "
         f"{margin:g} above the variant's own best.",
         ("Variant", "Seeds", "Width", "Difference", "p", "Verdict", "Best loss"),
-        [[name, str(len(runs[name])), *said[name], with_interval(lowest[name], 4)] for name in ranked],
+        [[name, str(len(runs[name])), *said[name], best_of(lowest[name])] for name in ranked],
     )
 
 
@@ -135,7 +138,7 @@ def read_across(benchmark: Benchmark, rows: Iterable[Row], *, data: str | None =
         return None
     own = [row for row in rows if (row.version, row.data) == (benchmark.version, data or benchmark.data)]
     reading = READINGS[benchmark.across["reading"]](benchmark, own)
-    return reading if reading.rows else None
+    return replace(reading, says=f"{reading.says} {BRACKETS}") if reading.rows else None
 
 
 def runs_over(
@@ -239,12 +242,14 @@ def in_words(scores: Mapping[str, Scores], baseline: str, *, better: int, digits
     return written
 
 
+def best_of(losses: Sequence[float]) -> str:
+    """Write the losses of the best runs; they are near zero, where an interval of Student's may end below it."""
+    return spread(Measurements.of(losses)) if losses else ""
+
+
 def with_interval(values: Sequence[float], digits: int) -> str:
-    """Write a mean and the interval in which it is to be expected."""
-    if not values:
-        return ""
-    sample = Measurements.of(values)
-    between = (
-        "" if sample.interval is None else f" ({sample.interval[0]:.{digits}f} to {sample.interval[1]:.{digits}f})"
-    )
-    return f"{sample.mean:.{digits}f}{between}"
+    """Write a mean and, of several values, Student's interval for it."""
+    if len(values) < 2:
+        return "".join(f"{value:.{digits}f}" for value in values)
+    low, high = student_interval(values)
+    return f"{fmean(values):.{digits}f} ({low:.{digits}f} to {high:.{digits}f})"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from zoo.comparison.results.statistics import Measurements, PairedDifference, Pairs
+from zoo.comparison.results.statistics import Measurements, student_interval
 
 from .across import averages
 from .definition import Anchor, Benchmark
@@ -59,9 +59,8 @@ def compared(anchor: Anchor, sample: Measurements) -> str:
     else:
         near = abs(sample.mean - anchor.value) <= anchor.tolerance
         came = f"{spread(sample)} here, {'within' if near else 'NOT within'} {anchor.tolerance:g} of it"
-    off = PairedDifference.of(Pairs([value - anchor.value for value in sample.values])).interval
-    if off is None or off[0] == off[1]:
+    if not sample.deviation:
         return came
-    low, high = (anchor.value + end for end in off)
+    low, high = student_interval(sample.values)
     word = "excludes" if high < least or most < low else "does not exclude"
     return f"{came}; the interval of 95 % for the mean, {low:.4g} to {high:.4g}, {word} it"

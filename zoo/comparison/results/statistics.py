@@ -133,10 +133,9 @@ class PairedDifference:
         if pairs == 1:
             return cls(mean, None, None, None, pairs, None, wins=wins, losses=losses)
         deviation = spread(differences)
-        reach = student_quantile((1 + LEVEL) / 2, pairs - 1) * deviation / math.sqrt(pairs)
         effect = mean / deviation if deviation else None
         p = sign_p(wins, losses) if paired.lost or paired.baseline_lost else paired_p(differences)
-        return cls(mean, deviation, (mean - reach, mean + reach), effect, pairs, p, wins=wins, losses=losses)
+        return cls(mean, deviation, student_interval(differences), effect, pairs, p, wins=wins, losses=losses)
 
 
 def verdict(difference: PairedDifference) -> str:
@@ -224,6 +223,21 @@ def spread(values: Sequence[float]) -> float:
     """The sample standard deviation of at least two values, zero where nothing but rounding makes one."""
     deviation = float(np.std(values, ddof=1))
     return deviation if deviation > ROUNDING * max(map(abs, values)) else 0.0
+
+
+def student_interval(values: Sequence[float], level: float = LEVEL) -> tuple[float, float]:
+    """Student's interval of the mean, which holds it as often as it says where noise is normal, however few the values.
+
+    Args:
+        values: At least two.
+        level: The share of such intervals that are to hold the mean.
+
+    Returns:
+        Lower and upper end.
+    """
+    mean = math.fsum(values) / len(values)
+    reach = student_quantile((1 + level) / 2, len(values) - 1) * spread(values) / math.sqrt(len(values))
+    return mean - reach, mean + reach
 
 
 def bootstrap_interval(values: Sequence[float], level: float = LEVEL) -> tuple[float, float]:
