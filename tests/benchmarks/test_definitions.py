@@ -105,12 +105,17 @@ def test_a_condition_changes_single_entries(tmp_path: Path) -> None:
         (
             "{version: 1, summary: s, minutes: 1, score: a, seeds: 1, variants: [a], compare: {task: copy},"
             " anchors: [{variant: a, value: 7, source: s}]}",
-            "tolerance=None and averaged_over=1 of 7; one of them says",
+            "tolerance=None and averaged_over=1 of 7; valid: either",
         ),
         (
             "{version: 1, summary: s, minutes: 1, score: a, seeds: 1, variants: [a], compare: {task: copy},"
             " anchors: [{variant: a, value: 7, source: s, tolerance: 1, averaged_over: 3}]}",
-            "tolerance=1 and averaged_over=3 of 7; one of them says",
+            "tolerance=1 and averaged_over=3 of 7; valid: either",
+        ),
+        (
+            "{version: 1, summary: s, minutes: 1, score: a, seeds: 1, variants: [a], compare: {task: copy},"
+            " anchors: [{variant: a, value: 7, source: s, tolerance: 1, averaged_over: 0}]}",
+            "tolerance=1 and averaged_over=0 of 7; valid: either",
         ),
     ],
 )

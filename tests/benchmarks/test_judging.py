@@ -154,7 +154,7 @@ def test_an_interval_excludes_what_was_published_or_not() -> None:
     ("value", "room"), [(94.1, (35.1, 100.0)), (99.8, (97.8, 100.0)), (5.0, (0.0, 55.0)), (90.9, (0.0, 100.0))]
 )
 def test_a_published_average_leaves_room_for_each_of_its_scores(value: float, room: tuple[float, float]) -> None:
-    """Eleven scores of at most 100 average to it just where this one is within the room; to a hundredth, by trial."""
+    """Eleven scores of at most 100 average to it just where this one is within the room, by trial."""
     anchor = Anchor("llama-style", value, "s", averaged_over=11)
     assert anchor.room == pytest.approx(room, abs=0.11)
     for score in np.linspace(0, 100, 401):

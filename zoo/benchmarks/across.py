@@ -249,7 +249,10 @@ def best_of(losses: Sequence[float]) -> str:
 
 def with_interval(values: Sequence[float], digits: int) -> str:
     """Write a mean and, of several values, Student's interval for it."""
-    if len(values) < 2:
-        return "".join(f"{value:.{digits}f}" for value in values)
+    if not values:
+        return ""
+    mean = f"{fmean(values):.{digits}f}"
+    if len(values) == 1:
+        return mean
     low, high = student_interval(values)
-    return f"{fmean(values):.{digits}f} ({low:.{digits}f} to {high:.{digits}f})"
+    return f"{mean} ({low:.{digits}f} to {high:.{digits}f})"

@@ -66,9 +66,10 @@ class Anchor:
     @property
     def room(self) -> tuple[float, float]:
         """From where to where a score in percent may be: at the number, or wherever the others average to it."""
+        if self.tolerance is not None:
+            return self.value, self.value
         total = self.averaged_over * self.value
-        most_of_others = 100.0 * (self.averaged_over - 1)
-        return (max(0.0, total - most_of_others), min(100.0, total)) if most_of_others else (self.value, self.value)
+        return max(0.0, total - 100 * (self.averaged_over - 1)), min(100.0, total)
 
 
 @dataclass(frozen=True)
@@ -292,10 +293,10 @@ def check(benchmark: Benchmark, file: Path) -> None:
     for anchor in benchmark.anchors:
         if anchor.condition not in benchmark.conditions and (anchor.condition or not is_averaged):
             raise UnknownNameError(anchor.condition, benchmark.conditions, kind="condition", owner=f"{file}, anchors")
-        if (anchor.tolerance is None) != (anchor.averaged_over > 1):
+        if anchor.averaged_over < 1 or (anchor.tolerance is None) != (anchor.averaged_over > 1):
             raise ConfigError(
                 f"{file}, anchors: tolerance={anchor.tolerance} and averaged_over={anchor.averaged_over} of"
-                f" {anchor.value:g}; one of them says how near a score must be"
+                f" {anchor.value:g}; valid: either a tolerance, or an average over at least 2 scores"
             )
     for condition in benchmark.conditions:
         for test in benchmark.tests.values():
