@@ -33,6 +33,7 @@ from zoo.fast.switches import fast_paths
 from zoo.models import FEED_FORWARDS, balance_experts
 from zoo.models.feed_forward import build_feed_forward
 from zoo.models.feed_forwards.balance import load_balancing_loss
+from zoo.models.feed_forwards.routing import SigmoidRouter
 from zoo.parameters import count_by_parameter
 from zoo.testing import cases, randomize
 
@@ -265,6 +266,40 @@ def test_balancing_moves_the_bias_towards_experts_that_are_used_less() -> None:
         balance_experts(model)
         after = unevenness()
     assert after < before
+
+
+@pytest.mark.parametrize("settings", ["", ",num_nextn_predict_layers=2", ",parallel_residual=true"])
+@pytest.mark.parametrize("checkpointing", [False, True])
+def test_padding_counts_for_no_expert(settings: str, checkpointing: bool) -> None:
+    """Padding or none, taken out or left in: tokens alone are counted, twice where layers are computed again."""
+    name = f"deepseek-moe@tiny:dropout=0.0,attention_dropout=0.0,num_experts=4{settings}"
+    model = randomize(zoo.build(name, "causal-lm", vocab_size=37), std=0.5).train()
+    if checkpointing:
+        model.gradient_checkpointing_enable()
+    ids = torch.randint(5, 37, (4, 16), generator=torch.Generator().manual_seed(0))
+    lengths, places = torch.tensor([7, 3, 5, 10]), torch.arange(16)
+    on_the_right, on_the_left = places < lengths[:, None], places >= 16 - lengths[:, None]
+    routers = [module for module in model.modules() if isinstance(module, SigmoidRouter)]
+
+    def loads(batches: list[dict[str, torch.Tensor]], mode: str) -> list[list[float]]:
+        with fast_paths(unpadding=mode):
+            for batch in batches:
+                model(**batch, use_cache=False).loss.backward()
+        found = [router.load.tolist() for router in routers]
+        balance_experts(model)
+        for router in routers:
+            router.balance_bias.zero_()
+        return found
+
+    rows = [ids[row, :length][None] for row, length in enumerate(lengths)]
+    expected = loads([{"input_ids": row, "labels": row} for row in rows], "never")
+    assert sum(expected[0]) == lengths.sum() * 2 * (1 + checkpointing)
+    for mask in (on_the_right, on_the_left):
+        padded = torch.full_like(ids, 3)
+        padded[mask] = ids[on_the_right]
+        batch = {"input_ids": padded, "attention_mask": mask.long(), "labels": padded.masked_fill(~mask, -100)}
+        for mode in ("never", "auto", "always"):
+            assert loads([batch], mode) == expected, mode
 
 
 @pytest.mark.thorough

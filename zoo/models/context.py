@@ -148,6 +148,11 @@ class Context:
         if self.position_ids is None:
             self.position_ids = position.count(inputs_embeds, self.attention_mask, seen)
 
+    def is_token(self, seq_len: int) -> Tensor | None:
+        """1 for tokens, 0 for padding; None where a padding mask is not given. *Shape:* (batch_size, seq_len)."""
+        mask = self.attention_mask
+        return mask[:, -seq_len:] if isinstance(mask, Tensor) and mask.ndim == 2 else None
+
     def source(self, config: ZooConfig, hidden_states: Tensor) -> tuple[Tensor | None, Any]:
         """What cross attention reads, and its mask in the form that the attention backend wants.
 
@@ -165,16 +170,18 @@ class Context:
 
 @dataclass
 class EarlierLayers:
-    """Tensors that the layers of a stack keep for later ones within one call, by name, and the ids of its tokens.
+    """Tensors that the layers of a stack keep for later ones within one call, by name, and its tokens.
 
     No dictionary: hooks of accelerate and FSDP copy such on the way into a layer, which would then write in vain.
 
     Attributes:
         token_ids: Ids of the tokens, None where their embeddings were given. *Shape:* (batch_size, seq_len)
+        is_token: 1 for tokens, 0 for padding; None where all are tokens. *Shape:* (batch_size, seq_len)
         kept: The tensors.
     """
 
     token_ids: Tensor | None = None
+    is_token: Tensor | None = None
     kept: dict[str, tuple[Tensor, ...]] = field(default_factory=dict)
 
     def keep(self, name: str, *tensors: Tensor) -> None:

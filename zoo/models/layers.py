@@ -15,6 +15,7 @@ from .residual import build_residual, first
 if TYPE_CHECKING:
     from .attention import Attention
     from .configuration import ZooConfig
+    from .context import EarlierLayers
     from .residual import Residual
 
 
@@ -56,7 +57,7 @@ class TransformerLayer(GradientCheckpointingLayer):
         if encoder_hidden_states is not None:
             source = (encoder_attention_mask, None, encoder_hidden_states)
             hidden_states = self.cross_attn_residual(hidden_states, self.cross_attn, *source, **kwargs)
-        return self.feed_forward(hidden_states)
+        return self.feed_forward(hidden_states, **self.counted(**kwargs))
 
     def mix_tokens(self, hidden_states: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         """Let tokens see each other: self-attention in its residual connection.
@@ -70,9 +71,18 @@ class TransformerLayer(GradientCheckpointingLayer):
         """
         raise NotImplementedError(f"{type(self).__name__} defines neither mix_tokens nor a forward")
 
-    def feed_forward(self, hidden_states: Tensor) -> Tensor:
-        """Transform every token by itself. *Shape:* (batch_size, seq_len, hidden_size), unchanged."""
+    def feed_forward(self, hidden_states: Tensor, **counted: Tensor | None) -> Tensor:
+        """Transform every token by itself. *Shape:* (batch_size, seq_len, hidden_size), unchanged.
+
+        Args:
+            counted: For a network that counts tokens, and for no other: `is_token`.
+        """
         return hidden_states
+
+    def counted(self, earlier: EarlierLayers | None = None, **kwargs: Any) -> dict[str, Tensor | None]:
+        """Arguments of a feed-forward network beside hidden states: `is_token` if it counts tokens."""
+        counts = self.training and getattr(getattr(self, "mlp", None), "counts_tokens", False)
+        return {"is_token": earlier.is_token} if counts and earlier is not None else {}
 
 
 class EncoderLayer(TransformerLayer):
@@ -91,9 +101,9 @@ class EncoderLayer(TransformerLayer):
         """Self-attention. Arguments as in the base class."""
         return self.self_attn_residual(hidden_states, self.self_attn, *args, **kwargs)
 
-    def feed_forward(self, hidden_states: Tensor) -> Tensor:
+    def feed_forward(self, hidden_states: Tensor, **counted: Tensor | None) -> Tensor:
         """The feed-forward network. *Shape:* (batch_size, seq_len, hidden_size), unchanged."""
-        return self.mlp_residual(hidden_states, self.mlp)
+        return self.mlp_residual(hidden_states, self.mlp, **counted)
 
 
 class DecoderLayer(EncoderLayer):
@@ -136,7 +146,7 @@ class ParallelEncoderLayer(TransformerLayer):
         Returns:
             *Shape:* as normed.
         """
-        return first(self.self_attn(normed, *args, **kwargs)) + first(self.mlp(normed))
+        return first(self.self_attn(normed, *args, **kwargs)) + first(self.mlp(normed, **self.counted(**kwargs)))
 
 
 class ParallelDecoderLayer(ParallelEncoderLayer):

@@ -124,13 +124,15 @@ class MultiTokenPrediction(nn.Module):
         args, named = layer_arguments(body, embeddings, context)
         losses = []
         for shift, depth in enumerate(self.depths, start=1):
-            named["earlier"] = EarlierLayers(None if input_ids is None else input_ids.roll(-shift, dims=1))
+            follows = context.position_ids.roll(-shift, dims=1) == context.position_ids + shift
+            if is_padding_mask:
+                real = context.attention_mask.bool()
+                follows = follows & real & real.roll(-shift, dims=1)
+            ids = None if input_ids is None else input_ids.roll(-shift, dims=1)
+            named["earlier"] = EarlierLayers(ids, follows.expand_as(labels))
             hidden_states = depth(hidden_states, embeddings.roll(-shift, dims=1), *args, **{**kwargs, **named})
             # What is rolled to the end belongs to no token: its targets are ignored.
             further = F.pad(targets, (0, shift), value=IGNORED)[:, shift:]
-            follows = context.position_ids.roll(-shift, dims=1) == context.position_ids + shift
-            if is_padding_mask:
-                follows = follows & context.attention_mask.bool()
             further = further.masked_fill(~follows.to(further.device), IGNORED)
             options = {"num_items_in_batch": num_items_in_batch, "shift_labels": further}
             losses.append(cross_entropy(head, hidden_states, labels, True, label_smoothing, **options)[1])

@@ -122,7 +122,7 @@ class ZooStack(ZooModel):
         source = context.source(config, hidden_states) if context.encoder_hidden_states is not None else ()
         rotations = self.position.rotations(hidden_states, context.position_ids, filter(None, self.placed_types))
         kwargs |= {"past_key_values": context.past_key_values, "position_ids": context.position_ids}
-        kwargs["earlier"] = EarlierLayers(context.token_ids)
+        kwargs["earlier"] = EarlierLayers(context.token_ids, context.is_token(hidden_states.shape[1]))
         hidden_states = self.stream.open(self.embedding_projection(hidden_states))
         layer_types = self.layer_types[: self.config.num_hidden_layers]  # generation lowers it for an early exit
         for step, (layer, kind, placed) in enumerate(zip(cycle(self.layers), layer_types, self.placed_types)):

@@ -78,10 +78,14 @@ class MixtureOfExperts(nn.Module):
         if "router_aux_loss_coef" in cls.options:
             require_at_least(0, router_aux_loss_coef=option(config, cls, "router_aux_loss_coef"))
 
-    def forward(self, hidden_states: Tensor) -> Tensor:
-        """Transform every position by its experts. *Shape:* (batch_size, seq_len, hidden_size), unchanged."""
+    def forward(self, hidden_states: Tensor, **counted: Tensor | None) -> Tensor:
+        """Transform every position by its experts. *Shape:* (batch_size, seq_len, hidden_size), unchanged.
+
+        Args:
+            counted: `is_token` for a router that counts tokens.
+        """
         tokens = hidden_states.flatten(0, -2)
-        _, weights, experts = self.router(tokens)
+        _, weights, experts = self.router(tokens, **counted)
         return self.experts(tokens, experts, weights).view_as(hidden_states)
 
 
@@ -104,6 +108,7 @@ class SigmoidMixtureOfExperts(MixtureOfExperts):
     }
     router_class: ClassVar[type[Router]] = SigmoidRouter
     has_auxiliary_loss: ClassVar[bool] = False
+    counts_tokens: ClassVar[bool] = True
 
     def __init__(self, config: ZooConfig) -> None:
         super().__init__(config)
@@ -135,9 +140,9 @@ class SigmoidMixtureOfExperts(MixtureOfExperts):
         if chosen > count // groups * admitted:
             raise ConfigError(f"num_experts_per_tok={chosen} was given; topk_group={admitted} has fewer experts")
 
-    def forward(self, hidden_states: Tensor) -> Tensor:
-        """Transform every position by its experts and the shared one, if any. Shapes as in the base class."""
-        routed = super().forward(hidden_states)
+    def forward(self, hidden_states: Tensor, **counted: Tensor | None) -> Tensor:
+        """Transform every position by its experts and the shared one, if any. Arguments as in the base class."""
+        routed = super().forward(hidden_states, **counted)
         return routed if self.shared_experts is None else routed + self.shared_experts(hidden_states)
 
 
@@ -176,10 +181,10 @@ class SharedMixtureOfExperts(MixtureOfExperts):
         super().check_options(config)
         require_at_least(1, shared_expert_intermediate_size=cls.shared_size(config))
 
-    def forward(self, hidden_states: Tensor) -> Tensor:
-        """Transform every position by its experts and the shared one. Shapes as in the base class."""
+    def forward(self, hidden_states: Tensor, **counted: Tensor | None) -> Tensor:
+        """Transform every position by its experts and the shared one. Arguments as in the base class."""
         gate = torch.sigmoid(self.shared_expert_gate(hidden_states))
-        return super().forward(hidden_states) + gate * self.shared_expert(hidden_states)
+        return super().forward(hidden_states, **counted) + gate * self.shared_expert(hidden_states)
 
 
 def inner_size(config: ZooConfig) -> int:

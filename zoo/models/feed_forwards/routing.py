@@ -89,14 +89,22 @@ class SigmoidRouter(Router):
         init.zeros_(self.balance_bias)
         init.zeros_(self.load)
 
-    def forward(self, hidden_states: Tensor) -> Routes:
-        """Choose experts. *Shape:* (num_tokens, hidden_size)."""
+    def forward(self, hidden_states: Tensor, is_token: Tensor | None = None) -> Routes:
+        """Choose experts, and in training count how often each is used.
+
+        Args:
+            hidden_states: *Shape:* (num_tokens, hidden_size)
+            is_token: 0 for padding, which is not counted; None where there is none. *Shape:* (batch_size, seq_len)
+        """
         logits = self.score(hidden_states)
         affinities = logits.sigmoid()
         experts = self.admitted(affinities + self.balance_bias).topk(self.num_experts_per_tok, dim=-1).indices
         if self.training:
             with torch.no_grad():
-                self.load += F.one_hot(experts, self.num_experts).sum(dim=(0, 1))
+                used = F.one_hot(experts, self.num_experts).sum(dim=1)
+                if is_token is not None:
+                    used = used * is_token.flatten()[:, None].to(used)
+                self.load += used.sum(dim=0)
         weights = self.normalised(affinities.gather(-1, experts)) * self.routed_scaling_factor
         return logits, weights.to(hidden_states.dtype), experts
 
@@ -128,7 +136,8 @@ class SigmoidRouter(Router):
 def balance_experts(model: nn.Module) -> None:
     """Even out the use of experts that are routed by affinities, after an update of the weights.
 
-    `zoo train` does it; a training loop of your own calls it behind `optimizer.step()`.
+    `zoo train` does it; a training loop of your own calls it after `optimizer.step()`. Padding does not count where the
+    attention mask has two dimensions; a finished mask of four does not tell padding from tokens.
     """
     for module in model.modules():
         if isinstance(module, SigmoidRouter):
