@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -68,11 +69,19 @@ LITTER = (
     ".env",
     ".cache/tokenizer.json",
     "__pycache__/x.py",
+    "run_config.json",
+    "wandb/x_config.json",
+    "wandb/config.json",
+    "credentials.model",
+    "vocab_of_secrets.json",
+    "LICENSE_KEY",
+    "evil.py",
+    "deep/model.safetensors",
 )
 
 
 def test_what_belongs_to_no_model_stays_behind(hub: LoopbackHub, worker: Start, tmp_path: Path) -> None:
-    more = {"target_tokenizer/tokenizer.json": b"{}", "chat_template.jinja": b"x", "LICENSE": b"x", "vocab.txt": b"x"}
+    more = {"target/tokenizer.json": b"{}", "chat_template.jinja": b"x", "LICENSE": b"x", "vocab.txt": b"x"}
     pickle = {"model.bin": b"PK and a pickle"}
     folder = write(tmp_path / "model", {**checkpoint(), **more, **pickle, **dict.fromkeys(LITTER, b"1")})
     (folder / "notes.txt").symlink_to("secret-token")
@@ -80,6 +89,52 @@ def test_what_belongs_to_no_model_stays_behind(hub: LoopbackHub, worker: Start, 
     assert answer["error"] is None, answer
     assert without_attributes(hub.storage.contents("org/model")) == {**checkpoint(), **more}
     assert sorted(answer["ok"]["left_out"]) == sorted((*LITTER, *pickle, "notes.txt"))
+
+
+def test_code_is_pushed_where_the_configuration_names_it(hub: LoopbackHub, worker: Start, tmp_path: Path) -> None:
+    named = {"AutoModel": "modeling.Model", "AutoConfig": "other--elsewhere.Config"}
+    of_tokenizer = json.dumps({"auto_map": {"AutoTokenizer": ["tokens.Slow", None]}}).encode()
+    code = {"modeling.py": b"from .layers import A\n", "layers.py": b"from .deeper import B\n", "deeper.py": b""}
+    code |= {"tokenizer_config.json": of_tokenizer, "tokens.py": b""}
+    litter = {"elsewhere.py": b"", "evil.py": b"", "src/modeling.py": b""}
+    folder = write(tmp_path / "model", {**checkpoint(auto_map=named), **code, **litter})
+    answer = worker()("push", folder, "org/model")
+    assert answer["error"] is None, answer
+    assert without_attributes(hub.storage.contents("org/model")) == {**checkpoint(auto_map=named), **code}
+    assert answer["ok"]["left_out"] == sorted(litter)
+
+
+SECRETS = {
+    "config.json": (WRITE, "the access token in use"),
+    "tokenizer.json": ("AKIA" + "IOSFODNN7EXAMPLA", "AWS Access Key"),
+    "tokenizer_config.json": ("ghp_" + "a1B2c3D4e5F6" * 3, "GitHub Token"),
+    "generation_config.json": ("hf_" + "aBcDeFgH" * 4, "Hugging Face token"),
+    "README.md": ("https://me:" + "hunter22@example.org", "Basic Auth Credentials"),
+    "LICENSE": ("-----BEGIN RSA " + "PRIVATE KEY-----", "Private Key"),
+    "processor_config.json": ('{"wandb_api_key": "' + "0123456789abcdef" * 2 + '01234567"}', "Secret Keyword"),
+    "model.safetensors": (WRITE, "the access token in use"),
+}
+
+
+@pytest.mark.parametrize("path", SECRETS)
+def test_secrets_are_not_pushed(hub: LoopbackHub, worker: Start, tmp_path: Path, path: str) -> None:
+    secret, kind = SECRETS[path]
+    content = (
+        safetensors(weight=secret.encode()) if path.endswith(".safetensors") else json.dumps({"x": secret}).encode()
+    )
+    if path == "config.json":
+        content = checkpoint(hub=secret)[path]
+    if path in ("README.md", "LICENSE", "processor_config.json"):
+        content = secret.encode()
+    folder, process = write(tmp_path / "model", {**checkpoint(), path: content}), worker()
+    for dry_run in (True, False):
+        answer = process("push", folder, "org/model", dry_run=dry_run)
+        assert answer["error"] == "SecretError" and f"{path} ({kind})" in answer["message"], answer
+        assert secret not in answer["message"] and "--allow-secrets" in answer["message"]
+    assert hub.log == []
+    if path == "config.json":
+        assert process("push", folder, "org/model", allow_secrets=True)["error"] is None
+        assert hub.storage.contents("org/model")[path] == content
 
 
 @pytest.mark.parametrize("link", ["vocab.txt", "model.safetensors"])

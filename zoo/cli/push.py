@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 )
 @click.option("--space", is_flag=True, help="Write a Space of the same name, on which the model can be explored.")
 @click.option("--dry-run", is_flag=True, help="List the files and connect to nothing.")
+@click.option("--allow-secrets", is_flag=True, help="Push files although secrets were found in them.")
 @click.option("--token", metavar="TOKEN", help="An access token; better in HF_TOKEN or by `hf auth login`.")
 @json_option
 def push(
@@ -49,13 +50,15 @@ def push(
     native: str | None,
     space: bool,
     dry_run: bool,
+    allow_secrets: bool,
     token: str | None,
     as_json: bool,
 ) -> None:
     """Push a checkpoint or an export to the Hugging Face Hub, in one commit.
 
-    What belongs to a model is pushed: safe weights, configurations, tokenizers, code, cards. Everything else stays
-    behind, and links are refused. A model card is written unless there is one. NAME is the name of weights.
+    Files are pushed by a list of names: safe weights, configurations, tokenizers, the code that config.json names,
+    cards. Links are refused, and so are files that hold an access token or another secret. A model card is written
+    unless there is one. NAME is the name of weights.
     """
     from zoo.hub import push as push_model
 
@@ -73,6 +76,7 @@ def push(
         native=native or native is not None,
         space=space,
         dry_run=dry_run,
+        allow_secrets=allow_secrets,
         token=token,
     )
     if as_json:

@@ -18,6 +18,7 @@ from .errors import (
     RemoteCodeError,
     RepoIdError,
     RevisionMissingError,
+    SecretError,
     UnsafeWeightsError,
 )
 
@@ -49,6 +50,7 @@ __all__ = [
     "RemoteCodeError",
     "RepoIdError",
     "RevisionMissingError",
+    "SecretError",
     "UnsafeWeightsError",
     "is_address",
     "list_hub",

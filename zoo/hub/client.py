@@ -33,6 +33,11 @@ LIBRARY = "transformer-zoo"
 UNAUTHORIZED, FORBIDDEN = 401, 403
 
 
+def token_in_use(token: str | bool | None) -> str | None:
+    """The token that requests are made with: the given one, or the one that is stored or in HF_TOKEN."""
+    return token if isinstance(token, str) else (get_token() if token is not False else None)
+
+
 class Hub:
     """A connection to the Hub.
 
@@ -45,7 +50,7 @@ class Hub:
         from zoo import __version__
 
         self.token = token
-        self._secret = token if isinstance(token, str) else (get_token() if token is not False else None)
+        self._secret = token_in_use(token)
         self.patience = patience or Patience()
         self.api = HfApi(token=token, library_name=LIBRARY, library_version=__version__)
         self._answered = False

@@ -69,6 +69,12 @@ class UnsafeWeightsError(HubError):
     exit_code = 2
 
 
+class SecretError(HubError):
+    """A file that is to be pushed holds an access token or another secret."""
+
+    exit_code = 2
+
+
 class RemoteCodeError(HubError):
     """The repository's model needs code from the repository, which was not allowed."""
 

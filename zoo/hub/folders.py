@@ -13,6 +13,7 @@ from huggingface_hub.utils import filter_repo_objects  # type: ignore[attr-defin
 
 from zoo.errors import CheckpointError, enumerate_names
 from zoo.files import read_json
+from zoo.folders import EVALUATIONS_FILE, RESULT_FILE
 
 from .errors import UnsafeWeightsError
 
@@ -34,51 +35,38 @@ PICKLES = (
 )
 """Weights and more in formats that can run code when they are read."""
 
-PUSHED = (
-    # weights
-    "*.safetensors",
-    "*.safetensors.index.json",
-    "*.onnx",
-    "*.onnx_data",
-    "*.onnx.data",
-    "*.gguf",
-    "openvino_*.xml",
-    "openvino_*.bin",
-    # configurations
-    "config.json",
-    "*_config.json",
-    "bundle.json",
-    # tokenizers
-    "tokenizer.json",
-    "special_tokens_map.json",
-    "added_tokens.json",
-    "*vocab*.json",
-    "*vocab*.txt",
-    "merges.txt",
-    "bpe.codes",
-    "dict.txt",
-    "byte_maps.json",
-    "normalizer.json",
-    "*.model",
-    "*.spm",
-    "*.jinja",
-    # code, and what is known about the model
-    "*.py",
-    "result.json",
-    "evaluations.json",
-    "README.md",
-    "LICENSE*",
-    "NOTICE*",
-    "*.png",
-    "*.svg",
+TOKENIZER = (
+    *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "chat_template.jinja"),
+    *("vocab.json", "vocab.txt", "target_vocab.json", "vocab-src.json", "vocab-tgt.json", "merges.txt", "bpe.codes"),
+    *("shared_vocabulary.json", "source_vocabulary.json", "target_vocabulary.json", "vocabulary.json"),
+    *("dict.txt", "byte_maps.json", "normalizer.json", "emoji.json", "tokenizer.model", "spiece.model"),
+    *("sentencepiece.bpe.model", "source.spm", "target.spm"),
 )
-"""Names of what is pushed, from any subfolder that is not one of `LEFT_OUT`; everything else stays behind."""
+"""Names of tokenizers' files: those of transformers' classes, and CTranslate2's vocabularies."""
 
-PUSHED_FROM_THE_TOP = "model.bin"
-"""CTranslate2's weights, by a name that elsewhere is a pickle's."""
+PUSHED = {
+    "": (
+        # weights; CTranslate2's have a name that elsewhere is a pickle's
+        *("*.safetensors", "*.safetensors.index.json", "*.onnx", "*.onnx_data", "*.onnx.data", "*.gguf"),
+        *("openvino_*.xml", "openvino_*.bin", "model.bin"),
+        # configurations
+        *(CONFIG, "generation_config.json", "preprocessor_config.json", "processor_config.json"),
+        *("adapter_config.json", "openvino_config.json", "bundle.json"),
+        *TOKENIZER,
+        # what is known about the model
+        *(RESULT_FILE, EVALUATIONS_FILE, CARD, "LICENSE", "LICENSE.txt", "LICENSE.md", "NOTICE", "NOTICE.txt"),
+        *("*.png", "*.svg"),
+    ),
+    "target": TOKENIZER,
+    "onnx": ("*.onnx", "*.onnx_data", "*.onnx.data"),
+    "additional_chat_templates": ("*.jinja",),
+}
+"""Names of what is pushed, by folder; with the code that the configuration names. Everything else stays behind."""
 
-LEFT_OUT = (".*", "checkpoint-*", "runs", "__pycache__")
-"""Folders that are never pushed: hidden ones, a trainer's, caches."""
+WITH_CODE = (CONFIG, "tokenizer_config.json")
+"""Configurations that may name code."""
+
+CTRANSLATE2_WEIGHTS = "model.bin"
 
 PICKLED = (b"PK", b"\x80")
 """How files begin that torch.save wrote."""
@@ -122,9 +110,10 @@ def files_to_push(folder: Path) -> tuple[list[PushedFile], list[str]]:
         for file in sorted(folder.rglob("*"))
         if file.is_symlink() or file.is_file()
     }
-    kept = [path for path, file in found.items() if _belongs_to_a_model(path, file)]
-    if CONFIG not in kept:
+    if CONFIG not in found:
         raise CheckpointError(f"{folder} has no {CONFIG}, so it is no checkpoint; it holds: {enumerate_names(found)}")
+    code = _code_of(folder)
+    kept = [path for path, file in found.items() if path in code or _belongs_to_a_model(path, file)]
     if not list(filter_repo_objects(kept, allow_patterns=list(EXPORTED_WEIGHTS))):
         raise UnsafeWeightsError(
             f"{folder} has no weights that can be pushed, which are {', '.join(EXPORTED_WEIGHTS)}; it holds: "
@@ -141,13 +130,32 @@ def files_to_push(folder: Path) -> tuple[list[PushedFile], list[str]]:
 
 
 def _belongs_to_a_model(path: str, file: Path) -> bool:
-    *parents, name = path.split("/")
-    if any(fnmatchcase(parent, pattern) for parent in parents for pattern in LEFT_OUT):
-        return False
-    if path == PUSHED_FROM_THE_TOP and not file.is_symlink():
+    if path == CTRANSLATE2_WEIGHTS and not file.is_symlink():
         with file.open("rb") as stream:
             return not stream.read(len(PICKLED[0])).startswith(PICKLED)
-    return not name.startswith(".") and any(fnmatchcase(name, pattern) for pattern in PUSHED)
+    folder, _, name = path.rpartition("/")
+    return not name.startswith(".") and any(fnmatchcase(name, pattern) for pattern in PUSHED.get(folder, ()))
+
+
+def _code_of(folder: Path) -> set[str]:
+    """Paths of the code that the configurations name, and of what that imports from its folder."""
+    maps = [read_object(folder / name).get("auto_map") for name in WITH_CODE if (folder / name).is_file()]
+    classes = [one for named in maps if isinstance(named, dict) for entry in named.values() for one in _listed(entry)]
+    modules = {str(name).partition(".")[0] for name in classes if name and "--" not in str(name)}
+    entries = {folder / f"{module}.py" for module in modules if module.isidentifier()}
+    if not (present := [entry for entry in entries if entry.is_file()]):
+        return set()
+    from transformers.dynamic_module_utils import get_relative_import_files
+
+    try:
+        imported = [Path(file) for entry in present for file in get_relative_import_files(entry)]
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"the code that {folder / CONFIG} names cannot be read: {error}") from error
+    return {file.name for file in (*present, *imported) if file.parent == folder}
+
+
+def _listed(entry: Any) -> list[Any]:
+    return entry if isinstance(entry, list) else [entry]
 
 
 def read_object(file: Path) -> dict[str, Any]:

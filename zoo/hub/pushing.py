@@ -16,7 +16,7 @@ from zoo.folders import RESULT_FILE
 
 from .addresses import MAIN, Address, parse_address
 from .cards import CardFacts, write_card
-from .client import Hub
+from .client import Hub, token_in_use
 from .commits import Change
 from .destination import require_branch, require_repository, stale_weights
 from .errors import HubError, RepoIdError
@@ -24,6 +24,7 @@ from .exports import BUNDLE, NATIVE_REVISION, Exported, export_checkpoint
 from .folders import CARD, PushedFile, files_to_push
 from .records import find_result, find_results, recipe_of, recorded_license, recorded_limits, without_places
 from .retries import Patience
+from .secret_scan import refuse_secrets
 from .spaces import push_space, space_files
 
 ATTRIBUTES = ".gitattributes"
@@ -83,6 +84,7 @@ def push(
     native: bool | str = False,
     space: bool = False,
     dry_run: bool = False,
+    allow_secrets: bool = False,
     max_shard_size: str | int = "5GB",
     token: str | bool | None = None,
     patience: Patience | None = None,
@@ -93,8 +95,8 @@ def push(
     weights that are not part of this one. Where something goes wrong the repository is as it was before.
 
     Args:
-        model: A model, a checkpoint's folder, the name of weights, or an export. Of a folder goes what belongs to a
-            model: safe weights, configurations, tokenizers, code, cards. Everything else stays behind.
+        model: A model, a checkpoint's folder, the name of weights, or an export. Files of a folder are pushed by a
+            list of names: safe weights, configurations, tokenizers, the code that config.json names, cards.
         repo_id: "org/name" or "name", possibly with "@branch".
         tokenizer: Saved beside a model.
         revision: The branch to push to, by default "main".
@@ -112,6 +114,7 @@ def push(
         native: Whether to push an export to a class of transformers as well, to the branch "native"; or which class's.
         space: Whether to write a Space of the same name, on which the model can be explored, as well.
         dry_run: Whether to only list what would be pushed. Nothing is asked of the Hub then.
+        allow_secrets: Whether to push files in which an access token or another secret was found.
         max_shard_size: From which size on a model's weights are split.
         token: As for huggingface_hub: None for the one that is stored or in HF_TOKEN.
         patience: Time-outs and retries.
@@ -121,6 +124,7 @@ def push(
 
     Raises:
         CheckpointError: When a folder is no checkpoint, or a damaged one.
+        SecretError: When a file holds a secret, and `allow_secrets` was not given.
         HubError: When the Hub refuses, cannot be reached, or was changed by somebody else meanwhile.
     """
     address = parse_address(repo_id, revision)
@@ -155,6 +159,9 @@ def push(
         files[CARD] = PushedFile(CARD, len(content), content)
         foreign_files = {file.path: file for file in files_to_push(foreign.folder)[0]} if foreign else {}
         page = space_files(address, license or recorded_license(folder)) if space else {}
+        if not allow_secrets:
+            message_file = PushedFile("the commit message", 0, (commit_message or "").encode())
+            refuse_secrets([*files.values(), *foreign_files.values(), message_file], token_in_use(token))
         report = partial(_report, native=foreign_files, left_out=left_out, page=page)
         if dry_run:
             return report(address, files, dry_run=True)
