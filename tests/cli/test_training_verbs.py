@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 
 import pytest
@@ -46,6 +47,22 @@ def trained(data, tmp_path_factory):
     run = CliRunner().invoke(cli, ["train", *TRAIN, "--data", str(data), "-o", str(folder)])
     assert run.exit_code == 0, run.stderr
     return folder, json.loads(run.stdout)
+
+
+def test_the_data_are_shown_before_training(zoo, tmp_path):
+    rows = [(("pos", "neg")[i % 3 == 0], " ".join([f"film{i}", *["fine"] * (i % 9)])) for i in range(40)]
+    data = tmp_path / "a.tsv"
+    data.write_text("".join("\t".join(row) + "\n" for row in [("label", "text_a"), *rows]))
+    train = ("train", "pre-norm", "--task", "text-classification", "--data", str(data), *MODEL, *FLAGS, "--json")
+    run = zoo(*train, "-o", str(tmp_path / "model"))
+    assert run.exit_code == 0, run.stderr
+    json.loads(run.stdout)
+    assert run.stderr.startswith(f"Columns of {data}: text_a, label\n  film0 | neg\n  film1 fine | pos\n  film2")
+    labels = r"^Labels: pos 2\d, neg 1\d\nTokens: [\d,]+, in 38 examples to train on and 2 held out:\n"
+    assert re.search(labels, run.stderr, re.MULTILINE)
+    bars = re.findall(r"^ +\d+ to \d+ +(\d+) #+$", run.stderr, re.MULTILINE)
+    assert sum(map(int, bars)) == 38
+    assert zoo(*train, "-o", str(tmp_path / "quiet"), "--quiet").stderr == ""
 
 
 def test_what_is_trained_is_loaded_by_the_auto_classes(trained):

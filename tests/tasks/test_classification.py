@@ -38,7 +38,7 @@ def test_labels_are_numbered_in_order_whatever_the_columns_are_called(write):
 
 def test_numbers_are_labels_too(write):
     task = find_task("text-classification")
-    splits = task.load(write("a.csv", "text,label\n" + "".join(f"t{i},{i}\n" for i in range(11))))
+    splits = task.load(write("a.csv", "text,label\n" + "".join(f"t{i},{i % 11}\n" for i in range(33))))
     assert task.fitted(splits).labels == tuple(map(str, range(11)))
 
 
@@ -102,10 +102,47 @@ def test_conll_files_are_read(write):
 
 
 @pytest.mark.parametrize(
+    ("header", "text", "label"),
+    [
+        (("label", "text_a"), "text_a", "label"),
+        (("Label", "Review"), "Review", "Label"),
+        (("id", "gold_label", "sentence1"), "sentence1", "gold_label"),
+        (("premise", "hypothesis", "label"), "premise", "label"),
+        (("first", "second"), "first", "second"),
+    ],
+)
+@pytest.mark.parametrize("suffix", ["tsv", "jsonl"])
+def test_a_column_named_like_a_label_is_the_label(write, header, text, label, suffix):
+    lines = [dict.fromkeys(header, "a")] * 4
+    rows = "\n".join(map(json.dumps, lines)) if suffix == "jsonl" else "\n".join(map("\t".join, [header, *lines]))
+    assert find_task("text-classification").load(write(f"a.{suffix}", rows)).train.column_names[:2] == [text, label]
+
+
+@pytest.mark.parametrize(
+    ("task", "rows", "message"),
+    [
+        ("text-classification", [("gut", f"text {i}") for i in range(20)], r"19 different values among 19;.*recur"),
+        (
+            "text-classification",
+            [(f"text {i}", "gut") for i in range(20)],
+            r"only the value 'gut' among 19;",
+        ),
+        ("token-classification", [(f"a{i} b{i}", f"{i} {-i}") for i in range(20)], r"different values among 38"),
+    ],
+)
+def test_labels_that_cannot_be_meant_are_refused(write, task, rows, message):
+    found = find_task(task)
+    splits = found.load(write("a.tsv", "".join("\t".join(row) + "\n" for row in [("first", "second"), *rows])))
+    with pytest.raises(DataError, match=rf"a.tsv: column 'second' .* {message}.*--columns second,first"):
+        found.fitted(splits)
+    assert find_task(f"{task}:labels=['a', 'b']").fitted(splits).labels == ("a", "b")
+
+
+@pytest.mark.parametrize(
     ("task", "name", "content", "message"),
     [
         ("text-classification", "a.tsv", "text\tlabel\ngood\tpos\nbad\n", "a.tsv, line 3: 1 field where 2 are"),
-        ("text-classification", "a.tsv", "text\tlabel\ngood\t \n", "a.tsv, line 2: column 'label' is empty"),
+        ("text-classification", "a.tsv", "text\tlabel\ngood\t \n", "a.tsv, line 2: column 'label' is empty.*--columns"),
         ("text-classification", "a.tsv", "text\ngood\n", "a.tsv, line 1: 1 column where 2 are expected"),
         ("text-classification", "a.jsonl", '{"text": "a", "label": {}}\n', "a.jsonl, line 1: column 'label' is not"),
         ("token-classification", "a.jsonl", '{"tokens": ["a", "b"], "tags": ["O"]}', "line 1: 2 tokens and 1 labels"),

@@ -139,7 +139,7 @@ class Columns(click.ParamType):  # type: ignore[type-arg]
 
 def columns_option(command: Decorated) -> Decorated:
     """Add `--columns`: a decorator."""
-    help = "Names or numbers of the columns; by default the first ones."
+    help = "Names or numbers of the columns; by default those named like what they hold, else the first."
     return click.option("--columns", type=Columns(), metavar="A,B", help=help)(command)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -16,6 +17,9 @@ from .encoding import check_length
 from .sources import Splits
 from .tables import Table, place_of
 from .task import DataTask
+
+FEW_LABELS = 8
+"""Different labels that are never too many, however few examples there are."""
 
 
 @dataclass(frozen=True)
@@ -51,8 +55,27 @@ class LabelsTask(DataTask):
         """Find out which labels there are. Arguments as in the base class."""
         if self.labels:
             return self
+        self.check_labels(splits.train)
         columns = [split[split.column_names[1]] for split in splits]
         return replace(self, labels=sorted_labels({label for column in columns for label in self.labels_of(column)}))
+
+    def check_labels(self, examples: Dataset) -> None:
+        """Refuse a column that cannot hold labels, as where text and label are swapped.
+
+        Raises:
+            DataError: When there is one label, or about one for every example.
+        """
+        text, label = examples.column_names[:2]
+        labels = list(self.labels_of(examples[label][:]))
+        different = len(set(labels))
+        if 1 < different <= max(FEW_LABELS, len(labels) / 2):
+            return
+        values = f"only the value {labels[0]!r}" if different == 1 else f"{different:,} different values"
+        raise DataError(
+            f"{examples.info.description or 'the data'}: column {label!r} is read as the label, and has {values} "
+            f"among {len(labels):,}; there are at least two labels, and they recur. Name the column of the text and "
+            f"that of the label, as in --columns {label},{text}"
+        )
 
     def fitted_to(self, config: Any) -> Self:
         """Take the labels that a model knows. Arguments as in the base class."""
@@ -70,6 +93,10 @@ class LabelsTask(DataTask):
                         f"valid: {enumerate_names(known)}{suggest(label, known)}"
                     )
         return None
+
+    def label_counts(self, examples: Dataset) -> dict[str, int]:
+        """How often every label occurs. Arguments as in the base class."""
+        return dict(Counter(self.labels_of(examples[examples.column_names[1]][:])))
 
     def train_tokenizers(self, examples: Dataset, **options: Any) -> Tokenizers:
         """Train a tokenizer on the texts. Arguments as in the base class."""

@@ -56,8 +56,8 @@ def read_table(path: str | Path, columns: Sequence[Column] | None = None, *, kin
 
     Args:
         path: The file; its suffix says what it is.
-        columns: Names of the columns to read, or their numbers from 0; by default those that are called as such
-            columns usually are, or else the first ones.
+        columns: Names of the columns to read, or their numbers from 0; by default those that are named like what
+            they hold, and else the first ones.
         kinds: What the columns hold.
 
     Raises:

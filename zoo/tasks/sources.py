@@ -114,8 +114,8 @@ def load_splits(
             that `datasets` has saved; corpora that ship with the zoo ("en_pt", or several: "en_pt+phrases"); or a
             dataset's name on the Hub, with a configuration behind a colon if need be.
         heldout: The file to evaluate on; by default the source's, or else 5 % of the examples, at most 1000.
-        columns: Names of the columns to read, or their numbers from 0; by default those called as such columns usually
-            are, or else the first ones.
+        columns: Names of the columns to read, or their numbers from 0; by default those named like what they hold,
+            and else the first ones.
         kinds: What the columns hold.
         seed: Which examples are set aside where no file says so.
         mismatch: What compares examples to train on with held-out ones from another file, and says what is wrong.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -41,7 +42,7 @@ class Kind(Enum):
 USUAL_NAMES = {
     Kind.TEXT: ("text", "sentence", "content", "document"),
     Kind.SOURCE: (),
-    Kind.LABEL: ("label", "labels", "class", "category"),
+    Kind.LABEL: ("label", "labels", "class", "category", "sentiment", "target"),
     Kind.TOKENS: ("tokens", "words"),
     Kind.TAGS: ("tags", "labels", "ner_tags", "pos_tags"),
 }
@@ -171,7 +172,7 @@ def checked_value(value: Any, kind: Kind) -> Any:
         ValueError: When it cannot be that. The message is the end of a sentence.
     """
     if value is None or value == "" or (isinstance(value, str) and not value.strip()):
-        raise ValueError("is empty")
+        raise ValueError("is empty; leave the row out, or name other columns (--columns)")
     if kind in (Kind.TOKENS, Kind.TAGS):
         parts = value.split() if isinstance(value, str) else value
         if not isinstance(parts, (list, tuple)):
@@ -195,8 +196,8 @@ def chosen_columns(
     Args:
         available: The names there are.
         kinds: What the wanted columns hold.
-        columns: Names or numbers of the wanted ones; by default those that are called like their kinds, or else the
-            first ones.
+        columns: Names or numbers of the wanted ones; by default those that are named like their kinds ("gold_label"
+            is a label), and for other kinds the first ones that are left.
         owner: The file, for messages.
 
     Returns:
@@ -207,15 +208,11 @@ def chosen_columns(
         DataError: When there are too few.
     """
     if columns is None:
-        usual = [next((name for name in kind.usual_names if name in available), None) for kind in kinds]
-        named = [name for name in usual if name is not None]
-        if len(named) == len(kinds) == len(set(named)):
-            return named
         if len(available) < len(kinds):
             raise DataError(
                 f"{owner}: {len(available)} column{'' if len(available) == 1 else 's'} where {len(kinds)} are expected"
             )
-        return list(available[: len(kinds)])
+        return columns_by_name(available, kinds)
     check_number(kinds, columns, owner)
     chosen = []
     for column in columns:
@@ -225,6 +222,19 @@ def chosen_columns(
             raise UnknownColumnError(str(column), available, owner=str(owner))
         chosen.append(str(column))
     return chosen
+
+
+def columns_by_name(available: Sequence[str], kinds: Sequence[Kind]) -> list[str]:
+    """Choose a column for every kind: one with a usual name, else one with such a word in its name, else the next."""
+    chosen: dict[Kind, str] = {}
+    for names_of in (lambda name: [name], lambda name: re.findall(r"[^\W\d_]+", name.casefold())):
+        for kind in kinds:
+            found = [name for usual in kind.usual_names for name in available if usual in names_of(name)]
+            free = (name for name in found if name not in chosen.values())
+            if kind not in chosen and (name := next(free, None)) is not None:
+                chosen[kind] = name
+    rest = (name for name in available if name not in chosen.values())
+    return [chosen[kind] if kind in chosen else next(rest) for kind in kinds]
 
 
 def check_number(kinds: Sequence[Kind], columns: Sequence[Column], owner: str | Path) -> None:

@@ -132,7 +132,7 @@ class DataTask(ABC):
         Args:
             data: A file or folder, by default what ships with the zoo.
             heldout: The file to evaluate on, by default what `data` says.
-            columns: Names or numbers of the columns to read, by default the first ones.
+            columns: Names or numbers of the columns to read, by default those named like what they hold.
             seed: Which examples are set aside where no file says so.
 
         Returns:
@@ -248,6 +248,14 @@ class DataTask(ABC):
             A text an example; none where the task has no outputs.
         """
         return []
+
+    def label_counts(self, examples: Dataset) -> dict[str, int]:
+        """How often every label occurs; empty where examples have no labels.
+
+        Args:
+            examples: Text columns.
+        """
+        return {}
 
     def samples(self, examples: Dataset, most: int) -> list[str]:
         """Some texts as a model may meet them, to see whether it still gives the answers that it gave before.

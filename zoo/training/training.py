@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -25,6 +26,7 @@ from .arguments import ZooTrainingArguments, training_arguments
 from .checkpoints import clear_checkpoints, going_on_from, remove_except
 from .determinism import determinism
 from .inputs import build_for, encode, full_recipe, num_parameters, tokenizers_for
+from .overview import overview
 from .predicting import check_generation, predict
 from .preflight import check_data, check_examples
 from .progress import LossProgress
@@ -67,6 +69,7 @@ def train(
     scored: bool = True,
     callbacks: Sequence[TrainerCallback] = (),
     progress: bool = True,
+    tell: Callable[[str], None] | None = None,
     **arguments: Any,
 ) -> TrainingResult:
     """Train a model with transformers' trainer, and score it on held-out examples.
@@ -81,7 +84,7 @@ def train(
         data: Examples: a file, a folder with a train and a held-out file, or loaded ones; by default what ships with
             the zoo.
         heldout: The file to evaluate on, by default what `data` says, or 5 % of it.
-        columns: Names or numbers of the columns to read, by default the first ones.
+        columns: Names or numbers of the columns to read, by default those named like what they hold, else the first.
         recipe: What is not said here: a recipe's name or file, by default the one called like the task.
         tokenizer: A kind ("bpe", "word", "character"), a kind with options (`{"kind": "bpe", "vocab_size": 4000}`), a
             folder with a tokenizer.json, or loaded ones.
@@ -100,6 +103,8 @@ def train(
         scored: Whether to score outputs at the end, and not the loss alone.
         callbacks: transformers' callbacks, besides those of the run itself.
         progress: Whether to show progress bars.
+        tell: Receives an overview of the data before training: columns, three rows, counts of labels, and a histogram
+            of lengths. By default it is printed to stderr together with progress bars.
         arguments: Fields of transformers' `Seq2SeqTrainingArguments`: `num_train_epochs`, `learning_rate`, ...; and
             `early_stopping_patience`, after how many evaluations without a better one the run ends. `optim` may be
             "muon". Where the best checkpoint is kept, it is chosen by examples that are set aside from the training
@@ -149,6 +154,8 @@ def train(
             model = build_for(data_task, model, tokenizers, chosen, seed=args.seed)
         check_room(num_parameters(model, data_task, tokenizers, chosen), args, output_dir, saves=saves)
         encoded = encode(data_task, splits, tokenizers, seed=seed)
+        if args.process_index == 0 and (tell is not None or progress):
+            (tell or to_stderr)(overview(data_task, splits, encoded))
         if isinstance(model, str):
             model = build_for(data_task, model, tokenizers, chosen, seed=args.seed)
         idle = check_data(model, run.variant, data_task, encoded, data_task.collator(tokenizers), args)
@@ -209,6 +216,11 @@ def train(
         pushed = push_result(output_dir, push)
     trainer.accelerator.wait_for_everyone()
     return TrainingResult(trained, tokenizers, list(predictions.outputs), report, run, pushed)
+
+
+def to_stderr(text: str) -> None:
+    """Print to stderr."""
+    print(text, file=sys.stderr)
 
 
 def save_trained(

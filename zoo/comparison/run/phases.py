@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from zoo.training.overview import overview
+
 from ..plan import ComparisonPlan
 from ..request.sweep import Values, combinations
 from ..setup.job import Job
@@ -78,7 +80,9 @@ class Phases:
         if not waiting:
             return
         if not self.launched:
-            self.plan.write(self.maker.inputs.folder)
+            inputs = self.maker.inputs
+            self.plan.write(inputs.folder)
+            self.maker.tell(overview(inputs.task, inputs.splits, inputs.encoded))
         self.launched = True
         number = 0
 

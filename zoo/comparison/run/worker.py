@@ -73,6 +73,7 @@ def work(job: Job) -> dict[str, Any]:
         scored=not job.trial,
         callbacks=callbacks,
         progress=job.progress,
+        tell=lambda overview: None,  # which is the same for every run, and shown once
     )
     watch.end("prepare", train=result.report.train_seconds, evaluate=result.report.evaluation_seconds)
     report = result.report.to_dict()
