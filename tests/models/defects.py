@@ -28,6 +28,7 @@ from zoo.models import (
     stack,
 )
 from zoo.models import attention as attention_module
+from zoo.models.context import Context
 from zoo.quantizing import FusedProjections
 from zoo.testing import basics
 
@@ -225,6 +226,10 @@ def take_values_for_queries(model: Any, patch: pytest.MonkeyPatch) -> None:
 
 def let_unpadded_sequences_see_everything(model: Any, patch: pytest.MonkeyPatch) -> None:
     patch.setattr(UnpaddedMask, "visible", lambda self, is_causal: None)
+
+
+def count_padding(model: Any, patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Context, "is_token", lambda self, seq_len: None)
 
 
 def replay_in_place(model: Any, patch: pytest.MonkeyPatch) -> None:

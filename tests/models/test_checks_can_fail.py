@@ -12,6 +12,7 @@ from models.defects import (
     change_eager_attention,
     checkpoint_nothing,
     confuse_a_cache,
+    count_padding,
     decode_the_labels_themselves,
     do_not_shift_labels,
     drop_a_logit,
@@ -94,6 +95,8 @@ DEFECTS: list[tuple[str, str, Break]] = [
     ("low_precision_is_finite", MASKED, overflow_in_low_precision),
     ("learns_a_batch", MASKED, never_step),
     ("unpadding_changes_nothing", MASKED, let_unpadded_sequences_see_everything),
+    ("training_is_the_same_on_every_fast_path", MASKED, let_unpadded_sequences_see_everything),
+    ("training_is_the_same_on_every_fast_path", CAUSAL, count_padding),
     ("skipping_logits_changes_no_gradient", MASKED, forget_the_last_label),
     ("unpadding_changes_nothing", CAUSAL, let_unpadded_sequences_see_everything),
     ("int8_weights_give_nearly_the_same", CAUSAL, take_values_for_queries),
@@ -101,6 +104,7 @@ DEFECTS: list[tuple[str, str, Break]] = [
 
 
 NEEDED = {
+    count_padding: ",feed_forward=moe-sigmoid,num_experts=4",
     forget_the_window_on_flash: ",sliding_window=4",
     keep_positions_from_attention: ",position=rotary",
     let_biases_be_dropped: ",position=alibi",

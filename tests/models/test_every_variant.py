@@ -3,7 +3,9 @@
 import pytest
 from every_variant import EVERY_PART, ONE_TASK, enough, kinds_of
 
+import zoo
 from zoo.building import stack_of
+from zoo.models.parts import PART_FIELDS
 from zoo.registry import VARIANTS
 from zoo.testing import Case, cases
 
@@ -43,12 +45,23 @@ OF_OTHERS = {"output_has_its_documented_shape", "saves_and_reloads_bit_equal", "
 """What is tried of each other variant with one head a stack."""
 
 
+def parts_of(pair: tuple[str, str]) -> set[tuple[str, str]]:
+    """The named parts of a model, and its stack."""
+    return {(field, getattr(zoo.config(*pair), field)) for field in (*PART_FIELDS, "stack")}
+
+
+OFTEN = enough(sorted(EVERY_TIME), parts_of)
+"""As few of these as have every part."""
+
+
 def marks_of(case: Case) -> tuple[pytest.MarkDecorator, ...]:
     """When a case is tried: all of a few variants between two edits, `EVERY_TIME` each time, the rest at night."""
     group = pytest.mark.xdist_group(case.variant)  # its models are built once
+    pair = case.variant, case.task
+    if case.check.name == "training_is_the_same_on_every_fast_path" and pair not in OFTEN:
+        return (group, pytest.mark.thorough, pytest.mark.nightly)
     if case.variant in FEW:
         return (group,)
-    pair = case.variant, case.task
     if pair in EVERY_TIME or (case.check.name in OF_OTHERS and pair in first_heads(case.variant)):
         return (group, pytest.mark.thorough)
     return (group, pytest.mark.thorough, pytest.mark.nightly)

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import fields
 from typing import Any
 from unittest.mock import patch
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn import functional as F
 
-from zoo.fast.switches import fast_paths
+from zoo.fast.chunked_loss import IGNORED
+from zoo.fast.matmul import fast_matmul
+from zoo.fast.switches import FastPaths, fast_paths
 from zoo.models import ZooPreTrainedModel
 from zoo.models.layers import TransformerLayer
 from zoo.models.transformer import transformer_of
+from zoo.training.after_steps import after_step
 
 from .cases import check
 from .comparing import TOLERANCE, assert_equal
@@ -24,6 +30,15 @@ LOSS_TOLERANCE = 1e-6
 
 LENGTHS = (2, 4, 3)
 """Real tokens of every sequence; short enough for the usual sliding windows not to bind."""
+
+PATHS = frozenset(field.name for field in fields(FastPaths))
+IN_FLOAT32 = frozenset({"onednn_matmul"})
+NOT_COMPARED = frozenset({"cache_room", "graph_capture", "prepacked_weights", "quick_dropout"})
+"""Fast paths of generation, and one that draws other random numbers."""
+DROPOUTS = ("dropout", "attention_dropout", "activation_dropout", "classifier_dropout")
+TRAINED = {torch.float64: 1e-6, torch.float32: 1e-3}
+"""How far rounding may take weights of length one apart in a few steps; losses are computed in float32."""
+STEPS = 3
 
 
 @check()
@@ -75,18 +90,76 @@ def check_skipping_logits_changes_no_gradient(subject: Subject) -> None:
             assert_equal(gradient, parameter.grad, f"gradient of {name} without logits", tolerance)
 
 
-def padded_inputs(subject: Subject) -> tuple[dict[str, Any], Tensor]:
+@check(once_per_stack=True)
+def check_training_is_the_same_on_every_fast_path(subject: Subject) -> None:
+    """Each fast path, alone, leaves weights and buffers after training on padded batches as they are without any.
+
+    So does wider padding. Dropout is off.
+    """
+    model = subject.rebuilt(**dict.fromkeys(DROPOUTS, 0.0)).train()
+    with fast_paths(**dict.fromkeys(PATHS, "never")):
+        for dtype, names in ((torch.float64, PATHS - IN_FLOAT32 - NOT_COMPARED), (torch.float32, IN_FLOAT32)):
+            expected = trained(subject, model.to(dtype))
+            states = {} if dtype == torch.float32 else {"wider padding": trained(subject, model, spare=2)}
+            for name in names:
+                with fast_paths(**{name: "always"}):
+                    states[name] = trained(subject, model)
+            for what, state in states.items():
+                for name, tensor in state.items():
+                    tolerance = TRAINED[dtype] * max(1.0, float(expected[name].abs().max()))
+                    assert_equal(tensor, expected[name], f"{name} after training, {what} = no fast path", tolerance)
+
+
+def trained(subject: Subject, model: ZooPreTrainedModel, spare: int = 0) -> dict[str, Tensor]:
+    """Train a copy of a model for a few steps on padded batches, with what follows every update.
+
+    Args:
+        model: A model in training mode, without dropout.
+        spare: Columns of padding beyond the longest sequence.
+
+    Returns:
+        Parameters and buffers by name, those that are not saved too; buffers also as the last step left them.
+    """
+    model = copy.deepcopy(model)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    for step in range(STEPS):
+        inputs, real = padded_inputs(subject, step, spare)
+        with fast_matmul(real.numel(), model.config.hidden_size, model.device):
+            padded_loss(subject, model, inputs, real, step).backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+        left = {f"{name}, before what follows an update": buffer.clone() for name, buffer in model.named_buffers()}
+        after_step(model)
+    return left | {name: tensor.detach() for name, tensor in (*model.named_parameters(), *model.named_buffers())}
+
+
+def padded_loss(subject: Subject, model: ZooPreTrainedModel, inputs: dict[str, Any], real: Tensor, seed: int) -> Tensor:
+    """The loss of a padded batch, for language models without logits. Arguments as `padded_inputs` returns them."""
+    labels = subject.labels(len(LENGTHS), seed)
+    if labels is None:
+        return main_output(model(**inputs))[real].sin().mean()
+    if labels.ndim == 2:
+        labels = F.pad(labels, (0, real.shape[1]))[:, : real.shape[1]].masked_fill(~real, IGNORED)
+    skips = {} if "classification" in subject.task else {"skip_logits": True}
+    loss: Tensor = model(**inputs, labels=labels, **skips).loss
+    return loss
+
+
+def padded_inputs(subject: Subject, seed: int = 0, spare: int = 0) -> tuple[dict[str, Any], Tensor]:
     """Inputs of different lengths, and which positions of the output are real.
+
+    Args:
+        spare: Columns of padding beyond the longest sequence.
 
     Returns:
         Arguments of a forward, and a mask. *Shape:* (batch_size, output_len)
     """
-    inputs: dict[str, Any] = subject.inputs()
-    lengths = torch.tensor(LENGTHS)[:, None]
-    masks = {name.replace("input_ids", "attention_mask"): (torch.arange(4) < lengths).long() for name in inputs}
-    inputs = {name: ids[:, :4] for name, ids in inputs.items()}
-    real = list(masks.values())[-1].bool()
-    return {**inputs, **masks, **({} if subject.stack == "encoder" else {"use_cache": False})}, real
+    longest = max(LENGTHS)
+    real = torch.arange(longest + spare) < torch.tensor(LENGTHS)[:, None]
+    ids = {name: F.pad(ids[:, :longest], (0, spare)) for name, ids in subject.inputs(len(LENGTHS), seed).items()}
+    masks = {name.replace("input_ids", "attention_mask"): real.long() for name in ids}
+    return {**ids, **masks, **({} if subject.stack == "encoder" else {"use_cache": False})}, real
 
 
 def outputs_and_rows(model: ZooPreTrainedModel, inputs: dict[str, Any], real: Tensor) -> tuple[Tensor, set[int]]:

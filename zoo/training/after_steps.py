@@ -20,6 +20,14 @@ class AfterSteps(TrainerCallback):
     def on_optimizer_step(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, model: nn.Module, **kwargs: Any
     ) -> None:
-        """Do both. transformers calls it behind the optimiser's step."""
-        balance_experts(model)
-        normalize_weights(model)
+        """Do both. transformers calls it after the optimiser's step."""
+        after_step(model)
+
+
+def after_step(model: nn.Module) -> None:
+    """Move the balancing bias of routers, and normalise weights that have length one, after an update of the weights.
+
+    `zoo train` does it; a training loop of your own calls it after `optimizer.step()`.
+    """
+    balance_experts(model)
+    normalize_weights(model)
