@@ -102,12 +102,11 @@ def page(reports: Path) -> Iterator[Page]:
     if find() is None:
         pytest.skip("Chromium is not installed")
     made = build_page([TRANSLATOR, "pre-norm.en-pt", LABELLER], text=TEXT, reports=find_reports(reports))
-    _, address, _ = launch(made, prevent_thread_lock=True)
-    assert urlsplit(address).hostname == "127.0.0.1"
-    page = Page(address)
-    yield page
-    page.close()
-    made.close()
+    with launch(made) as server:
+        assert urlsplit(server.address).hostname == "127.0.0.1"
+        page = Page(server.address)
+        yield page
+        page.close()
 
 
 def open_tab(page: Page, name: str, condition: str) -> None:

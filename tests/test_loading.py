@@ -102,14 +102,20 @@ def test_no_folder(tmp_path: Path) -> None:
 
 
 def test_empty_folder(tmp_path: Path) -> None:
-    with pytest.raises(CheckpointError, match=r"no config\.json.*holds: none"):
+    with pytest.raises(CheckpointError, match=r"no config\.json, so it is no checkpoint"):
         zoo.load(tmp_path)
 
 
-def test_a_folder_of_something_else_says_what_it_holds(tmp_path: Path) -> None:
-    (tmp_path / "notes.txt").touch()
-    with pytest.raises(CheckpointError, match=r"holds: notes\.txt"):
+@pytest.mark.parametrize("config", [None, "{", "{}", '{"model_type": "transformer-zoo", "variant": "pre-norm"}'])
+def test_a_folder_that_is_no_model_keeps_its_files_to_itself(tmp_path: Path, config: str | None) -> None:
+    """The message may reach a page in a browser."""
+    (tmp_path / "diary.txt").touch()
+    (tmp_path / "private").mkdir()
+    if config is not None:
+        (tmp_path / "config.json").write_text(config)
+    with pytest.raises(CheckpointError) as caught:
         zoo.load(tmp_path)
+    assert "diary" not in str(caught.value) and "private" not in str(caught.value)
 
 
 def test_damaged_configuration(folder: Path) -> None:

@@ -136,9 +136,8 @@ def read_config(folder: Path) -> dict[str, Any]:
         raise CheckpointError(f"{folder} is not a folder; a checkpoint is a folder that save_pretrained wrote")
     file = folder / CONFIG_NAME
     if not file.is_file():
-        found = enumerate_names(sorted(entry.name for entry in folder.iterdir()))
         pulled = "; a pull into it was interrupted, pull it again" if (folder / PULLING).is_dir() else ""
-        raise CheckpointError(f"{folder} has no {CONFIG_NAME}, so it is no checkpoint; it holds: {found}{pulled}")
+        raise CheckpointError(f"{folder} has no {CONFIG_NAME}, so it is no checkpoint{pulled}")
     try:
         saved = read_json(file)
     except ValueError as error:

@@ -140,7 +140,8 @@ class TransformersJsTarget(Target):
     def notes(self, plan: TargetPlan, options: ExportOptions) -> tuple[str, ...]:
         """Say how a page is looked at, if there is one."""
         served = (
-            "The page needs a web server, as browsers load no modules from files: `python -m http.server`, for one."
+            "The page needs a web server, as browsers load no modules from files: "
+            "`python -m http.server --bind 127.0.0.1`, for one."
         )
         return (*plan.notes, served) if options.page else plan.notes
 

@@ -388,7 +388,7 @@ def test_a_space_is_written_beside_the_model(hub: LoopbackHub, worker: Start, tm
     pins = (Path(__file__).parents[2] / "constraints.txt").read_text()
     assert f"\ngradio=={card['sdk_version']}\n" in pins
     program = compile(written["app.py"], "app.py", "exec")
-    assert {"build_page", "launch"} <= set(program.co_names) and "org/model" in str(program.co_consts)
+    assert {"build_page", "publish"} <= set(program.co_names) and "org/model" in str(program.co_consts)
     assert written["requirements.txt"].decode() == f"transformer-zoo[explore]=={zoo.__version__}\n"
     assert without_attributes(hub.storage.contents("org/model")) == files
 

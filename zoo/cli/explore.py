@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import webbrowser
+from contextlib import suppress
 from pathlib import Path
 
 import click
@@ -26,7 +28,7 @@ def explore(models: tuple[str, ...], text: str | None, reports: Path | None, por
     MODEL is the name of weights (zoo weights), a checkpoint's folder with its tokenizer, or a repository on the Hub; by
     default everything that ships with the zoo can be chosen. The page has their drawings with the shapes of what is
     typed, the quirks of the originals to switch on and off, and any two variants side by side. It is served to this
-    machine only, from this machine only.
+    machine only, from this machine only, at an address with a token: keep that to yourself.
     """
     with without_collecting():
         from transformers.utils import logging
@@ -41,6 +43,9 @@ def explore(models: tuple[str, ...], text: str | None, reports: Path | None, por
     page = build_page(
         models or shipped_models(), text=text or FIRST_TEXT, reports=find_reports(reports) if reports else ()
     )
-    _, address, _ = launch(page, server_port=port, inbrowser=opens, prevent_thread_lock=True)
-    click.echo(f"Explore at {address} until Ctrl-C")
-    page.block_thread()
+    server = launch(page, port)
+    click.echo(f"Explore at {server.address} until Ctrl-C")
+    if opens:
+        webbrowser.open(server.address)
+    with suppress(KeyboardInterrupt):
+        server.run()

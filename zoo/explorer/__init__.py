@@ -4,6 +4,6 @@
 """
 
 from .models import explored, shipped_models
-from .page import build_page, find_reports, launch
+from .page import build_page, find_reports, launch, publish
 
-__all__ = ["build_page", "explored", "find_reports", "launch", "shipped_models"]
+__all__ = ["build_page", "explored", "find_reports", "launch", "publish", "shipped_models"]

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from zoo.converters.extras import require
 from zoo.errors import ZooError
@@ -15,12 +15,18 @@ from zoo.registry.printed import Note, Page, Part, as_html
 
 from . import views
 
+if TYPE_CHECKING:
+    from zoo.serving.local import LocalServer
+
 FIRST_TEXT = "Where is the house?"
 REPORT = "report.html"
 """The file that a comparison's folder has for people to read."""
 
 REPORT_HEIGHT = 1400
 """Pixels of a report on the page."""
+
+PICTURES = ("/favicon.ico", "/manifest.json", "/static/img/logo_nosize.svg")
+"""Files of Gradio that its page asks for without the token."""
 
 ONE_AT_A_TIME = Lock()
 """Gradio answers in several threads, and transformers loads one model at a time."""
@@ -200,27 +206,43 @@ def find_reports(folder: Path) -> Iterator[Path]:
     return (file.parent for file in sorted(folder.rglob(REPORT)))
 
 
-def launch(page: Any, **options: Any) -> Any:
-    """Serve the page, to this machine alone unless `options` say otherwise, with nothing from elsewhere on it.
+def launch(page: Any, port: int | None = None) -> LocalServer:
+    """Prepare to serve the page to this machine alone, with nothing from elsewhere on it.
 
     Args:
-        page: What `build_page` has made.
-        options: As for Gradio's `launch`: `server_port`, `inbrowser`, `prevent_thread_lock`, ...
+        page: The page, from [`build_page`][zoo.explorer.build_page].
+        port: The port; by default the first free one from 7860 on.
 
     Returns:
-        What Gradio's `launch` returns.
+        The server: its `address` has a token, without which it answers nothing; `run()` serves until Ctrl-C, and a
+        `with` block until its end.
+
+    Raises:
+        ConfigError: When the port is taken.
     """
     gr = gradio()
+    from fastapi import FastAPI
+
+    from zoo.serving.local import LocalServer
+
+    closed = {"show_error": False, "mcp_server": False, "enable_monitoring": False, "ssr_mode": False}
+    app = gr.mount_gradio_app(FastAPI(openapi_url=None), page, path="/", **appearance(gr), **closed)
+    return LocalServer(app, port=port, public=PICTURES)
+
+
+def publish(page: Any) -> None:
+    """Serve the page to everybody, as a Space does.
+
+    Args:
+        page: The page, of which `others` is False.
+    """
+    page.launch(server_name="0.0.0.0", share=False, quiet=True, **appearance(gradio()))
+
+
+def appearance(gr: Any) -> dict[str, Any]:
+    """Theme, style and footer, for Gradio."""
     letters = ["system-ui", "-apple-system", "Segoe UI", "Helvetica Neue", "Arial", "sans-serif"]
     theme = gr.themes.Base(
         primary_hue="blue", neutral_hue="slate", font=letters, font_mono=["ui-monospace", "monospace"]
     )
-    usual = {
-        "server_name": "127.0.0.1",
-        "share": False,
-        "quiet": True,
-        "footer_links": [],
-        "css": STYLE,
-        "theme": theme,
-    }
-    return page.launch(**{**usual, **options})
+    return {"footer_links": [], "css": STYLE, "theme": theme}

@@ -14,9 +14,9 @@ SDK = "6.31.0"
 
 APP = """\"\"\"The explorer for {model}, as `zoo push --space` writes it.\"\"\"
 
-from zoo.explorer import build_page, launch
+from zoo.explorer import build_page, publish
 
-launch(build_page(["{model}"], others=False), server_name="0.0.0.0")
+publish(build_page(["{model}"], others=False))
 """
 
 WORDS = """# {model}

@@ -1,0 +1,76 @@
+"""Local servers answer their own address, and no other site's pages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from http.client import HTTPConnection
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+import pytest
+
+from zoo.errors import ConfigError
+from zoo.explorer import build_page, launch
+
+if TYPE_CHECKING:
+    from zoo.serving.local import LocalServer
+
+
+@pytest.fixture(scope="module")
+def explorer() -> Iterator[LocalServer]:
+    pytest.importorskip("gradio", reason='needs pip install "transformer-zoo[explore]"')
+    with launch(build_page(["vanilla.en-pt"])) as server:
+        yield server
+
+
+def status(server: LocalServer, path: str, method: str = "GET", **headers: str) -> int:
+    """What the server answers; the headers that are left out are a browser's at its address."""
+    own = urlsplit(server.address).netloc
+    connection = HTTPConnection(own, timeout=30)
+    try:
+        connection.request(method, path, headers={"Host": own, **{key.title(): one for key, one in headers.items()}})
+        return connection.getresponse().status
+    finally:
+        connection.close()
+
+
+def test_a_page_needs_the_token_in_its_address(explorer: LocalServer) -> None:
+    token = f"/{explorer.token}"
+    for path in ("/", "/config", "/gradio_api/queue/join", f"{token[:-1]}/", f"//{token}/", f"/x{token}/"):
+        assert status(explorer, path) == 401, path
+    assert status(explorer, f"{token}/") == status(explorer, f"{token}/config") == 200
+    assert status(explorer, "/config", authorization=f"Bearer {explorer.token}") == 200
+    assert status(explorer, "/config", authorization="Bearer é") == 401
+    assert len(explorer.token) >= 32
+    with launch(build_page(["vanilla.en-pt"])) as other:
+        assert other.token != explorer.token and other.address != explorer.address
+
+
+FOREIGN_HOSTS = ["evil.example", "evil.example:7860", "127.0.0.1.evil.example", "[::1", "", "@localhost"]
+FOREIGN_ORIGINS = ["http://evil.example", "null", "http://localhost", "https://{own}", "http://{own}.evil"]
+
+
+@pytest.mark.parametrize("host", FOREIGN_HOSTS)
+def test_a_site_that_points_its_name_here_is_refused(explorer: LocalServer, host: str) -> None:
+    assert status(explorer, f"/{explorer.token}/config", host=host) == 403
+
+
+@pytest.mark.parametrize("origin", FOREIGN_ORIGINS)
+def test_pages_of_other_sites_are_refused(explorer: LocalServer, origin: str) -> None:
+    own = urlsplit(explorer.address).netloc
+    for method in ("GET", "POST", "OPTIONS"):
+        answer = status(explorer, f"/{explorer.token}/config", method, origin=origin.format(own=own))
+        assert answer == 403, method
+    assert status(explorer, f"/{explorer.token}/config", origin=f"http://{own}") == 200
+
+
+def test_names_of_this_machine_are_served(explorer: LocalServer) -> None:
+    port = urlsplit(explorer.address).port
+    for host in (f"localhost:{port}", f"LOCALHOST:{port}", f"[::1]:{port}"):
+        assert status(explorer, f"/{explorer.token}/config", host=host, origin=f"http://{host}") == 200
+
+
+def test_a_taken_port_is_named(explorer: LocalServer) -> None:
+    port = urlsplit(explorer.address).port
+    with pytest.raises(ConfigError, match=rf"cannot listen at 127\.0\.0\.1:{port}: Address already in use"):
+        launch(build_page(["vanilla.en-pt"]), port)

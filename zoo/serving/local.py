@@ -1,0 +1,181 @@
+"""Local web servers: reachable by the host names and the token that were given, and from no other site's pages."""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+import socket
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from threading import Thread
+from types import TracebackType
+from typing import Any
+
+import uvicorn
+
+from zoo.errors import ConfigError
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+HERE = ("127.0.0.1", "localhost", "::1")
+"""Names of this machine, which a page of another site does not have."""
+
+FIRST_PORT, PORTS = 7860, 100
+"""Where the search for a free port begins, and how many are tried."""
+
+CLOSING = 2
+"""Seconds that open connections have to end."""
+
+
+class LocalOnly:
+    """ASGI middleware: refuse other hosts, other origins, and requests without the token.
+
+    The token is the first part of the path, or the key of an `Authorization: Bearer` header. Host names are checked
+    because a site may point its own name to this machine (DNS rebinding).
+
+    Args:
+        app: The app that answers.
+        token: What every request has to carry.
+        hosts: Host names that are served, any port.
+        public: Paths that need no token.
+    """
+
+    def __init__(self, app: App, token: str, hosts: Iterable[str], public: Iterable[str] = ()) -> None:
+        self.app = app
+        self.token = token
+        self.hosts = frozenset(host.lower() for host in hosts)
+        self.public = frozenset(public)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer, or refuse."""
+        if scope["type"] == "lifespan":
+            return await self.app(scope, receive, send)
+        headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in scope["headers"]]
+        problem = self.foreign(headers)
+        if problem:
+            return await refuse(scope, send, 403, problem)
+        prefix = f"/{self.token}"
+        if secrets.compare_digest(scope["path"][: len(prefix) + 1].encode(), f"{prefix}/".encode()):
+            scope = {**scope, "root_path": scope.get("root_path", "") + prefix}
+        elif scope["path"] not in self.public and not any(
+            name == "authorization" and secrets.compare_digest(value.encode(), f"Bearer {self.token}".encode())
+            for name, value in headers
+        ):
+            return await refuse(scope, send, 401, "the token is missing: use the address that was printed at the start")
+
+        async def private(message: MutableMapping[str, Any]) -> None:
+            """The address has the token, so no site that is linked to may see it."""
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message.get("headers", ()), (b"referrer-policy", b"no-referrer")]
+            await send(message)
+
+        return await self.app(scope, receive, private)
+
+    def foreign(self, headers: Iterable[tuple[str, str]]) -> str | None:
+        """Find a host or an origin that is not served.
+
+        Returns:
+            What is wrong; None for requests of this site.
+        """
+        found = list(headers)
+        hosts = [value for name, value in found if name == "host"]
+        if len(hosts) != 1 or host_name(hosts[0]) not in self.hosts:
+            return f"host {', '.join(hosts)!r} is not served; valid: {', '.join(sorted(self.hosts))}"
+        origins = [value for name, value in found if name == "origin" and value != f"http://{hosts[0]}"]
+        return f"requests from {origins[0]!r} are not served" if origins else None
+
+
+def host_name(host: str) -> str | None:
+    """The name in a Host header, None where it has another form."""
+    found = re.fullmatch(r"(?:\[([0-9a-f:.]+)\]|([\w.-]+))(?::\d+)?", host.lower(), re.ASCII)
+    return found and (found[1] or found[2])
+
+
+async def refuse(scope: Scope, send: Send, status: int, message: str) -> None:
+    """Answer with OpenAI's error object."""
+    if scope["type"] == "websocket":
+        return await send({"type": "websocket.close", "code": 1008})
+    kind = "authentication_error" if status == 401 else "permission_error"
+    error = {"message": message, "type": kind, "param": None, "code": None}
+    headers = [(b"content-type", b"application/json")]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": json.dumps({"error": error}).encode()})
+    return None
+
+
+class LocalServer:
+    """An app on a port of this machine, behind [`LocalOnly`][zoo.serving.local.LocalOnly].
+
+    As a context manager it serves from a thread until the block ends.
+
+    Args:
+        app: The ASGI app.
+        host: The address to listen at.
+        port: The port; by default the first free one from 7860 on.
+        token: The token of its address; by default a random one.
+        hosts: Names that requests may give this machine, besides its own and `host`.
+        public: Paths that need no token.
+
+    Raises:
+        ConfigError: When the port is taken, or there is no such address.
+    """
+
+    def __init__(
+        self,
+        app: App,
+        *,
+        host: str = HERE[0],
+        port: int | None = None,
+        token: str | None = None,
+        hosts: Iterable[str] = (),
+        public: Iterable[str] = (),
+    ) -> None:
+        self.host = host
+        self.token = token or secrets.token_urlsafe(24)
+        self.socket = listen(host, port)
+        guarded = LocalOnly(app, self.token, {*HERE, host, *hosts}, public)
+        config = uvicorn.Config(
+            guarded, log_level="warning", proxy_headers=False, server_header=False, timeout_graceful_shutdown=CLOSING
+        )
+        self._server = uvicorn.Server(config)
+        self._thread = Thread(target=self.run, daemon=True)
+
+    @property
+    def address(self) -> str:
+        """The URL, with the token."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"http://{host}:{self.socket.getsockname()[1]}/{self.token}/"
+
+    def run(self) -> None:
+        """Serve until Ctrl-C."""
+        self._server.run(sockets=[self.socket])
+
+    def __enter__(self) -> LocalServer:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._server.should_exit = True
+        self._thread.join()
+
+
+def listen(host: str, port: int | None) -> socket.socket:
+    """Take a port, by default the first free one.
+
+    Raises:
+        ConfigError: When there is none.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    ports = range(FIRST_PORT, FIRST_PORT + PORTS) if port is None else [port]
+    for one in ports:
+        try:
+            return socket.create_server((host, one), family=family)
+        except OSError as error:
+            problem = error
+    where = f"{host}:{ports[0]}" + (f" to {ports[-1]}" if len(ports) > 1 else "")
+    raise ConfigError(f"cannot listen at {where}: {problem.strerror or problem}")
