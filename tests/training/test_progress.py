@@ -1,26 +1,43 @@
-"""Progress bars: for those who watch, and in logs."""
+"""Progress bars: for those who watch, in logs, and switched off."""
 
 from __future__ import annotations
 
-from transformers import TrainerControl, TrainerState, TrainingArguments
+from functools import partial
+
+from tqdm.auto import tqdm
+from transformers import TrainerControl, TrainerState, TrainingArguments, trainer_callback
 
 from zoo.training.progress import LossProgress
 
 
-def test_a_log_is_not_filled_with_the_states_of_a_bar(tmp_path, capsys):
-    args, control = TrainingArguments(output_dir=str(tmp_path)), TrainerControl()
-    state = TrainerState(max_steps=500)
+def train(folder, steps: int) -> None:
+    """The events of a run in which every step takes 0.2 seconds."""
+    args, control = TrainingArguments(output_dir=str(folder)), TrainerControl()
+    state = TrainerState(max_steps=steps)
     progress = LossProgress("pre-norm")
     progress.on_train_begin(args, state, control)
-    for step in range(1, 501):
+    for step in range(1, steps + 1):
         state.global_step = step
-        progress.training_bar.start_t -= 0.2  # as if a step took that long
-        progress.training_bar.last_print_t -= 0.2
+        if not progress.training_bar.disable:
+            progress.training_bar.start_t -= 0.2
+            progress.training_bar.last_print_t -= 0.2
         progress.on_step_end(args, state, control)
+        progress.on_log(args, state, control, logs={"loss": 1.0})
     for _ in range(3):
         progress.on_prediction_step(args, state, control, eval_dataloader=range(3))
     progress.on_evaluate(args, state, control)
     progress.on_train_end(args, state, control)
+
+
+def test_a_log_is_not_filled_with_the_states_of_a_bar(tmp_path, capsys):
+    train(tmp_path, 500)
     shown = capsys.readouterr().err
     assert "pre-norm: 100%" in shown
     assert shown.count("it/s") < 12
+
+
+def test_disabled_bars_print_nothing(tmp_path, capsys, monkeypatch):
+    """TQDM_DISABLE=1 is read when tqdm is imported, as the default of this argument."""
+    monkeypatch.setattr(trainer_callback, "tqdm", partial(tqdm, disable=True))
+    train(tmp_path, 3)
+    assert capsys.readouterr().err == ""

@@ -15,6 +15,8 @@ LOG_INTERVAL = 30.0
 def slow_in_a_file(bar: tqdm) -> None:
     """Draw a bar seldom where nobody sees it move: every state of it stays in a log."""
     notebook = sys.modules.get("tqdm.notebook")  # which imports IPython, and is there where a bar of it is
+    if bar.disable:  # by TQDM_DISABLE=1; such a bar has no file
+        return
     if not (notebook and isinstance(bar, notebook.tqdm_notebook)) and not bar.fp.isatty():
         bar.mininterval = bar.maxinterval = LOG_INTERVAL
 
