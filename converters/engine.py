@@ -12,13 +12,14 @@ from torch.nn import functional as F
 from torch.nn.utils.rnn import pad_sequence
 from transformers import GenerationConfig, PreTrainedModel
 from transformers.generation import GenerateBeamDecoderOnlyOutput, GenerateBeamEncoderDecoderOutput, GenerationMixin
-from transformers.modeling_outputs import CausalLMOutput, Seq2SeqLMOutput
+from transformers.modeling_outputs import BaseModelOutput, CausalLMOutput, Seq2SeqLMOutput
 from transformers.utils import GENERATION_CONFIG_NAME
 
 from zoo.errors import UnsupportedOperationError
 from zoo.fast.chunked_loss import IGNORED
-from zoo.models import Position, ZooConfig
+from zoo.models import TASK_CLASSES, Position, ZooConfig
 from zoo.models.transformer import transformer_of
+from zoo.registry import Task
 
 Written = tuple[list[int], float]
 """New ids, an end included, and the mean of their log-probabilities."""
@@ -42,12 +43,22 @@ class NoPosition(Position):
         return self.rule(inputs_embeds, attention_mask, seen)
 
 
+def task_saved(config: ZooConfig) -> str:
+    """The task of the head that a configuration was saved with; feature-extraction for bodies."""
+    saved = (config.architectures or [None])[0]
+    heads = (task for task, (_, model_class) in TASK_CLASSES.items() if model_class.__name__ == saved)
+    return str(next(heads, Task.FEATURE_EXTRACTION.value))
+
+
 class EngineModel(PreTrainedModel):
     """An export as a model of transformers. It has no parameters: the engine holds the weights.
 
     Args:
         config: The configuration of the model that was exported.
         folder: Where the export is.
+
+    Attributes:
+        task: The task of the exported head.
     """
 
     config: ZooConfig
@@ -56,6 +67,7 @@ class EngineModel(PreTrainedModel):
 
     def __init__(self, config: ZooConfig, folder: Path) -> None:
         super().__init__(config)
+        self.task = task_saved(config)
         stacks = [config.decoder_config()] if config.is_encoder_decoder else []
         # How long inputs may be is asked of a model's position parts.
         self.positions = torch.nn.ModuleList([NoPosition(stack) for stack in (config, *stacks)])
@@ -121,8 +133,8 @@ class WritingModel(EngineModel, GenerationMixin):
         labels: Tensor | None = None,
         shift_labels: Tensor | None = None,
         **kwargs: Any,
-    ) -> CausalLMOutput | Seq2SeqLMOutput:
-        """Compute the loss of labels.
+    ) -> CausalLMOutput | Seq2SeqLMOutput | BaseModelOutput:
+        """Compute the loss of labels, or the hidden states of an encoder.
 
         Args:
             input_ids: *Shape:* (batch_size, seq_len)
@@ -133,10 +145,14 @@ class WritingModel(EngineModel, GenerationMixin):
             kwargs: What a trainer tells every model.
 
         Raises:
-            UnsupportedOperationError: Without labels, as there are no logits; for an encoder; and where labels of a
-                decoder are not the tokens that follow.
+            UnsupportedOperationError: Without labels, as there are no logits; with labels for an encoder; and where
+                labels of a decoder are not the tokens that follow.
         """
-        if labels is None or self.config.stack == "encoder":
+        encodes = self.config.stack == "encoder"
+        if encodes and labels is None:
+            mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
+            return BaseModelOutput(last_hidden_state=self.encode(input_ids, mask.bool()))
+        if labels is None or encodes:
             raise UnsupportedOperationError(
                 f"{self.engine_name} returns no logits here: it generates, and computes the loss of labels"
             )
@@ -156,6 +172,18 @@ class WritingModel(EngineModel, GenerationMixin):
         pairs = zip(scored, (text.labels for text in texts if text.ids), strict=True)
         counted = [score for scores, row in pairs for score, label in zip(scores, row, strict=True) if label != IGNORED]
         return kind(loss=-torch.tensor(counted).mean())
+
+    def encode(self, input_ids: Tensor, mask: Tensor) -> Tensor:
+        """Let the engine encode.
+
+        Args:
+            input_ids: *Shape:* (batch_size, seq_len)
+            mask: True for real tokens. *Shape:* (batch_size, seq_len)
+
+        Returns:
+            Hidden states, zero at padding. *Shape:* (batch_size, seq_len, hidden_size)
+        """
+        raise NotImplementedError
 
     def score(self, texts: list[Said]) -> list[list[float]]:
         """Let the engine compute the log-probability of every id that is said."""

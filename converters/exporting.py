@@ -178,7 +178,7 @@ def export_as(plan: TargetPlan, model: ZooPreTrainedModel, workshop: Path, optio
         auto_class=TASK_CLASSES[task_of(model)][0],
         folder=workshop,
         transforms={step.symmetry.name: step.symmetry.summary for step in plan.route.steps} if plan.route else {},
-        notes=target.notes(plan, options),
+        notes=(*target.advice(task_of(model), options), *target.notes(plan, options)),
         output=target.output(model, plan),
         difference=difference,
     )

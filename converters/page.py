@@ -46,10 +46,10 @@ float32 and float64, and the tokens of greedy decoding and of beam search. Where
 |---|---|
 {targets}
 
-`zoo generate` and `zoo evaluate` run what has an engine, and with `--engine NAME` a checkpoint without exporting it
-first; `--engine fastest`, or `zoo.accelerate(model)` in Python, tries them on a batch and takes the fastest of those
-that compute the same. CTranslate2 and llama.cpp return no logits here: `zoo evaluate` gets the loss of them, and what
-they write.
+`zoo generate`, `zoo predict` and `zoo evaluate` run what has an engine, and with `--engine NAME` a checkpoint without
+exporting it first; `--engine fastest`, or `zoo.accelerate(model)` in Python, tries them on a batch and takes the
+fastest of those that compute the same. CTranslate2 and llama.cpp return no logits here: `zoo evaluate` gets the loss of
+them, and what they write.
 Extras bring the engines: {extras}; `[nncf]` rounds weights for OpenVINO.
 
 What engines get wrong, or do otherwise unless they are told:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from transformers.utils import CONFIG_NAME
 
 from zoo.errors import CheckpointError
+from zoo.models import TASK_CLASSES
 from zoo.registry import Registry, Task
 
 from .errors import ExportError
@@ -23,6 +24,10 @@ if TYPE_CHECKING:
 
     from .symmetries import Route
     from .verification import Difference
+
+
+PLACE = "path/to/this/folder"
+"""Where an export is, in the code of model cards."""
 
 
 @dataclass(frozen=True)
@@ -151,6 +156,10 @@ class Target(ABC):
         """Say what users of the export should know."""
         return plan.notes
 
+    def advice(self, task: str, options: ExportOptions) -> tuple[str, ...]:
+        """Notes on what runs an export, which depends on the task."""
+        return ()
+
     def usage(self, auto_class: str) -> str:
         """Say how to load an export.
 
@@ -168,8 +177,8 @@ class Target(ABC):
 
     def rounding(self, options: ExportOptions) -> str:
         """Say how weights are stored, as the end of a note; nothing where they are not rounded."""
-        dtype = self.stored(options)
-        return "" if dtype == self.dtypes[0] else f" Weights are stored as {dtype}."
+        dtype = options.dtype
+        return "" if dtype in (None, *self.dtypes[:1]) else f" Weights are stored as {dtype}."
 
     def load_with(self, auto_class: str, **arguments: Any) -> str:
         """Write how transformers loads an export.
@@ -185,7 +194,7 @@ class Target(ABC):
         return (
             "```python\n"
             f"from transformers import {auto_class}\n\n"
-            f'model = {auto_class}.from_pretrained("path/to/this/folder"{given})\n'
+            f'model = {auto_class}.from_pretrained("{PLACE}"{given})\n'
             "```\n"
         )
 
@@ -199,6 +208,17 @@ class Target(ABC):
             For instance "loaded without the zoo".
         """
         return f"loaded without {own}"
+
+
+VERBS: dict[str, tuple[str, ...]] = {
+    Task.SEQ2SEQ_LM.value: ("generate", "evaluate"),
+    Task.CAUSAL_LM.value: ("generate", "evaluate"),
+    Task.MASKED_LM.value: ("evaluate",),
+    Task.SEQUENCE_CLASSIFICATION.value: ("predict", "evaluate"),
+    Task.TOKEN_CLASSIFICATION.value: ("predict", "evaluate"),
+    Task.FEATURE_EXTRACTION.value: (),
+}
+"""Commands that run an export in its engine, by task."""
 
 
 class EngineTarget(Target):
@@ -239,8 +259,20 @@ class EngineTarget(Target):
         return self.open(folder)
 
     def usage(self, auto_class: str) -> str:
-        """Say how to run an export on the command line."""
-        return f"```bash\npip install 'transformer-zoo[{self.extra}]'\nzoo generate path/to/this/folder TEXT\n```\n"
+        """Commands that run an export; Python for features, which no command returns."""
+        task = next(task for task, (name, _) in TASK_CLASSES.items() if name == auto_class)
+        install = f"```bash\npip install 'transformer-zoo[{self.extra}]'\n"
+        if not VERBS[task]:
+            code = f'from zoo.generation import load_for\n\nmodel = load_for("{PLACE}")'
+            return f"{install}```\n\n```python\n{code}\n```\n"
+        read = {"evaluate": "--data DATA"}
+        lines = "".join(f"zoo {verb} {PLACE} {read.get(verb, 'TEXT')}\n" for verb in VERBS[task])
+        return f"{install}{lines}```\n"
+
+    def advice(self, task: str, options: ExportOptions) -> tuple[str, ...]:
+        """Commands that run an export, and how its weights are stored."""
+        ways = [*(f"`zoo {verb}`" for verb in VERBS[task]), self.engine]
+        return (f"Run it {' or '.join(f'with {way}' for way in ways)}.{self.rounding(options)}",)
 
     def run_in(self, own: str) -> str:
         """Name the engine."""

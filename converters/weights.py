@@ -9,12 +9,15 @@ from pathlib import Path
 
 import torch
 from torch import Tensor, nn
+from transformers import PreTrainedModel
 from transformers.utils import GENERATION_CONFIG_NAME, logging
 
 from zoo.models import TASK_CLASSES, ZooConfig, ZooPreTrainedModel
 from zoo.models.borrowing import borrowed_by
 from zoo.models.multi_token_prediction import prediction_depth
 from zoo.registry import Task
+
+from .engine import EngineModel
 
 PREFIX = "model."
 """What names in a body begin with when it stands under a head."""
@@ -32,15 +35,17 @@ def no_progress_bar() -> Iterator[None]:
             logging.enable_progress_bar()
 
 
-def task_of(model: ZooPreTrainedModel) -> str:
+def task_of(model: PreTrainedModel) -> str:
     """The task that a model's head is for.
 
     Args:
-        model: Any model of the zoo.
+        model: Any model of the zoo, or an export in an engine.
 
     Returns:
         A name of a task; feature-extraction for bodies.
     """
+    if isinstance(model, EngineModel):
+        return model.task
     for task, (_, model_class) in TASK_CLASSES.items():
         if task != Task.FEATURE_EXTRACTION and isinstance(model, model_class):
             return task

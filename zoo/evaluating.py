@@ -14,6 +14,8 @@ from typing import Any
 from datasets import Dataset
 from transformers import PreTrainedModel, PrinterCallback, ProgressCallback
 
+from zoo.converters.engine import EngineModel
+from zoo.converters.weights import task_of
 from zoo.errors import ConfigError, ZooWarning
 from zoo.generation import load_checkpoint
 from zoo.generation.checkpoint import TokenizerSource
@@ -140,11 +142,11 @@ def evaluate(
     run = None if folder is None else saved_run(folder)
     recipe = evaluation_recipe(run, evaluated, task).changed(generation=generation)
     data_task = recipe.data_task()
-    model_class = class_of_task(data_task.model_task)
-    if isinstance(evaluated, ZooPreTrainedModel) and not isinstance(evaluated, model_class):
+    own_task = task_of(evaluated)
+    if isinstance(evaluated, (ZooPreTrainedModel, EngineModel)) and own_task != data_task.model_task:
         raise ConfigError(
-            f"task {data_task.name!r} needs a model for {data_task.model_task} ({model_class.__name__}), and this is a "
-            f"{type(evaluated).__name__}"
+            f"task {data_task.name!r} needs a model for {data_task.model_task} "
+            f"({class_of_task(data_task.model_task).__name__}), and this is a {type(evaluated).__name__} for {own_task}"
         )
     check_generation(evaluated, data_task, tokenizers, recipe.generation)
     data_task = data_task.fitted_to(evaluated.config)
@@ -204,8 +206,7 @@ def evaluation_recipe(run: RunRecord | None, loaded: PreTrainedModel, task: str 
     saved = None if run is None else run.recipe
     if task is None:
         fallback = "translation" if loaded.config.is_encoder_decoder else "language-modeling"
-        usual = (name for head, name in USUAL_TASKS.items() if isinstance(loaded, class_of_task(head)))
-        return saved if saved is not None else recipe_for(next(usual, fallback))
+        return saved if saved is not None else recipe_for(USUAL_TASKS.get(task_of(loaded), fallback))
     return recipe_for(task, saved if saved is not None and saved.task == split_name(task)[0] else None)
 
 

@@ -12,12 +12,16 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from zoo.converters.weights import task_of
 from zoo.errors import ConfigError
 from zoo.generation import load_checkpoint
 from zoo.generation.checkpoint import TokenizerSource
-from zoo.models import ZooForSequenceClassification, ZooForTokenClassification
+from zoo.registry import Task
 from zoo.tokenizers import Tokenizers
 from zoo.tokenizers.encoding import pieces_of, to_ids
+
+LABELLED = (Task.SEQUENCE_CLASSIFICATION.value, Task.TOKEN_CLASSIFICATION.value)
+"""Tasks of models that label."""
 
 
 @dataclass(frozen=True)
@@ -78,15 +82,13 @@ def predict(
     if isinstance(texts, str):
         raise ConfigError("a single text was given; give a list of texts")
     loaded, tokenizers = load_checkpoint(model, tokenizer=tokenizer, device=device, engine=engine)
-    if isinstance(loaded, ZooForSequenceClassification):
-        label = label_texts
-    elif isinstance(loaded, ZooForTokenClassification):
-        label = label_words
-    else:
+    task = task_of(loaded)
+    if task not in LABELLED:
         raise ConfigError(
-            f"a {type(loaded).__name__} labels nothing; sequence-classification and token-classification models do"
+            f"a {type(loaded).__name__} for {task} labels nothing; models for {' and '.join(LABELLED)} do"
             + ("; zoo.generate lets this one write" if loaded.can_generate() else "")
         )
+    label = label_texts if task == Task.SEQUENCE_CLASSIFICATION else label_words
     batches = (list(texts[start : start + batch_size]) for start in range(0, len(texts), batch_size))
     return [found for batch in batches for found in label(loaded, tokenizers, batch)]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
@@ -173,17 +173,11 @@ def outputs_there(engine: CTranslate2Model, sample: Sample) -> list[Tensor]:
         said = [[target[number] for number in row] for row in sample.targets]
         return [torch.tensor(result.log_probs) for result in engine.engine.score_batch(prompts, said)]
     if engine.config.stack == "encoder":
-        found: Any = engine.engine.forward_batch(prompts).last_hidden_state
+        ids, mask = padded(sample.prompts, engine.config.pad_token_id or 0)
+        rows = engine(input_ids=ids, attention_mask=mask).last_hidden_state
     else:
-        found = engine.engine.forward_batch(prompts, return_log_probs=True)
-    rows = torch.as_tensor(_array(found))
-    return [row[: len(prompt)].float() for row, prompt in zip(rows, prompts, strict=True)]
-
-
-def _array(view: Any) -> Any:
-    import numpy as np
-
-    return np.array(view)
+        rows = torch.as_tensor(np.array(engine.engine.forward_batch(prompts, return_log_probs=True))).float()
+    return [row[: len(prompt)] for row, prompt in zip(rows, prompts, strict=True)]
 
 
 def decoded(model: ZooPreTrainedModel, engine: CTranslate2Model, sample: Sample, beams: int) -> float:

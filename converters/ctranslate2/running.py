@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from transformers import GenerationConfig
@@ -77,6 +78,14 @@ class CTranslate2Model(WritingModel):
         """Let the engine decode. Arguments and result as in the base class."""
         results = self.decode(self.tokens(input_ids, mask), settings, input_ids.shape[1])
         return [list(zip(*result, strict=True)) for result in results]
+
+    def encode(self, input_ids: Tensor, mask: Tensor) -> Tensor:
+        """Let the engine encode. Arguments and result as in the base class."""
+        found = np.array(self.engine.forward_batch(self.tokens(input_ids, mask)).last_hidden_state)
+        hidden_states = torch.zeros(*mask.shape, found.shape[-1])
+        for row, (kept, states) in enumerate(zip(mask, torch.as_tensor(found), strict=True)):
+            hidden_states[row, kept] = states[: int(kept.sum())].float()
+        return hidden_states
 
     def score(self, texts: list[Said]) -> list[list[float]]:
         """Let the engine read the texts. Arguments and result as in the base class."""

@@ -62,9 +62,5 @@ class CTranslate2Target(EngineTarget):
         """What is compared."""
         return "last_hidden_state" if task_of(model) == Task.FEATURE_EXTRACTION else "log-probabilities"
 
-    def notes(self, plan: TargetPlan, options: ExportOptions) -> tuple[str, ...]:
-        """Say what runs it, and how weights are stored."""
-        return (f"Run it with `zoo generate`, or in CTranslate2.{self.rounding(options)}", *plan.notes)
-
 
 TARGETS.register(CTranslate2Target.name, CTranslate2Target())

@@ -70,9 +70,5 @@ class GgufTarget(EngineTarget):
         """What is compared."""
         return "log-probabilities"
 
-    def notes(self, plan: TargetPlan, options: ExportOptions) -> tuple[str, ...]:
-        """Say what runs it, and how weights are stored."""
-        return (f"Run it with `zoo generate`, or in llama.cpp.{self.rounding(options)}", *plan.notes)
-
 
 TARGETS.register(GgufTarget.name, GgufTarget())

@@ -10,14 +10,21 @@ import torch
 from torch import Tensor
 from transformers.cache_utils import Cache
 from transformers.generation import GenerationMixin
-from transformers.modeling_outputs import BaseModelOutput, CausalLMOutputWithPast, Seq2SeqLMOutput
+from transformers.modeling_outputs import (
+    BaseModelOutput,
+    CausalLMOutputWithPast,
+    MaskedLMOutput,
+    Seq2SeqLMOutput,
+    SequenceClassifierOutput,
+    TokenClassifierOutput,
+)
 
 from zoo.errors import InputError, UnsupportedOperationError
-from zoo.models import TASK_CLASSES, ZooConfig
+from zoo.models import ZooConfig
 from zoo.models.transformer import Transformer, transformer_of
 from zoo.registry import Task
 
-from ..engine import EngineModel, NoPosition
+from ..engine import EngineModel, NoPosition, task_saved
 from .files import DECODER, ENCODER, WHOLE
 from .session import PAST, PRESENT, Session, length_of
 
@@ -77,8 +84,21 @@ class GraphModel(EngineModel):
         return False
 
 
+OUTPUTS: dict[str, tuple[str, type[MaskedLMOutput | SequenceClassifierOutput | TokenClassifierOutput]]] = {
+    Task.MASKED_LM.value: ("ForMaskedLM", MaskedLMOutput),
+    Task.SEQUENCE_CLASSIFICATION.value: ("ForSequenceClassification", SequenceClassifierOutput),
+    Task.TOKEN_CLASSIFICATION.value: ("ForTokenClassification", TokenClassifierOutput),
+}
+"""transformers' loss and output class by task, of models without a cache."""
+
+
 class WholeModel(GraphModel):
     """An exported model that generates nothing. Arguments as for the class."""
+
+    def __init__(self, config: ZooConfig, folder: Path, sessions: Mapping[str, Session]) -> None:
+        super().__init__(config, folder, sessions)
+        if self.task in OUTPUTS:
+            self.loss_type = OUTPUTS[self.task][0]
 
     def forward(
         self,
@@ -86,6 +106,7 @@ class WholeModel(GraphModel):
         attention_mask: Tensor | None = None,
         decoder_input_ids: Tensor | None = None,
         token_type_ids: Tensor | None = None,
+        labels: Tensor | None = None,
         **kwargs: Any,
     ) -> Any:
         """Compute what was exported.
@@ -95,10 +116,11 @@ class WholeModel(GraphModel):
             attention_mask: *Shape:* (batch_size, seq_len)
             decoder_input_ids: Of an encoder-decoder. *Shape:* (batch_size, target_len)
             token_type_ids: Of an encoder with types, by default 0. *Shape:* (batch_size, seq_len)
+            labels: As the exported head takes them.
             kwargs: Refused unless they ask for nothing.
 
         Returns:
-            `logits` or `last_hidden_state`.
+            `logits`, with the loss of labels; or `last_hidden_state`.
         """
         self.refuse(kwargs)
         given = {"input_ids": input_ids, "attention_mask": self.mask(attention_mask, input_ids)}
@@ -106,9 +128,13 @@ class WholeModel(GraphModel):
             given["decoder_input_ids"] = decoder_input_ids
         given["token_type_ids"] = torch.zeros_like(input_ids) if token_type_ids is None else token_type_ids
         outputs, _ = self.sessions[WHOLE].run(given)
-        if "logits" in outputs:
-            return CausalLMOutputWithPast(logits=outputs["logits"])
-        return BaseModelOutput(last_hidden_state=outputs["last_hidden_state"])
+        if "logits" not in outputs:
+            return BaseModelOutput(last_hidden_state=outputs["last_hidden_state"])
+        logits, loss = outputs["logits"], None
+        if labels is not None:
+            scored = {"logits": logits, "pooled_logits": logits, "labels": labels, "config": self.config}
+            loss = self.loss_function(**scored, vocab_size=logits.shape[-1], **kwargs)
+        return OUTPUTS[self.task][1](loss=loss, logits=logits)
 
 
 class GraphForCausalLM(GraphModel, GenerationMixin):
@@ -270,6 +296,4 @@ def model_of(folder: Path, sessions: Mapping[str, Session]) -> GraphModel:
         A `PreTrainedModel` for the task that was exported; language models generate.
     """
     config = ZooConfig.from_pretrained(folder)
-    saved = (config.architectures or [None])[0]
-    task = next((task for task, (_, model_class) in TASK_CLASSES.items() if model_class.__name__ == saved), "")
-    return CLASSES.get(str(task), WholeModel)(config, folder, sessions)
+    return CLASSES.get(task_saved(config), WholeModel)(config, folder, sessions)

@@ -51,8 +51,8 @@ class OnnxTarget(EngineTarget):
         return load_onnx(folder)
 
     def notes(self, plan: TargetPlan, options: ExportOptions) -> tuple[str, ...]:
-        """Say what runs it."""
-        return ("Run it with `zoo generate` or `zoo evaluate`, or its graphs in any ONNX runtime.",)
+        """Nothing more."""
+        return ()
 
 
 TARGETS.register(OnnxTarget.name, OnnxTarget())

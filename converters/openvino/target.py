@@ -63,9 +63,8 @@ class OpenVinoTarget(EngineTarget):
         return load_openvino(folder)
 
     def notes(self, plan: TargetPlan, options: ExportOptions) -> tuple[str, ...]:
-        """Say what runs it, how weights are stored, and what a processor would make of them."""
+        """How another program has to compile it."""
         return (
-            f"Run it with `zoo generate` or `zoo evaluate`, or its graphs in OpenVINO.{self.rounding(options)}",
             'Compile it with {"EXECUTION_MODE_HINT": "ACCURACY"}: by default OpenVINO computes in bfloat16 where the '
             "processor can, and keeps the cache in 8 bits.",
         )

@@ -1,7 +1,7 @@
 """Models that write: text in, text out."""
 
 from .checkpoint import load_checkpoint
-from .engines import ENGINES, Engine, ExportEngine
+from .engines import ENGINES, Engine, ExportEngine, load_for
 from .fastest import Trial, accelerate, try_engines
 from .generating import generate
 from .results import Candidate, Generation
@@ -16,5 +16,6 @@ __all__ = [
     "accelerate",
     "generate",
     "load_checkpoint",
+    "load_for",
     "try_engines",
 ]

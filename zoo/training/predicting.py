@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.utils.data import Subset
 from transformers import PreTrainedModel
 
+from zoo.errors import UnsupportedOperationError
 from zoo.fast.chunked_loss import IGNORED
 from zoo.generation.generating import generation_config
 from zoo.tasks import DataTask, Outputs, Predictions, Tokenizers
@@ -125,7 +126,14 @@ def best_ids(logits: Any, labels: Tensor) -> Tensor:
 
     Returns:
         *Shape:* (...)
+
+    Raises:
+        UnsupportedOperationError: When the model returns none.
     """
+    if isinstance(logits, tuple) and not logits:
+        raise UnsupportedOperationError(
+            "this task is scored by logits, and the model's engine returns none; evaluate it in torch, onnx or openvino"
+        )
     first: Tensor = logits[0] if isinstance(logits, tuple) else logits
     return first.argmax(dim=-1)
 
