@@ -106,6 +106,10 @@ class NotFiniteWarning(ZooWarning):
     """A checkpoint holds weights that are NaN or infinite."""
 
 
+class NotComparedWarning(ZooWarning):
+    """A converted model is too large to be compared with the native one at every length at which it changes."""
+
+
 class LostInputWarning(ZooWarning):
     """A checkpoint tells inputs apart that the model of the zoo does not."""
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from zoo.models import ZooConfig, ZooPreTrainedModel
+from zoo.models import POSITIONS, ZooConfig, ZooPreTrainedModel
+from zoo.registry import Task
 
 from .native.base import NATIVE, NativeFormat
 from .probe import Arithmetic, arithmetic_of
@@ -75,6 +76,9 @@ def plan_target(
     notes = [*native.notes(route.config, task), *further_tokens_left_out(config, task)]
     if not obstacles and found.needs_masks:
         notes.append("Give attention masks: the original made them from the ids where none were given.")
+    length = POSITIONS.get(route.config.position).changes_after(route.config)
+    if length is not None and task in (Task.CAUSAL_LM, Task.SEQ2SEQ_LM) and native.name != "phi3":
+        notes.append(f"Generate with use_cache=False beyond {length} tokens: the class rotates no cached keys anew.")
     fragile = [step.symmetry.name for step in route.steps if not step.symmetry.half_precision]
     if fragile:
         notes.append(f"Keep it in float32: 16-bit floats will likely break {', '.join(fragile)}.")

@@ -14,7 +14,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_map_only
 from transformers import PreTrainedModel
 
-from zoo.models import ZooConfig, ZooPreTrainedModel
+from zoo.models import POSITIONS, ZooConfig, ZooPreTrainedModel
 from zoo.registry import Task
 
 from ..errors import ConversionError, DifferentOutputsError
@@ -110,6 +110,9 @@ def observe(native: PreTrainedModel, config: ZooConfig, task: str, output: str) 
         return None
     inputs = sample(config, task)
     try:
+        if POSITIONS.get(config.position).changes_after(config) is not None:
+            # Dynamic frequencies stay those of the longest text that the model has read, until it reads a short one.
+            compute(native, {name: tensor[:1, :1] for name, tensor in inputs.items()}, config, output)
         values = compute(native, inputs, config, output)
         if task == Task.SEQUENCE_CLASSIFICATION and config.classifier_pooling == "cls":
             # The native heads read the first position, padding if that stands there; the zoo's the first token.
@@ -132,7 +135,9 @@ def sample(config: ZooConfig, task: str, seed: int = 0) -> dict[str, Tensor]:
         Arguments of a call.
     """
     generator = torch.Generator().manual_seed(seed)
-    longest = min(LENGTH, config.max_position_embeddings)
+    # Beyond, the native model rotates a row by the length of the longest one.
+    changes = POSITIONS.get(config.position).changes_after(config)
+    longest = min(LENGTH, config.max_position_embeddings, changes or LENGTH)
     pad = config.pad_token_id
 
     def ids(length: int, size: int) -> Tensor:
@@ -232,18 +237,40 @@ def require_same(seen: Observation, model: ZooPreTrainedModel) -> None:
     Raises:
         DifferentOutputsError: When the difference is more than rounding.
     """
-    ours = compute(model, seen.inputs, model.config, seen.output)
-    differences = by_row(ours, seen)
-    finite = seen.values[seen.values.isfinite()]
+    require_close(
+        seen.name,
+        seen.values,
+        lambda: compute(model, seen.inputs, model.config, seen.output),
+        lambda ours: by_row(ours, seen),
+    )
+
+
+def require_close(
+    name: str, values: Tensor, run: Callable[[], Tensor], distances: Callable[[Tensor], dict[str, float]]
+) -> None:
+    """Require outputs to be those of the native model.
+
+    Args:
+        name: The native class.
+        values: What it computed.
+        run: Computes the same by the converted model.
+        distances: Measures how far that is from `values`, by the name of the inputs.
+
+    Raises:
+        DifferentOutputsError: When the difference is more than rounding.
+    """
+    ours = run()
+    differences = distances(ours)
+    finite = values[values.isfinite()]
     allowed = ROUNDING * max(1.0, float(finite.abs().max()) if finite.numel() else 0.0)
     if max(differences.values()) <= allowed:
         return
     with ComputeIn(torch.float64):
-        precise = compute(model, seen.inputs, model.config, seen.output)
+        precise = run()
     allowed = max(allowed, NOISE * float((ours.double() - precise.double()).nan_to_num().abs().max()))
     side = max(differences, key=lambda row: differences[row])
     if not differences[side] <= allowed:
-        raise DifferentOutputsError(seen.name, differences[side], allowed, side)
+        raise DifferentOutputsError(name, differences[side], allowed, side)
 
 
 def by_row(ours: Tensor, seen: Observation) -> dict[str, float]:

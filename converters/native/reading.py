@@ -22,6 +22,7 @@ from .base import NATIVE, NativeFormat
 from .classes import format_of, task_of_architecture, task_of_class
 from .comparing import observe, require_same
 from .files import folder_of, is_checkpoint
+from .growing import observe_growth, require_same_growth
 from .opening import build, open_folder, read_native_config
 
 
@@ -47,7 +48,8 @@ def convert_native(
 ) -> ZooPreTrainedModel:
     """Make a model of the zoo from a checkpoint of transformers' own classes.
 
-    Both are run on one small batch, of rows without padding and with padding on either side, and compared.
+    Both are run on one small batch, of rows without padding and with padding on either side, and on a text that grows,
+    which the converted model reads on its cache, across each length at which positions or windows change.
 
     Args:
         source: A folder, a repository on the Hub, or a live model of transformers.
@@ -77,7 +79,9 @@ def convert_native(
         native, copies = open_folder(folder, found, config, task), False
     generation = copy.deepcopy(getattr(native, "generation_config", None))
     config, state = describe(found, native.config, with_prefix(native.state_dict(), found, task), task)
-    seen = observe(native, config, task, found.output(config, task))
+    output = found.output(config, task)
+    seen = observe(native, config, task, output)
+    growth = () if seen is None else observe_growth(native, config, task, output)
     if copies:
         state = {name: value.clone() for name, value in state.items()}
     del native  # so that weights are freed one by one while they are renamed
@@ -89,6 +93,7 @@ def convert_native(
         ) from error
     if seen is not None:
         require_same(seen, model)
+        require_same_growth(seen.name, growth, model, output)
     if generation is not None and model.can_generate():
         model.generation_config = generation
     return model

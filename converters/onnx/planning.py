@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from zoo.models import ATTENTIONS, ZooPreTrainedModel
+from zoo.models import ATTENTIONS, POSITIONS, ZooPreTrainedModel
 
 
 def obstacles(model: ZooPreTrainedModel) -> tuple[str, ...]:
@@ -19,6 +19,9 @@ def obstacles(model: ZooPreTrainedModel) -> tuple[str, ...]:
         return (
             f"attention={attention!r} caches no keys and values of every layer's heads, which are what graphs take",
         )
+    length = POSITIONS.get(model.config.position).changes_after(model.config)
+    if model.can_generate() and length is not None:
+        return (f"its rope_parameters rotate cached keys anew in texts of more than {length} tokens, graphs do not",)
     if model.config.mixer_layer_type is not None:
         return (f"mixer={model.config.mixer!r} keeps a state, and graphs take keys and values of heads",)
     return ()

@@ -28,14 +28,17 @@ from zoo.converters.errors import (
     DifferentOutputsError,
     LostInputWarning,
     NoCounterpartError,
+    NotComparedWarning,
     NotFiniteWarning,
     UnknownConverterError,
 )
+from zoo.converters.native import growing
 from zoo.converters.native.base import UnknownNativeError
 from zoo.converters.native.families.llama import Llama
 from zoo.converters.native.families.opt import Opt
 from zoo.converters.native.tokenizer import carry_tokenizer
 from zoo.errors import TokenIdError, UnknownOverrideError
+from zoo.models import RotaryPosition
 from zoo.models.choices import Pooling
 from zoo.models.pooling import POOLERS
 
@@ -319,6 +322,42 @@ def test_padding_on_the_left_is_compared(monkeypatch):
     monkeypatch.setattr(Opt, "read_config", lambda self, *given: {**read(self, *given), "position": "learned"})
     with pytest.raises(DifferentOutputsError, match="for inputs padded on the left"):
         zoo.convert(native_model("OPT", "ForCausalLM", OPT))
+
+
+LONG = {"rope_type": "longrope", "short_factor": [1.0, 1.5], "long_factor": [2.0, 4.0], "rope_theta": 1e4}
+GROWING = {
+    "longrope": ("Phi3", {"rope_parameters": {**LONG, "original_max_position_embeddings": 9}}),
+    "dynamic": ("Llama", {"rope_parameters": {"rope_type": "dynamic", "factor": 4.0, "rope_theta": 1e4}}),
+    "window": ("Mistral", {"sliding_window": 7}),
+}
+
+
+@pytest.mark.parametrize("case", GROWING)
+def test_generation_is_the_native_models_across_every_length(case):
+    family, settings = GROWING[case]
+    native = native_model(family, "ForCausalLM", {**LLAMA, "max_position_embeddings": 12, **settings})
+    given = {"max_new_tokens": 15, "min_new_tokens": 15, "do_sample": False, "pad_token_id": 0}
+    expected = native.generate(ids := torch.randint(3, 23, (1, 5)), use_cache=False, **given)
+    converted = zoo.convert(native)
+    assert converted.generate(ids, **given).tolist() == expected.tolist()
+    assert converted.generate(ids, use_cache=False, **given).tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize("case", ["longrope", "dynamic"])
+def test_a_model_that_generates_otherwise_is_refused(case, monkeypatch):
+    """Here keys that stay in the cache when their frequencies change, which no forward without a cache shows."""
+    family, settings = GROWING[case]
+    monkeypatch.setattr(RotaryPosition, "outgrows_cache", lambda *given: False)
+    native = native_model(family, "ForCausalLM", {**LLAMA, "max_position_embeddings": 12, **settings})
+    with pytest.raises(DifferentOutputsError, match="for inputs that grow from"):
+        zoo.convert(native)
+
+
+def test_lengths_that_a_large_model_is_not_compared_at_are_named(monkeypatch):
+    native = native_model("Mistral", "ForCausalLM", {**LLAMA, "sliding_window": 7})
+    monkeypatch.setattr(growing, "LARGEST", 5 * native.num_parameters())
+    with pytest.warns(NotComparedWarning, match="not compared with the native one beyond 6 tokens, .* window"):
+        zoo.convert(native)
 
 
 def test_a_live_model_stays_in_training():

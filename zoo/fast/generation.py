@@ -7,9 +7,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from transformers.generation import GenerationMixin, LogitsProcessorList
+from transformers.generation import GenerationMixin, GenerationMode, LogitsProcessorList
 
-from zoo.errors import ConfigError, UnsupportedBackendError
+from zoo.errors import ConfigError, UnsupportedBackendError, UnsupportedOperationError
 
 from .captured_steps import PREPACK_AFTER, captured_steps_of, replayed_steps
 from .graph_capture import SHORTEST
@@ -101,11 +101,54 @@ class CachedGenerationMixin(GenerationMixin):
     def _get_logits_processor(self, *args: Any, **kwargs: Any) -> LogitsProcessorList:
         return LogitsProcessors(super()._get_logits_processor(*args, **kwargs))
 
-    def _prepare_cache_for_generation(
-        self, generation_config: Any, model_kwargs: dict[str, Any], *args: Any, **kwargs: Any
+    def prepare_inputs_for_generation(
+        self: Any,
+        input_ids: Tensor,
+        next_sequence_length: int | None = None,
+        past_key_values: Any = None,
+        attention_mask: Any = None,
+        inputs_embeds: Tensor | None = None,
+        is_first_iteration: bool | None = False,
+        **kwargs: Any,
     ) -> Any:
+        """Prepare a step as transformers does, and fill the cache again where a longer text rotates its keys anew.
+
+        Arguments and result as for transformers' own.
+        """
+        if past_key_values is not None and (position := self.get_decoder().position).changes_after(self.config):
+            embeds = None if self.config.is_encoder_decoder else inputs_embeds
+            written = 0 if embeds is None else embeds.shape[1]
+            seen, new = int(past_key_values.get_seq_length()), next_sequence_length or input_ids.shape[1]
+            mask = kwargs.get("decoder_attention_mask") if self.config.is_encoder_decoder else attention_mask
+            whole = written + input_ids.shape[1] == seen + new
+            if whole and position.outgrows_cache(mask, seen, seen + new):
+                past_key_values.reset()
+                next_sequence_length = None
+                if embeds is not None:
+                    inputs_embeds = torch.cat([embeds, self.get_input_embeddings()(input_ids)], dim=1)
+                    is_first_iteration = True
+        return super().prepare_inputs_for_generation(
+            input_ids,
+            next_sequence_length,
+            past_key_values,
+            attention_mask,
+            inputs_embeds,
+            is_first_iteration,
+            **kwargs,
+        )
+
+    def _prepare_cache_for_generation(
+        self: Any, generation_config: Any, model_kwargs: dict[str, Any], mode: Any, *args: Any, **kwargs: Any
+    ) -> Any:
+        threshold = self.get_decoder().position.changes_after(self.config)
+        if threshold and mode == GenerationMode.ASSISTED_GENERATION and generation_config.max_length > threshold:
+            raise UnsupportedOperationError(
+                f"assisted generation up to {generation_config.max_length} tokens was asked for, but beyond "
+                f"{threshold} this rope_type rotates keys by the length of the text, which drafts change; leave the "
+                "assistant out"
+            )
         given = model_kwargs.get("past_key_values")
-        result = super()._prepare_cache_for_generation(generation_config, model_kwargs, *args, **kwargs)
+        result = super()._prepare_cache_for_generation(generation_config, model_kwargs, mode, *args, **kwargs)
         if getattr(model_kwargs.get("past_key_values"), "is_compileable", False):
             refuse_flex(self.config._attn_implementation)
         if given is None and current().cache_room != "never":

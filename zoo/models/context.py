@@ -136,7 +136,8 @@ class Context:
 
         Raises:
             SequenceTooLongError: When there are more positions than the part can place.
-            InputError: When the mask leaves out cached positions, which nobody would know to be padding or not.
+            InputError: When the mask leaves out cached positions, which nobody would know to be padding or not; or
+                when a sequence of this length encodes them differently.
         """
         seen = 0 if self.cache is None else self.cache.get_seq_length()
         if not isinstance(seen, Tensor):  # a static cache counts on its device
@@ -144,6 +145,8 @@ class Context:
             position.check(length, self.position_ids)
             if isinstance(mask := self.attention_mask, Tensor) and mask.ndim == 2 and mask.shape[1] < length:
                 raise mask_too_short(mask, length)
+            if seen and not is_tracing(inputs_embeds) and position.outgrows_cache(mask, seen, length):
+                raise outgrown(seen, length)
         self.given_positions = self.position_ids
         if self.position_ids is None:
             self.position_ids = position.count(inputs_embeds, self.attention_mask, seen)
@@ -203,6 +206,19 @@ def mask_too_short(attention_mask: Tensor, length: int) -> InputError:
     return InputError(
         f"the (decoder's) attention_mask, given or made of the token ids, covers {attention_mask.shape[1]} positions, "
         f"but with the cache there are {length}: give a mask for all of them, or use_cache=False"
+    )
+
+
+def outgrown(seen: int, length: int) -> InputError:
+    """The error of a cache that holds keys as of a shorter sequence.
+
+    Args:
+        seen: Number of cached positions.
+        length: Number of positions, cached ones included.
+    """
+    return InputError(
+        f"the cache holds {seen} positions, but this rope_type rotates their keys differently in a sequence of "
+        f"{length}: give all tokens without the cache, or call generate with all of them, which fills it again"
     )
 
 

@@ -101,6 +101,7 @@ class Position(nn.Module):
         has_bias: Whether `bias` returns a tensor.
         uses_rope_parameters: Whether the part reads `config.rope_parameters`.
         rope_layer_types: Layer types that have settings of their own there; none where all layers have the same.
+        counts_padding: Whether padding takes positions.
         default_rope_parameters: What they are if not given.
     """
 
@@ -108,6 +109,7 @@ class Position(nn.Module):
     has_bias: bool = False
     uses_rope_parameters: bool = False
     rope_layer_types: tuple[str, ...] = ()
+    counts_padding: bool = True
     default_rope_parameters: ClassVar[dict[str, Any]] = {"rope_type": "default", "rope_theta": 10000.0}
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -148,7 +150,25 @@ class Position(nn.Module):
         Returns:
             *Shape:* (batch_size or 1, seq_len)
         """
-        return (torch.arange(inputs_embeds.shape[1], device=inputs_embeds.device) + seen)[None]
+        if self.counts_padding or not (isinstance(attention_mask, Tensor) and attention_mask.ndim == 2):
+            return (torch.arange(inputs_embeds.shape[1], device=inputs_embeds.device) + seen)[None]
+        numbers = attention_mask.long().cumsum(dim=1) - 1
+        return numbers[:, -inputs_embeds.shape[1] :].clamp(min=0)
+
+    @classmethod
+    def changes_after(cls, config: ZooConfig) -> int | None:
+        """Length after which a longer sequence encodes its earlier positions differently; None where none does."""
+        return None
+
+    def outgrows_cache(self, attention_mask: Any, seen: int, length: int) -> bool:
+        """Whether a sequence encodes its cached positions differently now that it is longer.
+
+        Args:
+            attention_mask: 1 for real tokens, cached ones included, *Shape:* (batch_size, key_len); or any other mask.
+            seen: Number of cached positions.
+            length: Number of positions, cached ones included.
+        """
+        return False
 
     def embed(self, inputs_embeds: Tensor, position_ids: Tensor) -> Tensor:
         """Add the encoding to the token embeddings.
@@ -251,12 +271,7 @@ class LearnedPosition(Position):
 class LearnedUnpaddedPosition(LearnedPosition):
     """A trained vector for every position, of which padding takes none wherever it stands (RoBERTa, OPT)."""
 
-    def count(self, inputs_embeds: Tensor, attention_mask: Any = None, seen: int | Tensor = 0) -> Tensor:
-        """Number the tokens that the mask shows. Arguments as in the base class."""
-        if not (isinstance(attention_mask, Tensor) and attention_mask.ndim == 2):
-            return super().count(inputs_embeds, attention_mask, seen)
-        numbers = attention_mask.long().cumsum(dim=1) - 1
-        return numbers[:, -inputs_embeds.shape[1] :].clamp(min=0)
+    counts_padding = False
 
 
 def check_token_ids(token_ids: Tensor, num_embeddings: int, kind: str = "token id") -> None:

@@ -61,6 +61,8 @@ def what_engines_lack(config: ZooConfig, attn_implementation: str) -> str | None
     backend = attn_implementation.removeprefix("paged|")
     if POSITIONS.get(config.position).has_bias:
         return f"positions {config.position!r}, which are added to attention scores"
+    if (length := POSITIONS.get(config.position).changes_after(config)) is not None:
+        return f"rope_parameters that rotate cached keys anew in texts of more than {length} tokens"
     if ATTENTIONS.get(config.attention).attend is not Attention.attend:
         return f"attention {config.attention!r}"
     if config.mixer_layer_type is not None:

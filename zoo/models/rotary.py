@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
+from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding, apply_rotary_pos_emb
 
 from .embedding import Position, Rotation
@@ -18,9 +19,33 @@ if TYPE_CHECKING:
 class PartialRotaryEmbedding(LlamaRotaryEmbedding):
     """transformers' rotary tables with every scaling it knows, for a leading part of each head.
 
+    Where frequencies depend on the length of the text (longrope, dynamic), each sequence has those of its own length.
+
     Args:
         config: Supplies `rope_parameters`, `head_dim` and `max_position_embeddings`.
     """
+
+    def __init__(self, config: ZooConfig) -> None:
+        super().__init__(config)
+        self.changes_after = changes_after(config)
+
+    @torch.no_grad()
+    def forward(self, x: Tensor, position_ids: Tensor) -> Rotation:
+        """Cosines and sines. Shapes as for [`RotaryPosition.rotation`][zoo.models.RotaryPosition.rotation]."""
+        if self.changes_after is None:
+            return super().forward(x, position_ids)
+        angles = position_ids[..., None].float() * self.frequencies(sequence_lengths(position_ids))
+        angles = torch.cat([angles, angles], dim=-1)
+        return (angles.cos() * self.attention_scaling).to(x.dtype), (angles.sin() * self.attention_scaling).to(x.dtype)
+
+    def frequencies(self, lengths: Tensor) -> Tensor:
+        """Frequencies of sequences by their lengths. *Shape:* (...), then (..., rotary_dim / 2)."""
+        compute, device = ROPE_INIT_FUNCTIONS[self.rope_type], lengths.device
+        if self.rope_type == "dynamic":
+            return compute(self.config, device, seq_len=lengths[..., None])[0]
+        threshold = int(self.changes_after or 0)
+        short, long = (compute(self.config, device, seq_len=length)[0] for length in (threshold, threshold + 1))
+        return torch.where(lengths[..., None] > threshold, long, short)
 
     @staticmethod
     def compute_default_rope_parameters(config: ZooConfig, *args: object, **kwargs: object) -> tuple[Tensor, float]:
@@ -35,6 +60,31 @@ class PartialRotaryEmbedding(LlamaRotaryEmbedding):
         rotary_dim = int(config.head_dim * config.rope_parameters.get("partial_rotary_factor", 1.0))
         exponents = torch.arange(0, rotary_dim, 2, dtype=torch.float) / rotary_dim
         return config.rope_parameters["rope_theta"] ** -exponents, 1.0
+
+
+def changes_after(config: ZooConfig) -> int | None:
+    """Length after which frequencies depend on the length.
+
+    Args:
+        config: Supplies `rope_parameters`, the same for all layers, and `max_position_embeddings`.
+    """
+    rope = config.rope_parameters
+    by_type = {"dynamic": config.max_position_embeddings, "longrope": rope.get("original_max_position_embeddings")}
+    return by_type.get(rope.get("rope_type", "default"))
+
+
+def sequence_lengths(position_ids: Tensor) -> Tensor:
+    """Length of the sequence that each token belongs to; several in a row begin where positions do not rise.
+
+    Args:
+        position_ids: *Shape:* (batch_size or 1, seq_len)
+
+    Returns:
+        *Shape:* as position_ids.
+    """
+    sequences = (position_ids.diff(dim=-1, prepend=position_ids[..., :1]) <= 0).cumsum(dim=-1) - 1
+    last = torch.zeros_like(position_ids).scatter_reduce(-1, sequences, position_ids, "amax")
+    return last.gather(-1, sequences) + 1
 
 
 @POSITIONS.register("rotary", aliases=("rope",))
@@ -53,6 +103,23 @@ class RotaryPosition(Position):
     def __init__(self, config: ZooConfig) -> None:
         super().__init__(config)
         self.rotary_emb = PartialRotaryEmbedding(config)
+        self.counts_padding = self.rotary_emb.changes_after is None
+
+    @classmethod
+    def changes_after(cls, config: ZooConfig) -> int | None:
+        """Of longrope the original length, of dynamic `max_position_embeddings`."""
+        return changes_after(config)
+
+    def outgrows_cache(self, attention_mask: Any, seen: int, length: int) -> bool:
+        """Whether cached keys have the frequencies of a shorter sequence. Arguments as in the base class."""
+        if (threshold := self.rotary_emb.changes_after) is None or not seen or length <= threshold:
+            return False
+        before, after = torch.tensor([seen]), torch.tensor([length])
+        if isinstance(attention_mask, Tensor) and attention_mask.ndim == 2:
+            before, after = attention_mask[:, :seen].sum(dim=1), attention_mask.sum(dim=1)
+        if self.rotary_emb.rope_type == "dynamic":
+            return bool((before.clamp(min=threshold) != after.clamp(min=threshold)).any())
+        return bool(((before <= threshold) & (after > threshold)).any())
 
     def rotation(self, hidden_states: Tensor, position_ids: Tensor) -> Rotation:
         """Cosines and sines of these positions.

@@ -38,10 +38,19 @@ class RotaryByLayerPosition(Position):
     def __init__(self, config: ZooConfig) -> None:
         super().__init__(config)
         self.by_type = nn.ModuleDict()
-        for layer_type, rope_parameters in config.rope_parameters.items():
-            own = copy.copy(config)
-            own.rope_parameters = rope_parameters
-            self.by_type[layer_type] = RotaryPosition(own)
+        self.by_type.update({layer_type: RotaryPosition(own) for layer_type, own in by_layer_type(config).items()})
+        self.counts_padding = all(part.counts_padding for part in self.by_type.values())
+
+    @classmethod
+    def changes_after(cls, config: ZooConfig) -> int | None:
+        """The shortest of all layer types."""
+        found = (RotaryPosition.changes_after(own) for own in by_layer_type(config).values())
+        return min((length for length in found if length is not None), default=None)
+
+    def outgrows_cache(self, attention_mask: Any, seen: int, length: int) -> bool:
+        """Whether those of any layer type do. Arguments as in the base class."""
+        parts = cast("Iterable[RotaryPosition]", self.by_type.values())
+        return any(part.outgrows_cache(attention_mask, seen, length) for part in parts)
 
     def rotation(self, hidden_states: Tensor, position_ids: Tensor) -> Rotation:
         """Those of layers that see the whole text. Shapes as in the base class."""
@@ -51,3 +60,11 @@ class RotaryByLayerPosition(Position):
         """Cosines and sines for each layer type. Arguments as in the base class."""
         parts = {layer_type: cast("RotaryPosition", self.by_type[layer_type]) for layer_type in layer_types}
         return {layer_type: part.rotation(hidden_states, position_ids) for layer_type, part in parts.items()}
+
+
+def by_layer_type(config: ZooConfig) -> dict[str, ZooConfig]:
+    """The configuration of each layer type, with rotary settings of its own."""
+    own = {layer_type: copy.copy(config) for layer_type in config.rope_parameters}
+    for layer_type, one in own.items():
+        one.rope_parameters = config.rope_parameters[layer_type]
+    return own
