@@ -66,12 +66,13 @@ class Origin:
 
 
 def _distribution_of(module: str) -> str | None:
-    distributions = _packages_distributions().get(module.partition(".")[0], ())
+    distributions = packages_distributions().get(module.partition(".")[0], ())
     return distributions[0] if distributions else None
 
 
 @lru_cache(maxsize=1)
-def _packages_distributions() -> Mapping[str, list[str]]:
+def packages_distributions() -> Mapping[str, list[str]]:
+    """Distributions by the top-level modules that they bring."""
     return importlib.metadata.packages_distributions()
 
 

@@ -14,14 +14,18 @@ from __future__ import annotations
 
 import importlib.metadata
 import os
+import re
+import sys
 import threading
+import traceback
 import warnings
 from importlib.metadata import EntryPoint
 from types import ModuleType
+from typing import Any
 
 from zoo.errors import PluginWarning, enumerate_names, suggest
 
-from .origins import loading_plugin
+from .origins import loading_plugin, packages_distributions
 
 GROUP = "zoo.plugins"
 SWITCH = "ZOO_PLUGINS"
@@ -76,7 +80,7 @@ def installed() -> list[EntryPoint]:
     Returns:
         Their entry points, in the order in which they are loaded.
     """
-    return sorted(importlib.metadata.entry_points(group=GROUP), key=lambda plugin: (_provider(plugin), plugin.name))
+    return sorted(importlib.metadata.entry_points(group=GROUP), key=lambda plugin: (provider_of(plugin), plugin.name))
 
 
 def admitted(plugins: list[EntryPoint]) -> list[EntryPoint]:
@@ -106,13 +110,15 @@ def _load(entry_point: EntryPoint) -> None:
         raise
     except BaseException as error:
         warnings.warn(
-            f"plugin {entry_point.name!r} of {_provider(entry_point)} is left out: {type(error).__name__}: {error}",
+            f"plugin {entry_point.name!r} of {plugin_at_fault(error) or provider_of(entry_point)} is left out: "
+            f"{type(error).__name__}: {error}",
             PluginWarning,
             stacklevel=2,
         )
 
 
-def _provider(entry_point: EntryPoint) -> str:
+def provider_of(entry_point: EntryPoint) -> str:
+    """The distribution of a plugin with its version."""
     distribution = entry_point.dist
     return f"{distribution.name} {distribution.version}" if distribution else "an unknown distribution"
 
@@ -135,3 +141,54 @@ def why_missing(distribution: str) -> str:
     except importlib.metadata.PackageNotFoundError:
         return f"which is not installed; run `pip install {distribution}`"
     return f"whose installed version {version} did not bring it; see its warnings and {SWITCH}"
+
+
+CALL = re.compile(r"([\w.]+)\(\) (?:takes|missing|got) ")
+"""The beginning of a TypeError about arguments, which is raised before the function is entered."""
+
+
+def plugin_modules() -> dict[str, str]:
+    """Distributions of plugins with their versions, by the names of their top-level modules."""
+    tops: dict[str, str] = {}
+    for plugin in installed():
+        provider = provider_of(plugin)
+        names = [top for top, owners in packages_distributions().items() if plugin.dist and plugin.dist.name in owners]
+        tops.update(dict.fromkeys([plugin.module.partition(".")[0], *names], provider))
+    tops.pop("zoo", None)
+    return tops
+
+
+def loaded_plugins() -> list[str]:
+    """Distributions with plugins that have been imported."""
+    return sorted({provider for top, provider in plugin_modules().items() if top in sys.modules})
+
+
+def plugin_at_fault(error: BaseException) -> str | None:
+    """Find the plugin that an exception comes from.
+
+    Returns:
+        Its distribution, file and line: "zoo-wave 1.2 (/site/zoo_wave.py, line 12)"; None where it comes from no
+        plugin.
+    """
+    tops = plugin_modules()
+    for frame, line in reversed(list(traceback.walk_tb(error.__traceback__))):
+        provider = tops.get(str(frame.f_globals.get("__name__", "")).partition(".")[0])
+        if provider is not None:
+            return f"{provider} ({frame.f_code.co_filename}, line {line})"
+    if isinstance(error, TypeError) and (called := CALL.match(str(error))):
+        return definition_in_plugin(called[1], tops)
+    return None
+
+
+def definition_in_plugin(qualified_name: str, tops: dict[str, str]) -> str | None:
+    """Find a function or class among the modules of plugins, as `plugin_at_fault` reports it."""
+    for name, module in list(sys.modules.items()):
+        provider = tops.get(name.partition(".")[0])
+        if provider is None or not hasattr(module, qualified_name.partition(".")[0]):
+            continue
+        defined: Any = module
+        for part in qualified_name.split("."):
+            defined = getattr(defined, part, None)
+        if code := getattr(defined, "__code__", None):
+            return f"{provider} ({code.co_filename}, line {code.co_firstlineno})"
+    return None

@@ -23,6 +23,7 @@ from snippets import PACKAGES, ROOT, docstrings, python_of, snippets
 import zoo
 from zoo.cli.main import cli
 from zoo.files import replace_part
+from zoo.new_plugin import plugin_files
 from zoo.registry import VARIANTS
 
 PAGES = sorted(str(page.relative_to(ROOT)) for page in (*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")))
@@ -97,8 +98,10 @@ def test_the_variant_of_the_contributing_guide_passes_the_suite(tmp_path: Path) 
 @pytest.mark.xdist_group("preloaded")
 def test_the_plugin_of_the_guide_installs_and_builds(tmp_path: Path) -> None:
     (project,) = blocks("docs/plugins.md", "toml")
-    (code,) = blocks("docs/plugins.md", "python")
+    code, *parts = blocks("docs/plugins.md", "python")
     assert len((project + code).splitlines()) < 40
+    shown = {"norm": "scale-norm", "position": "triangle-waves", "activation": "cubed-relu", "mixer": "prefix-sum"}
+    assert parts == [plugin_files(kind, name)[f"{name.replace('-', '_')}.py"] for kind, name in shown.items()]
     source, site = tmp_path / "source", tmp_path / "site"
     source.mkdir()
     (source / "pyproject.toml").write_text(project)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-from transformers.activations import ACT2CLS
+from transformers.activations import ACT2FN
 
 from zoo.errors import UnknownOverrideError
 from zoo.models import ZooConfig
@@ -94,7 +94,7 @@ def values_of(name: str) -> dict[str, str]:
     elif name == "attention_scale":
         values = member_docs(AttentionScale) | {"NUMBER": "This number."}
     elif name == "hidden_act":
-        classes = {word: kind[0] if isinstance(kind, tuple) else kind for word, kind in sorted(ACT2CLS.items())}
+        classes = {word: kind[0] if isinstance(kind, tuple) else kind for word, kind in sorted(ACT2FN.items())}
         values = {word: getattr(kind, "__name__", "") for word, kind in classes.items()}
     elif name == "parametrization":
         values = dict(PARAMETRIZATIONS)

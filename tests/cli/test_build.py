@@ -1,13 +1,18 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
+import subprocess
+import sys
 
 import pytest
 import torch
 from safetensors.torch import load_file
 
 import zoo as library
+from zoo.manifest import MANIFEST_FILE
+from zoo.new_plugin import KINDS
 
 TINY = ("pre-norm@tiny", "--set", "vocab_size=50")
 
@@ -82,3 +87,29 @@ def test_a_saved_model_is_replaced_by_force_only(zoo, tmp_path):
     assert zoo("build", "post-norm@tiny", "--set", "vocab_size=50", "-o", str(folder), "--force").exit_code == 0
     assert json.loads((folder / "config.json").read_text())["variant"] == "post-norm"
     assert [file.name for file in tmp_path.iterdir()] == ["model"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_new_plugin_is_a_package_with_tests(zoo, tmp_path, kind):
+    folder = tmp_path / f"my-{kind}"
+    run = zoo("new", "plugin", f"--{kind}", str(folder), "--json")
+    assert run.exit_code == 0, run.stderr
+    files = ["pyproject.toml", f"my_{kind}.py", f"test_my_{kind}.py"]
+    assert json.loads(run.stdout)["files"] == files
+    assert set(files) == {file.name for file in folder.iterdir()} - {MANIFEST_FILE}
+    for file in files[1:]:
+        compile((folder / file).read_text(), file, "exec")
+    again = zoo("new", "plugin", f"--{kind}", str(folder))
+    assert again.exit_code == 2 and "is not empty" in again.stderr
+    assert "lower-case letters" in zoo("new", "plugin", f"--{kind}", str(tmp_path / "My part")).stderr
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_new_plugin_passes_its_tests(zoo, tmp_path, kind):
+    folder = tmp_path / f"my-{kind}"
+    assert zoo("new", "plugin", f"--{kind}", str(folder)).exit_code == 0
+    options = ("-q", "-W", "ignore", "-p", "no:cacheprovider")
+    run = subprocess.run([sys.executable, "-m", "pytest", *options, str(folder)], capture_output=True, check=False)
+    assert run.returncode == 0, run.stdout
+    assert re.search(rb"^[5-9]\d passed", run.stdout, re.MULTILINE), run.stdout

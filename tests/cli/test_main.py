@@ -70,7 +70,9 @@ def test_every_verb_explains_itself(zoo, verb):
     run = zoo(verb, "--help")
     assert run.exit_code == 0
     assert run.stdout.startswith(f"Usage: zoo {verb}")
-    assert ("--json" in run.stdout) == (verb not in ("bench", "completion", "explore"))  # bench's own verbs have it
+    assert ("--json" in run.stdout) == (
+        verb not in ("bench", "completion", "explore", "new")
+    )  # verbs of bench and new do
     assert "\\b" not in run.stdout, "a mark that click should have read"
 
 

@@ -15,7 +15,7 @@ import zoo.registry.table
 import zoo.registry.variants
 from zoo.errors import UnknownVariantError
 from zoo.registry import Registry, Variant
-from zoo.registry.origins import _packages_distributions
+from zoo.registry.origins import packages_distributions
 from zoo.registry.plugins import PluginLoader
 
 
@@ -27,13 +27,13 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.syspath_prepend(folder)
     monkeypatch.delenv("ZOO_PLUGINS", raising=False)
     monkeypatch.setattr(zoo.registry.table, "PLUGINS", PluginLoader())
-    _packages_distributions.cache_clear()
+    packages_distributions.cache_clear()
     before = set(sys.modules)
     yield folder
     for name in set(sys.modules) - before:
         if getattr(sys.modules[name], "__file__", None) and str(folder) in str(sys.modules[name].__file__):
             del sys.modules[name]
-    _packages_distributions.cache_clear()
+    packages_distributions.cache_clear()
 
 
 @pytest.fixture

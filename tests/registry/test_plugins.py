@@ -7,6 +7,7 @@ import threading
 import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
@@ -139,14 +140,14 @@ def test_a_plugin_may_wait_for_a_thread_that_lists_everything(
 
 class TestBrokenPlugins:
     def test_one_warning_names_the_distribution_and_the_exception_and_the_rest_works(
-        self, positions: Registry[object], install: Install
+        self, positions: Registry[object], install: Install, site: Path
     ) -> None:
         install("zoo-broken", "import a_module_that_is_missing")
         install("zoo-wave", GOOD)
         with pytest.warns(PluginWarning) as caught:
             assert positions.get("wave") == "a wave"
         assert [str(warning.message) for warning in caught] == [
-            "plugin 'zoo-broken' of zoo-broken 1.2 is left out: "
+            f"plugin 'zoo-broken' of zoo-broken 1.2 ({site / 'zoo_broken.py'}, line 1) is left out: "
             "ModuleNotFoundError: No module named 'a_module_that_is_missing'"
         ]
         with warnings.catch_warnings():
@@ -158,7 +159,9 @@ class TestBrokenPlugins:
     )
     def test_every_way_to_fail_is_survived(self, positions: Registry[object], install: Install, failure: str) -> None:
         install("zoo-broken", failure)
-        with pytest.warns(PluginWarning, match="'zoo-broken' of zoo-broken 1.2 is left out: "):
+        with pytest.warns(
+            PluginWarning, match=r"'zoo-broken' of zoo-broken 1.2( \(.*broken.py, line \d\))? is left out: "
+        ):
             assert positions.names() == ["rotary"]
 
     @pytest.mark.parametrize("value", ["zoo_broken:missing", "zoo_broken:number"])

@@ -69,7 +69,34 @@ def vanilla(config):
     return Transformer()
 """
 
-PLUGINS = {"wave": WAVE, "broken": BROKEN, "colliding": COLLIDING}
+FAULTY = """
+from torch import nn
+from zoo.models import NORMS
+
+
+@NORMS.register("narrow")
+class Narrow(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+
+
+@NORMS.register("failing")
+class Failing(nn.LayerNorm):
+    def __init__(self, width, config):
+        super().__init__(width)
+        self.eps = width / 0
+
+
+@NORMS.register("nothing")
+class Nothing(nn.LayerNorm):
+    def __init__(self, width, config):
+        super().__init__(width)
+
+    def forward(self, hidden_states):
+        return None
+"""
+
+PLUGINS = {"wave": WAVE, "broken": BROKEN, "colliding": COLLIDING, "faulty": FAULTY}
 
 PRELUDE = """
 import json, os, warnings
@@ -166,16 +193,38 @@ def test_a_plugins_variant_is_listed_described_and_built(with_all: Any) -> None:
     assert "did you mean 'wave-former'" in with_all["misspelled"]
 
 
+def test_a_fault_of_a_plugin_is_named_with_its_file_and_line(environment: Environment) -> None:
+    result = environment.run(
+        """
+        from click.testing import CliRunner
+        from zoo.cli.main import cli
+        for norm in ("narrow", "failing", "nothing"):
+            run = CliRunner().invoke(cli, ["summary", f"gpt2-style@tiny:norm={norm}"])
+            result[norm] = run.stderr
+        """,
+        switch="faulty",
+    )
+    place = environment.site / "zoo_faulty.py"
+    start = "zoo: error: the plugin of zoo-faulty 1.2"
+    assert result["narrow"].startswith(f"{start} ({place}, line 8) failed: TypeError: Narrow.__init__() takes 2")
+    assert result["failing"].startswith(f"{start} ({place}, line 16) failed: ZeroDivisionError: ")
+    assert "plugins are loaded (zoo-faulty 1.2), and ZOO_PLUGINS= switches them off" in result["nothing"]
+
+
 def test_a_plugins_position_is_there_for_every_variant(with_all: Any) -> None:
     assert with_all["wave_matters"]
 
 
-def test_failing_plugins_are_reported_once_and_left_out(with_all: Any) -> None:
+def test_failing_plugins_are_reported_once_and_left_out(environment: Environment, with_all: Any) -> None:
     broken, colliding = with_all["warnings"]
     assert broken == (
-        "plugin 'broken' of zoo-broken 1.2 is left out: ModuleNotFoundError: No module named 'a_module_that_is_missing'"
+        f"plugin 'broken' of zoo-broken 1.2 ({environment.site / 'zoo_broken.py'}, line 1) is left out: "
+        "ModuleNotFoundError: No module named 'a_module_that_is_missing'"
     )
-    assert colliding.startswith("plugin 'colliding' of zoo-colliding 1.2 is left out: NameCollisionError: ")
+    place = environment.site / "zoo_colliding.py"
+    assert colliding.startswith(
+        f"plugin 'colliding' of zoo-colliding 1.2 ({place}, line 11) is left out: NameCollisionError: "
+    )
     assert "'vanilla' of zoo_colliding (zoo-colliding 1.2) exists already" in colliding
     assert "(transformer-zoo " in colliding
     assert with_all["warnings_later"] == with_all["warnings"]

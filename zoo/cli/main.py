@@ -50,6 +50,7 @@ GROUPS = {
     },
     "Build": {
         "build": ("zoo.cli.build:build", "Build a new model and save it."),
+        "new": ("zoo.cli.new:new", "Write a package with a new part or variant, and its tests."),
         "plan": ("zoo.cli.plan:plan", "Plan how to train a variant on so many devices: memory, speed, command."),
     },
     "Train": {

@@ -76,7 +76,16 @@ def describe(error: BaseException) -> str:
     if isinstance(error, (OSError, MemoryError, ModuleNotFoundError)) or is_out_of_memory(error):
         return str(error) or "there is not enough memory"
     from zoo.environment import version_line
+    from zoo.registry.plugins import loaded_plugins, plugin_at_fault
 
+    if plugin := plugin_at_fault(error):
+        return f"the plugin of {plugin} failed: {type(error).__name__}: {error}; please report it to its authors"
+    if plugins := loaded_plugins():
+        return (
+            f"{type(error).__name__}: {error}; plugins are loaded ({', '.join(plugins)}), and ZOO_PLUGINS= switches "
+            "them off: if it happens without them, it is a bug of the zoo; please report it with this: "
+            f"{version_line()}"
+        )
     return (
         f"this is a bug of the zoo: {type(error).__name__}: {error}; please report it, as CONTRIBUTING.md says, with "
         f"the command and this: {version_line()}"

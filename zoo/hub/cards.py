@@ -121,7 +121,7 @@ def write_card(folder: Path, address: Address, facts: CardFacts) -> str:
         results=results,
         exports=facts.exports,
         provenance=provenance(shown, known.pop("origin", None)),
-        plugin_package=f" {config['provider']}" if is_distribution(config.get("provider")) else "",
+        new_plugin=f" {config['provider']}" if is_distribution(config.get("provider")) else "",
         **{**known, "limits": (*map(as_text, facts.limits), *known["limits"])},
     )
     return str(card)

@@ -7,6 +7,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from zoo.errors import ConfigError, InvalidChoiceError, enumerate_names
+from zoo.registry.plugins import PLUGINS
 
 from .choices import AttentionScale, NormPlacement, Pooling, QKNorm, ResidualScaling
 from .parts import ATTENTIONS, MIXERS, NAMED_FIELDS, PART_FIELDS
@@ -164,15 +165,16 @@ def require_choice(field: str, value: object, valid: list[str]) -> None:
 
 
 def require_activation(field: str, value: str | None) -> None:
-    """Require the name of an activation that transformers knows, or None.
+    """Require the name of an activation that transformers knows, or that a plugin has added there, or None.
 
     Raises:
         InvalidChoiceError: When transformers has no such activation.
     """
-    from transformers.activations import ACT2CLS
+    from transformers.activations import ACT2FN
 
-    if value is not None:
-        require_choice(field, value, sorted(ACT2CLS))
+    if value is not None and value not in ACT2FN:
+        PLUGINS.load()
+        require_choice(field, value, sorted(ACT2FN))
 
 
 def validate_embeddings(config: ZooConfig) -> None:

@@ -112,7 +112,8 @@ def cases(names: str | Iterable[str] = "*", *, skip: Iterable[str] = ()) -> list
     left_out = {CHECKS.get(name).name for name in skip}
     listed: list[Case] = []
     for name in (names,) if isinstance(names, str) else names:
-        for variant_name in list_variants(name) if any(letter in name for letter in "*?[!") else [name]:
+        is_pattern = any(letter in name.partition(":")[0] for letter in "*?[!")  # settings may hold lists
+        for variant_name in list_variants(name) if is_pattern else [name]:
             listed += _cases_of(variant_name, left_out)
     return listed
 
