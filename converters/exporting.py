@@ -135,13 +135,13 @@ def choose(model: ZooPreTrainedModel, target: str | None) -> TargetPlan:
         if plan.exact:
             return plan
         exact = ", ".join([*(other.target for other in plan_export(model) if other.exact), what_works(model)])
-        raise ExportError(f"{target} cannot express this model: {'; '.join(plan.obstacles)}. What works: {exact}")
+        raise ExportError(f"{target} cannot express this model: {plan.why_not}. What works: {exact}")
     plans = plan_export(model)
     if plans[0].exact:
         return plans[0]
     near = [plan for plan in plans if plan.route is not None]
     nearest = min(near, key=lambda plan: len(plan.obstacles), default=None)
-    why = f"; the nearest is {nearest.target}: {'; '.join(nearest.obstacles)}" if nearest is not None else ""
+    why = f"; the nearest is {nearest.target}: {nearest.why_not}" if nearest is not None else ""
     raise ExportError(f"no class of transformers expresses this model exactly{why}. What works: {what_works(model)}")
 
 

@@ -14,6 +14,7 @@ from zoo.models import ZooPreTrainedModel
 from zoo.registry import VARIANTS, list_variants
 
 from .bundle import BundleTarget
+from .obstacles import explained
 from .planning import plan_export
 from .probe import scrambled
 from .target import TARGETS, EngineTarget, Target
@@ -177,7 +178,7 @@ def obstacles_to_markdown(rows: Iterable[MatrixRow]) -> str:
         kept: dict[str, list[str]] = {}
         for row in rows:
             for obstacle in row.engines[target]:
-                kept.setdefault(obstacle, []).append(row.variant)
+                kept.setdefault(explained([obstacle]), []).append(row.variant)
         if kept:
             lines += [f"### {called}", ""]
             lines += [f"- {obstacle}: {', '.join(dict.fromkeys(names))}" for obstacle, names in sorted(kept.items())]

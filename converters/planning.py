@@ -9,6 +9,7 @@ from zoo.models import POSITIONS, ZooConfig, ZooPreTrainedModel
 from zoo.registry import Task
 
 from .native.base import NATIVE, NativeFormat
+from .obstacles import Reason, because
 from .probe import Arithmetic, arithmetic_of
 from .symmetries import find_route
 from .symmetries.base import State
@@ -67,12 +68,11 @@ def plan_target(
     stack = [] if native.stack == config.stack else native.obstacles(config, state, task)
     if class_name is None or stack:
         reasons = stack or [f"it has no class for {task}"]
-        return TargetPlan(native.name, class_name, None, tuple(reasons))
+        return TargetPlan(native.name, class_name, None, tuple(because(Reason.ENGINE, reasons)))
     found = arithmetic_of(config, task) if found is None else found
-    obstacles = list(found.own)
+    obstacles = because(Reason.ENGINE, found.own)
     route = find_route(config, native.needs(config, task), task, native.reasons)
-    obstacles += route.obstacles
-    obstacles += native.obstacles(route.config, state, task)
+    obstacles += because(Reason.SETTING, [*route.obstacles, *native.obstacles(route.config, state, task)])
     notes = [*native.notes(route.config, task), *further_tokens_left_out(config, task)]
     if not obstacles and found.needs_masks:
         notes.append("Give attention masks: the original made them from the ids where none were given.")

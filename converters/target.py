@@ -15,6 +15,7 @@ from zoo.registry import Registry, Task
 
 from .errors import ExportError
 from .extras import require
+from .obstacles import explained, reason_of
 from .weights import task_of
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ class TargetPlan:
         target: The target's name.
         class_name: The class of transformers or of the zoo, None where there is none for the model's task.
         route: How settings and weights change, None where they stay or there is no class.
-        obstacles: Why not, a phrase each; the export is exact where there are none.
+        obstacles: Why not, a phrase each, best an [`Obstacle`][]; the export is exact where there are none.
         notes: What users of the export should know.
     """
 
@@ -52,6 +53,11 @@ class TargetPlan:
     def exact(self) -> bool:
         """Whether the target expresses the model exactly."""
         return not self.obstacles
+
+    @property
+    def why_not(self) -> str:
+        """All obstacles in one line, by their reasons."""
+        return explained(self.obstacles)
 
     @property
     def transforms(self) -> tuple[str, ...]:
@@ -71,6 +77,7 @@ class TargetPlan:
             "exact": self.exact,
             "transforms": list(self.transforms),
             "obstacles": list(self.obstacles),
+            "reasons": [reason_of(obstacle) for obstacle in self.obstacles],
             "notes": list(self.notes),
             "half_precision": self.half_precision,
         }

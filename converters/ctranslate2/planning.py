@@ -9,6 +9,7 @@ from zoo.models import ZooConfig, ZooPreTrainedModel
 from zoo.registry import Task
 
 from ..native.common import TABLE_POSITIONS
+from ..obstacles import Obstacle, Reason, because
 from ..probe import arithmetic_of
 from ..symmetries import Route, find_route
 from ..symmetries.base import LM_TASKS
@@ -126,12 +127,13 @@ def plan_ctranslate2(model: ZooPreTrainedModel) -> tuple[Route | None, tuple[str
     """
     config, task = model.config, task_of(model)
     if task not in TASKS:
-        return None, (f"it has no head for {task}",), ()
+        return None, (Obstacle(f"it has no head for {task}", Reason.ENGINE),), ()
     if TASKS[Task(task)] != config.stack:
-        return None, (f"it runs no {config.stack} for {task}",), ()
+        return None, (Obstacle(f"it runs no {config.stack} for {task}", Reason.ENGINE),), ()
     route = find_route(config, needs(config, task), task)
     arithmetic = arithmetic_of(config, task)
-    found = [*arithmetic.own, *route.obstacles, *obstacles(route.config)]
+    found = because(Reason.ENGINE, arithmetic.own)
+    found += because(Reason.SETTING, [*route.obstacles, *obstacles(route.config)])
     notes = ["Give attention masks: the original made them from the ids."] if arithmetic.needs_masks else []
     if model.can_generate() and (foreign := foreign_settings(model.generation_config)):
         notes.append(

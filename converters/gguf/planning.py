@@ -2,17 +2,48 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from zoo.models import ZooPreTrainedModel
 from zoo.registry import Task
 
 from ..native.base import NATIVE
-from ..planning import plan_target
+from ..obstacles import Obstacle, Reason, because
+from ..planning import plan_export, plan_target
 from ..probe import arithmetic_of
 from ..target import TargetPlan
 from ..weights import task_of, weights_of
-from .architectures import ARCHITECTURES, Architecture
+from .architecture import Architecture
+from .architectures import ARCHITECTURES
+
+UNWRITTEN: Mapping[str, str] = {
+    **{name: name for name in ("arcee", "cohere2", "dots1", "ernie4_5", "exaone4", "glm4", "granite", "granitemoe")},
+    **{name: name for name in ("jais2", "minicpm3", "mpt", "nemotron", "olmo", "olmoe", "phi3", "qwen2", "seed_oss")},
+    **{name: name for name in ("stablelm", "starcoder2")},
+    "cohere": "command-r",
+    "exaone_moe": "exaone-moe",
+    "glm": "chatglm",
+    "glm4_moe": "glm4moe",
+    "glm4_moe_lite": "deepseek2",
+    "gpt_bigcode": "starcoder",
+    "kimi_linear": "kimi-linear",
+    "minimax_m2": "minimax-m2",
+    "qwen2_moe": "qwen2moe",
+    "qwen3_5_text": "qwen35",
+}
+"""Architectures of llama.cpp that the zoo does not write, by the classes of transformers that they compute."""
+
+OTHER_TASKS: Mapping[str, Obstacle] = {
+    Task.SEQ2SEQ_LM: Obstacle(
+        "xllamacpp 2026.10 runs no encoder-decoders: it loads a T5 file, but its server calls no encoder and ends the "
+        'process at the first request ("llama_encode must be called first")',
+        Reason.ENGINE,
+    ),
+    Task.FEATURE_EXTRACTION: Obstacle("files for embeddings", Reason.WRITER),
+    Task.SEQUENCE_CLASSIFICATION: Obstacle("files with a classifier", Reason.WRITER),
+}
+"""Obstacles for heads other than a language model's; llama.cpp has none but these."""
 
 
 @dataclass(frozen=True)
@@ -35,16 +66,35 @@ def plan_gguf(target: str, model: ZooPreTrainedModel) -> GgufPlan:
     """
     config, task, state = model.config, task_of(model), weights_of(model)
     if task != Task.CAUSAL_LM:
-        return GgufPlan(target, None, None, (f"it has no head for {task}",))
-    found, plans = arithmetic_of(config, task), list[tuple[bool, int, GgufPlan]]()
+        none = Obstacle(f"it has no head for {task}", Reason.ENGINE)
+        return GgufPlan(target, None, None, (OTHER_TASKS.get(task, none),))
+    arithmetic, plans = arithmetic_of(config, task), list[tuple[bool, int, GgufPlan]]()
     for architecture in ARCHITECTURES:
-        native = plan_target(NATIVE.get(architecture.native), config, state, task, found)
+        native = plan_target(NATIVE.get(architecture.native), config, state, task, arithmetic)
         if native.route is None:
             continue
-        lacking = native.obstacles or tuple(architecture.obstacles(native.route.config))
+        lacking = native.obstacles or tuple(because(Reason.SETTING, architecture.obstacles(native.route.config)))
         known = (f"llama.cpp knows it as {architecture.name}.",)
         plan = GgufPlan(target, type(model).__name__, native.route, lacking, known, architecture)
         plans.append((not native.exact, len(lacking), plan))
-    *_, nearest = min(plans, key=lambda one: one[:2])
-    first, *others = nearest.obstacles or ("",)
-    return replace(nearest, obstacles=(f"as {nearest.architecture.name}: {first}", *others)) if first else nearest
+    differs, _, nearest = min(plans, key=lambda one: one[:2])
+    if nearest.exact:
+        return nearest
+    if differs and (found := beyond(model)) is not None:
+        return replace(nearest, obstacles=(found,))
+    first, *others = nearest.obstacles
+    named = Obstacle(f"as {nearest.architecture.name}: {first}", getattr(first, "reason", None))
+    return replace(nearest, obstacles=(named, *others))
+
+
+def beyond(model: ZooPreTrainedModel) -> Obstacle | None:
+    """Find a class that computes what a model does, where the zoo writes no file of it.
+
+    Returns:
+        An obstacle: of the zoo where llama.cpp has the class's architecture, else of llama.cpp. None without a class.
+    """
+    exact = [plan.target for plan in plan_export(model) if plan.exact]
+    known = next((name for name in exact if name in UNWRITTEN), None)
+    if known is not None:
+        return Obstacle(f"as {UNWRITTEN[known]}, llama.cpp's name of {known}", Reason.WRITER)
+    return Obstacle(f"llama.cpp has no architecture like {exact[0]}", Reason.ENGINE) if exact else None

@@ -27,9 +27,12 @@ class GgufTarget(EngineTarget):
     compared_on = "prompts"
     caveats = (
         "llama.cpp (xllamacpp 2026.10) takes for granted what no number in the file says: GPT-NeoX, Falcon and Phi "
-        "with the GELU of tanh where their classes may have the exact one, Llama and Qwen without windows, Gemma and "
-        "OLMo 3 with windows in all layers but the last of every so many, SmolLM3 without positions in every fourth. "
-        "What has anything else is refused.",
+        "with the GELU of tanh where their classes may have the exact one, Llama and Qwen without windows, Gemma, "
+        "OLMo 3 and gpt-oss with windows in all layers but the last of every so many, SmolLM3 without positions in "
+        "every fourth, Qwen3-Next with attention in the last of every so many, DeepSeek with queries from latent "
+        "vectors. Models that differ are refused.",
+        "llama.cpp divides the delta rule's queries and keys by their length, where Qwen3-Next adds 1e-6 to its "
+        "square: log-probabilities are about 1e-4 apart, more where keys are short.",
         "llama.cpp looks GELU up in a table of half precision: log-probabilities of GPT-2, GPT-NeoX, Falcon, BLOOM, "
         "Phi and Gemma are about 1e-3 from ours, those of others 1e-5. Keys and values it keeps in half precision "
         "unless it is told otherwise; the zoo tells it.",

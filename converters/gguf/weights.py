@@ -8,8 +8,10 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
-from zoo.models import ZooConfig
+from zoo.models import LatentAttention, ZooConfig
+from zoo.models.parts import option
 
+from ..native.families.hybrids import mixed_and_gates
 from ..transforms import pairs_to_halves, split_groups
 
 Weights: TypeAlias = dict[str, Tensor]
@@ -34,7 +36,11 @@ def interleaved(state: Weights, config: ZooConfig) -> Weights:
 
 def centred(state: Weights, config: ZooConfig) -> Weights:
     """Store weights of norms as they are, which Gemma's classes store as differences from one."""
-    return {name: value + 1 if name.endswith("norm.weight") else value for name, value in state.items()}
+    kept = ".linear_attn.norm.weight"  # the only one that is stored as it is
+    return {
+        name: value + 1 if name.endswith("norm.weight") and not name.endswith(kept) else value
+        for name, value in state.items()
+    }
 
 
 def transposed(state: Weights, config: ZooConfig) -> Weights:
@@ -68,4 +74,67 @@ def stacked_experts(state: Weights, config: ZooConfig) -> Weights:
             found |= {name.replace("gate_up_proj", part): half for part, half in (("gate_proj", gate), ("up_proj", up))}
         else:
             found[name] = value
+    return found
+
+
+def squeezed(state: Weights, config: ZooConfig) -> Weights:
+    """Store convolutions of single channels as matrices, and a gate of one row as a vector."""
+    kernels = (".conv.conv.weight", ".conv1d.weight")
+    rows = ".shared_expert_gate.weight"
+    found = {name: value.squeeze(1) if name.endswith(kernels) else value for name, value in state.items()}
+    return {name: value.squeeze(0) if name.endswith(rows) else value for name, value in found.items()}
+
+
+def delta_projections(state: Weights, config: ZooConfig) -> Weights:
+    """Store what the delta rule mixes apart from its gates, and how fast it forgets as a factor."""
+    found: Weights = {}
+    for name, value in state.items():
+        module = name.rpartition("linear_attn.")[0] + "linear_attn."
+        if name.endswith(".in_proj_qkvz.weight"):
+            mixed, gates = mixed_and_gates(config).forward((value,))
+            found |= {f"{module}in_proj_qkv.weight": mixed, f"{module}in_proj_z.weight": gates}
+        elif name.endswith(".A_log"):
+            found[own_name(name, "ssm_a")] = -value.exp()
+        elif name.endswith(".dt_bias"):
+            found[f"{module}dt_proj.bias"] = value
+        else:
+            found[name] = value
+    return found
+
+
+def own_name(name: str, tensor: str) -> str:
+    """What llama.cpp calls a tensor of a layer, where that ends with neither `weight` nor `bias`."""
+    return f"blk.{name.split('.')[2]}.{tensor}"
+
+
+def clamped_experts(state: Weights, config: ZooConfig) -> Weights:
+    """Store gpt-oss's experts with inputs last, and their gates, which alternate with what they gate, apart."""
+    found: Weights = {}
+    for name, value in state.items():
+        kind = "bias" if name.endswith("_bias") else "weight"
+        if ".experts." not in name:
+            found[name] = value
+            continue
+        place, _, projection = name.removesuffix("_bias").rpartition(".")
+        parts = (
+            {"gate_proj": value[..., ::2], "up_proj": value[..., 1::2]}
+            if "gate_up" in projection
+            else {projection: value}
+        )
+        for part, tensor in parts.items():
+            found[f"{place}.{part}.{kind}"] = tensor.transpose(-1, -2) if kind == "weight" else tensor
+    return found
+
+
+def unpacked_latent(state: Weights, config: ZooConfig) -> Weights:
+    """Store by head what makes keys, transposed, and what makes values of latent vectors."""
+    sizes = [option(config, LatentAttention, name) for name in ("qk_nope_head_dim", "v_head_dim")]
+    found: Weights = {}
+    for name, value in state.items():
+        if name.endswith(".kv_b_proj.weight"):
+            keys, values = value.unflatten(0, (config.num_attention_heads, -1)).split(sizes, dim=1)
+            found[name.replace("kv_b_proj", "k_b_proj")] = keys.transpose(1, 2)
+            found[name.replace("kv_b_proj", "v_b_proj")] = values
+        else:
+            found[name.replace("e_score_correction_bias", "e_score_correction.bias")] = value
     return found

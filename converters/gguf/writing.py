@@ -24,7 +24,7 @@ from .planning import GgufPlan
 from .rounding import NARROWER, quantize
 from .tokenizer import TokenizerMetadata
 
-EXACT_PARTS = ("_norm", "position_embd", "ffn_gate_inp")
+EXACT_PARTS = ("_norm", "position_embd", "ffn_gate_inp", "conv", ".bias")
 """Parts of names of tensors that stay in float32, as llama.cpp's own converter keeps them."""
 
 
@@ -76,10 +76,10 @@ def write_gguf(
             # Of some classes the names are known as their bodies have them.
             spellings = (given, given.removeprefix("transformer."))
             known = (names.get_name(spelling, (".weight", ".bias")) for spelling in spellings)
-            found = next((place for place in known if place is not None), None)
+            found = given if given.startswith("blk.") else next((place for place in known if place is not None), None)
             if found is None:
                 raise ExportError(f"gguf has no place for {given} in its architecture {name}")
-            found += "" if found.endswith((".weight", ".bias")) else ".weight"
+            found += "" if found == given or found.endswith((".weight", ".bias")) else ".weight"
             data, stored = in_type(tensor, found, dtype, gguf)
             types.add(stored.name)
             writer.add_tensor(found, data, raw_dtype=stored)

@@ -15,6 +15,7 @@ from zoo.registry import Task
 
 from ..extras import require
 from ..native.base import NATIVE, NativeFormat
+from ..obstacles import Obstacle, Reason
 from ..planning import plan_export
 from ..target import TARGETS, ExportOptions, Target, TargetPlan
 from ..weights import task_of
@@ -82,7 +83,9 @@ class TransformersJsTarget(Target):
         if not exact:
             possible = [plan for plan in plans if plan.route is not None]
             nearest = min(possible or plans, key=lambda plan: len(plan.obstacles))
-            return self.refused(f"as {nearest.target}: {'; '.join(nearest.obstacles)}")
+            first, *others = nearest.obstacles
+            near = Obstacle(f"as {nearest.target}: {first}", getattr(first, "reason", None))
+            return TargetPlan(self.name, None, None, (near, *others))
         for plan in exact:
             assert plan.route is not None
             if not NATIVE.get(plan.target).write_config(plan.route.config, task).get("multi_query"):
@@ -92,8 +95,8 @@ class TransformersJsTarget(Target):
         return self.refused(f"as {exact[0].target}: it takes no multi-query models")
 
     def refused(self, reason: str) -> TargetPlan:
-        """A plan that says why not."""
-        return TargetPlan(self.name, None, None, (reason,))
+        """A plan with what transformers.js lacks."""
+        return TargetPlan(self.name, None, None, (Obstacle(reason, Reason.ENGINE),))
 
     def write(self, model: ZooPreTrainedModel, folder: Path, plan: TargetPlan, options: ExportOptions) -> None:
         """Write the class's configuration, the tokenizer, the graphs, and a page if there shall be one."""

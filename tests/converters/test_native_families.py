@@ -1,5 +1,7 @@
 """Each class of transformers that is a table: in, out and in again, with the same outputs."""
 
+import json
+
 import pytest
 import torch
 import transformers
@@ -223,3 +225,9 @@ def test_variants_after_a_class_go_there(name):
 def test_variants_go_to_classes_of_another_name(name, target):
     plan = plan_export(zoo.build(f"{name}@tiny:vocab_size=20"))[0]
     assert (plan.exact, plan.target) == (True, target)
+
+
+def test_lfm2s_configuration_has_the_widths_that_vllm_reads(tmp_path):
+    zoo.export(zoo.build("lfm2-style@tiny:vocab_size=20"), tmp_path / "out", "lfm2", fresh_process=False)
+    found = json.loads((tmp_path / "out" / "config.json").read_text(encoding="utf-8"))
+    assert found["conv_dim"] == found["block_dim"] == found["hidden_size"]

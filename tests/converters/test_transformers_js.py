@@ -85,7 +85,7 @@ def test_an_encoder_decoder_has_the_graphs_and_names_that_transformers_js_asks_f
 )
 def test_what_it_has_no_class_for_is_refused(name, task, why, tmp_path):
     model = zoo.build(name, task, vocab_size=30, **SIZES)
-    with pytest.raises(ExportError, match=rf"transformers\.js cannot express this model: {why}"):
+    with pytest.raises(ExportError, match=rf"transformers\.js cannot express this model: .*: {why}"):
         zoo.export(model, tmp_path / "out", "transformers.js")
     assert not (tmp_path / "out").exists()
 

@@ -107,7 +107,7 @@ def show_plan(model: str, as_json: bool) -> None:
     rows = [
         (plan.target, "exact" if plan.target not in tried else "by trial", how(plan))
         if plan.exact
-        else (plan.target, "no", "; ".join(plan.obstacles))
+        else (plan.target, "no", plan.why_not)
         for plan in plans
     ]
     write(table(("Target", "", "By, or why not"), rows))

@@ -182,8 +182,8 @@ def opened(model: ZooPreTrainedModel, name: str, source: Path | None) -> PreTrai
         ZooError: When it cannot go there.
     """
     engine = ENGINES.get(name)
-    if isinstance(engine, ExportEngine) and (obstacles := engine.target.plan(model).obstacles):
-        raise ExportError("; ".join(obstacles))
+    if isinstance(engine, ExportEngine) and not (plan := engine.target.plan(model)).exact:
+        raise ExportError(plan.why_not)
     # What rounds weights in PyTorch does so in the very model.
     return engine.run(model if engine.exact else copy.deepcopy(model), source).eval()
 

@@ -212,7 +212,10 @@ class Lfm2(LlamaLike):
         "intermediate_size": Field("intermediate_size", feed_forward_size),
         "layer_norm_eps": "norm_eps",
     }
-    follows = {"block_auto_adjust_ff_dim": lambda config: False}
+    follows = {
+        "block_auto_adjust_ff_dim": lambda config: False,
+        **dict.fromkeys(("block_dim", "conv_dim"), lambda config: config.hidden_size),  # read by vLLM
+    }
     always = {**LlamaLike.always, "qk_norm": "head", "hidden_act": "silu"}
     body = {"embed_tokens": "embed_tokens", "norm": "embedding_norm"}
     layer = {
