@@ -20,6 +20,7 @@ from zoo.fast.generation import CachedGenerationMixin
 from zoo.models.embedding import Position
 from zoo.quantizing import Int8Model
 from zoo.tokenizers import Tokenizers
+from zoo.tokenizers.encoding import to_ids
 
 from .checkpoint import TokenizerSource, load_checkpoint
 from .results import Candidate, Generation
@@ -167,11 +168,11 @@ def encode(texts: Sequence[str], tokenizers: Tokenizers, model: PreTrainedModel)
     Raises:
         SequenceTooLongError: When a text has more tokens than the model has positions.
     """
-    causal = not model.config.is_encoder_decoder
+    causal = continues(model)
     tokenizer = tokenizers.source
     limit = position_limit(model)
     encoded = []
-    for number, ids in enumerate(tokenizer(list(texts))["input_ids"] if texts else (), start=1):
+    for number, ids in enumerate(to_ids(tokenizer, texts), start=1):
         if causal and ids and ids[-1] == tokenizer.eos_token_id:
             ids = ids[:-1]  # nothing would follow an end
         if not ids:
@@ -185,6 +186,11 @@ def encode(texts: Sequence[str], tokenizers: Tokenizers, model: PreTrainedModel)
     return encoded
 
 
+def continues(model: PreTrainedModel) -> bool:
+    """Whether a model continues what it reads, as language models do."""
+    return bool(model.can_generate() and not model.config.is_encoder_decoder)
+
+
 def position_limit(model: PreTrainedModel) -> int | None:
     """How many positions a model has.
 
@@ -193,6 +199,23 @@ def position_limit(model: PreTrainedModel) -> int | None:
     """
     limits = [part.max_length for part in model.modules() if isinstance(part, Position)]
     return min((limit for limit in limits if limit is not None), default=None)
+
+
+def pad(encoded: Sequence[Tensor], model: PreTrainedModel) -> tuple[Tensor, Tensor]:
+    """Make a batch: decoders are padded on the left, where nothing is written, all others on the right.
+
+    Args:
+        encoded: Ids a text. *Shape:* (seq_len,)
+        model: The model that reads them.
+
+    Returns:
+        Ids and mask. *Shape:* (batch_size, seq_len)
+    """
+    side = "left" if continues(model) else "right"
+    value = model.config.pad_token_id or 0
+    ids = pad_sequence(list(encoded), batch_first=True, padding_value=value, padding_side=side)
+    mask = pad_sequence([torch.ones_like(one) for one in encoded], batch_first=True, padding_side=side)
+    return ids.to(model.device), mask.to(model.device)
 
 
 def write(
@@ -218,10 +241,7 @@ def write(
         `num_return_sequences` candidates a text.
     """
     causal = not model.config.is_encoder_decoder
-    side = "left" if causal else "right"
-    pad = model.config.pad_token_id or 0
-    ids = pad_sequence(list(encoded), batch_first=True, padding_value=pad, padding_side=side)
-    mask = pad_sequence([torch.ones_like(one) for one in encoded], batch_first=True, padding_side=side)
+    ids, mask = pad(encoded, model)
     settings = copy.deepcopy(settings)
     if all(getattr(settings, name) is None for name in LENGTHS):
         limit = position_limit(model)
@@ -232,8 +252,8 @@ def write(
     settings.output_scores, settings.output_logits = scores and beams, scores and not beams
     try:
         output = model.generate(
-            input_ids=ids.to(model.device),
-            attention_mask=mask.to(model.device),
+            input_ids=ids,
+            attention_mask=mask,
             generation_config=settings,
             streamer=streamer,
         )

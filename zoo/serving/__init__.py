@@ -1,1 +1,1 @@
-"""The zoo's checkpoints in engines that serve. What these read of a model is in the model; here they are told of it."""
+"""Serving: OpenAI's API for a model, and the zoo's checkpoints in vLLM."""

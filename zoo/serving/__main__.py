@@ -1,37 +1,47 @@
-"""`python -m zoo.serving MODEL ...` is `transformers serve MODEL ...` where the zoo's checkpoints are known.
+"""`python -m zoo.serving MODEL`: OpenAI's API for a model, on this machine.
 
 It needs what `pip install "transformer-zoo[serving]"` brings.
 """
 
 import sys
-from typing import Any
+from contextlib import suppress
 
-from transformers.cli.serving import model_manager
-from transformers.cli.transformers import app
+import click
 
 from zoo.converters.extras import require
 from zoo.errors import ZooError
-from zoo.models import TASK_CLASSES
-from zoo.tokenizers import leave_open
 
 
-class PromptManager(model_manager.ModelManager):
-    """Loads as transformers' own, but for tokenizers that end a text: a prompt goes on."""
+@click.command("python -m zoo.serving")
+@click.argument("model")
+@click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen at.")
+@click.option("--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="The port, 0 for any.")
+@click.option("--name", help="What requests call the model; by default as MODEL, or the folder's name.")
+@click.option("--device", help="Where it runs: cpu, cuda, ...; by default on the GPU if there is one.")
+@click.option("--token", envvar="ZOO_SERVING_TOKEN", help="The token that requests need; by default a random one.")
+@click.option("--allow-host", "hosts", multiple=True, metavar="HOST", help="A host name that requests may be sent to.")
+def serve(
+    model: str, host: str, port: int, name: str | None, device: str | None, token: str | None, hosts: tuple[str, ...]
+) -> None:
+    """Serve MODEL by OpenAI's API: completions, chats and embeddings.
 
-    def _load_processor(self, *args: Any, **kwargs: Any) -> Any:
-        tokenizer = super()._load_processor(*args, **kwargs)
-        if tokenizer("").input_ids == [tokenizer.eos_token_id]:
-            leave_open(tokenizer)
-        return tokenizer
+    MODEL is a checkpoint's folder with its tokenizer, the name of weights, or a repository on the Hub. Requests need
+    the token: in the address that is printed, or as OpenAI's API key.
+    """
+    try:
+        require("serving", "starlette", "pydantic", "uvicorn")
+        from zoo.serving.app import build_app
+        from zoo.serving.local import LocalServer
+        from zoo.serving.served import ServedModel
+
+        served = ServedModel(model, name=name, device=device)
+        server = LocalServer(build_app(served), host=host, port=port, token=token, hosts=hosts)
+    except ZooError as error:
+        sys.exit(f"zoo: error: {error}")
+    click.echo(f"Serving {served.names[0]} at {server.address}v1 until Ctrl-C")
+    with suppress(KeyboardInterrupt):
+        server.run()
 
 
-try:
-    require("serving", "fastapi", "openai", "uvicorn")
-except ZooError as error:
-    sys.exit(f"zoo: error: {error}")
-# It asks no Auto class, but looks there for the name of a checkpoint's class.
-for _, model_class in TASK_CLASSES.values():
-    setattr(model_manager.transformers, model_class.__name__, model_class)
-model_manager.ModelManager = PromptManager
-
-app(["serve", *sys.argv[1:]])
+if __name__ == "__main__":
+    serve()

@@ -1,0 +1,191 @@
+"""Requests of OpenAI's API that the server understands, checked before anything is computed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+MAX_ROWS = 128
+"""How many texts one request may ask for: prompts times `n`."""
+
+
+@dataclass
+class RefusedRequestError(Exception):
+    """A request that is answered by OpenAI's error object.
+
+    Attributes:
+        message: The reason.
+        param: The parameter that it is about.
+        code: OpenAI's code, if it has one.
+        status: The HTTP status.
+        kind: OpenAI's type of error.
+    """
+
+    message: str
+    param: str | None = None
+    code: str | None = None
+    status: int = 400
+    kind: str = "invalid_request_error"
+
+    def to_dict(self) -> dict[str, Any]:
+        """OpenAI's error object."""
+        return {"error": {"message": self.message, "type": self.kind, "param": self.param, "code": self.code}}
+
+
+def as_prompts(value: Any) -> list[Any]:
+    """Read a text, token ids, or a list of either, as a list."""
+    several = isinstance(value, list) and not all(type(one) is int for one in value)
+    prompts = value if several else [value]
+    if not all(isinstance(one, str) or (isinstance(one, list) and is_ids(one)) for one in prompts):
+        raise ValueError("valid: a text, a list of texts, a list of token ids, or a list of lists of token ids")
+    if not all(prompts) and [] in prompts:
+        raise ValueError("a list is empty")
+    if len(prompts) > MAX_ROWS:
+        raise ValueError(f"{len(prompts)} are too many; at most {MAX_ROWS}")
+    return prompts
+
+
+def is_ids(value: list[Any]) -> bool:
+    """Whether a list holds whole numbers, and none that is negative."""
+    return all(type(one) is int and one >= 0 for one in value)
+
+
+def as_stops(value: Any) -> Any:
+    """Read one stop string, or several, as a list."""
+    return [] if value is None else [value] if isinstance(value, str) else value
+
+
+Prompts = Annotated[list[str | list[int]], BeforeValidator(as_prompts)]
+Stops = Annotated[list[Annotated[str, Field(min_length=1)]], BeforeValidator(as_stops), Field(max_length=4)]
+Count = Annotated[int, Field(ge=1)]
+Zero = Annotated[float, Field(ge=0, le=0)]
+
+
+class Request(BaseModel):
+    """What all requests have."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+
+    model: str
+    user: str | None = None
+
+
+class StreamOptions(BaseModel):
+    """How to stream."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    include_usage: bool | None = None
+    include_obfuscation: Literal[False] | None = None
+
+
+class SamplingRequest(Request):
+    """What completions and chats have in common. Fields that admit one value alone are not supported otherwise."""
+
+    n: Annotated[int, Field(ge=1, le=MAX_ROWS)] | None = None
+    temperature: Annotated[float, Field(ge=0, le=2)] | None = None
+    top_p: Annotated[float, Field(ge=0, le=1)] | None = None
+    seed: Annotated[int, Field(ge=-(2**63), lt=2**63)] | None = None
+    stop: Stops = []
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    presence_penalty: Zero | None = None
+    frequency_penalty: Zero | None = None
+    logit_bias: Annotated[dict[str, float], Field(max_length=0)] | None = None
+
+    @property
+    def streamed_usage(self) -> bool:
+        """Whether the last piece of a stream counts tokens."""
+        return bool(self.stream_options and self.stream_options.include_usage)
+
+
+class CompletionRequest(SamplingRequest):
+    """`POST /v1/completions`."""
+
+    prompt: Prompts
+    max_tokens: Count | None = None
+    logprobs: Annotated[int, Field(ge=0, le=5)] | None = None
+    best_of: Literal[1] | None = None
+    echo: Literal[False] | None = None
+    suffix: Literal[""] | None = None
+
+
+class Text(BaseModel):
+    """A part of a message."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    type: Literal["text"]
+    text: str
+
+
+class Message(BaseModel):
+    """A message of a chat."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    role: Literal["system", "developer", "user", "assistant"]
+    content: str | list[Text]
+    name: str | None = None
+
+    def to_dict(self) -> dict[str, str]:
+        """The message as chat templates read it."""
+        content = self.content if isinstance(self.content, str) else "".join(part.text for part in self.content)
+        named = {} if self.name is None else {"name": self.name}
+        return {"role": self.role, "content": content, **named}
+
+
+class ResponseFormat(BaseModel):
+    """The form of an answer."""
+
+    type: Literal["text"]
+
+
+class ChatRequest(SamplingRequest):
+    """`POST /v1/chat/completions`."""
+
+    messages: Annotated[list[Message], Field(min_length=1)]
+    max_tokens: Count | None = None
+    max_completion_tokens: Count | None = None
+    logprobs: bool | None = None
+    top_logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
+    response_format: ResponseFormat | None = None
+    store: Literal[False] | None = None
+    tools: Annotated[list[Any], Field(max_length=0)] | None = None
+    tool_choice: Literal["none"] | None = None
+
+
+class EmbeddingRequest(Request):
+    """`POST /v1/embeddings`."""
+
+    input: Prompts
+    encoding_format: Literal["float", "base64"] | None = None
+
+
+R = TypeVar("R", bound=Request)
+
+
+def read_request(kind: type[R], body: bytes) -> R:
+    """Check a request.
+
+    Args:
+        kind: The model of its fields.
+        body: JSON.
+
+    Raises:
+        RefusedRequestError: When a field is missing, unknown, not supported, or has a value that is not valid.
+    """
+    try:
+        return kind.model_validate_json(body)
+    except ValidationError as error:
+        problem = error.errors(include_url=False, include_input=False, include_context=False)[0]
+        name = str(problem["loc"][0]) if problem["loc"] else None
+        reason = problem["msg"].removeprefix("Value error, ")
+        if problem["type"] == "extra_forbidden" and len(problem["loc"]) == 1:
+            raise RefusedRequestError(f"{name!r} is not supported", name) from None
+        where = ".".join(str(part) for part in problem["loc"])
+        if problem["type"] == "literal_error":
+            reason = f"this value is not supported; {reason}"
+        raise RefusedRequestError(f"{where}: {reason}" if name else f"the body is not valid: {reason}", name) from None

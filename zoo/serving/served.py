@@ -1,0 +1,329 @@
+"""A model that is served: texts to ids, ids to pieces of text or to embeddings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+import torch
+from jinja2 import TemplateError
+from torch import Tensor
+from torch.nn.functional import normalize
+from transformers import PreTrainedModel
+from transformers.generation import LogitsProcessor, StoppingCriteria
+
+from zoo.errors import SequenceTooLongError, ZooError
+from zoo.generation import load_checkpoint
+from zoo.generation.checkpoint import TokenizerSource
+from zoo.generation.generating import encode, generation_config, pad, position_limit
+from zoo.models import ZooForMaskedLM, ZooModel
+from zoo.models.pooling import pool_mean
+from zoo.tokenizers import Tokenizers
+
+from .requests import RefusedRequestError
+from .text import GrowingText, Piece
+
+COLDEST = 1e-5
+"""The lowest temperature that is sampled at; below, the best token is taken."""
+
+LOWEST = -9999.0
+"""The log-probability of what is impossible, as JSON has no infinity."""
+
+EMBEDDED_AT_ONCE = 32
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is to be written.
+
+    Attributes:
+        prompts: Ids of each prompt. *Shape:* (seq_len,)
+        each: How many outputs a prompt.
+        max_tokens: The longest output, in tokens.
+        stops: Texts that end an output.
+        temperature: Of sampling; 0 for the best token.
+        top_p: The share of probability that is sampled from.
+        seed: Makes sampling reproducible.
+        top: How many log-probabilities a step; None for none, not even the written token's.
+    """
+
+    prompts: list[Tensor]
+    each: int
+    max_tokens: int
+    stops: Sequence[str]
+    temperature: float
+    top_p: float
+    seed: int | None
+    top: int | None
+
+
+class LastLogits(LogitsProcessor):
+    """Keeps the model's own logits of the last step, which temperatures and the like change afterwards."""
+
+    logits: Tensor
+
+    def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
+        """Keep the logits.
+
+        Args:
+            input_ids: *Shape:* (batch_size, seq_len)
+            scores: *Shape:* (batch_size, vocab_size)
+
+        Returns:
+            *Shape:* as scores.
+        """
+        self.logits = scores
+        return scores
+
+    def probabilities(self, ids: Tensor, top: int) -> Iterator[tuple[float, tuple[tuple[int, float], ...]]]:
+        """Log-probabilities of the written tokens, and the highest ones, row by row.
+
+        Args:
+            ids: *Shape:* (batch_size,)
+            top: How many of the highest.
+        """
+        every = self.logits.float().log_softmax(-1).clamp(min=LOWEST)
+        best = every.topk(min(top, every.shape[-1]), dim=-1)
+        taken = every.gather(1, ids[:, None])[:, 0].tolist()
+        for one, names, values in zip(taken, best.indices.tolist(), best.values.tolist(), strict=True):
+            yield one, tuple(zip(names, values, strict=True))
+
+
+class Follower(StoppingCriteria):
+    """Follows generation step by step: hands on what is certain, and ends rows that are complete.
+
+    Args:
+        texts: One for each row.
+        emit: What takes the pieces.
+        stopped: Whether nothing more is wanted.
+        logits: The logits of the last step, where probabilities are wanted.
+        top: How many probabilities.
+    """
+
+    def __init__(
+        self,
+        texts: Sequence[GrowingText],
+        emit: Callable[[Piece], object],
+        stopped: Callable[[], bool],
+        logits: LastLogits | None,
+        top: int,
+    ) -> None:
+        self.texts, self.emit, self.stopped, self.logits, self.top = texts, emit, stopped, logits, top
+
+    def __call__(self, input_ids: Tensor, scores: Any, **kwargs: Any) -> Tensor:
+        """Take the last token of every row.
+
+        Args:
+            input_ids: *Shape:* (batch_size, seq_len)
+            scores: Not used.
+
+        Returns:
+            Whether each row is complete. *Shape:* (batch_size,)
+        """
+        last = input_ids[:, -1]
+        rows = self.logits.probabilities(last, self.top) if self.logits else ((0.0, ()) for _ in self.texts)
+        for text, token, (probability, top) in zip(self.texts, last.tolist(), rows, strict=True):
+            piece = text.add(token, probability, top) if text.finish is None else None
+            if piece is not None:
+                self.emit(piece)
+        done = [self.stopped() or text.finish is not None for text in self.texts]
+        return torch.tensor(done, device=input_ids.device)
+
+
+class ServedModel:
+    """A model, loaded once, that works on one request at a time.
+
+    Args:
+        source: A checkpoint's folder, the name of weights, a repository on the Hub, or a model.
+        tokenizer: The tokenizer of a model that is given.
+        name: What requests call it; by default as `source`, or the folder's name.
+        device: Where it runs, by default on the GPU if there is one.
+
+    Raises:
+        CheckpointError: When there is no such model.
+    """
+
+    def __init__(
+        self,
+        source: str | PreTrainedModel,
+        *,
+        tokenizer: TokenizerSource | None = None,
+        name: str | None = None,
+        device: str | None = None,
+    ) -> None:
+        model, tokenizers = load_checkpoint(source, tokenizer=tokenizer, device=device)
+        self.model: PreTrainedModel = model
+        self.tokenizers: Tokenizers = tokenizers
+        usual = (source, Path(source).resolve().name) if isinstance(source, str) else (model.config.variant,)
+        self.names = (name,) if name else tuple(dict.fromkeys(usual))
+        self._turn = Lock()
+
+    @property
+    def limit(self) -> int:
+        """How many tokens the model reads, those that it writes included unless it has a decoder for them."""
+        known = position_limit(self.model)
+        trained: int = self.model.config.max_position_embeddings
+        return trained if known is None else known
+
+    def encode(self, prompts: Sequence[str | list[int]], param: str) -> list[Tensor]:
+        """Turn prompts into ids.
+
+        Args:
+            prompts: Texts, or ids as they are.
+            param: The request's field.
+
+        Returns:
+            *Shape:* (seq_len,) each.
+
+        Raises:
+            RefusedRequestError: When one is too long, or has ids that the vocabulary lacks.
+        """
+        size = self.model.config.vocab_size
+        encoded = []
+        for number, prompt in enumerate(prompts, start=1):
+            if isinstance(prompt, str):
+                try:
+                    (ids,) = encode([prompt], self.tokenizers, self.model)
+                except SequenceTooLongError as error:
+                    raise self.too_long(str(error).replace("text 1", f"{param} {number}"), param) from error
+                except ZooError as error:
+                    raise RefusedRequestError(str(error).replace("text 1", f"{param} {number}"), param) from error
+            else:
+                ids = torch.tensor(prompt)
+            if ids.max() >= size:
+                raise RefusedRequestError(f"{param} {number} has id {ids.max()}; valid are 0 to {size - 1}", param)
+            if len(ids) > self.limit:
+                raise self.too_long(f"{param} {number} has {len(ids)} tokens", param)
+            encoded.append(ids)
+        return encoded
+
+    def chat_ids(self, messages: list[dict[str, str]]) -> Tensor:
+        """Turn messages into ids, by the tokenizer's template.
+
+        Returns:
+            *Shape:* (seq_len,)
+
+        Raises:
+            RefusedRequestError: When there is no template, or it refuses.
+        """
+        tokenizer = self.tokenizers.source
+        if not tokenizer.chat_template:
+            reason = f"{self.names[0]} has no chat template, so it holds no conversations; ask /v1/completions"
+            raise RefusedRequestError(reason, "messages")
+        try:
+            text = tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
+        except (TemplateError, TypeError, ValueError) as error:
+            raise RefusedRequestError(f"the chat template refuses the messages: {error}", "messages") from error
+        ids = tokenizer(text, add_special_tokens=False)["input_ids"]
+        if not ids:
+            raise RefusedRequestError("the chat template makes no text of the messages", "messages")
+        return self.encode([list(ids)], "messages")[0]
+
+    def room(self, prompts: Sequence[Tensor], asked: int | None, usual: int | None, param: str) -> int:
+        """How many tokens may be written.
+
+        Args:
+            prompts: What is read. *Shape:* (seq_len,) each.
+            asked: What the request has.
+            usual: What holds otherwise; None for as many as there are positions.
+            param: The request's field.
+
+        Raises:
+            RefusedRequestError: When the model has fewer positions.
+        """
+        longest = 1 if self.model.config.is_encoder_decoder else max(map(len, prompts))
+        left = self.limit - longest
+        if left < 1 or (asked or 1) > left:
+            raise self.too_long(f"the prompt has {longest}, and {param} is {asked or 1}", param)
+        return asked or min(usual or left, left)
+
+    def too_long(self, reason: str, param: str) -> RefusedRequestError:
+        """OpenAI's error for too many tokens."""
+        return RefusedRequestError(
+            f"this model's maximum context length is {self.limit} tokens: {reason}", param, "context_length_exceeded"
+        )
+
+    def check_writes(self) -> None:
+        """Refuse to write with a model that does not.
+
+        Raises:
+            RefusedRequestError: For encoders and classifiers.
+        """
+        if not self.model.can_generate():
+            raise RefusedRequestError(
+                f"{self.names[0]} is a {type(self.model).__name__}, which writes nothing", "model"
+            )
+
+    @torch.no_grad()
+    def write(self, job: Job, emit: Callable[[Piece], object], stopped: Callable[[], bool]) -> list[int]:
+        """Write.
+
+        Args:
+            job: What.
+            emit: What takes the pieces of all outputs, as they come.
+            stopped: Whether nothing more is wanted.
+
+        Returns:
+            The number of tokens of each output, ends included.
+        """
+        model, tokenizer = self.model, self.tokenizers.target
+        sampled = job.temperature >= COLDEST
+        drawing = {"temperature": job.temperature, "top_p": job.top_p, "top_k": 0} if sampled else {}
+        options = {"num_beams": 1, "num_return_sequences": 1, "max_new_tokens": job.max_tokens, "do_sample": sampled}
+        settings = generation_config(model, tokenizer, {**options, **drawing})
+        ends = settings.eos_token_id
+        rows = [prompt for prompt in job.prompts for _ in range(job.each)]
+        continued = [[] if model.config.is_encoder_decoder else prompt.tolist() for prompt in rows]
+        known = {ends} if isinstance(ends, int) else set(ends or ())
+        texts = [GrowingText(row, tokenizer, ids, known, job.stops) for row, ids in enumerate(continued)]
+        logits = None if job.top is None else LastLogits()
+        ids, mask = pad(rows, model)
+        devices = [model.device] if model.device.type == "cuda" else []
+        with self._turn, torch.random.fork_rng(devices=devices, enabled=job.seed is not None):
+            if stopped():
+                return [0] * len(texts)
+            if job.seed is not None:
+                torch.manual_seed(job.seed)
+            model.generate(
+                input_ids=ids,
+                attention_mask=mask,
+                generation_config=settings,
+                logits_processor=[logits] if logits else [],
+                stopping_criteria=[Follower(texts, emit, stopped, logits, job.top or 0)],
+            )
+        for text in texts:
+            if text.finish is None:
+                emit(text.end("length"))
+        return [text.count for text in texts]
+
+    def check_embeds(self) -> None:
+        """Refuse embeddings of a model that is no encoder.
+
+        Raises:
+            RefusedRequestError: For decoders, encoder-decoders and classifiers.
+        """
+        config, kind = self.model.config, type(self.model)
+        if kind not in (ZooModel, ZooForMaskedLM) or config.is_decoder or config.is_encoder_decoder:
+            raise RefusedRequestError(f"{self.names[0]} is a {kind.__name__}; embeddings are of encoders", "model")
+
+    @torch.no_grad()
+    def embed(self, inputs: Sequence[Tensor]) -> list[list[float]]:
+        """Embed texts: the mean of the last hidden states over a text's tokens, of length 1.
+
+        Args:
+            inputs: *Shape:* (seq_len,) each.
+
+        Returns:
+            *Shape:* (batch_size, hidden_size)
+        """
+        body = self.model.base_model
+        found = []
+        with self._turn:
+            for start in range(0, len(inputs), EMBEDDED_AT_ONCE):
+                ids, mask = pad(inputs[start : start + EMBEDDED_AT_ONCE], self.model)
+                states = body(input_ids=ids, attention_mask=mask).last_hidden_state
+                found += normalize(pool_mean(states, mask).float(), dim=-1).tolist()
+        return found
