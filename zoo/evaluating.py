@@ -7,13 +7,14 @@ import tempfile
 import time
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from datasets import Dataset
 from transformers import PreTrainedModel, PrinterCallback, ProgressCallback
 
+from zoo.answers import Answer, answers_of
 from zoo.converters.engine import EngineModel
 from zoo.converters.weights import task_of
 from zoo.errors import ConfigError, ZooWarning
@@ -22,6 +23,7 @@ from zoo.generation.checkpoint import TokenizerSource
 from zoo.loading import class_of_task
 from zoo.models import ZooPreTrainedModel
 from zoo.tasks import Score, full_path, split_name
+from zoo.tasks.labels import LabelsTask
 from zoo.tasks.libraries import loading_bars
 from zoo.tasks.tables import Column
 from zoo.training.arguments import training_arguments
@@ -68,6 +70,8 @@ class Evaluation:
         scores: Scores of the generated outputs, with 95 % confidence intervals.
         outputs: What the model wrote, in the order of the examples.
         seconds: Wall-clock time of loss and generation.
+        answers: Each example with what the model made of it; none for tasks without outputs.
+        labels: The labels of a classifier, for which there is no perplexity.
     """
 
     task: str
@@ -79,19 +83,22 @@ class Evaluation:
     scores: dict[str, Score]
     outputs: list[str]
     seconds: float
+    answers: tuple[Answer, ...] = field(default=(), repr=False)
+    labels: tuple[str, ...] = ()
 
     @property
-    def perplexity(self) -> float:
-        """Among how many equally likely tokens the model wavers: e to the power of the loss."""
-        return math.exp(self.loss)
+    def perplexity(self) -> float | None:
+        """Among how many equally likely tokens the model wavers: e to the power of the loss; None for a classifier."""
+        return None if self.labels else math.exp(self.loss)
 
     def to_dict(self) -> dict[str, Any]:
         """Write it as plain data.
 
         Returns:
-            All fields, and the perplexity.
+            All fields but `answers` and `labels`, and the perplexity if there is one.
         """
-        return {**asdict(self), "perplexity": self.perplexity}
+        written = {name: value for name, value in asdict(self).items() if name not in ("answers", "labels")}
+        return written if self.perplexity is None else {**written, "perplexity": self.perplexity}
 
 
 def evaluate(
@@ -192,6 +199,8 @@ def evaluate(
         scores=dict(data_task.score(predictions, examples, n_bootstrap=n_bootstrap)),
         outputs=list(predictions.outputs),
         seconds=seconds,
+        answers=tuple(answers_of(data_task, examples, predictions)),
+        labels=data_task.labels if isinstance(data_task, LabelsTask) else (),
     )
 
 

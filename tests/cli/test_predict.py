@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import json
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ from zoo.cli.main import cli
 from zoo.errors import ConfigError
 from zoo.tasks import find_task
 
+REPORT = ("confusion", "labels", "errors")
 TINY = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 64}
 OPTIONS = {"max_steps": 60, "learning_rate": 5e-3, "per_device_train_batch_size": 16, "use_cpu": True}
 
@@ -91,3 +94,52 @@ def _word_tokenizer():
     from zoo.tasks import TOKENIZERS
 
     return TOKENIZERS.get("word")(["a b", "a b"])
+
+
+def test_a_table_comes_out_as_a_table(texts, tmp_path):
+    file = tmp_path / "data.csv"
+    file.write_text('id,review,stars\n1,"good thing, 3",5\n2,bad thing 2,1\n', encoding="utf-8")
+    for columns in ("review", "1"):
+        asked = ["predict", str(texts / "model"), "-f", str(file), "--columns", columns]
+        rows = list(csv.reader(CliRunner().invoke(cli, asked).stdout.splitlines()))
+        rows = rows if columns == "review" else [rows[0], *rows[2:]]  # by number, the first line is data
+        assert rows[0] == ["text", "prediction", "probability"]
+        assert [row[:2] for row in rows[1:]] == [["good thing, 3", "yes"], ["bad thing 2", "no"]]
+        assert all(0.5 < float(row[2]) <= 1 for row in rows[1:])
+    run = CliRunner().invoke(cli, ["predict", str(texts / "model"), "good", "--columns", "a"])
+    assert run.exit_code == 2 and "--file with columns" in run.stderr
+
+
+def test_an_evaluation_shows_what_is_wrong(texts, tmp_path):
+    data = tmp_path / "data.tsv"
+    rows = [("good thing 1", "yes"), ("<b>bad</b>, thing", "no"), ("good thing 2", "no"), ("bad thing", "no")]
+    data.write_text("text\tlabel\n" + "".join("\t".join(row) + "\n" for row in rows), encoding="utf-8")
+    outputs, report = tmp_path / "outputs.csv", tmp_path / "report"
+    asked = ["evaluate", str(texts / "model"), "--data", str(data), "--quiet", "--outputs", str(outputs)]
+    run = CliRunner().invoke(cli, [*asked, "--report", str(report)])
+    assert run.exit_code == 0 and "Perplexity" not in run.stdout, run.output
+    table = list(csv.DictReader(outputs.read_text().splitlines()))
+    assert [(row["text"], row["gold"]) for row in table] == rows
+    labels = zoo.predict(texts / "model", [text for text, _ in rows])
+    assert [row["prediction"] for row in table] == [one.label for one in labels]
+    assert [float(row["probability"]) for row in table] == pytest.approx([one.score for one in labels], abs=1e-3)
+    wrong = [row for row in table if row["gold"] != row["prediction"]]
+    files = {name: list(csv.DictReader((report / f"{name}.csv").read_text().splitlines())) for name in REPORT}
+    assert wrong and sorted(map(str, files["errors"])) == sorted(map(str, wrong))
+    pairs = Counter((row["gold"], row["prediction"]) for row in table)
+    counts = {row["gold \\ predicted"]: row for row in files["confusion"]}
+    assert all(int(counts[gold][said]) == pairs[gold, said] for gold in ("no", "yes") for said in ("no", "yes"))
+    recall = {row["label"]: float(row["recall"]) for row in files["labels"]}
+    assert recall["no"] == pytest.approx(100 * pairs["no", "no"] / 3, abs=0.01)
+    page = (report / "report.html").read_text()
+    assert f"{len(wrong)} of 4 examples are wrong" in page and "<b>" not in page
+    assert "perplexity" not in json.loads(CliRunner().invoke(cli, [*asked, "--json"]).stdout)
+
+
+def test_outputs_of_tokens_have_a_probability(words, tmp_path):
+    outputs, report = tmp_path / "outputs.jsonl", tmp_path / "report"
+    asked = ["evaluate", str(words / "model"), "--quiet", "--outputs", str(outputs), "--report", str(report)]
+    assert CliRunner().invoke(cli, asked).exit_code == 0
+    row = json.loads(outputs.read_text().splitlines()[0])
+    assert row["gold"] == "O ANIMAL O O" and 0 < float(row["probability"]) <= 1
+    assert "ANIMAL" in (report / "confusion.csv").read_text()

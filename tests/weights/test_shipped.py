@@ -17,6 +17,7 @@ from zoo.hub import parse_address
 from zoo.hub.cards import CardFacts, write_card
 from zoo.hub.records import recorded_limits
 from zoo.registry import VARIANTS, find_weights
+from zoo.tasks import find_task
 from zoo.weights import read_record
 from zoo.weights.built_in import SHIPPED, read_definitions
 from zoo.weights.tables import facts
@@ -117,3 +118,15 @@ def test_definitions_of_native_checkpoints_name_a_commit() -> None:
         address = zoo.hub.parse_address(definition["source"])
         assert len(address.revision) == 40 and set(address.revision) <= set("0123456789abcdef"), name
         assert find_weights(name).variant in VARIANTS
+
+
+@pytest.mark.parametrize("name", ["vanilla.language", "nlpt-encoder.language"])
+def test_the_card_of_a_language_classifier_has_its_accuracy_on_short_texts(name: str) -> None:
+    heldout = find_task("text-classification").load("languages").heldout
+    limits = find_weights(name).limits
+    for words, place in ((2, "two words it labels"), (1, "one word")):
+        cut = [" ".join(text.rstrip(".!?").split()[:words]) for text in heldout["text"]]
+        labels = [one.label for one in zoo.predict(name, cut)]
+        right = sum(map(str.__eq__, labels, heldout["label"]))
+        assert f"{place} {100 * right / len(cut):.1f} %" in limits
+    assert "'great movie'" in limits and zoo.predict(name, ["great movie"])[0].label == "Portuguese"

@@ -41,7 +41,18 @@ if TYPE_CHECKING:
     help="How often to resample the examples for 95 % confidence intervals; 1 for none.",
 )
 @engine_option
-@click.option("--outputs", type=click.Path(dir_okay=False, path_type=Path), help="A file for the outputs, one a line.")
+@click.option(
+    "--outputs",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="A file for the outputs: .csv, .tsv or .jsonl with text, gold, prediction and probability, else one a line.",
+)
+@click.option(
+    "--report",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="A folder for what a classifier gets wrong: confusion matrix, scores of every label, worst examples "
+    "(HTML and CSV).",
+)
 @click.option("--save", is_flag=True, help="Keep the numbers in the model's folder, for its model card (`zoo push`).")
 @click.option("--quiet", is_flag=True, help="No progress bars.")
 @json_option
@@ -56,26 +67,32 @@ def evaluate(
     n_bootstrap: int,
     engine: str | None,
     outputs: Path | None,
+    report: Path | None,
     save: bool,
     quiet: bool,
     as_json: bool,
 ) -> None:
     """Score a trained model on held-out examples.
 
-    Loss, perplexity, and the task's scores with their signatures.
+    Loss, the perplexity of models that write, and the task's scores with their signatures.
 
     MODEL is a checkpoint's folder with its tokenizer, the name of weights (zoo weights), or a repository on the Hub.
     """
     with without_collecting():
         from transformers.utils import logging
 
+        from zoo.answers import write_answers, write_report
         from zoo.evaluating import evaluate as run_evaluation
-        from zoo.files import check_writable, write_file
+        from zoo.files import check_writable
         from zoo.hub.records import keep_evaluation
 
     if save and not Path(model).is_dir():
         raise click.BadOptionUsage("save", f"--save needs a folder to write to, and {model!r} is none")
-    for place in [*([Path(model)] if save else []), *([outputs.parent] if outputs is not None else [])]:
+    for place in [
+        *([Path(model)] if save else []),
+        *([outputs.parent] if outputs else []),
+        *([report] if report else []),
+    ]:
         check_writable(place)
     logging.disable_progress_bar()
     evaluation = run_evaluation(
@@ -91,7 +108,9 @@ def evaluate(
         engine=engine,
     )
     if outputs is not None:
-        write_file(outputs, "".join(f"{' '.join(text.split())}\n" for text in evaluation.outputs))
+        write_answers(outputs, evaluation.answers, evaluation.outputs)
+    if report is not None:
+        write_report(report, f"{model} on {evaluation.data}", evaluation.answers, evaluation.labels)
     if save:
         keep_evaluation(Path(model), evaluation.to_dict(), evaluation.data)
     if as_json:
@@ -103,7 +122,7 @@ def evaluate(
 def show(evaluation: Evaluation) -> None:
     """Print an evaluation."""
     rows = [("Loss", f"{evaluation.loss:.4f}", "")]
-    if "perplexity" not in evaluation.scores:
+    if evaluation.perplexity is not None and "perplexity" not in evaluation.scores:
         rows.append(("Perplexity", f"{evaluation.perplexity:,.2f}", ""))
     for score in evaluation.scores.values():
         interval = "" if score.interval is None else "{:,.2f} to {:,.2f}".format(*score.interval)

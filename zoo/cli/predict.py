@@ -9,14 +9,20 @@ import click
 
 from .importing import without_collecting
 from .output import write_json
+from .parameters import columns_option
 from .texts import read_lines, texts_options
 
 if TYPE_CHECKING:
     from zoo.labelling import Label
 
 
+TABLES = (".csv", ".tsv")
+"""Suffixes of files with a header and columns."""
+
+
 @click.command("predict")
 @texts_options
+@columns_option
 def predict(
     model: str,
     texts: tuple[str, ...],
@@ -25,6 +31,7 @@ def predict(
     device: str | None,
     engine: str | None,
     as_json: bool,
+    columns: list[str | int] | None,
 ) -> None:
     """Let a trained model label texts, or every word of them.
 
@@ -32,8 +39,20 @@ def predict(
     Texts come from the command line, from --file, or from standard input, one a line. A text's line has its label, the
     probability, and the text; with token classification a line has every word with its label behind it,
     and with labels of positions (classifier_positions) every position's number.
+
+    A .csv or .tsv file is read as a table with a header: --columns names the column of the texts, by default one named
+    like a text, else the first. The output is such a table too: text, prediction, probability.
     """
-    lines = list(texts) if texts else list(read_lines(file))
+    suffix = "" if texts or file is None else file.suffix.lower()
+    if columns is not None and suffix not in TABLES:
+        raise click.BadOptionUsage("columns", f"--columns needs a --file with columns: {' or '.join(TABLES)}")
+    if file is not None and suffix in TABLES:
+        from zoo.tasks.reading import read_table
+        from zoo.tasks.tables import Kind
+
+        lines = read_table(file, columns, kinds=(Kind.TEXT,)).column(0)
+    else:
+        lines = list(texts) if texts else list(read_lines(file))
 
     with without_collecting():
         from transformers.utils import logging
@@ -45,8 +64,21 @@ def predict(
     if as_json:
         write_json([label.to_dict() for label in labelled])
         return
+    if suffix in TABLES:
+        from zoo.answers import table_text
+
+        rows = (row_of(label) for label in labelled)
+        click.echo(table_text(("text", "prediction", "probability"), rows, suffix), nl=False)
+        return
     for label in labelled:
         click.echo(line_of(label))
+
+
+def row_of(label: Label) -> tuple[str, str, str]:
+    """Write a text, its label or the labels of its words, and the probability if there is one."""
+    if label.label is None:
+        return label.text, " ".join(str(word.label) for word in label.words), ""
+    return label.text, label.label, "" if label.score is None else f"{label.score:.4f}"
 
 
 def line_of(label: Label) -> str:

@@ -31,6 +31,7 @@ class Predictions:
         outputs: A text an example; empty where a task has no outputs.
         ids: Of predicted outputs, the ids at each example's labels. *Shape:* (num_labels_of_example,)
         labels: The ids that would have been right, likewise.
+        probabilities: Of predicted outputs, the probability of each id. *Shape:* as ids
     """
 
     loss: float
@@ -38,3 +39,4 @@ class Predictions:
     outputs: Sequence[str] = ()
     ids: Sequence[Any] = field(default=(), repr=False)
     labels: Sequence[Any] = field(default=(), repr=False)
+    probabilities: Sequence[Any] = field(default=(), repr=False)

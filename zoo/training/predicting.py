@@ -112,20 +112,26 @@ def predicted(trainer: ZooTrainer, task: DataTask, tokenizers: Tokenizers) -> Pr
         found = trainer.predict(chosen(dataset, order), metric_key_prefix=PREFIX)
     finally:
         trainer.preprocess_logits_for_metrics = before
-    rows = zip(np.atleast_2d(found.predictions.T).T, np.atleast_2d(found.label_ids.T).T, strict=True)
-    counted = [(ids[labels != IGNORED], labels[labels != IGNORED]) for ids, labels in rows]
-    ids, labels = (in_place([row[side] for row in counted], order) for side in (0, 1))
-    return Predictions(**measured(found.metrics), outputs=task.texts(ids, tokenizers), ids=ids, labels=labels)
+    rows = zip(*(np.atleast_2d(column.T).T for column in (found.label_ids, *found.predictions)), strict=True)
+    counted = [[column[row[0] != IGNORED] for column in row] for row in rows]
+    labels, ids, probabilities = (in_place([row[side] for row in counted], order) for side in range(3))
+    return Predictions(
+        **measured(found.metrics),
+        outputs=task.texts(ids, tokenizers),
+        ids=ids,
+        labels=labels,
+        probabilities=probabilities,
+    )
 
 
-def best_ids(logits: Any, labels: Tensor) -> Tensor:
+def best_ids(logits: Any, labels: Tensor) -> tuple[Tensor, Tensor]:
     """Reduce logits to what is scored, before they fill the memory.
 
     Args:
         logits: *Shape:* (..., num_ids), possibly the first of several outputs.
 
     Returns:
-        *Shape:* (...)
+        The ids and their probabilities. *Shape:* (...)
 
     Raises:
         UnsupportedOperationError: When the model returns none.
@@ -135,7 +141,8 @@ def best_ids(logits: Any, labels: Tensor) -> Tensor:
             "this task is scored by logits, and the model's engine returns none; evaluate it in torch, onnx or openvino"
         )
     first: Tensor = logits[0] if isinstance(logits, tuple) else logits
-    return first.argmax(dim=-1)
+    highest, ids = first.float().max(dim=-1)
+    return ids, (highest - first.float().logsumexp(dim=-1)).exp()
 
 
 def by_length(lengths: Sequence[int]) -> list[int]:
