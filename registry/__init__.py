@@ -4,7 +4,7 @@ Imports nothing but the standard library, and knows no model.
 """
 
 from .cards import Card, Facts, describe, find_facts_with
-from .names import VariantSpec, parse_name, parse_value
+from .names import VariantSpec, parse_name, parse_value, split_options
 from .origins import Origin
 from .table import Registry
 from .tasks import TASKS, Task, require_task
@@ -47,4 +47,5 @@ __all__ = [
     "register",
     "register_weights",
     "require_task",
+    "split_options",
 ]

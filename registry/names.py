@@ -121,6 +121,25 @@ def parse_name(text: str) -> VariantSpec:
     )
 
 
+def split_options(text: str, kind: str) -> tuple[str, dict[str, Any]]:
+    """Read a name that carries nothing but options.
+
+    Args:
+        text: For instance "language-modeling:block_size=64", or "bpe:vocab_size=512".
+        kind: Of what it is the name, for the message.
+
+    Returns:
+        The name, and the options.
+
+    Raises:
+        NameSyntaxError: When it cannot be read.
+    """
+    match = _SPEC.fullmatch(text.strip()) if isinstance(text, str) else None
+    if match is None or match["preset"] or match["quirks"]:
+        raise NameSyntaxError(f"cannot read the {kind} {text!r}; valid: NAME[:OPTION=VALUE[,OPTION=VALUE ...]]")
+    return match["name"], {} if match["settings"] is None else _read_settings(match["settings"], text)
+
+
 def parse_value(text: str) -> Any:
     """Read a setting's value, as `parse_name` and the command line do.
 

@@ -42,6 +42,13 @@ def test_plan_as_json(saved):
     assert all(plan["obstacles"] for plan in plans[6:])
 
 
+def test_the_matrix_is_of_the_variants_that_are_named():
+    rows = json.loads(run("export", "--matrix", "d2l-style", "--json").stdout)
+    assert [(row["variant"], row["target"]) for row in rows] == [("d2l-style", "marian")] * len(rows) and rows
+    assert "did you mean 'd2l-style'" in run("export", "--matrix", "d2l-stile").stderr
+    assert "only list; leave out -o" in run("export", "d2l-style", "--matrix", "-o", "somewhere").stderr
+
+
 @pytest.mark.parametrize(("arguments", "says"), [((), "DIR"), (("somewhere",), "-o")])
 def test_missing_arguments_are_named(arguments, says):
     result = run("export", *arguments)

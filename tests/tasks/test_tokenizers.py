@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import string
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 from oracles import d2l_text
 from transformers import AutoTokenizer
 
-from zoo.errors import CheckpointError, UnknownNameError
+from zoo.errors import CheckpointError, NameSyntaxError, UnknownNameError
 from zoo.tasks import TASKS, TOKENIZERS, DataError, load_tokenizers, train_tokenizers
 
 TEXTS = ["Where is the dog?", "The dog is here, Ana.", "I don't know where the dog is.", "Ana, the dog!"] * 3
@@ -114,8 +115,21 @@ def test_training_is_deterministic():
 def test_bad_names():
     with pytest.raises(UnknownNameError, match="did you mean 'word'"):
         train_tokenizers(TEXTS, kind="words")
+    with pytest.raises(NameSyntaxError, match="cannot read the tokenizer 'bpe@tiny'; valid: NAME"):
+        train_tokenizers(TEXTS, kind="bpe@tiny")
+    with pytest.raises(UnknownNameError, match="did you mean 'vocab_size'"):
+        train_tokenizers(TEXTS, kind="bpe:vocab_sice=512")
     with pytest.raises(UnknownNameError, match="did you mean 'vocab_size'"):
         train_tokenizers(TEXTS, kind="bpe", vocabsize=100)
+
+
+@pytest.mark.parametrize("kind", TOKENIZERS.names())
+def test_a_name_carries_every_option_of_its_kind(kind):
+    for name, option in inspect.signature(TOKENIZERS.get(kind)).parameters.items():
+        if option.kind is option.KEYWORD_ONLY:
+            carried = train_tokenizers(TEXTS, kind=f"{kind}:{name}={option.default!r},joint=false")
+            assert carried.made_by == {"kind": kind, "joint": False, name: option.default}
+            assert set(carried.source.get_vocab()) == set(train_tokenizers(TEXTS, kind=kind).source.get_vocab())
 
 
 def test_a_folder_without_tokenizer(tmp_path):

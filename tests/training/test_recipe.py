@@ -50,6 +50,9 @@ def test_another_kind_of_tokenizer_starts_from_its_own_options(tmp_path):
     assert recipe.changed(tokenizer={"kind": "word"}).tokenizer == {"kind": "word", "joint": True}
     assert recipe.changed(tokenizer="word").tokenizer == {"kind": "word", "joint": True}
     assert recipe.changed(tokenizer={"vocab_size": 500}).tokenizer == {**recipe.tokenizer, "vocab_size": 500}
+    wanted = {**recipe.tokenizer, "kind": "bpe", "vocab_size": 512}
+    assert recipe.changed(tokenizer="bpe:vocab_size=512").tokenizer == wanted
+    assert recipe.changed(tokenizer="word:min_frequency=1,joint=false").tokenizer["joint"] is False
     assert recipe.changed(tokenizer=tmp_path).tokenizer == {"folder": str(tmp_path)}
     assert recipe.changed(tokenizer=tmp_path).changed(tokenizer="word").tokenizer == {"kind": "word", "joint": True}
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @click.command("export")
-@click.argument("model", metavar="[DIR|NAME|REPO]", required=False)
+@click.argument("model", metavar="[DIR|NAME|REPO|VARIANT]", required=False)
 @click.option("-o", "--output", type=click.Path(path_type=Path), metavar="OUT", help="The folder to write.")
 @click.option(
     "--as",
@@ -31,7 +31,9 @@ if TYPE_CHECKING:
 )
 @click.option("--page", is_flag=True, help="Add a web page that runs the model, offline (transformers.js).")
 @click.option("--plan", is_flag=True, help="Only list all targets: which are exact, and why others are not.")
-@click.option("--matrix", is_flag=True, help="List where every variant can go, planned for small models.")
+@click.option(
+    "--matrix", is_flag=True, help="List where every VARIANT, or one or '*-norm', can go, planned for small models."
+)
 @click.option("--markdown", is_flag=True, help="Print the matrix as the page of the documentation.")
 @click.option("--force", is_flag=True, help="Replace the saved model that is in the folder.")
 @json_option
@@ -52,8 +54,12 @@ def export(
     The first class of transformers that expresses the model exactly is taken, or the one that --as names. The export is
     loaded where the zoo cannot be imported and compared with the model; where it differs, nothing is left behind.
     """
+    without_effect = {"-o": output, "--as": target, "--dtype": dtype, "--page": page, "--force": force}
+    if (matrix or markdown or plan) and any(without_effect.values()):
+        given = ", ".join(name for name, value in without_effect.items() if value)
+        raise click.UsageError(f"--matrix, --markdown and --plan only list; leave out {given}.")
     if matrix or markdown:
-        show_matrix(markdown, as_json)
+        show_matrix(model, markdown, as_json)
         return
     if model is None:
         raise click.UsageError("Missing argument 'DIR', the folder of a saved model.")
@@ -124,12 +130,20 @@ def how(plan: TargetPlan) -> str:
     return ", ".join(plan.transforms) or "renaming"
 
 
-def show_matrix(markdown: bool, as_json: bool) -> None:
-    """Print where every variant can go."""
+def show_matrix(pattern: str | None, markdown: bool, as_json: bool) -> None:
+    """Print where variants can go.
+
+    Args:
+        pattern: A variant's name, possibly with wildcards; None for all.
+    """
     from zoo.converters.matrix import export_matrix, other_targets
     from zoo.converters.page import to_page
+    from zoo.registry import VARIANTS
 
-    found = list(export_matrix())
+    found = list(export_matrix(pattern or "*"))
+    if not found:
+        assert pattern is not None
+        VARIANTS.get(pattern)
     if markdown:
         click.echo(to_page(found), nl=False)
         return

@@ -152,8 +152,8 @@ def data_options(command: Decorated) -> Decorated:
         columns_option,
         click.option(
             "--tokenizer",
-            metavar="KIND|DIR",
-            help="bpe, unigram, word, character, d2l-word or explicando-character (zoo tokenizers), or a folder.",
+            metavar="KIND[:OPTION=VALUE]|DIR",
+            help="bpe, bpe:vocab_size=512, unigram, word, character, ... (zoo tokenizers), or a folder.",
         ),
         click.option(
             "--recipe",

@@ -16,7 +16,7 @@ from .parameters import json_option
 def tokenizers(as_json: bool) -> None:
     """List the kinds of tokenizers that can be trained.
 
-    --tokenizer takes a kind, or a folder with a tokenizer.json; a recipe gives a kind's options.
+    --tokenizer takes a kind, possibly with options (bpe:vocab_size=512), or a folder with a tokenizer.json.
     """
     from zoo.settings import first_line
     from zoo.tokenizers import TOKENIZERS

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from zoo.errors import NameSyntaxError
-from zoo.registry import parse_name
+from zoo.registry import split_options
 
 from .task import TASKS, DataTask
 
@@ -39,7 +38,4 @@ def split_name(name: str) -> tuple[str, dict[str, Any]]:
     Raises:
         NameSyntaxError: When it cannot be read.
     """
-    spec = parse_name(name)
-    if spec.preset or spec.quirks or spec.faithful:
-        raise NameSyntaxError(f"cannot read the task {name!r}; valid: NAME[:OPTION=VALUE[,OPTION=VALUE ...]]")
-    return spec.name, dict(spec.overrides)
+    return split_options(name, "task")

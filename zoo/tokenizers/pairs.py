@@ -12,6 +12,7 @@ from typing import Any
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from zoo.errors import CheckpointError, ConfigError, UnknownNameError
+from zoo.registry import split_options
 
 from .kinds import TOKENIZERS
 
@@ -109,7 +110,8 @@ def train_tokenizers(
     Args:
         source: What the model will read.
         target: What it will write, where that is something else.
-        kind: A name in `TOKENIZERS`: "bpe", "unigram", "word", "character", "d2l-word", "explicando-character".
+        kind: A name in `TOKENIZERS`: "bpe", "unigram", "word", "character", "d2l-word", "explicando-character";
+            possibly with options, which take precedence: "bpe:vocab_size=512".
         joint: Whether source and target share one vocabulary.
         options: What the kind takes: `vocab_size`, `min_frequency`, ...
 
@@ -118,7 +120,10 @@ def train_tokenizers(
 
     Raises:
         UnknownNameError: When there is no such kind, or it has no such option.
+        NameSyntaxError: When the kind cannot be read.
     """
+    kind, said = split_options(kind, "tokenizer")
+    joint, options = said.pop("joint", joint), {**options, **said}
     train = TOKENIZERS.get(kind)
     valid = [name for name, known in inspect.signature(train).parameters.items() if known.kind is known.KEYWORD_ONLY]
     for option in options:

@@ -11,7 +11,7 @@ from typing import Any
 import yaml  # type: ignore[import-untyped]
 
 from zoo.errors import ConfigError, UnknownNameError
-from zoo.registry import VARIANTS, parse_name
+from zoo.registry import VARIANTS, parse_name, split_options
 from zoo.tasks import TASKS, DataTask, find_task, split_name
 
 FOLDER = Path(__file__).parent / "recipes"
@@ -130,7 +130,7 @@ def changed_tokenizer(tokenizer: Mapping[str, Any], change: str | Path | Mapping
 
     Args:
         tokenizer: What it says.
-        change: A kind, options, a folder, or nothing.
+        change: A kind, possibly with options ("bpe:vocab_size=512"), options, a folder, or nothing.
 
     Returns:
         What it says then. Another kind starts from its own options.
@@ -142,6 +142,9 @@ def changed_tokenizer(tokenizer: Mapping[str, Any], change: str | Path | Mapping
     change = {"kind": change} if isinstance(change, str) else change
     if "folder" in change:
         return dict(change)
+    if "kind" in change:
+        kind, said = split_options(change["kind"], "tokenizer")
+        change = {**change, "kind": kind, **said}
     if change.get("kind", tokenizer.get("kind")) == tokenizer.get("kind"):
         return {**tokenizer, **change}
     return {**change, "joint": change.get("joint", tokenizer.get("joint", True))}

@@ -86,7 +86,7 @@ def train(
         heldout: The file to evaluate on, by default what `data` says, or 5 % of it.
         columns: Names or numbers of the columns to read, by default those named like what they hold, else the first.
         recipe: What is not said here: a recipe's name or file, by default the one called like the task.
-        tokenizer: A kind ("bpe", "word", "character"), a kind with options (`{"kind": "bpe", "vocab_size": 4000}`), a
+        tokenizer: A kind ("bpe", "word", "character"), a kind with options ("bpe:vocab_size=4000"), a
             folder with a tokenizer.json, or loaded ones.
         init: What training starts from instead of random weights: the name of weights ("vanilla.en-pt"), a folder or a
             repository, of the same variant. Its settings and, unless `tokenizer` says otherwise, its tokenizer are
