@@ -162,3 +162,9 @@ def test_the_command_shows_them() -> None:
     assert refused.exit_code == 2 and "leave 'pre-norm' out" in refused.output
     with pytest.raises(UnknownNameError, match="did you mean 'pre-norm'"):
         zoo.claims("pre-nrm")
+
+
+def test_a_list_of_claims_shows_what_is_claimed() -> None:
+    shown = CliRunner().invoke(cli, ["claims", "vanilla"]).stdout
+    about = [finding.claim.claim for finding in zoo.claims("vanilla")]
+    assert len(about) > 1 and all(text in shown for text in about)

@@ -65,6 +65,15 @@ def test_the_data_are_shown_before_training(zoo, tmp_path):
     assert zoo(*train, "-o", str(tmp_path / "quiet"), "--quiet").stderr == ""
 
 
+def test_a_text_is_counted_in_blocks_as_a_comparison_counts_it(zoo, tmp_path):
+    (tmp_path / "a.txt").write_text("To be or not to be, that is the question.\n" * 40)
+    task = ("--task", "language-modeling:block_size=32", "--tokenizer", "character", "--data", str(tmp_path / "a.txt"))
+    run = zoo("train", "gpt2-style", *task, *MODEL, *FLAGS, "--quiet", "-o", str(tmp_path / "model"))
+    report = json.loads((tmp_path / "model" / "result.json").read_text())["report"]
+    assert report["train_examples"] > 40
+    assert f"{report['train_examples']} examples, {report['heldout_examples']} held out" in run.stdout
+
+
 def test_what_is_trained_is_loaded_by_the_auto_classes(trained):
     folder, report = trained
     assert report["path"] == str(folder.resolve())

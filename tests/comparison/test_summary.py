@@ -22,7 +22,7 @@ from zoo.comparison.results.metrics import metrics_of
 from zoo.comparison.results.statistics import Measurements
 from zoo.comparison.results.summary import summarize
 from zoo.comparison.results.units import duration, large, memory, milliseconds, number, percent
-from zoo.errors import DeprecatedNameWarning
+from zoo.errors import DeprecatedNameWarning, UnknownNameError
 
 
 def test_numbers_are_written_for_people():
@@ -165,3 +165,23 @@ def test_the_former_name_of_a_summary_is_understood():
     with pytest.warns(DeprecatedNameWarning, match="is called ComparisonSummary now"):
         former = zoo.comparison.Summary
     assert former is zoo.comparison.ComparisonSummary is type(summarize(made_up(seeds=1)))
+
+
+def test_unequal_use_of_the_hardware_is_stated():
+    comparison = made_up({"a": (30.0, 1.0), "b": (36.0, 1.0)}, seeds=3)
+    assert not any("MFU" in sentence for sentence in sentences(summarize(comparison)))
+    for run in comparison.runs:
+        run.costs["model_flops_utilization"] = {"a": 0.05, "b": 0.3}[run.name]
+    (told,) = (sentence for sentence in sentences(summarize(comparison)) if "MFU" in sentence)
+    assert "from 5.0 % of a to 30.0 % of b: equal FLOPs are not equal time" in told
+
+
+def test_the_latex_table_has_the_columns_that_are_chosen(tmp_path):
+    comparison = made_up(seeds=3)
+    summary = summarize(comparison)
+    header = to_latex(summary).splitlines()[6]
+    assert header.count("&") == 7, "eight columns fit on a page"
+    write_files(comparison, tmp_path, tex_columns=["heldout_loss", "peak_memory"])
+    assert "    Variant & Held-out loss & Peak memory" in (tmp_path / "results.tex").read_text()
+    with pytest.raises(UnknownNameError, match=r"'peak_memori' of results.tex.*did you mean 'peak_memory'"):
+        to_latex(summary, ["peak_memori"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import partial
 
 from tqdm.auto import tqdm
@@ -41,3 +42,19 @@ def test_disabled_bars_print_nothing(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(trainer_callback, "tqdm", partial(tqdm, disable=True))
     train(tmp_path, 3)
     assert capsys.readouterr().err == ""
+
+
+def test_a_bar_counts_no_step_that_was_made_before_it(tmp_path, capsys):
+    """The first batch of an evaluation, and the steps before a resumed run, took no time of the bar."""
+    args, control = TrainingArguments(output_dir=str(tmp_path)), TrainerControl()
+    state = TrainerState(max_steps=1010, global_step=1000)
+    progress = LossProgress("pre-norm")
+    progress.on_train_begin(args, state, control)
+    progress.training_bar.start_t -= 0.2
+    state.global_step = 1001
+    progress.on_step_end(args, state, control)
+    progress.training_bar.refresh()
+    progress.on_prediction_step(args, state, control, eval_dataloader=range(3))
+    progress.prediction_bar.refresh()
+    rates = [float(rate) for rate in re.findall(r"([\d.]+)it/s", capsys.readouterr().err)]
+    assert rates and max(rates) < 10

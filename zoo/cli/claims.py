@@ -37,8 +37,13 @@ def claims(name: str | None, calibration: bool, as_json: bool) -> None:
         return
     if len(findings) > 1:
         said = (filter(None, map(numbers, one.outcomes)) for one in findings)
-        listed = [(one.claim.name, one.verdict, "\n".join(lines)) for one, lines in zip(findings, said, strict=True)]
-        write(table(("Claim", "Verdict", "Numbers"), listed), Text(f"\n{len(findings)} claims: {tally(findings)}"))
+        listed = [
+            (one.claim.name, one.claim.claim, one.verdict, "\n".join(lines))
+            for one, lines in zip(findings, said, strict=True)
+        ]
+        write(
+            table(("Name", "Claim", "Verdict", "Numbers"), listed), Text(f"\n{len(findings)} claims: {tally(findings)}")
+        )
         return
     for one in findings:
         write(heading(one.claim.name), Text(f"{one.claim.claim}\n{one.claim.source}"))

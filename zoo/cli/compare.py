@@ -86,6 +86,11 @@ def comparison_options(*names: str) -> Callable[[Decorated], Decorated]:
     metavar="DIR",
     help="Print the comparison that is in this folder, write its report anew, and run nothing.",
 )
+@click.option(
+    "--tex-columns",
+    metavar="A,B,...",
+    help="The metrics of the table in results.tex, by their names in results.csv.",
+)
 @click.option("--timings", is_flag=True, help="Say how long each phase of a run took, too.")
 @click.option("--quiet", is_flag=True, help="No progress bars.")
 @json_option
@@ -95,6 +100,7 @@ def compare(
     settings: tuple[tuple[str, Any], ...],
     launch_with: tuple[tuple[str, Any], ...],
     report_only: Path | None,
+    tex_columns: str | None,
     timings: bool,
     quiet: bool,
     as_json: bool,
@@ -112,11 +118,12 @@ def compare(
         from zoo.comparison import Comparison, write_files
         from zoo.comparison import compare as run_comparison
 
+    chosen = None if tex_columns is None else [name.strip() for name in tex_columns.split(",")]
     if report_only is not None:
         if names:
             raise click.UsageError("--report-only takes a folder, and no names")
         found = Comparison.read(report_only)
-        write_files(found)
+        write_files(found, tex_columns=chosen)
         return report(found, timings=timings, as_json=as_json)
 
     def announce(number: int, total: int, label: str) -> None:
@@ -137,6 +144,8 @@ def compare(
         tell=tell,
         **arguments_for(training, run_comparison),
     )
+    if chosen is not None:
+        write_files(comparison, tex_columns=chosen)
     return report(comparison, timings=timings, as_json=as_json)
 
 

@@ -203,7 +203,7 @@ def show(result: TrainingResult) -> None:
     kept = f", of which {report.best_step:,} gave the best model" if report.best_step is not None else ""
     device = report.device if report.num_devices == 1 else f"{report.num_devices} x {report.device}"
     rows = [
-        ("Data", f"{data.train.examples:,} examples, {data.heldout.examples:,} held out; columns: {columns}"),
+        ("Data", f"{report.train_examples:,} examples, {report.heldout_examples:,} held out; columns: {columns}"),
         *([("Best by", f"{data.selection.examples:,} other examples of the training data")] if data.selection else []),
         ("Parameters", f"{report.num_parameters:,}"),
         ("Steps", f"{report.steps:,} ({report.epochs:.4g} epochs){kept}"),

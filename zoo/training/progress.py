@@ -38,6 +38,7 @@ class LossProgress(ProgressCallback):
         """Name the bar."""
         super().on_train_begin(args, state, control, **kwargs)
         if self.training_bar is not None:
+            self.current_step = self.training_bar.n = self.training_bar.initial = state.global_step  # where resumed
             slow_in_a_file(self.training_bar)
             self.training_bar.set_description(self.name)
 
@@ -48,6 +49,7 @@ class LossProgress(ProgressCallback):
         begins = self.prediction_bar is None
         super().on_prediction_step(args, state, control, **kwargs)
         if begins and self.prediction_bar is not None:
+            self.prediction_bar.initial = 1  # done before the bar was there, so no part of its rate
             slow_in_a_file(self.prediction_bar)
             self.prediction_bar.set_description(f"{self.name}, evaluation")
 

@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from zoo.errors import UnknownNameError
 from zoo.files import write_file
 
 from ..results.comparison import Comparison
@@ -17,6 +18,9 @@ from .records import to_csv
 from .report import to_html
 
 CSV, MARKDOWN, LATEX, HTML = "results.csv", "results.md", "results.tex", "report.html"
+
+LATEX_COSTS = ("parameters", "flops_per_token", "train_tokens_per_second")
+"""What the table for LaTeX has next to the main score."""
 
 LATEX_LETTERS = {
     **{letter: f"\\{letter}" for letter in "&%$#_{}"},
@@ -31,21 +35,33 @@ LATEX_LETTERS = {
 }
 
 
-def write_files(comparison: Comparison, folder: str | Path | None = None) -> list[Path]:
+def write_files(
+    comparison: Comparison, folder: str | Path | None = None, tex_columns: Sequence[str] | None = None
+) -> list[Path]:
     """Write everything that shows a comparison.
 
     Args:
         folder: Where to, by default the comparison's own folder.
+        tex_columns: The metrics in the table for LaTeX, by their names in results.csv; by default the main score, the
+            parameters, FLOPs per token and the speed of training.
 
     Returns:
         The files: a table of runs, a table of variants for Markdown and one for LaTeX, and the report.
+
+    Raises:
+        UnknownNameError: When there is no such metric.
     """
     folder = Path(comparison.folder if folder is None else folder)
     summary = summarize(comparison)
-    makers = {CSV: to_csv, MARKDOWN: to_markdown, LATEX: to_latex, HTML: to_html}
-    for name, make in makers.items():
-        write_file(folder / name, make(summary))
-    return [folder / name for name in makers]
+    texts = {
+        CSV: to_csv(summary),
+        MARKDOWN: to_markdown(summary),
+        LATEX: to_latex(summary, tex_columns),
+        HTML: to_html(summary),
+    }
+    for name, text in texts.items():
+        write_file(folder / name, text)
+    return [folder / name for name in texts]
 
 
 def to_markdown(summary: ComparisonSummary) -> str:
@@ -60,9 +76,14 @@ def to_markdown(summary: ComparisonSummary) -> str:
     return "\n".join([title, "", *lines, "", *words, "", "```console", f"$ {command}", "```", ""])
 
 
-def to_latex(summary: ComparisonSummary) -> str:
-    """Write one row a variant as a table of the package booktabs."""
-    shown = [column for column in summary.metrics if column.in_brief]
+def to_latex(summary: ComparisonSummary, columns: Sequence[str] | None = None) -> str:
+    """Write one row a variant as a table of the package booktabs. Arguments as of `write_files`."""
+    metrics = {metric.key: metric for metric in summary.metrics}
+    usual = (summary.comparison.main_score, *LATEX_COSTS)
+    for name in columns or ():
+        if name not in metrics:
+            raise UnknownNameError(name, metrics, kind="column", owner=LATEX)
+    shown = [metrics[name] for name in columns or usual if name in metrics]
     header, *rows = ([for_latex(cell) for cell in row] for row in table(summary, shown))
     baseline = summary.comparison.baseline
     number = len(summary.comparison.seeds)

@@ -9,9 +9,12 @@ from ..results.power import MOST_SEEDS, same_within, seeds_needed, smallest_diff
 from ..results.resampled_sentences import sentence_tests
 from ..results.statistics import BETTER, LEVEL, NOISE, UNKNOWN, WORSE, most_coverage, typical_spread
 from ..results.summary import ComparisonSummary, VariantSummary
-from ..results.units import counted
+from ..results.units import counted, percent
 from ..results.verdicts import BASELINE, FAILED
 from .formatting import p_value, signed
+
+UNEQUAL_USE = 1.5
+"""Ratio of the highest to the lowest MFU from which on it is stated."""
 
 
 def sentences(summary: ComparisonSummary) -> Iterator[str]:
@@ -55,6 +58,20 @@ def basis(summary: ComparisonSummary) -> Iterator[str]:
         yield from power_told(summary, main)
         yield from pooled_told(summary, main)
     yield from sentences_told(summary)
+    yield from utilization_told(summary)
+
+
+def utilization_told(summary: ComparisonSummary) -> Iterator[str]:
+    """State where variants make unequal use of the hardware, so that equal FLOPs are not equal time."""
+    key = "model_flops_utilization"
+    means = {row.name: row.samples[key].mean for row in summary.rows if key in row.samples}
+    least, most = (choose(means, key=lambda name: means[name], default="") for choose in (min, max))
+    if means and means[most] >= UNEQUAL_USE * means[least]:
+        yield (
+            f"MFU differs, from {percent(means[least])} of {least} to {percent(means[most])} of {most}: equal FLOPs "
+            "are not equal time on this machine. FLOPs count matrix products; memory traffic and small operations take "
+            "time without any. Train tok/s compares speed."
+        )
 
 
 def tests_told(summary: ComparisonSummary, main: Metric) -> Iterator[str]:
