@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import sys
 from collections.abc import Sequence
 from itertools import takewhile
@@ -46,6 +47,8 @@ class Server:
         params.flash_attn_type = xllamacpp.llama_flash_attn_type.LLAMA_FLASH_ATTN_TYPE_DISABLED
         params.warmup = params.fit_params = params.ctx_shift = False
         params.verbosity = 0
+        self._key = secrets.token_urlsafe()  # other processes and pages in a browser reach the port, too
+        params.api_keys = [self._key]
         self._server = xllamacpp.Server(params)
         self._opener = build_opener(ProxyHandler({}))
 
@@ -60,7 +63,8 @@ class Server:
             RuntimeError: When it refuses.
         """
         body = json.dumps(request).encode()
-        asked = Request(self._server.listening_address + place, body, {"Content-Type": "application/json"})
+        headers = {"Content-Type": "application/json", "Authorization": f"Bearer {self._key}"}
+        asked = Request(self._server.listening_address + place, body, headers)
         try:
             with self._opener.open(asked) as answer:
                 return dict(json.load(answer))

@@ -4,6 +4,8 @@ import json
 import resource
 import sys
 from dataclasses import replace
+from urllib.error import HTTPError
+from urllib.request import ProxyHandler, Request, build_opener
 
 import pytest
 import torch
@@ -163,6 +165,16 @@ def test_generate_runs_in_llama_cpp(saved, quantised):
         generate(model, TEXTS[0], tokenizer=tokenizers, num_beams=2)
     with pytest.raises(UnsupportedOperationError, match="llama.cpp returns no logits here"):
         model(torch.ones(1, 2, dtype=torch.long))
+
+
+@pytest.mark.slow
+def test_the_server_of_llama_cpp_needs_its_key(quantised):
+    """Its port is open to all processes of the machine, and to pages in a browser."""
+    model, _ = load_checkpoint(quantised[0])
+    for headers in ({}, {"Authorization": "Bearer none"}):
+        asked = Request(f"{model.server._server.listening_address}/completion", b'{"prompt": "a"}', headers)
+        with pytest.raises(HTTPError, match="401"):
+            build_opener(ProxyHandler({})).open(asked)
 
 
 @pytest.mark.slow

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from http.client import HTTPConnection
+from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -74,3 +76,15 @@ def test_a_taken_port_is_named(explorer: LocalServer) -> None:
     port = urlsplit(explorer.address).port
     with pytest.raises(ConfigError, match=rf"cannot listen at 127\.0\.0\.1:{port}: Address already in use"):
         launch(build_page(["vanilla.en-pt"]), port)
+
+
+def test_no_other_module_listens() -> None:
+    """A new server has to be a `LocalServer`; a Space is public, and llama.cpp's server gets a key of its own."""
+    root = Path(__file__).parents[2]
+    listens = re.compile(
+        r"^\s*(?:import|from) (?:uvicorn|http\.server|socketserver|wsgiref)|page\.launch\(|xllamacpp\.Server\(", re.M
+    )
+    files = [file for folder in ("zoo", "converters", "registry") for file in (root / folder).rglob("*.py")]
+    found = {str(file.relative_to(root)) for file in files if listens.search(file.read_text(encoding="utf-8"))}
+    assert found == {"zoo/serving/local.py", "zoo/explorer/page.py", "converters/gguf/serving.py"}
+    assert "api_keys" in (root / "converters/gguf/serving.py").read_text(encoding="utf-8")
