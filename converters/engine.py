@@ -36,7 +36,11 @@ class NoPosition(Position):
         super().__init__(config)
         with torch.device("meta"):
             part = transformer_of(config).build_position(copy.deepcopy(config))
-        self.max_length, self.rule = part.max_length, part.count
+        self.max_length, self.rule, self.limit = part.max_length, part.count, part.check
+
+    def check(self, length: int, position_ids: Tensor | None = None) -> None:
+        """Refuse positions as the part does. Arguments as in the base class."""
+        self.limit(length, position_ids)
 
     def count(self, inputs_embeds: Tensor, attention_mask: Any = None, seen: Any = 0) -> Tensor:
         """Number the tokens as the part does. Arguments as in the base class."""

@@ -64,6 +64,26 @@ class GraphModel(EngineModel):
             attention_mask = input_ids.new_ones(input_ids.shape[0], seen + input_ids.shape[1])
         return attention_mask.long()
 
+    def place(self, input_ids: Tensor, attention_mask: Tensor | None, seen: int = 0, stack: int = 0) -> Tensor:
+        """Number the tokens by the variant's rule.
+
+        Args:
+            input_ids: *Shape:* (batch_size, seq_len)
+            attention_mask: *Shape:* (batch_size, key_len)
+            seen: Number of cached positions.
+            stack: 0 for the first, 1 for the decoder of an encoder-decoder.
+
+        Returns:
+            *Shape:* (batch_size, seq_len)
+
+        Raises:
+            SequenceTooLongError: When there are more positions than the model has.
+        """
+        part = cast(NoPosition, self.positions[stack])
+        position_ids = part.count(input_ids, attention_mask, seen).expand(len(input_ids), -1)
+        part.check(seen + input_ids.shape[1], position_ids)
+        return position_ids
+
     def refuse(self, options: dict[str, Any]) -> None:
         """Refuse what graphs do not return.
 
@@ -123,8 +143,11 @@ class WholeModel(GraphModel):
             `logits`, with the loss of labels; or `last_hidden_state`.
         """
         self.refuse(kwargs)
-        given = {"input_ids": input_ids, "attention_mask": self.mask(attention_mask, input_ids)}
+        mask = self.mask(attention_mask, input_ids)
+        self.place(input_ids, mask)
+        given = {"input_ids": input_ids, "attention_mask": mask}
         if decoder_input_ids is not None:
+            self.place(decoder_input_ids, None, stack=1)
             given["decoder_input_ids"] = decoder_input_ids
         given["token_type_ids"] = torch.zeros_like(input_ids) if token_type_ids is None else token_type_ids
         outputs, _ = self.sessions[WHOLE].run(given)
@@ -154,8 +177,8 @@ class GraphForCausalLM(GraphModel, GenerationMixin):
         self.refuse(kwargs)
         seen = length_of(past_key_values)
         if position_ids is None:
-            part = cast(NoPosition, self.positions[0])
-            position_ids = part.count(input_ids, attention_mask, seen).expand(len(input_ids), -1)
+            position_ids = self.place(input_ids, attention_mask, seen)
+        cast(NoPosition, self.positions[0]).check(seen + input_ids.shape[1], position_ids)
         mask = self.mask(attention_mask, input_ids, seen)
         given = {"input_ids": input_ids, "attention_mask": mask, "position_ids": position_ids}
         outputs, cache = self.sessions[WHOLE].run(given, past_key_values)
@@ -191,6 +214,7 @@ class GraphForConditionalGeneration(GraphModel, GenerationMixin):
         """
         self.refuse(kwargs)
         mask = self.mask(attention_mask, input_ids)
+        self.place(input_ids, mask)
         outputs, _ = self.sessions[ENCODER].run({"input_ids": input_ids, "attention_mask": mask})
         encoded = BaseModelOutput(last_hidden_state=outputs["last_hidden_state"])
         for name, tensor in outputs.items():
@@ -229,13 +253,15 @@ class GraphForConditionalGeneration(GraphModel, GenerationMixin):
                 torch.ones(encoded.shape[:2], dtype=torch.long) if input_ids is None else self.mask(None, input_ids)
             )
         seen = length_of(past_key_values)
+        mask = self.mask(decoder_attention_mask, decoder_input_ids, seen)
+        self.place(decoder_input_ids, mask, seen, stack=1)
         crossing = {name.replace(PRESENT, PAST): tensor for name, tensor in encoder_outputs.items()}
         given = {
             **crossing,
             "input_ids": decoder_input_ids,
             "encoder_attention_mask": attention_mask.long(),
             "encoder_hidden_states": encoded,
-            "decoder_attention_mask": self.mask(decoder_attention_mask, decoder_input_ids, seen),
+            "decoder_attention_mask": mask,
         }
         outputs, cache = self.sessions[DECODER].run(given, past_key_values)
         logits = outputs["logits"]

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from transformers.cache_utils import Cache, DynamicCache
 
-from zoo.errors import CheckpointError
+from zoo.errors import CheckpointError, InputError
 
 from .modules import content, filled_cache
 
@@ -77,7 +77,11 @@ class OnnxSession(Session):
         known = {**given, BRANCH: torch.tensor([has_past])}
         known |= dict(zip((entry.name for entry in cached), pairs, strict=True))
         read = {entry.name: known[entry.name].contiguous().numpy() for entry in self.session.get_inputs()}
-        outputs = dict(zip(names, map(torch.from_numpy, self.session.run(names, read)), strict=True))
+        try:
+            found = self.session.run(names, read)
+        except Exception as error:  # its own exceptions have no common base but this one
+            raise InputError(f"ONNX Runtime refuses these inputs: {str(error).splitlines()[0]}") from error
+        outputs = dict(zip(names, map(torch.from_numpy, found), strict=True))
         present = [outputs.pop(entry.name.replace(PAST, PRESENT)) for entry in cached]
         return outputs, filled_cache(list(zip(present[::2], present[1::2], strict=True))) if present else None
 

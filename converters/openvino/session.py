@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,11 +11,13 @@ import torch
 from torch import Tensor
 from transformers.cache_utils import Cache
 
-from zoo.errors import CheckpointError, UnsupportedOperationError
+from zoo.errors import CheckpointError, InputError, UnsupportedOperationError
 
 from ..onnx.models import GraphModel, model_of
 from ..onnx.session import Session, length_of
+from .bounds import OUTSIDE
 from .files import GRAPH_ENDING, PREFIX
+from .options import OPTIONS
 from .stateful import ORDER
 
 
@@ -35,12 +38,9 @@ def load_openvino(folder: Path) -> GraphModel:
 
 
 def settings() -> dict[str, str | int]:
-    """How graphs are compiled: for exact numbers, on as many threads as torch has.
-
-    By default OpenVINO computes in bfloat16 where the processor can, and keeps the cache in 8 bits.
-    """
+    """How graphs are compiled: for exact numbers, on as many threads as torch has."""
     return {
-        "EXECUTION_MODE_HINT": "ACCURACY",
+        "EXECUTION_MODE_HINT": OPTIONS["EXECUTION_MODE_HINT"],
         "PERFORMANCE_HINT": "LATENCY",
         "INFERENCE_NUM_THREADS": torch.get_num_threads(),
     }
@@ -131,6 +131,18 @@ class OpenVinoSession(Session):
 
         Returns:
             Outputs by name.
+
+        Raises:
+            InputError: When ids or positions are outside of their tables.
         """
-        outputs = run({name: given[name].contiguous().numpy() for name in self.reads}, share_inputs=True)
-        return {name: torch.from_numpy(outputs[name].copy()) for name in self.gives}
+        try:
+            outputs = run({name: given[name].contiguous().numpy() for name in self.reads}, share_inputs=True)
+        except RuntimeError as error:
+            outside = re.search(rf"'({OUTSIDE}[^']*)'", str(error))
+            reason = outside[1] if outside else str(error).strip().splitlines()[-1]
+            raise InputError(f"OpenVINO refuses these inputs: {reason}") from error
+        found = {name: torch.from_numpy(outputs[name].copy()) for name in self.gives}
+        if given["input_ids"].numel() and not all(tensor.numel() for tensor in found.values()):
+            # On one thread OpenVINO 2026.4 loses the error and returns nothing.
+            raise InputError(f"OpenVINO refuses these inputs: {OUTSIDE} the size of a table")
+        return found

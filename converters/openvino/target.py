@@ -30,8 +30,10 @@ class OpenVinoTarget(EngineTarget):
     dtypes = ("float32", "float16", "int8")
     by_trial = True
     caveats = (
-        "OpenVINO 2026.4 computes in bfloat16 where the processor can, and keeps the cache in 8 bits, unless it is "
-        "told `EXECUTION_MODE_HINT: ACCURACY`. The zoo tells it; another program has to.",
+        "OpenVINO 2026.4 computes in bfloat16 where the processor can, unless it is compiled with "
+        "`EXECUTION_MODE_HINT: ACCURACY`. Graphs store that as `runtime_options`, with a cache in float32 and without "
+        "quantized activations; OpenVINO follows the latter two by itself, but another program has to pass the hint.",
+        "OpenVINO reads zeros where a table has no such row. Graphs check ids and positions, and fail.",
         "`openvino.convert_model` and NNCF 3.4 report their use to Intel unless that was refused; the zoo does without "
         "the former and tells the latter not to.",
     )
@@ -65,8 +67,8 @@ class OpenVinoTarget(EngineTarget):
     def notes(self, plan: TargetPlan, options: ExportOptions) -> tuple[str, ...]:
         """How another program has to compile it."""
         return (
-            'Compile it with {"EXECUTION_MODE_HINT": "ACCURACY"}: by default OpenVINO computes in bfloat16 where the '
-            "processor can, and keeps the cache in 8 bits.",
+            'Compile it with the options in its graphs, `graph.get_rt_info(["runtime_options"]).value`: by default '
+            "OpenVINO computes in bfloat16 where the processor can.",
         )
 
 

@@ -17,7 +17,9 @@ from ..errors import ExportError
 from ..extras import require
 from ..onnx.files import GRAPH_ENDING as ONNX_ENDING
 from ..onnx.writing import write_graphs, write_settings
+from .bounds import check_rows
 from .files import GRAPH_ENDING, PREFIX
+from .options import store_options
 from .stateful import keep_cache
 
 
@@ -44,8 +46,10 @@ def write_openvino(model: ZooPreTrainedModel, folder: Path, dtype: str) -> None:
         for path in sorted(Path(scratch).glob(f"*{ONNX_ENDING}")):
             graph = read(path, model.config.variant)
             keep_cache(graph)
+            check_rows(graph)
             if dtype == "int8":
                 graph = rounded(graph)
+            store_options(graph)
             save(graph, folder / f"{PREFIX}{path.stem}{GRAPH_ENDING}", half=dtype == "float16")
     write_settings(model, folder)
 

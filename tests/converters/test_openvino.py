@@ -14,7 +14,13 @@ from transformers.cache_utils import DynamicCache
 import zoo
 from zoo.cli.main import cli
 from zoo.converters.errors import ExportError, MissingExtraError
-from zoo.errors import CheckpointError, UnsupportedOperationError, UnwritableError
+from zoo.errors import (
+    CheckpointError,
+    InputError,
+    SequenceTooLongError,
+    UnsupportedOperationError,
+    UnwritableError,
+)
 from zoo.generation import generate
 from zoo.generation.engines import load_for
 
@@ -174,3 +180,34 @@ def test_every_kind_of_graph(name, task, dtype, tmp_path):
     else:
         assert 1e-5 < report.difference.float32 < 0.2
         assert f"stored as {dtype}" in (tmp_path / "out" / "README.md").read_text()
+
+
+def test_a_graph_checks_its_tables_and_stores_its_options(tmp_path):
+    """In any program, with the options that the graph stores."""
+    model = zoo_model("gpt2-style", dtype=torch.float32, num_hidden_layers=1, max_position_embeddings=8, vocab_size=17)
+    zoo.export(model, tmp_path / "out", "openvino", fresh_process=False)
+    core = openvino.Core()
+    graph = core.read_model(str(tmp_path / "out" / "openvino_model.xml"))
+    stored = graph.get_rt_info(["runtime_options"]).value
+    plain, told = core.compile_model(graph, "CPU"), core.compile_model(graph, "CPU", stored)
+    assert plain.get_property("KV_CACHE_PRECISION").get_type_name() == "f32"
+    assert told.get_property("EXECUTION_MODE_HINT").name == "ACCURACY"
+
+    def run_alone(ids, last):
+        positions = torch.arange(last + 1 - len(ids), last + 1)[None].numpy()
+        given = {"input_ids": torch.tensor([ids]).numpy(), "position_ids": positions}
+        given["attention_mask"] = torch.ones(1, len(ids), dtype=torch.long).numpy()
+        return told({**given, "beam_idx": torch.zeros(1, dtype=torch.int32).numpy()})["logits"]
+
+    ids = list(range(3, 11))
+    with torch.no_grad():
+        expected = model(torch.tensor([ids])).logits
+    assert float((torch.from_numpy(run_alone(ids, 7)) - expected).abs().max()) < 1e-5
+    for wrong in 2 * [(ids, 8), ([*ids[1:], 17], 7), ([*ids[1:], -1], 7), ([3], 8)]:
+        with pytest.raises(RuntimeError, match="ids or positions outside of 0 to"):
+            run_alone(*wrong)
+    loaded = load_for(tmp_path / "out")
+    with pytest.raises(SequenceTooLongError, match="9 positions was given.*max_position_embeddings=8"):
+        loaded(torch.tensor([[*ids, 3]]))
+    with pytest.raises(InputError, match="OpenVINO refuses these inputs: ids or positions outside of 0 to"):
+        loaded(torch.tensor([[17]]))
