@@ -20,6 +20,7 @@ from zoo.hooks import AutoRegistration
 
 if TYPE_CHECKING:
     from zoo import (  # noqa: I001 - one statement for all of them
+        answers as answers,
         benchmarks as benchmarks,
         building as building,
         comparison as comparison,
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
         manifest as manifest,
         measuring as measuring,
         models as models,
+        new_plugin as new_plugin,
         parameters as parameters,
         quantizing as quantizing,
         registry as registry,
@@ -86,6 +88,7 @@ if TYPE_CHECKING:
 
 #: The submodules for users, imported when first used. To add one: a word here, and a line above for the type checker.
 _SUBMODULES = (
+    "answers",
     "benchmarks",
     "building",
     "comparison",
@@ -115,6 +118,7 @@ _SUBMODULES = (
     "manifest",
     "measuring",
     "models",
+    "new_plugin",
     "parameters",
     "quantizing",
     "registry",

@@ -66,7 +66,7 @@ def answers_of(task: DataTask, examples: Dataset, predictions: Predictions) -> I
         An answer an example; none for tasks without outputs.
     """
     sources, golds = task.sources(examples), task.references(examples)
-    if not (len(sources) == len(golds) == len(predictions.outputs)):
+    if not golds or not len(sources) == len(golds) == len(predictions.outputs):
         return
     missing: list[Sequence[Any]] = [()] * len(sources)
     details = (each or missing for each in (predictions.ids, predictions.labels, predictions.probabilities))

@@ -12,7 +12,17 @@ from zoo.cli.following import NEXT, next_command
 from zoo.cli.main import VERBS, cli
 
 CONTEXT = click.Context(cli)
-ON_THEIR_OWN = {"train", "compare", "plan", "explore", "env", "completion", "weights verify", "bench verify"}
+ON_THEIR_OWN = {
+    "train",
+    "compare",
+    "plan",
+    "explore",
+    "env",
+    "completion",
+    "new plugin",
+    "weights verify",
+    "bench verify",
+}
 """What says itself what fits, does not end, or is printed for machines and reports."""
 
 

@@ -152,7 +152,7 @@ def test_a_training_records_what_ran(pairs, tmp_path):
     check_recipe(result["recipe"], RAN["model"])
     assert (result["variant"], result["seed"]) == (NAME, 3)
     check_card(folder)
-    assert f"zoo evaluate {folder}\n" in run.stdout and "18 examples, 6 held out; columns: en, pt" in run.stdout
+    assert f"zoo evaluate {folder}\n" in run.stdout and "12 examples, 6 held out; columns: en, pt" in run.stdout
     evaluated = CliRunner().invoke(cli, ["evaluate", str(folder), "--quiet", "--json", "--n-bootstrap", "1"])
     found = json.loads(evaluated.stdout)
     assert (found["loss"], found["examples"], found["data"]) == (result["report"]["heldout_loss"], 6, "others.tsv")

@@ -76,6 +76,7 @@ def test_every_flag_has_its_argument(tmp_path: Path):
     only_here = set(flags.values()) - {renamed.get(name, name) for name in options()}
     assert only_here - {"traceback"} == {
         "report_only",
+        "tex_columns",
         "timings",
         "quiet",
         "as_json",

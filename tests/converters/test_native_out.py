@@ -173,7 +173,8 @@ def test_what_is_not_exact_is_refused_with_the_reason(case, tmp_path):
 
 def test_without_any_exact_class_the_nearest_is_named(tmp_path):
     with pytest.raises(
-        ExportError, match=r"no class .* nearest is gpt2: norm_placement='sandwich'.*What works: bundle"
+        ExportError,
+        match=r"no class .* nearest is gpt2: this setting differs: norm_placement='sandwich'.*What works: bundle",
     ):
         zoo.export(zoo_model("sandwich-norm", dtype=torch.float32), tmp_path / "out")
 

@@ -153,7 +153,8 @@ def data_options(command: Decorated) -> Decorated:
         click.option(
             "--tokenizer",
             metavar="KIND[:OPTION=VALUE]|DIR",
-            help="bpe, bpe:vocab_size=512, unigram, word, character, ... (zoo tokenizers), or a folder.",
+            help="bpe, unigram, word, character, d2l-word or explicando-character (zoo tokenizers), with options as in "
+            "bpe:vocab_size=512, or a folder.",
         ),
         click.option(
             "--recipe",

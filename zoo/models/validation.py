@@ -7,7 +7,6 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from zoo.errors import ConfigError, InvalidChoiceError, enumerate_names
-from zoo.registry.plugins import PLUGINS
 
 from .choices import AttentionScale, NormPlacement, Pooling, QKNorm, ResidualScaling
 from .parts import ATTENTIONS, MIXERS, NAMED_FIELDS, PART_FIELDS
@@ -173,7 +172,7 @@ def require_activation(field: str, value: str | None) -> None:
     from transformers.activations import ACT2FN
 
     if value is not None and value not in ACT2FN:
-        PLUGINS.load()
+        MIXERS.load_plugins()
         require_choice(field, value, sorted(ACT2FN))
 
 

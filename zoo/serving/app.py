@@ -6,6 +6,7 @@ import asyncio
 import base64
 import contextlib
 import json
+import logging
 import struct
 import threading
 import time
@@ -35,6 +36,8 @@ from .requests import (
 )
 from .served import Job, ServedModel
 from .text import Piece
+
+LOGGER = logging.getLogger("uvicorn.error")
 
 MAX_BODY = 2**20
 """Bytes of a request; a longer one is refused, and no more of it is kept."""
@@ -111,7 +114,9 @@ def build_app(served: ServedModel) -> Starlette:
 def on_error(request: Request, error: Exception) -> Response:
     """Answer with OpenAI's error object."""
     refusal = refusal_of(error)
-    return JSONResponse(refusal.to_dict(), refusal.status)
+    # Starlette raises what is no refusal again, and the server closes the connection.
+    headers = {"Connection": "close"} if refusal.status >= 500 else None
+    return JSONResponse(refusal.to_dict(), refusal.status, headers)
 
 
 def refusal_of(error: Exception) -> RefusedRequestError:
@@ -201,7 +206,7 @@ async def answer(request: Request, served: ServedModel, asked: SamplingRequest, 
                 refusal = refusal_of(error)
                 yield event(refusal.to_dict())
                 if refusal.status >= 500:
-                    raise
+                    LOGGER.exception("a streamed answer failed")
 
         return StreamingResponse(events(), media_type="text/event-stream", headers={"Cache-Control": "no-cache"})
     outputs: list[list[Piece]] = [[] for _ in range(rows)]
