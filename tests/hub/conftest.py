@@ -32,6 +32,7 @@ def environment(hub: LoopbackHub, home: Path, **more: str) -> dict[str, str]:
         "HF_HOME": str(home),
         "HF_HUB_DISABLE_PROGRESS_BARS": "1",
         "HF_HUB_DISABLE_TELEMETRY": "1",
+        "HF_HUB_DISABLE_XET": "0",
         "OMP_NUM_THREADS": "1",
     }
     return {**kept, **own, **more}

@@ -17,7 +17,13 @@ ETAG = "etag"
 ECHO, MISSING = "echo", "missing"
 """Refusals: one that says the fault's `value`, and one of a revision that is there."""
 
-AFTERWARDS = frozenset({"lost", "reset", "truncated", "flipped", ETAG})
+ENDLESS, BOMB = "endless", "bomb"
+"""Answers without an end, and answers of a few kilobytes that are gigabytes once they are unpacked."""
+
+SAME_PAGE, SIZE = "same page", "size"
+"""A list that goes on with the same page; a file of another size than its own: the fault's `value`."""
+
+AFTERWARDS = frozenset({"lost", "reset", "truncated", "flipped", ETAG, ENDLESS, BOMB, SAME_PAGE, SIZE})
 """Faults of the answer: the request itself has been carried out."""
 
 REFUSALS = {"500": 500, "429": 429, "hour": 429, "403": 403, ECHO: 403, MISSING: 404}
@@ -32,7 +38,7 @@ class Fault:
     """A fault at certain requests.
 
     Args:
-        kind: One of `KINDS`, or `ETAG`, `ECHO`, `MISSING`.
+        kind: One of `KINDS`, or `ETAG`, `ECHO`, `MISSING`, `ENDLESS`, `BOMB`, `SAME_PAGE`, `SIZE`.
         at: The number of the request at which it happens, counted from 1 since the fault was set; 0 for every one.
         since: From which request on everything is met, counted likewise; 0 for nothing.
         where: What "METHOD /path" must match to be counted.
@@ -48,6 +54,7 @@ class Fault:
     value: str = ""
     seen: int = 0
     happened: int = 0
+    sent: int = 0
     released: threading.Event = field(default_factory=threading.Event)
 
     def applies(self, request: str) -> bool:

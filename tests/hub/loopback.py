@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import re
 import socket
 import struct
 import sys
 import threading
+import zlib
 from collections.abc import Iterator
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -15,10 +17,13 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from .faults import AFTERWARDS, ETAG, MISSING, REFUSALS, WAITS, Fault
+from .faults import AFTERWARDS, BOMB, ENDLESS, ETAG, MISSING, REFUSALS, SAME_PAGE, SIZE, WAITS, Fault
 from .messages import Answer, Request, User, json_answer
 from .routes import CONTENT_ROUTES, ROUTES
 from .storage import Refusal, Storage
+
+MEBIBYTE, MOST_SENT = 1 << 20, 1 << 30
+"""How much an answer without an end is, in all."""
 
 
 class Server(ThreadingHTTPServer):
@@ -174,8 +179,16 @@ class Handler(BaseHTTPRequestHandler):
     def fail_after(self, fault: Fault, answer: Answer) -> None:
         body = answer.body
         if fault.kind == ETAG:
-            named = {key: fault.value for key in answer.headers if key in ("ETag", "X-Linked-Etag")}
-            self.send(replace(answer, headers={**answer.headers, **named}))
+            self.send_with(answer, {key: fault.value for key in answer.headers if key in ("ETag", "X-Linked-Etag")})
+            return
+        if fault.kind == SIZE:
+            self.send_with(answer, {"X-Linked-Size": fault.value})
+            return
+        if fault.kind == SAME_PAGE:
+            self.send_with(answer, {"Link": f'<{self.hub.endpoint}{self.path}>; rel="next"'})
+            return
+        if fault.kind in (ENDLESS, BOMB):
+            self.send_without_end(fault, answer)
             return
         if fault.kind == "flipped":
             if body:
@@ -190,9 +203,41 @@ class Handler(BaseHTTPRequestHandler):
                 self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.hang_up()
 
+    def send_with(self, answer: Answer, headers: dict[str, str]) -> None:
+        self.send(replace(answer, headers={**answer.headers, **headers}))
+
+    def send_without_end(self, fault: Fault, answer: Answer) -> None:
+        """Go on after the answer with blanks, which are no fault of JSON, up to what no client should read."""
+        self.send_response(answer.status)
+        for key, value in answer.headers.items():
+            if key != "Content-Length":
+                self.send_header(key, value)
+        self.send_header("Transfer-Encoding", "chunked")
+        if fault.kind == BOMB:
+            self.send_header("Content-Encoding", "gzip")
+        self.end_headers()
+        if self.command == "HEAD":
+            return
+        with contextlib.suppress(OSError):
+            for block in endless(answer.body, packed=fault.kind == BOMB):
+                self.wfile.write(b"%x\r\n%s\r\n" % (len(block), block))
+                fault.sent += len(block)
+            self.wfile.write(b"0\r\n\r\n")
+        self.hang_up()
+
     def hang_up(self) -> None:
         self.close_connection = True
         with contextlib.suppress(OSError):
             if not self.connection.getsockopt(socket.SOL_SOCKET, socket.SO_LINGER, 8)[0]:
                 self.connection.shutdown(socket.SHUT_RDWR)
             self.connection.close()
+
+
+def endless(body: bytes, *, packed: bool) -> Iterator[bytes]:
+    """A body and a gigabyte of blanks."""
+    pack = zlib.compressobj(wbits=31)
+    for block in itertools.chain([body], itertools.repeat(b" " * MEBIBYTE, MOST_SENT // MEBIBYTE)):
+        if part := pack.compress(block) if packed else block:
+            yield part
+    if packed:
+        yield pack.flush()

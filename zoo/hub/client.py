@@ -20,6 +20,7 @@ from huggingface_hub.hf_api import RepoFile
 from zoo.errors import suggest
 
 from .addresses import COMMIT, Address
+from .budgets import budget
 from .checksums import checksum_of
 from .errors import HubAccessError, HubError, HubUnreachableError, RevisionMissingError, without_secrets
 from .retries import Patience, origin, passes, persist, retry_after, status
@@ -72,7 +73,8 @@ class Hub:
             HubError: When it cannot be had.
         """
         try:
-            answer = persist(call, self.patience, client_retries=client_retries, first_contact=not self._answered)
+            bounded = budget()(call)
+            answer = persist(bounded, self.patience, client_retries=client_retries, first_contact=not self._answered)
             self._answered = True
             return answer
         except Exception as error:

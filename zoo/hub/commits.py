@@ -100,7 +100,8 @@ class Change:
                 )
             except Exception as error:
                 stale = status(error) == STALE_PARENT
-                if not (stale or passes(error)) or _was_never_sent(error):
+                unread = isinstance(error, HubError)  # the answer, which may have been a confirmation
+                if not (stale or unread or passes(error)) or _was_never_sent(error):
                     raise
                 if landed := self._find_if_asked(known_requests):
                     return landed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -15,8 +16,9 @@ from zoo.errors import enumerate_names
 
 from .acceptance import files_to_pull, refuse_code, require_weights, warn_of_missing_plugin
 from .addresses import Address, parse_address
+from .budgets import LONGEST_ANSWER
 from .cache import adopt, discard_damaged, empty_cache, is_unfinished, mark_finished, mark_unfinished, snapshot_folder
-from .checksums import checksum_of, is_intact, is_intact_blob
+from .checksums import is_intact, is_intact_blob
 from .client import LIBRARY, Hub
 from .delivery import deliver
 from .errors import HubAccessError, HubError, IntegrityError
@@ -172,6 +174,10 @@ class Download:
             raise HubError(
                 f"{self.address} has no {CONFIG}, so it is no checkpoint; it holds: {enumerate_names(listed)}"
             )
+        if listed[CONFIG].size > LONGEST_ANSWER:
+            raise HubError(
+                f"{CONFIG} of {self.address} has {listed[CONFIG].size:,} bytes by the Hub's list, and is read whole"
+            )
         folder = snapshot_folder(self.address, commit, self.cache_dir)
         if self.force_download:
             # The client would replace what is there, for all repositories that share it, before anything is compared.
@@ -191,6 +197,7 @@ class Download:
     def _bring(self, entries: Mapping[str, RepoFile], folder: Path) -> None:
         """Have files in the cache as the Hub lists them: all are compared after the last one was downloaded."""
         commit = folder.name
+        self._require_room([entry for path, entry in entries.items() if not (folder / path).is_file()], folder)
         for attempt in range(1, ATTEMPTS_TO_GET_INTACT + 1):
             if not all((folder / path).is_file() for path in entries):
                 mark_unfinished(folder)
@@ -214,8 +221,17 @@ class Download:
                 discard_damaged(folder, entry)
         raise problem
 
+    def _require_room(self, missing: list[RepoFile], folder: Path) -> None:
+        place = next(parent for parent in folder.parents if parent.is_dir())
+        needed, free = sum(entry.size for entry in missing), shutil.disk_usage(place).free
+        if needed > free:
+            raise HubError(
+                f"{enumerate_names(entry.path for entry in missing)} of {self.address} would take {needed:,} bytes by "
+                f"the Hub's list, and {place} has {free:,}; nothing of it was downloaded"
+            )
+
     def _download(self, entry: RepoFile, commit: str) -> None:
-        with expecting(commit, checksum_of(entry)):
+        with expecting(commit, entry):
             hf_hub_download(
                 self.address.repo_id,
                 entry.path,

@@ -1,4 +1,4 @@
-"""What every request to the Hub is held to: a time-out, the longest wait, and the checksum that the Hub listed."""
+"""What every request to the Hub is held to: a time-out, the longest wait, so many bytes, and what the Hub listed."""
 
 from __future__ import annotations
 
@@ -11,31 +11,35 @@ from typing import Any
 
 from huggingface_hub import get_session, hf_raise_for_status, set_client_factory
 from huggingface_hub.errors import OfflineModeIsEnabled
+from huggingface_hub.hf_api import RepoFile
 
+from .budgets import OK, limit_body
+from .checksums import checksum_of
 from .errors import IntegrityError
 from .retries import Patience, asked_wait
-from .xet import limit_xet, watch_uploads
+from .xet import leave_xet_to_the_hub, limit_xet, watch_uploads
 
 LINKED_ETAG, ETAG, COMMIT = "X-Linked-Etag", "ETag", "X-Repo-Commit"
+LINKED_SIZE, SIZE = "X-Linked-Size", "Content-Length"
 
-_EXPECTED: ContextVar[tuple[str, str] | None] = ContextVar("expected", default=None)
+_EXPECTED: ContextVar[tuple[str, RepoFile] | None] = ContextVar("expected", default=None)
 
 
 @contextmanager
-def expecting(commit: str, checksum: str) -> Iterator[None]:
-    """Refuse a file that the Hub calls by another name than it listed.
+def expecting(commit: str, entry: RepoFile) -> Iterator[None]:
+    """Refuse a file of another name or size than the Hub has listed.
 
     The client makes paths of its cache of what the Hub answers: of a commit's hash and of an ETag, which may be
     absolute paths, or the names of other files. It has to be stopped at the answer.
 
     Args:
         commit: The commit that the file is downloaded from.
-        checksum: The checksum that the Hub has listed, which is the file's ETag.
+        entry: What the Hub has listed: a size, and a checksum, which is the file's ETag.
 
     Raises:
         IntegrityError: In the block, when the Hub answers otherwise.
     """
-    token = _EXPECTED.set((commit, checksum))
+    token = _EXPECTED.set((commit, entry))
     try:
         yield
     finally:
@@ -62,6 +66,7 @@ class _Session:
             self.patience = patience
             if not self._watches_xet:
                 limit_xet(patience)
+                leave_xet_to_the_hub()
                 watch_uploads(lambda: self.patience)
                 self._watches_xet = True
             session = get_session()
@@ -96,20 +101,29 @@ class _Session:
         asked = request.extensions.get("timeout") or {}
         limits = {phase: asked.get(phase) or self.patience.timeout for phase in ("connect", "read", "write", "pool")}
         request.extensions = {**request.extensions, "timeout": limits}
+        request.headers["Accept-Encoding"] = "identity"  # so that the bytes that are read can be counted
 
     def _check(self, response: Any) -> None:
+        commit, entry = _EXPECTED.get() or (None, None)
+        limit_body(response, entry.size if entry is not None else None)
         if asked_wait(response) > self.patience.longest_wait:
             response.read()
             hf_raise_for_status(response)
-        expected, headers = _EXPECTED.get(), response.headers
+        headers = response.headers
         etag = headers.get(LINKED_ETAG) or headers.get(ETAG)
-        if expected is None or response.request.method != "HEAD" or etag is None or COMMIT not in headers:
+        if entry is None or response.request.method != "HEAD" or etag is None or COMMIT not in headers:
             return
         answered = (headers[COMMIT], etag.removeprefix("W/").strip('"'))
-        if answered != expected:
+        if answered != (commit, checksum_of(entry)):
             raise IntegrityError(
-                f"the Hub calls a file {answered[1]!r} of commit {answered[0]!r} that it lists as {expected[1]!r} of "
-                f"{expected[0]!r}; nothing of it was downloaded"
+                f"the Hub calls a file {answered[1]!r} of commit {answered[0]!r} that it lists as "
+                f"{checksum_of(entry)!r} of {commit!r}; nothing of it was downloaded"
+            )
+        size = headers.get(LINKED_SIZE) or (headers.get(SIZE) if response.status_code in OK else None)
+        if size is not None and size != str(entry.size):
+            raise IntegrityError(
+                f"{entry.path} has {size} bytes by the Hub's answer and {entry.size} by its list; nothing of it was "
+                "downloaded"
             )
 
 

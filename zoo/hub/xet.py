@@ -1,4 +1,4 @@
-"""Holding the client for Xet storage, which has its own connections, to a patience.
+"""Holding the client for Xet storage, which has its own connections, to a patience, and to the Hub that is trusted.
 
 huggingface_hub has no public way to give it a session of hf_xet, so a private function is replaced where it is there.
 """
@@ -12,10 +12,13 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
+from huggingface_hub import constants
 from huggingface_hub.utils import _xet as client
 
 from .errors import HubUnreachableError
 from .retries import Patience
+
+SWITCH, HUB = "HF_HUB_DISABLE_XET", "https://huggingface.co"
 
 STEP = 0.1
 """Seconds between two looks at an upload."""
@@ -32,6 +35,15 @@ def limit_xet(patience: Patience) -> None:
     }
     for name, value in settings.items():
         os.environ.setdefault(f"HF_XET_CLIENT_{name}", value)
+
+
+def leave_xet_to_the_hub() -> None:
+    """Use plain HTTP at every endpoint but huggingface.co, unless HF_HUB_DISABLE_XET is set to 0.
+
+    hf_xet reads answers to their end however long they are, and has no setting for it.
+    """
+    if not os.environ.get(SWITCH) and constants.ENDPOINT != HUB:
+        constants.HF_HUB_DISABLE_XET = True
 
 
 def watch_uploads(patience: Callable[[], Patience]) -> None:
