@@ -6,6 +6,7 @@ python scripts/literals.py
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import subprocess
 import sys
 import textwrap
@@ -20,6 +21,8 @@ from zoo.models import ZooConfig
 from zoo.models.parts import PART_FIELDS
 from zoo.registry import TASKS, VARIANTS, WEIGHTS, Registry
 from zoo.settings import setting_cards, values_of
+from zoo.training import train
+from zoo.training.arguments import ZooTrainingArguments
 
 PACKAGE = Path(__file__).parents[1] / "zoo"
 
@@ -44,7 +47,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from typing_extensions import TypedDict
+from zoo.completion import Keywords
 '''
 
 TYPES = {
@@ -84,12 +87,15 @@ def modules() -> dict[Path, str]:
     ]
     keywords = [
         KEYWORDS,
-        "class Settings(TypedDict, total=False):",
+        "class Settings(Keywords, total=False):",
         '    """Fields of the configuration, and options of the built-in parts and variants."""\n',
         *(line for name, kind in own.items() for line in field(name, kind, described.get(name, ""))),
         "class BuildOptions(Settings, total=False):",
         '    """What [`zoo.build`][] takes beside settings."""\n',
         *(line for name in sorted({*LOADING, *HUB_OPTIONS}) for line in field(name, "Any", "")),
+        "class TrainingOptions(Keywords, total=False):",
+        '    """transformers\' training arguments, as [`zoo.train`][] and [`zoo.compare`][] take them."""\n',
+        *(line for name, kind in training_options().items() for line in field(name, kind, "")),
     ]
     written = {PACKAGE / "literals.py": names, PACKAGE / "keywords.py": keywords}
     return {file: formatted(file, lines) for file, lines in written.items()}
@@ -133,6 +139,18 @@ def settings() -> dict[str, str]:
     inherited = [one.name for one in dataclasses.fields(ZooConfig) if one.init and one.name not in {*found, *LOADING}]
     found |= dict.fromkeys(sorted(inherited), "Any")
     return found | {name: choice(name, "Any") for name in sorted(PASSED_ON)} | SPECIAL
+
+
+def training_options() -> dict[str, str]:
+    """Find the training arguments that are no parameter of `zoo.train`, and the types that can be written plainly."""
+    own = {name for name, one in inspect.signature(train).parameters.items() if one.default is not ...}
+    types = {one.name: one.type for one in dataclasses.fields(ZooTrainingArguments) if one.init}
+    kinds = {name: kind.__name__ if isinstance(kind, type) else str(kind) for name, kind in types.items()}
+    return {
+        name: kind if set(kind.split(" | ")) <= {"int", "float", "bool", "str", "None"} else "Any"
+        for name, kind in kinds.items()
+        if name not in own
+    }
 
 
 def choice(name: str, kind: str) -> str:

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from zoo.completion import spell_out
 from zoo.errors import ConfigError, InvalidChoiceError, UnknownOverrideError
+from zoo.keywords import Settings
 from zoo.models import TASK_CLASSES, ZooConfig, ZooPreTrainedModel
 from zoo.models.limits import limits_of
 from zoo.models.parametrization import PARAMETRIZATIONS, mup_settings
@@ -19,7 +21,6 @@ from zoo.registry import VARIANTS, Facts, Task, Variant, find_facts_with, parse_
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from zoo.keywords import Settings
     from zoo.literals import TaskName, VariantName
     from zoo.loading import ModelOfAnyTask
 
@@ -85,7 +86,7 @@ def config(
     settings = variant.settings(task, preset=spec.preset, quirks=quirks)
     stack = stack_of(variant, task)
     settings.update(is_decoder=stack == "decoder", is_encoder_decoder=stack == "encoder-decoder")
-    given = {**spec.overrides, **overrides}
+    given = {**spec.overrides, **Settings(**overrides)}
     settings.update(given)
     for field in PATTERNS - given.keys():
         if "num_hidden_layers" in settings and settings.get(field):
@@ -100,6 +101,9 @@ def config(
     if {"initializer"} & {*spec.overrides, *overrides}:
         raise ConfigError(f"initializer={made.initializer!r} was given; parametrization='mup' has one of its own")
     return ZooConfig(variant=variant.name, quirks=list(quirks), **{**settings, **mup_settings(made)})
+
+
+spell_out(config, Settings)
 
 
 def check_settings(variant: Variant, settings: dict[str, Any]) -> None:

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import Any, Literal, overload
 
 from zoo import building
+from zoo.completion import spell_out
 from zoo.converters.opening import open_folder
 from zoo.errors import ConfigError
 from zoo.hub import is_address
-from zoo.models import ZooPreTrainedModel
+from zoo.keywords import BuildOptions
+from zoo.loading import AnyModel
 from zoo.registry import find_weights, is_weights_name
 from zoo.weights import locate, locate_weights
 
+TYPE_CHECKING = False  # for jedi, which would take the overloads alone
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from zoo.keywords import BuildOptions
     from zoo.literals import TaskName, VariantName, WeightsName
     from zoo.loading import ModelOfAnyTask
     from zoo.models import (
@@ -33,33 +35,39 @@ HUB_OPTIONS = ("revision", "cache_dir", "token", "offline", "force_download")
 """Arguments of [`zoo.pull`][] that `load` passes on."""
 
 
-@overload
-def build(name: str, task: Literal["feature-extraction"], **overrides: Unpack[BuildOptions]) -> ZooModel: ...
-@overload
-def build(name: str, task: Literal["masked-lm"], **overrides: Unpack[BuildOptions]) -> ZooForMaskedLM: ...
-@overload
-def build(
-    name: str, task: Literal["sequence-classification"], **overrides: Unpack[BuildOptions]
-) -> ZooForSequenceClassification: ...
-@overload
-def build(
-    name: str, task: Literal["token-classification"], **overrides: Unpack[BuildOptions]
-) -> ZooForTokenClassification: ...
-@overload
-def build(name: str, task: Literal["causal-lm"], **overrides: Unpack[BuildOptions]) -> ZooForCausalLM: ...
-@overload
-def build(name: str, task: Literal["seq2seq-lm"], **overrides: Unpack[BuildOptions]) -> ZooForConditionalGeneration: ...
-@overload
-def build(
-    name: VariantName | WeightsName | str,
-    task: TaskName | str | None = None,
-    *,
-    faithful: bool = False,
-    quirks: Iterable[str] = (),
-    seed: int | None = None,
-    weights: str | None = None,
-    **overrides: Unpack[BuildOptions],
-) -> ModelOfAnyTask: ...
+if TYPE_CHECKING:
+
+    @overload
+    def build(name: str, task: Literal["feature-extraction"], **overrides: Unpack[BuildOptions]) -> ZooModel: ...
+    @overload
+    def build(name: str, task: Literal["masked-lm"], **overrides: Unpack[BuildOptions]) -> ZooForMaskedLM: ...
+    @overload
+    def build(
+        name: str, task: Literal["sequence-classification"], **overrides: Unpack[BuildOptions]
+    ) -> ZooForSequenceClassification: ...
+    @overload
+    def build(
+        name: str, task: Literal["token-classification"], **overrides: Unpack[BuildOptions]
+    ) -> ZooForTokenClassification: ...
+    @overload
+    def build(name: str, task: Literal["causal-lm"], **overrides: Unpack[BuildOptions]) -> ZooForCausalLM: ...
+    @overload
+    def build(
+        name: str, task: Literal["seq2seq-lm"], **overrides: Unpack[BuildOptions]
+    ) -> ZooForConditionalGeneration: ...
+    @overload
+    def build(
+        name: VariantName | WeightsName | str,
+        task: TaskName | str | None = None,
+        *,
+        faithful: bool = False,
+        quirks: Iterable[str] = (),
+        seed: int | None = None,
+        weights: str | None = None,
+        **overrides: Unpack[BuildOptions],
+    ) -> ModelOfAnyTask: ...
+
+
 def build(
     name: str,
     task: str | None = None,
@@ -69,7 +77,7 @@ def build(
     seed: int | None = None,
     weights: str | None = None,
     **overrides: Any,
-) -> ZooPreTrainedModel:
+) -> AnyModel:
     """Build a model of a variant, with new weights or named ones, in evaluation mode.
 
     Call `model.train()` before a training loop of your own: transformers' `from_pretrained` does the same, and its
@@ -97,7 +105,8 @@ def build(
     named = isinstance(name, str) and weights is None and is_weights_name(name)
     on_hub = isinstance(name, str) and is_address(name)
     if weights is None and not named and not on_hub:
-        return building.build(name, task, faithful=faithful, quirks=quirks, seed=seed, **overrides)
+        options = BuildOptions(**overrides)  # type: ignore[typeddict-item]
+        return building.build(name, task, faithful=faithful, quirks=quirks, seed=seed, **options)
     given = [key for key, value in {"faithful": faithful, "quirks": quirks, "seed": seed}.items() if value]
     if given or (on_hub and weights is not None):
         what = f"{name} is" if weights is None else f"{name} with weights={weights!r} is"
@@ -108,21 +117,29 @@ def build(
     return open_folder(locate_weights(find_weights(name, weights), **hub_options), task, **overrides)
 
 
-@overload
-def load(path: str | Path, task: Literal["feature-extraction"], **kwargs: Any) -> ZooModel: ...
-@overload
-def load(path: str | Path, task: Literal["masked-lm"], **kwargs: Any) -> ZooForMaskedLM: ...
-@overload
-def load(path: str | Path, task: Literal["sequence-classification"], **kwargs: Any) -> ZooForSequenceClassification: ...
-@overload
-def load(path: str | Path, task: Literal["token-classification"], **kwargs: Any) -> ZooForTokenClassification: ...
-@overload
-def load(path: str | Path, task: Literal["causal-lm"], **kwargs: Any) -> ZooForCausalLM: ...
-@overload
-def load(path: str | Path, task: Literal["seq2seq-lm"], **kwargs: Any) -> ZooForConditionalGeneration: ...
-@overload
-def load(path: str | Path, task: str | None = None, **kwargs: Any) -> ModelOfAnyTask: ...
-def load(path: str | Path, task: str | None = None, **kwargs: Any) -> ZooPreTrainedModel:
+spell_out(build, BuildOptions)
+
+if TYPE_CHECKING:
+
+    @overload
+    def load(path: str | Path, task: Literal["feature-extraction"], **kwargs: Any) -> ZooModel: ...
+    @overload
+    def load(path: str | Path, task: Literal["masked-lm"], **kwargs: Any) -> ZooForMaskedLM: ...
+    @overload
+    def load(
+        path: str | Path, task: Literal["sequence-classification"], **kwargs: Any
+    ) -> ZooForSequenceClassification: ...
+    @overload
+    def load(path: str | Path, task: Literal["token-classification"], **kwargs: Any) -> ZooForTokenClassification: ...
+    @overload
+    def load(path: str | Path, task: Literal["causal-lm"], **kwargs: Any) -> ZooForCausalLM: ...
+    @overload
+    def load(path: str | Path, task: Literal["seq2seq-lm"], **kwargs: Any) -> ZooForConditionalGeneration: ...
+    @overload
+    def load(path: str | Path, task: str | None = None, **kwargs: Any) -> ModelOfAnyTask: ...
+
+
+def load(path: str | Path, task: str | None = None, **kwargs: Any) -> AnyModel:
     """Load a checkpoint of the zoo, or convert one of transformers' own classes, from a folder or the Hub.
 
     Args:

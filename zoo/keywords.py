@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from typing_extensions import TypedDict
+from zoo.completion import Keywords
 
 
-class Settings(TypedDict, total=False):
+class Settings(Keywords, total=False):
     """Fields of the configuration, and options of the built-in parts and variants."""
 
     vocab_size: int
@@ -269,3 +269,127 @@ class BuildOptions(Settings, total=False):
     offline: Any
     revision: Any
     token: Any
+
+
+class TrainingOptions(Keywords, total=False):
+    """transformers' training arguments, as [`zoo.train`][] and [`zoo.compare`][] take them."""
+
+    per_device_train_batch_size: int
+    num_train_epochs: float
+    max_steps: int
+    learning_rate: float
+    lr_scheduler_type: Any
+    lr_scheduler_kwargs: Any
+    warmup_steps: float
+    optim: Any
+    optim_args: str | None
+    weight_decay: float
+    adam_beta1: float
+    adam_beta2: float
+    adam_epsilon: float
+    optim_target_modules: Any
+    gradient_accumulation_steps: int
+    average_tokens_across_devices: bool
+    max_grad_norm: float
+    label_smoothing_factor: float
+    bf16: bool
+    fp16: bool
+    bf16_full_eval: bool
+    fp16_full_eval: bool
+    tf32: bool | None
+    activation_checkpointing: bool | None
+    activation_checkpointing_kwargs: Any
+    gradient_checkpointing: bool | None
+    gradient_checkpointing_kwargs: Any
+    torch_compile: bool
+    torch_compile_backend: str | None
+    torch_compile_mode: str | None
+    use_liger_kernel: bool
+    liger_kernel_config: Any
+    use_cache: bool
+    neftune_noise_alpha: float | None
+    torch_empty_cache_steps: int | None
+    auto_find_batch_size: bool
+    logging_strategy: Any
+    logging_steps: float
+    logging_first_step: bool
+    log_on_each_node: bool
+    logging_nan_inf_filter: bool
+    include_num_input_tokens_seen: str | bool
+    log_level: str
+    log_level_replica: str
+    disable_tqdm: bool | None
+    report_to: Any
+    run_name: str | None
+    project: str
+    trackio_space_id: str | None
+    trackio_bucket_id: str | None
+    trackio_static_space_id: Any
+    eval_strategy: Any
+    eval_steps: float | None
+    eval_delay: float
+    per_device_eval_batch_size: int
+    prediction_loss_only: bool
+    eval_on_start: bool
+    eval_do_concat_batches: bool
+    eval_use_gather_object: bool
+    eval_accumulation_steps: int | None
+    include_for_metrics: Any
+    batch_eval_metrics: bool
+    save_only_model: bool
+    save_strategy: Any
+    save_steps: float
+    save_on_each_node: bool
+    save_total_limit: int | None
+    enable_jit_checkpoint: bool
+    push_to_hub: bool
+    hub_token: str | None
+    hub_private_repo: bool | None
+    hub_model_id: str | None
+    hub_strategy: Any
+    hub_always_push: bool
+    hub_revision: str | None
+    load_best_model_at_end: bool
+    metric_for_best_model: str | None
+    greater_is_better: bool | None
+    ignore_data_skip: bool
+    restore_callback_states_from_checkpoint: bool
+    full_determinism: bool
+    data_seed: int | None
+    use_cpu: bool
+    accelerator_config: Any
+    parallelism_config: Any
+    dataloader_drop_last: bool
+    dataloader_num_workers: int
+    dataloader_pin_memory: bool
+    dataloader_persistent_workers: bool
+    dataloader_prefetch_factor: int | None
+    dataloader_multiprocessing_context: str | None
+    dataloader_in_order: bool
+    remove_unused_columns: bool
+    label_names: Any
+    train_sampling_strategy: str
+    length_column_name: str
+    ddp_find_unused_parameters: bool | None
+    ddp_bucket_cap_mb: int | None
+    ddp_broadcast_buffers: bool | None
+    ddp_static_graph: bool | None
+    ddp_backend: str | None
+    ddp_timeout: int
+    fsdp: str | None
+    fsdp_config: Any
+    deepspeed: Any
+    debug: Any
+    skip_memory_metrics: bool
+    do_train: bool
+    do_eval: bool
+    do_predict: bool
+    resume_from_checkpoint: str | None
+    local_rank: int
+    sortish_sampler: bool
+    predict_with_generate: bool
+    generation_max_length: int | None
+    generation_num_beams: int | None
+    generation_config: Any
+    early_stopping_patience: int | None
+    early_stopping_threshold: float

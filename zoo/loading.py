@@ -7,10 +7,14 @@ import re
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
+from torch import nn
+from transformers import GenerationMixin, PreTrainedModel
 from transformers import initialization as init
+from transformers.integrations import PeftAdapterMixin
+from transformers.modeling_utils import EmbeddingAccessMixin, ModuleUtilsMixin, PushToHubMixin
 from transformers.utils import CONFIG_NAME
 
 from zoo import models
@@ -24,15 +28,32 @@ from zoo.errors import (
 )
 from zoo.files import read_json
 from zoo.fingerprints import check_fingerprint, recorded_fingerprint
-from zoo.models import TASK_CLASSES, ZooConfig, ZooPreTrainedModel
+from zoo.models import TASK_CLASSES, ZooConfig, ZooForCausalLM, ZooPreTrainedModel
 from zoo.models.configuration import MODEL_TYPE
 from zoo.models.saved import check_described, saved_shapes
 
+TYPE_CHECKING = False  # for jedi
 if TYPE_CHECKING:
+    from typing import TypeAlias
+
     from zoo.fast.generation import CachedGenerationMixin
 
     class ModelOfAnyTask(ZooPreTrainedModel, CachedGenerationMixin):
-        """What type checkers take a model for whose task they cannot read off the call: it may generate."""
+        """Static return type when the task is not a literal: it may generate."""
+
+    AnyModel: TypeAlias = ZooPreTrainedModel
+else:
+
+    class AnyModel(nn.Module, PushToHubMixin, PeftAdapterMixin, ModuleUtilsMixin, EmbeddingAccessMixin):
+        """A model as jedi sees it, which takes minutes to read all of `PreTrainedModel`, and then fails."""
+
+        config: ZooConfig
+        forward = ZooForCausalLM.forward
+        generate = GenerationMixin.generate
+        save_pretrained = PreTrainedModel.save_pretrained
+        resize_token_embeddings = PreTrainedModel.resize_token_embeddings
+        gradient_checkpointing_enable = PreTrainedModel.gradient_checkpointing_enable
+        set_attn_implementation = PreTrainedModel.set_attn_implementation
 
 
 PULLING = ".zoo-pull"

@@ -240,7 +240,8 @@ def arguments_for(given: Iterable[tuple[str, Any]], function: Callable[..., Any]
         ConfigError: When one of them is the function's own.
     """
     arguments = dict(given)
-    if own := next((name for name in signature(function).parameters if name in arguments), None):
+    parameters = signature(function).parameters
+    if own := next((name for name in arguments if name in parameters and parameters[name].default is not ...), None):
         command = click.get_current_context().command
         option = next((parameter.opts[0] for parameter in command.params if is_called(parameter, own)), None)
         better = f"say {option} {arguments[own]}" if option else f"see zoo {command.name} --help"

@@ -7,10 +7,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import date
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from zoo.completion import spell_out
 from zoo.environment import environment
 from zoo.errors import ConfigError, OutputExistsError
+from zoo.keywords import TrainingOptions
 from zoo.tasks.leaks import leaks_said
 from zoo.tasks.libraries import loading_bars
 from zoo.tasks.tables import Column
@@ -29,6 +31,9 @@ from .run.trials import told
 from .setup.job import Job
 from .setup.jobs import JobMaker
 from .setup.shared_inputs import SharedInputs, tokenizers_in
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 
 @documented(
@@ -62,7 +67,7 @@ def compare(
     progress: bool = True,
     on_run: OnRun | None = None,
     tell: Callable[[str], None] | None = None,
-    **arguments: Any,
+    **arguments: Unpack[TrainingOptions],
 ) -> Comparison:
     """Train variants with the same seeds, data and budget, and put their results beside each other.
 
@@ -78,7 +83,8 @@ def compare(
         ZooError: When a name is unknown, data cannot be used, a match is impossible, or the folder holds another
             comparison, before anything is trained.
     """
-    given = locals()  # The signature is there for type checkers and editors; a test compares it with the options.
+    # The signature is there for type checkers and editors; a test compares it with the options.
+    given = locals() | {"arguments": TrainingOptions(**arguments)}
     began = time.perf_counter()
     listed = [names] if isinstance(names, str) else list(names)
     request = Request(**{name: given[name] for name in options()} | {"names": listed})
@@ -89,6 +95,9 @@ def compare(
         if not ours:
             raise OutputExistsError(f"another command is busy with {request.folder}; wait for its end")
         return carry_out(request, began, shows, on_run, tell or (lambda sentence: None))
+
+
+spell_out(compare, TrainingOptions)
 
 
 def carry_out(

@@ -11,12 +11,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from transformers import EarlyStoppingCallback, PreTrainedModel, PrinterCallback, ProgressCallback, TrainerCallback
 
+from zoo.completion import spell_out
 from zoo.errors import ConfigError, ZooError
 from zoo.folders import check_output
+from zoo.keywords import TrainingOptions
 from zoo.tasks import DataSource, DataTask, Outputs, Splits, Tokenizers
 from zoo.tasks.leaks import leaks_said, without_leaks
 from zoo.tasks.libraries import loading_bars
@@ -38,6 +40,9 @@ from .room import check_room
 from .saving import is_unscored, keep_report, save_checkpoint
 from .tracking import keep_logs
 from .trainer import ZooTrainer
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 KEEPING_CHECKPOINTS: dict[str, Any] = {"save_strategy": "epoch", "save_total_limit": 2}
 """Training arguments of a run that can be resumed, unless it says otherwise."""
@@ -70,7 +75,7 @@ def train(
     callbacks: Sequence[TrainerCallback] = (),
     progress: bool = True,
     tell: Callable[[str], None] | None = None,
-    **arguments: Any,
+    **arguments: Unpack[TrainingOptions],
 ) -> TrainingResult:
     """Train a model with transformers' trainer, and score it on held-out examples.
 
@@ -121,7 +126,7 @@ def train(
         check_output(Path(output_dir), force=force or (resume and is_unscored(output_dir)))
     elif resume or push:
         raise ConfigError(f"{'resume' if resume else 'push'} is given without output_dir, where the model is kept")
-    said: dict[str, Any] = {"arguments": arguments, "settings": settings, "generation": generation}
+    said: dict[str, Any] = {"arguments": TrainingOptions(**arguments), "settings": settings, "generation": generation}
     chosen = full_recipe(task, recipe, **said, tokenizer=tokenizer, init=init)
     if resume:
         chosen = replace(chosen, arguments={**KEEPING_CHECKPOINTS, **chosen.arguments})
@@ -216,6 +221,9 @@ def train(
         pushed = push_result(output_dir, push)
     trainer.accelerator.wait_for_everyone()
     return TrainingResult(trained, tokenizers, list(predictions.outputs), report, run, pushed)
+
+
+spell_out(train, TrainingOptions)
 
 
 def to_stderr(text: str) -> None:
