@@ -26,10 +26,12 @@ class Facts:
 
     Attributes:
         limits: What it cannot do because of its settings, a sentence each.
+        deviations: Differences of its parts from their papers, a sentence each.
     """
 
     num_parameters: int
     limits: tuple[str, ...] = ()
+    deviations: tuple[str, ...] = ()
 
 
 FactFinder = TypeVar("FactFinder", bound=Callable[[str], Facts])
@@ -66,6 +68,7 @@ class Card(Printed):
         presets: Its sizes and what they set.
         quirks: Names of the defects of the original that can be switched on, and what each does.
         limits: What it cannot do: what its author says, and what follows from these settings.
+        deviations: Differences from its paper, and of its parts from theirs.
         deprecated: Why it should no longer be used.
         num_parameters: Number of parameters with these settings, for the default task.
         distribution: What provides it: "transformer-zoo", a plugin's distribution, or None for a script.
@@ -88,6 +91,7 @@ class Card(Printed):
     presets: dict[str, dict[str, Any]]
     quirks: dict[str, str]
     limits: tuple[str, ...]
+    deviations: tuple[str, ...]
     deprecated: str | None
     num_parameters: int
     distribution: str | None
@@ -117,6 +121,7 @@ class Card(Printed):
             "presets": ", ".join(self.presets),
             "quirks": ", ".join(self.quirks),
             "limits": " ".join(self.limits),
+            "deviations": " ".join(self.deviations),
             "from": " ".join(filter(None, (self.distribution, self.version))),
         }
         yield Title(self.name, self.summary)
@@ -154,6 +159,7 @@ def describe(name: VariantName | str) -> Card:
         presets={preset: dict(values) for preset, values in variant.presets.items()},
         quirks={quirk: known.description for quirk, known in variant.quirks.items()},
         limits=(*variant.limits, *facts.limits),
+        deviations=(*variant.deviations, *facts.deviations),
         deprecated=variant.deprecated,
         num_parameters=facts.num_parameters,
         distribution=variant.origin.distribution,

@@ -69,6 +69,7 @@ class Variant:
         presets: The same for a named size.
         quirks: The defects of the original that can be switched on.
         limits: What it cannot do, a sentence each.
+        deviations: Differences from its paper, a sentence each. Verdicts about it show them.
         aliases: Its other names.
         deprecated: Why it should no longer be used, and what instead.
     """
@@ -87,6 +88,7 @@ class Variant:
     presets: Mapping[str, Settings] = field(default_factory=dict)
     quirks: Mapping[str, Quirk] = field(default_factory=dict)
     limits: tuple[str, ...] = ()
+    deviations: tuple[str, ...] = ()
     aliases: tuple[str, ...] = ()
     deprecated: str | None = None
 
@@ -187,6 +189,7 @@ def register(
     presets: Mapping[str, Settings] | None = None,
     quirks: Mapping[str, str | Quirk] | None = None,
     limits: Iterable[str] = (),
+    deviations: Iterable[str] = (),
     aliases: Iterable[str] = (),
     deprecated: str | None = None,
     override: bool = False,
@@ -204,6 +207,7 @@ def register(
         quirks: Defects of the original that can be switched on, by names with hyphens (underscores become hyphens):
             descriptions, or `Quirk`s.
         limits: What it cannot do, a sentence each.
+        deviations: Differences from its paper, a sentence each.
         aliases: Its other names.
         deprecated: Why it should no longer be used, and what instead.
         override: Whether it may take the name of another variant.
@@ -249,6 +253,7 @@ def register(
             },
             quirks=own_quirks,
             limits=_tuple(limits),
+            deviations=_tuple(deviations),
             aliases=_tuple(aliases),
             deprecated=deprecated,
         )

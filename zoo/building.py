@@ -13,7 +13,7 @@ from zoo.completion import spell_out
 from zoo.errors import ConfigError, InvalidChoiceError, UnknownOverrideError
 from zoo.keywords import Settings
 from zoo.models import TASK_CLASSES, ZooConfig, ZooPreTrainedModel
-from zoo.models.limits import limits_of
+from zoo.models.limits import deviations_of_parts, limits_of
 from zoo.models.parametrization import PARAMETRIZATIONS, mup_settings
 from zoo.models.parts import PART_FIELDS
 from zoo.registry import VARIANTS, Facts, Task, Variant, find_facts_with, parse_name
@@ -225,6 +225,15 @@ def count_parameters(name: str, task: str | None = None, **overrides: Any) -> in
     return skeleton(name, task, **overrides).num_parameters()
 
 
+def deviations_of(name: str) -> tuple[str, ...]:
+    """List how a variant, and the parts in its default build, differ from their papers.
+
+    Args:
+        name: A variant's name, possibly with settings.
+    """
+    return (*VARIANTS.get(parse_name(name).name).deviations, *deviations_of_parts(config(name)))
+
+
 @find_facts_with
 def find_facts(name: str) -> Facts:
     """Find what a card tells of a variant's models.
@@ -235,4 +244,5 @@ def find_facts(name: str) -> Facts:
     Returns:
         The facts of its default build.
     """
-    return Facts(num_parameters=count_parameters(name), limits=limits_of(config(name)))
+    settings = config(name)
+    return Facts(count_parameters(name), limits=limits_of(settings), deviations=deviations_of_parts(settings))

@@ -80,7 +80,7 @@ class Recorded(NamedTuple):
 def benchmark_page(recorded: Recorded) -> str:
     """Write what a benchmark says, as Markdown."""
     benchmark, rows, judged = recorded.benchmark, recorded.rows, recorded.judged
-    parts = [f"# {benchmark.name}", f"{benchmark.summary} {benchmark.source}".strip(), HOW_TO_READ]
+    parts = [f"# {benchmark.name}", f"{benchmark.summary} {benchmark.source}".strip(), HOW_TO_READ, *benchmark.notes]
     if not rows:
         return "\n\n".join([*parts, "Nothing is recorded yet."]) + "\n"
     parts.append(made_on(rows))

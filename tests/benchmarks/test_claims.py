@@ -12,9 +12,9 @@ from click.testing import CliRunner
 
 import zoo
 from zoo.benchmarks import Row, benchmarks
-from zoo.benchmarks.claims import calibrate, read_claims
+from zoo.benchmarks.claims import calibrate, claims, read_claims
 from zoo.benchmarks.claims.judging import HOLDS, MISSING, judge_claim
-from zoo.benchmarks.claims.page import numbers
+from zoo.benchmarks.claims.page import numbers, theme_section
 from zoo.cli.main import cli
 from zoo.errors import ConfigError, UnknownNameError, UnknownVariantError, ZooError
 from zoo.registry import VARIANTS
@@ -168,3 +168,14 @@ def test_a_list_of_claims_shows_what_is_claimed() -> None:
     shown = CliRunner().invoke(cli, ["claims", "vanilla"]).stdout
     about = [finding.claim.claim for finding in zoo.claims("vanilla")]
     assert len(about) > 1 and all(text in shown for text in about)
+
+
+@pytest.mark.parametrize(
+    ("about", "deviation"),
+    [("ngpt", "normalised in the forward"), ("norm=dyt", "same alpha"), ("hyper-connections", "Output projections")],
+)
+def test_a_claim_shows_how_the_variant_differs_from_its_paper(about: str, deviation: str) -> None:
+    found = claims(about)
+    assert found and all(any(deviation in one for one in finding.deviations) for finding in found)
+    assert all(deviation in theme_section("theme", [finding]) for finding in found)
+    assert any(deviation in one for one in found[0].to_dict()["deviations"])

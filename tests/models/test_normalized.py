@@ -88,7 +88,7 @@ def test_a_new_model_has_the_papers_factors() -> None:
 
 
 def lengths_of(model: Any) -> list[Tensor]:
-    layers = [model.lm_head.weight.norm(dim=-1)]
+    layers = [model.lm_head.weight.norm(dim=-1), model.get_input_embeddings().weight.norm(dim=-1)]
     for layer in model.model.layers:
         attention, mlp = layer.self_attn, layer.mlp
         rows = (attention.q_proj, attention.k_proj, attention.v_proj, mlp.gate_proj, mlp.up_proj)

@@ -31,6 +31,7 @@ def _wave(variants: Variants) -> None:
         task_defaults={"masked-lm": {"dropout": 0.5}},
         quirks={"is-flat": "Does not move."},
         limits=("Cannot stand still.",),
+        deviations=("Its foam is left out.",),
         aliases=("surf",),
     )
     def wave(config: object) -> object:
@@ -52,6 +53,7 @@ def test_everything_that_was_registered_is_on_the_card() -> None:
     assert list(card.presets) == ["tiny", "small", "base"]
     assert card.quirks == {"is-flat": "Does not move."}
     assert card.limits == ("Cannot stand still.",)
+    assert card.deviations == ("Its foam is left out.",)
     assert card.deprecated is None
 
 

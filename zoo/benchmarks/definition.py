@@ -95,6 +95,7 @@ class Benchmark:
         text: The text that users bring; None where everything ships or is made.
         anchors: Published numbers.
         quick: Changes that make it take less than two minutes; what comes out says nothing but that it runs.
+        notes: Sentences that its page and `zoo bench show` print: rows that were removed, and reasons.
         results: The CSV file of what was recorded: with those that ship, or beside the benchmark's own file.
     """
 
@@ -114,6 +115,7 @@ class Benchmark:
     text: Text | None = None
     anchors: Sequence[Anchor] = ()
     quick: Mapping[str, Any] = field(default_factory=dict)
+    notes: Sequence[str] = ()
     results: Path = Path()
 
     @property

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from zoo.building import deviations_of
 from zoo.comparison import Run
 from zoo.comparison.request.sweep import at_the_edge, read_sweep
 from zoo.comparison.results.metrics import COSTS, LOSSES
@@ -34,6 +35,11 @@ class Standing:
     samples: Mapping[str, Measurements]
     difference: PairedDifference | None
     verdict: str
+
+    @property
+    def deviations(self) -> tuple[str, ...]:
+        """How the variant, and its parts, differ from their papers."""
+        return deviations_of(self.variant)
 
     @property
     def lost(self) -> int:

@@ -171,6 +171,9 @@ def told(verdicts: Verdicts) -> str:
         lines.append(
             f"- Best with a `{argument}` at the edge of what was tried, so perhaps better beyond it: {values}."
         )
+    lines += [
+        f"- `{one.variant}` differs from its paper: {what}" for one in verdicts.standings for what in one.deviations
+    ]
     if verdicts.missing:
         lines.append(f"- Not recorded yet: {', '.join(f'`{name}`' for name in verdicts.missing)}.")
     return "\n".join(lines)

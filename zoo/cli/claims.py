@@ -36,7 +36,10 @@ def claims(name: str | None, calibration: bool, as_json: bool) -> None:
         write_json([finding.to_dict() for finding in findings])
         return
     if len(findings) > 1:
-        said = (filter(None, map(numbers, one.outcomes)) for one in findings)
+        said = (
+            [*filter(None, map(numbers, one.outcomes)), *(f"Deviation: {deviation}" for deviation in one.deviations)]
+            for one in findings
+        )
         listed = [
             (one.claim.name, one.claim.claim, one.verdict, "\n".join(lines))
             for one, lines in zip(findings, said, strict=True)
@@ -49,6 +52,7 @@ def claims(name: str | None, calibration: bool, as_json: bool) -> None:
         write(heading(one.claim.name), Text(f"{one.claim.claim}\n{one.claim.source}"))
         rows = [(expected(outcome.contrast), outcome.verdict, numbers(outcome)) for outcome in one.outcomes]
         write(table(("What was compared", "Verdict", "Numbers"), rows))
+        write(*(Text(f"Deviation from the paper: {deviation}") for deviation in one.deviations))
 
 
 def show_calibration(*, as_json: bool) -> None:

@@ -73,6 +73,8 @@ def show(name: str, task: str | None, svg: Path | None, wants_code: bool, as_jso
         write(indented(table(("", "", "", ""), results)))
     if card.limits:
         write(heading("Limits"), *(indented(Text(limit)) for limit in card.limits))
+    if card.deviations:
+        write(heading("Deviations from the paper"), *(indented(Text(one)) for one in card.deviations))
 
 
 def result_rows(name: str) -> list[tuple[str, str, str, str]]:

@@ -153,7 +153,7 @@ def variant_facts(config: Mapping[str, Any]) -> dict[str, Any]:
         Summary, description, paper, source, limits and the quirks that are on; little where the variant is not there.
     """
     from zoo.models import ZooConfig
-    from zoo.models.limits import limits_of
+    from zoo.models.limits import deviations_of_parts, limits_of
     from zoo.registry import VARIANTS
 
     listed = config.get("quirks")
@@ -163,7 +163,8 @@ def variant_facts(config: Mapping[str, Any]) -> dict[str, Any]:
         return unknown
     try:
         variant = VARIANTS.get(str(config["variant"]))
-        limits = (*variant.limits, *limits_of(ZooConfig.from_dict(dict(config))))
+        settings = ZooConfig.from_dict(dict(config))
+        limits = (*variant.limits, *limits_of(settings), *variant.deviations, *deviations_of_parts(settings))
     except ZooError:
         return unknown
     positions = config.get("max_position_embeddings")

@@ -44,7 +44,7 @@ from .rotary import InterleavedRotaryPosition, RotaryPosition
 from .sinusoidal import SinusoidalHalvesPosition, SinusoidalPosition
 from .stack import ZooDecoder, ZooEncoder
 from .transformer import Transformer
-from .unit import UnitHead, UnitNorm, normalize_weights
+from .unit import UnitEmbedding, UnitHead, UnitNorm, normalize_weights
 
 TASK_CLASSES: dict[str, tuple[str, type[ZooPreTrainedModel]]] = {
     "feature-extraction": ("AutoModel", ZooModel),
@@ -114,6 +114,7 @@ __all__ = [
     "TokenTypeEmbedding",
     "Transformer",
     "TransformerLayer",
+    "UnitEmbedding",
     "UnitHead",
     "UnitNorm",
     "ValueEmbeddingAttention",

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import initialization as init
 
+from .embedding import TokenEmbedding
 from .parts import NORMS
 from .precision import at_least_float32
 
@@ -102,6 +103,12 @@ class RescaledWeights(nn.Module):
     def extra_repr(self) -> str:
         """Show the number of factors and their start when the module is printed."""
         return f"{self.weight.numel()}, initial={self.scale * self.factor:.4g}"
+
+
+class UnitEmbedding(UnitWeights, TokenEmbedding):
+    """Token vectors of length one (nGPT, section 2.1)."""
+
+    unit_weights: ClassVar[dict[str, int]] = {"weight": -1}
 
 
 class UnitHead(UnitWeights, nn.Linear):

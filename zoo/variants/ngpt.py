@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from zoo.models import Transformer, UnitHead, ZooConfig
+from zoo.models import Transformer, UnitEmbedding, UnitHead, ZooConfig
 from zoo.registry import register
 
 from .decoders import DECODER_TASKS, HEADS, LLAMA_LIKE
@@ -25,6 +25,10 @@ from .decoders import DECODER_TASKS, HEADS, LLAMA_LIKE
         "qk_norm": "head",
         "feed_forward": "normalized",
     },
+    deviations=(
+        "Embedded tokens are normalised in the forward as well, so that parts that add to them may be combined with "
+        "it; with the default parts this changes gradients alone.",
+    ),
     limits=(
         "Weight vectors are normalised in new models and after every step of `zoo train`, as the authors do; "
         "transformers' trainer takes `zoo.training.AfterSteps()` among its callbacks, and a loop of your own calls "
@@ -33,4 +37,4 @@ from .decoders import DECODER_TASKS, HEADS, LLAMA_LIKE
 )
 def ngpt(config: ZooConfig) -> Transformer:
     """Decoder on the hypersphere: hidden states and weight vectors of length one, and learned steps between layers."""
-    return Transformer(head=UnitHead)
+    return Transformer(embedding=UnitEmbedding, head=UnitHead)

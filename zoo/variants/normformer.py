@@ -60,6 +60,10 @@ class NormFormerDecoderLayer(DecoderLayer):
     source="Shleifer et al. 2021, section 2",
     paper="Shleifer et al. 2021, NormFormer: Improved Transformer Pretraining with Extra Normalization",
     tags=("pre-norm", "modern"),
+    deviations=(
+        "The skip connection of the feed-forward network has no learned scale, which the paper adds in its smaller "
+        "models.",
+    ),
     defaults={"norm_placement": "pre", "mlp_inner_norm": True, "hidden_act": "gelu", "position": "learned"},
 )
 def normformer(config: ZooConfig) -> Transformer:
@@ -75,6 +79,7 @@ def normformer(config: ZooConfig) -> Transformer:
     source="Bachlechner et al. 2020, section 3",
     paper="Bachlechner et al. 2020, ReZero is All You Need: Fast Convergence at Large Depth",
     tags=("no-norm",),
+    deviations=("Every sublayer has a scalar of its own; the authors' code has one a layer.",),
     defaults={
         "norm_placement": "none",
         "residual_scaling": "rezero",

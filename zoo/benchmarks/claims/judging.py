@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from zoo.building import deviations_of
 from zoo.comparison.results.metrics import LOSSES
 from zoo.comparison.results.power import equivalence_p
 from zoo.comparison.results.statistics import (
@@ -71,11 +72,13 @@ class Finding:
         claim: The claim.
         verdict: One of `VERDICTS`.
         outcomes: What came out of each of its tests.
+        deviations: How the variants that it is about differ from their papers.
     """
 
     claim: Claim
     verdict: str
     outcomes: Sequence[Outcome]
+    deviations: Sequence[str] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Write it as plain data."""
@@ -136,7 +139,9 @@ def judge_claim(claim: Claim, known: Mapping[str, Benchmark], recorded: Mapping[
     sides = [one.scores(known[one.benchmark], recorded[one.benchmark]) for one in claim.tests]
     outcomes = judge_contrasts(claim.tests, sides)
     verdicts = {outcome.verdict for outcome in outcomes}
-    return Finding(claim, next(word for word in (FAILS, MISSING, UNCLEAR, HOLDS) if word in verdicts), outcomes)
+    word = next(word for word in (FAILS, MISSING, UNCLEAR, HOLDS) if word in verdicts)
+    names = dict.fromkeys(name for one in claim.tests for (name, *_) in one.sides)
+    return Finding(claim, word, outcomes, tuple(dict.fromkeys(one for name in names for one in deviations_of(name))))
 
 
 def judge_contrasts(contrasts: Sequence[Contrast], sides: Sequence[tuple[Scores, Scores]]) -> list[Outcome]:

@@ -99,6 +99,7 @@ def theme_section(theme: str, findings: Sequence[Finding]) -> str:
         outcomes = [
             f"{expected(one.contrast)}" + (f": {said}" if (said := numbers(one)) else "") for one in finding.outcomes
         ]
+        outcomes += [f"Deviation from the paper: {one}" for one in finding.deviations]
         rows.append(
             [f"`{claim.name}`", f"{claim.claim} ({claim.source})", f"*{finding.verdict}*", "<br>".join(outcomes)]
         )

@@ -131,6 +131,7 @@ class ManifoldHyperConnections(HyperConnections):
     """
 
     options: ClassVar[dict[str, Any]] = {"num_streams": 4, "sinkhorn_iterations": 20, "hyper_eps": 1e-6}
+    deviations: ClassVar[tuple[str, ...]] = ()
 
     @classmethod
     def check_options(cls, config: ZooConfig) -> None:
