@@ -20,8 +20,8 @@ from zoo.registry import VARIANTS, Task
 
 from . import bundle_registry
 from .flattening import write_module
-from .shaking import Shaker, receiver
 from .target import TARGETS, ExportOptions, Target, TargetPlan
+from .tree_shaking import Shaker, receiver
 from .verification import Difference, verify
 from .weights import task_of
 

@@ -15,7 +15,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
-from zoo.errors import enumerate_names
+from zoo.base.errors import enumerate_names
 
 from .errors import ConversionError, NotFiniteWarning, UnsafeFileError
 

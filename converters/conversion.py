@@ -8,10 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from zoo.errors import UnknownOverrideError, enumerate_names
+from zoo.base.errors import UnknownOverrideError, enumerate_names
+from zoo.building.quantizing import Int8Model
 from zoo.fast.int8 import refuse
 from zoo.models import ZooPreTrainedModel
-from zoo.quantizing import Int8Model
 
 from .checkpoint import Checkpoint, Source
 from .converter import CONVERTERS, Plan

@@ -15,7 +15,7 @@ from transformers.generation import GenerateBeamDecoderOnlyOutput, GenerateBeamE
 from transformers.modeling_outputs import BaseModelOutput, CausalLMOutput, Seq2SeqLMOutput
 from transformers.utils import GENERATION_CONFIG_NAME
 
-from zoo.errors import UnsupportedOperationError
+from zoo.base.errors import UnsupportedOperationError
 from zoo.fast.chunked_loss import IGNORED
 from zoo.models import TASK_CLASSES, Position, ZooConfig
 from zoo.models.transformer import transformer_of

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from zoo.errors import CheckpointError, ConfigError, UnknownNameError, ZooError, ZooWarning, enumerate_names, suggest
+from zoo.base.errors import (
+    CheckpointError,
+    ConfigError,
+    UnknownNameError,
+    ZooError,
+    ZooWarning,
+    enumerate_names,
+    suggest,
+)
 
 Shape = tuple[int, ...]
 

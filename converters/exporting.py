@@ -6,11 +6,11 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
+from zoo.base.folders import check_output, written_whole
+from zoo.base.manifest import MANIFEST_FILE
+from zoo.building.quantizing import Int8Model
 from zoo.fast.int8 import refuse
-from zoo.folders import check_output, written_whole
-from zoo.manifest import MANIFEST_FILE
 from zoo.models import TASK_CLASSES, ZooPreTrainedModel
-from zoo.quantizing import Int8Model
 
 from .errors import ExportError
 from .model_card import write_card

@@ -1,11 +1,11 @@
-"""Writes what a [`zoo.converters.shaking.Shaker`][] keeps as modules of a flat folder."""
+"""Writes what a [`zoo.converters.tree_shaking.Shaker`][] keeps as modules of a flat folder."""
 
 from __future__ import annotations
 
 import ast
 import re
 
-from .shaking import TYPE_CHECKING, Module, Shaker
+from .tree_shaking import TYPE_CHECKING, Module, Shaker
 
 
 def write_module(shaker: Shaker, module: str, names: dict[str, str]) -> str:

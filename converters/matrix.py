@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from zoo.building import build, config
+from zoo.building.builder import build, config
 from zoo.models import ZooPreTrainedModel
 from zoo.registry import VARIANTS, list_variants
 

@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from transformers.utils import CONFIG_NAME
 
-from zoo.errors import InvalidChoiceError, UnknownOverrideError
-from zoo.files import read_json
-from zoo.loading import load
+from zoo.base.errors import InvalidChoiceError, UnknownOverrideError
+from zoo.base.files import read_json
+from zoo.building.loading import load
 from zoo.models import ZooPreTrainedModel
 from zoo.models.configuration import MODEL_TYPE
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from transformers.utils import CONFIG_NAME
 
-from zoo.errors import CheckpointError
+from zoo.base.errors import CheckpointError
 from zoo.models import TASK_CLASSES
 from zoo.registry import Registry, Task
 
@@ -270,7 +270,7 @@ class EngineTarget(Target):
         task = next(task for task, (name, _) in TASK_CLASSES.items() if name == auto_class)
         install = f"```bash\npip install 'transformer-zoo[{self.extra}]'\n"
         if not VERBS[task]:
-            code = f'from zoo.generation import load_for\n\nmodel = load_for("{PLACE}")'
+            code = f'from zoo.training.generation import load_for\n\nmodel = load_for("{PLACE}")'
             return f"{install}```\n\n```python\n{code}\n```\n"
         read = {"evaluate": "--data DATA"}
         lines = "".join(f"zoo {verb} {PLACE} {read.get(verb, 'TEXT')}\n" for verb in VERBS[task])

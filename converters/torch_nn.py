@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from zoo.building import config as make_config
+from zoo.building.builder import config as make_config
 from zoo.models import ZooConfig, ZooDecoder, ZooEncoder, ZooEncoderDecoder, ZooPreTrainedModel
 from zoo.registry import Task
 

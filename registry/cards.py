@@ -14,9 +14,9 @@ from .printed import Part, Printed, Table, Title
 from .variants import VARIANTS
 
 if TYPE_CHECKING:
-    from zoo.literals import VariantName
+    from zoo.building.literals import VariantName
 
-BUILDING = "zoo.building"
+BUILDING = "zoo.building.builder"
 """The module whose import says how to find facts."""
 
 

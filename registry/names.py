@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any
 
-from zoo.errors import NameSyntaxError
+from zoo.base.errors import NameSyntaxError
 
 FAITHFUL = "faithful"
 GRAMMAR = "NAME[@PRESET][+QUIRK ...][:KEY=VALUE[,KEY=VALUE ...]]"

@@ -23,7 +23,7 @@ from importlib.metadata import EntryPoint
 from types import ModuleType
 from typing import Any
 
-from zoo.errors import PluginWarning, enumerate_names, suggest
+from zoo.base.errors import PluginWarning, enumerate_names, suggest
 
 from .origins import loading_plugin, packages_distributions
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Generic, TypeVar, overload
 
-from zoo.errors import (
+from zoo.base.errors import (
     DeprecatedNameWarning,
     MissingPluginError,
     NameCollisionError,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-from zoo.errors import UnknownTaskError
+from zoo.base.errors import UnknownTaskError
 
 
 class Task(str, Enum):

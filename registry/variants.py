@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, TypeVar
 
-from zoo.errors import (
+from zoo.base.errors import (
     ConfigError,
     RegistrationError,
     UnknownPresetError,

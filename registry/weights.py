@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from zoo.errors import RegistrationError, UnknownWeightsError
+from zoo.base.errors import RegistrationError, UnknownWeightsError
 
 from .names import is_word, matching
 from .table import Registry
@@ -151,7 +151,7 @@ class Weights:
         return " ".join(self.command)
 
 
-WEIGHTS: Registry[Weights] = Registry("weights", built_in="zoo.weights.built_in", error=UnknownWeightsError)
+WEIGHTS: Registry[Weights] = Registry("weights", built_in="zoo.building.weights.built_in", error=UnknownWeightsError)
 """All weights, by name."""
 
 
@@ -159,7 +159,7 @@ def register_weights(weights: Weights, *, override: bool = False) -> None:
     """Register weights, so that their name works wherever a folder does.
 
     Args:
-        weights: The weights. `zoo.weights.read_record` reads them from a folder that `zoo weights make` wrote.
+        weights: The weights. `zoo.building.weights.read_record` reads them from a folder that `zoo weights make` wrote.
         override: Whether they may take the name of others.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Writes names and settings for editors and type checkers: zoo/literals.py and zoo/keywords.py.
+"""Writes names and settings for editors and type checkers: zoo/building/literals.py and zoo/building/keywords.py.
 
 python scripts/literals.py
 """
@@ -14,9 +14,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from zoo.building import PASSED_ON
-from zoo.dispatch import HUB_OPTIONS
-from zoo.loading import LOADING
+from zoo.building.builder import PASSED_ON
+from zoo.building.dispatch import HUB_OPTIONS
+from zoo.building.loading import LOADING
+from zoo.building.settings import setting_cards, values_of
 from zoo.models import ZooConfig
 from zoo.models.parts import PART_FIELDS
 from zoo.registry import TASKS, VARIANTS, WEIGHTS, Registry

@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 import pytest
 
 import zoo
+from zoo.building.settings import setting_cards
 from zoo.registry import VARIANTS
-from zoo.settings import setting_cards
 
 T = TypeVar("T")
 

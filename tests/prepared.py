@@ -22,7 +22,7 @@ TRANSLATOR = "vanilla.en-pt"
 
 def pairs(names: Names) -> None:
     """Forty pairs of sentences."""
-    lines = zoo.tasks.TASKS.get("translation").load().train.select(range(40))
+    lines = zoo.data.tasks.TASKS.get("translation").load().train.select(range(40))
     Path("pairs.tsv").write_text("en\tpt\n" + "".join(f"{one['en']}\t{one['pt']}\n" for one in lines), encoding="utf-8")
 
 

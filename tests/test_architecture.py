@@ -1,4 +1,4 @@
-"""Imports point one way: as docs/architecture.md lists the parts, each imports only what stands above it."""
+"""Imports point one way: a room imports only the rooms above it in docs/architecture.md."""
 
 from __future__ import annotations
 
@@ -15,7 +15,28 @@ import zoo
 
 ROOT = Path(__file__).parents[1]
 FOLDERS = {"zoo": "zoo", "registry": "zoo.registry", "converters": "zoo.converters"}
-LISTING = re.compile(r"## The parts, and which way they look\n\n```\n(.*?)```", re.DOTALL)
+LISTING = re.compile(r"## The rooms, and which way they look\n\n```\n(.*?)```", re.DOTALL)
+ROOMS = {
+    "base": "errors, files that are written whole, folders and their manifests, transformers' Auto classes",
+    "registry": "names of variants, parts, tasks and weights; cards; plugins; knows no model",
+    "fast": "what makes models faster; knows no model of the zoo",
+    "models": "what a saved checkpoint needs in order to run: configuration, parts, stacks, heads",
+    "variants": "the built-in variants, one file a family",
+    "building": "name, folder or repository -> model; weights by name; int8 weights",
+    "analysis": "drawings, source, parameters, operations, memory, training runs on paper",
+    "converters": "checkpoints of other code in, models of the zoo out",
+    "hub": "push to and pull from the Hugging Face Hub, cards",
+    "data": "tokenizers, tasks with their data and scores",
+    "training": "training, generation, evaluation, prediction",
+    "serving": "OpenAI's API, local servers, checkpoints in vLLM",
+    "inside": "attention, heads, early predictions, gradients, the explorer",
+    "comparison": "runs side by side, statistics, reports, benchmarks, claims",
+    "testing": "the checks that every variant and part passes, a plugin's too",
+    "cli": "one file a verb, no logic of its own",
+}
+"""The rooms of the library with their duties. Each may import the rooms above it."""
+UPWARD = {("building", "converters"), ("building", "hub"), ("converters", "hub")}
+"""Imports that point down the list, inside functions: a folder may hold other code's weights, or be on the Hub."""
 
 
 def modules() -> dict[str, Path]:
@@ -32,23 +53,13 @@ def modules() -> dict[str, Path]:
 MODULES = modules()
 ENTRIES = {"zoo", "zoo.__main__"}
 """What only points to others: public names, and `python -m zoo`."""
-SHOW_THEMSELVES = {"zoo.comparison", "zoo.drawing", "zoo.inside"}
-"""Parts whose results have methods that write or draw them, which import what does so."""
+SHOW_THEMSELVES = {"comparison", "analysis", "inside"}
+"""Rooms with results that have methods to write or draw themselves, which import the code for it."""
 
 
-def part_of(module: str) -> str:
-    """The part that a module belongs to: zoo.models of zoo.models.attention."""
-    return ".".join(module.split(".")[:2])
-
-
-def ranks() -> dict[str, int]:
-    """The line on which architecture.md lists each part."""
-    (listing,) = LISTING.findall((ROOT / "docs/architecture.md").read_text(encoding="utf-8"))
-    return {
-        part: line
-        for line, text in enumerate(listing.splitlines())
-        for part in re.findall(r"zoo\.\w+", text.split("  ")[0])
-    }
+def room_of(module: str) -> str:
+    """The room of a module: models of zoo.models.attention."""
+    return module.split(".")[1]
 
 
 def imports_in(node: ast.AST) -> Iterator[ast.Import | ast.ImportFrom]:
@@ -97,28 +108,27 @@ def imports() -> set[tuple[str, str]]:
 
 
 def arrows() -> set[tuple[str, str, str]]:
-    """Every import from one part to another: the module that imports, its part, and the part that is imported."""
+    """Every import from one room to another: the importing module, its room, and the imported room."""
     return {
-        (module, part_of(module), part_of(target))
+        (module, room_of(module), room_of(target))
         for module, target in imports()
-        if part_of(target) != part_of(module) and module not in ENTRIES and target != "zoo"
+        if module not in ENTRIES and target != "zoo" and room_of(target) != room_of(module)
     }
 
 
-def test_every_import_points_upwards_or_is_listed():
-    rank = ranks()
-    listed = set(re.findall(r"`(zoo\.\w+) -> (zoo\.\w+)`", (ROOT / "docs/architecture.md").read_text(encoding="utf-8")))
-    down = {(part, target) for _, part, target in arrows() if not rank.get(target, len(rank)) < rank.get(part, -1)}
-    where = sorted(module for module, part, target in arrows() if (part, target) in down - listed)
-    assert down == listed, f"unlisted: {down - listed} in {where}; listed in vain: {listed - down}"
+def test_every_import_points_up_the_list():
+    rank = {room: line for line, room in enumerate(ROOMS)}
+    down = {(room, target) for _, room, target in arrows() if rank[target] > rank[room]}
+    where = sorted(module for module, room, target in arrows() if (room, target) in down - UPWARD)
+    assert down == UPWARD, f"unlisted: {down - UPWARD} in {where}; listed in vain: {UPWARD - down}"
 
 
-def test_modules_of_a_part_import_each_other_one_way():
+def test_modules_of_a_room_import_each_other_one_way():
     inside: dict[str, nx.DiGraph] = defaultdict(nx.DiGraph)
     for module, target in imports():
-        if part_of(target) == part_of(module) and target != module:
-            inside[part_of(module)].add_edge(module, target)
-    circles = {part for part, graph in inside.items() if not nx.is_directed_acyclic_graph(graph)}
+        if module not in ENTRIES and target != "zoo" and room_of(target) == room_of(module) and target != module:
+            inside[room_of(module)].add_edge(module, target)
+    circles = {room for room, graph in inside.items() if not nx.is_directed_acyclic_graph(graph)}
     assert circles == SHOW_THEMSELVES
 
 
@@ -134,5 +144,8 @@ def late():
     assert found == ["zoo.hub"]
 
 
-def test_every_part_is_listed_and_no_other():
-    assert set(ranks()) == {part_of(module) for module in MODULES} - ENTRIES
+def test_the_rooms_are_those_of_the_document():
+    (listing,) = LISTING.findall((ROOT / "docs/architecture.md").read_text(encoding="utf-8"))
+    assert listing == "".join(f"{room:<12}{duty}\n" for room, duty in ROOMS.items())
+    assert set(ROOMS) == {room_of(module) for module in MODULES if module not in ENTRIES}
+    assert len({path.name for path in (ROOT / "zoo").iterdir() if path.name[0] not in "_."} - {"py.typed"}) <= 14

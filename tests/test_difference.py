@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 import zoo
-from zoo.difference import diff
-from zoo.errors import UnsupportedTaskError
+from zoo.analysis.diff import diff
+from zoo.base.errors import UnsupportedTaskError
 from zoo.registry import list_variants
 
 

@@ -21,10 +21,10 @@ from preloaded import run_python
 from snippets import PACKAGES, ROOT, docstrings, python_of, snippets
 
 import zoo
+from zoo.base.files import replace_part
 from zoo.cli.main import cli
-from zoo.files import replace_part
-from zoo.new_plugin import plugin_files
 from zoo.registry import VARIANTS
+from zoo.testing.new_plugin import plugin_files
 
 PAGES = sorted(str(page.relative_to(ROOT)) for page in (*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")))
 SOURCES = sorted(str(file.relative_to(ROOT)) for folder in PACKAGES for file in (ROOT / folder).rglob("*.py"))
@@ -210,8 +210,8 @@ def test_the_scripts_that_it_names_are_there(page: str) -> None:
 
 
 def test_the_tables_of_weights_are_what_the_command_prints() -> None:
+    from zoo.building.weights.tables import to_markdown
     from zoo.registry import find_weights, list_weights
-    from zoo.weights.tables import to_markdown
 
     text = (ROOT / "docs/weights.md").read_text(encoding="utf-8")
     (shown,) = re.findall(r"<!-- zoo weights list --markdown -->\n(.*?)<!-- end -->", text, flags=re.DOTALL)

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import zoo
-from zoo.drawing import Drawing, Residual, Step, Together, compare, draw, to_svg, to_text
-from zoo.drawing.layers import pattern, places
+from zoo.analysis.drawing import Drawing, Residual, Step, Together, compare, draw, to_svg, to_text
+from zoo.analysis.drawing.layers import pattern, places
 from zoo.registry import VARIANTS, list_variants
 
 PRE_NORM = """\
@@ -248,7 +248,7 @@ def test_a_layer_that_cannot_be_run_is_drawn_as_it_is_defined(monkeypatch):
     def fail(*args):
         raise TypeError("this layer wants more")
 
-    monkeypatch.setattr("zoo.drawing.reading.trace", fail)
+    monkeypatch.setattr("zoo.analysis.drawing.reading.trace", fail)
     block = draw("pre-norm@tiny").blocks[0]
     assert "this layer wants more" in block.remark
     assert "causal self-attention" in labels(block.items[:1])

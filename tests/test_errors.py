@@ -7,8 +7,8 @@ import pickle
 
 import pytest
 
-import zoo.errors
-from zoo.errors import (
+import zoo.base.errors
+from zoo.base.errors import (
     InvalidChoiceError,
     UnknownNameError,
     UnsupportedTaskError,
@@ -59,7 +59,11 @@ def test_long_lists_are_cut() -> None:
 
 
 def test_every_error_and_warning_has_the_projects_base() -> None:
-    own = [error for _, error in inspect.getmembers(zoo.errors, inspect.isclass) if error.__module__ == "zoo.errors"]
+    own = [
+        error
+        for _, error in inspect.getmembers(zoo.base.errors, inspect.isclass)
+        if error.__module__ == "zoo.base.errors"
+    ]
     assert len(own) > 20
     assert all(issubclass(error, (ZooError, ZooWarning)) for error in own)
 

@@ -14,13 +14,13 @@ from chromium import Page, find
 from click.testing import CliRunner
 from synthetic_comparison import made_up
 
+from zoo.base.errors import InputError, UnknownQuirkError
 from zoo.cli.main import cli
 from zoo.comparison.display.report import to_html
 from zoo.comparison.results.summary import summarize
-from zoo.errors import InputError, UnknownQuirkError
-from zoo.explorer import build_page, explored, find_reports, launch, shipped_models, views
-from zoo.explorer.models import with_quirks
-from zoo.explorer.page import LOOKS, look
+from zoo.inside.explorer import build_page, explored, find_reports, launch, shipped_models, views
+from zoo.inside.explorer.models import with_quirks
+from zoo.inside.explorer.page import LOOKS, look
 
 TEXT = "Where is the house?"
 TRANSLATOR, LABELLER, GUESSER = "vanilla.en-pt", "nlpt-encoder.language", "nlpt-encoder.mlm-en"

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from filelock import FileLock
 
-from zoo.errors import OutputExistsError, UnwritableError
-from zoo.folders import check_output, finish_earlier, written_whole
-from zoo.manifest import MANIFEST_FILE, recorded
+from zoo.base.errors import OutputExistsError, UnwritableError
+from zoo.base.folders import check_output, finish_earlier, written_whole
+from zoo.base.manifest import MANIFEST_FILE, recorded
 
 
 def contents(folder: Path) -> dict[str, str]:
@@ -235,7 +235,7 @@ def test_a_full_and_a_read_only_disk_are_one_line(tmp_path: Path) -> None:
         os.mkdir("full"), os.mkdir("fixed")
         assert os.system("mount -t tmpfs -o size=64k none full && mount -t tmpfs none fixed && "
                          "mount -o remount,ro fixed") == 0
-        from zoo.errors import UnwritableError
+        from zoo.base.errors import UnwritableError
         from test_folders import save
         for place, reason in (("full", "No space left"), ("fixed/inner", "Read-only file system")):
             try:

@@ -15,9 +15,9 @@ import pytest
 from preloaded import run_python
 
 import zoo
-import zoo.hooks
-from zoo.errors import ZooWarning
-from zoo.hooks import AutoRegistration, is_watched
+import zoo.base.auto_registration
+from zoo.base.auto_registration import AutoRegistration, is_watched
+from zoo.base.errors import ZooWarning
 
 MODULES = {
     "fakeformers/__init__.py": "",
@@ -43,7 +43,7 @@ MODULES = {
             from . import Model
             REGISTERED.append(Model.__name__)
         """,
-    "installer.py": "from zoo.hooks import AutoRegistration\nAutoRegistration().install()",
+    "installer.py": "from zoo.base.auto_registration import AutoRegistration\nAutoRegistration().install()",
 }
 """A library in which `layers` is half imported when `auto` is complete, and a zoo that needs both."""
 
@@ -55,13 +55,13 @@ def library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(textwrap.dedent(code))
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(zoo.hooks, "WATCHED", ("fakeformers", "fakezoo.models"))
+    monkeypatch.setattr(zoo.base.auto_registration, "WATCHED", ("fakeformers", "fakezoo.models"))
     monkeypatch.setattr(
-        zoo.hooks,
+        zoo.base.auto_registration,
         "REGISTRATIONS",
         {"fakeformers.config_auto": "register_config", "fakeformers.auto": "register_models"},
     )
-    monkeypatch.setattr(zoo.hooks, "HOME", "fakezoo.models.auto")
+    monkeypatch.setattr(zoo.base.auto_registration, "HOME", "fakezoo.models.auto")
     finders = list(sys.meta_path)
     yield
     sys.meta_path[:] = finders
@@ -160,7 +160,7 @@ def test_it_may_be_installed_while_another_thread_imports_the_library(watcher: A
 def test_a_registration_that_fails_leaves_the_library_usable(
     watcher: AutoRegistration, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(zoo.hooks, "HOME", "fakezoo.missing")
+    monkeypatch.setattr(zoo.base.auto_registration, "HOME", "fakezoo.missing")
     watcher.install()
     with pytest.warns(ZooWarning, match="fakeformers will not know the zoo's checkpoints: ModuleNotFoundError"):
         importlib.import_module("fakeformers.trainer")

@@ -12,8 +12,8 @@ import pytest
 import torch
 
 import zoo
-from zoo.errors import InputError
-from zoo.listing import show_code
+from zoo.analysis.source_listing import show_code
+from zoo.base.errors import InputError
 from zoo.models.transformer import Transformer
 from zoo.registry import VARIANTS
 

@@ -13,8 +13,8 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
 import zoo
-from zoo.errors import CheckpointError
-from zoo.manifest import MANIFEST_FILE, describe, read_manifest
+from zoo.base.errors import CheckpointError
+from zoo.base.manifest import MANIFEST_FILE, describe, read_manifest
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def test_older_manifests_and_machines_without_xxhash_compare_by_sha256(
     folder: Path, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     if "installed" in how:
-        monkeypatch.setattr(zoo.manifest, "xxhash", None)
+        monkeypatch.setattr(zoo.base.manifest, "xxhash", None)
     else:
         written = json.loads((folder / MANIFEST_FILE).read_text())
         for entry in written["files"].values():

@@ -16,14 +16,14 @@ from hypothesis import strategies as st
 from transformers import AutoModel, AutoModelForCausalLM
 
 import zoo
+from zoo.base.errors import CheckpointError, ConfigError, ZooError
+from zoo.base.folders import EVALUATIONS_FILE, RECORD_FILE, RESULT_FILE
 from zoo.comparison import Comparison
-from zoo.errors import CheckpointError, ConfigError, ZooError
-from zoo.folders import EVALUATIONS_FILE, RECORD_FILE, RESULT_FILE
+from zoo.data.tasks import DataSource, load_tokenizers
+from zoo.data.tokenizers.pairs import train_tokenizers
 from zoo.hub.records import find_results, keep_evaluation
 from zoo.models import ZooModel
 from zoo.models.configuration import ZooConfig
-from zoo.tasks import DataSource, load_tokenizers
-from zoo.tokenizers.pairs import train_tokenizers
 from zoo.training import Recipe
 from zoo.training.checkpoints import SEAL, damage
 from zoo.training.record import DataRecord, ExamplesRecord, RunRecord, saved_run

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 import zoo
-from zoo.parameters import by_module, count_by_parameter
+from zoo.analysis.parameters import by_module, count_by_parameter
 from zoo.registry import list_variants
 
 

@@ -14,17 +14,17 @@ from click.testing import CliRunner
 from torch import nn
 
 import zoo
-from zoo import quantizing
+from zoo.base.errors import InputError, UnsupportedBackendError, UnsupportedOperationError
+from zoo.building import quantizing
 from zoo.cli.main import cli
 from zoo.cli.parameters import ENGINES
 from zoo.converters import convert_back
-from zoo.errors import InputError, UnsupportedBackendError, UnsupportedOperationError
+from zoo.data.tasks import TASKS, train_tokenizers
 from zoo.fast import int8
 from zoo.fast.int8 import Int8Linear
-from zoo.generation import engines
-from zoo.tasks import TASKS, train_tokenizers
 from zoo.testing.subjects import new_subject
 from zoo.training import save_checkpoint
+from zoo.training.generation import engines
 
 SIZES = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
 

@@ -10,9 +10,9 @@ import torch
 from synthetic_comparison import made_up
 
 import zoo
-from zoo.errors import InputError, UnknownVariantError
+from zoo.analysis.parameters import count_by_parameter
+from zoo.base.errors import InputError, UnknownVariantError
 from zoo.inside import attention, logit_lens, summary
-from zoo.parameters import count_by_parameter
 
 ROOT = Path(__file__).parents[1]
 

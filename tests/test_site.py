@@ -15,7 +15,7 @@ import pytest
 from preloaded import run_fork
 
 import zoo
-from zoo.settings import setting_cards
+from zoo.building.settings import setting_cards
 
 pytest.importorskip("mkdocstrings", reason="the site needs Python 3.11")
 

@@ -9,9 +9,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-from zoo.drawing import draw, to_svg, to_svg_beside
-from zoo.drawing.boxes import BADGES
-from zoo.drawing.look import FILLS
+from zoo.analysis.drawing import draw, to_svg, to_svg_beside
+from zoo.analysis.drawing.boxes import BADGES
+from zoo.analysis.drawing.look import FILLS
 
 SVG = "{http://www.w3.org/2000/svg}"
 PICTURES = (

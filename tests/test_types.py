@@ -9,7 +9,7 @@ import pytest
 from typing_extensions import assert_type
 
 import zoo
-from zoo.errors import UnknownNameError, UnknownOverrideError, ZooError
+from zoo.base.errors import UnknownNameError, UnknownOverrideError, ZooError
 from zoo.models import ZooForCausalLM, ZooForMaskedLM
 
 
@@ -29,7 +29,7 @@ def test_a_model_whose_task_is_not_written_may_generate() -> None:
 
 
 def test_submodules_are_there_without_an_import_of_their_own() -> None:
-    assert zoo.tasks.Kind.TEXT.usual_names[0] == "text"
+    assert zoo.data.tasks.Kind.TEXT.usual_names[0] == "text"
     assert zoo.inside.__name__ == "zoo.inside"
 
 

@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
+from zoo.base.waiting import SHORTLY, short_waits
 from zoo.comparison.run.processes import child_environment
-from zoo.waiting import SHORTLY, short_waits
 
 SHOW = """
 import os, runpy, sys

@@ -16,153 +16,93 @@ if find_spec("zoo.registry") is None:
     # one, and there these packages lie beside it.
     __path__.append(str(Path(__file__).parents[1]))
 
-from zoo.hooks import AutoRegistration
+from zoo.base.auto_registration import AutoRegistration
 
 if TYPE_CHECKING:
     from zoo import (  # noqa: I001 - one statement for all of them
-        answers as answers,
-        benchmarks as benchmarks,
+        analysis as analysis,
+        base as base,
         building as building,
         comparison as comparison,
         completion as completion,
         converters as converters,
-        difference as difference,
-        dispatch as dispatch,
-        doctor as doctor,
-        drawing as drawing,
-        environment as environment,
-        errors as errors,
-        evaluating as evaluating,
-        explorer as explorer,
+        data as data,
         fast as fast,
-        files as files,
-        fingerprints as fingerprints,
-        folders as folders,
-        generation as generation,
-        hooks as hooks,
         hub as hub,
         inside as inside,
-        keywords as keywords,
-        labelling as labelling,
-        listing as listing,
-        literals as literals,
-        loading as loading,
-        making as making,
-        manifest as manifest,
-        measuring as measuring,
         models as models,
-        new_plugin as new_plugin,
-        parameters as parameters,
-        quantizing as quantizing,
         registry as registry,
-        scaling as scaling,
         serving as serving,
-        settings as settings,
-        showing as showing,
-        synonyms as synonyms,
-        tasks as tasks,
         testing as testing,
-        tokenizers as tokenizers,
         training as training,
         variants as variants,
-        weights as weights,
     )
-    from zoo.benchmarks import bench
-    from zoo.benchmarks.claims import claims
-    from zoo.building import config
+    from zoo.comparison.benchmarks import bench
+    from zoo.comparison.benchmarks.claims import claims
+    from zoo.building.builder import config
     from zoo.comparison import compare
     from zoo.converters import convert, export
-    from zoo.difference import diff
-    from zoo.dispatch import build, load
-    from zoo.evaluating import evaluate
-    from zoo.generation import accelerate, generate
+    from zoo.analysis.diff import diff
+    from zoo.building.dispatch import build, load
+    from zoo.training.evaluate import evaluate
+    from zoo.training.generation import accelerate, generate
     from zoo.hub import pull, push
-    from zoo.labelling import predict
-    from zoo.listing import show_code
-    from zoo.quantizing import to_int8
+    from zoo.training.predict import predict
+    from zoo.analysis.source_listing import show_code
+    from zoo.building.quantizing import to_int8
     from zoo.registry import describe, list_variants, list_weights, register, register_weights
-    from zoo.scaling import plan
-    from zoo.showing import show
+    from zoo.analysis.scaling import plan
+    from zoo.inside.show import show
     from zoo.training import train
 
     __version__: str
 
 #: The submodules for users, imported when first used. To add one: a word here, and a line above for the type checker.
 _SUBMODULES = (
-    "answers",
-    "benchmarks",
+    "analysis",
+    "base",
     "building",
     "comparison",
     "completion",
     "converters",
-    "difference",
-    "dispatch",
-    "doctor",
-    "drawing",
-    "environment",
-    "errors",
-    "evaluating",
-    "explorer",
+    "data",
     "fast",
-    "files",
-    "fingerprints",
-    "folders",
-    "generation",
-    "hooks",
     "hub",
     "inside",
-    "keywords",
-    "labelling",
-    "listing",
-    "literals",
-    "loading",
-    "making",
-    "manifest",
-    "measuring",
     "models",
-    "new_plugin",
-    "parameters",
-    "quantizing",
     "registry",
-    "scaling",
     "serving",
-    "settings",
-    "showing",
-    "synonyms",
-    "tasks",
     "testing",
-    "tokenizers",
     "training",
     "variants",
-    "weights",
 )
 
 #: Where each public name lives. To add one: a line here, and one above for the type checker.
 _HOMES = {
-    "accelerate": "zoo.generation",
-    "bench": "zoo.benchmarks",
-    "build": "zoo.dispatch",
-    "claims": "zoo.benchmarks.claims",
+    "accelerate": "zoo.training.generation",
+    "bench": "zoo.comparison.benchmarks",
+    "build": "zoo.building.dispatch",
+    "claims": "zoo.comparison.benchmarks.claims",
     "compare": "zoo.comparison",
-    "config": "zoo.building",
+    "config": "zoo.building.builder",
     "convert": "zoo.converters",
     "describe": "zoo.registry",
-    "diff": "zoo.difference",
-    "evaluate": "zoo.evaluating",
+    "diff": "zoo.analysis.diff",
+    "evaluate": "zoo.training.evaluate",
     "export": "zoo.converters",
-    "generate": "zoo.generation",
+    "generate": "zoo.training.generation",
     "list_variants": "zoo.registry",
     "list_weights": "zoo.registry",
-    "load": "zoo.dispatch",
-    "plan": "zoo.scaling",
-    "predict": "zoo.labelling",
+    "load": "zoo.building.dispatch",
+    "plan": "zoo.analysis.scaling",
+    "predict": "zoo.training.predict",
     "pull": "zoo.hub",
     "push": "zoo.hub",
     "register": "zoo.registry",
     "register_weights": "zoo.registry",
-    "show": "zoo.showing",
-    "show_code": "zoo.listing",
-    "to_int8": "zoo.quantizing",
+    "show": "zoo.inside.show",
+    "show_code": "zoo.analysis.source_listing",
+    "to_int8": "zoo.building.quantizing",
     "train": "zoo.training",
 }
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from transformers import GenerationConfig
 
-from zoo.errors import CheckpointError
+from zoo.base.errors import CheckpointError
 from zoo.models import ZooConfig
 
 from ..engine import Said, WritingModel, Written

@@ -6,7 +6,7 @@ from typing import Any
 
 from transformers import GenerationConfig
 
-from zoo.errors import ConfigError
+from zoo.base.errors import ConfigError
 
 OPTIONS = {
     "repetition_penalty": "repetition_penalty",

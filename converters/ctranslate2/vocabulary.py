@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from zoo.errors import CheckpointError
+from zoo.base.errors import CheckpointError
 from zoo.models import ZooConfig
 
 TARGET_FOLDER = "target"

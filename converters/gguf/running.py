@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from transformers import GenerationConfig
 
-from zoo.errors import CheckpointError, ConfigError
+from zoo.base.errors import CheckpointError, ConfigError
 from zoo.models import ZooConfig
 
 from ..engine import Said, WritingModel, Written

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
-from zoo.errors import CheckpointError
-from zoo.files import read_json
+from zoo.base.errors import CheckpointError
+from zoo.base.files import read_json
 from zoo.models import ZooConfig
 
 from ..errors import ExportError

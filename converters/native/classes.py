@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from transformers.configuration_utils import PreTrainedConfig
 from transformers.models.auto import modeling_auto
 
-from zoo.errors import enumerate_names
+from zoo.base.errors import enumerate_names
 from zoo.registry import Task
 
 from ..errors import ConversionError, NoCounterpartError

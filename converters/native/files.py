@@ -15,7 +15,7 @@ from transformers.utils import (
     WEIGHTS_NAME,
 )
 
-from zoo.files import read_json
+from zoo.base.files import read_json
 from zoo.hub.addresses import is_repository
 
 from ..checkpoint import read_pickled, read_safetensors
@@ -52,7 +52,7 @@ def folder_of(source: str | os.PathLike[str]) -> Path:
     Raises:
         HubError: When the repository cannot be had.
     """
-    from zoo.weights import locate
+    from zoo.building.weights import locate
 
     return locate(str(source), with_pickles=True)
 

@@ -12,8 +12,8 @@ from transformers import AutoConfig, GenerationConfig, PreTrainedModel
 from transformers.configuration_utils import PreTrainedConfig
 from transformers.utils import CONFIG_NAME, GENERATION_CONFIG_NAME
 
-from zoo.errors import ZooError, enumerate_names
-from zoo.files import read_json
+from zoo.base.errors import ZooError, enumerate_names
+from zoo.base.files import read_json
 from zoo.registry import Task
 
 from ..checkpoint import Checkpoint, report_not_finite

@@ -11,7 +11,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 from transformers.configuration_utils import PreTrainedConfig
 
-from zoo.building import config as build_config
+from zoo.building.builder import config as build_config
 from zoo.models import ZooConfig, ZooPreTrainedModel
 from zoo.registry import Task
 

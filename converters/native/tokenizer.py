@@ -6,7 +6,7 @@ import shutil
 import warnings
 from pathlib import Path
 
-from zoo.files import read_json
+from zoo.base.files import read_json
 
 from ..errors import LostInputWarning
 from .files import require_inside

@@ -19,7 +19,7 @@ from transformers.modeling_outputs import (
     TokenClassifierOutput,
 )
 
-from zoo.errors import InputError, UnsupportedOperationError
+from zoo.base.errors import InputError, UnsupportedOperationError
 from zoo.models import ZooConfig
 from zoo.models.transformer import Transformer, transformer_of
 from zoo.registry import Task

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from transformers.cache_utils import Cache, DynamicCache
 
-from zoo.errors import CheckpointError, InputError
+from zoo.base.errors import CheckpointError, InputError
 
 from .modules import content, filled_cache
 

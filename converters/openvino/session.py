@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from transformers.cache_utils import Cache
 
-from zoo.errors import CheckpointError, InputError, UnsupportedOperationError
+from zoo.base.errors import CheckpointError, InputError, UnsupportedOperationError
 
 from ..onnx.models import GraphModel, model_of
 from ..onnx.session import Session, length_of

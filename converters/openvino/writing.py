@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from zoo.errors import UnwritableError
+from zoo.base.errors import UnwritableError
 from zoo.models import ZooPreTrainedModel
 
 from ..errors import ExportError

@@ -10,7 +10,7 @@ from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, proce
 from torch import Tensor
 from transformers import PreTrainedTokenizerFast
 
-from zoo.errors import InputError, enumerate_names
+from zoo.base.errors import InputError, enumerate_names
 from zoo.models import ZooConfig, ZooForConditionalGeneration, ZooPreTrainedModel
 
 from ..converter import CONVERTERS

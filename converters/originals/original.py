@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
-from zoo.building import config as make_config
+from zoo.building.builder import config as make_config
 from zoo.models import ZooConfig, ZooPreTrainedModel
 from zoo.registry import VARIANTS
 

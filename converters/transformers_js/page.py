@@ -9,7 +9,7 @@ from typing import Any
 
 import jinja2
 
-from zoo.files import read_json
+from zoo.base.files import read_json
 from zoo.models import ZooPreTrainedModel
 from zoo.registry import Task
 

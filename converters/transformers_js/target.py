@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import torch
 from transformers.utils import CONFIG_NAME
 
-from zoo.files import read_json
+from zoo.base.files import read_json
 from zoo.registry import Task
 
 from ..extras import require

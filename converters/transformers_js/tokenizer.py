@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from zoo.errors import CheckpointError
-from zoo.files import read_json
+from zoo.base.errors import CheckpointError
+from zoo.base.files import read_json
 
 from ..errors import ExportError
 from ..native.tokenizer import TARGET_FOLDER, TOKENIZER_FILE, TOKENIZER_FILES, carry_tokenizer

@@ -8,9 +8,9 @@ from __future__ import annotations
 from itertools import groupby
 from pathlib import Path
 
-from zoo.benchmarks.claims import calibrate, claims
-from zoo.benchmarks.claims.page import calibration_section, tally, theme_section
-from zoo.files import write_file
+from zoo.base.files import write_file
+from zoo.comparison.benchmarks.claims import calibrate, claims
+from zoo.comparison.benchmarks.claims.page import calibration_section, tally, theme_section
 
 PAGE = Path(__file__).parents[2] / "docs" / "claims.md"
 
@@ -36,9 +36,9 @@ this, and `zoo claims norm=dyt` what is about one part.
 CALIBRATION = """## Calibration
 
 Signs that others published at larger sizes were written down in
-[calibration.yaml](../zoo/benchmarks/calibration.yaml) before their rows here were recorded. Better and worse come out
-where the mean difference has that sign; "no better" comes out unless the variant is ahead beyond noise. The intervals
-of the rates are those of Clopper and Pearson, a trial a sign.
+[calibration.yaml](../zoo/comparison/benchmarks/calibration.yaml) before their rows here were recorded. Better and worse
+come out where the mean difference has that sign; "no better" comes out unless the variant is ahead beyond noise. The
+intervals of the rates are those of Clopper and Pearson, a trial a sign.
 """
 
 

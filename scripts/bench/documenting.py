@@ -10,8 +10,8 @@ from pathlib import Path
 import torch
 import transformers
 
-from zoo.environment import device_name
-from zoo.files import replace_part, write_file
+from zoo.analysis.environment import device_name
+from zoo.base.files import replace_part, write_file
 
 PAGE = Path(__file__).parents[2] / "docs/performance.md"
 

@@ -33,17 +33,17 @@ import transformers
 from transformers import PreTrainedModel
 
 import zoo
+from zoo.analysis.environment import device_name
+from zoo.building.weights import locate
 from zoo.converters import ExportOptions
 from zoo.converters.errors import ExportError, MissingExtraError
 from zoo.converters.exporting import choose
-from zoo.environment import device_name
-from zoo.evaluating import evaluate
-from zoo.generation import ENGINES, ExportEngine, generate
-from zoo.generation.engines import TORCH, TORCH_INT8
-from zoo.tokenizers import load_tokenizers
-from zoo.training.heldout import examples_of_run
+from zoo.data.tokenizers import load_tokenizers
+from zoo.training.evaluate import evaluate
+from zoo.training.generation import ENGINES, ExportEngine, generate
+from zoo.training.generation.engines import TORCH, TORCH_INT8
 from zoo.training.record import saved_run
-from zoo.weights import locate
+from zoo.training.validation_split import examples_of_run
 
 MODELS = ("gpt2-style.char-en", "vanilla.en-pt")
 REFERENCE = "torch"

@@ -23,9 +23,9 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from zoo.environment import processor_facts
-from zoo.files import replace_part, write_file
-from zoo.weights.tables import markdown
+from zoo.analysis.environment import processor_facts
+from zoo.base.files import replace_part, write_file
+from zoo.building.weights.tables import markdown
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "start.md"

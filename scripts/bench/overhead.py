@@ -14,9 +14,9 @@ from typing import Any
 
 import torch
 
-from zoo.measuring import activation_bytes, decode_speed, gemm_limit, measure, prefill_speed
-from zoo.measuring.measuring import SHORTEST, count_per_token
-from zoo.tasks import TASKS
+from zoo.analysis.measuring import activation_bytes, decode_speed, gemm_limit, measure, prefill_speed
+from zoo.analysis.measuring.measuring import SHORTEST, count_per_token
+from zoo.data.tasks import TASKS
 from zoo.training import train
 
 

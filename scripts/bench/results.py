@@ -14,18 +14,18 @@ from pathlib import Path
 from typing import NamedTuple
 from xml.etree import ElementTree
 
-from zoo.benchmarks import Benchmark, Verdicts, benchmarks, judge, read_rows
-from zoo.benchmarks.across import read_across
-from zoo.benchmarks.page import in_markdown, made_on, markdown_table, spread, title, told
-from zoo.benchmarks.published import anchors
-from zoo.benchmarks.rows import Row, write_rows
-from zoo.benchmarks.weights import RESULTS, rows_of_weights
+from zoo.base.files import replace_part, write_file
+from zoo.building.weights.tables import markdown
+from zoo.comparison.benchmarks import Benchmark, Verdicts, benchmarks, judge, read_rows
+from zoo.comparison.benchmarks.across import read_across
+from zoo.comparison.benchmarks.page import in_markdown, made_on, markdown_table, spread, title, told
+from zoo.comparison.benchmarks.published import anchors
+from zoo.comparison.benchmarks.rows import Row, write_rows
+from zoo.comparison.benchmarks.weights import RESULTS, rows_of_weights
 from zoo.comparison.display.report import charts
 from zoo.comparison.display.report.forest import draw_forest
 from zoo.comparison.results.metrics import LOSSES
 from zoo.comparison.results.summary import VariantSummary
-from zoo.files import replace_part, write_file
-from zoo.weights.tables import markdown
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "results.md"
@@ -52,7 +52,7 @@ where one stands. `zoo bench run NAME VARIANT` repeats a row or adds one of your
 machine does; how fast a run was does, so no speeds are shown, and the CSV files say how busy the machine was.
 
 What the [weights that ship](weights.md) scored has rows of its own, in
-[weights.csv](../zoo/benchmarks/results/weights.csv), written from the very files that their cards read.
+[weights.csv](../zoo/comparison/benchmarks/results/weights.csv), written from the very files that their cards read.
 """
 
 PUBLISHED = "## Published numbers beside ours"

@@ -4,8 +4,8 @@
     python scripts/bench/waiting.py --document    # and put the table into docs/performance.md
 
 One thread is the first row; the other rows have one for every core, and wait as OpenMP does by default, asleep, or as
-`zoo` makes them (zoo/waiting.py). All take turns. Give it an idle machine: with other work the default can be ten times
-as slow.
+`zoo` makes them (zoo/base/waiting.py). All take turns. Give it an idle machine: with other work the default
+can be ten times as slow.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from contextlib import contextmanager
 
 from documenting import described, document, to_table
 
-from zoo.waiting import SHORTLY
+from zoo.base.waiting import SHORTLY
 
 POLICIES = {
     "one thread": {"OMP_NUM_THREADS": "1"},

@@ -74,8 +74,8 @@ def wanted() -> list[tuple[str, str, str]]:
 def save(name: str, task: str, form: str, folder: str) -> Any:
     """Build a model with random weights, none of them zero or one, and save it."""
     import zoo
+    from zoo.data.tokenizers import train_character
     from zoo.testing import randomize
-    from zoo.tokenizers import train_character
 
     windows: dict[str, Any] = {"sliding_window": SHORT_WINDOW} if zoo.config(name, task, **SIZES).sliding_window else {}
     model = randomize(zoo.build(name, task, seed=0, **SIZES, **windows), std=0.05)
@@ -96,7 +96,7 @@ def served(name: str, task: str, form: str) -> dict[str, Any]:
     from vllm import LLM
     from vllm.config import PoolerConfig
 
-    from zoo.errors import UnsupportedBackendError
+    from zoo.base.errors import UnsupportedBackendError
 
     options = {"runner": "pooling", "pooler_config": PoolerConfig(task="token_embed")}
     pooling: dict[str, Any] = options if task == "feature-extraction" else {}

@@ -11,16 +11,16 @@ from documents import ROOT
 from reference import cell
 
 import zoo
-from zoo.benchmarks import benchmarks
-from zoo.benchmarks.claims import Finding, claims
-from zoo.benchmarks.page import spread, title
-from zoo.benchmarks.recorded import recorded
+from zoo.analysis.drawing import draw, to_svg, to_svg_beside
+from zoo.building.settings import setting_cards
+from zoo.building.weights.tables import scores_text
+from zoo.comparison.benchmarks import benchmarks
+from zoo.comparison.benchmarks.claims import Finding, claims
+from zoo.comparison.benchmarks.page import spread, title
+from zoo.comparison.benchmarks.recorded import recorded
 from zoo.comparison.results.units import counted
-from zoo.drawing import draw, to_svg, to_svg_beside
 from zoo.models.parts import PART_FIELDS
 from zoo.registry import Card, describe, find_weights, list_weights, parse_name
-from zoo.settings import setting_cards
-from zoo.weights.tables import scores_text
 
 SETTINGS = {card.name for card in setting_cards()}
 

@@ -6,7 +6,7 @@ import importlib
 import inspect
 from collections.abc import Iterable
 
-from zoo.settings import SettingCard, setting_cards
+from zoo.building.settings import SettingCard, setting_cards
 
 SUBMODULES = (
     "registry",

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zoo.benchmarks import Row, find_benchmark
-from zoo.benchmarks.across import averages, read_across, width
-from zoo.benchmarks.definition import read
-from zoo.errors import UnknownNameError
+from zoo.base.errors import UnknownNameError
+from zoo.comparison.benchmarks import Row, find_benchmark
+from zoo.comparison.benchmarks.across import averages, read_across, width
+from zoo.comparison.benchmarks.definition import read
 
 VALLEY, SCALING = find_benchmark("lr-robustness"), find_benchmark("scaling")
 RATES = [float(name) for name in VALLEY.conditions]

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zoo.benchmarks.claims import Contrast
-from zoo.benchmarks.claims.calibration import Rate, Sign, Trial, binomial_interval
-from zoo.benchmarks.claims.judging import FAILS, HOLDS, MISSING, UNCLEAR, judge_contrasts
+from zoo.comparison.benchmarks.claims import Contrast
+from zoo.comparison.benchmarks.claims.calibration import Rate, Sign, Trial, binomial_interval
+from zoo.comparison.benchmarks.claims.judging import FAILS, HOLDS, MISSING, UNCLEAR, judge_contrasts
 from zoo.comparison.results.verdicts import Scores
 
 EXPECTATIONS = ("higher", "lower", "same", "no higher", "no lower")

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from zoo.benchmarks import benchmarks, find_benchmark
-from zoo.benchmarks.definition import read
-from zoo.benchmarks.names import expand
+from zoo.base.errors import ConfigError, UnknownNameError, UnsupportedTaskError
+from zoo.comparison.benchmarks import benchmarks, find_benchmark
+from zoo.comparison.benchmarks.definition import read
+from zoo.comparison.benchmarks.names import expand
 from zoo.comparison.request.request import Request
-from zoo.errors import ConfigError, UnknownNameError, UnsupportedTaskError
+from zoo.data.tasks import find_task
 from zoo.registry import VARIANTS
-from zoo.tasks import find_task
 
 ALL = benchmarks()
 

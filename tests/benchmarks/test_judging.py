@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from zoo.benchmarks import Row, benchmarks, find_benchmark, judge
-from zoo.benchmarks.definition import Anchor
-from zoo.benchmarks.page import front, markdown_table, told
-from zoo.benchmarks.published import anchors
-from zoo.errors import UnknownNameError
+from zoo.base.errors import UnknownNameError
+from zoo.comparison.benchmarks import Row, benchmarks, find_benchmark, judge
+from zoo.comparison.benchmarks.definition import Anchor
+from zoo.comparison.benchmarks.page import front, markdown_table, told
+from zoo.comparison.benchmarks.published import anchors
 
 BENCHMARK = replace(
     find_benchmark("translation-en-pt"), variants=["pre-norm", "post-norm", "rezero", "deepnorm"], seeds=5

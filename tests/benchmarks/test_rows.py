@@ -10,9 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from zoo.benchmarks import Row, read_rows, record
-from zoo.benchmarks.rows import write_rows
-from zoo.errors import CheckpointError
+from zoo.base.errors import CheckpointError
+from zoo.comparison.benchmarks import Row, read_rows, record
+from zoo.comparison.benchmarks.rows import write_rows
 
 TEXT = st.text(st.characters(blacklist_categories=["Cs"], blacklist_characters="\r\0"), max_size=20)
 ROWS = st.lists(

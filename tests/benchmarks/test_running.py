@@ -13,16 +13,16 @@ import pytest
 import torch
 from click.testing import CliRunner
 
-from zoo.benchmarks import Benchmark, Row, bench, find_benchmark, read_rows, verify
-from zoo.benchmarks.judging import judge
-from zoo.benchmarks.rows import write_rows
-from zoo.benchmarks.running import Session
-from zoo.benchmarks.verifying import judged
+from zoo.analysis.environment import circumstances
+from zoo.base.errors import ConfigError, OutputExistsError, UnknownNameError, UnsupportedTaskError, UnwritableError
+from zoo.base.files import write_file
 from zoo.cli.main import cli
 from zoo.comparison import Run
-from zoo.environment import circumstances
-from zoo.errors import ConfigError, OutputExistsError, UnknownNameError, UnsupportedTaskError, UnwritableError
-from zoo.files import write_file
+from zoo.comparison.benchmarks import Benchmark, Row, bench, find_benchmark, read_rows, verify
+from zoo.comparison.benchmarks.judging import judge
+from zoo.comparison.benchmarks.rows import write_rows
+from zoo.comparison.benchmarks.running import Session
+from zoo.comparison.benchmarks.verifying import judged
 
 pytestmark = pytest.mark.xdist_group("benchmark")  # one benchmark is run for most tests
 

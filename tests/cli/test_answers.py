@@ -71,7 +71,7 @@ def test_an_answer_is_quick_the_second_time_and_follows_the_sources(tmp_path: Pa
 
 
 @pytest.mark.parametrize(
-    "inner", ["zoo/benchmarks/results/char-lm.csv", "converters/measured.tsv", "zoo/training/recipes"]
+    "inner", ["zoo/comparison/benchmarks/results/char-lm.csv", "converters/measured.tsv", "zoo/training/recipes"]
 )
 def test_an_answer_follows_what_is_recorded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, inner: str) -> None:
     """`zoo show` and `zoo claims` say what rows say: the same command after another row is another answer."""

@@ -11,8 +11,8 @@ import torch
 from safetensors.torch import load_file
 
 import zoo as library
-from zoo.manifest import MANIFEST_FILE
-from zoo.new_plugin import KINDS
+from zoo.base.manifest import MANIFEST_FILE
+from zoo.testing.new_plugin import KINDS
 
 TINY = ("pre-norm@tiny", "--set", "vocab_size=50")
 

@@ -40,7 +40,7 @@ OTHERS_WORK = {
     "zoo.hub.pulling",
     "zoo.hub.pushing",
     "zoo.inside",
-    "zoo.tasks",
+    "zoo.data.tasks",
     "zoo.training",
 }
 

@@ -5,8 +5,8 @@ import re
 
 import pytest
 
-from zoo.benchmarks import benchmarks
-from zoo.benchmarks.recorded import ranking, recorded
+from zoo.comparison.benchmarks import benchmarks
+from zoo.comparison.benchmarks.recorded import ranking, recorded
 from zoo.registry import TASKS, VARIANTS, list_variants
 
 

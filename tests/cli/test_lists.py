@@ -8,14 +8,14 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from zoo import synonyms
+from zoo.base import synonyms
+from zoo.building.settings import BESIDE_FIELDS, setting_cards
 from zoo.cli.main import cli
 from zoo.cli.parameters import data_options
+from zoo.data.tasks import TASKS, TOKENIZERS
 from zoo.models import ZooConfig
 from zoo.models.parts import PART_FIELDS
 from zoo.registry import Task
-from zoo.settings import BESIDE_FIELDS, setting_cards
-from zoo.tasks import TASKS, TOKENIZERS
 from zoo.training.arguments import ZooTrainingArguments
 from zoo.training.recipe import shipped_recipes
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 import zoo as library
+from zoo.base.errors import PluginWarning
 from zoo.cli.main import VERBS
-from zoo.errors import PluginWarning
 
 INTERRUPTED = """
 import os, signal
@@ -125,7 +125,7 @@ def broken(monkeypatch):
     def fail(*args, **kwargs):
         raise RuntimeError("the disk\nis full")
 
-    monkeypatch.setattr("zoo.parameters.count_by_parameter", fail)
+    monkeypatch.setattr("zoo.analysis.parameters.count_by_parameter", fail)
 
 
 def test_a_bug_is_called_one_in_one_line_with_what_a_report_needs(zoo, broken):
@@ -155,7 +155,7 @@ def test_what_the_machine_refuses_is_no_bug(zoo, monkeypatch, error, told):
     def fail(*args, **kwargs):
         raise error
 
-    monkeypatch.setattr("zoo.parameters.count_by_parameter", fail)
+    monkeypatch.setattr("zoo.analysis.parameters.count_by_parameter", fail)
     run = zoo("params", "vanilla")
     assert run.exit_code == 1
     assert run.stderr.startswith(f"zoo: error: {told}")

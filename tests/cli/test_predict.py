@@ -11,9 +11,9 @@ import pytest
 from click.testing import CliRunner
 
 import zoo
+from zoo.base.errors import ConfigError
 from zoo.cli.main import cli
-from zoo.errors import ConfigError
-from zoo.tasks import find_task
+from zoo.data.tasks import find_task
 
 REPORT = ("confusion", "labels", "errors")
 TINY = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 64}
@@ -91,7 +91,7 @@ def test_a_model_that_writes_labels_nothing():
 
 
 def _word_tokenizer():
-    from zoo.tasks import TOKENIZERS
+    from zoo.data.tasks import TOKENIZERS
 
     return TOKENIZERS.get("word")(["a b", "a b"])
 

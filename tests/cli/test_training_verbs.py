@@ -12,7 +12,7 @@ from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 import zoo as library
 from zoo.cli.generate import generate as generate_verb
 from zoo.cli.main import cli
-from zoo.tasks import TASKS
+from zoo.data.tasks import TASKS
 
 SETTINGS = ("hidden_size=16", "num_hidden_layers=1", "num_attention_heads=2", "intermediate_size=32")
 MODEL = [part for setting in SETTINGS for part in ("--set", setting)]

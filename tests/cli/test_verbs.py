@@ -8,7 +8,7 @@ import pytest
 
 from zoo.cli.output import writable
 from zoo.cli.parameters import built_in_names
-from zoo.doctor import PAYS
+from zoo.comparison.doctor import PAYS
 from zoo.registry import VARIANTS, describe
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from importlib import import_module
 
+from zoo.analysis.measuring import Costs
 from zoo.comparison.run import single
-from zoo.measuring import Costs
 
 TINY = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
 TASK = "copy:train_examples=80,heldout_examples=8,length=4"

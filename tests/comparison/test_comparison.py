@@ -17,6 +17,7 @@ from click.testing import CliRunner
 from comparison.in_process import launch_here, measure_nothing, quality
 from safetensors.torch import load_file, save_file
 
+from zoo.base.errors import ConfigError, UnknownNameError, UnknownOverrideError, UnknownVariantError
 from zoo.cli.compare import compare as verb
 from zoo.comparison import Comparison, ReloadCheck, compare, summarize
 from zoo.comparison.files import ANSWERS, CHECKPOINT, RELOADED, RESULT, locked, write_json
@@ -28,10 +29,9 @@ from zoo.comparison.run.reload import TARGET_FOLDER, check
 from zoo.comparison.run.timings import PHASES
 from zoo.comparison.setup.job import Job
 from zoo.comparison.setup.jobs import folder_name
-from zoo.errors import ConfigError, UnknownNameError, UnknownOverrideError, UnknownVariantError
+from zoo.data.tasks import TASKS, read_columns
+from zoo.data.tokenizers import pairs
 from zoo.registry import VARIANTS
-from zoo.tasks import TASKS, read_columns
-from zoo.tokenizers import pairs
 from zoo.training.checkpoints import SEAL, seal
 
 pytestmark = pytest.mark.xdist_group("comparison")  # one comparison serves most tests

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from zoo.building import skeleton
+from zoo.analysis.measuring import flops_per_token
+from zoo.base.errors import ConfigError
+from zoo.building.builder import skeleton
 from zoo.comparison.setup.matching import TOLERANCE, Sizes, match
-from zoo.errors import ConfigError
-from zoo.measuring import flops_per_token
 from zoo.training import Recipe
 
 pytestmark = pytest.mark.thorough

@@ -7,6 +7,7 @@ import math
 import pytest
 from datasets import Dataset
 
+from zoo.base.errors import ConfigError, InvalidChoiceError, OutputExistsError, UnknownNameError
 from zoo.comparison.digests import content_hash
 from zoo.comparison.files import PLAN, RESULTS, locked, write_json
 from zoo.comparison.plan import find_plan, make_plan
@@ -14,7 +15,6 @@ from zoo.comparison.request.budget import Budget, read_budget
 from zoo.comparison.request.seeds import read_seeds
 from zoo.comparison.request.sweep import combinations, read_sweep, write_values
 from zoo.comparison.setup.workload import share_of_warmup, spend, workload
-from zoo.errors import ConfigError, InvalidChoiceError, OutputExistsError, UnknownNameError
 from zoo.training.arguments import training_arguments
 from zoo.training.record import digest_of_examples, first_difference
 

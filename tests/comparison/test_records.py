@@ -10,17 +10,17 @@ from click.testing import CliRunner
 from comparison.in_process import launch_here, measure_nothing
 
 import zoo
+from zoo.analysis.measuring import FlopsPerToken
 from zoo.cli.main import cli
 from zoo.comparison import compare
 from zoo.comparison.files import CHECKPOINT
 from zoo.comparison.run import worker
 from zoo.comparison.run.launchers import LAUNCHERS
 from zoo.comparison.setup import shared_inputs
+from zoo.data.tasks import TASKS
 from zoo.hub.addresses import parse_address
 from zoo.hub.cards import CardFacts, write_card
 from zoo.hub.records import find_result, recipe_of, without_places
-from zoo.measuring import FlopsPerToken
-from zoo.tasks import TASKS
 
 pytestmark = pytest.mark.xdist_group("comparison")
 

@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 from comparison.in_process import GENERATION, TASK, TINY, launch_here, measure_nothing, quality
 
+from zoo.analysis.measuring import FlopsPerToken
+from zoo.base.errors import ConfigError, OutputExistsError, UnknownVariantError
 from zoo.comparison import Comparison, compare, pipeline
 from zoo.comparison.files import JOB, PLAN, RESULTS
 from zoo.comparison.run import worker
 from zoo.comparison.run.launchers import LAUNCHERS
 from zoo.comparison.run.trials import best_of
 from zoo.comparison.setup import shared_inputs
-from zoo.errors import ConfigError, OutputExistsError, UnknownVariantError
-from zoo.measuring import FlopsPerToken
-from zoo.tasks.tables import DataWarning
+from zoo.data.tasks.tables import DataWarning
 from zoo.training.clocks import TimeBudget
 from zoo.training.guard import TrainingError
 

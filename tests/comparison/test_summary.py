@@ -11,6 +11,7 @@ import pytest
 from synthetic_comparison import made_up, made_up_run
 
 import zoo
+from zoo.base.errors import DeprecatedNameWarning, UnknownNameError
 from zoo.comparison import Run
 from zoo.comparison.display.documents import to_latex, to_markdown, write_files
 from zoo.comparison.display.findings import headline, sentences
@@ -22,7 +23,6 @@ from zoo.comparison.results.metrics import metrics_of
 from zoo.comparison.results.statistics import Measurements
 from zoo.comparison.results.summary import summarize
 from zoo.comparison.results.units import duration, large, memory, milliseconds, number, percent
-from zoo.errors import DeprecatedNameWarning, UnknownNameError
 
 
 def test_numbers_are_written_for_people():

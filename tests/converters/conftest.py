@@ -6,7 +6,7 @@ import pytest
 from native_models import scramble
 
 import zoo
-from zoo.tokenizers import Tokenizers, train_word
+from zoo.data.tokenizers import Tokenizers, train_word
 
 PAIRS = ["the cat sleeps\tle chat dort", "a dog runs\tun chien court", "the dog sleeps\tle chien dort"]
 

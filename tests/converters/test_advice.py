@@ -13,14 +13,14 @@ from click.testing import CliRunner
 from native_models import scramble
 
 import zoo
+from zoo.base.errors import ConfigError, UnsupportedOperationError
 from zoo.cli.main import cli
 from zoo.converters import TARGETS, EngineTarget
 from zoo.converters.samples import sample_inputs
 from zoo.converters.target import PLACE, VERBS
-from zoo.errors import ConfigError, UnsupportedOperationError
-from zoo.generation import ENGINES, load_for
-from zoo.generation.engines import ExportEngine
-from zoo.tokenizers import Tokenizers, train_bpe
+from zoo.data.tokenizers import Tokenizers, train_bpe
+from zoo.training.generation import ENGINES, load_for
+from zoo.training.generation.engines import ExportEngine
 
 # Those with exports share a process, which imports what tracing takes once.
 pytestmark = [pytest.mark.thorough, pytest.mark.xdist_group("engines")]

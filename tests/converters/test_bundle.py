@@ -19,7 +19,7 @@ from preloaded import run_python
 import zoo
 from zoo.converters.bundle import auto_map, bundle_files, write_bundle
 from zoo.converters.bundle_registry import Registry
-from zoo.converters.shaking import Shaker
+from zoo.converters.tree_shaking import Shaker
 from zoo.models import ZooConfig
 from zoo.registry import VARIANTS, list_variants
 

@@ -11,6 +11,7 @@ from native_models import zoo_model
 from transformers import GenerationConfig
 
 import zoo
+from zoo.base.errors import CheckpointError, ConfigError, UnsupportedOperationError
 from zoo.cli.main import cli
 from zoo.converters import TARGETS, plan_engines
 from zoo.converters.ctranslate2.comparing import check_ctranslate2
@@ -20,8 +21,7 @@ from zoo.converters.ctranslate2.writing import write_ctranslate2
 from zoo.converters.errors import ExportError, MissingExtraError, VerificationError
 from zoo.converters.onnx.running import load_onnx
 from zoo.converters.onnx.writing import write_onnx
-from zoo.errors import CheckpointError, ConfigError, UnsupportedOperationError
-from zoo.generation import generate, load_checkpoint
+from zoo.training.generation import generate, load_checkpoint
 
 # One export to each engine serves most tests.
 pytestmark = [pytest.mark.thorough, pytest.mark.xdist_group("engines")]

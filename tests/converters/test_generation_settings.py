@@ -8,7 +8,7 @@ import transformers
 from native_models import BART, LLAMA, native_model
 
 import zoo
-from zoo.errors import ConfigError
+from zoo.base.errors import ConfigError
 
 pytestmark = pytest.mark.thorough
 

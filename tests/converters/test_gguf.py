@@ -14,6 +14,7 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
 import zoo
+from zoo.base.errors import ConfigError, UnsupportedOperationError, UnwritableError
 from zoo.cli.main import cli
 from zoo.converters.errors import ExportError, MissingExtraError, VerificationError
 from zoo.converters.gguf import comparing, rounding
@@ -24,10 +25,9 @@ from zoo.converters.gguf.tokenizer import numbered, read_tokenizer
 from zoo.converters.gguf.writing import write_gguf
 from zoo.converters.native import NATIVE
 from zoo.converters.probe import scrambled
-from zoo.errors import ConfigError, UnsupportedOperationError, UnwritableError
-from zoo.evaluating import evaluate
-from zoo.generation import generate, load_checkpoint
-from zoo.tokenizers import Tokenizers, train_bpe, train_unigram, train_word
+from zoo.data.tokenizers import Tokenizers, train_bpe, train_unigram, train_word
+from zoo.training.evaluate import evaluate
+from zoo.training.generation import generate, load_checkpoint
 
 pytest.importorskip("gguf")
 pytest.importorskip("xllamacpp")

@@ -13,8 +13,8 @@ from native_models import BART, ENCODER, GPT2, LLAMA, OPT, ROBERTA, T5, XLM, bat
 from native_models import outputs as outputs_of
 
 import zoo
+from zoo.base.errors import ZooError
 from zoo.converters.errors import DifferentOutputsError
-from zoo.errors import ZooError
 from zoo.models import POSITIONS
 
 pytestmark = pytest.mark.thorough

@@ -23,6 +23,7 @@ from native_models import (
 from safetensors.torch import load_file, save_file
 
 import zoo
+from zoo.base.errors import TokenIdError, UnknownOverrideError
 from zoo.converters.errors import (
     ConversionError,
     DifferentOutputsError,
@@ -37,7 +38,6 @@ from zoo.converters.native.base import UnknownNativeError
 from zoo.converters.native.families.llama import Llama
 from zoo.converters.native.families.opt import Opt
 from zoo.converters.native.tokenizer import carry_tokenizer
-from zoo.errors import TokenIdError, UnknownOverrideError
 from zoo.models import RotaryPosition
 from zoo.models.choices import Pooling
 from zoo.models.pooling import POOLERS

@@ -10,12 +10,12 @@ from safetensors import safe_open
 from tokenizers import Tokenizer, models
 
 import zoo
+from zoo.base.errors import OutputExistsError
 from zoo.converters import ExportOptions, plan_export, verification
 from zoo.converters.errors import ExportError, VerificationError
 from zoo.converters.exporting import export_as
 from zoo.converters.native.base import UnknownNativeError
 from zoo.converters.native.writing import save_weights
-from zoo.errors import OutputExistsError
 
 pytestmark = pytest.mark.thorough
 

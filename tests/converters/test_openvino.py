@@ -12,17 +12,17 @@ from native_models import zoo_model
 from transformers.cache_utils import DynamicCache
 
 import zoo
-from zoo.cli.main import cli
-from zoo.converters.errors import ExportError, MissingExtraError
-from zoo.errors import (
+from zoo.base.errors import (
     CheckpointError,
     InputError,
     SequenceTooLongError,
     UnsupportedOperationError,
     UnwritableError,
 )
-from zoo.generation import generate
-from zoo.generation.engines import load_for
+from zoo.cli.main import cli
+from zoo.converters.errors import ExportError, MissingExtraError
+from zoo.training.generation import generate
+from zoo.training.generation.engines import load_for
 
 openvino = pytest.importorskip("openvino")
 # Two exports serve all tests, in the process of tests that has imported what exports import.

@@ -219,15 +219,15 @@ def test_what_shapes_do_not_say_is_asked_for_by_name(name, asked):
 
 
 def test_wrong_hints_are_refused():
-    with pytest.raises(zoo.errors.UnknownOverrideError, match="did you mean 'num_attention_heads'"):
+    with pytest.raises(zoo.base.errors.UnknownOverrideError, match="did you mean 'num_attention_heads'"):
         zoo.convert(nlpt.random_state_dict(), num_atention_heads=3)
     with pytest.raises(
         ConversionError, match=r"num_hidden_layers=5 was given, but this checkpoint has num_hidden_layers=2"
     ):
         convert_vanilla(vanilla_keys(), num_hidden_layers=5)
-    with pytest.raises(zoo.errors.ConfigError, match="does not divide"):
+    with pytest.raises(zoo.base.errors.ConfigError, match="does not divide"):
         zoo.convert(d2l.random_state_dict(), num_attention_heads=5)
-    with pytest.raises(zoo.errors.UnknownQuirkError, match="did you mean 'max-pools-padding'"):
+    with pytest.raises(zoo.base.errors.UnknownQuirkError, match="did you mean 'max-pools-padding'"):
         convert_vanilla(vanilla_keys(), quirks=("max-pool-padding",))
     with pytest.raises(ConversionError, match="input_characters has 2 characters, but this checkpoint has 9"):
         zoo.convert(explicando.random_state_dict(), **EXPLICANDO, input_characters="ab", output_characters=None)

@@ -15,9 +15,9 @@ from zoo.converters.errors import ExportError
 from zoo.converters.native.base import UnknownNativeError
 from zoo.converters.verification import Difference
 from zoo.converters.weights import model_with, save_generation, task_of, weights_of
-from zoo.generation import ENGINES, ExportEngine
+from zoo.data.tokenizers import Tokenizers, train_word
 from zoo.models import ZooConfig
-from zoo.tokenizers import Tokenizers, train_word
+from zoo.training.generation import ENGINES, ExportEngine
 
 TEXTS = ["the cat sleeps", "a dog runs"]
 

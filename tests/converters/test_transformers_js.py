@@ -20,9 +20,9 @@ from zoo.converters import TARGETS
 from zoo.converters.errors import ExportError, MissingExtraError
 from zoo.converters.transformers_js import page, tokenizer
 from zoo.converters.transformers_js.target import KNOWN
+from zoo.data.tokenizers import train_bpe
+from zoo.data.tokenizers.kinds import TOKENIZERS
 from zoo.models import TASK_CLASSES
-from zoo.tokenizers import train_bpe
-from zoo.tokenizers.kinds import TOKENIZERS
 
 MODELS = {
     "gpt2-style": "causal-lm",

@@ -13,8 +13,8 @@ import torch
 from chromium import Page
 from transformers_js import BROWSER, TEXTS, build, run
 
-from zoo.generation import generate
-from zoo.tokenizers import train_bpe
+from zoo.data.tokenizers import train_bpe
+from zoo.training.generation import generate
 
 
 class Silent(http.server.SimpleHTTPRequestHandler):

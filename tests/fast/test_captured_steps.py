@@ -14,13 +14,13 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 import zoo
-from zoo.errors import ConfigError, ZooError
+from zoo.analysis.measuring.executed import executed
+from zoo.base.errors import ConfigError, ZooError
 from zoo.fast import captured_steps
 from zoo.fast.captured_steps import captured_steps_of
-from zoo.fast.growing_cache import ROOM
 from zoo.fast.guards import can_be_captured
+from zoo.fast.preallocated_cache import ROOM
 from zoo.fast.switches import fast_paths
-from zoo.measuring.executed import executed
 from zoo.testing.subjects import randomize, token_ids
 
 pytestmark = pytest.mark.thorough

@@ -8,7 +8,7 @@ import pytest
 import torch
 from transformers.cache_utils import DynamicCache, DynamicLayer, EncoderDecoderCache, StaticCache
 
-from zoo.fast.growing_cache import ROOM, GrowingLayer, SourceLayer, let_grow
+from zoo.fast.preallocated_cache import ROOM, GrowingLayer, SourceLayer, let_grow
 from zoo.fast.switches import fast_paths
 from zoo.testing.generating import assert_same_text, generate
 from zoo.testing.subjects import new_subject

@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from zoo.errors import DeprecatedNameWarning, InputError
+from zoo.base.errors import DeprecatedNameWarning, InputError
 from zoo.fast import fast_paths
 from zoo.fast.switches import RENAMED, current
 

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 import zoo
-from zoo.errors import InputError
-from zoo.fast import unpadded_attention, without_padding
+from zoo.base.errors import InputError
+from zoo.fast import unpad_layers, unpadded_attention
 from zoo.fast.switches import fast_paths, from_environment
 from zoo.fast.unpadding import UnpaddedMask, Unpadding
 from zoo.models import FEED_FORWARDS
@@ -115,7 +115,7 @@ def test_what_is_unpadded_is_padded_again():
 
 
 def test_a_traced_model_keeps_its_padding(monkeypatch):
-    monkeypatch.setattr(without_padding, "find_tokens", lambda *_: pytest.fail("lengths were read"))
+    monkeypatch.setattr(unpad_layers, "find_tokens", lambda *_: pytest.fail("lengths were read"))
     model = zoo.build("pre-norm@tiny", "masked-lm", vocab_size=20).eval()
     exported = torch.export.export(model, (), {"input_ids": IDS, "attention_mask": RIGHT})
     assert exported is not None

@@ -13,11 +13,11 @@ from torch.nn.modules import module as hooks_of_all
 from transformers import AttentionInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
+from zoo.building.quantizing import to_int8
 from zoo.fast.guards import own_files
 from zoo.fast.identity import Identity
 from zoo.fast.switches import fast_paths
 from zoo.models import ZooPreTrainedModel, attention
-from zoo.quantizing import to_int8
 from zoo.testing import Subject, new_subject
 from zoo.testing.fast_paths import padded_inputs, rows_of_layers
 

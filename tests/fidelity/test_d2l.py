@@ -228,7 +228,7 @@ def test_masked_rows_are_uniform():
 def test_table_ends_at_1000():
     on, off = with_and_without("d2l-style", "table-ends-at-1000", d2l.random_state_dict(num_layers=1), **HINTS)
     src, tgt = torch.ones(1, 1001, dtype=torch.long), torch.ones(1, 1, dtype=torch.long)
-    with pytest.raises(zoo.errors.SequenceTooLongError, match="1001"):
+    with pytest.raises(zoo.base.errors.SequenceTooLongError, match="1001"):
         on(input_ids=src, decoder_input_ids=tgt)
     assert on(input_ids=src[:, :1000], decoder_input_ids=tgt).logits.isfinite().all()
     assert off(input_ids=src, decoder_input_ids=tgt).logits.isfinite().all()

@@ -87,12 +87,12 @@ def test_tokenizer_takes_every_character_literally(tmp_path):
 
 def test_translate_refuses_what_the_original_cannot_read():
     model = zoo.convert(explicando.random_state_dict(), **HINTS)
-    with pytest.raises(zoo.errors.InputError, match="'q'"):
+    with pytest.raises(zoo.base.errors.InputError, match="'q'"):
         translate(model, ["abq"])
-    with pytest.raises(zoo.errors.InputError, match="no texts"):
+    with pytest.raises(zoo.base.errors.InputError, match="no texts"):
         translate(model, [])
     mute = zoo.convert(explicando.random_state_dict(), **{**HINTS, "output_characters": None})
-    with pytest.raises(zoo.errors.InputError, match="output_characters"):
+    with pytest.raises(zoo.base.errors.InputError, match="output_characters"):
         translate(mute, ["abc"])
 
 
@@ -109,7 +109,7 @@ def test_memory_makes_queries():
     _, ids = batch()
     on, off = with_and_without("explicando", "memory-makes-queries", weights, **HINTS)
     assert difference(on(input_ids=ids).logits, off(input_ids=ids).logits) > 0.1
-    with pytest.raises(zoo.errors.InputError, match="one length"):
+    with pytest.raises(zoo.base.errors.InputError, match="one length"):
         on(input_ids=ids, decoder_input_ids=ids[:, :3])
     assert off(input_ids=ids, decoder_input_ids=ids[:, :3]).logits.shape == (6, 3, 7)
     # The future reaches the first row through the memory's queries and keys, which mix all values.

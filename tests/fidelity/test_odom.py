@@ -170,7 +170,7 @@ def test_changes_its_inputs():
 def test_works_on_features():
     on = zoo.convert(odom.random_state_dict())
     ids = torch.ones(2, 3, dtype=torch.long)
-    with pytest.raises(zoo.errors.InputError, match="decoder_inputs_embeds"):
+    with pytest.raises(zoo.base.errors.InputError, match="decoder_inputs_embeds"):
         on(input_ids=ids, decoder_input_ids=ids)
     off = zoo.build(
         "odom-style@tiny", quirks=all_but("odom-style", "works-on-features"), vocab_size=20, decoder_vocab_size=15

@@ -193,7 +193,7 @@ def test_masks_from_token_ids():
 
 def test_masks_from_token_ids_refuse_a_cache_that_forgets_them():
     model = zoo.convert(vanilla.random_state_dict(), **HINTS)
-    with pytest.raises(zoo.errors.InputError, match="use_cache=False"):
+    with pytest.raises(zoo.base.errors.InputError, match="use_cache=False"):
         model.generate(input_ids=batch()[0], max_new_tokens=3, use_cache=True)
 
 

@@ -7,12 +7,12 @@ import torch
 from click.testing import CliRunner
 
 import zoo
+from zoo.base.errors import InputError, InvalidChoiceError, UnsupportedOperationError
 from zoo.cli.main import cli
-from zoo.errors import InputError, InvalidChoiceError, UnsupportedOperationError
-from zoo.generation import ENGINES, Engine, accelerate, fastest, try_engines
-from zoo.generation.fastest import SAME
-from zoo.tasks import TASKS, train_tokenizers
+from zoo.data.tasks import TASKS, train_tokenizers
 from zoo.training import save_checkpoint
+from zoo.training.generation import ENGINES, Engine, accelerate, fastest, try_engines
+from zoo.training.generation.fastest import SAME
 
 TINY = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
 

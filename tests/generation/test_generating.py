@@ -7,10 +7,10 @@ import torch
 from transformers import TextStreamer
 
 import zoo
-from zoo.errors import CheckpointError, ConfigError, SequenceTooLongError, UnknownOverrideError
-from zoo.generation import load_checkpoint
-from zoo.tasks import TASKS, train_tokenizers
+from zoo.base.errors import CheckpointError, ConfigError, SequenceTooLongError, UnknownOverrideError
+from zoo.data.tasks import TASKS, train_tokenizers
 from zoo.training import save_checkpoint
+from zoo.training.generation import load_checkpoint
 
 TINY = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
 TEXTS = ["The dog is here.", "No.", "My son doesn't like hot milk.", "They live with their father in a small house."]

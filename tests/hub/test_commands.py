@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from zoo.base.errors import OutputExistsError
 from zoo.cli.reporting import report
-from zoo.errors import OutputExistsError
 from zoo.hub.errors import (
     HubAccessError,
     HubConflictError,

@@ -8,7 +8,7 @@ import pytest
 from huggingface_hub import ModelCard
 
 import zoo
-from zoo.folders import EVALUATIONS_FILE
+from zoo.base.folders import EVALUATIONS_FILE
 from zoo.hub.records import keep_evaluation
 
 from .conftest import READ, STRANGER, WRITE, Worker, checkpoint, safetensors, without_attributes, write

@@ -75,8 +75,8 @@ def test_tokens_are_removed_from_texts() -> None:
 NO_HUB = """
 import time
 import zoo.hub
-from zoo.errors import ZooError
-from zoo.tasks.libraries import dataset_splits
+from zoo.base.errors import ZooError
+from zoo.data.tasks.libraries import dataset_splits
 begun = time.monotonic()
 for ask in (lambda: zoo.hub.pull("org/model"), lambda: zoo.hub.list_hub("org"), lambda: dataset_splits("org/data")):
     try:

@@ -17,7 +17,7 @@ FACTORY_OF_A_USER = """
 import sys
 import huggingface_hub
 from zoo import hub
-from zoo.errors import ZooError
+from zoo.base.errors import ZooError
 
 Session, seen = type(huggingface_hub.get_session()), []
 

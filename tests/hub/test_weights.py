@@ -36,7 +36,7 @@ USE = """
 import json, sys
 from dataclasses import replace
 import torch, zoo
-from zoo.errors import ZooError
+from zoo.base.errors import ZooError
 from zoo.registry import WEIGHTS, find_weights, register_weights
 for name, source in json.load(open(sys.argv[1])).items():
     register_weights(replace(find_weights(name), source=source), override=True)

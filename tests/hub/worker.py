@@ -47,7 +47,7 @@ def main() -> None:
     file_download._ETAG_RETRY_TIMEOUT = patience
 
     from zoo import hub
-    from zoo.errors import ZooError
+    from zoo.base.errors import ZooError
 
     def push(folder: str, repo_id: str, first_wait: float = 1.0, **options: Any) -> dict[str, Any]:
         if options.get("native"):  # verified here: in test_models.py, a fresh process does it

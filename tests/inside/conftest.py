@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 import zoo
-from zoo.tasks import TASKS, Tokenizers, train_tokenizers
+from zoo.data.tasks import TASKS, Tokenizers, train_tokenizers
 from zoo.training import save_checkpoint
 
 TINY = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 32}

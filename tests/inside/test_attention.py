@@ -16,8 +16,8 @@ import torch
 from click.testing import CliRunner
 
 import zoo
+from zoo.base.errors import ConfigError, UnknownNameError
 from zoo.cli.main import cli
-from zoo.errors import ConfigError, UnknownNameError
 from zoo.inside import attention, attention_figure, attention_page
 
 SOURCE = "My son doesn't like hot milk."

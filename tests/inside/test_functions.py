@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import zoo
-from zoo.errors import ConfigError
+from zoo.base.errors import ConfigError
 from zoo.inside import NormRecorder, head_statistics, heads_figure, logit_lens, norms_figure, position_tables
 from zoo.inside.heads import distances, entropies
 
@@ -138,7 +138,7 @@ def test_norms_while_training(name):
 
 
 def few():
-    from zoo.tasks import TASKS, Splits
+    from zoo.data.tasks import TASKS, Splits
 
     splits = TASKS.get("translation").load()
     return Splits(splits.train.select(range(24)), splits.train.select(range(24, 28)))

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 import zoo
-from zoo.building import count_parameters
+from zoo.building.builder import count_parameters
 from zoo.cli.main import cli
 from zoo.inside import summary
 

@@ -9,9 +9,9 @@ from torch.nn import functional as F
 from transformers import GPT2Config, GPT2LMHeadModel
 
 import zoo
+from zoo.analysis.measuring import executed, peak_bytes
 from zoo.fast import chunked_loss
 from zoo.fast.switches import fast_paths
-from zoo.measuring import executed, peak_bytes
 
 ROWS, HEADS, QUERIES, KEYS, DIM = 2, 3, 5, 7, 8
 

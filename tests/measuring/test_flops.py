@@ -8,8 +8,8 @@ from every_variant import enough, kinds_of
 from torch import Tensor
 
 import zoo
-from zoo.building import skeleton
-from zoo.measuring import count_flops, flops_per_token
+from zoo.analysis.measuring import count_flops, flops_per_token
+from zoo.building.builder import skeleton
 from zoo.registry import VARIANTS, list_variants
 
 pytestmark = pytest.mark.thorough

@@ -9,8 +9,17 @@ import torch
 from torch import Tensor, nn
 
 import zoo
-from zoo.measuring import activation_bytes, decode_speed, gemm_limit, machine, measure, measuring, prefill_speed, speed
-from zoo.parameters import count_by_parameter
+from zoo.analysis.measuring import (
+    activation_bytes,
+    decode_speed,
+    gemm_limit,
+    machine,
+    measure,
+    measuring,
+    prefill_speed,
+    speed,
+)
+from zoo.analysis.parameters import count_by_parameter
 
 SIZES = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32, "vocab_size": 50}
 

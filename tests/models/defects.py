@@ -14,7 +14,8 @@ from transformers.cache_utils import Cache
 from transformers.loss.loss_utils import ForMaskedLMLoss
 
 import zoo
-import zoo.errors
+import zoo.base.errors
+from zoo.building.quantizing import FusedProjections
 from zoo.fast import chunked_loss
 from zoo.fast.attention import BACKENDS
 from zoo.fast.decode_step import DecodeStep
@@ -29,7 +30,6 @@ from zoo.models import (
 )
 from zoo.models import attention as attention_module
 from zoo.models.context import Context
-from zoo.quantizing import FusedProjections
 from zoo.testing import basics
 
 Break = Callable[[Any, pytest.MonkeyPatch], None]
@@ -202,7 +202,7 @@ def keep_positions_from_attention(model: Any, patch: pytest.MonkeyPatch) -> None
 
 def let_biases_be_dropped(model: Any, patch: pytest.MonkeyPatch) -> None:
     """Says of FlashAttention that it adds them."""
-    patch.setattr("zoo.models.limits.refusals", lambda config: {})
+    patch.setattr("zoo.models.capabilities.refusals", lambda config: {})
     patch.setattr("zoo.fast.attention.ADDS_BIASES", BACKENDS)
 
 

@@ -11,7 +11,7 @@ from models.formulas import HEAD, HEADS, LENGTH, WIDTH, affine, close, config, r
 from torch import Tensor
 
 import zoo
-from zoo.errors import RegistrationError
+from zoo.base.errors import RegistrationError
 from zoo.models.attention import Attention, build_attention
 from zoo.models.embedding import Position
 

@@ -14,8 +14,8 @@ from models.test_native_decoders import PRE_NORMS
 from torch import Tensor
 
 import zoo
+from zoo.base.errors import ConfigError, UnsupportedBackendError
 from zoo.converters.errors import ExportError
-from zoo.errors import ConfigError, UnsupportedBackendError
 from zoo.models.attention import build_attention
 from zoo.testing import Case, cases
 

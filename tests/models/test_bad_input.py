@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import zoo
-from zoo.errors import (
+from zoo.base.errors import (
     ConfigError,
     InputError,
     InvalidChoiceError,

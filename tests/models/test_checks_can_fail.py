@@ -43,7 +43,7 @@ from models.defects import (
 from transformers.cache_utils import DynamicCache, StaticCache
 
 import zoo
-import zoo.errors
+import zoo.base.errors
 from zoo.models import (
     ZooForCausalLM,
     ZooForConditionalGeneration,
@@ -152,7 +152,7 @@ def test_cases_are_every_check_of_every_task() -> None:
 
 
 def test_a_check_that_does_not_exist_is_not_skipped_silently() -> None:
-    with pytest.raises(zoo.errors.UnknownNameError, match="did you mean 'decoder_is_causal'"):
+    with pytest.raises(zoo.base.errors.UnknownNameError, match="did you mean 'decoder_is_causal'"):
         cases("pre-norm", skip=["decoder_is_casual"])
 
 

@@ -12,8 +12,8 @@ from models.test_attention_parts import causal_mask, mixed, outputs, split, weig
 from torch import Tensor
 
 import zoo
+from zoo.base.errors import ConfigError, InputError, UnsupportedOperationError
 from zoo.converters.errors import ExportError
-from zoo.errors import ConfigError, InputError, UnsupportedOperationError
 from zoo.models.attention import build_attention
 from zoo.models.context import EarlierLayers
 from zoo.testing import Case, cases

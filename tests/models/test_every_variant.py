@@ -4,7 +4,7 @@ import pytest
 from every_variant import EVERY_PART, ONE_TASK, enough, kinds_of
 
 import zoo
-from zoo.building import stack_of
+from zoo.building.builder import stack_of
 from zoo.models.parts import PART_FIELDS
 from zoo.registry import VARIANTS
 from zoo.testing import Case, cases

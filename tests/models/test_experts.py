@@ -27,14 +27,14 @@ from transformers.models.qwen3_moe.modeling_qwen3_moe import Qwen3MoeSparseMoeBl
 from transformers.models.qwen3_next.modeling_qwen3_next import Qwen3NextSparseMoeBlock
 
 import zoo
-from zoo.errors import ConfigError, ZooError
+from zoo.analysis.parameters import count_by_parameter
+from zoo.base.errors import ConfigError, ZooError
 from zoo.fast.captured_steps import captured_steps_of
 from zoo.fast.switches import fast_paths
 from zoo.models import FEED_FORWARDS, balance_experts
 from zoo.models.feed_forward import build_feed_forward
 from zoo.models.feed_forwards.balance import load_balancing_loss
 from zoo.models.feed_forwards.routing import SigmoidRouter
-from zoo.parameters import count_by_parameter
 from zoo.testing import cases, randomize
 
 SIZES: dict[str, Any] = {

@@ -11,10 +11,10 @@ import transformers.modeling_utils as modeling
 from torch import Tensor
 
 import zoo
-from zoo.errors import InputError, SequenceTooLongError, UnsupportedBackendError
+from zoo.base.errors import InputError, SequenceTooLongError, UnsupportedBackendError
 from zoo.fast.unpadding import UnpaddedMask
 from zoo.models import ZooPreTrainedModel
-from zoo.models.limits import FLASH
+from zoo.models.capabilities import FLASH
 from zoo.testing.fast_paths import rows_of_layers
 from zoo.testing.flash import written_out_flash
 from zoo.testing.subjects import randomize

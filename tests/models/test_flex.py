@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn.attention.flex_attention import flex_attention
 
 import zoo
-from zoo.errors import UnsupportedBackendError
+from zoo.base.errors import UnsupportedBackendError
 from zoo.models import Attention
 from zoo.testing.subjects import randomize
 

@@ -18,8 +18,8 @@ from transformers.models.lfm2.modeling_lfm2 import Lfm2ShortConv
 from transformers.models.olmo_hybrid.modeling_olmo_hybrid import OlmoHybridGatedDeltaNet
 
 import zoo
+from zoo.base.errors import InputError, ZooError
 from zoo.converters.errors import ExportError
-from zoo.errors import InputError, ZooError
 from zoo.models import MIXERS, ShortConvolution
 from zoo.models.mixers.base import build_mixer
 from zoo.models.mixers.delta_rule import channel_gated_delta_rule, gated_delta_rule

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 import zoo
+from zoo.analysis.measuring.flops import count_flops
+from zoo.base.errors import ConfigError
 from zoo.converters.planning import plan_engines, plan_export
-from zoo.errors import ConfigError
 from zoo.fast.switches import fast_paths
-from zoo.measuring.flops import count_flops
 from zoo.models import ZooPreTrainedModel
 from zoo.models.context import EarlierLayers
 from zoo.registry import list_variants

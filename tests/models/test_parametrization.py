@@ -11,8 +11,8 @@ import pytest
 import torch
 
 import zoo
-from zoo.errors import ZooError
-from zoo.measuring.coordinates import check_coordinates, growth
+from zoo.analysis.measuring.coordinates import check_coordinates, growth
+from zoo.base.errors import ZooError
 from zoo.models import learning_rate_factors
 from zoo.training.optimizers import scaled_groups
 

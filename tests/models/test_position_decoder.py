@@ -12,7 +12,7 @@ from models.formulas import WIDTH, affine, close, config, random, randomized
 
 import zoo
 from zoo import converters
-from zoo.errors import ConfigError, ZooError
+from zoo.base.errors import ConfigError, ZooError
 from zoo.models.classification import PositionDecoder
 
 CLASSIFIER = {"classifier_positions": 4, "classifier_pooling": "last", "num_labels": 3, "vocab_size": 11}

@@ -21,9 +21,9 @@ from torch import nn
 from transformers import DynamicCache, EncoderDecoderCache
 
 import zoo
+from zoo.analysis.measuring import OperatorCounter, executed
 from zoo.fast import unpadded_attention
 from zoo.fast.switches import fast_paths
-from zoo.measuring import OperatorCounter, executed
 from zoo.models.transformer import transformer_of
 from zoo.registry import VARIANTS
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import zoo
-from zoo.errors import ZooError
+from zoo.base.errors import ZooError
 from zoo.models import FEED_FORWARDS, NORMS, POSITIONS
 from zoo.models.choices import NormPlacement, QKNorm, ResidualScaling
 from zoo.registry import VARIANTS, Task, VariantSpec

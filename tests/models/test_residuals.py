@@ -18,7 +18,7 @@ from transformers.models.qwen4_exp.configuration_qwen4_exp import Qwen4ExpTextCo
 from transformers.models.qwen4_exp.modeling_qwen4_exp import Qwen4ExpTextGatedResidual
 
 import zoo
-from zoo.errors import ConfigError, ZooError
+from zoo.base.errors import ConfigError, ZooError
 from zoo.models import RESIDUALS
 from zoo.models.residual import build_residual
 from zoo.testing import cases

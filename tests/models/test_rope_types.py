@@ -7,7 +7,7 @@ import torch
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
 import zoo
-from zoo.errors import InputError, UnsupportedBackendError, UnsupportedOperationError, ZooError
+from zoo.base.errors import InputError, UnsupportedBackendError, UnsupportedOperationError, ZooError
 from zoo.fast import fast_paths
 
 ORIGINAL = 16

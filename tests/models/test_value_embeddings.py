@@ -12,11 +12,11 @@ from models.test_attention_parts import causal_mask, split
 from models.test_earlier_layers import attend
 
 import zoo
-from zoo.errors import ConfigError, InputError
+from zoo.base.errors import ConfigError, InputError
 from zoo.models.attention import build_attention
+from zoo.models.capabilities import what_engines_lack
 from zoo.models.context import EarlierLayers
 from zoo.models.embedding import ValueEmbedding
-from zoo.models.limits import what_engines_lack
 from zoo.testing import Case, cases
 
 DECODER = "gpt2-style@tiny:attention=value-embeddings"

@@ -13,7 +13,7 @@ import pytest
 import zoo.registry.cards
 import zoo.registry.table
 import zoo.registry.variants
-from zoo.errors import UnknownVariantError
+from zoo.base.errors import UnknownVariantError
 from zoo.registry import Registry, Variant
 from zoo.registry.origins import packages_distributions
 from zoo.registry.plugins import PluginLoader

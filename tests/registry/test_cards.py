@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import zoo.registry.cards
-from zoo.errors import UnknownPresetError, UnknownQuirkError, UnknownVariantError
+from zoo.base.errors import UnknownPresetError, UnknownQuirkError, UnknownVariantError
 from zoo.registry import Card, Facts, Registry, Variant, describe, find_facts_with, register
 
 Variants = Registry[Variant]

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zoo.errors import NameSyntaxError
+from zoo.base.errors import NameSyntaxError
 from zoo.registry import VariantSpec, parse_name, parse_value
 from zoo.registry.tasks import Task
 

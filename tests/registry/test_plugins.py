@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import zoo.registry.table
-from zoo.errors import NameCollisionError, PluginWarning, UnknownNameError
+from zoo.base.errors import NameCollisionError, PluginWarning, UnknownNameError
 from zoo.registry import Registry
 from zoo.registry.plugins import PluginLoader, installed
 

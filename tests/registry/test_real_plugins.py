@@ -106,7 +106,7 @@ caught = warnings.catch_warnings(record=True)
 recorded = caught.__enter__()
 warnings.simplefilter("always")
 import zoo
-from zoo.errors import *
+from zoo.base.errors import *
 def plugin_warnings():
     return sorted(str(warning.message) for warning in recorded if issubclass(warning.category, PluginWarning))
 def refusal(function, *arguments, **keywords):

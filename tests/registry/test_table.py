@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from zoo.errors import DeprecatedNameWarning, NameCollisionError, RegistrationError, UnknownNameError, ZooError
+from zoo.base.errors import DeprecatedNameWarning, NameCollisionError, RegistrationError, UnknownNameError, ZooError
 from zoo.registry import Origin, Registry
 
 WriteModule = Callable[[str, str], None]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from zoo.errors import (
+from zoo.base.errors import (
     DeprecatedNameWarning,
     MissingPluginError,
     NameCollisionError,

@@ -13,14 +13,14 @@ from click.testing import CliRunner
 from torch.distributed.run import config_from_args, get_args_parser
 
 import zoo
+from zoo.analysis.scaling import DEVICES, Plan, Strategy, plan
+from zoo.analysis.scaling.planning import parse_bytes
+from zoo.analysis.scaling.simulating import Precision, step_memory
+from zoo.analysis.scaling.strategies import hollow, simulated
+from zoo.analysis.scaling.tables import to_markdown
+from zoo.base.errors import ConfigError, UnknownNameError
 from zoo.cli.plan import plan as plan_verb
 from zoo.cli.train import train as train_verb
-from zoo.errors import ConfigError, UnknownNameError
-from zoo.scaling import DEVICES, Plan, Strategy, plan
-from zoo.scaling.planning import parse_bytes
-from zoo.scaling.simulating import Precision, step_memory
-from zoo.scaling.strategies import hollow, simulated
-from zoo.scaling.tables import to_markdown
 
 pytestmark = pytest.mark.xdist_group("planning")  # four plans serve many tests
 

@@ -11,8 +11,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from zoo.errors import ConfigError
-from zoo.explorer import build_page, launch
+from zoo.base.errors import ConfigError
+from zoo.inside.explorer import build_page, launch
 
 if TYPE_CHECKING:
     from zoo.serving.local import LocalServer
@@ -86,5 +86,5 @@ def test_no_other_module_listens() -> None:
     )
     files = [file for folder in ("zoo", "converters", "registry") for file in (root / folder).rglob("*.py")]
     found = {str(file.relative_to(root)) for file in files if listens.search(file.read_text(encoding="utf-8"))}
-    assert found == {"zoo/serving/local.py", "zoo/explorer/page.py", "converters/gguf/serving.py"}
+    assert found == {"zoo/serving/local.py", "zoo/inside/explorer/page.py", "converters/gguf/serving.py"}
     assert "api_keys" in (root / "converters/gguf/serving.py").read_text(encoding="utf-8")

@@ -21,7 +21,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 import zoo
-from zoo.tokenizers import Tokenizers, train_bpe, train_character, train_unigram, train_word
+from zoo.data.tokenizers import Tokenizers, train_bpe, train_character, train_unigram, train_word
 
 openai = pytest.importorskip("openai", reason="needs OpenAI's client")
 

@@ -14,9 +14,9 @@ import torch
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 import zoo
+from zoo.base.errors import UnsupportedBackendError
 from zoo.converters.bundle import auto_map
-from zoo.errors import UnsupportedBackendError
-from zoo.models import NORMS, Attention, limits
+from zoo.models import NORMS, Attention, capabilities
 from zoo.serving.vllm import ARCHITECTURES
 from zoo.testing import cases, engines, subject_of
 
@@ -58,7 +58,7 @@ def test_bounds_on_scores_are_trusted_to_no_engine_but_those_that_are_known_to_h
 
 
 @pytest.mark.parametrize("task", ["sequence-classification", "token-classification"])
-@pytest.mark.parametrize("engine", limits.SERVING)
+@pytest.mark.parametrize("engine", capabilities.SERVING)
 def test_no_engine_is_given_a_classifier_whose_pooling_it_would_not_heed(engine, task):
     """vLLM builds the head of a bundle in order to take its last projection, and pools by itself."""
     with engines.registered(engines.Engine(None)):
@@ -93,7 +93,7 @@ def test_attention_that_needs_all_heads_is_refused_where_weights_are_sliced(name
     )
     with engines.registered(engines.Engine(None)):
         zoo.build(name, "causal-lm", attn_implementation="vllm")
-        monkeypatch.setitem(sys.modules, limits.SERVING["vllm"], two)
+        monkeypatch.setitem(sys.modules, capabilities.SERVING["vllm"], two)
         with pytest.raises(UnsupportedBackendError, match="'vllm'.*because of tensor parallelism: .* all heads"):
             zoo.build(name, "causal-lm", attn_implementation="vllm")
         zoo.build("llama-style@tiny", attn_implementation="vllm")
@@ -107,7 +107,7 @@ def test_only_a_plain_norm_is_called_as_engines_know_one():
 
 @pytest.mark.parametrize("name", ["diff-transformer", "universal", "pre-norm:attention=sinks"])
 def test_the_check_of_engines_finds_what_is_refused(name, monkeypatch):
-    monkeypatch.setattr(limits, "what_engines_lack", lambda *args: None)
+    monkeypatch.setattr(capabilities, "what_engines_lack", lambda *args: None)
     (case,) = (case for case in cases(name) if case.check.name == ENGINES and case.task == "causal-lm")
     with pytest.raises((AssertionError, RuntimeError)):
         case()

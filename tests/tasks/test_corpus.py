@@ -9,8 +9,8 @@ from itertools import chain
 
 import pytest
 
-from zoo.errors import DataError
-from zoo.tasks import SHIPPED, load_splits
+from zoo.base.errors import DataError
+from zoo.data.tasks import SHIPPED, load_splits
 
 LANGUAGES = ("en", "pt")
 

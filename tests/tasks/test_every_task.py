@@ -9,13 +9,13 @@ import pytest
 from datasets import Dataset
 
 import zoo
+from zoo.base.errors import ConfigError
 from zoo.comparison.files import CHECKPOINT
 from zoo.comparison.run.reload import check
 from zoo.comparison.run.worker import work
 from zoo.comparison.setup.job import Job
-from zoo.errors import ConfigError
-from zoo.tasks import TASKS, DataError, Outputs, Score
-from zoo.tasks.pairs import PairsTask
+from zoo.data.tasks import TASKS, DataError, Outputs, Score
+from zoo.data.tasks.pairs import PairsTask
 from zoo.training.recipe import recipe_for
 
 TINY = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}

@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import zoo
-from zoo.errors import ConfigError, UnknownNameError
+from zoo.base.errors import ConfigError, UnknownNameError
+from zoo.data.tasks import DataError, find_task, raw_text, train_tokenizers
+from zoo.data.tasks.blocks import BlockCollator, TokenBlocks
 from zoo.fast.chunked_loss import IGNORED
-from zoo.tasks import DataError, find_task, raw_text, train_tokenizers
-from zoo.tasks.blocks import BlockCollator, TokenBlocks
 
 TEXT = "".join(f"Line {i}: to be, or not to be?\n\nThat is {i * i}.\n" for i in range(40))
 

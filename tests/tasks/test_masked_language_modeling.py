@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from zoo.errors import ConfigError
+from zoo.base.errors import ConfigError
+from zoo.data.tasks import find_task, train_tokenizers
 from zoo.fast.chunked_loss import IGNORED
-from zoo.tasks import find_task, train_tokenizers
 
 TEXT = "".join(f"Line {i}: to be, or not to be?\nThat is {i * i}.\n" for i in range(300))
 

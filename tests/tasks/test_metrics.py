@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from zoo.tasks.metrics import accuracy_score, entities, entity_f1_score, has_entities, macro_f1_score
+from zoo.data.tasks.metrics import accuracy_score, entities, entity_f1_score, has_entities, macro_f1_score
 
 ROWS = st.lists(
     st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=5), min_size=1, max_size=8

@@ -8,8 +8,8 @@ import warnings
 import pytest
 from datasets import ClassLabel, Dataset, Features, Value
 
-from zoo.tasks import DataError, Kind, UnknownColumnError, find_task, load_splits, read_columns
-from zoo.tasks.tables import DataWarning, place_of
+from zoo.data.tasks import DataError, Kind, UnknownColumnError, find_task, load_splits, read_columns
+from zoo.data.tasks.tables import DataWarning, place_of
 
 PAIRS = {"en": ["Hello.", "Good night, Ana."], "pt": ["Olá.", "Boa noite, Ana."]}
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from zoo.errors import ConfigError
+from zoo.base.errors import ConfigError
+from zoo.data.tasks import DataError, find_task
 from zoo.fast.chunked_loss import IGNORED
-from zoo.tasks import DataError, find_task
 
 SMALL = {"train_examples": 200, "heldout_examples": 40}
 OPTIONS = {

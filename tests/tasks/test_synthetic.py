@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from zoo.errors import ConfigError, UnknownTaskError, UnsupportedTaskError
+from zoo.base.errors import ConfigError, UnknownTaskError, UnsupportedTaskError
+from zoo.data.tasks import DataError, Predictions, find_task
 from zoo.fast.chunked_loss import IGNORED
-from zoo.tasks import DataError, Predictions, find_task
 
 
 def recalled(question):

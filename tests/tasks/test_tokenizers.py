@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from oracles import d2l_text
 from transformers import AutoTokenizer
 
-from zoo.errors import CheckpointError, NameSyntaxError, UnknownNameError
-from zoo.tasks import TASKS, TOKENIZERS, DataError, load_tokenizers, train_tokenizers
+from zoo.base.errors import CheckpointError, NameSyntaxError, UnknownNameError
+from zoo.data.tasks import TASKS, TOKENIZERS, DataError, load_tokenizers, train_tokenizers
 
 TEXTS = ["Where is the dog?", "The dog is here, Ana.", "I don't know where the dog is.", "Ana, the dog!"] * 3
 ENGLISH, PORTUGUESE = TEXTS, ["Onde está o cachorro?", "O cachorro está aqui, Ana."] * 3

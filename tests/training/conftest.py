@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from zoo.tasks import TASKS, Splits
+from zoo.data.tasks import TASKS, Splits
 
 TINY = {
     "settings": {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32},

@@ -19,7 +19,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 from transformers.utils import logging
 
-from zoo.tasks import TASKS, Splits
+from zoo.data.tasks import TASKS, Splits
 from zoo.training import UnwritableError, train
 from zoo.training.checkpoints import last_checkpoint
 from zoo.training.trainer import ZooTrainer

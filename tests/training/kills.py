@@ -28,8 +28,8 @@ from safetensors.torch import load_file
 from torch import Tensor
 from transformers.utils import logging
 
-from zoo.folders import RESULT_FILE
-from zoo.tasks import TASKS, Splits
+from zoo.base.folders import RESULT_FILE
+from zoo.data.tasks import TASKS, Splits
 from zoo.training import train
 from zoo.training.trainer import ZooTrainer
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.distributed.tensor import DTensor
 from transformers.utils import logging
 
-from zoo.tasks import TASKS, Splits
+from zoo.data.tasks import TASKS, Splits
 from zoo.training import train
 from zoo.training.trainer import ZooTrainer
 

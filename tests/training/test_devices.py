@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import load_file
 from training.on_two import UNTIED, run
 
-from zoo.errors import ConfigError
+from zoo.base.errors import ConfigError
 from zoo.training import train
 
 SCRIPT = Path(__file__).with_name("on_two.py")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 import zoo
-from zoo.errors import ConfigError, UnknownNameError, UnknownOverrideError
-from zoo.tasks import TASKS, TOKENIZERS
+from zoo.base.errors import ConfigError, UnknownNameError, UnknownOverrideError
+from zoo.data.tasks import TASKS, TOKENIZERS
 from zoo.training import load_recipe, shipped_recipes
 from zoo.training.arguments import training_arguments
 

@@ -14,8 +14,8 @@ import torch
 from preloaded import run_fork
 from safetensors.torch import load_file
 
-from zoo.errors import ConfigError, OutputExistsError
-from zoo.tasks import Splits
+from zoo.base.errors import ConfigError, OutputExistsError
+from zoo.data.tasks import Splits
 from zoo.training import ScoringError, TrainingError, train
 from zoo.training.checkpoints import CheckpointWarning, last_checkpoint
 from zoo.training.record import read_result

@@ -10,9 +10,9 @@ from datasets import concatenate_datasets
 from safetensors.torch import load_file
 
 import zoo
-from zoo.tasks import TASKS, DataError, DataSource, Splits, find_task
-from zoo.tasks.leaks import contents
-from zoo.tasks.tables import DataWarning
+from zoo.data.tasks import TASKS, DataError, DataSource, Splits, find_task
+from zoo.data.tasks.leaks import contents
+from zoo.data.tasks.tables import DataWarning
 from zoo.training.record import RunRecord
 
 

@@ -12,8 +12,8 @@ from torch.nn.functional import cross_entropy
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
 import zoo
-from zoo.errors import OutputExistsError, UnknownNameError, UnknownOverrideError, UnknownVariantError
-from zoo.tasks import TASKS
+from zoo.base.errors import OutputExistsError, UnknownNameError, UnknownOverrideError, UnknownVariantError
+from zoo.data.tasks import TASKS
 from zoo.training import TrainingError, train
 
 TASK = TASKS.get("translation")

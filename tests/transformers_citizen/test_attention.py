@@ -8,7 +8,7 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS, AttentionInterf
 from transformers_citizen.support import ASSORTED, ONE_OF_EACH, over, prompt, tiny, warnings_of
 
 import zoo
-from zoo.errors import UnsupportedBackendError, UnsupportedOperationError
+from zoo.base.errors import UnsupportedBackendError, UnsupportedOperationError
 from zoo.models import Attention, ZooPreTrainedModel
 
 WEIGHTS = ("attentions", "encoder_attentions", "decoder_attentions", "cross_attentions")

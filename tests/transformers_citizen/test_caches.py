@@ -22,7 +22,7 @@ from transformers_citizen.support import (
 )
 
 import zoo
-import zoo.errors
+import zoo.base.errors
 
 DECODERS = tuple(pair for pair in GENERATIVE if pair[1] == "causal-lm")
 LENGTH = dict(max_new_tokens=6, min_new_tokens=6)
@@ -128,9 +128,9 @@ def test_generate_compiles_the_decode_step_by_itself(pair):
 )
 def test_continuous_batching_is_refused_where_its_tokens_would_be_wrong(name, why):
     model = tiny((name, "causal-lm")).copy()
-    with pytest.raises(zoo.errors.UnsupportedBackendError, match=f"continuous batching.*because of {why}"):
+    with pytest.raises(zoo.base.errors.UnsupportedBackendError, match=f"continuous batching.*because of {why}"):
         model.generate_batch([[5, 6, 7]], max_new_tokens=2)
-    with pytest.raises(zoo.errors.UnsupportedBackendError, match=why):
+    with pytest.raises(zoo.base.errors.UnsupportedBackendError, match=why):
         model.set_attn_implementation("paged|eager")
     assert not model.config._attn_implementation.startswith("paged")
 

@@ -10,7 +10,7 @@ from safetensors import safe_open
 from torch import nn
 
 import zoo
-from zoo.errors import ConfigError
+from zoo.base.errors import ConfigError
 
 TASKS = {"pre-norm": ("causal-lm", "masked-lm")}
 SHARING = {

@@ -26,7 +26,7 @@ from transformers_citizen.support import (
 )
 
 import zoo
-import zoo.errors
+import zoo.base.errors
 
 DECODERS = tuple(pair for pair in GENERATIVE if pair[1] == "causal-lm")
 LENGTH = dict(max_new_tokens=6, min_new_tokens=6)
@@ -68,7 +68,7 @@ def test_an_early_exit_as_assistant_equals_greedy(pair):
 
 def test_a_mask_that_nobody_gave_is_named_as_the_variants_own():
     model = single(("vanilla+masks-from-token-ids", "seq2seq-lm"))
-    with pytest.raises(zoo.errors.InputError, match=r"made of the token ids, covers 1 positions.*use_cache=False"):
+    with pytest.raises(zoo.base.errors.InputError, match=r"made of the token ids, covers 1 positions.*use_cache=False"):
         model.generate(**prompt(tiny(("vanilla", "seq2seq-lm"))), max_new_tokens=3, use_cache=True)
 
 
@@ -227,5 +227,5 @@ def test_a_generation_config_is_saved_with_the_model(pair, tmp_path: Path):
 def test_a_length_beyond_the_position_table_is_refused():
     subject = tiny(("gpt2-style", "causal-lm"))
     ids = torch.full((1, subject.config.max_position_embeddings + 1), 5)
-    with pytest.raises(zoo.errors.SequenceTooLongError, match="max_position_embeddings=64"):
+    with pytest.raises(zoo.base.errors.SequenceTooLongError, match="max_position_embeddings=64"):
         subject.model(input_ids=ids)

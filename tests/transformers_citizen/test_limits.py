@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import zoo
-from zoo.errors import UnsupportedBackendError
+from zoo.base.errors import UnsupportedBackendError
 from zoo.models.transformer import BACKENDS
 
 ORIGINALS = zoo.list_variants(tag="original")

@@ -10,8 +10,8 @@ from transformers import PreTrainedTokenizerFast, pipeline
 from transformers_citizen.support import warnings_of
 
 import zoo
-from zoo.generation import generate as write
 from zoo.registry import find_weights
+from zoo.training.generation import generate as write
 
 SPECIAL = ["[PAD]", "[BOS]", "[EOS]", "[UNK]", "[MASK]"]
 WORDS = [*SPECIAL, "the", "a", "zoo", "is", "full", "of", "small", "models"]

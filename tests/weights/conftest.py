@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from zoo.building.weights.built_in import SHIPPED
 from zoo.registry import WEIGHTS, Weights, find_weights, register_weights
-from zoo.weights.built_in import SHIPPED
 
 
 @pytest.fixture

@@ -10,13 +10,13 @@ import torch
 from torch import Tensor
 
 import zoo
-from zoo.errors import CheckpointError
-from zoo.fingerprints import fingerprint
-from zoo.folders import RECORD_FILE
-from zoo.making import verify_weights
+from zoo.base.errors import CheckpointError
+from zoo.base.folders import RECORD_FILE
+from zoo.building.fingerprints import fingerprint
+from zoo.building.weights import locate_weights, read_record
 from zoo.models.residual import Residual
 from zoo.registry import FileDigest, Weights, find_weights
-from zoo.weights import locate_weights, read_record
+from zoo.training.reproduce import verify_weights
 
 
 @pytest.mark.parametrize("name", sorted(find_weights("vanilla.language").files))

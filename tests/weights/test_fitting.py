@@ -6,8 +6,8 @@ import pytest
 import torch
 
 import zoo
-from zoo.errors import CheckpointError, ConfigError
-from zoo.loading import NewHeadWarning
+from zoo.base.errors import CheckpointError, ConfigError
+from zoo.building.loading import NewHeadWarning
 from zoo.registry import find_weights
 
 

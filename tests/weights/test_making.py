@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from zoo.errors import ConfigError
-from zoo.making import ScoreComparison, make_weights, verify_weights
+from zoo.base.errors import ConfigError
+from zoo.building.weights import locate_weights, read_record
+from zoo.building.weights.built_in import SHIPPED
 from zoo.registry import RecordedScore, find_weights
-from zoo.weights import locate_weights, read_record
-from zoo.weights.built_in import SHIPPED
+from zoo.training.reproduce import ScoreComparison, make_weights, verify_weights
 
 
 def test_weights_verify() -> None:

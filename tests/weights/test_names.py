@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import zoo
-from zoo.errors import CheckpointError, ConfigError, NameCollisionError, RegistrationError, UnknownWeightsError
+from zoo.base.errors import CheckpointError, ConfigError, NameCollisionError, RegistrationError, UnknownWeightsError
+from zoo.building.weights import locate
 from zoo.registry import Weights, find_weights, register_weights
-from zoo.weights import locate
 
 
 def test_names_lead_to_models() -> None:
@@ -82,5 +82,5 @@ def test_other_weights_may_be_registered_but_not_over_these(registered: Weights)
 def test_no_text_breaks_the_look_up(text: str) -> None:
     try:
         assert isinstance(locate(text), Path)
-    except zoo.errors.ZooError as error:
+    except zoo.base.errors.ZooError as error:
         assert "\n" not in str(error)

@@ -10,17 +10,17 @@ from pathlib import Path
 import pytest
 
 import zoo
-from zoo.benchmarks import read_rows
-from zoo.benchmarks.weights import RESULTS, rows_of_weights
-from zoo.folders import RECORD_FILE
+from zoo.base.folders import RECORD_FILE
+from zoo.building.weights import read_record
+from zoo.building.weights.built_in import SHIPPED, read_definitions
+from zoo.building.weights.tables import facts
+from zoo.comparison.benchmarks import read_rows
+from zoo.comparison.benchmarks.weights import RESULTS, rows_of_weights
+from zoo.data.tasks import find_task
 from zoo.hub import parse_address
 from zoo.hub.cards import CardFacts, write_card
 from zoo.hub.records import recorded_limits
 from zoo.registry import VARIANTS, find_weights
-from zoo.tasks import find_task
-from zoo.weights import read_record
-from zoo.weights.built_in import SHIPPED, read_definitions
-from zoo.weights.tables import facts
 
 MIB = 2**20
 SHIPPED_NAMES = sorted(read_definitions("shipped"))

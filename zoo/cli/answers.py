@@ -18,8 +18,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TextIO
 
-from zoo.errors import ZooError
-from zoo.files import write_file
+from zoo.base.errors import ZooError
+from zoo.base.files import write_file
 
 from .importing import without_collecting
 

@@ -14,7 +14,7 @@ from .output import heading, table, write, write_json
 from .parameters import json_option
 
 if TYPE_CHECKING:
-    from zoo.benchmarks import Benchmark, Row, Verdicts
+    from zoo.comparison.benchmarks import Benchmark, Row, Verdicts
     from zoo.comparison.display.layout import WideTable
 
 data_option = click.option(
@@ -35,7 +35,7 @@ def bench() -> None:
 @json_option
 def list_benchmarks(as_json: bool) -> None:
     """List the benchmarks, how long they take, and how much of each is recorded."""
-    from zoo.benchmarks import benchmarks, read_rows
+    from zoo.comparison.benchmarks import benchmarks, read_rows
     from zoo.comparison.results.units import duration
 
     found = benchmarks()
@@ -84,8 +84,8 @@ def run(
 
     What is finished is not repeated, and what was interrupted goes on: give the same command again.
     """
-    from zoo.benchmarks import bench as run_benchmark
-    from zoo.benchmarks import find_benchmark
+    from zoo.comparison.benchmarks import bench as run_benchmark
+    from zoo.comparison.benchmarks import find_benchmark
 
     rows = run_benchmark(
         name,
@@ -117,7 +117,7 @@ def run(
 @json_option
 def show(name: str, score: str | None, baseline: str | None, as_json: bool) -> None:
     """Show what was recorded of a benchmark: means, verdicts against the baseline, costs."""
-    from zoo.benchmarks import find_benchmark, read_rows
+    from zoo.comparison.benchmarks import find_benchmark, read_rows
 
     benchmark = find_benchmark(name)
     rows = read_rows(benchmark.results)
@@ -138,8 +138,8 @@ def verify(name: str, count: int, seed: int, data: Path | None) -> int:
     On the same machine with the same versions a number must be equal to the last bit; elsewhere it must lie within the
     noise that the recorded seeds have.
     """
-    from zoo.benchmarks import find_benchmark, read_rows
-    from zoo.benchmarks import verify as repeat
+    from zoo.comparison.benchmarks import find_benchmark, read_rows
+    from zoo.comparison.benchmarks import verify as repeat
 
     benchmark = find_benchmark(name)
     repeated = repeat(
@@ -174,8 +174,8 @@ def show_rows(
         baseline: What the others are measured against.
         recorded: Whether these are all rows that were recorded, so that what is missing is told.
     """
-    from zoo.benchmarks import judge
-    from zoo.benchmarks.across import read_across
+    from zoo.comparison.benchmarks import judge
+    from zoo.comparison.benchmarks.across import read_across
 
     data = rows[0].data if rows and all(row.data == rows[0].data for row in rows) else None
     absent = []
@@ -202,7 +202,7 @@ def show_rows(
 
 def as_table(verdicts: Verdicts) -> WideTable:
     """Put verdicts into a table."""
-    from zoo.benchmarks.page import cells, headings
+    from zoo.comparison.benchmarks.page import cells, headings
 
     return wide(headings(verdicts), [cells(verdicts, one) for one in verdicts.standings])
 

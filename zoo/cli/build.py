@@ -36,8 +36,8 @@ def build(
     The folder gets a config.json and a model.safetensors with random weights, and is written whole or not at all.
     """
     with without_collecting():
-        from zoo.dispatch import build as build_model
-        from zoo.folders import check_output, written_whole
+        from zoo.base.folders import check_output, written_whole
+        from zoo.building.dispatch import build as build_model
         from zoo.models import TASK_CLASSES
 
     check_output(output, force=force)

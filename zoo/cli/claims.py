@@ -23,8 +23,8 @@ def claims(name: str | None, calibration: bool, as_json: bool) -> None:
     NAME is a claim, a theme ('positions'), or what claims are about ('pre-norm', 'norm=dyt'); of a single claim, the
     source and the numbers are shown, too.
     """
-    from zoo.benchmarks.claims import claims as judge
-    from zoo.benchmarks.claims.page import expected, numbers, tally
+    from zoo.comparison.benchmarks.claims import claims as judge
+    from zoo.comparison.benchmarks.claims.page import expected, numbers, tally
 
     if calibration and name:
         raise click.UsageError(f"--calibration is about all published signs; leave {name!r} out")
@@ -61,8 +61,8 @@ def show_calibration(*, as_json: bool) -> None:
     Args:
         as_json: Whether to write data.
     """
-    from zoo.benchmarks.claims import calibrate
-    from zoo.benchmarks.claims.page import hit, in_words
+    from zoo.comparison.benchmarks.claims import calibrate
+    from zoo.comparison.benchmarks.claims.page import hit, in_words
 
     found = calibrate()
     rates = {condition: found.rate(condition) for condition in found.conditions}

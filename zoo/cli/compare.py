@@ -177,7 +177,7 @@ def next_commands(comparison: Comparison) -> str:
     """
     from zoo.comparison import summarize
     from zoo.comparison.files import CHECKPOINT
-    from zoo.tasks import find_task
+    from zoo.data.tasks import find_task
 
     folder, best = relative(comparison.folder), summarize(comparison).best
     lines = [f"  open {folder / 'report.html'} in a browser"]

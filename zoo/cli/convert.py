@@ -57,11 +57,11 @@ def convert(
     or not at all.
     """
     with without_collecting():
+        from zoo.base.folders import check_output, written_whole
         from zoo.converters import convert as convert_weights
         from zoo.converters.native.files import folder_of
         from zoo.converters.native.reading import is_native
         from zoo.converters.native.tokenizer import carry_tokenizer
-        from zoo.folders import check_output, written_whole
 
     check_output(output, force=force)
     hints: dict[str, Any] = dict(settings)

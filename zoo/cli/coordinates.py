@@ -28,8 +28,8 @@ def coordinates(
     One batch is learned at several widths, and the logits are compared.
     """
     with without_collecting():
-        from zoo.errors import ConfigError
-        from zoo.measuring.coordinates import check_coordinates, growth
+        from zoo.analysis.measuring.coordinates import check_coordinates, growth
+        from zoo.base.errors import ConfigError
 
     if not all(part.strip().isdecimal() for part in widths.split(",")):
         raise ConfigError(f"--widths {widths} was given; it must be numbers with commas between them")

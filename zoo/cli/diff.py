@@ -11,7 +11,7 @@ from .output import heading, indented, table, value_text, write, write_json, wri
 from .parameters import VariantName, json_option, svg_option, task_option
 
 if TYPE_CHECKING:
-    from zoo.difference import Difference
+    from zoo.analysis.diff import Difference
 
 HEADINGS = {
     "setting": "Settings",
@@ -34,11 +34,11 @@ def diff(a: str, b: str, task: str | None, svg: Path | None, as_json: bool) -> N
     """
     import dataclasses
 
-    from zoo.difference import diff as find_differences
+    from zoo.analysis.diff import diff as find_differences
 
     if svg is not None:
-        from zoo.difference import tasks_of
-        from zoo.drawing import draw, to_svg_beside
+        from zoo.analysis.diff import tasks_of
+        from zoo.analysis.drawing import draw, to_svg_beside
 
         tasks = tasks_of(a, b, task)
         write_picture(svg, to_svg_beside(draw(a, tasks[0]), draw(b, tasks[1])), as_json=as_json)

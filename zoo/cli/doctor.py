@@ -15,7 +15,7 @@ def doctor(as_json: bool) -> None:
 
     Times products of matrices for about a second: full and half precision, on the processor and on every GPU.
     """
-    from zoo.doctor import examine
+    from zoo.comparison.doctor import examine
 
     findings = examine()
     if as_json:

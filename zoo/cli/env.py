@@ -12,7 +12,7 @@ from .parameters import json_option
 @json_option
 def env(as_json: bool) -> None:
     """Show versions, plugins and devices, for bug reports."""
-    from zoo.environment import environment, version_line
+    from zoo.analysis.environment import environment, version_line
 
     found = environment()
     if as_json:

@@ -13,7 +13,7 @@ from .output import table, write, write_json
 from .parameters import columns_option, engine_option, generation_option, json_option
 
 if TYPE_CHECKING:
-    from zoo.evaluating import Evaluation
+    from zoo.training.evaluate import Evaluation
 
 
 @click.command("evaluate")
@@ -81,10 +81,10 @@ def evaluate(
     with without_collecting():
         from transformers.utils import logging
 
-        from zoo.answers import write_answers, write_report
-        from zoo.evaluating import evaluate as run_evaluation
-        from zoo.files import check_writable
+        from zoo.base.files import check_writable
         from zoo.hub.records import keep_evaluation
+        from zoo.training.answers import write_answers, write_report
+        from zoo.training.evaluate import evaluate as run_evaluation
 
     if save and not Path(model).is_dir():
         raise click.BadOptionUsage("save", f"--save needs a folder to write to, and {model!r} is none")

@@ -33,8 +33,8 @@ def explore(models: tuple[str, ...], text: str | None, reports: Path | None, por
     with without_collecting():
         from transformers.utils import logging
 
-        from zoo.explorer import build_page, explored, find_reports, launch, shipped_models
-        from zoo.explorer.page import FIRST_TEXT, gradio
+        from zoo.inside.explorer import build_page, explored, find_reports, launch, shipped_models
+        from zoo.inside.explorer.page import FIRST_TEXT, gradio
 
         gradio()
     logging.disable_progress_bar()

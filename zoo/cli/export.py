@@ -101,8 +101,8 @@ def show_plan(model: str, as_json: bool) -> None:
         as_json: Whether to print JSON.
     """
     with without_collecting():
+        from zoo.building.dispatch import load
         from zoo.converters import TARGETS, plan_engines, plan_export
-        from zoo.dispatch import load
 
     loaded = load(model)
     plans = sorted([*plan_export(loaded), *plan_engines(loaded)], key=lambda plan: not plan.exact)

@@ -14,7 +14,7 @@ from .parameters import generation_option
 from .texts import read_lines, texts_options
 
 if TYPE_CHECKING:
-    from zoo.generation import Generation
+    from zoo.training.generation import Generation
 
 
 @click.command("generate")
@@ -58,8 +58,8 @@ def generate(
         from transformers import TextStreamer
         from transformers.utils import logging
 
-        from zoo.generation import generate as generate_texts
-        from zoo.generation import load_checkpoint
+        from zoo.training.generation import generate as generate_texts
+        from zoo.training.generation import load_checkpoint
 
     logging.disable_progress_bar()
     loaded, tokenizers = load_checkpoint(model, device=device, engine=engine)

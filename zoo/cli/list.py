@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.text import Text
 
-from zoo.errors import suggest
+from zoo.base.errors import suggest
 
 from .output import origin_text, table, width, write, write_json
 from .parameters import VariantName, json_option, task_option
@@ -132,8 +132,8 @@ def standings_in(benchmark: str) -> dict[str, tuple[dict[str, Any], str]]:
     Returns:
         By variant, the best one first: where it stands, as data, and its score as text.
     """
-    from zoo.benchmarks.page import spread
-    from zoo.benchmarks.recorded import as_data, ranking
+    from zoo.comparison.benchmarks.page import spread
+    from zoo.comparison.benchmarks.recorded import as_data, ranking
 
     verdicts = ranking(benchmark)
     return {

@@ -17,11 +17,11 @@ from typing import Any, NoReturn
 
 import click
 
+from zoo.base.errors import UnknownNameError
+from zoo.base.waiting import short_waits
 from zoo.cli.answers import answer, is_answer
 from zoo.cli.reporting import FAILURE, report, show_warning
 from zoo.cli.spelling import hyphenated
-from zoo.errors import UnknownNameError
-from zoo.waiting import short_waits
 
 GROUPS = {
     "Look": {

@@ -40,7 +40,7 @@ def plugin(kind: str | None, folder: Path, as_json: bool) -> None:
 
     The name of DIR becomes the name of the package and of what it registers.
     """
-    from zoo.new_plugin import new_plugin
+    from zoo.testing.new_plugin import new_plugin
 
     if kind is None:
         raise click.UsageError(f"no kind of plugin: give one of {', '.join(f'--{kind}' for kind in PARTS)}")

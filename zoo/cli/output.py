@@ -104,7 +104,7 @@ def write_picture(file: Path, text: str, *, as_json: bool) -> None:
         text: What to write.
         as_json: Whether to say it as JSON.
     """
-    from zoo.files import write_file
+    from zoo.base.files import write_file
 
     write_file(file, text)
     if as_json:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import click
 from click.shell_completion import CompletionItem
 
-from zoo.errors import ConfigError, InvalidChoiceError, NameSyntaxError
+from zoo.base.errors import ConfigError, InvalidChoiceError, NameSyntaxError
 from zoo.registry import TASKS, parse_name, parse_value, require_task
 
 from .spelling import RenamedOption, hyphenated
@@ -30,7 +30,7 @@ ENGINES = (
     "openvino-int8",
     "fastest",
 )
-"""Those that come with the zoo, as in `zoo.generation.engines`, which a completion cannot wait for."""
+"""Those that come with the zoo, as in `zoo.training.generation.engines`, which a completion cannot wait for."""
 
 VARIANTS_FOLDER = Path(__file__).parents[1] / "variants"
 REGISTRATION = re.compile(r'^@register\(\s*"([^"]+)"', re.MULTILINE)
@@ -103,7 +103,7 @@ class EngineName(click.ParamType):  # type: ignore[type-arg]
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Check that there is such an engine."""
         if value not in ENGINES:
-            from zoo.generation import ENGINES as registered
+            from zoo.training.generation import ENGINES as registered
 
             registered.get(value)
         return str(value)

@@ -22,7 +22,7 @@ def params(name: str, task: str | None, every_layer: bool, as_json: bool) -> Non
 
     Nothing is allocated. What several modules share is counted once.
     """
-    from zoo.parameters import MODULE_HEADINGS, by_module, count_by_parameter
+    from zoo.analysis.parameters import MODULE_HEADINGS, by_module, count_by_parameter
 
     counted = count_by_parameter(name, task)
     if as_json:

@@ -57,8 +57,8 @@ def plan(
     sizes: llama-style:hidden_size=4096,num_hidden_layers=32. Nothing is allocated.
     """
     with without_collecting():
-        from zoo.scaling import plan as make_plan
-        from zoo.scaling import tables
+        from zoo.analysis.scaling import plan as make_plan
+        from zoo.analysis.scaling import tables
 
     plans = [
         make_plan(

@@ -13,7 +13,7 @@ from .parameters import columns_option
 from .texts import read_lines, texts_options
 
 if TYPE_CHECKING:
-    from zoo.labelling import Label
+    from zoo.training.predict import Label
 
 
 TABLES = (".csv", ".tsv")
@@ -47,8 +47,8 @@ def predict(
     if columns is not None and suffix not in TABLES:
         raise click.BadOptionUsage("columns", f"--columns needs a --file with columns: {' or '.join(TABLES)}")
     if file is not None and suffix in TABLES:
-        from zoo.tasks.reading import read_table
-        from zoo.tasks.tables import Kind
+        from zoo.data.tasks.reading import read_table
+        from zoo.data.tasks.tables import Kind
 
         lines = read_table(file, columns, kinds=(Kind.TEXT,)).column(0)
     else:
@@ -57,7 +57,7 @@ def predict(
     with without_collecting():
         from transformers.utils import logging
 
-        from zoo.labelling import predict as predict_labels
+        from zoo.training.predict import predict as predict_labels
 
     logging.disable_progress_bar()
     labelled = predict_labels(model, lines, batch_size=batch_size, device=device, engine=engine)
@@ -65,7 +65,7 @@ def predict(
         write_json([label.to_dict() for label in labelled])
         return
     if suffix in TABLES:
-        from zoo.answers import table_text
+        from zoo.training.answers import table_text
 
         rows = (row_of(label) for label in labelled)
         click.echo(table_text(("text", "prediction", "probability"), rows, suffix), nl=False)

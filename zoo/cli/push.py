@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from zoo.errors import enumerate_names
+from zoo.base.errors import enumerate_names
 
 from .output import table, write, write_json
 from .parameters import json_option

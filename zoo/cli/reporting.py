@@ -9,8 +9,8 @@ from typing import TextIO
 
 import click
 
-from zoo.errors import ZooError, ZooWarning
-from zoo.synonyms import ARGUMENTS, FIELDS, translate
+from zoo.base.errors import ZooError, ZooWarning
+from zoo.base.synonyms import ARGUMENTS, FIELDS, translate
 
 KEYED = {"--set": FIELDS, "--training": ARGUMENTS}
 """Options that take names of other things, and the names that are best known."""
@@ -75,7 +75,7 @@ def describe(error: BaseException) -> str:
         return f"{error.filename}: {error.strerror}" if error.filename is not None else error.strerror
     if isinstance(error, (OSError, MemoryError, ModuleNotFoundError)) or is_out_of_memory(error):
         return str(error) or "there is not enough memory"
-    from zoo.environment import version_line
+    from zoo.analysis.environment import version_line
     from zoo.registry.plugins import loaded_plugins, plugin_at_fault
 
     if plugin := plugin_at_fault(error):

@@ -18,7 +18,7 @@ def settings(name: str | None, as_json: bool) -> None:
 
     Settings stand behind a name, pre-norm:position=rotary, or are given by --set position=rotary.
     """
-    from zoo.settings import describe_setting, setting_cards
+    from zoo.building.settings import describe_setting, setting_cards
 
     if name is None:
         cards = setting_cards()

@@ -14,7 +14,7 @@ from .parameters import VariantName, json_option, svg_option, task_option
 from .weights import show_weights
 
 if TYPE_CHECKING:
-    from zoo.drawing import Drawing
+    from zoo.analysis.drawing import Drawing
     from zoo.registry import Card
 
 
@@ -35,7 +35,7 @@ def show(name: str, task: str | None, svg: Path | None, wants_code: bool, as_jso
     if is_weights_name(name):
         show_weights(find_weights(name), as_json=as_json)
         return
-    from zoo.drawing import draw, to_svg
+    from zoo.analysis.drawing import draw, to_svg
 
     if wants_code:
         show_source(name, task, as_json=as_json)
@@ -46,8 +46,8 @@ def show(name: str, task: str | None, svg: Path | None, wants_code: bool, as_jso
     card, drawing = describe(name), draw(name, task)
     if as_json:
         trained = list_weights(f"{card.name}.*")
-        from zoo.benchmarks.claims import claims_about
-        from zoo.benchmarks.recorded import as_data, standings_of
+        from zoo.comparison.benchmarks.claims import claims_about
+        from zoo.comparison.benchmarks.recorded import as_data, standings_of
 
         about = {
             "weights": trained,
@@ -58,7 +58,7 @@ def show(name: str, task: str | None, svg: Path | None, wants_code: bool, as_jso
         return
     write(*facts(card, drawing))
     write(heading(f"One block, for {drawing.task}"), indented(picture(drawing)))
-    from zoo.weights.tables import scores_text
+    from zoo.building.weights.tables import scores_text
 
     if card.quirks:
         write(heading("Quirks of the original, off unless asked for"), indented(table(("", ""), card.quirks.items())))
@@ -79,9 +79,9 @@ def show(name: str, task: str | None, svg: Path | None, wants_code: bool, as_jso
 
 def result_rows(name: str) -> list[tuple[str, str, str, str]]:
     """Lay out what was recorded of a variant: benchmark, score, difference and verdict."""
-    from zoo.benchmarks.claims.page import tested
-    from zoo.benchmarks.page import spread, title
-    from zoo.benchmarks.recorded import standings_of
+    from zoo.comparison.benchmarks.claims.page import tested
+    from zoo.comparison.benchmarks.page import spread, title
+    from zoo.comparison.benchmarks.recorded import standings_of
 
     rows = []
     for verdicts, standing in standings_of(name):
@@ -102,7 +102,7 @@ def show_source(name: str, task: str | None, *, as_json: bool) -> None:
         task: What the model is for, None for the variant's first task.
         as_json: Whether to write data.
     """
-    from zoo.listing import show_code
+    from zoo.analysis.source_listing import show_code
 
     listing = show_code(name, task)
     if as_json:
@@ -117,8 +117,8 @@ def facts(card: Card, drawing: Drawing) -> list[RenderableType]:
     Args:
         drawing: The variant's drawing, for the name with its settings.
     """
-    from zoo.benchmarks.claims import claims_about
-    from zoo.benchmarks.claims.page import tally
+    from zoo.comparison.benchmarks.claims import claims_about
+    from zoo.comparison.benchmarks.claims.page import tally
 
     findings = claims_about(card.name)
     rows = {
@@ -158,8 +158,8 @@ def presets(card: Card) -> str:
 
 def picture(drawing: Drawing) -> Text:
     """Write a drawing, with its quirks in colour."""
-    from zoo.drawing import to_text
-    from zoo.drawing.text import QUIRK_SIGN
+    from zoo.analysis.drawing import to_text
+    from zoo.analysis.drawing.text import QUIRK_SIGN
 
     columns = width()
     text = Text(to_text(drawing, columns and min(columns - 2, 118)), no_wrap=True, overflow="ignore")

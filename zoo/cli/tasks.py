@@ -19,9 +19,9 @@ def tasks(as_json: bool) -> None:
     The first is --task of build, show and diff; the second is --task of train, compare and evaluate, with options
     behind a colon: language-modeling:block_size=64.
     """
+    from zoo.building.settings import first_line, member_docs
+    from zoo.data.tasks import TASKS
     from zoo.registry.tasks import Task
-    from zoo.settings import first_line, member_docs
-    from zoo.tasks import TASKS
 
     heads = member_docs(Task)
     trained: list[dict[str, Any]] = [

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from zoo.errors import ZooError
+from zoo.base.errors import ZooError
 
 from .parameters import Decorated, engine_option, json_option
 

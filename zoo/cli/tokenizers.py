@@ -18,8 +18,8 @@ def tokenizers(as_json: bool) -> None:
 
     --tokenizer takes a kind, possibly with options (bpe:vocab_size=512), or a folder with a tokenizer.json.
     """
-    from zoo.settings import first_line
-    from zoo.tokenizers import TOKENIZERS
+    from zoo.building.settings import first_line
+    from zoo.data.tokenizers import TOKENIZERS
 
     kinds: list[dict[str, Any]] = [
         {

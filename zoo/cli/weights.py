@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-    from zoo.making import ScoreComparison, Verification
     from zoo.registry import Weights
+    from zoo.training.reproduce import ScoreComparison, Verification
 
 HEADINGS = ("Name", "Task", "What it does", "Parameters", "Score", "Size", "Where")
 
@@ -48,9 +48,9 @@ def list_them(patterns: tuple[str, ...], task: str | None, markdown: bool, as_js
 
     A PATTERN is a name with wildcards ('*.en-pt'); one that begins with '!' leaves out what it matches.
     """
-    from zoo.errors import suggest
+    from zoo.base.errors import suggest
+    from zoo.building.weights.tables import to_markdown
     from zoo.registry import WEIGHTS, find_weights, list_weights
-    from zoo.weights.tables import to_markdown
 
     found = [find_weights(name) for name in list_weights(patterns or "*", task=task)]
     if as_json:
@@ -70,7 +70,7 @@ def list_them(patterns: tuple[str, ...], task: str | None, markdown: bool, as_js
 
 def row(one: Weights) -> tuple[str, ...]:
     """Lay out weights in a row."""
-    from zoo.weights.tables import in_words, place_of, scores_text
+    from zoo.building.weights.tables import in_words, place_of, scores_text
 
     return (
         one.name,
@@ -91,7 +91,7 @@ def short_row(one: Weights) -> tuple[str | Text, ...]:
     """
     from rich.text import Text
 
-    from zoo.weights.tables import main_score, place_of
+    from zoo.building.weights.tables import main_score, place_of
 
     score = main_score(one)
     place = (f" [{place_of(one)}]", "dim") if one.on_hub else ""
@@ -112,7 +112,7 @@ def show_weights(one: Weights, *, as_json: bool) -> None:
     """Print the card of weights."""
     from dataclasses import asdict
 
-    from zoo.weights.tables import facts
+    from zoo.building.weights.tables import facts
 
     if as_json:
         write_json(asdict(one))
@@ -143,7 +143,7 @@ def make(name: str, output: Path | None, trained: Path | None, force: bool, as_j
 
     from transformers.utils import logging
 
-    from zoo.making import make_weights
+    from zoo.training.reproduce import make_weights
 
     logging.disable_progress_bar()
     out = output if output is not None else Path("outputs") / f"weights-{name}"
@@ -181,8 +181,8 @@ def verify(names: tuple[str, ...], quick: bool, as_json: bool) -> None:
     """
     from transformers.utils import logging
 
-    from zoo.errors import enumerate_names
-    from zoo.making import MakingError, verify_weights
+    from zoo.base.errors import enumerate_names
+    from zoo.training.reproduce import MakingError, verify_weights
 
     logging.disable_progress_bar()
     found = verify_weights(names or None, scores=not quick)

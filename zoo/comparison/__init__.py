@@ -9,7 +9,7 @@ import importlib
 import warnings
 from typing import TYPE_CHECKING, Any
 
-from zoo.errors import DeprecatedNameWarning
+from zoo.base.errors import DeprecatedNameWarning
 
 if TYPE_CHECKING:
     from .display.documents import write_files

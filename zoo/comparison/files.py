@@ -11,7 +11,7 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from zoo.files import read_json, write_file
+from zoo.base.files import read_json, write_file
 
 RESULTS = "results.json"
 """What a comparison found, in its folder."""

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from zoo.errors import OutputExistsError, UnknownNameError
+from zoo.base.errors import OutputExistsError, UnknownNameError
 from zoo.training.record import first_difference
 
 from .files import PLAN, RESULTS, plain, read_json_or_none, write_json

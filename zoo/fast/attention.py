@@ -14,7 +14,7 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from transformers.utils import logging
 
-from zoo.errors import UnsupportedBackendError
+from zoo.base.errors import UnsupportedBackendError
 
 from .attention_backends import dropping_attention, eager_attention, torch_attention
 from .dropout import draws_bits

@@ -12,7 +12,7 @@ from transformers.cache_utils import Cache, EncoderDecoderCache
 from transformers.modeling_outputs import BaseModelOutput
 
 from .graph_capture import CapturedGraph, capture
-from .growing_cache import GrowingLayer, SourceLayer, self_attention_cache
+from .preallocated_cache import GrowingLayer, SourceLayer, self_attention_cache
 
 DIMENSIONS: dict[str, tuple[int, str] | None] = {
     "input_ids": None,

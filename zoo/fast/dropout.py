@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from .hook_detection import is_watched
 from .switches import current
-from .watching import is_watched
 
 BITS = 16
 LEVELS = 1 << BITS

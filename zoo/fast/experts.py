@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from transformers.integrations.moe import ALL_EXPERTS_FUNCTIONS
 
-from .without_padding import is_traced
+from .unpad_layers import is_traced
 
 GROUPED = "grouped_mm"
 BATCHED = "batched_mm"

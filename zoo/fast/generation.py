@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 from transformers.generation import GenerationMixin, GenerationMode, LogitsProcessorList
 
-from zoo.errors import ConfigError, UnsupportedBackendError, UnsupportedOperationError
+from zoo.base.errors import ConfigError, UnsupportedBackendError, UnsupportedOperationError
 
 from .captured_steps import PREPACK_AFTER, captured_steps_of, replayed_steps
 from .graph_capture import SHORTEST
-from .growing_cache import hold_every_row, let_grow
+from .preallocated_cache import hold_every_row, let_grow
 from .switches import current, fast_paths
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from .watching import is_watched
+from .hook_detection import is_watched
 
 
 class Identity(nn.Identity):

@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 import torch
 from torch import Tensor, nn
 
-from zoo.errors import UnsupportedBackendError, UnsupportedOperationError
+from zoo.base.errors import UnsupportedBackendError, UnsupportedOperationError
 
 from .graph_capture import QUICKER
 

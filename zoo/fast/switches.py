@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, fields, replace
 
-from zoo.errors import DeprecatedNameWarning, InputError, suggest
+from zoo.base.errors import DeprecatedNameWarning, InputError, suggest
 
 MODES = ("auto", "always", "never")
 

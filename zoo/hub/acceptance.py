@@ -11,7 +11,7 @@ from typing import Any
 
 from huggingface_hub.utils import filter_repo_objects  # type: ignore[attr-defined]
 
-from zoo.errors import ZooWarning, enumerate_names
+from zoo.base.errors import ZooWarning, enumerate_names
 
 from .addresses import Address
 from .client import LIBRARY

@@ -10,7 +10,7 @@ from typing import Any
 
 from huggingface_hub import EvalResult, ModelCard, ModelCardData
 
-from zoo.errors import ZooError
+from zoo.base.errors import ZooError
 
 from .acceptance import is_distribution
 from .addresses import MAIN, Address
@@ -188,7 +188,7 @@ def drawing_of(config: Mapping[str, Any]) -> str | None:
     """
     if "variant" not in config:
         return None
-    from zoo.drawing import draw, to_text
+    from zoo.analysis.drawing import draw, to_text
     from zoo.models import TASK_CLASSES, ZooConfig
 
     auto_class, _ = auto_class_of(config)

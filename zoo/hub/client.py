@@ -17,7 +17,7 @@ from huggingface_hub.errors import (
 )
 from huggingface_hub.hf_api import RepoFile
 
-from zoo.errors import suggest
+from zoo.base.errors import suggest
 
 from .addresses import COMMIT, Address
 from .budgets import budget

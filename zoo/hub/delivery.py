@@ -14,8 +14,8 @@ from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from zoo.errors import OutputExistsError, enumerate_names
-from zoo.files import read_json
+from zoo.base.errors import OutputExistsError, enumerate_names
+from zoo.base.files import read_json
 
 from .errors import HubError
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from zoo.errors import ZooError, ZooWarning
+from zoo.base.errors import ZooError, ZooWarning
 
 SECRET = re.compile(
     r"""\b(?:hf|api)_[\w.-]{8,}  # tokens of users, organisations and applications

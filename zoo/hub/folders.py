@@ -11,9 +11,9 @@ from typing import Any
 
 from huggingface_hub.utils import filter_repo_objects  # type: ignore[attr-defined]
 
-from zoo.errors import CheckpointError, enumerate_names
-from zoo.files import read_json
-from zoo.folders import EVALUATIONS_FILE, RESULT_FILE
+from zoo.base.errors import CheckpointError, enumerate_names
+from zoo.base.files import read_json
+from zoo.base.folders import EVALUATIONS_FILE, RESULT_FILE
 
 from .errors import UnsafeWeightsError
 

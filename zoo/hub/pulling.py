@@ -12,7 +12,7 @@ from huggingface_hub import constants, hf_hub_download, snapshot_download
 from huggingface_hub.errors import LocalEntryNotFoundError
 from huggingface_hub.hf_api import RepoFile
 
-from zoo.errors import enumerate_names
+from zoo.base.errors import enumerate_names
 
 from .acceptance import files_to_pull, refuse_code, require_weights, warn_of_missing_plugin
 from .addresses import Address, parse_address

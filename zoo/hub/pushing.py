@@ -11,8 +11,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from zoo.errors import CheckpointError
-from zoo.folders import RESULT_FILE
+from zoo.base.errors import CheckpointError
+from zoo.base.folders import RESULT_FILE
 
 from .addresses import MAIN, Address, parse_address
 from .cards import CardFacts, write_card
@@ -244,7 +244,7 @@ def as_folder(
         if isinstance(model, (str, Path)):
             if tokenizer is not None:
                 raise CheckpointError(f"a tokenizer was given beside the folder {model}; save it there instead")
-            from zoo.weights import locate
+            from zoo.building.weights import locate
 
             yield locate(model), workshop
             return

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from zoo.files import read_json, write_file
-from zoo.folders import EVALUATIONS_FILE, RECORD_FILE, RESULT_FILE
-from zoo.manifest import recorded
+from zoo.base.files import read_json, write_file
+from zoo.base.folders import EVALUATIONS_FILE, RECORD_FILE, RESULT_FILE
+from zoo.base.manifest import recorded
 
 RECIPE = {
     "task": "Task",

@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Iterable, Iterator
 from pathlib import PurePosixPath
 
-from zoo.errors import enumerate_names
+from zoo.base.errors import enumerate_names
 
 from .errors import SecretError
 from .folders import PushedFile

@@ -14,7 +14,7 @@ SDK = "6.31.0"
 
 APP = """\"\"\"The explorer for {model}, as `zoo push --space` writes it.\"\"\"
 
-from zoo.explorer import build_page, publish
+from zoo.inside.explorer import build_page, publish
 
 publish(build_page(["{model}"], others=False))
 """

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from zoo.errors import ConfigError, UnknownNameError
-from zoo.generation import load_checkpoint
-from zoo.generation.checkpoint import TokenizerSource
+from zoo.base.errors import ConfigError, UnknownNameError
 from zoo.registry.printed import Page, Part, Printed
+from zoo.training.generation import load_checkpoint
+from zoo.training.generation.checkpoint import TokenizerSource
 
 from .texts import Inputs, inputs_of
 

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from zoo.generation import load_checkpoint
-from zoo.generation.checkpoint import TokenizerSource
+from zoo.training.generation import load_checkpoint
+from zoo.training.generation.checkpoint import TokenizerSource
 
 from .attending import TITLES, attention_weights, sides_of
 from .texts import inputs_of

@@ -14,14 +14,14 @@ from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from transformers import PreTrainedModel
 
-from zoo.building import skeleton
+from zoo.analysis.measuring.flops import without_values
+from zoo.building.builder import skeleton
+from zoo.building.loading import saved_class, saved_config
 from zoo.converters.extras import require
 from zoo.fast.switches import fast_paths
-from zoo.generation.generating import position_limit
-from zoo.loading import saved_class, saved_config
-from zoo.measuring.flops import without_values
 from zoo.models.borrowing import borrowed_by
 from zoo.registry.printed import Note, Part, Printed, Table, Title
+from zoo.training.generation.generating import position_limit
 
 Shape = tuple[int, ...]
 

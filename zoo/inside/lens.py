@@ -12,11 +12,11 @@ import torch
 from numpy.typing import NDArray
 from transformers import PreTrainedModel
 
-from zoo.errors import ConfigError
-from zoo.generation import load_checkpoint
-from zoo.generation.checkpoint import TokenizerSource
+from zoo.base.errors import ConfigError
 from zoo.models import ZooEncoderDecoder
 from zoo.registry.printed import Note, Part, Printed, Table
+from zoo.training.generation import load_checkpoint
+from zoo.training.generation.checkpoint import TokenizerSource
 
 from .texts import inputs_of, readable
 

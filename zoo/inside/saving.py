@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from zoo.errors import OutputExistsError
-from zoo.files import write_file
+from zoo.base.errors import OutputExistsError
+from zoo.base.files import write_file
 
 from .attending import AttentionMaps
 from .heatmaps import attention_figure

@@ -11,8 +11,8 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
-from zoo.generation.generating import MAX_NEW_TOKENS, generation_config, position_limit
-from zoo.tokenizers import Tokenizers
+from zoo.data.tokenizers import Tokenizers
+from zoo.training.generation.generating import MAX_NEW_TOKENS, generation_config, position_limit
 
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 """What bytes that are no letter by themselves decode to."""

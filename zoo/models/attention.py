@@ -11,8 +11,8 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from zoo.fast.attention import BACKENDS, attention
 from zoo.fast.attention_backends import eager_attention
-from zoo.fast.growing_cache import self_attention_cache
 from zoo.fast.identity import Identity
+from zoo.fast.preallocated_cache import self_attention_cache
 
 from .choices import AttentionScale, QKNorm
 from .norms import build_norm

@@ -4,10 +4,10 @@ from typing import Any
 
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS, PreTrainedModel
 
-from zoo.errors import UnsupportedBackendError, suggest
+from zoo.base.errors import UnsupportedBackendError, suggest
 
+from .capabilities import backends_of, refuse_engine, refuse_paging
 from .configuration import ZooConfig
-from .limits import backends_of, refuse_engine, refuse_paging
 from .transformer import BACKENDS
 
 

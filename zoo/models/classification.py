@@ -9,11 +9,11 @@ from transformers.cache_utils import Cache
 from transformers.modeling_outputs import SequenceClassifierOutput, TokenClassifierOutput
 from transformers.utils.generic import can_return_tuple
 
-from zoo.errors import ConfigError, UnsupportedBackendError
+from zoo.base.errors import ConfigError, UnsupportedBackendError
 from zoo.fast.dropout import Dropout
 
+from .capabilities import SERVING
 from .configuration import ZooConfig
-from .limits import SERVING
 from .norms import build_norm
 from .options import CallOptions
 from .pretrained import ZooModel, ZooPreTrainedModel

@@ -12,8 +12,8 @@ from huggingface_hub.dataclasses import strict
 
 from zoo.registry.printed import Folded, Part, Table, Title, as_html
 
-from .filling import fill, repeat_pattern, usual_layer_types
-from .inherited import in_the_zoos_words, validate_inherited, validate_rope_parameters, validate_rope_tables
+from .derived_defaults import fill, repeat_pattern, usual_layer_types
+from .hf_config_checks import in_the_zoos_words, validate_inherited, validate_rope_parameters, validate_rope_tables
 from .parts import POSITIONS
 from .stack_configuration import StackConfig
 from .validation import LAYER_TYPES, validate, validate_options, validate_types

@@ -24,10 +24,10 @@ from transformers.masking_utils import (
 )
 from transformers.utils.import_utils import is_tracing
 
-from zoo.errors import InputError
-from zoo.fast.growing_cache import self_attention_cache
+from zoo.base.errors import InputError
+from zoo.fast.preallocated_cache import self_attention_cache
+from zoo.fast.unpad_layers import packed_rows
 from zoo.fast.unpadding import UnpaddedMask
-from zoo.fast.without_padding import packed_rows
 
 if TYPE_CHECKING:
     from .configuration import ZooConfig

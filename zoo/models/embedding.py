@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import initialization as init
 
-from zoo.errors import InputError, SequenceTooLongError, TokenIdError
+from zoo.base.errors import InputError, SequenceTooLongError, TokenIdError
 
 from .parts import POSITIONS, refuse_former_names
 

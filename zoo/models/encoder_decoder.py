@@ -7,7 +7,7 @@ from transformers.cache_utils import Cache
 from transformers.modeling_outputs import BaseModelOutput, Seq2SeqModelOutput
 from transformers.utils.generic import can_return_tuple
 
-from zoo.errors import ConfigError
+from zoo.base.errors import ConfigError
 
 from .configuration import ZooConfig
 from .options import CallOptions

@@ -12,10 +12,10 @@ from zoo.fast.captured_steps import with_captured_steps
 from zoo.fast.chunked_loss import IGNORED, cross_entropy
 from zoo.fast.generation import CachedGenerationMixin
 
+from .capabilities import refuse_paging
 from .configuration import ZooConfig
 from .feed_forward import build_activation
 from .feed_forwards.balance import with_router_loss
-from .limits import refuse_paging
 from .multi_token_prediction import MultiTokenPrediction, prediction_depth
 from .norms import build_norm
 from .options import CallOptions

@@ -13,7 +13,7 @@ from torch import nn
 from transformers import PreTrainedModel
 from transformers import initialization as init
 
-from zoo.errors import ConfigError
+from zoo.base.errors import ConfigError
 
 from .attention import attention_scaling
 from .embedding import ValueEmbedding

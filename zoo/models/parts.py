@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from zoo.errors import RegistrationError
+from zoo.base.errors import RegistrationError
 from zoo.registry import VARIANTS, Registry
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import initialization as init
 
-from zoo.errors import ConfigError
+from zoo.base.errors import ConfigError
 
 from .embedding import Position
 from .parts import POSITIONS

@@ -12,15 +12,15 @@ from torch import Tensor, nn
 from transformers import initialization as init
 from transformers.modeling_utils import PreTrainedModel
 
-from zoo.errors import CheckpointError, UnsupportedOperationError
-from zoo.manifest import MANIFEST_FILE, recorded, verified
+from zoo.base.errors import CheckpointError, UnsupportedOperationError
+from zoo.base.manifest import MANIFEST_FILE, recorded, verified
 
 from .attention_implementation import AttentionBackends
+from .checkpoint_files import read_errors, refuse_other_sizes, weight_files
 from .configuration import ZooConfig
 from .embedding import ValueEmbedding
 from .parallel import fully_sharded_plan, pipeline_parallel_plan, tensor_parallel_plan
 from .parts import ATTENTIONS, INITIALIZERS
-from .saved import read_errors, refuse_other_sizes, weight_files
 from .transformer import given_mask, transformer_of
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from zoo.errors import ConfigError
+from zoo.base.errors import ConfigError
 
 if TYPE_CHECKING:
     from .configuration import ZooConfig

@@ -7,7 +7,7 @@ from typing import Any
 
 from transformers.configuration_utils import PreTrainedConfig
 
-from zoo.errors import CheckpointError, ConfigError
+from zoo.base.errors import CheckpointError, ConfigError
 
 FOREIGN = {
     *("attn_implementation", "experts_implementation", "transformers_weights"),

@@ -9,12 +9,12 @@ from transformers.modeling_outputs import BaseModelOutput, BaseModelOutputWithPa
 from transformers.utils.generic import merge_with_config_defaults
 from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 
-from zoo.errors import ConfigError
+from zoo.base.errors import ConfigError
 from zoo.fast.attention import config_of_call
 from zoo.fast.dropout import Dropout
+from zoo.fast.hook_detection import kinds_of
 from zoo.fast.identity import Identity
-from zoo.fast.watching import kinds_of
-from zoo.fast.without_padding import without_padding
+from zoo.fast.unpad_layers import without_padding
 
 from .attention import Attention
 from .configuration import ZooConfig

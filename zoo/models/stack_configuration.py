@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from typing import TYPE_CHECKING
 
-from .filling import repeat_pattern
+from .derived_defaults import repeat_pattern
 from .parts import ATTENTIONS, MIXERS
 from .saved_configuration import SavedConfig
 

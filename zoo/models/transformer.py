@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
 
-from zoo.errors import ConfigError, InputError
+from zoo.base.errors import ConfigError, InputError
 from zoo.fast.attention import BACKENDS
 from zoo.fast.chunked_loss import IGNORED
 from zoo.registry import VARIANTS

@@ -6,7 +6,7 @@ import dataclasses
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from zoo.errors import ConfigError, InvalidChoiceError, enumerate_names
+from zoo.base.errors import ConfigError, InvalidChoiceError, enumerate_names
 
 from .choices import AttentionScale, NormPlacement, Pooling, QKNorm, ResidualScaling
 from .parts import ATTENTIONS, MIXERS, NAMED_FIELDS, PART_FIELDS

@@ -8,8 +8,8 @@ from contextlib import suppress
 
 import click
 
+from zoo.base.errors import ZooError
 from zoo.converters.extras import require
-from zoo.errors import ZooError
 
 
 @click.command("python -m zoo.serving")

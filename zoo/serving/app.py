@@ -21,7 +21,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from zoo.errors import ZooError
+from zoo.base.errors import ZooError
 
 from .forms import CHAT, COMPLETION, Form
 from .requests import (

@@ -13,7 +13,7 @@ from typing import Any
 
 import uvicorn
 
-from zoo.errors import ConfigError
+from zoo.base.errors import ConfigError
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]

@@ -15,13 +15,13 @@ from torch.nn.functional import normalize
 from transformers import PreTrainedModel
 from transformers.generation import LogitsProcessor, StoppingCriteria
 
-from zoo.errors import SequenceTooLongError, ZooError
-from zoo.generation import load_checkpoint
-from zoo.generation.checkpoint import TokenizerSource
-from zoo.generation.generating import encode, generation_config, pad, position_limit
+from zoo.base.errors import SequenceTooLongError, ZooError
+from zoo.data.tokenizers import Tokenizers
 from zoo.models import ZooForMaskedLM, ZooModel
 from zoo.models.pooling import pool_mean
-from zoo.tokenizers import Tokenizers
+from zoo.training.generation import load_checkpoint
+from zoo.training.generation.checkpoint import TokenizerSource
+from zoo.training.generation.generating import encode, generation_config, pad, position_limit
 
 from .requests import RefusedRequestError
 from .text import GrowingText, Piece

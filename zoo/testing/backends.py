@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from zoo.building import build
-from zoo.errors import UnsupportedBackendError
+from zoo.base.errors import UnsupportedBackendError
+from zoo.building.builder import build
 
 from .attending import padded
 from .cases import check

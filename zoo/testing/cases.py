@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from zoo.building import stack_of
+from zoo.building.builder import stack_of
 from zoo.registry import VARIANTS, Registry, Task, list_variants, parse_name
 
 from .subjects import Subject, subject_of

@@ -26,7 +26,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils import backend_registration
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from zoo.measuring.memory import Allocations
+from zoo.analysis.measuring.memory import Allocations
 
 from .far_tensors import NAME, FarTensor, asked_by, compute, is_far
 

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-from zoo.errors import UnsupportedBackendError
+from zoo.base.errors import UnsupportedBackendError
 from zoo.models import Attention, ZooConfig
 
 from .cases import check

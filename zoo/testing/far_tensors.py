@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from zoo.measuring.memory import Allocations
+from zoo.analysis.measuring.memory import Allocations
 
 NAME = "pretended"
 INNER = ("<", str(Path(torch.__file__).parent), __file__, str(Path(__file__).with_name("device.py")))

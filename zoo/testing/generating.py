@@ -8,7 +8,7 @@ import torch
 from transformers.cache_utils import EncoderDecoderCache
 
 from zoo.fast.captured_steps import captured_steps_of
-from zoo.fast.growing_cache import GrowingLayer, self_attention_cache
+from zoo.fast.preallocated_cache import GrowingLayer, self_attention_cache
 from zoo.fast.switches import fast_paths
 from zoo.models import ZooPreTrainedModel
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
+from zoo.building.quantizing import to_int8
 from zoo.fast.int8 import Int8Linear
-from zoo.quantizing import to_int8
 
 from .cases import check
 from .generating import NEW_TOKENS, generate

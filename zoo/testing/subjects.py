@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from zoo.building import build, config
+from zoo.building.builder import build, config
 from zoo.models import ZooConfig, ZooPreTrainedModel
 from zoo.registry import parse_name
 

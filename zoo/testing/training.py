@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from zoo.errors import UnsupportedOperationError
+from zoo.base.errors import UnsupportedOperationError
 from zoo.models import ATTENTIONS, ZooPreTrainedModel
 
 from .basics import LABELLED

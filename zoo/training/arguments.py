@@ -12,7 +12,7 @@ import torch
 from transformers import Seq2SeqTrainingArguments
 from transformers.training_args import OptimizerNames
 
-from zoo.errors import ConfigError, InvalidChoiceError, UnknownOverrideError
+from zoo.base.errors import ConfigError, InvalidChoiceError, UnknownOverrideError
 
 from .tracking import check_trackers
 

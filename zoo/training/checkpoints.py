@@ -15,9 +15,9 @@ from transformers import PreTrainedModel
 from transformers.trainer import TRAINER_STATE_NAME
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
-from zoo.errors import ConfigError, OutputExistsError, ZooWarning
-from zoo.files import read_json, write_file
-from zoo.folders import MODEL_FILE
+from zoo.base.errors import ConfigError, OutputExistsError, ZooWarning
+from zoo.base.files import read_json, write_file
+from zoo.base.folders import MODEL_FILE
 
 from .record import first_difference
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from transformers import TrainingArguments
 
-from zoo.errors import ZooError
+from zoo.base.errors import ZooError
 
 HINT = "a lower learning_rate or more warmup_steps may help"
 

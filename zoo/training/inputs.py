@@ -11,12 +11,12 @@ import torch
 from datasets import Dataset
 from transformers import PreTrainedModel
 
-from zoo.building import build, seeded, skeleton
-from zoo.dispatch import load
-from zoo.errors import ConfigError
+from zoo.base.errors import ConfigError
+from zoo.building.builder import build, seeded, skeleton
+from zoo.building.dispatch import load
+from zoo.building.weights import locate
+from zoo.data.tasks import DataTask, Splits, Tokenizers, full_path, load_tokenizers
 from zoo.registry import VARIANTS, parse_name
-from zoo.tasks import DataTask, Splits, Tokenizers, full_path, load_tokenizers
-from zoo.weights import locate
 
 from .recipe import Recipe, recipe_for
 
@@ -77,7 +77,7 @@ def encode(task: DataTask, splits: Splits, tokenizers: Tokenizers, *, seed: int)
         seed: Of what is drawn.
 
     Returns:
-        The same examples, as [`zoo.tasks.DataTask.encode`][] returns them.
+        The same examples, as [`zoo.data.tasks.DataTask.encode`][] returns them.
     """
     return Splits(
         task.encode(splits.train, tokenizers, training=True, seed=seed), task.encode(splits.heldout, tokenizers)

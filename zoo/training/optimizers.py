@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from transformers import PreTrainedModel
 
-from zoo.errors import ConfigError
+from zoo.base.errors import ConfigError
 from zoo.models import learning_rate_factors
 
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 from datasets import Dataset
 
-from zoo.tasks import DataTask, Splits
-from zoo.tasks.tables import NUMBERS
+from zoo.data.tasks import DataTask, Splits
+from zoo.data.tasks.tables import NUMBERS
 
 from .sampling import lengths_of
 

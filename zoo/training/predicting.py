@@ -11,10 +11,10 @@ from torch import Tensor
 from torch.utils.data import Subset
 from transformers import PreTrainedModel
 
-from zoo.errors import UnsupportedOperationError
+from zoo.base.errors import UnsupportedOperationError
+from zoo.data.tasks import DataTask, Outputs, Predictions, Tokenizers
 from zoo.fast.chunked_loss import IGNORED
-from zoo.generation.generating import generation_config
-from zoo.tasks import DataTask, Outputs, Predictions, Tokenizers
+from zoo.training.generation.generating import generation_config
 
 from .sampling import lengths_of
 
@@ -187,6 +187,6 @@ def measured(metrics: Mapping[str, float]) -> dict[str, Any]:
     """Read what the trainer measured.
 
     Returns:
-        The first fields of [`zoo.tasks.Predictions`][].
+        The first fields of [`zoo.data.tasks.Predictions`][].
     """
     return {"loss": float(metrics[f"{PREFIX}_loss"]), "num_labels": int(metrics[f"{PREFIX}_labels"])}

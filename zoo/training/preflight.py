@@ -14,15 +14,15 @@ import torch
 from datasets import Dataset
 from transformers import PreTrainedModel
 
-from zoo.errors import ConfigError, InputError, SequenceTooLongError, TokenIdError
+from zoo.base.errors import ConfigError, InputError, SequenceTooLongError, TokenIdError
+from zoo.data.tasks import DataTask, Splits
+from zoo.data.tasks.tables import place_of
 from zoo.models import ZooPreTrainedModel
 from zoo.models.embedding import Position
-from zoo.tasks import DataTask, Splits
-from zoo.tasks.tables import place_of
 
 from .arguments import ZooTrainingArguments
 from .guard import HINT
-from .room import PreflightError, check_step, memory_of
+from .memory_check import PreflightError, check_step, memory_of
 
 Collator = Callable[[Any], Mapping[str, Any]]
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import yaml  # type: ignore[import-untyped]
 
-from zoo.errors import ConfigError, UnknownNameError
+from zoo.base.errors import ConfigError, UnknownNameError
+from zoo.data.tasks import TASKS, DataTask, find_task, split_name
 from zoo.registry import VARIANTS, parse_name, split_options
-from zoo.tasks import TASKS, DataTask, find_task, split_name
 
 FOLDER = Path(__file__).parent / "recipes"
 DEFAULT_TASK = "translation"
@@ -33,10 +33,10 @@ class Recipe:
     """What a model is trained on, what it is made of, and how it is trained.
 
     Attributes:
-        task: A name in [`zoo.tasks.TASKS`][].
+        task: A name in [`zoo.data.tasks.TASKS`][].
         task_options: The task's options, such as the `block_size` of language modelling.
-        tokenizer: `kind`, `joint` and the options of the kind, as for [`zoo.tasks.train_tokenizers`][]; or the `folder`
-            of trained ones.
+        tokenizer: `kind`, `joint` and the options of the kind, as for [`zoo.data.tasks.train_tokenizers`][]; or the
+            `folder` of trained ones.
         model: Fields of [`zoo.models.ZooConfig`][] that every variant gets, unless its name says otherwise.
         arguments: Fields of transformers' `Seq2SeqTrainingArguments`.
         generation: What `generate` is called with when outputs are scored.

@@ -14,10 +14,10 @@ from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 from datasets import Dataset
 from transformers import PreTrainedModel
 
-from zoo.files import read_json
-from zoo.folders import RESULT_FILE
-from zoo.tasks import DataSource, Splits, Tokenizers
-from zoo.tasks.tables import NUMBERS
+from zoo.base.files import read_json
+from zoo.base.folders import RESULT_FILE
+from zoo.data.tasks import DataSource, Splits, Tokenizers
+from zoo.data.tasks.tables import NUMBERS
 
 from .recipe import Recipe
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from transformers import PreTrainedModel
 
-from zoo.tasks import Score, Tokenizers
+from zoo.data.tasks import Score, Tokenizers
 
 from .record import RunRecord
 

@@ -11,11 +11,11 @@ from typing import Any
 from safetensors import SafetensorError
 from transformers import PreTrainedModel
 
-from zoo.errors import UnwritableError, ZooError
-from zoo.files import write_file
-from zoo.folders import RESULT_FILE, written_whole
-from zoo.manifest import recorded
-from zoo.tasks import Tokenizers
+from zoo.base.errors import UnwritableError, ZooError
+from zoo.base.files import write_file
+from zoo.base.folders import RESULT_FILE, written_whole
+from zoo.base.manifest import recorded
+from zoo.data.tasks import Tokenizers
 
 from .record import RunRecord, read_result
 

@@ -10,7 +10,7 @@ from typing import Any
 from transformers import Trainer
 from transformers.integrations import TensorBoardCallback, get_available_reporting_integrations
 
-from zoo.errors import ConfigError, InvalidChoiceError
+from zoo.base.errors import ConfigError, InvalidChoiceError
 
 TRACKERS = {"tensorboard": ("tensorboard", "tensorboardX"), "trackio": ("trackio",), "wandb": ("wandb",)}
 """What can be reported to, and the packages of which one is needed."""

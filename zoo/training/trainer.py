@@ -16,7 +16,7 @@ from transformers import PreTrainedModel
 from transformers.trainer_callback import ExportableState
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
-from zoo.errors import UnwritableError
+from zoo.base.errors import UnwritableError
 from zoo.fast.chunked_loss import IGNORED
 from zoo.fast.matmul import fast_matmul
 from zoo.models.feed_forwards.balance import has_router_loss

@@ -28,6 +28,7 @@ from .arguments import ZooTrainingArguments, training_arguments
 from .checkpoints import clear_checkpoints, going_on_from, remove_except
 from .determinism import determinism
 from .inputs import build_for, encode, full_recipe, num_parameters, tokenizers_for
+from .memory_check import check_room
 from .overview import overview
 from .predicting import check_generation, predict
 from .preflight import check_data, check_examples
@@ -36,7 +37,6 @@ from .publishing import check_push, push_result
 from .recipe import Recipe
 from .record import RunRecord, record_run
 from .report import TrainingReport, TrainingResult, peak_memory
-from .room import check_room
 from .saving import is_unscored, keep_report, save_checkpoint
 from .tracking import keep_logs
 from .trainer import ZooTrainer
@@ -84,8 +84,8 @@ def train(
 
     Args:
         model: A variant's name, possibly with settings, or a model that fits the tokenizer.
-        task: A name in [`zoo.tasks.TASKS`][], possibly with options: "language-modeling:block_size=64"; by default the
-            recipe's, or else translation.
+        task: A name in [`zoo.data.tasks.TASKS`][], possibly with options: "language-modeling:block_size=64"; by default
+            the recipe's, or else translation.
         data: Examples: a file, a folder with a train and a held-out file, or loaded ones; by default what ships with
             the zoo.
         heldout: The file to evaluate on, by default what `data` says, or 5 % of it.

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from zoo.errors import InputError
+from zoo.base.errors import InputError
 from zoo.models import Attention, DecoderLayer, TokenEmbedding, Transformer, ZooConfig
 from zoo.models.transformer import given_mask, shift_tokens_right
 from zoo.registry import Quirk, register

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from zoo.errors import ConfigError, InputError
+from zoo.base.errors import ConfigError, InputError
 from zoo.models import (
     Attention,
     DecoderLayer,

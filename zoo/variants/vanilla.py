@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from zoo.errors import ConfigError
+from zoo.base.errors import ConfigError
 from zoo.fast.identity import Identity
 from zoo.models import ATTENTIONS, Attention, DecoderLayer, EncoderLayer, Residual, Transformer, ZooConfig
 from zoo.models.borrowing import Borrower

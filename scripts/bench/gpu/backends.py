@@ -12,7 +12,7 @@ from shapes import Scale
 from torch import Tensor
 
 import zoo
-from zoo.errors import UnsupportedBackendError
+from zoo.base.errors import UnsupportedBackendError
 
 VARIANTS = ("llama-style", "alibi-decoder", "gemma2-style")
 """Without a bias on the scores, with one, and with soft-capping and windows."""

@@ -28,8 +28,8 @@ sys.path.insert(0, str(ROOT / "scripts/bench/speed"))
 from pieces import Settings, pieces  # noqa: E402 - beside this file, and it needs the folder above
 from report import to_markdown  # noqa: E402
 
-from zoo.environment import device_name  # noqa: E402
-from zoo.files import replace_part, write_file  # noqa: E402
+from zoo.analysis.environment import device_name  # noqa: E402
+from zoo.base.files import replace_part, write_file  # noqa: E402
 
 LEFT = 75
 """Exit status of a run that is to be started again (EX_TEMPFAIL)."""

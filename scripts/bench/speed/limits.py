@@ -8,7 +8,7 @@ import time
 import torch
 from torch import nn
 
-from zoo.measuring.machine import SHAPES, fastest, synchronize
+from zoo.analysis.measuring.machine import SHAPES, fastest, synchronize
 
 PEAKS = {"H100 PCIe": 756e12, "H100": 989e12, "H200": 989e12, "A100": 312e12, "L40S": 362e12, "RTX 4090": 165e12}
 """Operations a second that makers state for dense products in bfloat16 with float32 sums, by parts of names."""

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from zoo.analysis.measuring import executed, peak_bytes
 from zoo.fast.switches import fast_paths
-from zoo.measuring import executed, peak_bytes
 
 STOCK = "stock"
 OURS = "zoo"

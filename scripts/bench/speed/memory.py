@@ -18,7 +18,7 @@ import torch
 from transformers import GPT2Config, GPT2LMHeadModel
 
 import zoo
-from zoo.measuring import peak_bytes
+from zoo.analysis.measuring import peak_bytes
 
 STEP = 64
 """Lengths are multiples of it."""

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from zoo.files import write_file
+from zoo.base.files import write_file
 
 CHANGING = {"date", "limit", "bandwidth"}
 """What may differ between the pieces of a recording."""

@@ -39,8 +39,8 @@ from shapes import FULL, GPU, TINY
 from tables import PAGE, recorded, to_markdown
 from workloads import Work
 
-from zoo.environment import device_name
-from zoo.files import replace_part, write_file
+from zoo.analysis.environment import device_name
+from zoo.base.files import replace_part, write_file
 
 PRESETS = ("cpu", "originals", "cuda")
 

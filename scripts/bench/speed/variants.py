@@ -26,11 +26,11 @@ from recording import begun, keep
 from torch import Tensor
 
 import zoo
+from zoo.analysis.environment import device_name
+from zoo.base.files import replace_part, write_file
 from zoo.converters import plan_export
 from zoo.converters.native import NATIVE
 from zoo.converters.native.writing import write_native
-from zoo.environment import device_name
-from zoo.files import replace_part, write_file
 from zoo.registry import VARIANTS, list_variants
 
 PAGE = Path(__file__).parents[3] / "docs/performance.md"

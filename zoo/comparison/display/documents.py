@@ -6,8 +6,8 @@ import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from zoo.errors import UnknownNameError
-from zoo.files import write_file
+from zoo.base.errors import UnknownNameError
+from zoo.base.files import write_file
 
 from ..results.comparison import Comparison
 from ..results.summary import ComparisonSummary, summarize

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from zoo.errors import ConfigError, InvalidChoiceError
+from zoo.base.errors import ConfigError, InvalidChoiceError
 
 KINDS = ("steps", "tokens", "flops", "seconds")
 LENGTHS = ("max_steps", "num_train_epochs")

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
-    from zoo.tasks.tables import Column
+    from zoo.data.tasks.tables import Column
     from zoo.training import Recipe
 
 MATCHES = ("none", "params", "flops")

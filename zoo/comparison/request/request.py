@@ -8,9 +8,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from zoo.building import config
-from zoo.errors import ConfigError, InvalidChoiceError
-from zoo.tasks import DataSource, Splits
+from zoo.base.errors import ConfigError, InvalidChoiceError
+from zoo.building.builder import config
+from zoo.data.tasks import DataSource, Splits
 from zoo.training import Recipe
 from zoo.training.arguments import check_numbers, training_arguments
 from zoo.training.inputs import full_recipe

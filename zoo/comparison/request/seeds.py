@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from zoo.errors import ConfigError
+from zoo.base.errors import ConfigError
 
 DATA_SEED = 0
 """Which examples are set aside where no file says so: the same ones for every seed of a run."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
 from typing import Any
 
-from zoo.errors import ConfigError
+from zoo.base.errors import ConfigError
 from zoo.registry import parse_value
 
 SHORT_NAMES = {"lr": "learning_rate"}

@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from zoo.errors import ConfigError
-from zoo.files import read_json
+from zoo.base.errors import ConfigError
+from zoo.base.files import read_json
 from zoo.registry.printed import Part, Printed
 
 from ..files import RESULTS, write_json

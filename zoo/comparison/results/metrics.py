@@ -57,14 +57,14 @@ def reported(field: str) -> Callable[[Run], float | None]:
 def measured(
     key: str, title: str, about: str, *, write: Writer, better: int, group: str, in_brief: bool = True
 ) -> Metric:
-    """A field of [`zoo.measuring.Costs`][] as a metric."""
+    """A field of [`zoo.analysis.measuring.Costs`][] as a metric."""
     return Metric(
         key, title, about, lambda run: None if run.costs is None else run.costs.get(key), write, better, group, in_brief
     )
 
 
 def score_metric(key: str, score: dict[str, Any]) -> Metric:
-    """A score, named by `key` in reports and described by the fields of [`zoo.tasks.Score`][], as a metric."""
+    """A score, named by `key` in reports and described by the fields of [`zoo.data.tasks.Score`][], as a metric."""
 
     def read(run: Run) -> float | None:
         return None if run.report is None else run.report["scores"].get(key, {}).get("value")

@@ -16,7 +16,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from zoo.errors import ConfigError, InvalidChoiceError
+from zoo.base.errors import ConfigError, InvalidChoiceError
 
 from ..setup.job import Job
 from .outcome import note

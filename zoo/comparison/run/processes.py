@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from queue import SimpleQueue
 
-from zoo.waiting import short_waits
+from zoo.base.waiting import short_waits
 
 Call = Callable[[str, Path], int]
 """Runs a module of the zoo with an argument in a process of its own, and returns its exit code."""

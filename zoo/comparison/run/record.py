@@ -36,15 +36,15 @@ class Run:
         settings: What was chosen for it: fields of the configuration by matching, training arguments by a sweep, and
             the budget as steps.
         report: What [`zoo.training.TrainingReport`][] writes, but for its history; None where the run failed.
-        costs: What `zoo.measuring.Costs` writes; None where the run failed, or nothing was measured.
+        costs: What `zoo.analysis.measuring.Costs` writes; None where the run failed, or nothing was measured.
         curve: What was logged while it was trained, in order: each with `step`, `tokens` and `seconds` so far, and
             `loss` (with `learning_rate` and `grad_norm`), `heldout_loss`, or `selection_loss` of examples set aside.
         outputs: What it wrote for the held-out examples.
         reload: What became of it in a fresh process; None where the run failed.
         error: Why it failed; None where it did not.
         timings: Seconds of each phase, as far as it came; empty where it was interrupted, or an older version ran it.
-        circumstances: Where and when it was made, as [`zoo.environment.circumstances`][] says; empty where its process
-            was killed.
+        circumstances: Where and when it was made, as [`zoo.analysis.environment.circumstances`][] says; empty where its
+            process was killed.
     """
 
     name: str

@@ -22,7 +22,8 @@ from .probe import read_probe
 from .timings import since_start
 
 TARGET_FOLDER = "target"
-"""Where a checkpoint holds the target's tokenizer, if it has its own. zoo.tasks, which says so, is slow to import."""
+"""Where a checkpoint holds the target's tokenizer, if it has its own. zoo.data.tasks, which says so, is slow to
+import."""
 
 AUTO_CLASSES = {
     "seq2seq-lm": "AutoModelForSeq2SeqLM",

@@ -21,12 +21,12 @@ from datasets import Dataset
 from transformers import TrainerCallback
 from transformers.utils import logging
 
-from zoo.environment import circumstances
-from zoo.errors import ZooError
-from zoo.measuring import FlopsPerToken, measure
-from zoo.tasks import DataError, DataTask, Splits, load_tokenizers
-from zoo.tasks.libraries import loading_bars
-from zoo.tasks.tables import DataWarning
+from zoo.analysis.environment import circumstances
+from zoo.analysis.measuring import FlopsPerToken, measure
+from zoo.base.errors import ZooError
+from zoo.data.tasks import DataError, DataTask, Splits, load_tokenizers
+from zoo.data.tasks.libraries import loading_bars
+from zoo.data.tasks.tables import DataWarning
 from zoo.training import Recipe, TrainingResult, train
 from zoo.training.arguments import training_arguments
 from zoo.training.clocks import TimeBudget, TimedCheckpoints
@@ -109,7 +109,7 @@ def ask(job: Job, task: DataTask, splits: Splits, result: TrainingResult) -> Non
 
 
 def costs_of(job: Job, task: DataTask, recipe: Recipe, splits: Splits, result: TrainingResult) -> dict[str, Any]:
-    """Measure what a trained model costs: the fields of [`zoo.measuring.Costs`][]."""
+    """Measure what a trained model costs: the fields of [`zoo.analysis.measuring.Costs`][]."""
     args = training_arguments(recipe.arguments, output_dir=job.folder, seed=job.seed)
     encoded = some_encoded(task.fitted(splits), splits.train, result, args.per_device_train_batch_size)
     known = inspect.signature(result.model.forward).parameters

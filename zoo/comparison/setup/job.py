@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from zoo.tasks import DataSource
+from zoo.data.tasks import DataSource
 
 from ..files import JOB, write_json
 from ..request.seeds import DATA_SEED

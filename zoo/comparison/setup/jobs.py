@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from zoo.measuring import FlopsPerToken
+from zoo.analysis.measuring import FlopsPerToken
 from zoo.registry import parse_name
 
 from ..files import TOKENIZER, plain

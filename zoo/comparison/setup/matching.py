@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from typing import Any
 
-from zoo.building import config
-from zoo.errors import ConfigError
+from zoo.base.errors import ConfigError
+from zoo.building.builder import config
 from zoo.models import ZooConfig
 from zoo.registry import parse_name
 

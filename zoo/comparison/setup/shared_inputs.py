@@ -8,14 +8,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from zoo.building import config, skeleton
-from zoo.environment import version_of
-from zoo.errors import ConfigError, ZooError
-from zoo.measuring import FlopsPerToken, flops_per_token
+from zoo.analysis.environment import version_of
+from zoo.analysis.measuring import FlopsPerToken, flops_per_token
+from zoo.base.errors import ConfigError, ZooError
+from zoo.building.builder import config, skeleton
+from zoo.data.tasks import DataTask, Splits, Tokenizers, load_tokenizers
 from zoo.models import ZooConfig
 from zoo.models.parts import NAMED_FIELDS
 from zoo.registry.origins import Origin
-from zoo.tasks import DataTask, Splits, Tokenizers, load_tokenizers
 from zoo.training import Recipe
 from zoo.training.arguments import ZooTrainingArguments, training_arguments
 from zoo.training.inputs import build_for, encode, tokenizers_for

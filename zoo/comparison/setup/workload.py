@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from datasets import Dataset
 
-from zoo.errors import ConfigError
+from zoo.base.errors import ConfigError
 from zoo.training.arguments import ZooTrainingArguments
 from zoo.training.clocks import ENDLESS
 from zoo.training.preflight import measure

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from transformers import initialization as init
 
-from zoo.errors import ConfigError
+from zoo.base.errors import ConfigError
 
 from ..attention import Attention, Mixed
 from ..parts import ATTENTIONS

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from zoo.errors import ConfigError, InputError
+from zoo.base.errors import ConfigError, InputError
 
 from ..attention import Attention
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from torch import Tensor
 
-from zoo.errors import ConfigError
+from zoo.base.errors import ConfigError
 
 from ..attention import Heads
 from ..parts import ATTENTIONS, option

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from zoo.errors import ConfigError
+from zoo.base.errors import ConfigError
 from zoo.fast.identity import Identity
 
 from ..attention import Attention, Mixed
 from ..choices import AttentionScale
-from ..inherited import is_number
+from ..hf_config_checks import is_number
 from ..norms import build_norm
 from ..parts import ATTENTIONS, option
 

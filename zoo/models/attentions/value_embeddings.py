@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from transformers import initialization as init
 
-from zoo.errors import ConfigError, InputError
+from zoo.base.errors import ConfigError, InputError
 
 from ..attention import Attention, Heads
 from ..embedding import ValueEmbedding

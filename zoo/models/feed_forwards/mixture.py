@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from zoo.errors import ConfigError
+from zoo.base.errors import ConfigError
 from zoo.models.feed_forward import GatedFeedForward
 from zoo.models.parts import FEED_FORWARDS, option
 from zoo.models.ranges import require_at_least

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 from transformers.cache_utils import Cache, LinearAttentionLayer
 
-from zoo.errors import ConfigError, InputError
-from zoo.fast.growing_cache import may_be_written, self_attention_cache
+from zoo.base.errors import ConfigError, InputError
+from zoo.fast.preallocated_cache import may_be_written, self_attention_cache
 
 from ..attention import build_attention
 from ..parts import MIXERS

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from transformers import initialization as init
 from transformers.cache_utils import LinearAttentionLayer
 
-from zoo.errors import ConfigError
+from zoo.base.errors import ConfigError
 
 from ..norms import RMSNorm
 from ..parts import MIXERS, option

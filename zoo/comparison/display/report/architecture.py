@@ -7,9 +7,9 @@ from typing import Any
 
 from markupsafe import Markup
 
-from zoo.difference import diff, tasks_of
-from zoo.drawing import draw, to_svg_beside
-from zoo.errors import ZooError
+from zoo.analysis.diff import diff, tasks_of
+from zoo.analysis.drawing import draw, to_svg_beside
+from zoo.base.errors import ZooError
 from zoo.models import ZooConfig
 from zoo.registry import parse_name
 from zoo.training import Recipe

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from zoo.drawing.elements import element
+from zoo.analysis.drawing.elements import element
 
 from ...results.summary import ComparisonSummary
 from ...results.units import duration, large, number

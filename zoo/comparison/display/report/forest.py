@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from markupsafe import Markup
 
-from zoo.drawing.elements import element
+from zoo.analysis.drawing.elements import element
 
 from ...results.metrics import Metric
 from ...results.statistics import BETTER, WORSE

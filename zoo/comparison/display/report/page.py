@@ -14,7 +14,7 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
-from zoo.tasks import TASKS, split_name
+from zoo.data.tasks import TASKS, split_name
 
 from ...results.comparison import Comparison
 from ...results.metrics import Metric

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from zoo.drawing.elements import element
+from zoo.analysis.drawing.elements import element
 
 from ...results.metrics import Metric
 from ...results.summary import ComparisonSummary

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from zoo.drawing.elements import element, rounded
+from zoo.analysis.drawing.elements import element, rounded
 
 SERIES = 8
 """Colours of the style sheet, `--s0` to `--s7`; there are as many markers and dashes, so that no colour has to be told

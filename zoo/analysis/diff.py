@@ -1,0 +1,235 @@
+"""In what two variants differ."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from zoo.building.builder import KEPT_BESIDE, skeleton
+from zoo.building.builder import config as configure
+from zoo.models import Transformer, ZooConfig
+from zoo.models.transformer import transformer_of
+from zoo.registry import VARIANTS, Task, parse_name
+from zoo.registry.printed import Note, Part, Printed, Table
+
+if TYPE_CHECKING:
+    from zoo.building.literals import TaskName, VariantName
+
+IDENTITY = frozenset({"variant", "quirks", "provider", "providers", "is_decoder", "is_encoder_decoder"})
+"""Fields that say which model it is, not what it is made of."""
+
+FOLLOWERS = {
+    "decoder_vocab_size": "vocab_size",
+    "decoder_layers": "num_hidden_layers",
+    "decoder_attention_heads": "num_attention_heads",
+    "decoder_intermediate_size": "intermediate_size",
+    "decoder_start_token_id": "bos_token_id",
+    "num_key_value_heads": "num_attention_heads",
+    "attention_out_bias": "attention_bias",
+    "embedding_norm_eps": "layer_norm_eps",
+    "classifier_dropout": "dropout",
+}
+"""Fields that are like another one unless they are given: no axes of their own while they are."""
+
+READ_BY_CLASSIFIERS = frozenset(
+    {"classifier_pooling", "classifier_pooler_act", "classifier_positions", "classifier_bias", "classifier_dropout"}
+)
+READ_BY_LANGUAGE_MODELS = frozenset(
+    {"tie_word_embeddings", "lm_head_bias", "lm_head_transform", "logit_scale", "final_logit_softcapping"}
+)
+
+RULES_OF_STACK = {"encoder_layer": ("encoder", "encoder-decoder"), "decoder_layer": ("decoder", "encoder-decoder")}
+"""Fields of a blueprint that only some stacks read."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One axis in which two variants differ.
+
+    Attributes:
+        axis: A field of the configuration, a quirk, a part that is code, "task", "stack" or "parameters".
+        kind: "setting", "quirk", "code" or "size".
+        a: What the first has.
+        b: What the second has.
+    """
+
+    axis: str
+    kind: str
+    a: Any
+    b: Any
+
+
+class Differences(list[Difference], Printed):
+    """What two variants differ in, a list that prints as a table.
+
+    Args:
+        names: The two variants.
+        differences: The axes.
+    """
+
+    def __init__(self, names: tuple[str, str], differences: Iterable[Difference]) -> None:
+        super().__init__(differences)
+        self.names = names
+
+    def shown(self) -> Iterator[Part]:
+        """A row an axis."""
+        if self:
+            yield Table([(one.axis, str(one.a), str(one.b)) for one in self], ("", *self.names))
+        else:
+            yield Note(f"{self.names[0]} and {self.names[1]} do not differ.")
+
+
+def diff(a: VariantName | str, b: VariantName | str, task: TaskName | str | None = None) -> Differences:
+    """Tell in what two variants differ when they are built for the same task.
+
+    Args:
+        a: A variant's name, possibly with settings: "vanilla+faithful", "pre-norm:position=rotary".
+        b: Another.
+        task: What both are for; by default the first task of `a` that `b` can be built for, too. Where there is none,
+            each is taken for its own default task.
+
+    Returns:
+        The axes that differ: settings first, then quirks, code and sizes. Empty where both are the same.
+
+    Raises:
+        ZooError: When a name, task, quirk or field is unknown, or values contradict each other.
+    """
+    tasks = tasks_of(a, b, task)
+    configs = configure(a, tasks[0]), configure(b, tasks[1])
+    sizes = skeleton(a, tasks[0]).num_parameters(), skeleton(b, tasks[1]).num_parameters()
+    differences = [
+        Difference("task", "setting", *tasks),
+        Difference("stack", "setting", configs[0].stack, configs[1].stack),
+        *(Difference(axis, "setting", *values) for axis, *values in settings(configs, tasks)),
+        *(
+            Difference(quirk, "quirk", *(quirk in config.quirks for config in configs))
+            for quirk in dict.fromkeys((*configs[0].quirks, *configs[1].quirks))
+        ),
+        *code(configs, tasks),
+        Difference("parameters", "size", *sizes),
+    ]
+    return Differences((a, b), (difference for difference in differences if difference.a != difference.b))
+
+
+def tasks_of(a: str, b: str, task: str | None = None) -> tuple[str, str]:
+    """Choose what two variants are built for.
+
+    Args:
+        a: A variant's name, possibly with settings.
+        b: Another.
+        task: What both should be for, None to choose.
+
+    Returns:
+        Two tasks, the same where both variants can do it.
+
+    Raises:
+        UnknownTaskError: When there is no such task.
+        UnsupportedTaskError: When there is, but not for both.
+    """
+    one, other = VARIANTS.get(parse_name(a).name), VARIANTS.get(parse_name(b).name)
+    if task is not None:
+        return one.check_task(task), other.check_task(task)
+    common = next((task for task in one.tasks if task in other.tasks), None)
+    return (common, common) if common else (one.default_task, other.default_task)
+
+
+def settings(configs: tuple[ZooConfig, ZooConfig], tasks: tuple[str, str]) -> Iterator[tuple[str, Any, Any]]:
+    """Pair the settings of two configurations.
+
+    Yields:
+        A field that plays a part in either, and both values.
+    """
+    values = [{**plain(config), **extras(config)} for config in configs]
+    for axis in dict.fromkeys((*values[0], *values[1])):
+        if axis in IDENTITY or not any(is_read(axis, task) for task in tasks):
+            continue
+        leader = FOLLOWERS.get(axis)
+        if leader is not None and all(value.get(axis) in (value.get(leader), None) for value in values):
+            continue
+        if axis == "head_dim" and all(follows_width(config) for config in configs):
+            continue
+        yield axis, values[0].get(axis), values[1].get(axis)
+
+
+def follows_width(config: ZooConfig) -> bool:
+    """Whether heads are as wide as the model's width and their number make them.
+
+    Returns:
+        False where their width is a choice of its own.
+    """
+    return bool(config.head_dim == config.hidden_size // config.num_attention_heads)
+
+
+def plain(config: ZooConfig) -> dict[str, Any]:
+    """The fields that every configuration has.
+
+    Returns:
+        Those that the zoo defines, by name.
+    """
+    return {name: getattr(config, name) for name in inspect.get_annotations(ZooConfig) if hasattr(config, name)}
+
+
+def extras(config: ZooConfig) -> dict[str, Any]:
+    """The fields that only some configurations have.
+
+    Returns:
+        What the variant or its parts added and has not left empty or switched off, by name.
+    """
+    names = {field.name for field in dataclasses.fields(ZooConfig)}
+    own = {*VARIANTS.get(config.variant).defaults, *KEPT_BESIDE}
+    values = ((name, getattr(config, name, None)) for name in sorted(own - names))
+    return {name: value for name, value in values if value is not None and value is not False}
+
+
+def is_read(axis: str, task: str) -> bool:
+    """Whether a setting plays a part in a task.
+
+    Args:
+        axis: The field's name.
+
+    Returns:
+        False for settings of another task's head.
+    """
+    if axis in READ_BY_CLASSIFIERS:
+        pooling = axis != "classifier_dropout"
+        return task == Task.SEQUENCE_CLASSIFICATION or (task == Task.TOKEN_CLASSIFICATION and not pooling)
+    if axis in READ_BY_LANGUAGE_MODELS:
+        return task in (Task.MASKED_LM, Task.CAUSAL_LM, Task.SEQ2SEQ_LM)
+    return True
+
+
+def code(configs: tuple[ZooConfig, ZooConfig], tasks: tuple[str, str]) -> Iterator[Difference]:
+    """Compare the parts of two variants that are not settings but classes and functions.
+
+    Yields:
+        Every field of the blueprints, with the names of the two definitions; "usual" for the library's own.
+    """
+    blueprints = [transformer_of(config) for config in configs]
+    stacks = [config.stack for config in configs]
+    for field in dataclasses.fields(Transformer):
+        other_stack = field.name in RULES_OF_STACK and not set(stacks) & set(RULES_OF_STACK[field.name])
+        if other_stack or not field.compare:
+            continue
+        if field.name == "pooler" and Task.SEQUENCE_CLASSIFICATION not in tasks:
+            continue
+        if field.name == "decoder_inputs" and "encoder-decoder" not in stacks:
+            continue
+        values = (getattr(blueprint, field.name) for blueprint in blueprints)
+        yield Difference(
+            field.name, "code", *("usual" if value == field.default else name_of(value) for value in values)
+        )
+
+
+def name_of(part: Any) -> Any:
+    """Name a class or function.
+
+    Args:
+        part: It, or something else.
+
+    Returns:
+        Its name; what has none, such as a tuple, as it is.
+    """
+    return getattr(part, "__qualname__", part)

@@ -1,0 +1,208 @@
+"""What to write about a module in a drawing."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+from torch import nn
+
+from zoo.models import (
+    ATTENTIONS,
+    Attention,
+    AttentionScale,
+    DynamicTanh,
+    FeedForward,
+    GatedFeedForward,
+    Mixer,
+    MixtureOfExperts,
+    Position,
+    RMSNorm,
+    TokenEmbedding,
+    TokenTypeEmbedding,
+    UnitNorm,
+    ZooConfig,
+)
+from zoo.models.pretrained import ZooPreTrainedModel
+from zoo.models.residual import LearnedScale, Scale
+
+from .parts import Kind
+
+KINDS: dict[Kind, tuple[type, ...]] = {
+    "mixer": (Mixer,),
+    "feed-forward": (FeedForward, MixtureOfExperts),
+    "norm": (nn.LayerNorm, RMSNorm, DynamicTanh, UnitNorm),
+    "embedding": (nn.Embedding,),
+    "linear": (nn.Linear,),
+    "dropout": (nn.Dropout,),
+    "scale": (Scale, LearnedScale),
+}
+"""Classes that say by themselves what sort of module it is."""
+
+EVERY_LAYER = "in every layer"
+"""Where positions act that act inside of attention, if there are no layers without them."""
+
+SCALES: dict[str | float, str] = {
+    AttentionScale.HIDDEN_SIZE: "scores / sqrt(hidden size)",
+    AttentionScale.NONE: "unscaled scores",
+}
+"""How to say what scores are divided by, where it is not what the paper says."""
+
+
+def label_and_detail(module: nn.Module, config: ZooConfig) -> tuple[str, str]:
+    """Name a module and what else is to know about it.
+
+    Args:
+        module: A part of a model.
+        config: The configuration of its stack.
+
+    Returns:
+        For instance "feed-forward" and "512 → 2048 → 512, gelu".
+    """
+    if isinstance(module, Attention):
+        kind = "cross" if module.is_cross else "causal self" if module.is_causal else "self"
+        return f"{kind}-attention", attention_detail(module)
+    if isinstance(module, FeedForward):
+        return feed_forward_words(module, config)
+    if isinstance(module, Position):
+        return f"{config.position} positions", position_detail(module, config)
+    if isinstance(module, nn.Dropout):
+        return f"dropout {module.p:g}", ""
+    if isinstance(module, Scale):
+        return f"× {module.factor:.4g}", ""
+    if isinstance(module, LearnedScale):
+        weights = "a weight a channel" if module.weight.numel() > 1 else "one weight"
+        return "× learned", f"{weights}, initially {module.initial:g}"
+    if isinstance(module, nn.Embedding):
+        scaled = isinstance(module, TokenEmbedding) and module.embed_scale != 1.0
+        detail = f"{module.num_embeddings} × {module.embedding_dim}"
+        label = "token types" if isinstance(module, TokenTypeEmbedding) else "token embedding"
+        return label, f"{detail}, times sqrt({module.embedding_dim})" if scaled else detail
+    if isinstance(module, nn.Linear):
+        return "linear", f"{module.in_features} → {module.out_features}{'' if module.bias is None else ', bias'}"
+    return getattr(module, "drawn_as", (type(module).__name__, ""))
+
+
+def kind_of(module: nn.Module) -> Kind:
+    """Tell what sort of module it is.
+
+    Args:
+        module: A part of a model.
+
+    Returns:
+        One of [`zoo.analysis.drawing.parts.Kind`][].
+    """
+    if isinstance(module, Attention):
+        return "cross-attention" if module.is_cross else "attention"
+    if isinstance(module, Position):
+        return "position" if type(module).embed is not Position.embed else "inner-position"
+    return next((kind for kind, classes in KINDS.items() if isinstance(module, classes)), "other")
+
+
+def attention_detail(module: Attention) -> str:
+    """Say what distinguishes an attention sublayer.
+
+    Returns:
+        A few words.
+    """
+    config: ZooConfig = module.config
+    heads, key_value_heads = config.num_attention_heads, config.num_key_value_heads
+    words = ["reads the encoder's output"] if module.is_cross else []
+    named = ATTENTIONS.get(config.attention)
+    if named is not Attention and isinstance(module, named) and not module.attends_as_usual:
+        words.append(config.attention)
+    words.append(f"{heads} heads of {module.head_dim}")
+    if key_value_heads != heads:
+        words.append(f"{key_value_heads} for keys and values")
+    if config.qk_norm is not None:
+        words.append(f"qk-norm per {config.qk_norm}" if config.qk_norm == "head" else "qk-norm")
+    if config.attention_scale != AttentionScale.HEAD_DIM:
+        words.append(SCALES.get(config.attention_scale) or f"scores / {config.attention_scale}")
+    if config.attn_logit_softcapping is not None:
+        words.append(f"scores capped at {config.attn_logit_softcapping:g}")
+    if module.sliding_window is not None:
+        words.append(f"window {module.sliding_window}")
+    if module.dropout:
+        words.append(f"dropout {module.dropout:g}")
+    return ", ".join([*words, *bias_words(config.attention_bias, config.attention_out_bias)])
+
+
+def bias_words(inner: bool, outer: bool) -> list[str]:
+    """Say which projections of attention have biases.
+
+    Args:
+        inner: Whether queries, keys and values have.
+        outer: Whether the output has.
+
+    Returns:
+        At most one remark; none where all have.
+    """
+    if inner and outer:
+        return []
+    if not inner and not outer:
+        return ["no biases"]
+    return ["no output bias"] if inner else ["only an output bias"]
+
+
+def feed_forward_words(module: FeedForward, config: ZooConfig) -> tuple[str, str]:
+    """Name a feed-forward sublayer, and say what distinguishes it.
+
+    Args:
+        module: The sublayer.
+        config: The configuration of its stack.
+
+    Returns:
+        Its name and a few words.
+    """
+    inner = module.up_proj.out_features
+    words = [f"{module.up_proj.in_features} → {inner} → {module.down_proj.out_features}", config.hidden_act]
+    if not isinstance(module.norm, nn.Identity):
+        words.append(f"{type(module.norm).__name__} inside")
+    if module.dropout.p:
+        words.append(f"dropout {module.dropout.p:g}")
+    if not config.mlp_bias:
+        words.append("no biases")
+    return "gated feed-forward" if isinstance(module, GatedFeedForward) else "feed-forward", ", ".join(words)
+
+
+def position_detail(module: Position, config: ZooConfig) -> str:
+    """Say where a position encoding acts.
+
+    Args:
+        module: The position encoding.
+        config: The configuration of its stack, which says whether there are layers without positions.
+
+    Returns:
+        A few words.
+    """
+    kind = type(module)
+    placed = [layer is not None for layer in config.placed_types_of_layers()]
+    where = EVERY_LAYER if all(placed) else f"in {sum(placed)} of {len(placed)} layers"
+    places = [
+        place
+        for place, acts in (
+            ("added to the embeddings", kind.embed is not Position.embed),
+            (f"on queries and keys {where}", kind.rotation is not Position.rotation),
+            (f"on the scores {where}", module.has_bias),
+        )
+        if acts
+    ]
+    if module.max_length is not None and places:
+        places.append(f"at most {module.max_length}")
+    return ", ".join(places)
+
+
+def note(thing: Any) -> str:
+    """Quote what the author of a class or function of a variant says about it.
+
+    Args:
+        thing: A module, or a function.
+
+    Returns:
+        The first line of its docstring; nothing for what belongs to the library's common parts.
+    """
+    definition = thing if inspect.isfunction(thing) else type(thing)
+    common = definition.__module__.startswith(("zoo.models.", "zoo.fast.", "torch.", "transformers."))
+    if common or isinstance(thing, ZooPreTrainedModel) or not definition.__doc__:
+        return ""
+    return inspect.cleandoc(definition.__doc__).partition("\n")[0].partition(" Arguments as ")[0]

@@ -1,0 +1,111 @@
+"""The coordinate check of a parametrization: whether what a model computes and learns grows with its width."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from zoo.base.errors import ConfigError
+from zoo.building.builder import build
+from zoo.models.parametrization import learning_rate_factors
+
+STEPS = 4
+"""Updates that are looked at."""
+
+LENGTH, BATCH_SIZE = 32, 8
+"""Of the batch of random tokens that is learned."""
+
+
+@dataclass(frozen=True)
+class Coordinates:
+    """What a model of one width computes and learns.
+
+    Attributes:
+        width: Its hidden size.
+        logits: Mean size of its logits before every update, and after the last.
+        changes: Mean change of its logits since the beginning, after every update.
+    """
+
+    width: int
+    logits: tuple[float, ...]
+    changes: tuple[float, ...]
+
+
+def check_coordinates(
+    name: str,
+    task: str | None = None,
+    *,
+    widths: Sequence[int] = (64, 128, 256),
+    steps: int = STEPS,
+    learning_rate: float = 1e-2,
+    **settings: Any,
+) -> list[Coordinates]:
+    """Learn one batch at several widths, and see what grows (Yang et al. 2022, appendix D.1).
+
+    Args:
+        name: A variant's name, possibly with settings: "llama-style:parametrization=mup".
+        task: What the model is for, by default the variant's first task: one that predicts tokens.
+        widths: Hidden sizes, narrow ones first; heads have the same width in all.
+        steps: Number of updates.
+        learning_rate: Adam's.
+        settings: Fields of the configuration, beside sizes.
+
+    Returns:
+        What was found at every width.
+
+    Raises:
+        ConfigError: When there are fewer than two widths, or one that heads do not divide.
+    """
+    head_dim = settings.pop("head_dim", 16)
+    if len(widths) < 2 or any(width % head_dim or width < 1 for width in widths):
+        raise ConfigError(f"widths={tuple(widths)} were given; give at least two multiples of head_dim={head_dim}")
+    return [check_width(name, task, width, head_dim, steps, learning_rate, settings) for width in widths]
+
+
+def check_width(
+    name: str,
+    task: str | None,
+    width: int,
+    head_dim: int,
+    steps: int,
+    learning_rate: float,
+    settings: dict[str, Any],
+) -> Coordinates:
+    """Learn one batch at one width. Arguments as for [`check_coordinates`][]."""
+    heads = width // head_dim
+    sizes: dict[str, Any] = {"hidden_size": width, "intermediate_size": 4 * width, "num_attention_heads": heads}
+    sizes |= {"num_key_value_heads": heads, "num_hidden_layers": 2, "vocab_size": 64, "dropout": 0.0}
+    model = build(name, task, seed=0, **{**sizes, **settings}).train()
+    factors = learning_rate_factors(model)
+    groups = [{"params": [p], "lr": learning_rate * factors[n]} for n, p in model.named_parameters()]
+    optimizer = torch.optim.Adam(groups)
+    ids = torch.randint(3, 64, (BATCH_SIZE, LENGTH), generator=torch.Generator().manual_seed(0))
+    outputs = []
+    for step in range(steps + 1):
+        found = model(input_ids=ids, labels=ids)
+        outputs.append(found.logits.detach().float())
+        if step < steps:
+            optimizer.zero_grad()
+            found.loss.backward()
+            optimizer.step()
+    sizes_of_logits = tuple(logits.abs().mean().item() for logits in outputs)
+    changes = tuple((logits - outputs[0]).abs().mean().item() for logits in outputs[1:])
+    return Coordinates(width, sizes_of_logits, changes)
+
+
+def growth(found: Sequence[Coordinates]) -> float:
+    """By which power of the width the first update's effect grows: about 0 in muP, 1/2 to 1 in the standard one.
+
+    Args:
+        found: What [`check_coordinates`][] returned.
+
+    Returns:
+        The slope of a line through the logarithms, by least squares.
+    """
+    logs = [(math.log(one.width), math.log(one.changes[0])) for one in found]
+    mean_x, mean_y = (sum(values) / len(logs) for values in zip(*logs, strict=True))
+    return sum((x - mean_x) * (y - mean_y) for x, y in logs) / sum((x - mean_x) ** 2 for x, _ in logs)

@@ -1,0 +1,177 @@
+"""How many floating-point operations a model needs, counted without any memory or time."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils.flop_counter import FlopCounterMode
+from transformers import PreTrainedModel
+
+from zoo.fast.switches import fast_paths
+from zoo.models import TASK_CLASSES, ZooConfig
+from zoo.registry import Task
+
+LANGUAGE_MODELS = {
+    "encoder": Task.MASKED_LM,
+    "decoder": Task.CAUSAL_LM,
+    "encoder-decoder": Task.SEQ2SEQ_LM,
+}
+"""What a configuration's model is taken for where only its stacks are known."""
+
+COUNTED = ("input_ids", "inputs_embeds", "attention_mask", "decoder_input_ids", "decoder_inputs_embeds")
+"""What of a batch decides the work."""
+
+
+def solving(system: torch.Size, targets: torch.Size, **named: Any) -> int:
+    """Operations of solving triangular systems: half of those of a product.
+
+    Args:
+        system: *Shape:* (..., size, size)
+        targets: *Shape:* (..., size, num_targets)
+        named: What else the operator takes.
+    """
+    return math.prod(system) * targets[-1]
+
+
+def convolving(states: torch.Size, filters: torch.Size, *rest: Any, out_shape: torch.Size, **named: Any) -> int:
+    """Operations of a convolution.
+
+    Args:
+        filters: *Shape:* (channels, channels a group, ...)
+        out_shape: *Shape:* (batch_size, channels, ...)
+    """
+    return 2 * math.prod(out_shape) * math.prod(filters[1:])
+
+
+def convolving_backward(gradient: torch.Size, states: torch.Size, filters: torch.Size, *rest: Any, **named: Any) -> int:
+    """Operations of the backward pass of a convolution, for its input and its filters.
+
+    Args:
+        gradient: *Shape:* (batch_size, channels, ...)
+        filters: *Shape:* (channels, channels a group, ...)
+    """
+    return 4 * math.prod(gradient) * math.prod(filters[1:])
+
+
+OWN_FORMULAS: dict[Any, Callable[..., int]] = {
+    torch.ops.aten.linalg_solve_triangular: solving,
+    torch.ops.aten.convolution: convolving,
+    torch.ops.aten.convolution_backward: convolving_backward,
+}
+"""Operations, by shapes, of what PyTorch counts not at all, or as if every channel saw every other."""
+
+
+class FlopsPerToken(NamedTuple):
+    """Operations a token.
+
+    Attributes:
+        forward: Of one forward pass.
+        training: Of one forward and backward pass.
+    """
+
+    forward: float
+    training: float
+
+
+@dataclass(frozen=True)
+class Flops:
+    """Operations of one batch: a multiplication and an addition are two.
+
+    Matrix products alone are counted, as everywhere in the literature: what remains is less than one in a hundred.
+    Attention counts every pair of positions, also those that a mask hides (PaLM, Chowdhery et al. 2022, appendix B).
+
+    Attributes:
+        forward: Of one forward pass.
+        training: Of one forward and backward pass.
+        tokens: Positions that the stacks read, source and target ones.
+    """
+
+    forward: int
+    training: int
+    tokens: int
+
+    @property
+    def per_token(self) -> FlopsPerToken:
+        """The same, divided by the tokens."""
+        return FlopsPerToken(self.forward / self.tokens, self.training / self.tokens)
+
+
+def count_flops(model: PreTrainedModel, batch: Mapping[str, Any]) -> Flops:
+    """Count the operations of a forward pass, and of a training step without its optimiser.
+
+    The model is run on fake tensors, which have shapes and no values; so padding is worked on like any token, and every
+    position is projected onto the vocabulary.
+
+    Args:
+        model: The model, on any device, the meta device of `zoo.building.builder.skeleton` included.
+        batch: What its forward takes; of values only the shapes matter. Labels make an encoder-decoder's target.
+
+    Returns:
+        The counts.
+    """
+    inputs = {name: value for name, value in batch.items() if name in COUNTED and value is not None}
+    has_target = any(name.startswith("decoder_input") for name in inputs)
+    if model.config.is_encoder_decoder and not has_target and batch.get("labels") is not None:
+        inputs["decoder_input_ids"] = batch["labels"]
+    tokens = sum(value.shape[:2].numel() for name, value in inputs.items() if name != "attention_mask")
+    with FakeTensorMode(), fast_paths(unpadding="never", chunked_loss="never"):
+        hollow = without_values(model)
+        hollow.set_attn_implementation("eager")  # whose products are all to be seen
+        hollow.set_experts_implementation("batched_mm")
+        shapes = {name: torch.empty(value.shape, dtype=value.dtype) for name, value in inputs.items()}
+        with FlopCounterMode(display=False, custom_mapping=OWN_FORMULAS) as counter:
+            output = hollow.train()(**shapes)[0]
+            forward = counter.get_total_flops()
+            output.sum().backward()
+        training = counter.get_total_flops()
+        if getattr(hollow, "mtp", None) is not None:  # runs where there are labels
+            labels = torch.zeros(next(iter(shapes.values())).shape[:2], dtype=torch.long)
+            with FlopCounterMode(display=False, custom_mapping=OWN_FORMULAS) as counter:
+                hollow(**shapes, labels=labels).loss.backward()
+            training = counter.get_total_flops()
+    return Flops(forward, training, tokens)
+
+
+def flops_per_token(model: PreTrainedModel | ZooConfig, seq_len: int, decoder_len: int | None = None) -> FlopsPerToken:
+    """Count the operations a token of sequences of a given length.
+
+    Args:
+        model: The model, as for [`count_flops`][]; or a configuration, which is then taken for a language model's.
+        seq_len: Length of what is read.
+        decoder_len: Length of the target of an encoder-decoder, by default `seq_len`.
+
+    Returns:
+        The operations, divided by all tokens read, of source and target.
+    """
+    if isinstance(model, ZooConfig):
+        with torch.device("meta"):
+            model = TASK_CLASSES[LANGUAGE_MODELS[model.stack]][1](copy.deepcopy(model))
+    ids = {"input_ids": torch.empty(1, seq_len, dtype=torch.long, device="meta")}
+    if model.config.is_encoder_decoder:
+        ids["decoder_input_ids"] = torch.empty(1, decoder_len or seq_len, dtype=torch.long, device="meta")
+    return count_flops(model, ids).per_token
+
+
+def without_values(model: PreTrainedModel, dtype: torch.dtype | None = None) -> PreTrainedModel:
+    """Copy a model with tensors that are made anew, and are as empty as the mode in which this is called makes them.
+
+    Args:
+        dtype: Of the copy's parameters, by default as they are.
+
+    Returns:
+        The copy; what was shared is shared.
+    """
+    memo: dict[int, Any] = {}
+    for parameter in model.parameters():
+        empty = torch.empty(parameter.shape, dtype=dtype or parameter.dtype)
+        memo[id(parameter)] = nn.Parameter(empty, parameter.requires_grad)
+    for buffer in model.buffers():
+        memo[id(buffer)] = torch.empty(buffer.shape, dtype=buffer.dtype)
+    return copy.deepcopy(model, memo)

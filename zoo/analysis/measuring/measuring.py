@@ -1,0 +1,114 @@
+"""What a model costs, all of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from zoo.analysis.parameters import ids_of_embeddings
+from zoo.base.errors import ZooError
+from zoo.fast.chunked_loss import IGNORED
+
+from .activations import activation_bytes
+from .costs import Costs
+from .flops import FlopsPerToken, count_flops, flops_per_token
+from .machine import gemm_limit
+from .speed import decode_speed, num_tokens, prefill_speed
+
+SHARE = 0.007
+"""Of a run's training time that is spent on each of reading and writing."""
+
+SHORTEST, LONGEST = 0.05, 2.0
+"""Seconds within which that stays."""
+
+
+def measure(
+    model: PreTrainedModel,
+    batch: Mapping[str, Any],
+    *,
+    training_tokens_per_second: float | None = None,
+    training_seconds: float = 0.0,
+    flops: FlopsPerToken | None = None,
+    dtype: torch.dtype | None = None,
+    devices: int = 1,
+) -> Costs:
+    """Measure what a model costs, after its training or before, but never during it.
+
+    Args:
+        model: The model, on the device on which it was trained.
+        batch: A batch such as those it was trained on, labels included.
+        training_tokens_per_second: How fast training was, padding excluded.
+        training_seconds: How long it took; speeds are measured for a share of that.
+        flops: The operations a token, where they have been counted before.
+        dtype: The precision of products while training, by default the parameters'.
+        devices: How many devices trained.
+    """
+    began = time.perf_counter()
+    batch = {name: value.to(model.device) for name, value in batch.items() if isinstance(value, Tensor)}
+    if flops is None:
+        flops = count_per_token(model, batch)
+    seconds = min(max(SHARE * training_seconds, SHORTEST), LONGEST)
+    was_training = model.training
+    model.eval()
+    prefill = prefill_speed(model, batch, seconds)
+    decode = decode_speed(model, batch, seconds)
+    model.train(was_training)
+    embeddings = ids_of_embeddings(model)
+    achieved = None if training_tokens_per_second is None else training_tokens_per_second * flops.training / devices
+    # What training has reached is within reach, even if something else slowed the products down.
+    limit = max(gemm_limit(model.device, dtype or model.dtype), achieved or 0.0)
+    return Costs(
+        parameters=model.num_parameters(),
+        non_embedding_parameters=sum(
+            parameter.numel() for parameter in model.parameters() if id(parameter) not in embeddings
+        ),
+        flops_per_token=flops.forward,
+        training_flops_per_token=flops.training,
+        activation_bytes=activation_bytes(model, batch),
+        activation_tokens=num_positions(model, batch),
+        prefill_tokens_per_second=prefill,
+        decode_tokens_per_second=None if decode is None else decode.tokens_per_second,
+        decode_latency_p50=None if decode is None else decode.p50,
+        decode_latency_p95=None if decode is None else decode.p95,
+        model_flops_utilization=None if achieved is None else achieved / limit,
+        gemm_flops_per_second=limit,
+        seconds=time.perf_counter() - began,
+    )
+
+
+def count_per_token(model: PreTrainedModel, batch: Mapping[str, Tensor]) -> FlopsPerToken:
+    """Count the operations a token of sequences as long as a batch's are without their padding.
+
+    Returns:
+        The operations; of the padded batch where some quirk wants source and target to be of one length.
+    """
+    try:
+        return flops_per_token(model, *mean_lengths(model, batch))
+    except ZooError:
+        return count_flops(model, batch).per_token
+
+
+def mean_lengths(model: PreTrainedModel, batch: Mapping[str, Tensor]) -> list[int]:
+    """Find how long the sequences of a batch are without their padding.
+
+    Returns:
+        The mean length of what is read, and of an encoder-decoder that of what is written.
+    """
+    totals = [num_tokens(batch)]
+    if model.config.is_encoder_decoder:
+        totals.append(int(batch["labels"].ne(IGNORED).sum()))
+    return [max(1, round(total / len(batch["input_ids"]))) for total in totals]
+
+
+def num_positions(model: PreTrainedModel, batch: Mapping[str, Tensor]) -> int:
+    """Count the positions of a batch, padding included.
+
+    Returns:
+        Those that are read, and of an encoder-decoder those that are written as well.
+    """
+    return batch["input_ids"].numel() + (batch["labels"].numel() if model.config.is_encoder_decoder else 0)

@@ -1,0 +1,163 @@
+"""How fast a model reads and writes."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+from transformers.generation.streamers import BaseStreamer
+
+from zoo.base.errors import ZooError
+
+from .machine import synchronize
+
+MOST_STEPS = 32
+"""Tokens that one generation writes."""
+
+FEWEST_STEPS = 4
+"""Below this, no generation says anything."""
+
+PASSED = ("input_ids", "attention_mask")
+"""What of a batch a model is to read."""
+
+
+@dataclass(frozen=True)
+class DecodeSpeed:
+    """How fast tokens are written.
+
+    Attributes:
+        tokens_per_second: One after the other, a single sequence.
+        p50: Median seconds from one token to the next.
+        p95: The same of the slowest twentieth.
+    """
+
+    tokens_per_second: float
+    p50: float
+    p95: float
+
+
+@torch.inference_mode()
+def prefill_speed(model: PreTrainedModel, batch: Mapping[str, Any], seconds: float) -> float:
+    """Measure how fast a batch of prompts is read: by the encoder where there is one, else by the whole model.
+
+    Args:
+        model: The model, in evaluation mode.
+        batch: What to read.
+        seconds: How long to measure, at least three times.
+
+    Returns:
+        Tokens a second, padding excluded: of the median run.
+    """
+    prompts = {name: batch[name] for name in PASSED if name in batch}
+    reader = model.get_encoder() if model.config.is_encoder_decoder else model
+    generates = model.can_generate() and not model.config.is_encoder_decoder
+    options = {"use_cache": True, "logits_to_keep": 1} if generates else {}
+    reader(**prompts, **options)
+    times: list[float] = []
+    began = time.perf_counter()
+    while len(times) < 3 or time.perf_counter() - began < seconds:
+        synchronize(model.device)
+        start = time.perf_counter()
+        reader(**prompts, **options)
+        synchronize(model.device)
+        times.append(time.perf_counter() - start)
+    return num_tokens(prompts) / statistics.median(times)
+
+
+def decode_speed(model: PreTrainedModel, batch: Mapping[str, Any], seconds: float) -> DecodeSpeed | None:
+    """Measure how fast tokens are written greedily, one sequence at a time with a cache.
+
+    Args:
+        model: The model, in evaluation mode.
+        batch: Its first example is what to read before.
+        seconds: How long to measure, at least one generation of up to `MOST_STEPS` tokens.
+
+    Returns:
+        The speed; None where the model cannot generate.
+    """
+    if not model.can_generate():
+        return None
+    real = batch["attention_mask"][0].bool() if "attention_mask" in batch else slice(None)
+    prompt = batch["input_ids"][:1, real]
+    is_decoder = not model.config.is_encoder_decoder
+    room = (getattr(model.config, "max_position_embeddings", None) or MOST_STEPS) - 1
+    if is_decoder:
+        prompt = prompt[:, : max(1, room - MOST_STEPS)]
+        room -= prompt.shape[1]
+    steps = min(MOST_STEPS, room)
+    if steps < FEWEST_STEPS:
+        return None
+    clock = Clock()
+    began = time.perf_counter()
+    try:
+        write(model, prompt, FEWEST_STEPS, Clock())
+        while not clock.gaps or time.perf_counter() - began < seconds:
+            write(model, prompt, steps, clock)
+    except ZooError:  # some quirks make a model that cannot
+        return None
+    cuts = statistics.quantiles(clock.gaps, n=20)
+    return DecodeSpeed(len(clock.gaps) / sum(clock.gaps), statistics.median(clock.gaps), cuts[-1])
+
+
+def write(model: PreTrainedModel, prompt: Tensor, steps: int, clock: Clock) -> None:
+    """Generate a fixed number of tokens.
+
+    Args:
+        prompt: *Shape:* (1, seq_len)
+        steps: How many tokens.
+        clock: Sees every one.
+    """
+    length = {"max_new_tokens": steps, "min_new_tokens": steps, "max_length": None, "min_length": None}
+    model.generate(
+        prompt,
+        attention_mask=torch.ones_like(prompt),
+        streamer=clock,
+        do_sample=False,
+        num_beams=1,
+        **length,
+    )
+
+
+class Clock(BaseStreamer):
+    """Takes the time from one generated token to the next.
+
+    Attributes:
+        gaps: Seconds.
+    """
+
+    def __init__(self) -> None:
+        self.gaps: list[float] = []
+        self._last: float | None = None
+        self._has_prompt = False
+
+    def put(self, value: Tensor) -> None:
+        """See a token; what comes first is the prompt, and then the token that reading it has made."""
+        now = time.perf_counter()
+        if self._last is not None:
+            self.gaps.append(now - self._last)
+        if self._has_prompt:
+            self._last = now
+        self._has_prompt = True
+
+    def end(self) -> None:
+        """Be ready for another generation."""
+        self._last, self._has_prompt = None, False
+
+
+def num_tokens(batch: Mapping[str, Tensor]) -> int:
+    """Count what a batch holds to read.
+
+    Args:
+        batch: `input_ids` and possibly `attention_mask`.
+
+    Returns:
+        Its tokens, padding excluded.
+    """
+    mask = batch.get("attention_mask")
+    return batch["input_ids"].numel() if mask is None else int(mask.sum())

@@ -1,0 +1,231 @@
+"""A variant's parameters, module by module, without allocating them."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from torch import nn
+
+from zoo.building.builder import skeleton
+from zoo.models import Position
+from zoo.models.feed_forwards import Experts
+from zoo.registry import VARIANTS, parse_name
+from zoo.registry.printed import Note, Part, Printed, Table, Title
+
+MODULE_HEADINGS = ("Module", "Shapes", "Parameters", "Times", "Total")
+"""Of a table of modules, numbers last."""
+
+
+@dataclass(frozen=True)
+class ParameterRow:
+    """One parameter.
+
+    Attributes:
+        name: Its name in the checkpoint.
+        shape: Its shape.
+        count: Its number of elements, 0 where it is shared: it has been counted there.
+        shared_with: The parameter that it is, where it is one of the names of another.
+        is_embedding: Whether it belongs to an embedding of tokens or positions.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    count: int
+    shared_with: str | None
+    is_embedding: bool
+
+
+@dataclass(frozen=True)
+class ParameterTable(Printed):
+    """All parameters of a model.
+
+    Attributes:
+        name: The variant's name with its settings.
+        task: What the model is for.
+        rows: The parameters, in the order of the model.
+        total: Their number, each shared one counted once.
+        non_embedding: The same without embeddings of tokens and positions.
+        active: Their number without the experts that a token does not see.
+    """
+
+    name: str
+    task: str
+    rows: tuple[ParameterRow, ...]
+    total: int
+    non_embedding: int
+    active: int
+
+    def shown(self) -> Iterator[Part]:
+        """A row a module, and what they sum up to."""
+        yield Title(f"{self.name} for {self.task}", f"{self.total:,} parameters")
+        modules = by_module(self)
+        rows = [(row.name, row.shapes_text(), f"{row.count:,}", str(row.times), row.total_text) for row in modules]
+        yield Table(rows, MODULE_HEADINGS, MODULE_HEADINGS[2:])
+        yield from map(Note, self.remarks(modules))
+
+    def remarks(self, modules: list[ModuleRow]) -> Iterator[str]:
+        """Say what no row says: what is shared, what a token sees, and what is no embedding.
+
+        Args:
+            modules: The rows.
+
+        Yields:
+            Sentences.
+        """
+        yield from (f"{row.name} uses what {row.shared_with} has." for row in modules if row.shared_with)
+        if self.active != self.total:
+            yield f"{self.active:,} of them for any one token, which does not see all experts"
+        yield f"{self.non_embedding:,} without embeddings of tokens and positions"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Convert to what JSON can hold.
+
+        Returns:
+            The fields by name, in order.
+        """
+        return dataclasses.asdict(self)
+
+
+@dataclass(frozen=True)
+class ModuleRow:
+    """The parameters of a module, and of its likes in other layers.
+
+    Attributes:
+        name: The module's name, with "*" for the layer's number where there are likes.
+        shapes: The shapes by the names of the parameters.
+        count: Number of elements in one of the modules.
+        times: Number of modules.
+        shared_with: The module whose parameters it uses, if it has none of its own.
+    """
+
+    name: str
+    shapes: dict[str, tuple[int, ...]]
+    count: int
+    times: int
+    shared_with: str | None
+
+    def shapes_text(self, *, named: bool = True) -> str:
+        """Write the shapes.
+
+        Args:
+            named: Whether to say which is which.
+
+        Returns:
+            For instance "weight 2048×512, bias 2048", or without names "2048×512 + 2048".
+        """
+        sizes = {key: "×".join(map(str, shape)) for key, shape in self.shapes.items()}
+        return ", ".join(f"{key} {size}" for key, size in sizes.items()) if named else " + ".join(sizes.values())
+
+    @property
+    def total_text(self) -> str:
+        """How many parameters all of them have, or "shared" where all have been counted before."""
+        return f"{self.count * self.times:,}" if self.count else "shared"
+
+
+def count_by_parameter(name: str, task: str | None = None, **overrides: Any) -> ParameterTable:
+    """List the parameters of a variant.
+
+    Args:
+        name: Its name, possibly with settings.
+        task: What the model is for, by default the variant's first task.
+        overrides: Fields of the configuration that differ from the variant's defaults.
+
+    Raises:
+        ZooError: When a name, task, quirk or field is unknown, or values contradict each other.
+    """
+    model = skeleton(name, task, **overrides)
+    embeddings = ids_of_embeddings(model)
+    first: dict[int, str] = {}
+    rows = []
+    for parameter_name, parameter in model.named_parameters(remove_duplicate=False):
+        owner = first.setdefault(id(parameter), parameter_name)
+        shared = owner != parameter_name
+        rows.append(
+            ParameterRow(
+                name=parameter_name,
+                shape=tuple(parameter.shape),
+                count=0 if shared else math.prod(parameter.shape),
+                shared_with=owner if shared else None,
+                is_embedding=id(parameter) in embeddings,
+            )
+        )
+    return ParameterTable(
+        name=str(parse_name(name)),
+        task=VARIANTS.get(parse_name(name).name).check_task(task),
+        rows=tuple(rows),
+        total=sum(row.count for row in rows),
+        non_embedding=sum(row.count for row in rows if not row.is_embedding),
+        active=sum(row.count for row in rows) - count_idle(model),
+    )
+
+
+def count_idle(model: nn.Module) -> int:
+    """Count the parameters of experts that a token does not see.
+
+    Returns:
+        Their number, 0 where there are no experts.
+    """
+    return sum(
+        parameter.numel() // experts.num_experts * (experts.num_experts - experts.num_experts_per_tok)
+        for experts in model.modules()
+        if isinstance(experts, Experts)
+        for parameter in (experts.gate_up_proj, experts.down_proj, experts.gate_up_proj_bias, experts.down_proj_bias)
+        if parameter is not None
+    )
+
+
+def ids_of_embeddings(model: nn.Module) -> set[int]:
+    """Find the parameters that belong to embeddings of tokens or positions.
+
+    Returns:
+        The `id` of each.
+    """
+    return {
+        id(parameter)
+        for module in model.modules()
+        if isinstance(module, (nn.Embedding, Position))
+        for parameter in module.parameters()
+    }
+
+
+def by_module(table: ParameterTable, *, fold: bool = True) -> list[ModuleRow]:
+    """Put the parameters of each module into a row.
+
+    Args:
+        fold: Whether modules that are alike in all layers share a row.
+
+    Returns:
+        The rows, in the order of the model.
+    """
+    modules: dict[str, list[ParameterRow]] = {}
+    for row in table.rows:
+        modules.setdefault(row.name.rpartition(".")[0], []).append(row)
+    folded: dict[tuple[Any, ...], ModuleRow] = {}
+    for name, rows in modules.items():
+        shapes = {row.name.rpartition(".")[2]: row.shape for row in rows}
+        lenders = {row.shared_with.rpartition(".")[0] if row.shared_with else None for row in rows}
+        # A tied projection may have a bias of its own: then both its count and its lender are told.
+        lender = next((lender for lender in sorted(filter(None, lenders))), None)
+        made = ModuleRow(name, shapes, sum(row.count for row in rows), 1, lender)
+        if fold:
+            made = dataclasses.replace(made, name=without_number(name), shared_with=lender and without_number(lender))
+        key = (made.name, tuple(shapes.items()), made.count, made.shared_with)
+        known = folded.get(key)
+        folded[key] = made if known is None else dataclasses.replace(known, times=known.times + 1)
+    return list(folded.values())
+
+
+def without_number(name: str) -> str:
+    """Replace layers' numbers.
+
+    Args:
+        name: A module's name.
+
+    Returns:
+        For instance "model.layers.*.mlp" for "model.layers.0.mlp".
+    """
+    return ".".join("*" if part.isdecimal() else part for part in name.split("."))

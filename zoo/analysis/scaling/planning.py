@@ -1,0 +1,250 @@
+"""How to train a variant on so many devices."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from zoo.base.errors import ConfigError
+from zoo.registry import VARIANTS, parse_name
+
+from .commands import DATA, slurm_script, train_command
+from .devices import Device, find_device
+from .roofline import Roofline, roofline
+from .strategies import BFLOAT16, NODE, Memory, Share, Strategy, flops_of, hollow, share_of
+
+USABLE = 0.9
+"""The share of a device's memory that a plan fills: CUDA's context, workspaces and gaps take the rest."""
+
+UPDATE = 2**19
+"""Tokens of an update if nothing else is said: half a million, as GPT-3's smaller models had (Brown et al. 2020)."""
+
+LONGEST = 1024
+"""Tokens of a sequence where neither the caller nor a table of positions says how many."""
+
+UNITS = {"": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
+
+ORDER = (
+    (Strategy.DDP, False),
+    (Strategy.FSDP2, False),
+    (Strategy.DDP, True),
+    (Strategy.FSDP2, True),
+    (Strategy.TENSOR_PARALLEL, True),
+)
+"""Strategies and whether layers are computed again, from the fastest to the one that fits the largest models."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How a variant is trained on so many devices.
+
+    Attributes:
+        name: The variant's name with its settings.
+        task: What the model is for.
+        num_parameters: Of the model, each shared one counted once.
+        device: What it is trained on.
+        devices: Their number.
+        available: Bytes of each.
+        seq_len: Tokens of a sequence.
+        strategy: How a training step is spread over them.
+        checkpointing: Whether layers are computed again in the backward pass.
+        sequences: Of a batch on a device.
+        batches: How many of them make an update, gradients adding up.
+        memory: Bytes on a device at the peak.
+        tokens_per_update: On all devices.
+        tokens_per_second: The most that all devices can read together, by the roofline.
+        roofline: The least seconds of an update, by what is waited for.
+        command: What starts it; with several machines, on each of them.
+        slurm: With several machines, what `sbatch` takes.
+    """
+
+    name: str
+    task: str
+    num_parameters: int
+    device: Device
+    devices: int
+    available: int
+    seq_len: int
+    strategy: Strategy
+    checkpointing: bool
+    sequences: int
+    batches: int
+    memory: Memory
+    tokens_per_update: int
+    tokens_per_second: float
+    roofline: Roofline
+    command: str
+    slurm: str | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Convert to what JSON can hold.
+
+        Returns:
+            The fields by name, in order.
+        """
+        return dataclasses.asdict(self)
+
+
+def plan(
+    name: str,
+    task: str | None = None,
+    *,
+    devices: int = 8,
+    device: str = "h100",
+    memory: int | str | None = None,
+    seq_len: int | None = None,
+    tokens_per_update: int = UPDATE,
+    optim: str = "adamw_torch_fused",
+) -> Plan:
+    """Plan how to train a variant, without allocating it: strategy, memory, the most tokens a second, the command.
+
+    Args:
+        name: A variant's name, possibly with settings, such as sizes.
+        task: What the model is for, by default the variant's first task.
+        devices: Their number; more than 8 are machines of 8 each.
+        device: A name in `zoo.analysis.scaling.DEVICES`.
+        memory: Bytes of each, or "80GiB"; by default the device's.
+        seq_len: Tokens of a sequence; of source and target each, where there are both. By default as many as the
+            model's positions.
+        tokens_per_update: About how many; the most that one batch on all devices has.
+        optim: The optimiser, as for [`zoo.train`][].
+
+    Returns:
+        The plan: the fastest strategy that fits, layers computed again only where nothing else does.
+
+    Raises:
+        ZooError: When a name is unknown, a number is not valid, or nothing fits.
+    """
+    variant = VARIANTS.get(parse_name(name).name)
+    task = variant.check_task(task)
+    if task not in DATA:
+        raise ConfigError(f"{name!r} is not trained for {task}; valid: {', '.join(set(DATA) & set(variant.tasks))}")
+    name = str(parse_name(name))
+    if devices < 1 or (devices > NODE and devices % NODE):
+        raise ConfigError(f"devices={devices} is not valid; valid: 1 to {NODE}, and multiples of {NODE}")
+    chosen = find_device(device)
+    available = chosen.memory if memory is None else parse_bytes(memory)
+    model = hollow(name, task)
+    seq_len = seq_len or getattr(model.config, "max_position_embeddings", None) or LONGEST
+    flops = flops_of(name, task, seq_len)
+    share = fitting(name, task, seq_len, devices, available, optim)
+    replicas = devices // share.slices
+    most = max(1, tokens_per_update // (flops.tokens * replicas))
+    sequences = largest(share, available, most)
+    batches = max(1, round(tokens_per_update / (flops.tokens * replicas * sequences)))
+    exchanged = 4 * model.config.num_hidden_layers * flops.tokens * model.config.hidden_size * BFLOAT16
+    bound = roofline(
+        share,
+        chosen,
+        devices,
+        sequences=sequences,
+        batches=batches,
+        flops=flops.training + (flops.forward if share.checkpointing else 0),
+        hidden_bytes=exchanged,
+    )
+    tokens = flops.tokens * replicas * sequences * batches
+    command = train_command(
+        name, task, seq_len, share, devices=devices, sequences=sequences, batches=batches, optim=optim
+    )
+    return Plan(
+        name=name,
+        task=task,
+        num_parameters=model.num_parameters(),
+        device=chosen,
+        devices=devices,
+        available=available,
+        seq_len=seq_len,
+        strategy=share.strategy,
+        checkpointing=share.checkpointing,
+        sequences=sequences,
+        batches=batches,
+        memory=share.memory(sequences),
+        tokens_per_update=tokens,
+        tokens_per_second=tokens / bound.seconds,
+        roofline=bound,
+        command=command,
+        slurm=slurm_script(command, devices),
+    )
+
+
+def fitting(name: str, task: str, seq_len: int, devices: int, available: int, optim: str) -> Share:
+    """Find the fastest strategy with which a sequence fits on a device. Arguments as for [`plan`][].
+
+    Returns:
+        What a device does then.
+
+    Raises:
+        ConfigError: When nothing fits, with what comes nearest.
+    """
+    least: list[int] = []
+    reasons: list[str] = []
+    for strategy, checkpointing in candidates(devices):
+        try:
+            share = share_of(name, task, seq_len, devices, strategy, checkpointing=checkpointing, optim=optim)
+        except ConfigError as error:
+            reasons.append(str(error))
+            continue
+        needed = share.memory(1).total
+        if needed <= USABLE * available:
+            return share
+        least.append(needed)
+    why = f" ({'; '.join(dict.fromkeys(reasons))})" if reasons else ""
+    raise ConfigError(
+        f"{name!r} does not fit: a sequence of {seq_len:,} tokens takes {min(least) / 2**30:,.1f} GiB on each of "
+        f"{devices} devices, which have {available / 2**30:,.1f} GiB, of which a plan uses {USABLE:.0%}{why}; take "
+        "more devices, shorter sequences, or a smaller model"
+    )
+
+
+def candidates(devices: int) -> Iterator[tuple[Strategy, bool]]:
+    """Strategies for so many devices.
+
+    Args:
+        devices: Their number.
+
+    Yields:
+        A strategy, and whether layers are computed again.
+    """
+    for strategy, checkpointing in ORDER:
+        if devices > 1:
+            yield strategy, checkpointing
+        elif strategy == Strategy.DDP:
+            yield Strategy.ONE, checkpointing
+
+
+def largest(share: Share, available: int, most: int) -> int:
+    """Find the largest batch that fits.
+
+    Args:
+        share: What a device does.
+        available: Bytes of it.
+        most: Sequences that an update leaves for it.
+
+    Returns:
+        A power of two.
+    """
+    sequences = 1
+    while 2 * sequences <= most and share.memory(2 * sequences).total <= USABLE * available:
+        sequences *= 2
+    return sequences
+
+
+def parse_bytes(memory: int | str) -> int:
+    """Read a size.
+
+    Args:
+        memory: Bytes, or for instance "80GiB" or "24 GB".
+
+    Returns:
+        Bytes.
+
+    Raises:
+        ConfigError: When it is none.
+    """
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMG]I?B)?", str(memory).strip().upper())
+    if found is None or not (size := int(float(found[1]) * UNITS[found[2] or ""])):
+        raise ConfigError(f"memory={memory!r} is no size; valid: for instance 80GiB, 24GB or 24576MiB")
+    return size

@@ -1,0 +1,267 @@
+"""The memory of a training step, found by running it on tensors that have shapes and no values."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from enum import Enum
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from zoo.analysis.measuring.flops import without_values
+from zoo.analysis.measuring.memory import Allocations
+from zoo.fast.chunked_loss import ChunkedCrossEntropy, chunk_size_for
+from zoo.fast.switches import fast_paths
+from zoo.models import ZooPreTrainedModel
+from zoo.models.attention import Attention
+from zoo.models.language_modeling import LanguageModel
+
+MANY = 4
+"""Sequences of a batch in which these, and not the weights, decide what memory a step takes."""
+
+
+class Precision(str, Enum):
+    """What weights are kept in, and what is computed with."""
+
+    MIXED = "mixed"
+    """float32 weights, of which autocast makes bfloat16 ones in every forward pass: one process, and DDP."""
+
+    BFLOAT16 = "bfloat16"
+    """bfloat16 weights, gathered for the layer that needs them: FSDP2."""
+
+    FLOAT32 = "float32"
+    """float32 throughout."""
+
+
+class Peak(NamedTuple):
+    """The most bytes at one time, by the sequences of a batch.
+
+    Attributes:
+        least: However few there are: gradients of large weights, on their way to those that are kept.
+        fixed: What is there beside all sequences.
+        each: For every sequence.
+    """
+
+    least: int
+    fixed: int
+    each: int
+
+    def at(self, sequences: int) -> int:
+        """The bytes of a batch.
+
+        Returns:
+            Bytes.
+        """
+        return max(self.least, self.fixed + self.each * sequences)
+
+
+class StepMemory(NamedTuple):
+    """What a training step takes at its peak, beside weights, gradients that are kept, and the optimiser's states.
+
+    Attributes:
+        body: Without head and loss.
+        whole: With them.
+    """
+
+    body: Peak
+    whole: Peak
+
+    def activations(self, sequences: int) -> int:
+        """What the body takes for a batch of so many sequences, in bytes."""
+        return self.body.at(sequences)
+
+    def logits(self, sequences: int) -> int:
+        """What head and loss add for a batch of so many sequences, in bytes."""
+        return max(0, self.whole.at(sequences) - self.body.at(sequences))
+
+
+def step_memory(
+    model: ZooPreTrainedModel, seq_len: int, *, precision: Precision, checkpointing: bool, whole_logits: bool
+) -> StepMemory:
+    """Find the memory of a training step.
+
+    Args:
+        model: A model, of whose tensors only the shapes matter.
+        seq_len: Tokens of a sequence; of source and target each, where there are both.
+        checkpointing: Whether layers are computed again in the backward pass.
+        whole_logits: Whether all logits are there at one time, or those of a chunk of tokens.
+
+    Returns:
+        The memory, by the sequences of a batch.
+    """
+    with simulated_training(model, precision, checkpointing=checkpointing) as hollow:
+
+        def run(forward: Callable[[Any, Tensor], Tensor], sequences: int) -> int:
+            ids = torch.empty(sequences, seq_len, dtype=torch.long)
+            return peak(hollow, lambda: forward(hollow, ids), precision)
+
+        sequences = 1
+        if isinstance(hollow, LanguageModel) and not whole_logits:  # from here on, chunks of logits are full
+            sequences = -(-chunk_size_for(hollow.lm_head.out_features) // seq_len)
+        many = max(MANY, sequences)
+        body = grow(lambda number: run(body_sum, number), many)
+        if not isinstance(hollow, LanguageModel):
+            return StepMemory(body, body)
+        loss = model_loss if whole_logits else chunked_loss
+        return StepMemory(body, grow(lambda number: run(loss, number), many))
+
+
+def batch_memory(
+    model: ZooPreTrainedModel,
+    sequences: int,
+    seq_len: int,
+    *,
+    precision: Precision,
+    checkpointing: bool,
+    whole_logits: bool,
+) -> int:
+    """Find the memory of a training step of one batch, which is less to compute than how it grows.
+
+    Args:
+        model: As for [`step_memory`][].
+        sequences: Of the batch.
+        seq_len: Tokens of each, as for [`step_memory`][].
+        checkpointing: Whether layers are computed again in the backward pass.
+        whole_logits: Whether all logits are there at one time, or those of a chunk of tokens.
+
+    Returns:
+        Bytes at the peak, beside weights, gradients that are kept, and the optimiser's states.
+    """
+    with simulated_training(model, precision, checkpointing=checkpointing) as hollow:
+        ids = torch.empty(sequences, seq_len, dtype=torch.long)
+        if not isinstance(hollow, LanguageModel):
+            return peak(hollow, lambda: body_sum(hollow, ids), precision)
+        loss = model_loss if whole_logits else chunked_loss
+        return peak(hollow, lambda: loss(hollow, ids), precision)
+
+
+@contextmanager
+def simulated_training(
+    model: ZooPreTrainedModel, precision: Precision, *, checkpointing: bool
+) -> Iterator[ZooPreTrainedModel]:
+    """Copy a model without its values, ready to be trained. Arguments as for [`step_memory`][].
+
+    Yields:
+        The copy, with gradients, for as long as tensors without values are made.
+    """
+    with (
+        FakeTensorMode(),
+        GroupedProducts(),
+        fast_paths(unpadding="never", quick_dropout="never"),
+        warnings.catch_warnings(),
+    ):
+        warnings.simplefilter("ignore", FutureWarning)  # of a name that all versions of transformers know
+        hollow = without_values(model, torch.bfloat16 if precision == Precision.BFLOAT16 else None).train()
+        if model.config._attn_implementation != "eager":
+            # Kernels for GPUs keep as little as PyTorch's own; they draw again what they drop, and keep nothing of it.
+            hollow.set_attn_implementation("sdpa")
+            for module in hollow.modules():
+                if isinstance(module, Attention):
+                    module.dropout = 0.0
+        if checkpointing:
+            hollow.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+        for parameter in hollow.parameters():
+            parameter.grad = torch.empty_like(parameter)  # of the batches before, in the same update
+        yield hollow
+
+
+class GroupedProducts(TorchDispatchMode):
+    """Gives the grouped products of experts their shape, where PyTorch's own rule for it knows bfloat16 alone."""
+
+    def __torch_dispatch__(
+        self, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        if func is not torch.ops.aten._grouped_mm.default:
+            return func(*args, **(kwargs or {}))
+        left, right, ends = args[:3]
+        # Rows of each group by its matrix; or for the matrices' gradients, columns by rows of each group.
+        groups = () if right.ndim == 3 else (len(ends),)
+        return left.new_empty(*groups, left.shape[0], right.shape[-1])
+
+
+def grow(run: Callable[[int], int], many: int) -> Peak:
+    """Find out how a peak grows.
+
+    Args:
+        run: The peak of a batch of so many sequences.
+        many: So many that they are what decides.
+
+    Returns:
+        The peak of any batch.
+    """
+    less, more = run(many), run(2 * many)
+    each = (more - less) // many
+    return Peak(run(1), less - each * many, each)
+
+
+def peak(model: ZooPreTrainedModel, forward: Callable[[], Tensor], precision: Precision) -> int:
+    """Measure a forward and backward pass.
+
+    Args:
+        model: What is run; its weights and their gradients do not count.
+        forward: Computes a loss.
+
+    Returns:
+        The most bytes at one time.
+    """
+    gradients = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
+    mixed = precision != Precision.FLOAT32
+    with Allocations([*model.parameters(), *model.buffers(), *gradients]) as allocations:
+        with torch.autocast("cpu", dtype=torch.bfloat16) if mixed else nullcontext():
+            loss = forward()
+        loss.backward()
+    return allocations.peak
+
+
+def body_sum(model: ZooPreTrainedModel, ids: Tensor) -> Tensor:
+    """Something to differentiate, without a loss. Arguments as for [`body_of`][]."""
+    return body_of(model, ids).sum()
+
+
+def inputs_of(model: ZooPreTrainedModel, ids: Tensor) -> dict[str, Any]:
+    """Token ids under the names that a model knows.
+
+    Args:
+        ids: *Shape:* (batch_size, seq_len)
+
+    Returns:
+        Arguments of its forward.
+    """
+    both = {"input_ids": ids, "decoder_input_ids": ids} if model.config.is_encoder_decoder else {"input_ids": ids}
+    return {**both, "use_cache": False} if model.config.is_encoder_decoder or model.config.is_decoder else both
+
+
+def body_of(model: ZooPreTrainedModel, ids: Tensor) -> Tensor:
+    """The last hidden states; of a model that predicts no tokens, its outputs.
+
+    Args:
+        ids: *Shape:* (batch_size, seq_len)
+
+    Returns:
+        *Shape:* (batch_size, seq_len, hidden_size), or the outputs'.
+    """
+    body = model.model if isinstance(model, LanguageModel) else model
+    states: Tensor = body(**inputs_of(model, ids))[0]
+    return states
+
+
+def model_loss(model: LanguageModel, ids: Tensor) -> Tensor:
+    """The loss by all logits at one time. Arguments as for [`body_of`][]."""
+    loss: Tensor = model(**inputs_of(model, ids), labels=ids).loss
+    return loss
+
+
+def chunked_loss(model: LanguageModel, ids: Tensor) -> Tensor:
+    """The loss by the logits of a chunk of tokens, every one of which has a label. Arguments as for [`body_of`][]."""
+    chunk = chunk_size_for(model.lm_head.out_features)
+    states = body_of(model, ids).flatten(0, 1).clone()  # of the tokens that have a label
+    states = states[: 2 * chunk]  # further chunks would use the same memory again
+    parameters = [parameter for module in model.head_modules() for parameter in module.parameters()]
+    labels = ids.flatten()[: 2 * chunk]
+    loss: Tensor = ChunkedCrossEntropy.apply(states, labels, None, model.project, chunk, 0.0, *parameters)
+    return loss

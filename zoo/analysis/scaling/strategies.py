@@ -1,0 +1,286 @@
+"""Ways to spread a training step over devices, and the memory that each of them takes on one."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from functools import cache
+from typing import Any
+
+import torch
+from torch import nn
+
+from zoo.analysis.measuring import Flops, count_flops
+from zoo.base.errors import ConfigError
+from zoo.building.builder import skeleton
+from zoo.models import ZooPreTrainedModel
+from zoo.models.parallel import tensor_parallel_plan
+from zoo.registry import parse_name
+
+from .simulating import Peak, Precision, StepMemory, step_memory
+
+FEW = 2
+"""Layers of a stack after which each further one takes as much memory as the one before."""
+
+NODE = 8
+"""Devices of a machine, and of a group that shares a layer by tensor parallelism."""
+
+FLOAT32, BFLOAT16 = 4, 2
+"""Bytes of a number."""
+
+OPTIMIZER_STATES = {"adafactor": 0, "sgd": 0, "lomo": 0, "muon": 1, "lion_32bit": 1, "rmsprop": 1, "adagrad": 1}
+"""Numbers that an optimiser keeps for each weight, where it is not two; of Muon's, most are one."""
+
+
+Settings = tuple[tuple[str, Any], ...]
+"""Fields of a configuration and their values."""
+
+
+SLICED = (
+    *("num_attention_heads", "num_key_value_heads", "decoder_attention_heads"),
+    *("intermediate_size", "decoder_intermediate_size", "vocab_size", "decoder_vocab_size"),
+)
+"""What tensor parallelism divides."""
+
+
+class Strategy(str, Enum):
+    """How a training step is spread over devices."""
+
+    ONE = "one device"
+    """All of it on one."""
+
+    DDP = "DDP"
+    """The whole model on each, with sequences of its own; gradients are averaged."""
+
+    FSDP2 = "FSDP2"
+    """A part of every weight on each; a layer's weights are gathered when it is computed."""
+
+    TENSOR_PARALLEL = "tensor parallel"
+    """FSDP2 over machines, whose devices compute each layer together, some heads and channels each."""
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Bytes on one device at the peak of a training step.
+
+    Attributes:
+        parameters: Weights in float32.
+        gradients: Theirs, in float32; with DDP as well in the buckets that are averaged.
+        optimizer: Its states, in float32.
+        gathered: With FSDP2, whole weights and gradients of the layers at work, in bfloat16.
+        activations: What the body keeps for its backward pass, and needs in it; copies of the weights in bfloat16 too.
+        logits: What the output projection and the loss add.
+    """
+
+    parameters: int
+    gradients: int
+    optimizer: int
+    gathered: int
+    activations: int
+    logits: int
+
+    @property
+    def total(self) -> int:
+        """All of it."""
+        return sum(dataclasses.astuple(self))
+
+
+@dataclass(frozen=True)
+class Share:
+    """What one device does of a training step.
+
+    Attributes:
+        strategy: How the step is spread.
+        checkpointing: Whether layers are computed again in the backward pass.
+        slices: Devices that compute a layer together.
+        shards: Devices that keep a part of every weight each.
+        num_parameters: Of the model, or of the slice that this device computes.
+        gathered: Weights that are gathered at one time.
+        states: Numbers that the optimiser keeps for a weight.
+        step: What depends on the batch.
+    """
+
+    strategy: Strategy
+    checkpointing: bool
+    slices: int
+    shards: int
+    num_parameters: int
+    gathered: int
+    states: int
+    step: StepMemory
+
+    def memory(self, sequences: int) -> Memory:
+        """The memory of a device.
+
+        Args:
+            sequences: Its share of a batch.
+
+        Returns:
+            Bytes by what they are for.
+        """
+        shard = -(-self.num_parameters // self.shards) * FLOAT32
+        return Memory(
+            parameters=shard,
+            gradients=shard * (2 if self.strategy == Strategy.DDP else 1),
+            optimizer=shard * self.states,
+            gathered=self.gathered * 2 * BFLOAT16,
+            activations=self.step.activations(sequences),
+            logits=self.step.logits(sequences),
+        )
+
+
+def share_of(
+    name: str, task: str, seq_len: int, devices: int, strategy: Strategy, *, checkpointing: bool, optim: str
+) -> Share:
+    """Say what one device does.
+
+    Args:
+        name: A variant's name, possibly with settings.
+        task: What the model is for.
+        seq_len: Tokens of a sequence.
+        devices: Their number.
+        strategy: How the step is spread.
+        checkpointing: Whether layers are computed again in the backward pass.
+        optim: The optimiser's name, as transformers or the zoo calls it.
+
+    Returns:
+        The share.
+
+    Raises:
+        ConfigError: When the model cannot be spread like this.
+    """
+    slices = min(NODE, devices) if strategy == Strategy.TENSOR_PARALLEL else 1
+    is_sharded = strategy in (Strategy.FSDP2, Strategy.TENSOR_PARALLEL)
+    settings = sliced(name, task, slices) if slices > 1 else ()
+    model = hollow(name, task, settings)
+    if is_sharded and model.config.is_encoder_decoder and model.all_tied_weights_keys:
+        raise ConfigError("FSDP cannot shard an encoder-decoder whose embeddings are shared: tie_word_embeddings=False")
+    return Share(
+        strategy=strategy,
+        checkpointing=checkpointing,
+        slices=slices,
+        shards=devices // slices if is_sharded else 1,
+        num_parameters=model.num_parameters(),
+        gathered=gathered_parameters(model) if is_sharded else 0,
+        states=OPTIMIZER_STATES.get(optim, 2),
+        step=simulated(name, task, settings, seq_len, is_sharded=is_sharded, checkpointing=checkpointing),
+    )
+
+
+@cache
+def hollow(name: str, task: str, settings: Settings = ()) -> ZooPreTrainedModel:
+    """Build a model on the meta device, without dropout in attention, whose random numbers kernels on GPUs draw again.
+
+    Args:
+        settings: Fields of the configuration and their values.
+    """
+    return skeleton(name, task, **{"attention_dropout": 0.0, **dict(settings)})
+
+
+@cache
+def simulated(
+    name: str, task: str, settings: Settings, seq_len: int, *, is_sharded: bool, checkpointing: bool
+) -> StepMemory:
+    """Simulate a training step as the zoo's trainer does it, for a few layers, and count on from there.
+
+    Args:
+        name: As for [`share_of`][].
+        task: What the model is for.
+        settings: As for [`hollow`][].
+        seq_len: Tokens of a sequence.
+        is_sharded: Whether weights are gathered layer by layer, with which losses need all logits.
+        checkpointing: Whether layers are computed again in the backward pass.
+    """
+    precision = Precision.BFLOAT16 if is_sharded else Precision.MIXED
+
+    def step(depths: Settings) -> tuple[int, ...]:
+        model = hollow(name, task, (*settings, *depths))
+        found = step_memory(model, seq_len, precision=precision, checkpointing=checkpointing, whole_logits=is_sharded)
+        return (*found.body, *found.whole)
+
+    sizes = counted_on(name, task, step)
+    return StepMemory(Peak(*sizes[:3]), Peak(*sizes[3:]))
+
+
+@cache
+def flops_of(name: str, task: str, seq_len: int) -> Flops:
+    """Count the operations of a sequence, and its tokens. Arguments as for [`simulated`][]."""
+
+    def count(depths: Settings) -> tuple[int, ...]:
+        model = hollow(name, task, depths)
+        ids = torch.empty(1, seq_len, dtype=torch.long, device="meta")
+        target = {"decoder_input_ids": ids} if model.config.is_encoder_decoder else {}
+        found = count_flops(model, {"input_ids": ids, **target})
+        return found.forward, found.training, found.tokens
+
+    return Flops(*counted_on(name, task, count))
+
+
+def counted_on(name: str, task: str, measure: Callable[[Settings], tuple[int, ...]]) -> tuple[int, ...]:
+    """Measure a model of a few layers, and count on from there to all that it has, which are alike.
+
+    Args:
+        name: A variant's name, possibly with settings; with `layer_types`, layers may differ, and all are measured.
+        task: What the model is for.
+        measure: Measures it with settings beside these.
+
+    Returns:
+        What the whole model comes to.
+    """
+    config = hollow(name, task).config
+    depths = {"num_hidden_layers": config.num_hidden_layers}
+    if config.is_encoder_decoder:
+        depths["decoder_layers"] = config.decoder_layers
+    if "layer_types" in parse_name(name).overrides or max(depths.values()) <= FEW:
+        return measure(())
+    few = {stack: min(depth, FEW) for stack, depth in depths.items()}
+    start = measure(tuple(few.items()))
+    found = start
+    for stack, depth in depths.items():
+        if depth > FEW:
+            deeper = measure(tuple({**few, stack: FEW + 1}.items()))
+            found = tuple(
+                so_far + (more - less) * (depth - FEW) for so_far, more, less in zip(found, deeper, start, strict=True)
+            )
+    return found
+
+
+def sliced(name: str, task: str, slices: int) -> Settings:
+    """The settings of what one device computes of every layer: a model with as many times fewer heads and channels.
+
+    Args:
+        slices: Devices that compute a layer together.
+
+    Returns:
+        Fields of the configuration and their values.
+
+    Raises:
+        ConfigError: When the model cannot be sliced, or not into so many.
+    """
+    model = hollow(name, task)
+    config = model.config
+    if not any(style == "colwise" and key.endswith("q_proj") for key, style in tensor_parallel_plan(model).items()):
+        raise ConfigError(f"the attention of {name!r} cannot be sliced")
+    sizes = {key: value for key in SLICED if (value := getattr(config, key, None)) is not None}
+    heads = {key: value for key, value in sizes.items() if key.endswith("heads")}
+    if odd := next((key for key, value in heads.items() if value % slices), None):
+        raise ConfigError(f"{odd}={sizes[odd]} cannot be divided by {slices}")
+    return tuple({"head_dim": config.head_dim, **{key: -(-value // slices) for key, value in sizes.items()}}.items())
+
+
+def gathered_parameters(model: ZooPreTrainedModel) -> int:
+    """Count the weights that FSDP2 has in one piece at one time.
+
+    Returns:
+        Those outside of layers, of the layer at work, and of the next one, which is being gathered.
+    """
+    layers = [
+        sum(parameter.numel() for parameter in layer.parameters())
+        for stack in model.modules()
+        if isinstance(stack, nn.ModuleList)
+        for layer in stack
+        if type(layer).__name__ in (model._no_split_modules or ())
+    ]
+    return model.num_parameters() - sum(layers) + 2 * max(layers, default=0)

@@ -1,0 +1,234 @@
+"""The source that a forward of a variant passes, in reading order: from the head down to the norm."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import linecache
+import sys
+import textwrap
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from types import CodeType, FrameType, FunctionType
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from zoo.base.errors import ConfigError, InputError
+from zoo.building.builder import build
+from zoo.models import ZooPreTrainedModel
+from zoo.registry import VARIANTS, parse_name
+from zoo.registry.printed import Part, Printed, Source
+
+if TYPE_CHECKING:
+    from zoo.building.literals import TaskName, VariantName
+
+READABLE = ("zoo.models.", "zoo.variants.")
+"""Where the code is that says what a model computes; `zoo.fast` computes the same, faster."""
+
+LENGTH = 4
+"""Tokens of the sequence that is run."""
+
+
+@dataclass(frozen=True)
+class Function:
+    """A function that a forward passes.
+
+    Attributes:
+        file: Where it is, from the folder that the package lies in.
+        line: Where it begins, decorators included.
+        owner: Names of the class that it is a method of and of its bases, as written: "ZooDecoder(ZooStack)".
+        name: Its name.
+        text: Its source, indented as a method is, with the first sentence of its docstring.
+        lines_of_code: Lines without docstring, comments and blank lines.
+    """
+
+    file: str
+    line: int
+    owner: str | None
+    name: str
+    text: str
+    lines_of_code: int
+
+
+@dataclass(frozen=True)
+class Listing(Printed):
+    """The source of a variant, as `print` shows it.
+
+    Attributes:
+        name: The variant's name, as it was asked for.
+        builder: What assembles it.
+        functions: What a forward calls, file by file, both in the order of the first call.
+    """
+
+    name: str
+    builder: Function
+    functions: tuple[Function, ...]
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The files to open for reading a forward, in reading order."""
+        return tuple(dict.fromkeys(function.file for function in self.functions))
+
+    @property
+    def lines_of_code(self) -> int:
+        """How many lines of code a forward passes."""
+        return sum(function.lines_of_code for function in self.functions)
+
+    def shown(self) -> Iterator[Part]:
+        """The builder, then every file with its functions under their classes."""
+        lines: list[str] = []
+        place: tuple[str, str | None] = ("", None)
+        for function in (self.builder, *self.functions):
+            if function.file != place[0]:
+                lines.append(f"# {function.file}:{function.line}\n")
+            if function.owner is not None and (function.file, function.owner) != place:
+                lines.append(f"class {function.owner}:")
+            lines.append(f"{function.text}\n")
+            place = (function.file, function.owner)
+        count = f"# {len(self.functions)} functions, {self.lines_of_code} lines of code, in {len(self.files)} files"
+        yield Source("\n".join((*lines, count)))
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same as plain data."""
+        return dataclasses.asdict(self)
+
+
+def show_code(name: VariantName | str, task: TaskName | str | None = None) -> Listing:
+    """List the source that a forward of a variant passes: found by running a small one.
+
+    Args:
+        name: A variant's name, possibly with settings: "gpt2-style", "vanilla+faithful".
+        task: What the model is for, by default the variant's first task.
+
+    Returns:
+        The builder, and the functions in the order in which they are called.
+
+    Raises:
+        ZooError: When a name, task, quirk or field is unknown, or values contradict each other.
+        InputError: When the builder is no function, or the source of something is not there to be read.
+    """
+    spec = parse_name(name)
+    builder = VARIANTS.get(spec.name).builder
+    if not isinstance(builder, FunctionType):
+        raise InputError(f"the builder of {spec.name!r} is a {type(builder).__name__}; only functions can be listed")
+    try:
+        model = build(str(dataclasses.replace(spec, preset=spec.preset or "tiny")), task)
+    except ConfigError:  # of settings that do not fit small sizes
+        model = build(name, task)
+    functions = [function_of(code) for code in called(model)]
+    return Listing(name, function_of(builder.__code__), tuple(side_by_side(functions)))
+
+
+def side_by_side(functions: list[Function]) -> list[Function]:
+    """Put functions of one file, and in it methods of one class, side by side, otherwise in their order."""
+    files = list(dict.fromkeys(function.file for function in functions))
+    owners = list(dict.fromkeys(function.owner or function.name for function in functions))
+    return sorted(functions, key=lambda one: (files.index(one.file), owners.index(one.owner or one.name)))
+
+
+def called(model: ZooPreTrainedModel) -> list[CodeType]:
+    """Run a model once, and note which functions of its own it calls.
+
+    Args:
+        model: A model of the zoo.
+
+    Returns:
+        The code of functions in `READABLE` and in the files of a plugin's modules, in the order of their first calls.
+    """
+    foreign = {type(module).__module__ for module in model.modules()}
+    plugins = {name for name in foreign if not name.startswith(("torch.", "transformers.", "zoo."))}
+    found: dict[CodeType, None] = {}
+
+    def note(frame: FrameType, event: str, argument: object) -> None:
+        module = frame.f_globals.get("__name__", "")
+        if event == "call" and (module.startswith(READABLE) or module in plugins) and is_function(frame.f_code):
+            found.setdefault(frame.f_code)
+
+    inputs = small_inputs(model)
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        with torch.no_grad():
+            model(**inputs)
+    finally:
+        sys.setprofile(before)
+    return list(found)
+
+
+def small_inputs(model: ZooPreTrainedModel) -> dict[str, Tensor]:
+    """One sequence for every stack of a model: token ids, or embeddings where it has no vocabulary."""
+    sides = ("", "decoder_") if model.config.stack == "encoder-decoder" else ("",)
+    if isinstance(model.get_input_embeddings(), nn.Embedding):
+        return {f"{side}input_ids": torch.arange(LENGTH)[None] + 3 for side in sides}
+    return {f"{side}inputs_embeds": torch.randn(1, LENGTH, model.config.hidden_size) for side in sides}
+
+
+def is_function(code: CodeType) -> bool:
+    """Whether code is a function in a file, not a lambda or comprehension in one, nor what a dataclass generates."""
+    return not code.co_name.startswith("<") and not code.co_filename.startswith("<")
+
+
+@cache
+def definitions(source: str) -> dict[int, tuple[ast.FunctionDef, str | None]]:
+    """Find the functions in a file.
+
+    Returns:
+        Each with its class, as it is written, by the line where it begins.
+    """
+    tree = ast.parse(source)
+
+    def walk(node: ast.AST, owner: str | None) -> Iterator[tuple[int, tuple[ast.FunctionDef, str | None]]]:
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.FunctionDef):
+                yield min([child.lineno, *(one.lineno for one in child.decorator_list)]), (child, owner)
+            inner = owner
+            if isinstance(child, ast.ClassDef):
+                bases = ", ".join(map(ast.unparse, child.bases))
+                inner = f"{child.name}({bases})" if bases else child.name
+            yield from walk(child, inner)
+
+    return dict(walk(tree, None))
+
+
+def function_of(code: CodeType) -> Function:
+    """Read a function's source.
+
+    Returns:
+        The function with a docstring of one sentence.
+
+    Raises:
+        InputError: When its source is not there, as after `python -c`, or another one by now.
+    """
+    source = "".join(linecache.getlines(code.co_filename))  # of a notebook's cell, too
+    node, owner = definitions(source).get(code.co_firstlineno, (None, None))
+    if node is None or node.name != code.co_name:
+        raise InputError(f"the source of {code.co_name!r} cannot be read: {code.co_filename}:{code.co_firstlineno}")
+    lines = source.splitlines()[: node.end_lineno]
+    docstring = range(0)
+    if (told := ast.get_docstring(node)) is not None:
+        docstring = range(node.body[0].lineno - 1, node.body[0].end_lineno or 0)
+        indent = " " * node.body[0].col_offset
+        lines[docstring.start] = f'{indent}"""{told.splitlines()[0]}"""'
+    first = code.co_firstlineno - 1
+    kept = [place for place in range(first, len(lines)) if place not in docstring[1:]]
+    counted = (place for place in kept if place not in docstring and is_code(lines[place]))
+    text = textwrap.indent(textwrap.dedent("\n".join(lines[place] for place in kept)), "    " if owner else "")
+    place = place_of(Path(code.co_filename).absolute())
+    return Function(place, first + 1, owner, node.name, text, sum(1 for _ in counted))
+
+
+def is_code(line: str) -> bool:
+    """Whether a line is neither blank nor a comment."""
+    return bool(line.strip()) and not line.strip().startswith("#")
+
+
+def place_of(file: Path) -> str:
+    """Write a file's path from the folder that its package lies in."""
+    folder = file.parent
+    while (folder / "__init__.py").is_file():
+        folder = folder.parent
+    return file.relative_to(folder).as_posix()

@@ -1,0 +1,1 @@
+"""Errors, files, folders and manifests. Imports nothing of the zoo; torch and transformers never."""

@@ -1,0 +1,276 @@
+"""Every error the zoo raises on purpose, and the nearest match that they name.
+
+Catch `ZooError` to catch them all. Each message is one line: what was given, what is valid, the nearest match.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from zoo.base.synonyms import translate
+
+MOST_NAMES_SHOWN = 16
+"""How many valid names a message lists before it only counts them."""
+
+
+def nearest(given: str, valid: Iterable[str]) -> str | None:
+    """Find the valid name that `given` was probably meant to be.
+
+    Case and the difference between hyphens, underscores and blanks are ignored. Where nothing is spelled alike, a name
+    that contains what was given is taken ("llama" means "llama-style").
+
+    Args:
+        given: What the user wrote.
+        valid: The names there are.
+
+    Returns:
+        One of `valid`, or None where nothing is near.
+    """
+    import difflib
+
+    by_spelling = {_spelling(name): name for name in sorted(valid, reverse=True)}
+    wanted = _spelling(given)
+    if not wanted:
+        return None
+    alike = difflib.get_close_matches(wanted, by_spelling, n=1)
+    containing = sorted((name for name in by_spelling if wanted in name), key=lambda name: (name.find(wanted), name))
+    matches = alike or containing
+    return by_spelling[matches[0]] if matches else None
+
+
+def _spelling(name: str) -> str:
+    return name.casefold().replace("_", "-").replace(" ", "-").strip("-")
+
+
+def suggest(given: str, valid: Iterable[str]) -> str:
+    """Write the nearest valid name as the end of a message.
+
+    Args:
+        given: What the user wrote.
+        valid: The names there are.
+
+    Returns:
+        "; did you mean 'vanilla'?", or nothing where no name is near.
+    """
+    match = nearest(given, valid)
+    return f"; did you mean {match!r}?" if match else ""
+
+
+def enumerate_names(names: Iterable[str]) -> str:
+    """Write names for a message, at most `MOST_NAMES_SHOWN` of them.
+
+    Args:
+        names: The names, in the order to show them.
+
+    Returns:
+        For instance "a, b, c", "a, b and 7 more" or "none".
+    """
+    listed = [str(name) for name in names]
+    hidden = len(listed) - MOST_NAMES_SHOWN
+    if hidden > 1:
+        return ", ".join(listed[:MOST_NAMES_SHOWN]) + f" and {hidden} more"
+    return ", ".join(listed) or "none"
+
+
+class ZooError(Exception):
+    """Base of every error that the zoo raises on purpose."""
+
+    exit_code = 2
+    """What the command line exits with: 2 where what was given cannot be used, 1 where something outside did not let it
+    happen that may another time: the network, a remote, the disk."""
+
+
+class UnknownNameError(ZooError, LookupError):
+    """A name that nothing of its kind has.
+
+    Args:
+        given: The name that was asked for.
+        valid: The names there are.
+        kind: What was asked for, e.g. "position"; subclasses know their own.
+        owner: Whose names `valid` are, e.g. "variant 'vanilla'".
+
+    Attributes:
+        nearest: The valid name that was probably meant, or None.
+    """
+
+    kind = "name"
+
+    def __init__(self, given: str, valid: Iterable[str], *, kind: str | None = None, owner: str | None = None) -> None:
+        self.given = given
+        self.valid = tuple(valid)
+        self.kind = kind or type(self).kind
+        self.owner = owner
+        self.nearest = self.find_nearest(given, self.valid)
+        whose = f" of {owner}" if owner else ""
+        meant = f"; did you mean {self.nearest!r}?" if self.nearest else ""
+        super().__init__(f"unknown {self.kind} {given!r}{whose}; valid: {enumerate_names(self.valid)}{meant}")
+
+    @staticmethod
+    def find_nearest(given: str, valid: Iterable[str]) -> str | None:
+        """Find the valid name that was probably meant."""
+        return nearest(given, valid)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _rebuild_unknown_name, (type(self), self.given, self.valid, self.kind, self.owner)
+
+
+def _rebuild_unknown_name(
+    error: type[UnknownNameError], given: str, valid: tuple[str, ...], kind: str, owner: str | None
+) -> UnknownNameError:
+    return error(given, valid, kind=kind, owner=owner)
+
+
+class UnknownVariantError(UnknownNameError):
+    """No variant has this name."""
+
+    kind = "variant"
+
+
+class UnknownWeightsError(UnknownNameError):
+    """No weights have this name."""
+
+    kind = "weights"
+
+
+class UnknownTaskError(UnknownNameError):
+    """There is no such task. What models are built for leads to what they are trained on, and the other way round."""
+
+    kind = "task"
+
+    @staticmethod
+    def find_nearest(given: str, valid: Iterable[str]) -> str | None:
+        """Translate a name of another library, or else find the most similar one."""
+        return translate(given, valid) or nearest(given, valid)
+
+
+class UnknownTagError(UnknownNameError):
+    """No variant carries this tag."""
+
+    kind = "tag"
+
+
+class UnknownQuirkError(UnknownNameError):
+    """The variant has no such quirk."""
+
+    kind = "quirk"
+
+
+class UnknownPresetError(UnknownNameError):
+    """The variant has no such preset."""
+
+    kind = "preset"
+
+
+class UnknownOverrideError(UnknownNameError):
+    """The configuration has no such setting. Names of other libraries are known, and lead to the field's own."""
+
+    kind = "setting"
+
+    @staticmethod
+    def find_nearest(given: str, valid: Iterable[str]) -> str | None:
+        """Translate a name of another library, or else find the most similar one."""
+        return translate(given, valid) or nearest(given, valid)
+
+
+class UnsupportedTaskError(ZooError, ValueError):
+    """A task that exists, asked of a variant that cannot do it.
+
+    Args:
+        task: The task that was asked for.
+        variant: The variant's name.
+        supported: The tasks that it can do.
+        instead: What to ask for to do the same with one of those.
+    """
+
+    def __init__(self, task: str, variant: str, supported: Iterable[str], instead: str | None = None) -> None:
+        self.task = task
+        self.variant = variant
+        self.supported = tuple(supported)
+        self.instead = instead
+        super().__init__(
+            f"variant {variant!r} does not support task {task!r}; valid: {enumerate_names(self.supported)}"
+            f"{suggest(task, self.supported) if instead is None else f'; it can do {instead}'}"
+        )
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.task, self.variant, self.supported, self.instead)
+
+
+class NameSyntaxError(ZooError, ValueError):
+    """A name, or the settings written after it, cannot be read."""
+
+
+class RegistrationError(ZooError, ValueError):
+    """Something cannot be registered as it was given."""
+
+
+class NameCollisionError(RegistrationError):
+    """Two things of one kind want the same name. The message says where each comes from."""
+
+
+class ConfigError(ZooError, ValueError):
+    """A setting's value is not among its choices, or settings contradict each other."""
+
+
+class InvalidChoiceError(UnknownNameError, ConfigError):
+    """A setting's value is not among its choices."""
+
+    kind = "choice"
+
+
+class InputError(ZooError, ValueError):
+    """A model was given inputs that it cannot take, e.g. ids outside its vocabulary."""
+
+
+class TokenIdError(InputError, IndexError):
+    """Token ids outside of the vocabulary."""
+
+
+class SequenceTooLongError(InputError, IndexError):
+    """More positions than the position encoding has."""
+
+
+class UnsupportedBackendError(ConfigError):
+    """An attention backend that exists, asked of a variant that cannot run on it."""
+
+
+class UnsupportedOperationError(ZooError, NotImplementedError):
+    """Something that transformers' models can or could do and the zoo's cannot."""
+
+
+class DataError(ZooError, ValueError):
+    """Data that cannot be used as it is. The message names the file, and the line where there is one."""
+
+
+class CheckpointError(ZooError, OSError):
+    """A checkpoint is missing, truncated, or not one of the zoo's."""
+
+
+class OtherSizesError(CheckpointError, RuntimeError):
+    """Weights of other sizes than the model's."""
+
+
+class UnwritableError(CheckpointError):
+    """Something cannot be written, as where the disk is full, or may only be read."""
+
+    exit_code = 1
+
+
+class MissingPluginError(CheckpointError):
+    """A checkpoint needs a variant from a plugin that is not installed, or is switched off."""
+
+
+class OutputExistsError(ZooError, FileExistsError):
+    """What is to be written would replace something."""
+
+
+class ZooWarning(UserWarning):
+    """Base of the warnings that the zoo gives."""
+
+
+class PluginWarning(ZooWarning):
+    """A plugin could not be loaded and was left out."""
+
+
+class DeprecatedNameWarning(ZooWarning, FutureWarning):
+    """A name that still works, and will be removed."""

@@ -1,0 +1,132 @@
+"""Files that are either written whole or not at all, and what is said where the disk does not take them."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import re
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from zoo.base.errors import OutputExistsError, UnwritableError, ZooError
+
+
+def read_json(file: Path) -> Any:
+    """Read a JSON file that anybody may have written.
+
+    Raises:
+        OSError: When there is no such file, or it cannot be read.
+        ValueError: When it holds no JSON, or JSON that is nested too deeply for Python.
+    """
+    try:
+        return json.loads(file.read_text(encoding="utf-8"))
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
+def write_file(file: Path, text: str) -> None:
+    """Write a file under a temporary name beside it, and rename it when that has succeeded.
+
+    Args:
+        file: The file, which is replaced; its folder is made.
+        text: What to write.
+
+    Raises:
+        OutputExistsError: When a folder has that name.
+        UnwritableError: When the disk does not take it.
+    """
+    if file.is_dir():
+        raise OutputExistsError(f"{str(file)!r} is a folder; name a file")
+    with written(file):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        descriptor, temporary = tempfile.mkstemp(prefix=f".{file.name}.", dir=file.parent)
+        try:
+            with open(descriptor, "w", encoding="utf-8") as stream:
+                stream.write(text)
+            os.chmod(temporary, 0o644)
+            os.replace(temporary, file)
+        except BaseException:
+            os.unlink(temporary)
+            raise
+
+
+def replace_part(page: str, command: str, text: str) -> str:
+    """Put a text into a page in place of the one that its comments enclose.
+
+    Args:
+        page: The page, in Markdown.
+        command: What the comment before the text names: `<!-- command -->`. The comment after it is `<!-- end -->`.
+        text: The new text; ends with a new line.
+
+    Returns:
+        The page with the new text.
+
+    Raises:
+        ValueError: When the page has no such comments.
+    """
+    before, end = f"<!-- {command} -->\n", "<!-- end -->"
+    pattern = re.compile(f"(?<={re.escape(before)}).*?(?={end})", re.DOTALL)
+    changed, places = pattern.subn(lambda _: text, page, count=1)
+    if not places:
+        raise ValueError(f"the page has no part between {before.strip()} and {end}")
+    return changed
+
+
+@contextmanager
+def written(place: Path) -> Iterator[None]:
+    """Say in one line why something could not be written.
+
+    Yields:
+        Nothing.
+
+    Raises:
+        UnwritableError: When the system, or safetensors, gives an error.
+    """
+    from safetensors import SafetensorError
+
+    try:
+        yield
+    except ZooError:
+        raise
+    except (OSError, SafetensorError) as error:
+        # Errors of a network are OSErrors too, without a number.
+        if isinstance(error, OSError) and error.errno is None:
+            raise
+        raise UnwritableError(f"{place} cannot be written: {getattr(error, 'strerror', None) or error}") from error
+
+
+def check_writable(folder: Path) -> None:
+    """Refuse a folder that cannot be written, before anything is computed that should go there.
+
+    Args:
+        folder: The folder, which need not exist yet.
+
+    Raises:
+        UnwritableError: When its name cannot be written in UTF-8, which safetensors wants, or the disk or the rights
+            do not allow it.
+    """
+    try:
+        str(folder.resolve()).encode()
+    except UnicodeEncodeError:
+        raise UnwritableError(f"{str(folder)!r} has a name that is no UTF-8; name another folder") from None
+    place = folder.absolute()
+    while not place.exists():
+        place = place.parent
+    if not os.access(place, os.W_OK | os.X_OK):
+        reason = os.strerror(errno.EROFS if is_read_only(place) else errno.EACCES)
+        raise UnwritableError(
+            f"{folder} cannot be written: {reason}" + ("" if place == folder.absolute() else f" ({place})")
+        )
+
+
+def is_read_only(place: Path) -> bool:
+    """Whether a file system takes no writing at all.
+
+    Returns:
+        True if it is known not to.
+    """
+    return hasattr(os, "statvfs") and bool(os.statvfs(place).f_flag & os.ST_RDONLY)

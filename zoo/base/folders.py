@@ -1,0 +1,224 @@
+"""Folders that are either written whole or not at all, and that keep what the zoo did not write.
+
+A folder is written under a temporary name beside its own. What a killed process has left of that, the next one that
+writes the same folder clears away; a replacement that had begun, it finishes.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from filelock import BaseFileLock, FileLock, Timeout
+
+from zoo.base.errors import OutputExistsError, enumerate_names
+from zoo.base.files import check_writable, written
+from zoo.base.manifest import MANIFEST_FILE, WEIGHTS, changed_files, read_manifest, record_all
+
+MODEL_FILE = "config.json"
+"""What every saved model has."""
+
+RESULT_FILE = "result.json"
+"""The record of the run that trained it, and its numbers; a model card is made of them."""
+
+EVALUATIONS_FILE = "evaluations.json"
+"""Scores, as `zoo evaluate --save` writes them: one entry for every task and data."""
+
+RECORD_FILE = "weights.json"
+"""The record of weights by name."""
+
+USUAL_FILES = (
+    *(MODEL_FILE, "generation_config.json", "model.safetensors", "model.safetensors.index.json", "README.md"),
+    *("tokenizer.json", "tokenizer_config.json", RESULT_FILE),
+)
+"""What is nearly always written into a folder."""
+
+LOCK, MAKING, READY = "lock", "new", "ready"
+"""In the temporary folder: what its process holds; what is being written; and what is whole and being moved."""
+
+
+def check_output(folder: Path, *, force: bool = False) -> None:
+    """Refuse to write where something is that should not be lost, or where nothing can be written.
+
+    Args:
+        folder: The folder to be written.
+        force: Whether a saved model may be replaced.
+
+    Raises:
+        OutputExistsError: When the folder holds files that may not be replaced, or is no folder.
+        UnwritableError: When nothing can be written there.
+    """
+    if folder.exists() and folder.resolve() == Path.cwd():
+        raise OutputExistsError("the current folder cannot be written as a whole; name a folder inside of it")
+    if folder.exists() and not folder.is_dir():
+        raise OutputExistsError(f"{str(folder)!r} exists and is not a folder; choose another name")
+    for place in (folder, folder.resolve().parent):
+        check_writable(place)
+    if folder.is_dir() and any(folder.iterdir()):
+        if not force:
+            raise OutputExistsError(
+                f"folder {str(folder)!r} is not empty; choose another one, or force its replacement (--force)"
+            )
+        check_replaceable(folder, USUAL_FILES)
+
+
+def check_replaceable(folder: Path, names: tuple[str, ...]) -> None:
+    """Refuse to replace files that the zoo did not write, or that were changed since.
+
+    Args:
+        folder: A folder with files.
+        names: The files that are going to be written.
+
+    Raises:
+        OutputExistsError: When there are such files.
+    """
+    files = read_manifest(folder)
+    where = f"folder {str(folder)!r} is not empty and"
+    if not files:
+        raise OutputExistsError(
+            f"{where} has no {MANIFEST_FILE}, by which the zoo knows what it wrote; what it did not write is not "
+            "replaced: choose another folder, or empty this one"
+        )
+    others = [name for name in names if name not in {*files, MANIFEST_FILE} and os.path.lexists(folder / name)]
+    if others:
+        raise OutputExistsError(
+            f"{where} holds what the zoo did not write and would replace: {enumerate_names(others)}; move it elsewhere"
+        )
+    changed = changed_files(folder, files)
+    if changed:
+        raise OutputExistsError(
+            f"{where} holds files that were changed since the zoo wrote them: {enumerate_names(changed)}; move them "
+            "elsewhere"
+        )
+
+
+@contextmanager
+def written_whole(folder: Path, *, force: bool = False) -> Iterator[Path]:
+    """Write a folder under a temporary name beside it, and move it there when that has succeeded.
+
+    Args:
+        folder: The folder to be written; its parents are made.
+        force: Whether the files that the zoo wrote there may be replaced. All others stay.
+
+    Yields:
+        An empty folder to write into.
+
+    Raises:
+        OutputExistsError: When the folder holds files that may not be replaced.
+        UnwritableError: When the disk does not take it.
+    """
+    folder = folder.expanduser().resolve()
+    with written(folder):
+        finish_earlier(folder)
+        check_output(folder, force=force)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        workshop, lock = locked_workshop(folder)
+        moved = True
+        try:
+            made = workshop / MAKING
+            made.mkdir()
+            yield made
+            record_all(made)
+            check_output(folder, force=force)
+            if folder.is_dir() and any(folder.iterdir()):
+                check_replaceable(folder, tuple(relative_files(made)))
+            made.rename(workshop / READY)
+            moved = False
+            move_into(folder, workshop / READY)
+            moved = True
+        finally:
+            lock.release()
+            if moved:
+                clear(workshop)
+
+
+def locked_workshop(folder: Path) -> tuple[Path, BaseFileLock]:
+    """Make a temporary folder and hold its lock; until then another process may take it for a dead one's.
+
+    Args:
+        folder: What is going to be written.
+
+    Returns:
+        The temporary folder, and its lock, which is held.
+    """
+    while True:
+        workshop = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+        lock = FileLock(workshop / LOCK)
+        with suppress(FileNotFoundError):
+            lock.acquire()
+            if (workshop / LOCK).is_file():
+                return workshop, lock
+            lock.release()
+
+
+def relative_files(folder: Path) -> list[str]:
+    """List the files of a folder in the order in which they are moved: weights first, the manifest last.
+
+    Until the manifest is there, weights differ from the old one, so that nobody takes half of a replacement for a
+    saved model.
+
+    Returns:
+        Their paths in it.
+    """
+    names = [file.relative_to(folder).as_posix() for file in folder.rglob("*") if not file.is_dir()]
+    return sorted(names, key=lambda name: (name == MANIFEST_FILE, not name.endswith(WEIGHTS), name))
+
+
+def move_into(folder: Path, new: Path) -> None:
+    """Put new files in the place of those that the zoo wrote earlier. What was interrupted can be done again.
+
+    Args:
+        folder: Where they belong.
+        new: Where they are, with their manifest, which is moved last.
+    """
+    if not (new / MANIFEST_FILE).is_file():
+        return
+    if folder.is_dir() and not any(folder.iterdir()):
+        folder.rmdir()
+    if not folder.exists():
+        new.rename(folder)
+        return
+    for name in read_manifest(folder).keys() - read_manifest(new).keys():
+        (folder / name).unlink(missing_ok=True)
+        parent = (folder / name).parent
+        if parent != folder and parent.is_dir() and not any(parent.iterdir()):
+            parent.rmdir()
+    for name in relative_files(new):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        os.replace(new / name, folder / name)
+
+
+def finish_earlier(folder: Path) -> None:
+    """Clear away what killed processes have left beside a folder, and finish the replacements that had begun.
+
+    Args:
+        folder: The folder that they were writing.
+    """
+    for workshop in folder.parent.glob(f".{glob.escape(folder.name)}.*"):
+        with suppress(OSError):  # it is not empty, as it is once there is a lock
+            workshop.rmdir()
+        if not (workshop / LOCK).is_file():
+            continue  # somebody else's
+        try:
+            with FileLock(workshop / LOCK, blocking=False):
+                if (workshop / READY).is_dir():
+                    move_into(folder, workshop / READY)
+                clear(workshop)
+        except Timeout:
+            continue  # its process is alive
+        if sys.platform == "win32":  # a lock that is held cannot be removed there, nor one that somebody else holds
+            with suppress(OSError):
+                (workshop / LOCK).unlink()
+                workshop.rmdir()
+
+
+def clear(workshop: Path) -> None:
+    """Remove a temporary folder, and last what shows that it is one."""
+    for part in (workshop / MAKING, workshop / READY, workshop):
+        shutil.rmtree(part, ignore_errors=True)

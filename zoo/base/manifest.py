@@ -1,0 +1,213 @@
+"""The manifest of a saved folder: which files the zoo wrote there, and what was in them.
+
+It is what makes two things safe. `--force` replaces files of a manifest that are as they were written, and nothing
+else. And weights that a disk or a copy has damaged are not loaded, although they may still look like weights.
+
+A folder without a manifest loads unchecked. Whoever changes weights on purpose, without saving them through the zoo,
+removes the manifest; a configuration or a tokenizer may be edited without further ado.
+"""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path, PurePosixPath
+
+from zoo.base.errors import CheckpointError, enumerate_names
+from zoo.base.files import read_json, write_file
+
+try:
+    import xxhash
+except ModuleNotFoundError:  # as where a model's code is loaded without the zoo
+    xxhash = None  # type: ignore[assignment]
+
+MANIFEST_FILE = ".zoo-manifest.json"
+WEIGHTS = ".safetensors"
+
+
+@dataclass(frozen=True)
+class Written:
+    """What was written into a file.
+
+    Args:
+        size: In bytes.
+        sha256: In hexadecimal digits.
+        xxh3_128: The same, None in older manifests. Where xxhash is installed files are compared by it, in an eighth of
+            the time: it finds damage, and forgery nothing here can find, since a manifest is as easily changed.
+    """
+
+    size: int
+    sha256: str
+    xxh3_128: str | None = None
+
+    def is_content_of(self, file: Path) -> bool:
+        """Whether a file is as it was written.
+
+        Returns:
+            True if size and hash are the same.
+        """
+        if file.stat().st_size != self.size:
+            return False
+        if xxhash is not None and self.xxh3_128 is not None:
+            return quick_hash(file) == self.xxh3_128
+        return sha256_of(file) == self.sha256
+
+
+def read_manifest(folder: Path) -> dict[str, Written]:
+    """Read the manifest of a folder.
+
+    Returns:
+        What the zoo wrote, by the file's path in the folder; nothing where there is no manifest.
+
+    Raises:
+        CheckpointError: When the manifest is damaged.
+    """
+    file = folder / MANIFEST_FILE
+    if not file.is_file():
+        return {}
+    try:
+        found = {name: Written(**entry) for name, entry in read_json(file)["files"].items()}
+    except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
+        raise CheckpointError(f"{file} is damaged; remove it, and the folder loads unchecked") from error
+    for name in found:
+        path = PurePosixPath(name)
+        if (
+            path.is_absolute()
+            or ".." in path.parts
+            or not (folder / path).parent.resolve().is_relative_to(folder.resolve())
+        ):
+            raise CheckpointError(f"{file} names {name!r}, which is not a file of its own folder; remove it")
+    return found
+
+
+def record(folder: Path, names: Iterable[str]) -> None:
+    """Write into the manifest what is in some files now, and forget files that are no longer there.
+
+    Args:
+        names: The files' paths in it.
+
+    Raises:
+        CheckpointError: When there is a manifest that is damaged.
+    """
+    files = {name: entry for name, entry in read_manifest(folder).items() if (folder / name).is_file()}
+    files |= {name: describe(folder / name) for name in names}
+    content = {"files": {name: asdict(files[name]) for name in sorted(files)}}
+    write_file(folder / MANIFEST_FILE, json.dumps(content, indent=2) + "\n")
+
+
+def record_all(folder: Path) -> None:
+    """Write the manifest of a folder in which every file is the zoo's own."""
+    known = read_manifest(folder)
+    names = {file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file()} - {MANIFEST_FILE}
+    record(folder, (name for name in names if not (name in known and name.endswith(WEIGHTS))))
+
+
+@contextmanager
+def recorded(folder: Path) -> Iterator[None]:
+    """Write into the manifest which files of a folder are written meanwhile.
+
+    Args:
+        folder: The folder, which need not exist yet.
+
+    Yields:
+        Nothing.
+    """
+    before = stats(folder)
+    yield
+    record(folder, [name for name, stat in stats(folder).items() if before.get(name) != stat])
+
+
+def stats(folder: Path) -> dict[str, tuple[int, int, int]]:
+    """What tells whether a file was written again.
+
+    Returns:
+        Number, size and time of every file in the folder itself, by name.
+    """
+    if not folder.is_dir():
+        return {}
+    files = [entry for entry in os.scandir(folder) if entry.is_file() and entry.name != MANIFEST_FILE]
+    return {file.name: (file.inode(), file.stat().st_size, file.stat().st_mtime_ns) for file in files}
+
+
+def describe(file: Path) -> Written:
+    """Read what is in a file.
+
+    Returns:
+        Its size and hashes.
+    """
+    return Written(file.stat().st_size, sha256_of(file), None if xxhash is None else quick_hash(file))
+
+
+MAPPED = 1 << 24
+"""Bytes of a file that are mapped into memory at a time; systems want parts to begin at multiples of 2^16 at most."""
+
+
+def sha256_of(file: Path) -> str:
+    """Hash a file by SHA-256."""
+    from huggingface_hub.utils.sha import sha_fileobj
+
+    with file.open("rb") as stream:
+        return sha_fileobj(stream).hex()
+
+
+def quick_hash(file: Path) -> str:
+    """Hash a file by XXH3, at about the speed at which memory is read."""
+    digest, size = xxhash.xxh3_128(), file.stat().st_size
+    with file.open("rb") as stream:
+        # Part by part, or the whole file would count as memory of this process.
+        for start in range(0, size, MAPPED):
+            length = min(MAPPED, size - start)
+            with mmap.mmap(stream.fileno(), length, offset=start, access=mmap.ACCESS_READ) as content:
+                digest.update(content)
+    return digest.hexdigest()
+
+
+def changed_files(folder: Path, files: Mapping[str, Written]) -> list[str]:
+    """List files that are not as they were written.
+
+    Args:
+        files: What was written into them.
+
+    Returns:
+        Their paths, without those that are no longer there.
+    """
+    there = {name: entry for name, entry in files.items() if (folder / name).is_file()}
+    return sorted(name for name, entry in there.items() if not entry.is_content_of(folder / name))
+
+
+@contextmanager
+def verified(folder: Path) -> Iterator[None]:
+    """Compare a folder's weights with its manifest while they are loaded.
+
+    Hashing runs in a second thread beside loading, which maps the file.
+
+    Args:
+        folder: The folder, with a manifest or without.
+
+    Yields:
+        Nothing.
+
+    Raises:
+        CheckpointError: When weights are not those that were written.
+    """
+    # In the Hub's cache files are links to what their hash is the name of.
+    weights = {
+        name: entry
+        for name, entry in read_manifest(folder).items()
+        if name.endswith(WEIGHTS) and not (folder / name).is_symlink()
+    }
+    with ThreadPoolExecutor(1) as pool:
+        comparison = pool.submit(changed_files, folder, weights)
+        yield
+        changed = comparison.result()
+    if changed:
+        raise CheckpointError(
+            f"{folder} holds weights that are not those that were saved, by its {MANIFEST_FILE}: "
+            f"{enumerate_names(changed)}; a disk or a copy has damaged them. If they were changed on purpose, remove "
+            f"{MANIFEST_FILE}, or load with verify=False"
+        )

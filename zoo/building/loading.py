@@ -1,0 +1,241 @@
+"""From a checkpoint to a model, with the right head by itself."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from transformers import GenerationMixin, PreTrainedModel
+from transformers import initialization as init
+from transformers.integrations import PeftAdapterMixin
+from transformers.modeling_utils import EmbeddingAccessMixin, ModuleUtilsMixin, PushToHubMixin
+from transformers.utils import CONFIG_NAME
+
+from zoo import models
+from zoo.base.errors import (
+    CheckpointError,
+    ConfigError,
+    UnknownOverrideError,
+    UnknownTaskError,
+    ZooWarning,
+    enumerate_names,
+)
+from zoo.files import read_json
+from zoo.fingerprints import check_fingerprint, recorded_fingerprint
+from zoo.models import TASK_CLASSES, ZooConfig, ZooForCausalLM, ZooPreTrainedModel
+from zoo.models.configuration import MODEL_TYPE
+
+TYPE_CHECKING = False  # for jedi
+if TYPE_CHECKING:
+    from typing import TypeAlias
+
+    from zoo.fast.generation import CachedGenerationMixin
+
+    class ModelOfAnyTask(ZooPreTrainedModel, CachedGenerationMixin):
+        """Static return type when the task is not a literal: it may generate."""
+
+    AnyModel: TypeAlias = ZooPreTrainedModel
+else:
+
+    class AnyModel(nn.Module, PushToHubMixin, PeftAdapterMixin, ModuleUtilsMixin, EmbeddingAccessMixin):
+        """A model as jedi sees it, which takes minutes to read all of `PreTrainedModel`, and then fails."""
+
+        config: ZooConfig
+        forward = ZooForCausalLM.forward
+        generate = GenerationMixin.generate
+        save_pretrained = PreTrainedModel.save_pretrained
+        resize_token_embeddings = PreTrainedModel.resize_token_embeddings
+        gradient_checkpointing_enable = PreTrainedModel.gradient_checkpointing_enable
+        set_attn_implementation = PreTrainedModel.set_attn_implementation
+
+
+PULLING = ".zoo-pull"
+"""What a folder holds while a model is pulled into it."""
+
+SIZES = ("num_labels", "vocab_size", "decoder_vocab_size")
+"""Fields that may be changed when a checkpoint is loaded: its head and its embeddings are new then."""
+
+LOADING = ("dtype", "device_map", "attn_implementation")
+"""Options of `from_pretrained` that are asked for most; it takes fields of the configuration as well."""
+
+
+class NewHeadWarning(ZooWarning):
+    """A part of a model that its checkpoint does not have is random."""
+
+
+def load(folder: Path, task: str | None = None, **kwargs: Any) -> ZooPreTrainedModel:
+    """Load a checkpoint of the zoo from its folder.
+
+    Args:
+        folder: A folder that `save_pretrained` wrote.
+        task: The head to load, by default the one that was saved.
+        kwargs: As for `from_pretrained`: `dtype`, `device_map`, `attn_implementation`, ...; `verify=False` to load
+            weights that are not those of the folder's manifest. With another number of labels or vocabulary, the head
+            or the embeddings are new and random, which a `NewHeadWarning` says.
+
+    Returns:
+        The model, in evaluation mode.
+
+    Raises:
+        CheckpointError: When the folder is missing, empty, truncated, or holds something else; or when it has a record
+            of weights, and they no longer compute what they did.
+        UnknownOverrideError: When there is no such option.
+        MissingPluginError: When the variant, or a part, comes from a plugin that is not there.
+        ZooError: When the configuration is not valid.
+    """
+    config = saved_config(folder)
+    check_weights(folder, config)
+    saved_as = saved_class(folder, config)
+    model_class = saved_as if task is None else class_of_task(task)
+    recorded = recorded_fingerprint(folder)
+    as_saved = model_class is saved_as and not kwargs
+    if recorded and not as_saved:
+        check_fingerprint(saved_as.from_pretrained(folder).eval(), recorded, folder)
+    sizes = changed_sizes(config, kwargs)
+    options = {"ignore_mismatched_sizes": bool(sizes), **kwargs, "output_loading_info": True}
+    try:
+        model, loaded = model_class.from_pretrained(folder, **options)
+    except TypeError as error:
+        unknown = re.search(r"unexpected keyword argument '(\w+)'", str(error))
+        if unknown is None or unknown[1] not in kwargs:
+            raise
+        fields = sorted(field.name for field in dataclasses.fields(ZooConfig))
+        raise UnknownOverrideError(unknown[1], [*LOADING, *fields], owner="loading a checkpoint") from error
+    except RuntimeError as error:
+        if "ignore_mismatched_sizes" not in str(error):
+            raise
+        asked = ", ".join(f"{name}={value}" for name, value in kwargs.items() if value != getattr(config, name, value))
+        raise CheckpointError(
+            f"{folder} has weights of other sizes than {asked} asks for; what may be changed is {', '.join(SIZES)}"
+        ) from error
+    if recorded and as_saved:
+        check_fingerprint(model.eval(), recorded, folder)
+    new = sorted({*loaded["missing_keys"], *(name for name, *_ in loaded["mismatched_keys"])})
+    if new:
+        why = ", ".join(f"{name}={value}" for name, value in sizes.items()) or f"the task is {task}"
+        warnings.warn(
+            f"these weights are new and random, because {why}: {enumerate_names(new)}; the rest is {folder}'s",
+            NewHeadWarning,
+            stacklevel=4,
+        )
+    return model.eval()
+
+
+def changed_sizes(config: ZooConfig, options: Mapping[str, Any]) -> dict[str, int]:
+    """Find the sizes of heads and embeddings that a checkpoint is to be loaded with instead of its own.
+
+    Args:
+        config: The saved configuration.
+        options: Of `load`.
+
+    Returns:
+        Fields and their new values.
+    """
+    asked = {name: options[name] for name in SIZES if options.get(name) is not None}
+    if options.get("id2label") is not None:
+        asked["num_labels"] = len(options["id2label"])
+    return {name: value for name, value in asked.items() if value != getattr(config, name)}
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """Read a checkpoint's configuration.
+
+    Returns:
+        What its config.json says.
+
+    Raises:
+        CheckpointError: When there is none, or it is not one of the zoo's.
+    """
+    if not folder.is_dir():
+        raise CheckpointError(f"{folder} is not a folder; a checkpoint is a folder that save_pretrained wrote")
+    file = folder / CONFIG_NAME
+    if not file.is_file():
+        pulled = "; a pull into it was interrupted, pull it again" if (folder / PULLING).is_dir() else ""
+        raise CheckpointError(f"{folder} has no {CONFIG_NAME}, so it is no checkpoint{pulled}")
+    try:
+        saved = read_json(file)
+    except ValueError as error:
+        raise CheckpointError(f"{file} is not valid JSON: {error}") from error
+    model_type = saved.get("model_type") if isinstance(saved, dict) else None
+    if model_type != MODEL_TYPE:
+        raise CheckpointError(
+            f"{folder} holds a model of type {model_type!r}, zoo.load reads {MODEL_TYPE!r}; "
+            "zoo.convert reads other models"
+        )
+    return saved
+
+
+def saved_config(folder: Path) -> ZooConfig:
+    """Read a checkpoint's configuration, and require it to be valid.
+
+    Raises:
+        CheckpointError: When there is none, or a value in it cannot be used.
+        ZooError: When it names what there is not, with the nearest match.
+    """
+    saved = read_config(folder)
+    try:
+        config: ZooConfig = ZooConfig.from_dict(saved)
+        return config
+    except ConfigError as error:
+        if type(error) is not ConfigError:
+            raise
+        raise CheckpointError(f"{folder / CONFIG_NAME}: {error}") from error
+
+
+def check_weights(folder: Path, config: ZooConfig) -> None:
+    """Require weights that are whole, and those that the configuration describes.
+
+    Raises:
+        CheckpointError: When something is missing, damaged, or does not fit the rest.
+    """
+    shapes = saved_shapes(folder)
+    if hasattr(config, "quantization_config"):  # whose weights have other names and shapes
+        return
+    if not config.share_layers and config.num_hidden_layers > len(shapes):  # which would take long to build
+        raise CheckpointError(f"{folder} lacks weights: there are {len(shapes)} for {config.num_hidden_layers} layers")
+    with torch.device("meta"), init.no_init_weights():  # drawing numbers that nobody sees takes half of the time
+        model = saved_class(folder, config)(config)
+    model.tie_weights(recompute_mapping=False)
+    check_described(model, shapes, folder)
+
+
+def saved_class(folder: Path, config: ZooConfig) -> type[ZooPreTrainedModel]:
+    """Find the class that was saved.
+
+    Args:
+        folder: The checkpoint, for the message.
+
+    Returns:
+        One of the heads or bodies.
+
+    Raises:
+        CheckpointError: When the configuration names none of them.
+    """
+    architectures = config.architectures or [None]
+    model_class = getattr(models, str(architectures[0]), None)
+    if not (isinstance(model_class, type) and issubclass(model_class, ZooPreTrainedModel)):
+        valid = enumerate_names(sorted({saved_as.__name__ for _, saved_as in TASK_CLASSES.values()}))
+        raise CheckpointError(
+            f"{folder} was saved as {architectures[0]!r}, which is none of the zoo's classes: {valid}"
+        )
+    return model_class
+
+
+def class_of_task(task: str) -> type[ZooPreTrainedModel]:
+    """Find the class of a task.
+
+    Args:
+        task: The task's name.
+
+    Raises:
+        UnknownTaskError: When there is no such task.
+    """
+    if task not in TASK_CLASSES:
+        raise UnknownTaskError(task, TASK_CLASSES)
+    return TASK_CLASSES[task][1]

@@ -1,0 +1,240 @@
+"""Models on int8 weights: smaller and faster on a CPU, with other results."""
+
+from __future__ import annotations
+
+import copy
+import copyreg
+from collections import Counter
+from functools import cache
+from typing import Any, NoReturn, TypeVar, cast
+
+import torch
+from torch import Tensor, nn
+
+from zoo.base.errors import InputError
+from zoo.fast.hook_detection import kinds_of
+from zoo.fast.int8 import MANY, Int8Linear, refuse
+from zoo.models import ZooPreTrainedModel
+from zoo.models.attention import Attention
+from zoo.models.borrowing import borrowed_by
+from zoo.models.feed_forward import GatedFeedForward
+from zoo.models.stack import ZooEncoder, ZooStack
+
+Model = TypeVar("Model", bound=ZooPreTrainedModel)
+
+
+def to_int8(model: Model, *, inplace: bool = False) -> Model:
+    """Make a model for inference on a CPU whose linear layers hold int8 weights, the output projection included.
+
+    This is no fast path: **results change**, by about one per cent of the logits' size, and a generated text may go
+    another way. Weights are rounded once, with a scale for every output; inputs of linear layers whenever they come,
+    with one scale for a batch. Embeddings, norms and attention stay in float32; an embedding that the output projection
+    is tied to, too.
+
+    The new model runs, evaluates and generates as the float model does. It cannot be trained, saved, resized or moved,
+    as its weights are packed for this processor: each of these is an error that says so, and the float model is what
+    to do it with.
+
+    Args:
+        model: Any model of the zoo, on the CPU.
+        inplace: Whether to turn this very model into the new one, layer by layer, instead of a copy: for less memory.
+
+    Returns:
+        The model on int8 weights, in evaluation mode.
+
+    Raises:
+        InputError: When the model is not one of the zoo's, or not on the CPU.
+        UnsupportedBackendError: When this build of PyTorch has no library for int8 products.
+    """
+    if not isinstance(model, ZooPreTrainedModel):
+        raise InputError(
+            f"a {type(model).__name__} was given; models of the zoo can be quantised, zoo.convert makes one"
+        )
+    if isinstance(model, Int8Model):
+        return model
+    if model.device.type != "cpu":
+        raise InputError(f"the model is on {model.device}; int8 weights are for the CPU: quantise model.cpu()")
+    linears = {id(module): module for module in model.modules() if type(module) is nn.Linear}
+    target = model if inplace else copy.deepcopy(model, dict(linears))  # which shares them until they are replaced
+    stacks = [module for module in target.modules() if isinstance(module, ZooStack)]
+    kinds = kinds_of(stacks)
+    for stack in stacks:
+        if isinstance(stack, ZooEncoder):
+            quantise(stack, tokens=MANY)
+    quantise(target, tokens=MANY if target.config.stack == "encoder" else 1)  # decoders go on token by token
+    for stack in stacks:
+        stack.built_of |= kinds_of(stacks) - kinds
+    target.eval().float().requires_grad_(False)
+    target.__class__ = subclass(Int8Model, type(target))
+    return target
+
+
+def quantise(model: nn.Module, tokens: int) -> None:
+    """Put int8 layers in the place of all linear layers.
+
+    Args:
+        model: Changed in place.
+        tokens: About how many tokens it will see at a time.
+    """
+    fuse(model, tokens)
+    replace(model, tokens)
+
+
+class FusedProjections(Attention):
+    """Attention whose queries, keys and values come from one product, so that its input is rounded once."""
+
+    parts = ("q_proj", "k_proj", "v_proj")
+    qkv_proj: Int8Linear
+    widths: list[int]
+
+    @staticmethod
+    def fits(module: nn.Module) -> bool:
+        """Whether a module is self-attention that projects as the library's own does."""
+        methods = ("forward", "project", "split_heads")
+        return isinstance(module, Attention) and not module.is_cross and inherits(module, Attention, *methods)
+
+    def fuse(self, tokens: int) -> None:
+        """Put one int8 layer, for about so many tokens at a time, in the place of three float ones."""
+        layers = (self.q_proj, self.k_proj, self.v_proj)
+        self.qkv_proj, self.widths = Int8Linear(*layers, tokens=tokens), [layer.out_features for layer in layers]
+        del self.q_proj, self.k_proj, self.v_proj
+
+    def project(self, hidden_states: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Project and split into heads. Shapes as in the base class."""
+        projected = self.qkv_proj(hidden_states)
+        if self.qk_norm is None and self.num_key_value_groups == 1:  # all at once: fewer operations a step
+            query, key, value = projected.unflatten(-1, (3, -1, self.head_dim)).permute(2, 0, 3, 1, 4).unbind()
+            return query, key, value
+        query, key, value = projected.split(self.widths, dim=-1)
+        return self.split_heads(query, self.q_norm), self.split_heads(key, self.k_norm), self.split_heads(value)
+
+
+class FusedGate(GatedFeedForward):
+    """A gated network whose gate and value come from one product, so that its input is rounded once."""
+
+    parts = ("gate_proj", "up_proj")
+    gate_up_proj: Int8Linear
+
+    @staticmethod
+    def fits(module: nn.Module) -> bool:
+        """Whether a module is a gated network that computes as the library's own does."""
+        return isinstance(module, GatedFeedForward) and inherits(module, GatedFeedForward, "forward", "project")
+
+    def fuse(self, tokens: int) -> None:
+        """Put one int8 layer, for about so many tokens at a time, in the place of two float ones."""
+        self.gate_up_proj = Int8Linear(self.gate_proj, self.up_proj, tokens=tokens)
+        del self.gate_proj, self.up_proj
+
+    def project(self, hidden_states: Tensor) -> tuple[Tensor, Tensor]:
+        """Make gate and value. Shapes as in the base class."""
+        gate, up = self.gate_up_proj(hidden_states).chunk(2, dim=-1)
+        return gate, up
+
+
+def inherits(module: nn.Module, base: type[nn.Module], *methods: str) -> bool:
+    """Whether a module's class has methods of a base class as they are.
+
+    Args:
+        base: One of its classes.
+        methods: Names of methods.
+
+    Returns:
+        False if a subclass replaces one of them.
+    """
+    return all(getattr(type(module), name) is getattr(base, name) for name in methods)
+
+
+def fuse(model: nn.Module, tokens: int) -> None:
+    """Let layers that read the same input become one, where a sublayer computes as the library's own does.
+
+    Args:
+        model: Changed in place.
+        tokens: About how many tokens it will see at a time.
+    """
+    owners = Counter(
+        id(child) for module in model.modules() for child in (*module._modules.values(), *borrowed_by(module).values())
+    )
+    for module in list(model.modules()):
+        for fused in (FusedProjections, FusedGate):
+            if fused.fits(module):
+                layers = [getattr(module, name) for name in fused.parts]
+                if all(type(layer) is nn.Linear and owners[id(layer)] == 1 for layer in layers):
+                    module.__class__ = subclass(fused, type(module))
+                    cast(FusedProjections | FusedGate, module).fuse(tokens)
+
+
+def replace(model: nn.Module, tokens: int) -> None:
+    """Put int8 layers in the place of the linear layers, one for all places of a shared one.
+
+    Args:
+        model: Changed in place.
+        tokens: About how many tokens it will see at a time.
+    """
+    replaced: dict[int, Int8Linear] = {}
+    for parent in list(model.modules()):
+        for name, child in parent._modules.items():
+            if type(child) is nn.Linear:
+                if id(child) not in replaced:
+                    replaced[id(child)] = Int8Linear(child, tokens=tokens)
+                parent._modules[name] = replaced[id(child)]
+
+
+def subclass(first: type, second: type) -> Any:
+    """A class with the methods of both, of two kinds of the same module.
+
+    Args:
+        first: Comes before the other.
+        second: What it is made for.
+
+    Returns:
+        The class, always the same one.
+    """
+    return _subclass(first, second)
+
+
+@cache
+def _subclass(first: type, second: type) -> Any:
+    names = {"__module__": second.__module__, "__doc__": second.__doc__}
+    return Int8Class(f"Int8{second.__name__}", (first, second), names)
+
+
+class Int8Class(type):
+    """The class of classes that are made on demand, which pickling cannot name and is told so."""
+
+
+copyreg.pickle(Int8Class, lambda made: refuse("be pickled, and so not saved by torch.save nor sent to other processes"))
+
+
+class Int8Model(ZooPreTrainedModel):
+    """What a model on int8 weights refuses."""
+
+    def train(self, mode: bool = True) -> Any:
+        """Stay in evaluation mode.
+
+        Raises:
+            UnsupportedOperationError: When it is True.
+        """
+        return refuse("be trained") if mode else super().train(False)
+
+    def save_pretrained(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Refuse: there are no float weights to save."""
+        refuse("be saved")
+
+    def push_to_hub(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Refuse: there are no float weights to push."""
+        refuse("be pushed")
+
+    def resize_token_embeddings(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Refuse: packed weights have their size."""
+        refuse("be resized")
+
+    def resize_decoder_token_embeddings(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Refuse: packed weights have their size."""
+        refuse("be resized")
+
+    def _apply(self, fn: Any, recurse: bool = True) -> Any:
+        """Refuse another device and another dtype: everything that moves or casts a module comes through here."""
+        moved = fn(torch.empty(0))
+        if moved.device.type != "cpu" or moved.dtype != torch.float32:
+            refuse(f"go to {moved.dtype} on {moved.device}")
+        return super()._apply(fn, recurse)

@@ -1,0 +1,157 @@
+"""What can be set, and to what, read from the configuration's docstring, its enumerations and the registries."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import inspect
+import re
+import textwrap
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from transformers.activations import ACT2FN
+
+from zoo.base.errors import UnknownOverrideError
+from zoo.models import ZooConfig
+from zoo.models.choices import AttentionScale
+from zoo.models.configuration import GATED_ACTIVATIONS
+from zoo.models.parametrization import PARAMETRIZATIONS
+from zoo.models.parts import MIXERS, PART_FIELDS
+from zoo.models.validation import CHOICES, LAYER_TYPES, OPTIONAL
+from zoo.registry import Registry
+
+BESIDE_FIELDS = {
+    "layer_types": "The kind of every layer, or a pattern repeated over them; all sliding if only a window is given, "
+    "every other the mixer's if only that is.",
+    "rope_parameters": "`rope_theta`, `rope_type` and what that type reads, as in transformers; for rotary positions.",
+    "parametrization": "How initial weights, scales and learning rates depend on the width.",
+    "mup_base_width": "The hidden size at which parametrization=mup is the standard one, 256 if not given.",
+    "num_nextn_predict_layers": "How many tokens behind the next one a causal language model learns to predict, by a "
+    "layer each that runs in training only (multi-token prediction); none if not given.",
+    "mtp_loss_weight": "What their loss counts beside that of the next token, 0.3 if not given.",
+}
+"""Settings that every configuration understands and that are no fields of it."""
+
+
+@dataclass(frozen=True)
+class SettingCard:
+    """What there is to know about one field of the configuration.
+
+    Attributes:
+        name: The field.
+        description: What it is.
+        default: Its value in a plain configuration; a variant may have another one.
+        values: The words that it takes, each with a line; empty where any number, or true and false, will do.
+    """
+
+    name: str
+    description: str
+    default: Any
+    values: Mapping[str, str] = field(default_factory=dict)
+
+
+def setting_cards() -> list[SettingCard]:
+    """Describe every setting that every variant takes.
+
+    Returns:
+        A card a setting, in the order of the configuration.
+    """
+    described = described_arguments(ZooConfig.__doc__ or "") | BESIDE_FIELDS
+    defaults = {one.name: one.default for one in dataclasses.fields(ZooConfig)}
+    own = [name for name in described if name in defaults and name != "providers"]
+    return [SettingCard(name, described[name], defaults.get(name), values_of(name)) for name in (*own, *BESIDE_FIELDS)]
+
+
+def describe_setting(name: str) -> SettingCard:
+    """Describe one setting.
+
+    Args:
+        name: A field of [`zoo.models.ZooConfig`][], e.g. "position".
+
+    Raises:
+        UnknownOverrideError: When there is no such setting.
+    """
+    cards = {card.name: card for card in setting_cards()}
+    if name not in cards:
+        raise UnknownOverrideError(name, sorted(cards))
+    return cards[name]
+
+
+def values_of(name: str) -> dict[str, str]:
+    """List the words that a setting takes.
+
+    Returns:
+        A line for each; empty where it takes no words.
+    """
+    values: dict[str, str] = {}
+    if name in PART_FIELDS:
+        values = summaries(PART_FIELDS[name])
+    elif name in CHOICES:
+        values = member_docs(CHOICES[name]) | ({"none": "None of these."} if name in OPTIONAL else {})
+    elif name == "attention_scale":
+        values = member_docs(AttentionScale) | {"NUMBER": "This number."}
+    elif name == "hidden_act":
+        classes = {word: kind[0] if isinstance(kind, tuple) else kind for word, kind in sorted(ACT2FN.items())}
+        values = {word: getattr(kind, "__name__", "") for word, kind in classes.items()}
+    elif name == "parametrization":
+        values = dict(PARAMETRIZATIONS)
+    elif name == "layer_types":
+        values = dict(
+            zip(LAYER_TYPES, ("Attention to all positions.", "Attention within `sliding_window`."), strict=True)
+        )
+        kinds = {mixer: MIXERS.get(mixer).layer_type for mixer in MIXERS}
+        values |= {kind: f"No attention: mixer={mixer}." for mixer, kind in kinds.items() if kind}
+    if name == "feed_forward":
+        values |= {word: f"gated, with hidden_act={act}" for word, act in GATED_ACTIVATIONS.items()}
+    return values
+
+
+def summaries(registry: Registry[Any]) -> dict[str, str]:
+    """Summarise what is registered.
+
+    Returns:
+        The first sentence of each docstring, by name.
+    """
+    return {name: first_line(registry.get(name)) for name in registry}
+
+
+def first_line(documented: Any) -> str:
+    """The first line of a docstring.
+
+    Args:
+        documented: A class, a function or an instance.
+
+    Returns:
+        The line, empty where there is no docstring.
+    """
+    return inspect.cleandoc(documented.__doc__ or "").partition("\n")[0]
+
+
+def member_docs(kind: type[Enum]) -> dict[str, str]:
+    """Read the strings that stand below the members of an enumeration.
+
+    Returns:
+        A description for each value.
+    """
+    (definition,) = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
+    assert isinstance(definition, ast.ClassDef)
+    docs = {}
+    for statement, behind in zip(definition.body, definition.body[1:], strict=False):
+        match statement, behind:
+            case ast.Assign(targets=[ast.Name(id=member)]), ast.Expr(value=ast.Constant(value=str(text))):
+                docs[str(kind[member].value)] = " ".join(text.split())
+    return docs
+
+
+def described_arguments(docstring: str) -> dict[str, str]:
+    """Read what a docstring says of arguments.
+
+    Returns:
+        A description for each argument.
+    """
+    section = inspect.cleandoc(docstring).partition("\nArgs:\n")[2].partition("\n\n")[0]
+    entries = re.findall(r"^    (\w+): (.*(?:\n {8}.*)*)", section, flags=re.MULTILINE)
+    return {name: " ".join(text.split()) for name, text in entries}

@@ -1,0 +1,71 @@
+"""Registers the weights that ship with the zoo, and well-known checkpoints of transformers' own classes on the Hub."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import yaml  # type: ignore[import-untyped]
+
+from zoo.base.errors import CheckpointError
+from zoo.registry import Weights, register_weights
+
+from .records import read_record
+
+HERE = Path(__file__).parent
+SHIPPED = HERE / "shipped"
+"""The folders of the weights that ship, each called like its weights."""
+
+
+def read_definitions(kind: str) -> dict[str, dict[str, Any]]:
+    """Read which weights there are.
+
+    Args:
+        kind: "shipped" or "native".
+
+    Returns:
+        What is said of them, by name.
+    """
+    definitions: dict[str, dict[str, Any]] = yaml.safe_load((HERE / f"{kind}.yaml").read_text(encoding="utf-8"))
+    return definitions
+
+
+def shipped_weights(name: str, definition: dict[str, Any]) -> Weights:
+    """Find weights that ship, whole or not: what is wrong with them is told when they are used.
+
+    Args:
+        name: Their name.
+        definition: What is said of them.
+
+    Returns:
+        Their record, without files where that cannot be read.
+    """
+    defined = definition_of(name, definition)
+    try:
+        return replace(read_record(SHIPPED / name), summary=defined.summary)
+    except CheckpointError:
+        return defined
+
+
+def definition_of(name: str, definition: dict[str, Any]) -> Weights:
+    """Say of weights what their definition says.
+
+    Args:
+        name: Their name.
+        definition: Fields of [`zoo.registry.Weights`][], and `train`, the arguments of `zoo train`.
+
+    Returns:
+        A record without files.
+    """
+    said = {key: value for key, value in definition.items() if key != "train"}
+    arguments = tuple(str(definition.get("train", "")).split())
+    command = ("zoo", "train", *arguments) if arguments else ()
+    recipe = arguments[arguments.index("--recipe") + 1] if "--recipe" in arguments else None
+    return Weights(**{"source": str(SHIPPED / name), "recipe": recipe, **said}, name=name, command=command)
+
+
+for _name, _definition in read_definitions("shipped").items():
+    register_weights(shipped_weights(_name, _definition))
+for _name, _definition in read_definitions("native").items():
+    register_weights(definition_of(_name, _definition))

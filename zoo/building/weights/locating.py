@@ -1,0 +1,164 @@
+"""From what names a model to the folder that holds it, whole and verified."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from zoo.base.errors import CheckpointError
+from zoo.registry import VARIANTS, Weights, find_weights, is_weights_name, list_weights
+
+from .records import check_files, read_record, versions, write_record
+
+FILE_ENDINGS = (".pt", ".pth", ".bin", ".safetensors", ".onnx", ".json")
+"""By which the name of a file that is missing differs from that of weights."""
+
+
+def locate(source: str | os.PathLike[str], **options: Any) -> Path:
+    """Find the folder of a model.
+
+    Args:
+        source: A folder; where a string names none, the name of weights ("vanilla.en-pt"), or a repository on the Hub.
+        options: Of [`zoo.pull`][], where something is on the Hub: `revision`, `cache_dir`, `token`, `offline`, ...
+
+    Returns:
+        The folder. Of weights by name, every file has been compared with its record.
+
+    Raises:
+        UnknownWeightsError: When weights are meant that there are not.
+        CheckpointError: When a file of them is missing or damaged, or a variant is named, which has no weights itself.
+        HubError: When a repository cannot be had.
+    """
+    from zoo.hub.addresses import is_repository
+
+    if not isinstance(source, str) or Path(source).exists():
+        return Path(source)
+    if is_repository(source):
+        from zoo.hub import pull
+
+        return pull(source, **options)
+    if (weights := named_weights(source)) is not None:
+        return locate_weights(weights, **options)
+    if source in VARIANTS:
+        trained = list_weights(f"{VARIANTS.canonical(source)}.*")
+        named = f"there are weights of it: {', '.join(trained)}" if trained else "zoo train makes some"
+        raise CheckpointError(f"{source!r} is a variant, without weights, and no such folder is here; {named}")
+    return Path(source)
+
+
+def named_weights(source: str) -> Weights | None:
+    """Look up weights, if a text is meant to name some.
+
+    Returns:
+        The weights, None where something else is meant.
+
+    Raises:
+        UnknownWeightsError: When some are meant that there are not.
+    """
+    if not is_weights_name(source) or Path(source).suffix.lower() in FILE_ENDINGS:
+        return None
+    return find_weights(source)
+
+
+def locate_weights(weights: Weights, **options: Any) -> Path:
+    """Find the folder of weights, and compare every file in it with their record.
+
+    Args:
+        options: Of [`zoo.pull`][], where they are on the Hub.
+
+    Raises:
+        CheckpointError: When a file is missing or damaged.
+        HubError: When they are on the Hub and cannot be had.
+    """
+    if weights.on_hub:
+        return fetch_weights(weights, **options)
+    folder = Path(weights.source)
+    check_files(folder, weights)
+    return folder
+
+
+def fetch_weights(weights: Weights, **options: Any) -> Path:
+    """Pull weights from the Hub, convert them if they are of a class of transformers, and keep what comes out.
+
+    Args:
+        weights: Weights on the Hub.
+        options: Of [`zoo.pull`][].
+
+    Returns:
+        The folder of the model of the zoo: in the cache, where it is found again without a connection.
+
+    Raises:
+        CheckpointError: When what was kept is damaged, or it is a model of another variant.
+        HubError: When they cannot be had: the message says what would be fetched from where.
+    """
+    from filelock import FileLock
+    from huggingface_hub import cached_assets_path
+
+    from zoo.hub import parse_address
+
+    address = parse_address(weights.source)
+    kept = cached_assets_path("transformer-zoo", "weights", weights.name)
+    folder = kept / address.revision.replace("/", "--")
+    with FileLock(kept / f"{folder.name}.lock"):
+        if not folder.exists():
+            convert_into(folder, weights, pulled(weights, **options))
+    check_files(folder, replace(weights, files=read_record(folder).files))
+    return folder
+
+
+def pulled(weights: Weights, **options: Any) -> Path:
+    """Pull weights from the Hub.
+
+    Args:
+        weights: Weights on the Hub.
+        options: Of [`zoo.pull`][].
+
+    Returns:
+        The folder as the Hub has it.
+
+    Raises:
+        HubError: When they cannot be had: the message says what would be fetched from where.
+    """
+    from huggingface_hub import constants
+
+    from zoo.hub import HubAccessError, HubUnreachableError, parse_address, pull
+
+    address = parse_address(weights.source)
+    try:
+        return pull(str(address), **{**options, "with_pickles": True})
+    except (HubAccessError, HubUnreachableError) as error:
+        place = f"{constants.ENDPOINT}/{address.repo_id}, revision {address.revision}"
+        raise type(error)(
+            f"weights {weights.name!r} are fetched from {place}, when there is a connection: {error}"
+        ) from error
+
+
+def convert_into(folder: Path, weights: Weights, source: Path) -> None:
+    """Make a folder of the zoo from a checkpoint that was pulled, with a record.
+
+    Args:
+        folder: The folder to write, whole or not at all.
+        weights: What is known about the weights.
+        source: The checkpoint: one of the zoo's, or of a class of transformers that it converts.
+
+    Raises:
+        CheckpointError: When it is a model of another variant.
+    """
+    from zoo.base.folders import written_whole
+    from zoo.building.fingerprints import fingerprint
+    from zoo.converters.native.tokenizer import carry_tokenizer
+    from zoo.converters.opening import open_folder
+
+    model = open_folder(source, weights.task)
+    if model.config.variant != weights.variant:
+        raise CheckpointError(
+            f"{weights.source} holds a model of variant {model.config.variant!r}, and {weights.name!r} must be one of "
+            f"{weights.variant!r}"
+        )
+    with written_whole(folder) as place:
+        model.save_pretrained(place)
+        carry_tokenizer(source, place)
+        found = {"num_parameters": model.num_parameters(), "dtype": str(model.dtype).removeprefix("torch.")}
+        write_record(place, replace(weights, **found, versions=versions(), fingerprint=fingerprint(model)))

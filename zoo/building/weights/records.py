@@ -1,0 +1,154 @@
+"""Records of weights: read from their folder, written into it, and compared with what is there."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from zoo.base.errors import CheckpointError, RegistrationError, ZooError, enumerate_names
+from zoo.base.files import read_json, write_file
+from zoo.base.folders import EVALUATIONS_FILE, RECORD_FILE
+from zoo.base.manifest import MANIFEST_FILE, describe
+from zoo.registry import FileDigest, RecordedScore, Weights
+
+MAKERS = ("transformer-zoo", "torch", "transformers", "tokenizers")
+"""The distributions whose versions a record tells."""
+
+HERE = ("source", "scores")
+"""What of a record is not in its file: the folder that it is in, and what another file says."""
+
+
+def read_record(folder: Path) -> Weights:
+    """Read what is known about the weights in a folder.
+
+    Args:
+        folder: A folder that `zoo weights make` wrote.
+
+    Raises:
+        CheckpointError: When there is none, or it is damaged.
+    """
+    file = folder / RECORD_FILE
+    try:
+        fields: dict[str, Any] = read_json(file)
+        files = {name: FileDigest(**digest) for name, digest in fields.pop("files").items()}
+        told: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()
+        }
+        return Weights(**told, source=str(folder), files=files, scores=read_scores(folder))
+    except FileNotFoundError as error:
+        raise CheckpointError(
+            f"{error.filename} is missing, so nothing tells what the weights there must be"
+        ) from error
+    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+        raise CheckpointError(f"{file}, the record of these weights, is damaged: {error}") from error
+    except RegistrationError as error:
+        raise CheckpointError(f"{file}: {error}") from error
+
+
+def read_scores(folder: Path) -> dict[str, RecordedScore]:
+    """Read the scores that weights had when they were made.
+
+    Returns:
+        Scores and the loss, by key; none where nothing was evaluated.
+    """
+    file = folder / EVALUATIONS_FILE
+    if not file.is_file():
+        return {}
+    return scores_of(read_json(file)["evaluations"][0])
+
+
+def scores_of(evaluation: Mapping[str, Any]) -> dict[str, RecordedScore]:
+    """Collect the numbers of an evaluation.
+
+    Returns:
+        Its scores and its loss, by key.
+    """
+    scores = {
+        key: RecordedScore(
+            score["name"],
+            score["value"],
+            None if score["interval"] is None else tuple(score["interval"]),
+            score["signature"],
+        )
+        for key, score in evaluation["scores"].items()
+    }
+    return {**scores, "loss": RecordedScore("Loss", evaluation["loss"])}
+
+
+def write_record(folder: Path, weights: Weights) -> Weights:
+    """Write the record of the weights in a folder, with the hashes of all files that are there.
+
+    Args:
+        weights: What is known about them.
+
+    Returns:
+        The same, with the files.
+    """
+    names = sorted(file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file())
+    kept = [name for name in names if Path(name).name not in (RECORD_FILE, MANIFEST_FILE)]
+    digests = {name: describe(folder / name) for name in kept}
+    files = {name: FileDigest(digest.size, digest.sha256) for name, digest in digests.items()}
+    recorded = replace(weights, source=str(folder), files=files, scores=read_scores(folder))
+    fields = {name: value for name, value in asdict(recorded).items() if name not in HERE}
+    write_file(folder / RECORD_FILE, json.dumps(fields, indent=2, ensure_ascii=False) + "\n")
+    return recorded
+
+
+def check_files(folder: Path, weights: Weights) -> None:
+    """Require the files of weights to be what they were when these were made.
+
+    Raises:
+        CheckpointError: When a file is missing, or holds something else.
+    """
+    missing = [name for name in weights.files if not (folder / name).is_file()]
+    if missing or not weights.files:
+        what = enumerate_names(missing) if missing else f"a record that can be read ({RECORD_FILE})"
+        raise CheckpointError(f"{weights.name} is not whole: {folder} lacks {what}; {how_to_mend(weights)}")
+    changed = [
+        name
+        for name, digest in weights.files.items()
+        if (folder / name).stat().st_size != digest.size or describe(folder / name).sha256 != digest.sha256
+    ]
+    if changed:
+        raise CheckpointError(
+            f"{weights.name} is damaged: {enumerate_names(changed)} in {folder} is not what was recorded (SHA-256); "
+            f"{how_to_mend(weights)}"
+        )
+
+
+def versions() -> dict[str, str]:
+    """Tell which versions make weights here."""
+    return {distribution: version(distribution) for distribution in MAKERS}
+
+
+def how_to_mend(weights: Weights) -> str:
+    """Say what to do about weights that are not what they should be.
+
+    Args:
+        weights: Their record, as it is registered.
+
+    Returns:
+        The end of a sentence.
+    """
+    if weights.on_hub:
+        return "remove that folder, and they are fetched again"
+    distribution = origin_of(weights)
+    return f"install {distribution} again" if distribution else "have the folder made again"
+
+
+def origin_of(weights: Weights) -> str | None:
+    """Find which distribution brought weights.
+
+    Returns:
+        The distribution, None where a script registered them, or nobody did.
+    """
+    from zoo.registry import WEIGHTS
+
+    try:
+        return WEIGHTS.origin(weights.name).distribution
+    except ZooError:
+        return None

@@ -1,0 +1,190 @@
+"""The smallest comparison that could refute a claim: one variant beside another, over a benchmark's recorded rows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from zoo.base.errors import ConfigError, InvalidChoiceError, UnknownNameError
+from zoo.comparison.results.metrics import COSTS, LOSSES
+from zoo.comparison.results.verdicts import Scores, finite
+from zoo.registry import VARIANTS, parse_name
+from zoo.training.recipe import read_yaml
+
+from ..definition import Benchmark
+from ..rows import Row
+
+T = TypeVar("T")
+
+DIRECTIONS = {"higher": 1, "lower": -1, "no lower": 1, "no higher": -1, "same": 1}
+"""What may be expected of a variant beside the baseline, and whether more of the score speaks for it."""
+
+WITHIN = ("no lower", "no higher", "same")
+"""Expectations that need a margin: how much lower or higher counts as nothing."""
+
+MARGIN = f"a margin above 0 belongs to {', '.join(map(repr, WITHIN))}, and to nothing else"
+
+SPEEDS = [cost.key for cost in COSTS if cost.group == "Speed"]
+
+
+@dataclass(frozen=True)
+class Contrast:
+    """A comparison over recorded rows, seed by seed.
+
+    Attributes:
+        benchmark: The benchmark's name.
+        variant: The variant's name.
+        expect: What is claimed of its score: one of `DIRECTIONS`.
+        baseline: What it is measured against; by default itself, under other conditions or by another score.
+        conditions: Under which conditions; by default all. Of several, the mean counts.
+        baseline_conditions: Those of the baseline, by default the same.
+        score: The column, by default the benchmark's.
+        baseline_score: The baseline's column, by default the same.
+        margin: What counts as nothing, in units of the score, for "no lower", "no higher" and "same".
+    """
+
+    benchmark: str
+    variant: str
+    expect: str
+    baseline: str = ""
+    conditions: Sequence[str] = ()
+    baseline_conditions: Sequence[str] = ()
+    score: str = ""
+    baseline_score: str = ""
+    margin: float = 0.0
+
+    @property
+    def direction(self) -> int:
+        """1 where more of the score speaks for the claim, -1 where less does."""
+        return DIRECTIONS[self.expect]
+
+    @property
+    def sides(self) -> tuple[tuple[str, Sequence[str], str], tuple[str, Sequence[str], str]]:
+        """Name, conditions and column of the variant and of the baseline."""
+        return (self.variant, self.conditions, self.score), (
+            self.baseline or self.variant,
+            self.baseline_conditions or self.conditions,
+            self.baseline_score or self.score,
+        )
+
+    def scores(self, benchmark: Benchmark, rows: Iterable[Row]) -> tuple[Scores, Scores]:
+        """Find both sides' scores by seed.
+
+        Args:
+            rows: What was recorded.
+
+        Returns:
+            The variant's and the baseline's; empty where a side is not recorded.
+        """
+        data = benchmark.data
+        fitting = [row for row in rows if (row.version, row.data) == (benchmark.version, data)]
+        variant, baseline = (scores_of(benchmark, fitting, *side) for side in self.sides)
+        return variant, baseline
+
+
+def scores_of(
+    benchmark: Benchmark, rows: Sequence[Row], variant: str, conditions: Sequence[str], score: str
+) -> dict[int, float | None]:
+    """Find a variant's score by seed: None for a run that failed or diverged under any of the conditions.
+
+    Speeds that were measured while the machine had other work are left out as if they had not been recorded.
+    """
+    found: list[dict[int, float | None]] = [
+        {
+            row.seed: None if row.error else finite(row.values.get(score))
+            for row in rows
+            if (row.variant, row.condition) == (variant, condition) and not (score in SPEEDS and row.was_busy)
+        }
+        for condition in conditions or benchmark.conditions
+    ]
+    seeds = sorted(set.intersection(*map(set, found)))
+    return {seed: mean([one[seed] for one in found]) for seed in seeds}
+
+
+def mean(values: Sequence[float | None]) -> float | None:
+    """The mean; None where any is missing."""
+    known = [value for value in values if value is not None]
+    return math.fsum(known) / len(known) if len(known) == len(values) else None
+
+
+def read_contrast(said: Any, where: str, benchmarks: Mapping[str, Benchmark]) -> Contrast:
+    """Read a contrast.
+
+    Args:
+        said: What a file says.
+        where: Which file and entry, for errors.
+        benchmarks: The benchmarks that there are.
+
+    Raises:
+        ZooError: When something is missing, unknown, or says nothing.
+    """
+    contrast = made(Contrast, said, where)
+    if contrast.benchmark not in benchmarks:
+        raise UnknownNameError(contrast.benchmark, benchmarks, kind="benchmark", owner=where)
+    if contrast.expect not in DIRECTIONS:
+        raise InvalidChoiceError(contrast.expect, DIRECTIONS, kind="expectation", owner=where)
+    lists = (contrast.conditions, contrast.baseline_conditions)
+    if not all(isinstance(one, (list, tuple)) for one in lists) or not isinstance(contrast.margin, (int, float)):
+        raise ConfigError(f"{where}: conditions are lists of names, and a margin is a number")
+    benchmark = benchmarks[contrast.benchmark]
+    contrast = replace(contrast, score=contrast.score or benchmark.score)
+    for variant, conditions, score in contrast.sides:
+        VARIANTS.get(parse_name(variant).name)
+        for condition in conditions:
+            if condition not in benchmark.conditions:
+                raise UnknownNameError(condition, benchmark.conditions, kind="condition", owner=where)
+        check_score(benchmark, score, where)
+    if contrast.sides[0] == contrast.sides[1]:
+        raise ConfigError(f"{where}: {contrast.variant!r} is compared with itself")
+    if (contrast.expect in WITHIN) != (contrast.margin > 0):
+        raise ConfigError(f"{where}: margin={contrast.margin!r} and expect={contrast.expect!r} were given; {MARGIN}")
+    return contrast
+
+
+def check_score(benchmark: Benchmark, score: str, where: str) -> None:
+    """Refuse a column that the benchmark does not record.
+
+    Raises:
+        UnknownNameError: With the nearest.
+    """
+    name, at, test = score.partition("@")
+    known = [benchmark.score, *(metric.key for metric in (*LOSSES, *COSTS))]
+    if name not in known:
+        known += [benchmark.task(condition).main_score for condition in benchmark.conditions]
+    if name not in known:
+        raise UnknownNameError(score, dict.fromkeys(known), kind="score", owner=where)
+    if at and test not in benchmark.tests:
+        raise UnknownNameError(test, benchmark.tests, kind="test", owner=where)
+
+
+def made(kind: type[T], said: Any, where: str) -> T:
+    """Make a dataclass of what a file says.
+
+    Raises:
+        ZooError: When an entry is unknown or missing.
+    """
+    known = [one.name for one in fields(kind)]  # type: ignore[arg-type]
+    if not isinstance(said, dict):
+        raise ConfigError(f"{where} must hold names and values; entries: {', '.join(known)}")
+    for entry in said:
+        if entry not in known:
+            raise UnknownNameError(str(entry), known, kind="entry", owner=where)
+    try:
+        return kind(**said)
+    except TypeError as error:
+        raise ConfigError(f"{where}: {error}") from error
+
+
+def entries(file: Path) -> dict[str, Any]:
+    """Read a file of named entries.
+
+    Raises:
+        ConfigError: When it cannot be read, or holds no names.
+    """
+    said = read_yaml(file)
+    if not isinstance(said, dict):
+        raise ConfigError(f"{file} must hold names and what stands behind them")
+    return said

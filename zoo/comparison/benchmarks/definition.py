@@ -1,0 +1,309 @@
+"""What a benchmark is: a comparison with a name and a version, so that its results can stand side by side for years."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
+
+from zoo.base.errors import ConfigError, UnknownNameError
+from zoo.comparison.results.metrics import LOSSES
+from zoo.data.tasks import DataTask, find_task
+from zoo.training.recipe import read_yaml, recipe_for
+
+from .names import expand
+from .rows import SHIPPED
+
+FOLDER = Path(__file__).parent
+
+CALIBRATION = FOLDER / "calibration.yaml"
+"""Signs that others published, beside the benchmarks that test them: see `zoo.comparison.benchmarks.claims`."""
+
+NESTED = ("arguments", "settings", "sweep")
+"""Arguments of a comparison that are dictionaries: a condition changes single entries, or takes all away (null)."""
+
+
+ACROSS = ("valley", "power-law", "average")
+"""What conditions may be read for together: see `zoo.comparison.benchmarks.across`."""
+
+
+@dataclass(frozen=True)
+class Text:
+    """A text that users bring themselves, since it does not ship.
+
+    Attributes:
+        name: What it is called.
+        sha256: Of its bytes. Rows that were made with another text are kept apart.
+        source: Where it comes from.
+    """
+
+    name: str
+    sha256: str
+    source: str
+
+
+@dataclass(frozen=True)
+class Anchor:
+    """A published number that a row of the benchmark should come near to.
+
+    Attributes:
+        variant: Which row.
+        value: The published number.
+        source: Where it was published.
+        tolerance: How far from it a mean may be, because of seeds and of what the source does not say.
+        condition: Of which condition; where there are several and none is named, of the average over them.
+        averaged_over: Of how many scores in percent it is the average, of which this is one; instead of `tolerance`.
+    """
+
+    variant: str
+    value: float
+    source: str
+    tolerance: float | None = None
+    condition: str = ""
+    averaged_over: int = 1
+
+    @property
+    def room(self) -> tuple[float, float]:
+        """From where to where a score in percent may be: at the number, or wherever the others average to it."""
+        if self.tolerance is not None:
+            return self.value, self.value
+        total = self.averaged_over * self.value
+        return max(0.0, total - 100 * (self.averaged_over - 1)), min(100.0, total)
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """A comparison with a name.
+
+    Attributes:
+        name: Its name.
+        version: Raised with every change that changes results; rows of other versions are not compared.
+        summary: What it asks, in a sentence.
+        minutes: How long all of it takes on two cores, two runs of one thread at a time: runs x (steps x the time of a
+            step + 8 seconds) / 2, with steps timed on the baseline. All that ship come to about 12 hours.
+        compare: Arguments of [`zoo.compare`][]; at least the `task`.
+        variants: Names of variants, the baseline first; also patterns, see `zoo.comparison.benchmarks.names`.
+        seeds: How many seeds each gets.
+        score: The column that decides: a score of the task, or "heldout_loss".
+        less_is_better: Scores of the task of which less is better; of losses that is known.
+        source: What it follows.
+        conditions: Changes to `compare` by name, each of which makes a comparison of its own; also to `variants`.
+        across: What the conditions say together: a `reading`, one of `ACROSS`, and what it needs.
+        tests: Tasks by name on whose held-out examples each model is scored as well, though it was not trained on them;
+            "{task}" stands for the task that it was trained on.
+        text: The text that users bring; None where everything ships or is made.
+        anchors: Published numbers.
+        quick: Changes that make it take less than two minutes; what comes out says nothing but that it runs.
+        notes: Sentences that its page and `zoo bench show` print: rows that were removed, and reasons.
+        results: The CSV file of what was recorded: with those that ship, or beside the benchmark's own file.
+    """
+
+    name: str
+    version: int
+    summary: str
+    minutes: int
+    compare: Mapping[str, Any]
+    variants: Sequence[str]
+    seeds: int
+    score: str
+    less_is_better: Sequence[str] = ()
+    source: str = ""
+    conditions: Mapping[str, Mapping[str, Any]] = field(default_factory=lambda: {"": {}})
+    across: Mapping[str, Any] = field(default_factory=dict)
+    tests: Mapping[str, str] = field(default_factory=dict)
+    text: Text | None = None
+    anchors: Sequence[Anchor] = ()
+    quick: Mapping[str, Any] = field(default_factory=dict)
+    notes: Sequence[str] = ()
+    results: Path = Path()
+
+    @property
+    def data(self) -> str:
+        """What its data are called in rows: the digest of the text that it names, or `SHIPPED`."""
+        return self.text.sha256 if self.text else SHIPPED
+
+    def task(self, condition: str = "") -> DataTask:
+        """Look up what is trained on.
+
+        Returns:
+            The task, with its options.
+        """
+        said = self.arguments(condition)
+        return recipe_for(said["task"], said.get("recipe")).data_task()
+
+    def arguments(self, condition: str) -> dict[str, Any]:
+        """Put together what a condition is compared with.
+
+        Args:
+            condition: One of `conditions`.
+
+        Returns:
+            Arguments of [`zoo.compare`][].
+
+        Raises:
+            UnknownNameError: When there is no such condition.
+        """
+        if condition not in self.conditions:
+            raise UnknownNameError(condition, self.conditions, kind="condition", owner=f"benchmark {self.name!r}")
+        changes = {name: value for name, value in self.conditions[condition].items() if name != "variants"}
+        return changed(self.compare, changes)
+
+    def better(self, column: str) -> int:
+        """Say whether more of a column is better.
+
+        Args:
+            column: A score or a loss, possibly of a test ("heldout_loss@2x").
+
+        Returns:
+            1 where more is better, -1 where less is.
+        """
+        name = column.partition("@")[0]
+        return -1 if name in self.less_is_better or name in {metric.key for metric in LOSSES} else 1
+
+    def names(self, condition: str = "") -> list[str]:
+        """List what a condition compares.
+
+        Args:
+            condition: One of `conditions`.
+
+        Returns:
+            Names of variants, the baseline first.
+        """
+        return expand(self.conditions[condition].get("variants", self.variants), self.task(condition))
+
+    def check_data(self, data: str | Path | None) -> None:
+        """Refuse data that are missing or not wanted.
+
+        Args:
+            data: The text that was brought.
+
+        Raises:
+            ConfigError: When the benchmark wants one and there is none, or the other way round.
+        """
+        if data is None and self.text is not None:
+            raise ConfigError(
+                f"benchmark {self.name!r} needs a text of yours (--data): {self.text.name}, from {self.text.source}"
+            )
+        if data is not None and self.text is None:
+            raise ConfigError(f"benchmark {self.name!r} has data of its own; leave data={str(data)!r} out")
+
+    def shortened(self) -> Benchmark:
+        """Make it take less than two minutes.
+
+        Returns:
+            The same benchmark with the changes in `quick`.
+        """
+        changes = dict(self.quick)
+        compare = changed(self.compare, changes.pop("compare", {}))
+        kept = changes.pop("conditions", list(self.conditions))
+        tests = changes.pop("tests", list(self.tests))
+        dropped = ("variants", *self.quick.get("compare", {}))
+        conditions = {
+            name: {key: value for key, value in self.conditions[name].items() if key not in dropped} for name in kept
+        }
+        return replace(
+            self,
+            compare=compare,
+            conditions=conditions,
+            tests={name: self.tests[name] for name in tests},
+            text=None,
+            **changes,
+        )
+
+
+def changed(compare: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Change arguments of a comparison, single entries of those in `NESTED`."""
+    merged = {**compare, **changes}
+    for name in NESTED:
+        if name in compare and changes.get(name) is not None:
+            merged[name] = {**compare[name], **changes[name]}
+    return merged
+
+
+def benchmarks() -> dict[str, Benchmark]:
+    """List the benchmarks that ship with the zoo.
+
+    Returns:
+        Each by its name.
+    """
+    return {name: read(file) for name, file in shipped().items()}
+
+
+def shipped() -> dict[str, Path]:
+    """List the files of the benchmarks that ship, by name."""
+    return {file.stem: file for file in sorted(FOLDER.glob("*.yaml")) if file != CALIBRATION}
+
+
+def find_benchmark(name: str) -> Benchmark:
+    """Find a benchmark.
+
+    Args:
+        name: The name of one that ships, or a YAML file of one's own.
+
+    Raises:
+        UnknownNameError: When there is none of this name.
+        ConfigError: When the file is no benchmark.
+    """
+    if Path(name).suffix in (".yaml", ".yml"):
+        return read(Path(name))
+    files = shipped()
+    if name not in files:
+        raise UnknownNameError(name, files, kind="benchmark")
+    return read(files[name])
+
+
+def read(file: Path) -> Benchmark:
+    """Read a benchmark's file.
+
+    Returns:
+        The benchmark, called like the file.
+
+    Raises:
+        ConfigError: When something is missing, unknown, or contradicts something else.
+    """
+    said = read_yaml(file)
+    known = [one.name for one in fields(Benchmark) if one.name not in ("name", "results")]
+    results = FOLDER / "results" if file.parent == FOLDER else file.parent
+    if not isinstance(said, dict):
+        raise ConfigError(f"{file} is no benchmark: it must hold names and values; entries: {', '.join(known)}")
+    for entry in said:
+        if entry not in known:
+            raise UnknownNameError(str(entry), known, kind="entry", owner=str(file))
+    try:
+        text = Text(**said["text"]) if said.get("text") else None
+        anchors = tuple(Anchor(**anchor) for anchor in said.get("anchors", ()))
+        made = {"name": file.stem, "text": text, "anchors": anchors, "results": results / f"{file.stem}.csv"}
+        found = Benchmark(**{**said, **made})
+    except TypeError as error:
+        raise ConfigError(f"{file} is no benchmark: {error}") from error
+    check(found, file)
+    return found
+
+
+def check(benchmark: Benchmark, file: Path) -> None:
+    """Refuse a definition that contradicts itself.
+
+    Raises:
+        ConfigError: With the first thing that is wrong.
+    """
+    if "task" not in benchmark.compare:
+        raise ConfigError(f"{file}: compare names no task")
+    if benchmark.across and benchmark.across.get("reading") not in ACROSS:
+        raise UnknownNameError(str(benchmark.across.get("reading")), ACROSS, kind="reading", owner=str(file))
+    is_averaged = bool(benchmark.across) and benchmark.across["reading"] == "average"
+    for anchor in benchmark.anchors:
+        if anchor.condition not in benchmark.conditions and (anchor.condition or not is_averaged):
+            raise UnknownNameError(anchor.condition, benchmark.conditions, kind="condition", owner=f"{file}, anchors")
+        if anchor.averaged_over < 1 or (anchor.tolerance is None) != (anchor.averaged_over > 1):
+            raise ConfigError(
+                f"{file}, anchors: tolerance={anchor.tolerance} and averaged_over={anchor.averaged_over} of"
+                f" {anchor.value:g}; valid: either a tolerance, or an average over at least 2 scores"
+            )
+    for condition in benchmark.conditions:
+        for test in benchmark.tests.values():
+            find_task(test.format(task=benchmark.task(condition).name))
+    for entry in ("conditions", "tests"):
+        for name in benchmark.quick.get(entry, ()):
+            if name not in getattr(benchmark, entry):
+                raise UnknownNameError(name, getattr(benchmark, entry), kind=entry.rstrip("s"), owner=str(file))

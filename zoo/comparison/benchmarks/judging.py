@@ -1,0 +1,172 @@
+"""From rows to verdicts: what each variant comes to over its seeds, and whether that differs from the baseline."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from zoo.building import deviations_of
+from zoo.comparison import Run
+from zoo.comparison.request.sweep import at_the_edge, read_sweep
+from zoo.comparison.results.metrics import COSTS, LOSSES
+from zoo.comparison.results.pooled import PooledTest, pooled_over
+from zoo.comparison.results.statistics import Measurements, PairedDifference
+from zoo.comparison.results.verdicts import FAILED, finite, judged
+
+from .definition import Benchmark
+from .rows import Row
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Where a variant stands.
+
+    Attributes:
+        variant: Its name.
+        rows: Its rows, a row a seed.
+        samples: Each column over the seeds that have a number.
+        difference: How its score differs from the baseline's; None for the baseline, and where one has no number.
+        verdict: "baseline", "failed", "better", "worse", "within noise" or "untested".
+    """
+
+    variant: str
+    rows: Sequence[Row]
+    samples: Mapping[str, Measurements]
+    difference: PairedDifference | None
+    verdict: str
+
+    @property
+    def deviations(self) -> tuple[str, ...]:
+        """How the variant, and its parts, differ from their papers."""
+        return deviations_of(self.variant)
+
+    @property
+    def lost(self) -> int:
+        """How many runs failed or diverged."""
+        return sum(bool(row.error) for row in self.rows)
+
+
+@dataclass(frozen=True)
+class Verdicts:
+    """What a benchmark says under one condition.
+
+    Attributes:
+        benchmark: The benchmark.
+        condition: The condition.
+        data: Of which data: "shipped", or a digest.
+        score: The column that decides.
+        standings: The variants, the best one first; those without a number come last.
+        missing: Variants of the benchmark that no run was recorded of.
+        pooled: A second reading, of the variants whose runs have all finished; None where it does not apply.
+    """
+
+    benchmark: Benchmark
+    condition: str
+    data: str
+    score: str
+    standings: Sequence[Standing]
+    missing: Sequence[str]
+    pooled: PooledTest | None
+
+    def of(self, variant: str) -> Standing | None:
+        """Find a variant.
+
+        Args:
+            variant: Its name.
+
+        Returns:
+            Where it stands; None where it was not recorded.
+        """
+        return next((one for one in self.standings if one.variant == variant), None)
+
+    def at_the_edge(self) -> dict[str, dict[str, float]]:
+        """Find variants whose best value of a swept argument is the least or the greatest that was tried.
+
+        Returns:
+            Their values, by argument and variant; arguments of which two values were tried have nothing but edges.
+        """
+        sweep = read_sweep(self.benchmark.arguments(self.condition).get("sweep"))
+        chosen = {one.variant: one.rows[0].settings for one in self.standings}
+        found = {
+            name: {variant: values[name] for variant, values in chosen.items() if at_the_edge(values.get(name), tried)}
+            for name, tried in sweep.items()
+            if len(tried) > 2
+        }
+        return {name: variants for name, variants in found.items() if variants}
+
+
+def judge(
+    benchmark: Benchmark,
+    rows: Iterable[Row],
+    condition: str = "",
+    *,
+    score: str | None = None,
+    data: str | None = None,
+    baseline: str | None = None,
+) -> Verdicts:
+    """Put the rows of one condition together, and test every variant against the baseline.
+
+    Args:
+        rows: What was recorded; rows of other versions, conditions and data are left out.
+        score: The column that decides; by default the benchmark's.
+        data: Of which data; by default of the text that the benchmark names, or what ships.
+        baseline: What the others are measured against; by default the benchmark's first variant.
+
+    Returns:
+        The verdicts, corrected for the number of variants.
+
+    Raises:
+        UnknownNameError: When rows were recorded, but none has such a column, or none is of such a baseline.
+    """
+    score = score or benchmark.score
+    names = benchmark.names(condition)
+    baseline = baseline or names[0]
+    data = data or benchmark.data
+    found: dict[str, list[Row]] = {}
+    for row in rows:
+        if (row.version, row.condition, row.data) == (benchmark.version, condition, data):
+            found.setdefault(row.variant, []).append(row)
+    known = list(dict.fromkeys(column for own in found.values() for row in own for column in row.values))
+    if known and score not in known:
+        raise UnknownNameError(score, known, kind="column", owner=f"benchmark {benchmark.name!r}")
+    if found and baseline not in {*found, *names}:
+        raise UnknownNameError(baseline, list(found), kind="baseline")
+    better = benchmark.better(score)
+    scores = {name: {row.seed: finite(row.values.get(score)) for row in own} for name, own in found.items()}
+    standings = []
+    for name, (difference, word) in judged(scores, baseline, better).items():
+        finished = any(value is not None for value in scores[name].values())
+        standings.append(Standing(name, found[name], samples_of(found[name]), difference, word if finished else FAILED))
+
+    def badness(one: Standing) -> tuple[bool, int, float]:
+        sample = one.samples.get(score)
+        return sample is None, one.lost, 0.0 if sample is None else -better * sample.mean
+
+    standings.sort(key=badness)
+    missing = [name for name in names if name not in found]
+    return Verdicts(benchmark, condition, data, score, standings, missing, pooled_over(scores, baseline))
+
+
+def samples_of(rows: Sequence[Row]) -> dict[str, Measurements]:
+    """Summarise each column over the seeds.
+
+    Args:
+        rows: The rows of one variant.
+
+    Returns:
+        A sample for every column that has numbers.
+    """
+    columns = dict.fromkeys(name for row in rows for name in row.values)
+    values = {name: [value for row in rows if (value := finite(row.values.get(name))) is not None] for name in columns}
+    return {name: Measurements.of(found) for name, found in values.items() if found}
+
+
+def columns_of_run(run: Run) -> dict[str, float]:
+    """Read all numbers of a run.
+
+    Returns:
+        Scores, losses and costs, by the names of their columns.
+    """
+    scores = {} if run.report is None else {name: score["value"] for name, score in run.report["scores"].items()}
+    numbers = {column.key: column.read(run) for column in (*LOSSES, *COSTS)}
+    return {name: value for name, value in {**scores, **numbers}.items() if value is not None}

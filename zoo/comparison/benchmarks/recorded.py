@@ -1,0 +1,66 @@
+"""What was recorded, by variant: where one stands in all benchmarks, and how all of them stand in one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from zoo.base.errors import ConfigError
+
+from .definition import Benchmark, benchmarks, find_benchmark
+from .judging import Standing, Verdicts, judge
+from .rows import read_rows
+
+
+def recorded(benchmark: Benchmark) -> list[Verdicts]:
+    """Judge what was recorded of a benchmark.
+
+    Returns:
+        The verdicts under each condition that has rows, in the benchmark's order.
+    """
+    rows = read_rows(benchmark.results)
+    found = [judge(benchmark, rows, condition) for condition in benchmark.conditions]
+    return [verdicts for verdicts in found if verdicts.standings]
+
+
+def standings_of(variant: str) -> list[tuple[Verdicts, Standing]]:
+    """Find a variant in all benchmarks.
+
+    Args:
+        variant: Its name, with the settings that benchmarks give it, if any.
+
+    Returns:
+        The verdicts that it is in, and where it stands there.
+    """
+    judged = [verdicts for benchmark in benchmarks().values() for verdicts in recorded(benchmark)]
+    return [(verdicts, standing) for verdicts in judged if (standing := verdicts.of(variant)) is not None]
+
+
+def ranking(name: str) -> Verdicts:
+    """Say how variants stand in a benchmark, under the first of its conditions that was recorded.
+
+    Args:
+        name: The benchmark's name.
+
+    Raises:
+        UnknownNameError: When there is no such benchmark.
+        ConfigError: When nothing is recorded of it.
+    """
+    benchmark = find_benchmark(name)
+    for verdicts in recorded(benchmark):
+        return verdicts
+    known = [one.name for one in benchmarks().values() if read_rows(one.results)]
+    raise ConfigError(f"nothing is recorded of benchmark {benchmark.name!r}; of these is: {', '.join(known)}")
+
+
+def as_data(verdicts: Verdicts, standing: Standing) -> dict[str, Any]:
+    """Write where a variant stands as data."""
+    sample, difference = standing.samples.get(verdicts.score), standing.difference
+    return {
+        "benchmark": verdicts.benchmark.name,
+        "condition": verdicts.condition,
+        "score": verdicts.score,
+        "mean": sample and sample.mean,
+        "seeds": len(standing.rows),
+        "difference": difference and difference.mean,
+        "verdict": standing.verdict,
+    }

@@ -1,0 +1,134 @@
+"""What has been recorded: one row a run, in a CSV file a benchmark."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from zoo.base.errors import CheckpointError
+from zoo.base.files import write_file, written
+from zoo.comparison.files import locked
+
+SHIPPED = "shipped"
+"""What the data are called where they ship, or where the task makes them."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One run of a benchmark.
+
+    Attributes:
+        version: The benchmark's version.
+        condition: Which of its conditions.
+        variant: The variant's name.
+        seed: The seed.
+        data: `SHIPPED`, or the SHA-256 of the text that was brought.
+        settings: What was chosen for the run: sizes by matching, training arguments by a sweep.
+        values: Scores and costs, by the names of their columns.
+        error: Why there are none; empty where there are.
+        digest: Of everything that decided the run, see docs/comparing.md.
+        zoo: The zoo's version.
+        torch: PyTorch's.
+        transformers: That of transformers.
+        python: Python's.
+        machine: The processor or the accelerator.
+        threads: How many threads computed.
+        load: Processes that wanted a processor in the minute before the run was recorded, itself included: above
+            `threads`, speeds say nothing.
+        date: The day, as 2026-11-22.
+    """
+
+    version: int
+    condition: str
+    variant: str
+    seed: int
+    data: str = SHIPPED
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    values: Mapping[str, float] = field(default_factory=dict)
+    error: str = ""
+    digest: str = ""
+    zoo: str = ""
+    torch: str = ""
+    transformers: str = ""
+    python: str = ""
+    machine: str = ""
+    threads: int = 0
+    load: float = 0.0
+    date: str = ""
+
+    @property
+    def key(self) -> tuple[int, str, str, int, str]:
+        """What no other row of a file has."""
+        return self.version, self.condition, self.variant, self.seed, self.data
+
+    @property
+    def was_busy(self) -> bool:
+        """Whether the machine had other work beside the run: its speeds say nothing then."""
+        return self.load > self.threads + 1
+
+
+FIXED = tuple(one.name for one in fields(Row) if one.name != "values")
+"""The columns that every file has; those of scores and costs stand behind them."""
+
+
+def name_of_data(data: Path | None) -> str:
+    """What data are called in rows: `SHIPPED`, or the SHA-256 of the text that was brought."""
+    return SHIPPED if data is None else hashlib.sha256(data.read_bytes()).hexdigest()
+
+
+def read_rows(file: Path) -> list[Row]:
+    """Read what was recorded.
+
+    Returns:
+        The rows; none where there is no file.
+
+    Raises:
+        CheckpointError: When it is not such a file.
+    """
+    if not file.is_file():
+        return []
+    try:
+        text = file.read_text(encoding="utf-8")
+        return [row_of(line) for line in csv.DictReader(io.StringIO(text, newline=""))]
+    except (OSError, ValueError, TypeError, KeyError, csv.Error) as error:
+        raise CheckpointError(f"{file} holds no results of a benchmark: {error}") from error
+
+
+def row_of(line: Mapping[str, str]) -> Row:
+    """Read a line."""
+    values = {name: float(cell) for name, cell in line.items() if name not in FIXED and cell}
+    fixed: dict[str, Any] = {name: line[name] for name in FIXED}
+    numbers = {name: int(fixed[name]) for name in ("version", "seed", "threads")}
+    return Row(
+        **{**fixed, **numbers, "load": float(fixed["load"]), "settings": json.loads(fixed["settings"])}, values=values
+    )
+
+
+def write_rows(file: Path, rows: Iterable[Row]) -> None:
+    """Write rows, whole or not at all, in an order that does not depend on when they were made.
+
+    Args:
+        file: The CSV file, which is replaced.
+    """
+    ordered = sorted(rows, key=lambda row: row.key)
+    columns = sorted({name for row in ordered for name in row.values})
+    text = io.StringIO(newline="")
+    writer = csv.DictWriter(text, [*FIXED, *columns], lineterminator="\n")
+    writer.writeheader()
+    for row in ordered:
+        fixed = {name: getattr(row, name) for name in FIXED}
+        writer.writerow({**fixed, "settings": json.dumps(row.settings, sort_keys=True), **row.values})
+    write_file(file, text.getvalue())
+
+
+def record(file: Path, rows: Iterable[Row]) -> None:
+    """Add rows to a file, one process after the other; a row that is there already is replaced."""
+    with written(file), locked(file.parent):
+        found = {row.key: row for row in read_rows(file)}
+        write_rows(file, (found | {row.key: row for row in rows}).values())

@@ -1,0 +1,266 @@
+"""Running a benchmark: a comparison a condition, one variant after the other, each recorded as soon as it is there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from zoo.analysis.environment import circumstances
+from zoo.base.errors import ConfigError, InputError, UnknownNameError
+from zoo.base.files import check_writable
+from zoo.comparison import Comparison, Run, compare
+from zoo.comparison.run.launchers import check_placing
+
+from .definition import Benchmark, find_benchmark
+from .judging import columns_of_run
+from .names import expand
+from .rows import Row, name_of_data, read_rows, record
+from .transfer import transfer_scores
+
+Tell = Callable[[str], None]
+
+
+@dataclass
+class Session:
+    """One command that runs a benchmark.
+
+    Attributes:
+        benchmark: The benchmark.
+        folder: Where its comparisons go.
+        data: The text that was brought, None where it ships.
+        file: Where rows are recorded, None for nowhere.
+        placing: Where runs happen, and how many at a time: `jobs`, `launcher` and `launch_with` of `zoo.compare`.
+        progress: Whether to show progress bars.
+        tell: Takes sentences about what happens.
+        rows: What has come out.
+    """
+
+    benchmark: Benchmark
+    folder: Path
+    data: Path | None
+    file: Path | None
+    placing: Mapping[str, Any]
+    progress: bool
+    tell: Tell
+    rows: list[Row] = field(default_factory=list)
+
+    @cached_property
+    def called(self) -> str:
+        """What the data are called in rows."""
+        return name_of_data(self.data)
+
+    def run(self, condition: str, names: Sequence[str], seeds: Sequence[int]) -> None:
+        """Run variants under a condition. Where rows are recorded, those that are there are not made again.
+
+        Args:
+            condition: Which one.
+            names: The variants, the baseline first.
+        """
+        there = {row.key: row for row in (read_rows(self.file) if self.file else ())}
+        keys = {name: [self.key(condition, name, seed) for seed in seeds] for name in names}
+        missing = [name for name in names if any(key not in there for key in keys[name])]
+        if len(missing) < len(names):
+            self.tell(f"{len(names) - len(missing)} of {len(names)} variants are recorded, and not run again")
+        # Where runs happen one after the other, a variant is recorded as soon as it is there; else all at once.
+        one_by_one = self.file and self.placing["jobs"] == 1
+        for together in [[name] for name in missing] if one_by_one else [missing] if missing else []:
+            rows = self.compared(condition, together, seeds, baseline=names[0])
+            if self.file:
+                record(self.file, [row for row in rows if row.key not in there])
+            there |= {row.key: row for row in rows if row.key not in there}
+        self.rows += [there[key] for name in names for key in keys[name]]
+
+    def key(self, condition: str, name: str, seed: int) -> tuple[int, str, str, int, str]:
+        """What a row is found by.
+
+        Args:
+            name: The variant.
+
+        Returns:
+            The row's `key`.
+        """
+        return Row(self.benchmark.version, condition, name, seed, self.called).key
+
+    def compared(self, condition: str, names: Sequence[str], seeds: Sequence[int], *, baseline: str) -> list[Row]:
+        """Compare variants.
+
+        Args:
+            condition: Under which condition.
+            names: The variants.
+            baseline: What they are made equal to, whether it is among them or was recorded before. Without its own runs
+                nothing can go on.
+
+        Returns:
+            A row a run; where a variant is refused, rows that say why, beside those of the others.
+
+        Raises:
+            OutputExistsError: When the folder holds another comparison.
+        """
+        arguments = self.benchmark.arguments(condition)
+        task, training, data = arguments.pop("task"), arguments.pop("arguments", {}), arguments.pop("data", None)
+        if arguments.get("match", "none") != "none":
+            arguments.setdefault("match_to", baseline)
+        try:
+            found = compare(
+                names,
+                task,
+                data=self.data if self.data is not None else data,
+                seeds=seeds,
+                output_dir=self.folder / (condition or "all"),
+                progress=self.progress,
+                on_run=lambda number, total, label: self.tell(f"[{number}/{total}] {label}"),
+                **self.placing,
+                **arguments,
+                **training,
+            )
+        except (ConfigError, InputError) as error:  # others are about folders and data, and no result of a variant
+            if len(names) > 1:
+                return [row for name in names for row in self.compared(condition, [name], seeds, baseline=baseline)]
+            (name,) = names
+            if name == baseline:
+                raise
+            self.tell(f"{name}: {error}")
+            return [self.row(condition, Run(name, "", seed, error=str(error)), None) for seed in seeds]
+        runs = [run for name in names for run in found.runs_of(name) if run.seed in seeds]
+        self.check_directions(runs)
+        return [self.row(condition, run, found) for run in runs]
+
+    def check_directions(self, runs: Iterable[Run]) -> None:
+        """Refuse a definition that takes the worse for the better.
+
+        Args:
+            runs: What came out, which says of every score whether more is better.
+
+        Raises:
+            ConfigError: With the score.
+        """
+        scores = [item for run in runs if run.report is not None for item in run.report["scores"].items()]
+        for name, score in scores:
+            better = 1 if score.get("higher_is_better", True) else -1
+            if self.benchmark.better(name) != better:
+                raise ConfigError(
+                    f"benchmark {self.benchmark.name!r} takes {name!r} for a score of which "
+                    f"{'less' if better > 0 else 'more'} is better; its task says otherwise: see less_is_better"
+                )
+
+    def row(self, condition: str, run: Run, found: Comparison | None) -> Row:
+        """Make a row of a run.
+
+        Args:
+            condition: Under which it was made.
+            found: The comparison that it belongs to, None where it never began.
+        """
+        values = columns_of_run(run)
+        if found is not None and run.report is not None:
+            values |= transfer_scores(self.benchmark, condition, run, found.folder, self.data, self.tell)
+        return Row(
+            version=self.benchmark.version,
+            condition=condition,
+            variant=run.name,
+            seed=run.seed,
+            data=self.called,
+            settings=run.settings,
+            values=values,
+            error=" ".join((run.error or "").split()),
+            digest=run.hash,
+            # A variant that was refused, or a run whose process was killed, notes nothing.
+            **(run.circumstances or circumstances()),
+        )
+
+
+def bench(
+    benchmark: str | Benchmark,
+    variants: str | Iterable[str] | None = None,
+    *,
+    data: str | Path | None = None,
+    conditions: Iterable[str] | None = None,
+    seeds: int | None = None,
+    quick: bool = False,
+    record: bool = False,
+    output_dir: str | Path | None = None,
+    jobs: int = 1,
+    launcher: str = "local",
+    launch_with: Mapping[str, Any] | None = None,
+    progress: bool = True,
+    tell: Tell | None = None,
+) -> list[Row]:
+    """Run a benchmark, or some of it. What is finished is not repeated, and what was interrupted goes on.
+
+    Args:
+        benchmark: A benchmark, or the name of one.
+        variants: Names or patterns; by default all of the benchmark's. Its baseline is run in any case, since the
+            others are measured against it.
+        data: The text, where the benchmark wants one that does not ship.
+        conditions: Which of its conditions; by default all.
+        seeds: How many seeds; by default the benchmark's.
+        quick: Whether to run the version that takes less than two minutes and says nothing but that it runs.
+        record: Whether to write the rows into the benchmark's CSV file; those that are there are not made again.
+        output_dir: Where models and results go; by default "outputs/bench/NAME".
+        jobs: Runs at a time.
+        launcher: Where runs happen: "local", "ray" or "submitit". Each row says on which machine.
+        launch_with: Options of the launcher's engine.
+        progress: Whether to show progress bars.
+        tell: Takes sentences about what happens.
+
+    Returns:
+        A row a run.
+
+    Raises:
+        ZooError: When a name is unknown, a variant cannot do the task, the text is missing, or the short version is to
+            be recorded, or rows where nothing can be written.
+    """
+    found = find_benchmark(benchmark) if isinstance(benchmark, str) else benchmark
+    if quick and record:
+        raise ConfigError("quick and record were given; what the short version gives is no result")
+    chosen = found.shortened() if quick else found
+    chosen.check_data(data)
+    check_placing(launcher, jobs, launch_with or {})
+    if record:
+        check_writable(found.results.parent)
+    say = tell or (lambda sentence: None)
+    session = Session(
+        benchmark=chosen,
+        folder=Path(output_dir or Path("outputs") / "bench" / (f"{found.name}-quick" if quick else found.name)),
+        data=None if data is None else Path(data),
+        file=found.results if record else None,
+        placing={"jobs": jobs, "launcher": launcher, "launch_with": launch_with},
+        progress=progress,
+        tell=say,
+    )
+    if found.text is not None and data is not None and session.called != found.text.sha256:
+        say(f"{data} is not {found.text.name} (SHA-256 {found.text.sha256}); its rows are kept apart, as other data")
+    wanted = list(conditions) if conditions is not None else list(chosen.conditions)
+    for condition in wanted:
+        chosen.arguments(condition)  # refuses unknown ones before anything is run
+    for condition in wanted:
+        session.run(condition, names_to_run(chosen, variants, condition), list(range(seeds or chosen.seeds)))
+    return session.rows
+
+
+def names_to_run(benchmark: Benchmark, variants: str | Iterable[str] | None, condition: str) -> list[str]:
+    """List the variants to run.
+
+    Args:
+        variants: What was asked for; None for all.
+        condition: Which condition.
+
+    Returns:
+        The baseline, and the others.
+
+    Raises:
+        ZooError: When a variant is unknown, or cannot do the task.
+    """
+    task = benchmark.task(condition)
+    if isinstance(variants, str):
+        variants = [variants]
+    known = benchmark.names(condition)
+    asked = known if variants is None else expand(variants, task)
+    if not asked:
+        raise UnknownNameError(", ".join(variants or ()), known, kind="variant")
+    for name in asked:
+        task.check_variant(name)
+    baseline = known[0]
+    return [baseline, *(name for name in asked if name != baseline)]

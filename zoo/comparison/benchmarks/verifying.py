@@ -1,0 +1,130 @@
+"""Repeating rows: whether what was recorded comes out again."""
+
+from __future__ import annotations
+
+import math
+import random
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from zoo.base.errors import ConfigError
+from zoo.comparison import compare
+from zoo.models import ZooConfig
+
+from .definition import Benchmark
+from .judging import Verdicts, columns_of_run, judge
+from .rows import Row, name_of_data
+from .running import Tell
+
+SPREADS = 3.0
+"""Standard deviations within which a repeated number counts as the same on another machine."""
+
+DECISIVE = ("zoo", "torch", "transformers", "python", "machine", "threads")
+"""The circumstances under which a number has to come out to the last bit, where they are the same."""
+
+
+@dataclass(frozen=True)
+class Repeated:
+    """A row that was run again.
+
+    Attributes:
+        row: The row.
+        value: The score that came out.
+        holds: Whether it is the recorded one: to the last bit on the same machine with the same versions, and within
+            the noise of the seeds elsewhere.
+        exact: Whether it was equal to the last bit, as it has to be; None on another machine, or with other versions or
+            threads.
+    """
+
+    row: Row
+    value: float
+    holds: bool
+    exact: bool | None
+
+
+def verify(
+    benchmark: Benchmark,
+    rows: Sequence[Row],
+    count: int = 1,
+    *,
+    data: Path | None = None,
+    seed: int = 0,
+    tell: Tell | None = None,
+) -> list[Repeated]:
+    """Run some recorded rows again.
+
+    Args:
+        rows: What was recorded.
+        count: How many rows to repeat.
+        data: The text, where the benchmark wants one.
+        seed: Which rows.
+        tell: Takes sentences about what happens.
+
+    Returns:
+        What came out, row by row.
+
+    Raises:
+        ConfigError: When nothing was recorded of this version of the benchmark with these data.
+    """
+    benchmark.check_data(data)
+    told = name_of_data(data)
+    usable = [
+        row for row in rows if (row.version, row.data) == (benchmark.version, told) and benchmark.score in row.values
+    ]
+    if not usable:
+        raise ConfigError(f"no row of benchmark {benchmark.name!r}, version {benchmark.version}, is recorded of {told}")
+    chosen = random.Random(seed).sample(usable, min(count, len(usable)))
+    return [repeat(benchmark, row, judge(benchmark, rows, row.condition), data, tell) for row in chosen]
+
+
+def repeat(benchmark: Benchmark, row: Row, verdicts: Verdicts, data: Path | None, tell: Tell | None) -> Repeated:
+    """Run a row again, with the sizes and the training arguments that were chosen for it.
+
+    Args:
+        verdicts: Those of its condition, which know how much seeds differ.
+        data: The text, where the benchmark wants one.
+        tell: Takes sentences about what happens.
+    """
+    arguments = benchmark.arguments(row.condition)
+    for decided in ("match", "match_by", "match_to", "sweep"):
+        arguments.pop(decided, None)
+    sizes = {name: value for name, value in row.settings.items() if name in ZooConfig.__dataclass_fields__}
+    training = {name: value for name, value in row.settings.items() if name not in sizes and name != "max_steps"}
+    settings = {**arguments.pop("settings", {}), **sizes}
+    training = {**arguments.pop("arguments", {}), **training}
+    with tempfile.TemporaryDirectory() as scratch:
+        found = compare(
+            [row.variant],
+            arguments.pop("task"),
+            data=arguments.pop("data", data),
+            settings=settings,
+            seeds=[row.seed],
+            output_dir=scratch,
+            progress=False,
+            tell=tell,
+            **arguments,
+            **training,
+        )
+        (run,) = found.runs
+    return judged(row, columns_of_run(run).get(benchmark.score, math.nan), run.circumstances, verdicts)
+
+
+def judged(row: Row, value: float, circumstances: Mapping[str, Any], verdicts: Verdicts) -> Repeated:
+    """Say whether a repetition came out as it should.
+
+    Args:
+        row: What was recorded.
+        value: The score that came out.
+        circumstances: Where and when it did.
+        verdicts: Those of the row's condition.
+    """
+    score = verdicts.benchmark.score
+    recorded = row.values[score]
+    if all(getattr(row, name) == circumstances.get(name) for name in DECISIVE):
+        return Repeated(row, value, holds=value == recorded, exact=value == recorded)
+    standing = verdicts.of(row.variant)
+    spread = (standing.samples[score].deviation if standing else None) or 0.0
+    return Repeated(row, value, holds=abs(value - recorded) <= SPREADS * spread, exact=None)

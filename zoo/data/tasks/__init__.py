@@ -1,0 +1,36 @@
+"""What models are trained on: data, tokenizers, scores."""
+
+from zoo.base.errors import DataError
+from zoo.data.tokenizers import TOKENIZERS, Tokenizers, load_tokenizers, train_tokenizers
+
+from .finding import find_task, split_name
+from .predictions import Outputs, Predictions
+from .reading import read_columns
+from .scores import Score, translation_scores
+from .sources import SHIPPED, DataSource, Splits, full_path, load_splits
+from .tables import Kind, UnknownColumnError
+from .task import TASKS, DataTask
+
+__all__ = [
+    "SHIPPED",
+    "TASKS",
+    "TOKENIZERS",
+    "DataError",
+    "DataSource",
+    "DataTask",
+    "Kind",
+    "Outputs",
+    "Predictions",
+    "Score",
+    "Splits",
+    "Tokenizers",
+    "UnknownColumnError",
+    "find_task",
+    "full_path",
+    "load_splits",
+    "load_tokenizers",
+    "read_columns",
+    "split_name",
+    "train_tokenizers",
+    "translation_scores",
+]

@@ -1,0 +1,64 @@
+"""Language modelling: predict the next token of raw text."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from datasets import Dataset
+
+from zoo.data.tokenizers import Tokenizers, leave_open
+
+from .blocks import BlockCollator, TokenBlocks
+from .predictions import Outputs, Predictions
+from .scores import Score, perplexity
+from .task import TASKS
+from .text_task import RawTextTask, padding_of
+
+
+@dataclass(frozen=True)
+class LanguageModeling(RawTextTask):
+    """Raw text; a model predicts every token from those before it, and the perplexity says how well.
+
+    A .txt file is one text. In the other formats, every row is a document, and an end-of-text token stands between two.
+    """
+
+    name = "language-modeling"
+    model_tasks = ("causal-lm",)
+    main_score = "perplexity"
+    scored_by = Outputs.NONE
+
+    def train_tokenizers(self, examples: Dataset, **options: Any) -> Tokenizers:
+        """Train a tokenizer that puts no end behind a text. Arguments as in the base class."""
+        tokenizers = super().train_tokenizers(examples, **options)
+        leave_open(tokenizers.source)
+        return tokenizers
+
+    def encode(
+        self, examples: Dataset, tokenizers: Tokenizers, *, training: bool = False, seed: int = 0
+    ) -> TokenBlocks:
+        """Turn texts into blocks. Arguments as in the base class."""
+        stride = self.stride if training else None
+        least = self.block_size + 1 if stride is not None else 2
+        ids = self.row(examples, tokenizers, least=least, training=training)
+        return TokenBlocks(ids, self.block_size, stride)
+
+    def collator(self, tokenizers: Tokenizers) -> BlockCollator:
+        """Make what puts blocks into batches. Arguments as in the base class."""
+        return BlockCollator(padding_of(tokenizers))
+
+    def score(self, predictions: Predictions, examples: Dataset, *, n_bootstrap: int = 1) -> Mapping[str, Score]:
+        """Perplexity, and bits per byte, in which tokenizers can be compared. Arguments as in the base class."""
+        num_bytes = sum(len(text.encode()) for text in examples["text"][:])
+        bits = predictions.loss * predictions.num_labels / math.log(2) / num_bytes
+        return {
+            "perplexity": perplexity(predictions.loss, f"tokens:{predictions.num_labels}|block:{self.block_size}"),
+            "bits_per_byte": Score(
+                "Bits/byte", round(bits, 4), f"bytes:{num_bytes}|block:{self.block_size}", higher_is_better=False
+            ),
+        }
+
+
+TASKS.register(LanguageModeling.name, LanguageModeling())

@@ -1,0 +1,59 @@
+"""Examples to train on that are held-out examples as well."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from datasets import Dataset
+
+from zoo.base.errors import DataError
+
+from .sources import Splits
+from .tables import NUMBERS
+
+PLACES = {*NUMBERS.values(), "document"}
+"""Columns that say where an example stands, and not what it is."""
+
+
+def without_leaks(splits: Splits) -> Splits:
+    """Leave out of the training examples what is held out, which would be no test of anything.
+
+    Returns:
+        The same held-out examples, and the others to train on.
+
+    Raises:
+        DataError: When no example is left to train on.
+    """
+    heldout = set(contents(splits.heldout))
+    kept = [row for row, content in enumerate(contents(splits.train)) if content not in heldout]
+    duplicates = len(splits.train) - len(kept)
+    if not duplicates:
+        return splits
+    if not kept:
+        raise DataError(f"all {duplicates:,} examples to train on are held-out examples as well")
+    return replace(splits, train=splits.train.select(kept), duplicates=splits.duplicates + duplicates)
+
+
+def contents(examples: Dataset) -> Iterator[tuple[str, ...]]:
+    """Write examples so that equal ones are equal.
+
+    Yields:
+        One after the other.
+    """
+    columns = [examples[name][:] for name in sorted(examples.column_names) if name not in PLACES]
+    return (tuple(map(str, row)) for row in zip(*columns, strict=True))
+
+
+def leaks_said(splits: Splits) -> str:
+    """Say what was left out.
+
+    Args:
+        splits: Examples of which some were.
+    """
+    number = splits.duplicates
+    found, they = ("1 example is", "it is") if number == 1 else (f"{number:,} examples are", "they are")
+    return (
+        f"{found} among those to train on and among the held-out ones; {they} not trained on, which leaves "
+        f"{len(splits.train):,}"
+    )

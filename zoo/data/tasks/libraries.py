@@ -1,0 +1,93 @@
+"""Datasets of the `datasets` library: saved in a folder, or on the Hub."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import datasets
+import huggingface_hub.utils
+from datasets import Dataset, DatasetDict, load_dataset, load_from_disk
+
+from zoo.base.errors import DataError
+
+SAVED_FILES = ("dataset_info.json", "dataset_dict.json")
+"""What `save_to_disk` leaves in a folder."""
+
+NAME = re.compile(r"(?P<repository>[\w.-]+/[\w.-]+)(?::(?P<configuration>[\w.-]+))?")
+
+
+def is_saved_dataset(folder: Path) -> bool:
+    """Whether a folder is what `save_to_disk` has written.
+
+    Returns:
+        True if it is.
+    """
+    return any((folder / file).is_file() for file in SAVED_FILES)
+
+
+def is_dataset_name(text: str) -> bool:
+    """Whether a text may be a dataset's name on the Hub.
+
+    Returns:
+        True for "org/name" and "org/name:configuration", unless it looks like a file.
+    """
+    match = NAME.fullmatch(text)
+    return match is not None and not text.startswith(".") and Path(text).suffix.lower() not in LOCAL_SUFFIXES
+
+
+LOCAL_SUFFIXES = (".tsv", ".csv", ".json", ".jsonl", ".txt", ".parquet", ".conll", ".gz", ".zip")
+
+
+@contextmanager
+def loading_bars(*, shown: bool) -> Iterator[None]:
+    """Let `datasets` and the Hub's client show how far they are, or not.
+
+    Yields:
+        Nothing. What was set for the process counts again afterwards.
+    """
+    libraries = (
+        []
+        if shown
+        else [library for library in (datasets, huggingface_hub.utils) if not library.are_progress_bars_disabled()]
+    )
+    for library in libraries:
+        library.disable_progress_bars()
+    try:
+        yield
+    finally:
+        for library in libraries:
+            library.enable_progress_bars()
+
+
+def dataset_splits(data: str | Path) -> dict[str, Dataset]:
+    """Load all splits of a dataset.
+
+    Args:
+        data: A folder that `save_to_disk` has written, or a name on the Hub.
+
+    Returns:
+        Datasets by the names of their splits; a dataset without splits is called "train".
+
+    Raises:
+        DataError: When it cannot be loaded.
+    """
+    try:
+        if Path(data).is_dir():
+            loaded = load_from_disk(str(data), keep_in_memory=True)
+        else:
+            match = NAME.fullmatch(str(data))
+            repository, configuration = match.group("repository", "configuration") if match else (str(data), None)
+            from zoo.hub.client import Hub
+
+            with Hub().cached_if_unreachable():
+                loaded = load_dataset(repository, configuration)
+    except Exception as error:
+        reason = " ".join(str(error).split())
+        raise DataError(f"dataset {data} cannot be loaded: {type(error).__name__}: {reason}") from error
+    splits = dict(loaded) if isinstance(loaded, DatasetDict) else {"train": loaded}
+    if not any(len(split) for split in splits.values()):
+        raise DataError(f"dataset {data} is empty")
+    return splits

@@ -1,0 +1,80 @@
+"""Masked language modelling: guess the masked tokens of raw text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from datasets import Dataset
+from transformers import DataCollatorForLanguageModeling
+
+from zoo.base.errors import ConfigError
+from zoo.data.tokenizers import Tokenizers
+
+from .blocks import BlockCollator, MaskedBlocks
+from .metrics import accuracy_score
+from .predictions import Outputs, Predictions
+from .scores import Score, perplexity
+from .task import TASKS
+from .text_task import RawTextTask, padding_of
+
+MASK = "<mask>"
+
+
+@dataclass(frozen=True)
+class MaskedLanguageModeling(RawTextTask):
+    """Raw text; a model guesses masked tokens from those around them, and the perplexity says how well.
+
+    Of the chosen tokens, 80 % are masked, 10 % are replaced by random ones, and 10 % left as they are. Masks are drawn
+    anew in every epoch; held-out texts always have the same ones.
+
+    Attributes:
+        mlm_probability: Which part of the tokens is to be guessed.
+    """
+
+    name = "masked-language-modeling"
+    model_tasks = ("masked-lm",)
+    main_score = "perplexity"
+    scored_by = Outputs.PREDICTED
+
+    mlm_probability: float = 0.15
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 < self.mlm_probability < 1:
+            raise ConfigError(f"mlm_probability={self.mlm_probability!r} is not valid; it lies between 0 and 1")
+
+    def train_tokenizers(self, examples: Dataset, **options: Any) -> Tokenizers:
+        """Train a tokenizer that has a mask. Arguments as in the base class."""
+        tokenizers = super().train_tokenizers(examples, **options)
+        tokenizers.source.add_special_tokens({"mask_token": MASK})
+        return tokenizers
+
+    def encode(
+        self, examples: Dataset, tokenizers: Tokenizers, *, training: bool = False, seed: int = 0
+    ) -> MaskedBlocks:
+        """Turn texts into masked blocks. Arguments as in the base class."""
+        tokenizer = tokenizers.source
+        if tokenizer.mask_token is None:
+            raise ConfigError("the tokenizer has no mask_token, which masked language modelling needs")
+        overlap = training and self.stride is not None and self.stride < self.block_size
+        ids = self.row(examples, tokenizers, least=self.block_size if overlap else 1, training=training)
+        stride = self.stride if training and self.stride is not None else self.block_size
+        collator = DataCollatorForLanguageModeling(tokenizer, mlm_probability=self.mlm_probability)
+        return MaskedBlocks(ids, self.block_size, stride, collator, seed)
+
+    def collator(self, tokenizers: Tokenizers) -> BlockCollator:
+        """Make what puts blocks into batches. Arguments as in the base class."""
+        return BlockCollator(padding_of(tokenizers), shifted=False)
+
+    def score(self, predictions: Predictions, examples: Dataset, *, n_bootstrap: int = 1) -> Mapping[str, Score]:
+        """Perplexity of the masked tokens, and the share of them that is guessed. Arguments as in the base class."""
+        signature = f"masked:{predictions.num_labels}|block:{self.block_size}|mlm_probability:{self.mlm_probability}"
+        return {
+            "perplexity": perplexity(predictions.loss, signature),
+            "accuracy": accuracy_score(predictions.ids, predictions.labels, n_bootstrap=n_bootstrap),
+        }
+
+
+TASKS.register(MaskedLanguageModeling.name, MaskedLanguageModeling())

@@ -1,0 +1,81 @@
+"""Tasks whose examples are pairs of texts: one to read, and one to write."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from datasets import Dataset
+from transformers import DataCollatorForSeq2Seq
+
+from zoo.data.tokenizers import Tokenizers, train_tokenizers
+from zoo.data.tokenizers.encoding import to_ids
+
+from .encoding import check_length, encoded, short_enough
+from .tables import Kind
+from .task import DataTask
+
+
+@dataclass(frozen=True)
+class PairsTask(DataTask):
+    """Pairs of texts for an encoder-decoder: the first column is read, the second written.
+
+    Attributes:
+        max_length: Number of tokens on either side, ends included, above which a pair is not trained on. Of held-out
+            pairs, what is beyond is cut off.
+        cut: Whether pairs that are too long are cut in training too.
+    """
+
+    model_tasks: ClassVar[tuple[str, ...]] = ("seq2seq-lm",)
+    kinds = (Kind.SOURCE, Kind.SOURCE)
+
+    max_length: int | None = None
+    cut: bool = False
+
+    def __post_init__(self) -> None:
+        check_length(self.max_length)
+
+    def train_tokenizers(self, examples: Dataset, **options: Any) -> Tokenizers:
+        """Train the tokenizers of both sides. Arguments as in the base class."""
+        return train_tokenizers(self.sources(examples), self.references(examples), **options)
+
+    def encode(self, examples: Dataset, tokenizers: Tokenizers, *, training: bool = False, seed: int = 0) -> Dataset:
+        """Turn texts into ids. Arguments as in the base class."""
+        source = to_ids(tokenizers.source, self.sources(examples))
+        labels = to_ids(tokenizers.target, self.references(examples))
+        kept = list(range(len(source)))
+        if training and not self.cut:
+            longest = [max(len(ids), len(target)) for ids, target in zip(source, labels, strict=True)]
+            kept = short_enough(longest, self.max_length, examples)
+        source, labels = ([ids[i][: self.max_length] for i in kept] for ids in (source, labels))
+        lengths = [len(ids) + len(target) for ids, target in zip(source, labels, strict=True)]
+        masks = [[1] * len(ids) for ids in source]
+        columns = {"input_ids": source, "attention_mask": masks, "labels": labels, "length": lengths}
+        return encoded(columns, examples, kept)
+
+    def collator(self, tokenizers: Tokenizers) -> Callable[[Any], dict[str, Any]]:
+        """Make transformers' collator for pairs. Arguments as in the base class."""
+        return DataCollatorForSeq2Seq(tokenizers.source)
+
+    def model_settings(self, tokenizers: Tokenizers) -> dict[str, Any]:
+        """Vocabularies and special tokens of both sides. Arguments as in the base class."""
+        source, target = tokenizers.source, tokenizers.target
+        bos_token_id = target.bos_token_id if target.bos_token_id is not None else target.pad_token_id
+        return {
+            "vocab_size": len(source),
+            "decoder_vocab_size": len(target),
+            "share_encoder_decoder_embeddings": tokenizers.joint,
+            "pad_token_id": target.pad_token_id,
+            "bos_token_id": bos_token_id,
+            "eos_token_id": target.eos_token_id,
+            "decoder_start_token_id": bos_token_id,
+        }
+
+    def sources(self, examples: Dataset) -> list[str]:
+        """The first column. Arguments as in the base class."""
+        return examples[examples.column_names[0]][:]
+
+    def references(self, examples: Dataset) -> list[str]:
+        """The second column. Arguments as in the base class."""
+        return examples[examples.column_names[1]][:]

@@ -1,0 +1,68 @@
+"""Text as it stands in a file, cut nowhere but where a tokenizer would cut it anyway."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from datasets import Dataset
+
+from zoo.base.errors import DataError
+
+from .reading import read_lines
+
+TEXT_SUFFIX = ".txt"
+BORDER = re.compile(r"(?<=\S)\n(?=\S)")
+"""A single line break: pre-tokenizers end a piece after it, while of several they may split off the last."""
+
+PART_LENGTH = 1 << 16
+"""Characters after which a part of a long text ends at the next chance."""
+
+
+def read_text(path: str | Path) -> str:
+    """Read a whole text.
+
+    Args:
+        path: A file in UTF-8.
+
+    Returns:
+        The text, with its line breaks.
+
+    Raises:
+        DataError: When the file is missing, empty, not UTF-8, or has a line too long to be text.
+    """
+    file = Path(path)
+    if not file.is_file():
+        raise DataError(f"{file} is not a file")
+    text = "".join(line for _, line in read_lines(file))
+    if not text.strip():
+        raise DataError(f"{file} is empty")
+    return text
+
+
+def in_parts(text: str) -> Dataset:
+    """Cut a long text so that no tokenizer has to take it at once.
+
+    A part ends after a line break between two lines that are not blank.
+
+    Returns:
+        A dataset with the columns `text` and `document`, which is 0: the parts are one document.
+    """
+    parts = list(cut(text))
+    return Dataset.from_dict({"text": parts, "document": [0] * len(parts)})
+
+
+def cut(text: str) -> Iterator[str]:
+    """Cut a text where no token reaches across.
+
+    Yields:
+        Parts, which together are the text.
+    """
+    begin = 0
+    for border in BORDER.finditer(text):
+        if border.end() - begin >= PART_LENGTH:
+            yield text[begin : border.end()]
+            begin = border.end()
+    if begin < len(text):
+        yield text[begin:]

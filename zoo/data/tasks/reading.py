@@ -1,0 +1,266 @@
+"""Reading columns from local files, with errors that name the file and the line."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from datasets import ClassLabel, Dataset
+from datasets.table import InMemoryTable
+from pyarrow.parquet import read_table as read_parquet_table  # type: ignore[import-untyped]
+
+from zoo.base.errors import DataError, enumerate_names, suggest
+
+from .tables import (
+    Column,
+    DataWarning,
+    Kind,
+    Table,
+    UnknownColumnError,
+    check_number,
+    chosen_columns,
+    make_table,
+)
+
+Row = tuple[int, list[Any]]
+
+LONGEST_LINE = 1_000_000
+"""Bytes above which a line is taken for a mistake, such as a binary file or a missing line break."""
+
+NAME = re.compile(r"[^\W\d]\w*(?:[.-]\w+)*")
+"""What a column's name looks like; other first lines may be data."""
+
+PAIR = (Kind.SOURCE, Kind.SOURCE)
+
+
+def read_columns(path: str | Path, columns: Sequence[Column] | None = None, *, kinds: Sequence[Kind] = PAIR) -> Dataset:
+    """Read columns from one file. Arguments and errors as of `read_table`.
+
+    Returns:
+        A dataset with these columns, and one that says where each row stands. Columns given by number are called by it.
+    """
+    return read_table(path, columns, kinds=kinds).dataset()
+
+
+def read_table(path: str | Path, columns: Sequence[Column] | None = None, *, kinds: Sequence[Kind] = PAIR) -> Table:
+    """Read columns from one file: .tsv, .txt, .csv, .jsonl, .parquet or .conll.
+
+    TSV and CSV files begin with a line of column names, unless columns are given as numbers: then every line is data.
+    TSV has no quoting, as parallel corpora have none. In CoNLL files, every line is a token and its columns, and an
+    empty line ends a sentence.
+
+    Args:
+        path: The file; its suffix says what it is.
+        columns: Names of the columns to read, or their numbers from 0; by default those that are named like what
+            they hold, and else the first ones.
+        kinds: What the columns hold.
+
+    Raises:
+        DataError: When the file is missing, empty or damaged, or a field is missing, empty or of the wrong kind.
+    """
+    file = Path(path)
+    reader = READERS.get(file.suffix.lower())
+    if reader is None:
+        raise DataError(
+            f"{file} has the suffix {file.suffix!r}; valid: {enumerate_names(READERS)}{suggest(file.suffix, READERS)}"
+        )
+    if not file.is_file():
+        raise DataError(f"{file} is not a file")
+    if not file.stat().st_size:
+        raise DataError(f"{file} is empty")
+    return reader(file, columns, kinds)
+
+
+def read_lines(file: Path) -> Iterator[tuple[int, str]]:
+    """Decode a file line by line.
+
+    Args:
+        file: A file in UTF-8, with or without a byte order mark.
+
+    Yields:
+        The lines' numbers from 1, and the lines with their breaks.
+
+    Raises:
+        DataError: When a line is not UTF-8, or too long to be one.
+    """
+    with file.open("rb") as stream:
+        for number, raw in enumerate(stream, start=1):
+            if len(raw) > LONGEST_LINE:
+                raise DataError(f"{file}, line {number}: {len(raw)} bytes long; at most {LONGEST_LINE} are allowed")
+            try:
+                text = raw.decode("utf-8-sig" if number == 1 else "utf-8")
+            except UnicodeDecodeError as error:
+                raise DataError(f"{file}, line {number}: not valid UTF-8 at byte {error.start}") from error
+            yield number, text
+
+
+def read_separated(file: Path, rows: Iterator[Row], columns: Sequence[Column] | None, kinds: Sequence[Kind]) -> Table:
+    """Choose columns of rows of fields.
+
+    Args:
+        rows: Lines' numbers and fields; where columns are not given by number, names first.
+        columns: As for `read_table`.
+        kinds: As for `read_table`.
+    """
+    if columns is not None and all(isinstance(column, int) for column in columns):
+        check_number(kinds, columns, file)
+        places = [column for column in columns if isinstance(column, int)]
+        names, expected = [str(place) for place in places], max(places) + 1
+    else:
+        first, header = next(rows, (1, []))
+        header = [name.strip() for name in header]
+        names = chosen_columns(header, kinds, columns, f"{file}, line {first}" if columns is None else file)
+        if columns is None and not all(NAME.fullmatch(name) for name in names):
+            warnings.warn(
+                f"{file}, line {first} was taken for the names of columns, and those called "
+                f"{' and '.join(map(repr, names))} are read; if that line is data, give the columns' numbers: "
+                f"--columns {','.join(map(str, range(len(kinds))))}",
+                DataWarning,
+                stacklevel=2,
+            )
+        places, expected = [header.index(name) for name in names], len(header)
+
+    def chosen() -> Iterator[Row]:
+        for line, fields in rows:
+            if len(fields) < expected:
+                plural = "" if len(fields) == 1 else "s"
+                raise DataError(f"{file}, line {line}: {len(fields)} field{plural} where {expected} are expected")
+            yield line, [fields[place] for place in places]
+
+    return make_table(file, names, kinds, chosen())
+
+
+def read_tsv(file: Path, columns: Sequence[Column] | None, kinds: Sequence[Kind]) -> Table:
+    """Read fields between tabs. Arguments as of `read_table`."""
+    rows = ((number, text.rstrip("\r\n").split("\t")) for number, text in read_lines(file) if text.strip())
+    return read_separated(file, rows, columns, kinds)
+
+
+def read_csv(file: Path, columns: Sequence[Column] | None, kinds: Sequence[Kind]) -> Table:
+    """Read fields between commas, possibly quoted. Arguments as of `read_table`."""
+    reader = csv.reader(text for _, text in read_lines(file))
+
+    def rows() -> Iterator[Row]:
+        try:
+            for fields in reader:
+                if fields:
+                    yield reader.line_num, fields
+        except csv.Error as error:
+            raise DataError(f"{file}, line {reader.line_num}: not valid CSV: {error}") from error
+
+    return read_separated(file, rows(), columns, kinds)
+
+
+def read_jsonl(file: Path, columns: Sequence[Column] | None, kinds: Sequence[Kind]) -> Table:
+    """Read an object a line. Arguments as of `read_table`."""
+    names: list[str] = []
+    rows: list[Row] = []
+    for number, text in read_lines(file):
+        if not text.strip():
+            continue
+        try:
+            record = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise DataError(f"{file}, line {number}: not valid JSON: {error}") from error
+        place = f"{file}, line {number}"
+        if not isinstance(record, dict):
+            raise DataError(f"{place}: a JSON object is expected, not {type(record).__name__}")
+        names = names or chosen_columns(list(record), kinds, columns, place)
+        for name in names:
+            if name not in record:
+                raise UnknownColumnError(name, record, owner=place)
+        rows.append((number, [record[name] for name in names]))
+    return make_table(file, names, kinds, rows)
+
+
+def read_parquet(file: Path, columns: Sequence[Column] | None, kinds: Sequence[Kind]) -> Table:
+    """Read a Parquet file. Arguments as of `read_table`."""
+    try:
+        dataset = Dataset(
+            InMemoryTable(read_parquet_table(file))
+        )  # and not `from_parquet`, which shows progress and fills a cache
+    except Exception as error:
+        reason = str(error).partition("\n")[0]
+        raise DataError(f"{file} is not a valid Parquet file: {reason}") from error
+    return table_of(dataset, file, columns, kinds)
+
+
+def read_conll(file: Path, columns: Sequence[Column] | None, kinds: Sequence[Kind]) -> Table:
+    """Read a token a line, by default with its label in the last column. Arguments as of `read_table`."""
+    if kinds[-1] is not Kind.TAGS:
+        raise DataError(f"{file}: CoNLL files hold labels of tokens, as for token-classification")
+    names = [kind.usual_names[0] for kind in kinds]
+    places = [0, -1]
+    if columns is not None and list(columns) != names:
+        check_number(kinds, columns, file)
+        if not all(isinstance(column, int) for column in columns):
+            raise DataError(f"{file}: the columns of CoNLL files have no names; give their numbers from 0")
+        places = [int(column) for column in columns]
+    expected = max(1 - min(places), max(places) + 1, 2)
+    rows: list[Row] = []
+    begins = True
+    for number, text in read_lines(file):
+        fields = text.split()
+        if not fields or fields[0] == "-DOCSTART-":
+            begins = True
+            continue
+        if len(fields) < expected:
+            raise DataError(f"{file}, line {number}: {len(fields)} field where {expected} are expected")
+        if begins:
+            rows.append((number, [[], []]))
+            begins = False
+        for parts, place in zip(rows[-1][1], places, strict=True):
+            parts.append(fields[place])
+    return make_table(file, names, kinds, rows)
+
+
+def table_of(dataset: Dataset, source: str | Path, columns: Sequence[Column] | None, kinds: Sequence[Kind]) -> Table:
+    """Choose columns of a dataset; labels that it keeps as numbers become their names.
+
+    Args:
+        source: Where it comes from.
+        columns: As for `read_table`.
+        kinds: As for `read_table`.
+    """
+    dataset = dataset.flatten()
+    names = chosen_columns(dataset.column_names, kinds, columns, source)
+    read = [named_labels(dataset, name) for name in names]
+    rows = enumerate(zip(*read, strict=True), start=1)
+    return make_table(source, names, kinds, rows, unit="row")
+
+
+def named_labels(dataset: Dataset, column: str) -> list[Any]:
+    """Read a column.
+
+    Args:
+        column: The column's name.
+
+    Returns:
+        Its values, with names for `ClassLabel`s; of other numbers, the numbers.
+    """
+    values = list(dataset[column])
+    feature = dataset.features[column]
+    inner = getattr(feature, "feature", None)
+    if isinstance(feature, ClassLabel):
+        return [None if value is None or value < 0 else feature.int2str(value) for value in values]
+    if isinstance(inner, ClassLabel):
+        return [[inner.int2str(value) for value in row] for row in values]
+    return values
+
+
+Reader = Callable[[Path, "Sequence[Column] | None", Sequence[Kind]], Table]
+
+READERS: dict[str, Reader] = {
+    ".tsv": read_tsv,
+    ".txt": read_tsv,
+    ".csv": read_csv,
+    ".jsonl": read_jsonl,
+    ".parquet": read_parquet,
+    ".conll": read_conll,
+}
+"""What reads which suffix."""

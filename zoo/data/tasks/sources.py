@@ -1,0 +1,249 @@
+"""Where a task's examples come from: what ships, a file, a folder of files, or a dataset of the `datasets` library."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from datasets import Dataset
+
+from zoo.base.errors import DataError
+
+from .libraries import dataset_splits, is_dataset_name, is_saved_dataset
+from .reading import PAIR, READERS, read_table, table_of
+from .tables import Column, Kind, Table
+
+SHIPPED = Path(__file__).parent / "data"
+"""Corpora that ship with the zoo."""
+
+TRAIN_NAMES = ("train",)
+HELDOUT_NAMES = ("heldout", "validation", "valid", "dev", "test")
+"""What the held-out file of a folder, or split of a dataset, may be called."""
+
+JOIN = "+"
+"""What stands between the names of corpora that are joined."""
+
+HELDOUT_SHARE = 0.05
+MOST_HELDOUT = 1000
+
+
+@dataclass(frozen=True)
+class DataSource:
+    """Where examples come from, so that they can be found again.
+
+    Attributes:
+        data: A file's or folder's full path, a corpus that ships with the zoo, or a dataset's name on the Hub; None for
+            what the task has itself.
+        heldout: The full path of the file to evaluate on, None for what `data` says.
+        columns: Names or numbers of the columns to read, None for the usual ones.
+        seed: Which examples are set aside where no file says so.
+    """
+
+    data: str | None = None
+    heldout: str | None = None
+    columns: Sequence[Column] | None = None
+    seed: int = 0
+
+    @classmethod
+    def of(
+        cls, data: str | Path | None, heldout: str | Path | None, columns: Sequence[Column] | None, seed: int
+    ) -> DataSource:
+        """Say where data are, for a process that may run elsewhere.
+
+        Args:
+            data: A file or folder, a dataset's name on the Hub, or None.
+            heldout: A file, or None.
+            columns: Names or numbers of columns, or None.
+            seed: Which examples are set aside.
+
+        Returns:
+            The source, with full paths.
+        """
+        return cls(full_path(data), full_path(heldout), None if columns is None else list(columns), seed)
+
+
+@dataclass(frozen=True)
+class Splits:
+    """Examples to train on, and examples to evaluate on.
+
+    Attributes:
+        train: Those to train on.
+        heldout: Those to evaluate on.
+        source: Where they come from, None where nobody knows.
+        duplicates: How many examples to train on were left out because they are held out as well.
+    """
+
+    train: Dataset
+    heldout: Dataset
+    source: DataSource | None = None
+    duplicates: int = 0
+
+    def __iter__(self) -> Iterator[Dataset]:
+        return iter((self.train, self.heldout))
+
+
+def full_path(data: str | Path | None) -> str | None:
+    """Write where data are.
+
+    Args:
+        data: A file or folder, or a dataset's name on the Hub.
+
+    Returns:
+        A full path, or the name; None for none.
+    """
+    if data is None:
+        return None
+    return str(Path(data).absolute()) if Path(data).exists() else str(data)
+
+
+def load_splits(
+    data: str | Path,
+    *,
+    heldout: str | Path | None = None,
+    columns: Sequence[Column] | None = None,
+    kinds: Sequence[Kind] = PAIR,
+    seed: int = 0,
+    mismatch: Callable[[Table, Table], str | None] = lambda train, heldout: None,
+) -> Splits:
+    """Load examples, and set some of them aside where the source does not.
+
+    Args:
+        data: A file; a folder with a file called train and one called heldout, validation, valid, dev or test; a folder
+            that `datasets` has saved; corpora that ship with the zoo ("en_pt", or several: "en_pt+phrases"); or a
+            dataset's name on the Hub, with a configuration behind a colon if need be.
+        heldout: The file to evaluate on; by default the source's, or else 5 % of the examples, at most 1000.
+        columns: Names of the columns to read, or their numbers from 0; by default those named like what they hold,
+            and else the first ones.
+        kinds: What the columns hold.
+        seed: Which examples are set aside where no file says so.
+        mismatch: What compares examples to train on with held-out ones from another file, and says what is wrong.
+
+    Returns:
+        Both parts, with the same columns.
+
+    Raises:
+        DataError: When there is no such source, or it cannot be used.
+    """
+    train, found = load_tables(data, columns, kinds)
+    if heldout is not None:
+        found = read_table(heldout, columns if columns is not None else list(train.columns), kinds=kinds)
+    if found is not None:
+        if (problem := mismatch(train, found)) is not None:
+            raise DataError(problem)
+        return Splits(train.dataset(), found.dataset())
+    if len(train) < 2:
+        raise DataError(f"{train.source} has one example; at least two are needed, one of them to evaluate on")
+    return set_aside(train.dataset(), seed)
+
+
+def set_aside(examples: Dataset, seed: int) -> Splits:
+    """Take some examples away to evaluate on.
+
+    Args:
+        examples: All examples, at least two.
+        seed: Which.
+
+    Returns:
+        The others, and those.
+    """
+    number = min(MOST_HELDOUT, max(1, round(HELDOUT_SHARE * len(examples))))
+    aside = sorted(random.Random(seed).sample(range(len(examples)), number))
+    kept = sorted(set(range(len(examples))).difference(aside))
+    return Splits(examples.select(kept), examples.select(aside))
+
+
+def load_tables(
+    data: str | Path, columns: Sequence[Column] | None, kinds: Sequence[Kind]
+) -> tuple[Table, Table | None]:
+    """Load what a source holds.
+
+    Args:
+        data: As for `load_splits`.
+        columns: As for `load_splits`.
+        kinds: As for `load_splits`.
+
+    Returns:
+        What to train on, and what to evaluate on where the source says so.
+
+    Raises:
+        DataError: When there is no such source, or it cannot be used.
+    """
+    path = Path(data)
+    if not path.exists() and set(corpora := str(data).split(JOIN)) <= set(shipped_corpora()):
+        return load_corpora(corpora, columns, kinds)
+    if path.is_file():
+        return read_table(path, columns, kinds=kinds), None
+    if path.is_dir() and not is_saved_dataset(path):
+        train = read_table(find_file(path, TRAIN_NAMES), columns, kinds=kinds)
+        names = columns if columns is not None else list(train.columns)
+        return train, read_table(find_file(path, HELDOUT_NAMES), names, kinds=kinds)
+    if not path.exists() and not is_dataset_name(str(data)):
+        raise DataError(
+            f"{data} does not exist; give a file ({', '.join(READERS)}), a folder of such files, a dataset's name, or "
+            f"a corpus that ships with the zoo ({', '.join(shipped_corpora())})"
+        )
+    splits = dataset_splits(data)
+    first = next((splits[name] for name in TRAIN_NAMES if name in splits), next(iter(splits.values())))
+    second = next((splits[name] for name in HELDOUT_NAMES if name in splits and splits[name] is not first), None)
+    train = table_of(first, f"{data}, train" if second is not None else str(data), columns, kinds)
+    if second is None:
+        return train, None
+    return train, table_of(second, f"{data}, held-out", list(train.columns), kinds)
+
+
+def load_corpora(names: Sequence[str], columns: Sequence[Column] | None, kinds: Sequence[Kind]) -> tuple[Table, Table]:
+    """Load corpora that ship with the zoo, and join what they hold to train on.
+
+    Args:
+        names: The corpora, with the same columns. The first one has what to evaluate on.
+        columns: As for `load_splits`.
+        kinds: As for `load_splits`.
+
+    Returns:
+        What to train on, and what to evaluate on.
+
+    Raises:
+        DataError: When columns are missing, or the first one has nothing to evaluate on.
+    """
+    tables = [read_table(find_file(SHIPPED / name, TRAIN_NAMES), columns, kinds=kinds) for name in names]
+    first = tables[0]
+    for name, table in zip(names, tables, strict=True):
+        if list(table.columns) != list(first.columns):
+            raise DataError(
+                f"{JOIN.join(names)} cannot be joined: {name} has the columns {', '.join(table.columns)}, and "
+                f"{names[0]} has {', '.join(first.columns)}"
+            )
+    heldout = find_file(SHIPPED / names[0], HELDOUT_NAMES)
+    joined = {column: [value for table in tables for value in table.columns[column]] for column in first.columns}
+    lines = [line for table in tables for line in table.lines]
+    return replace(first, columns=joined, lines=lines), read_table(heldout, columns or list(joined), kinds=kinds)
+
+
+def shipped_corpora() -> list[str]:
+    """List the corpora that ship with the zoo.
+
+    Returns:
+        Their names, which stand for their folders.
+    """
+    return sorted(folder.name for folder in SHIPPED.iterdir() if folder.is_dir())
+
+
+def find_file(folder: Path, names: Sequence[str]) -> Path:
+    """Find a file in a folder, whatever its suffix.
+
+    Args:
+        names: What it may be called, without its suffix.
+
+    Returns:
+        The first there is.
+
+    Raises:
+        DataError: When there is none.
+    """
+    for name in names:
+        for suffix in READERS:
+            if (file := folder / f"{name}{suffix}").is_file():
+                return file
+    raise DataError(f"{folder} has no file called {' or '.join(names)} ({', '.join(READERS)})")

@@ -1,0 +1,95 @@
+"""Compression: a whole sequence put into one vector, of which every symbol is told again."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from datasets import Dataset
+from transformers import DataCollatorWithPadding
+
+from zoo.base.errors import ConfigError, DataError
+from zoo.data.tokenizers import Tokenizers, train_tokenizers
+from zoo.data.tokenizers.encoding import to_ids
+
+from ..encoding import short_enough
+from ..predictions import Outputs
+from ..task import TASKS
+from ..text_task import single_vocabulary
+from .task import Synthetic
+
+
+@dataclass(frozen=True)
+class Compression(Synthetic):
+    """Tell every symbol of `3 1 2` by the vector of the end that follows (Poli et al. 2024, MAD, section 3.1).
+
+    The model is a classifier of sequences with `classifier_positions`, which has no other way to the symbols.
+    """
+
+    name = "compression"
+    model_tasks = ("sequence-classification",)
+    main_score = "symbol_accuracy"
+    options_for: ClassVar[Mapping[str, str]] = {}
+    separated = False
+    has_one_length = True
+
+    num_symbols: int = 16
+    length: int = 32
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.decoder_only:
+            raise ConfigError(f"task {self.name!r} is for classifiers of sequences, so decoder_only must be false")
+
+    @property
+    def outputs(self) -> Outputs:
+        """A symbol is predicted for every position."""
+        return Outputs.PREDICTED
+
+    def example(self, generator: random.Random) -> tuple[Sequence[str], Sequence[str]]:
+        """Make an example. Arguments as in the base class."""
+        symbols = [str(generator.randrange(self.num_symbols)) for _ in range(self.length)]
+        return symbols, symbols
+
+    def train_tokenizers(self, examples: Dataset, **options: Any) -> Tokenizers:
+        """Train a tokenizer on the sequences. Arguments as in the base class."""
+        return train_tokenizers(self.sources(examples), **options)
+
+    def encode(self, examples: Dataset, tokenizers: Tokenizers, *, training: bool = False, seed: int = 0) -> Dataset:
+        """Turn sequences into ids, and their symbols into numbers. Arguments as in the base class."""
+        ids = to_ids(tokenizers.source, self.sources(examples))
+        if any(len(row) != self.length + 1 for row in ids):
+            raise DataError(f"task {self.name!r} needs a token a symbol, as the tokenizer 'word' makes them")
+        answers = self.references(examples)
+        kept = short_enough(list(map(len, ids)), self.max_length if training else None, examples)
+        return Dataset.from_dict(
+            {
+                "input_ids": [ids[i] for i in kept],
+                "labels": [list(map(int, answers[i].split())) for i in kept],
+                "length": [len(ids[i]) for i in kept],
+            }
+        )
+
+    def collator(self, tokenizers: Tokenizers) -> Callable[[Any], dict[str, Any]]:
+        """Make transformers' collator for texts. Arguments as in the base class."""
+        return DataCollatorWithPadding(tokenizers.source)
+
+    def model_settings(self, tokenizers: Tokenizers) -> dict[str, Any]:
+        """Vocabulary, special tokens, and what is told of the last token's vector. Arguments as in the base class."""
+        symbols = list(map(str, range(self.num_symbols)))
+        return {
+            **single_vocabulary(tokenizers),
+            "id2label": dict(enumerate(symbols)),
+            "label2id": {symbol: number for number, symbol in enumerate(symbols)},
+            "classifier_positions": self.length,
+            "classifier_pooling": "last",
+        }
+
+    def texts(self, ids: Sequence[Any], tokenizers: Tokenizers) -> list[str]:
+        """The symbols. Arguments as in the base class."""
+        return [" ".join(str(int(symbol)) for symbol in row) for row in ids]
+
+
+TASKS.register(Compression.name, Compression())

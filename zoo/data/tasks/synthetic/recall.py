@@ -1,0 +1,214 @@
+"""Tasks that ask at several places of one sequence: recall with many queries, copying what matters, memorising.
+
+They are the synthetic tasks of Zoology (Arora et al. 2023, section 3) and of MAD (Poli et al. 2024, appendix B), by
+which architectures are told apart in minutes.
+"""
+
+from __future__ import annotations
+
+import random
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from datasets import Dataset
+
+from zoo.base.errors import ConfigError, DataError
+from zoo.data.tokenizers import Tokenizers
+from zoo.data.tokenizers.encoding import to_ids
+from zoo.fast.chunked_loss import IGNORED
+
+from ..encoding import short_enough
+from ..task import TASKS
+from .task import Synthetic
+
+UNASKED = "."
+"""Stands in an answer where nothing is asked."""
+
+Asked = tuple[list[str], list[str]]
+"""The symbols of a sequence, and for each what is to be predicted there, or `UNASKED`."""
+
+
+@dataclass(frozen=True)
+class AskedInPlace(Synthetic):
+    """A sequence in which some places are asked: there, the model is to predict a symbol."""
+
+    model_tasks = ("causal-lm",)
+    main_score = "symbol_accuracy"
+    options_for: ClassVar[Mapping[str, str]] = {}
+
+    decoder_only: bool = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.decoder_only:
+            raise ConfigError(f"task {self.name!r} asks inside its sequences, so decoder_only must be true")
+
+    separated = False  # the sequence itself asks
+    has_one_length = True
+
+    @abstractmethod
+    def example(self, generator: random.Random) -> Asked:
+        """Make a sequence. Arguments as in the base class."""
+
+    def encode(self, examples: Dataset, tokenizers: Tokenizers, *, training: bool = False, seed: int = 0) -> Dataset:
+        """Turn sequences into ids, with labels where something is asked. Arguments as in the base class."""
+        tokenizer = tokenizers.source
+        ids = to_ids(tokenizer, self.sources(examples), add_special_tokens=False)
+        answers = to_ids(tokenizer, self.references(examples), add_special_tokens=False)
+        if any(len(row) != len(asked) for row, asked in zip(ids, answers, strict=True)):
+            raise DataError(f"task {self.name!r} needs a token a symbol, as the tokenizer 'word' makes them")
+        unasked = tokenizer.convert_tokens_to_ids(UNASKED)
+        kept = short_enough(list(map(len, ids)), self.max_length if training else None, examples)
+        return Dataset.from_dict(
+            {
+                "input_ids": [ids[i] for i in kept],
+                "labels": [[IGNORED if answer == unasked else answer for answer in answers[i]] for i in kept],
+                "length": [len(ids[i]) for i in kept],
+            }
+        )
+
+
+@dataclass(frozen=True)
+class MultiQueryRecall(AskedInPlace):
+    """Recall several values (Arora et al. 2023): after `k1 v8 k4 v2`, each `k4` asks for `v2`, each `k1` for `v8`.
+
+    The `num_pairs` pairs stand in front; every key is asked once among the other symbols behind them, sooner rather
+    than later: the gap g before it is drawn in proportion to g^(power - 1). `length` is that of the whole sequence.
+    """
+
+    name = "multi-query-recall"
+
+    num_symbols: int = 64
+    length: int = 64
+    num_pairs: int = 4
+    power: float = 0.01
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.num_pairs > self.num_symbols // 2:
+            raise ConfigError(f"num_pairs={self.num_pairs} is above half of num_symbols={self.num_symbols}")
+        if self.length < 4 * self.num_pairs:
+            raise ConfigError(f"length={self.length} is too short; {self.num_pairs} pairs need {4 * self.num_pairs}")
+
+    def example(self, generator: random.Random) -> Asked:
+        """Make a sequence. Arguments as in the base class."""
+        half = self.num_symbols // 2
+        keys = generator.sample(range(half), self.num_pairs)
+        values = {key: half + generator.randrange(half) for key in keys}
+        front = [symbol for key in keys for symbol in (key, values[key])]
+        room = (self.length - len(front)) // 2
+        gaps = set[int]()
+        weights = [(gap + 1) ** (self.power - 1) for gap in range(room)]
+        while len(gaps) < self.num_pairs:
+            gaps.update(generator.choices(range(room), weights, k=1))
+        behind = [generator.randrange(self.num_symbols) for _ in range(self.length - len(front))]
+        answers = [UNASKED] * self.length
+        for key, gap in zip(generator.sample(keys, len(keys)), sorted(gaps), strict=True):
+            behind[2 * gap] = key
+            answers[len(front) + 2 * gap] = str(values[key])
+        return [str(symbol) for symbol in (*front, *behind)], answers
+
+
+@dataclass(frozen=True)
+class InContextRecall(AskedInPlace):
+    """Keys and values in turn; a key that was there before asks for the value that it had (Poli et al. 2024).
+
+    With `noise`, that share of the places holds symbols that mean nothing. With `motif` above 1, keys and values are of
+    so many symbols, and the last of a key asks for the first of its value, and so on. With `train_everywhere`, as in
+    MAD's own training, every symbol counts in the loss that is trained with, also those that nothing tells beforehand;
+    what is held out asks as without.
+    """
+
+    name = "in-context-recall"
+
+    num_symbols: int = 16
+    length: int = 128
+    noise: float = 0.0
+    motif: int = 1
+    train_everywhere: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 <= self.noise < 1:
+            raise ConfigError(f"noise={self.noise} is not valid; it is a share, at least 0 and below 1")
+        if not 1 <= self.motif <= self.length // 4:
+            raise ConfigError(f"motif={self.motif} is not valid; it is a number from 1 to a quarter of length")
+
+    def example(self, generator: random.Random) -> Asked:
+        """Make a sequence. Arguments as in the base class."""
+        half = self.num_symbols // 2
+        values: dict[tuple[int, ...], list[int]] = {}
+        symbols, answers = list[str](), list[str]()
+        known: list[tuple[int, ...]] = []
+        while len(symbols) < self.length:
+            if generator.random() < self.noise:
+                symbols.append(f"n{generator.randrange(self.num_symbols)}")
+                answers.append(UNASKED)
+                continue
+            fresh = tuple(generator.randrange(half) for _ in range(self.motif))
+            key = generator.choice(known) if known and generator.random() < 0.5 else fresh
+            asked = key in values
+            value = values.setdefault(key, [half + generator.randrange(half) for _ in range(self.motif)])
+            known = list(values)
+            symbols += [str(symbol) for symbol in (*key, *value)]
+            told = [str(symbol) if asked else UNASKED for symbol in value]
+            answers += [*[UNASKED] * (self.motif - 1), *told, UNASKED]
+        return symbols[: self.length], answers[: self.length]
+
+    def encode(self, examples: Dataset, tokenizers: Tokenizers, *, training: bool = False, seed: int = 0) -> Dataset:
+        """Turn sequences into ids, with labels where something is asked. Arguments as in the base class."""
+        encoded = super().encode(examples, tokenizers, training=training, seed=seed)
+        if not (training and self.train_everywhere):
+            return encoded
+        following = [[*ids[1:], IGNORED] for ids in encoded["input_ids"]]
+        return encoded.remove_columns("labels").add_column("labels", following)
+
+
+@dataclass(frozen=True)
+class SelectiveCopying(AskedInPlace):
+    """Copy, in order, the `num_copied` symbols that are scattered among blanks (Gu and Dao 2023; Poli et al. 2024)."""
+
+    name = "selective-copying"
+
+    num_symbols: int = 16
+    length: int = 64
+    num_copied: int = 16
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.length < 2 * self.num_copied:
+            raise ConfigError(f"length={self.length} is below twice num_copied={self.num_copied}")
+
+    def example(self, generator: random.Random) -> Asked:
+        """Make a sequence. Arguments as in the base class."""
+        copied = [str(generator.randrange(self.num_symbols)) for _ in range(self.num_copied)]
+        front = ["blank"] * (self.length - self.num_copied)
+        places = sorted(generator.sample(range(len(front)), self.num_copied))
+        for place, symbol in zip(places, copied, strict=True):
+            front[place] = symbol
+        return [*front, *["copy"] * self.num_copied], [*[UNASKED] * len(front), *copied]
+
+
+@dataclass(frozen=True)
+class Memorization(AskedInPlace):
+    """Learn by heart which value each key has, the same in every sequence (Poli et al. 2024)."""
+
+    name = "memorization"
+
+    num_symbols: int = 256
+    length: int = 32
+
+    def example(self, generator: random.Random) -> Asked:
+        """Make a sequence. Arguments as in the base class."""
+        fixed = random.Random(f"{self.name} {self.num_symbols} {self.data_seed}")
+        half = max(1, self.num_symbols // 2)
+        values = [half + fixed.randrange(half) for _ in range(half)]
+        keys = [generator.randrange(half) for _ in range(max(1, self.length // 2))]
+        answers = [told for key in keys for told in (UNASKED, str(values[key]))]
+        return [symbol for key in keys for symbol in (str(key), "which")], answers
+
+
+for _task in (MultiQueryRecall(), InContextRecall(), SelectiveCopying(), Memorization()):
+    TASKS.register(_task.name, _task)

@@ -1,0 +1,253 @@
+"""Rows of a file or of a dataset, with the lines that they stand on."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+from datasets import Dataset, DatasetInfo
+
+from zoo.base.errors import DataError, UnknownNameError, ZooWarning
+
+Column = str | int
+
+NUMBERS = {"line": "line_number", "row": "row_number"}
+"""Columns of datasets that say where rows stand in their source, by what they count."""
+
+
+class Kind(Enum):
+    """What a column holds."""
+
+    TEXT = "text"
+    """Text that is not empty."""
+    SOURCE = "source"
+    """Text that is not empty, and may be called anything."""
+    LABEL = "label"
+    """A label: a word, or a number."""
+    TOKENS = "tokens"
+    """Tokens: a list, or text with blanks between them."""
+    TAGS = "tags"
+    """A label a token: a list, or text with blanks between them."""
+
+    @property
+    def usual_names(self) -> tuple[str, ...]:
+        """Names that such columns often have, the most common one first."""
+        return USUAL_NAMES[self]
+
+
+USUAL_NAMES = {
+    Kind.TEXT: ("text", "sentence", "content", "document"),
+    Kind.SOURCE: (),
+    Kind.LABEL: ("label", "labels", "class", "category", "sentiment", "target"),
+    Kind.TOKENS: ("tokens", "words"),
+    Kind.TAGS: ("tags", "labels", "ner_tags", "pos_tags"),
+}
+
+
+class DataWarning(ZooWarning):
+    """Data that can be used, and are probably not what was meant."""
+
+
+class UnknownColumnError(UnknownNameError, DataError):
+    """A file has no column of this name."""
+
+    kind = "column"
+
+
+@dataclass(frozen=True)
+class Table:
+    """Columns of values.
+
+    Attributes:
+        source: The file or dataset that they come from.
+        columns: The columns by their names, all of one length.
+        lines: Where each row stands in the source, from 1.
+        unit: What `lines` counts: "line" or "row".
+    """
+
+    source: str
+    columns: dict[str, list[Any]]
+    lines: Sequence[int]
+    unit: str = "line"
+
+    def __len__(self) -> int:
+        return len(self.lines)
+
+    def place(self, row: int) -> str:
+        """Say where a row stands.
+
+        Args:
+            row: Its number, from 0.
+
+        Returns:
+            For instance "pairs.tsv, line 17".
+        """
+        return f"{self.source}, {self.unit} {self.lines[row]}"
+
+    def column(self, number: int) -> list[Any]:
+        """Get a column by its place.
+
+        Args:
+            number: Its number, from 0.
+        """
+        return list(self.columns.values())[number]
+
+    def dataset(self) -> Dataset:
+        """Make a dataset of the columns.
+
+        Returns:
+            The dataset. Its description is the source, and its last column, "line_number" or "row_number", says where
+            in it each row stands, unless there is a column of this name.
+        """
+        numbers = {} if NUMBERS[self.unit] in self.columns else {NUMBERS[self.unit]: list(self.lines)}
+        return Dataset.from_dict({**self.columns, **numbers}, info=DatasetInfo(description=self.source))
+
+
+def place_of(examples: Any, row: int) -> str | None:
+    """Say where an example stands.
+
+    Args:
+        examples: Examples, as texts or as ids.
+        row: The example's number, from 0.
+
+    Returns:
+        For instance "pairs.tsv, line 17"; None for examples that come from no file.
+    """
+    if not isinstance(examples, Dataset) or not examples.info.description:
+        return None
+    for unit, name in NUMBERS.items():
+        # A column of texts may be called so as well.
+        if name in examples.column_names and isinstance(number := examples[name][row], int):
+            return f"{examples.info.description}, {unit} {number}"
+    return None
+
+
+def make_table(
+    source: str | Path, names: Sequence[str], kinds: Sequence[Kind], rows: Any, *, unit: str = "line"
+) -> Table:
+    """Check rows, and put them into a table.
+
+    Args:
+        source: Where they come from.
+        names: The columns' names.
+        kinds: What they hold.
+        rows: Pairs of a line's number and its values.
+        unit: What the numbers count.
+
+    Raises:
+        DataError: When a value is missing or of the wrong kind, or there are no rows.
+    """
+    lines: list[int] = []
+    columns: dict[str, list[Any]] = {name: [] for name in names}
+    if len(columns) < len(names):
+        raise DataError(f"{source}: column {names[0]!r} was given twice; give different columns")
+    for line, values in rows:
+        lines.append(line)
+        checked = []
+        for name, kind, value in zip(names, kinds, values, strict=True):
+            try:
+                checked.append(checked_value(value, kind))
+            except ValueError as error:
+                raise DataError(f"{source}, {unit} {line}: column {name!r} {error}") from None
+        if kinds[-1] is Kind.TAGS and len(checked[-1]) != len(checked[0]):
+            raise DataError(f"{source}, {unit} {line}: {len(checked[0])} tokens and {len(checked[-1])} labels")
+        for column, value in zip(columns.values(), checked, strict=True):
+            column.append(value)
+    if not lines:
+        raise DataError(f"{source} has no data")
+    return Table(str(source), columns, lines, unit)
+
+
+def checked_value(value: Any, kind: Kind) -> Any:
+    """Make a value what its column holds.
+
+    Returns:
+        A string, or of tokens and tags a list of strings.
+
+    Raises:
+        ValueError: When it cannot be that. The message is the end of a sentence.
+    """
+    if value is None or value == "" or (isinstance(value, str) and not value.strip()):
+        raise ValueError("is empty; leave the row out, or name other columns (--columns)")
+    if kind in (Kind.TOKENS, Kind.TAGS):
+        parts = value.split() if isinstance(value, str) else value
+        if not isinstance(parts, (list, tuple)):
+            raise ValueError("is no list")
+        if not parts:
+            raise ValueError("is empty")
+        return [checked_value(part, Kind.LABEL) for part in parts]
+    if kind is Kind.LABEL and isinstance(value, (int, bool)):
+        return str(value)
+    if not isinstance(value, str):
+        raise ValueError("is not text")
+    # Labels are names. Text stays as it is, blanks at its ends too: so pipelines read it as well.
+    return value.strip() if kind is Kind.LABEL else value
+
+
+def chosen_columns(
+    available: Sequence[str], kinds: Sequence[Kind], columns: Sequence[Column] | None, owner: str | Path
+) -> list[str]:
+    """Choose columns by their names.
+
+    Args:
+        available: The names there are.
+        kinds: What the wanted columns hold.
+        columns: Names or numbers of the wanted ones; by default those that are named like their kinds ("gold_label"
+            is a label), and for other kinds the first ones that are left.
+        owner: The file, for messages.
+
+    Returns:
+        A name a kind.
+
+    Raises:
+        UnknownColumnError: When there is no column of a name.
+        DataError: When there are too few.
+    """
+    if columns is None:
+        if len(available) < len(kinds):
+            raise DataError(
+                f"{owner}: {len(available)} column{'' if len(available) == 1 else 's'} where {len(kinds)} are expected"
+            )
+        return columns_by_name(available, kinds)
+    check_number(kinds, columns, owner)
+    chosen = []
+    for column in columns:
+        if isinstance(column, int) and column < len(available):
+            column = available[column]
+        if column not in available:
+            raise UnknownColumnError(str(column), available, owner=str(owner))
+        chosen.append(str(column))
+    return chosen
+
+
+def columns_by_name(available: Sequence[str], kinds: Sequence[Kind]) -> list[str]:
+    """Choose a column for every kind: one with a usual name, else one with such a word in its name, else the next."""
+    chosen: dict[Kind, str] = {}
+    for names_of in (lambda name: [name], lambda name: re.findall(r"[^\W\d_]+", name.casefold())):
+        for kind in kinds:
+            found = [name for usual in kind.usual_names for name in available if usual in names_of(name)]
+            free = (name for name in found if name not in chosen.values())
+            if kind not in chosen and (name := next(free, None)) is not None:
+                chosen[kind] = name
+    rest = (name for name in available if name not in chosen.values())
+    return [chosen[kind] if kind in chosen else next(rest) for kind in kinds]
+
+
+def check_number(kinds: Sequence[Kind], columns: Sequence[Column], owner: str | Path) -> None:
+    """Require as many columns as are read.
+
+    Args:
+        kinds: What they hold.
+        columns: Those that were given.
+        owner: The file, for messages.
+
+    Raises:
+        DataError: When there are more or fewer.
+    """
+    if len(columns) != len(kinds):
+        plural = "" if len(columns) == 1 else "s"
+        raise DataError(f"{owner}: {len(columns)} column{plural} given where {len(kinds)} are expected")

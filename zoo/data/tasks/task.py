@@ -1,0 +1,293 @@
+"""Tasks: what a model is trained on and how its outputs are scored."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from typing_extensions import Self
+
+from zoo.base.errors import ConfigError, DataError, UnknownNameError, UnknownTaskError, UnsupportedTaskError
+from zoo.data.tokenizers import Tokenizers
+from zoo.registry import VARIANTS, Registry, parse_name
+
+from .leaks import without_leaks
+from .predictions import Outputs, Predictions
+from .scores import Score
+from .sources import DataSource, Splits, load_splits, set_aside
+from .tables import Kind
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+    from torch.utils.data import Dataset as Examples
+
+    from .tables import Column, Table
+
+TASKS: Registry[DataTask] = Registry("task", built_in="zoo.data.tasks.built_in", error=UnknownTaskError)
+"""What models can be trained on, by name. Plugins may add to it."""
+
+
+@dataclass(frozen=True)
+class DataTask(ABC):
+    """A source of examples, what turns them into batches, and what scores a model's outputs.
+
+    A subclass is a frozen dataclass whose fields are the task's options, all of which have defaults.
+
+    Attributes:
+        name: Its name in `TASKS`.
+        model_tasks: What a model may be built for, e.g. "seq2seq-lm", the usual one first.
+        shipped: The data that is used when none is given, None where it must be given or is made.
+        makes_examples: Whether the task makes examples itself, by its options.
+        kinds: What an example's columns hold.
+        main_score: The score that decides which of two models is better.
+        scored_by: How outputs come about, unless an option says otherwise.
+        recipe: The recipe that is used when none is given, by default the one called like the task.
+        options_for: The option that makes the task one for another kind of model, by what that is built for.
+    """
+
+    name: ClassVar[str]
+    model_tasks: ClassVar[tuple[str, ...]]
+    shipped: ClassVar[Path | None] = None
+    makes_examples: ClassVar[bool] = False
+    kinds: ClassVar[tuple[Kind, ...]]
+    main_score: ClassVar[str]
+    scored_by: ClassVar[Outputs] = Outputs.GENERATED
+    recipe: ClassVar[str | None] = None
+    options_for: ClassVar[Mapping[str, str]] = {}
+
+    @property
+    def model_task(self) -> str:
+        """What a model must be built for."""
+        return self.model_tasks[0]
+
+    @property
+    def outputs(self) -> Outputs:
+        """How outputs come about."""
+        return self.scored_by
+
+    def check_variant(self, name: str) -> None:
+        """Refuse a variant that cannot be built for the task.
+
+        Args:
+            name: The variant's name, possibly with settings.
+
+        Raises:
+            UnknownVariantError: When there is no such variant.
+            UnsupportedTaskError: When it does something else; says with which option the task would suit it.
+        """
+        variant = VARIANTS.get(parse_name(name).name)
+        if self.model_task in variant.tasks:
+            return
+        suiting = [f"{self.name}:{option}" for task, option in self.options_for.items() if task in variant.tasks]
+        raise UnsupportedTaskError(self.model_task, variant.name, variant.tasks, next(iter(suiting), None))
+
+    def configured(self, options: Mapping[str, Any]) -> Self:
+        """Change options.
+
+        Args:
+            options: Names and values.
+
+        Raises:
+            UnknownNameError: When there is no such option.
+            ConfigError: When a value is not valid.
+        """
+        valid = [field.name for field in fields(self)]
+        for option in options:
+            if option not in valid:
+                raise UnknownNameError(option, valid, kind="option", owner=f"task {self.name!r}")
+        try:
+            return replace(self, **options)
+        except TypeError as error:
+            raise ConfigError(f"options of task {self.name!r} are not valid: {error}") from error
+
+    def fitted(self, splits: Splits) -> Self:
+        """Learn from the training examples what the task must know, for instance which labels there are.
+
+        Returns:
+            Another task, or this one where there is nothing to learn.
+        """
+        return self
+
+    def fitted_to(self, config: Any) -> Self:
+        """Take from a trained model what it learned by `fitted`.
+
+        Returns:
+            Another task, or this one.
+        """
+        return self
+
+    def load(
+        self,
+        data: str | Path | None = None,
+        *,
+        heldout: str | Path | None = None,
+        columns: Sequence[Column] | None = None,
+        seed: int = 0,
+    ) -> Splits:
+        """Load the examples.
+
+        Args:
+            data: A file or folder, by default what ships with the zoo.
+            heldout: The file to evaluate on, by default what `data` says.
+            columns: Names or numbers of the columns to read, by default those named like what they hold.
+            seed: Which examples are set aside where no file says so.
+
+        Returns:
+            Examples to train on and to evaluate on.
+
+        Raises:
+            DataError: When they cannot be read.
+        """
+        source = data if data is not None else self.shipped
+        if source is None:
+            raise DataError(f"task {self.name!r} has no data of its own; give some (--data)")
+        return load_splits(
+            source, heldout=heldout, columns=columns, kinds=self.kinds, seed=seed, mismatch=self.mismatch
+        )
+
+    def load_from(self, source: DataSource) -> Splits:
+        """Load the examples of a source.
+
+        Returns:
+            As `load` does, without what is held out among the examples to train on, and where they come from.
+
+        Raises:
+            DataError: When they cannot be read.
+        """
+        found = self.load(source.data, heldout=source.heldout, columns=source.columns, seed=source.seed)
+        return replace(without_leaks(found), source=source)
+
+    def set_aside(self, examples: Dataset, *, seed: int = 0) -> Splits:
+        """Take some of the training examples away, to choose by them what held-out examples must not decide.
+
+        Args:
+            examples: The examples to train on.
+            seed: Which.
+
+        Returns:
+            The others, and those.
+
+        Raises:
+            DataError: When there are too few.
+        """
+        if len(examples) < 2:
+            raise DataError(f"task {self.name!r} has one example to train on, of which none can be set aside")
+        return set_aside(examples, seed)
+
+    def mismatch(self, train: Table, heldout: Table) -> str | None:
+        """Compare examples to train on with held-out ones of another file.
+
+        Returns:
+            Why a model trained on these cannot be evaluated on those, None where it can.
+        """
+        return None
+
+    @abstractmethod
+    def train_tokenizers(self, examples: Dataset, **options: Any) -> Tokenizers:
+        """Train the tokenizers that a model of this task needs.
+
+        Args:
+            examples: What to train on.
+            options: As for [`zoo.data.tasks.train_tokenizers`][].
+
+        Returns:
+            The tokenizers.
+        """
+
+    @abstractmethod
+    def encode(
+        self, examples: Dataset, tokenizers: Tokenizers, *, training: bool = False, seed: int = 0
+    ) -> Dataset | Examples[Any]:
+        """Turn text into ids.
+
+        Args:
+            examples: Text columns.
+            tokenizers: What reads them.
+            training: Whether they are to be trained on, and not evaluated on: some tasks then draw blocks or masks.
+            seed: Of what is drawn.
+
+        Returns:
+            The model's inputs and labels: a dataset whose column `length` is the number of source and target tokens,
+            for bucketing, or a torch dataset of a known length.
+
+        Raises:
+            DataError: When nothing can be learned from them.
+        """
+
+    @abstractmethod
+    def collator(self, tokenizers: Tokenizers) -> Callable[[Any], dict[str, Any]]:
+        """Make what pads encoded examples into batches.
+
+        Returns:
+            A collator whose labels are -100 on padding, so that padding never counts.
+        """
+
+    @abstractmethod
+    def model_settings(self, tokenizers: Tokenizers) -> dict[str, Any]:
+        """Say what a model's configuration must have to fit the tokenizers.
+
+        Returns:
+            Fields of [`zoo.models.ZooConfig`][]: sizes of vocabularies and ids of special tokens.
+        """
+
+    def sources(self, examples: Dataset) -> list[str]:
+        """What a model reads.
+
+        Returns:
+            A text an example; none where the task has no outputs to be shown beside them.
+        """
+        return []
+
+    def references(self, examples: Dataset) -> list[str]:
+        """What a model should answer.
+
+        Returns:
+            A text an example; none where the task has no outputs.
+        """
+        return []
+
+    def label_counts(self, examples: Dataset) -> dict[str, int]:
+        """How often every label occurs; empty where examples have no labels.
+
+        Args:
+            examples: Text columns.
+        """
+        return {}
+
+    def samples(self, examples: Dataset, most: int) -> list[str]:
+        """Some texts as a model may meet them, to see whether it still gives the answers that it gave before.
+
+        Args:
+            examples: Text columns.
+            most: How many texts there may be.
+
+        Returns:
+            A few short texts.
+        """
+        return self.sources(examples.select(range(min(most, len(examples)))))
+
+    def texts(self, ids: Sequence[Any], tokenizers: Tokenizers) -> list[str]:
+        """Write predicted ids as text; only for tasks whose outputs are predicted.
+
+        Args:
+            ids: Ids an example. *Shape:* (num_labels_of_example,)
+
+        Returns:
+            A text an example.
+        """
+        return []
+
+    @abstractmethod
+    def score(self, predictions: Predictions, examples: Dataset, *, n_bootstrap: int = 1) -> Mapping[str, Score]:
+        """Compare what a model made of examples with what it should have made of them.
+
+        Args:
+            predictions: What it made of them, in their order.
+            n_bootstrap: How often to resample the examples for confidence intervals; 1 for none.
+
+        Returns:
+            Scores by their names, `main_score` among them.
+        """

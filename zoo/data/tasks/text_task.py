@@ -1,0 +1,185 @@
+"""What tasks on raw text have in common: texts from a file, read as one row of ids."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from datasets import Dataset
+
+from zoo.base.errors import ConfigError, DataError
+from zoo.data.tokenizers import Tokenizers, train_tokenizers
+from zoo.data.tokenizers.encoding import to_ids
+
+from .blocks import Ids
+from .raw_text import TEXT_SUFFIX, in_parts, read_text
+from .sources import HELDOUT_NAMES, Splits, find_file
+from .tables import Column, Kind
+from .task import DataTask
+
+TEXTS_AT_ONCE = 64
+"""Texts that are tokenized together."""
+
+LONGEST_SAMPLE = 64
+"""Characters of a text that a saved model is asked about."""
+
+
+@dataclass(frozen=True)
+class RawTextTask(DataTask):
+    """Raw text. A .txt file is one text; in the other formats every row is a document.
+
+    Attributes:
+        block_size: Number of tokens that a model reads at once.
+        stride: How far apart the blocks to train on begin, by default as far as they are long; 1 for blocks that begin
+            anywhere.
+        train_fraction: Which part of a text, from its beginning, is trained on where no held-out file is given.
+    """
+
+    kinds = (Kind.TEXT,)
+
+    block_size: int = 128
+    stride: int | None = None
+    train_fraction: float = 0.9
+
+    def __post_init__(self) -> None:
+        for option in ("block_size", "stride"):
+            value = getattr(self, option)
+            if value is not None and (not isinstance(value, int) or value < 1):
+                raise ConfigError(f"{option}={value!r} is not valid; it is a number of tokens, at least 1")
+        if not 0 < self.train_fraction < 1:
+            raise ConfigError(f"train_fraction={self.train_fraction!r} is not valid; it lies between 0 and 1")
+
+    def load(
+        self,
+        data: str | Path | None = None,
+        *,
+        heldout: str | Path | None = None,
+        columns: Sequence[Column] | None = None,
+        seed: int = 0,
+    ) -> Splits:
+        """Load texts. Arguments as in the base class."""
+        train_file = Path(data) if data is not None else None
+        if train_file is not None and (folder := train_file / f"train{TEXT_SUFFIX}").is_file():
+            heldout = heldout if heldout is not None else find_file(folder.parent, HELDOUT_NAMES)
+            train_file = folder
+        if train_file is None or train_file.suffix.lower() != TEXT_SUFFIX or not train_file.exists():
+            splits = super().load(data, heldout=heldout, columns=columns, seed=seed)
+            return Splits(documents(splits.train), documents(splits.heldout))
+        text = read_text(train_file)
+        if heldout is not None:
+            return Splits(in_parts(text), in_parts(read_text(heldout)))
+        return self.divided(text, str(train_file))
+
+    def set_aside(self, examples: Dataset, *, seed: int = 0) -> Splits:
+        """Take the end of a text away, or some of several. Arguments as in the base class."""
+        if len(set(examples["document"][:])) > 1:
+            return super().set_aside(examples, seed=seed)
+        return self.divided("".join(examples["text"][:]), "the text to train on")
+
+    def divided(self, text: str, source: str) -> Splits:
+        """Divide a text.
+
+        Returns:
+            Its beginning and its end, by `train_fraction`.
+
+        Raises:
+            DataError: When it is too short.
+        """
+        border = int(len(text) * self.train_fraction)
+        if border == 0 or border == len(text):
+            raise DataError(f"{source} has {len(text)} characters, too few to train on some and evaluate on others")
+        return Splits(in_parts(text[:border]), in_parts(text[border:]))
+
+    def train_tokenizers(self, examples: Dataset, **options: Any) -> Tokenizers:
+        """Train the one tokenizer that a language model has. Arguments as in the base class."""
+        return train_tokenizers(examples["text"], **options)
+
+    def row(self, examples: Dataset, tokenizers: Tokenizers, *, least: int, training: bool) -> Ids:
+        """Turn texts into one row of ids, with the end of a text between two documents.
+
+        Args:
+            examples: The columns `text` and `document`.
+            least: How many ids are needed.
+            training: Whether they are to be trained on.
+
+        Returns:
+            *Shape:* (num_tokens,)
+
+        Raises:
+            DataError: When there are too few.
+        """
+        ids = np.concatenate([np.empty(0, np.int32), *parts_of_row(examples, tokenizers)])
+        if len(ids) < least:
+            use = "train" if training else "evaluate"
+            raise DataError(f"the texts to {use} on have {len(ids)} tokens; at least {least} are needed")
+        return ids
+
+    def model_settings(self, tokenizers: Tokenizers) -> dict[str, Any]:
+        """Vocabulary and special tokens. Arguments as in the base class."""
+        return single_vocabulary(tokenizers)
+
+    def samples(self, examples: Dataset, most: int) -> list[str]:
+        """The beginnings of some texts. Arguments as in the base class."""
+        return [text[:LONGEST_SAMPLE] for text in examples.select(range(min(most, len(examples))))["text"]]
+
+
+def documents(examples: Dataset) -> Dataset:
+    """Number the documents.
+
+    Args:
+        examples: A document a row, in the first column.
+
+    Returns:
+        A dataset with the columns `text` and `document`.
+    """
+    texts = examples[examples.column_names[0]][:]
+    return Dataset.from_dict({"text": texts, "document": list(range(len(texts)))})
+
+
+def parts_of_row(examples: Dataset, tokenizers: Tokenizers) -> Iterator[Ids]:
+    """Turn texts into ids, few at a time.
+
+    Args:
+        examples: The columns `text` and `document`.
+
+    Yields:
+        Ids, in the order of the texts.
+    """
+    tokenizer = tokenizers.source
+    previous = None
+    for start in range(0, len(examples), TEXTS_AT_ONCE):
+        batch = examples[start : start + TEXTS_AT_ONCE]
+        encoded = to_ids(tokenizer, batch["text"], add_special_tokens=False)
+        for document, ids in zip(batch["document"], encoded, strict=True):
+            if previous is not None and document != previous and tokenizer.eos_token_id is not None:
+                yield np.array([tokenizer.eos_token_id], np.int32)
+            previous = document
+            yield np.array(ids, np.int32)
+
+
+def padding_of(tokenizers: Tokenizers) -> int:
+    """What fills up a batch; attention never goes there, and it is no label.
+
+    Returns:
+        The padding's id, or any other where the tokenizer has none.
+    """
+    padding = tokenizers.source.pad_token_id
+    return padding if padding is not None else 0
+
+
+def single_vocabulary(tokenizers: Tokenizers) -> dict[str, Any]:
+    """Describe the vocabulary of a model with one tokenizer.
+
+    Returns:
+        Fields of [`zoo.models.ZooConfig`][].
+    """
+    tokenizer = tokenizers.source
+    return {
+        "vocab_size": len(tokenizer),
+        "pad_token_id": tokenizer.pad_token_id,
+        "bos_token_id": tokenizer.bos_token_id,
+        "eos_token_id": tokenizer.eos_token_id,
+    }

@@ -1,0 +1,50 @@
+"""From texts to ids."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from transformers import PreTrainedTokenizerFast
+
+from zoo.base.errors import DataError
+
+
+def to_ids(tokenizer: PreTrainedTokenizerFast, texts: Sequence[Any], **options: Any) -> list[list[int]]:
+    """Turn texts into ids.
+
+    Args:
+        texts: The texts, or lists of tokens with `is_split_into_words=True`.
+        options: What the tokenizer is called with.
+
+    Raises:
+        DataError: When the tokenizer has no id for something, and none for what is unknown.
+    """
+    if not texts:
+        return []
+    try:
+        ids: list[list[int]] = tokenizer(list(texts), return_attention_mask=False, verbose=False, **options)[
+            "input_ids"
+        ]
+    except Exception as error:
+        if tokenizer.unk_token is not None:
+            raise
+        known = tokenizer.get_vocab()
+        unknown = sorted({character for text in texts for character in text if character not in known})
+        raise DataError(f"the tokenizer has no id for {', '.join(map(repr, unknown)) or error}") from error
+    return ids
+
+
+def pieces_of(tokenizer: PreTrainedTokenizerFast, tokens: Sequence[str]) -> list[list[int]]:
+    """Cut every token by itself, with the blank before it that it has in running text.
+
+    Args:
+        tokenizer: What cuts.
+        tokens: The tokens of one text.
+
+    Returns:
+        The ids of each, at least one.
+    """
+    spaced = [" " * (place > 0) + token for place, token in enumerate(tokens)]
+    pieces = to_ids(tokenizer, spaced, add_special_tokens=False)
+    return [ids or [tokenizer.unk_token_id or 0] for ids in pieces]

@@ -1,0 +1,145 @@
+"""The kinds of tokenizers, each a function from texts to a trained tokenizer."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+
+from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+from transformers import PreTrainedTokenizerFast
+
+from zoo.registry import Registry
+
+from .vocabulary import SPECIALS, UNKNOWN, counted, whole_tokens, wrap
+
+TOKENIZERS: Registry[Callable[..., PreTrainedTokenizerFast]] = Registry(
+    "tokenizer", built_in="zoo.data.tokenizers.originals"
+)
+"""Functions that train a tokenizer on texts; what else they take are its options."""
+
+
+@TOKENIZERS.register("bpe")
+def train_bpe(
+    texts: Iterable[str], *, vocab_size: int = 2000, min_frequency: int = 2, lower_case: bool = False
+) -> PreTrainedTokenizerFast:
+    """Train byte-level BPE (Sennrich et al. 2016; bytes as in GPT-2): nothing is unknown, and every text comes back.
+
+    Args:
+        texts: What to train on.
+        vocab_size: Number of ids, special ones and the 256 bytes included.
+        min_frequency: How often two pieces must occur side by side to become one.
+        lower_case: Whether texts are lower-cased first.
+
+    Returns:
+        The tokenizer.
+    """
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocab_size,
+        min_frequency=min_frequency,
+        special_tokens=SPECIALS,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    return _byte_level(models.BPE(), trainer, texts, lower_case)
+
+
+@TOKENIZERS.register("unigram")
+def train_unigram(
+    texts: Iterable[str], *, vocab_size: int = 2000, max_piece_length: int = 16, lower_case: bool = False
+) -> PreTrainedTokenizerFast:
+    """Train a unigram language model over bytes (Kudo 2018): nothing is unknown, and every text comes back.
+
+    Args:
+        texts: What to train on.
+        vocab_size: Number of ids, special ones and the 256 bytes included.
+        max_piece_length: Number of bytes in a piece, at most.
+        lower_case: Whether texts are lower-cased first.
+
+    Returns:
+        The tokenizer.
+    """
+    trainer = trainers.UnigramTrainer(
+        vocab_size=vocab_size,
+        max_piece_length=max_piece_length,
+        special_tokens=SPECIALS,
+        unk_token=UNKNOWN,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    return _byte_level(models.Unigram(), trainer, texts, lower_case)
+
+
+def _byte_level(
+    model: models.Model, trainer: trainers.Trainer, texts: Iterable[str], lower_case: bool
+) -> PreTrainedTokenizerFast:
+    tokenizer = Tokenizer(model)
+    if lower_case:
+        tokenizer.normalizer = normalizers.Lowercase()
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.train_from_iterator(texts, trainer)
+    return wrap(tokenizer)
+
+
+@TOKENIZERS.register("word")
+def train_word(
+    texts: Iterable[str], *, vocab_size: int | None = None, min_frequency: int = 2, lower_case: bool = False
+) -> PreTrainedTokenizerFast:
+    """Collect words and punctuation marks; what is rare is unknown.
+
+    Args:
+        texts: What to collect from.
+        vocab_size: Number of ids at most, special ones included; None for as many as there are.
+        min_frequency: How often a word must occur.
+        lower_case: Whether texts are lower-cased first.
+
+    Returns:
+        The tokenizer.
+    """
+    splits = [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Split(Regex(r"[^\w\s'’-]"), "isolated")]
+    pieces = pre_tokenizers.Sequence(splits)
+    normalizer = _composed(lower_case)
+    tokens = ranked(counted(texts, normalizer, pieces), min_frequency)[:vocab_size]
+    return whole_tokens(tokens, normalizer, pieces, decoders.WordPiece())
+
+
+@TOKENIZERS.register("character")
+def train_character(
+    texts: Iterable[str], *, vocab_size: int | None = None, min_frequency: int = 1, lower_case: bool = False
+) -> PreTrainedTokenizerFast:
+    """Collect characters; what is rare is unknown.
+
+    Args:
+        texts: What to collect from.
+        vocab_size: Number of ids at most, special ones included; None for as many as there are.
+        min_frequency: How often a character must occur.
+        lower_case: Whether texts are lower-cased first.
+
+    Returns:
+        The tokenizer.
+    """
+    normalizer = _composed(lower_case)
+    tokens = ranked(counted(texts, normalizer, CHARACTERS), min_frequency)[:vocab_size]
+    return whole_tokens(tokens, normalizer, CHARACTERS, decoders.Fuse())
+
+
+CHARACTERS = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
+"""Cuts a text into its characters, line breaks among them."""
+
+
+def _composed(lower_case: bool) -> normalizers.Normalizer:
+    return normalizers.Sequence([normalizers.NFC(), *([normalizers.Lowercase()] if lower_case else [])])
+
+
+def ranked(counts: Counter[str], min_frequency: int) -> list[str]:
+    """Order a vocabulary.
+
+    Args:
+        counts: How often each piece occurs.
+        min_frequency: How often one must.
+
+    Returns:
+        The special tokens, then the most frequent pieces first, equally frequent ones by the alphabet.
+    """
+    frequent = [piece for piece, count in counts.items() if count >= min_frequency and piece not in SPECIALS]
+    return [*SPECIALS, *sorted(frequent, key=lambda piece: (-counts[piece], piece))]

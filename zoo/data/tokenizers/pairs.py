@@ -1,0 +1,139 @@
+"""A tokenizer for the source and one for the target, which may be the same."""
+
+from __future__ import annotations
+
+import inspect
+import shutil
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from transformers import AutoTokenizer, PreTrainedTokenizerFast
+
+from zoo.base.errors import CheckpointError, ConfigError, UnknownNameError
+from zoo.registry import split_options
+
+from .kinds import TOKENIZERS
+
+TARGET_FOLDER = "target"
+"""Where a checkpoint holds the target's tokenizer, if it has its own: `AutoTokenizer`'s `subfolder`."""
+
+TOKENIZER_FILE = "tokenizer.json"
+
+
+@dataclass(frozen=True)
+class Tokenizers:
+    """The tokenizers of a model.
+
+    Attributes:
+        source: For what the model reads.
+        target: For what it writes; the same object where the vocabulary is joint.
+        made_by: What made them, as a recipe says it: the `kind` and its options, or the `folder` they are from.
+    """
+
+    source: PreTrainedTokenizerFast
+    target: PreTrainedTokenizerFast
+    made_by: Mapping[str, Any] = field(default_factory=lambda: {"kind": "given"}, compare=False)
+
+    @property
+    def joint(self) -> bool:
+        """Whether source and target share one vocabulary."""
+        return self.source is self.target
+
+    def save(self, folder: str | Path, max_length: int | None = None) -> None:
+        """Write `tokenizer.json` and what goes with it.
+
+        Args:
+            folder: Where to; a target's own tokenizer goes to a folder inside.
+            max_length: The model's longest text in tokens, to which `truncation=True` cuts from then on.
+        """
+        for tokenizer in (self.source, self.target):
+            tokenizer.model_max_length = min(tokenizer.model_max_length, max_length or tokenizer.model_max_length)
+        shutil.rmtree(Path(folder) / TARGET_FOLDER, ignore_errors=True)
+        self.source.save_pretrained(folder)
+        if not self.joint:
+            self.target.save_pretrained(Path(folder) / TARGET_FOLDER)
+
+
+def load_tokenizers(folder: str | Path) -> Tokenizers:
+    """Load what `Tokenizers.save` wrote, or any folder with a `tokenizer.json`.
+
+    Returns:
+        The tokenizers.
+
+    Raises:
+        CheckpointError: When there is no tokenizer in it.
+        ConfigError: When it lacks padding or an end.
+    """
+    place = Path(folder)
+    if not (place / TOKENIZER_FILE).is_file():
+        raise CheckpointError(f"{place} has no {TOKENIZER_FILE}")
+    source = read_tokenizer(place)
+    has_target = (place / TARGET_FOLDER / TOKENIZER_FILE).is_file()
+    target = read_tokenizer(place / TARGET_FOLDER) if has_target else source
+    for tokenizer in (source, target):
+        if tokenizer.pad_token_id is None or tokenizer.eos_token_id is None:
+            raise ConfigError(f"the tokenizer in {place} has no pad_token or no eos_token; both are needed")
+    return Tokenizers(source, target, {"folder": str(place.absolute())})
+
+
+def read_tokenizer(folder: Path) -> PreTrainedTokenizerFast:
+    """Read one tokenizer, as transformers does.
+
+    Args:
+        folder: The folder with a `tokenizer.json`.
+
+    Returns:
+        The tokenizer.
+
+    Raises:
+        CheckpointError: When its files cannot be used.
+    """
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(folder)
+        tokenizer("")  # which some settings that can be read do not survive
+    # The library raises plain Exceptions, and BaseExceptions where its Rust code panics.
+    except BaseException as error:
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
+        told = f"{type(error).__name__}: {error}".strip().splitlines()[0]
+        raise CheckpointError(f"the tokenizer in {folder} cannot be used: {told}") from error
+    return tokenizer
+
+
+def train_tokenizers(
+    source: Iterable[str], target: Iterable[str] | None = None, *, kind: str = "bpe", joint: bool = True, **options: Any
+) -> Tokenizers:
+    """Train tokenizers on the texts of a task.
+
+    Args:
+        source: What the model will read.
+        target: What it will write, where that is something else.
+        kind: A name in `TOKENIZERS`: "bpe", "unigram", "word", "character", "d2l-word", "explicando-character";
+            possibly with options, which take precedence: "bpe:vocab_size=512".
+        joint: Whether source and target share one vocabulary.
+        options: What the kind takes: `vocab_size`, `min_frequency`, ...
+
+    Returns:
+        The tokenizers.
+
+    Raises:
+        UnknownNameError: When there is no such kind, or it has no such option.
+        NameSyntaxError: When the kind cannot be read.
+    """
+    kind, said = split_options(kind, "tokenizer")
+    joint, options = said.pop("joint", joint), {**options, **said}
+    train = TOKENIZERS.get(kind)
+    valid = [name for name, known in inspect.signature(train).parameters.items() if known.kind is known.KEYWORD_ONLY]
+    for option in options:
+        if option not in valid:
+            raise UnknownNameError(option, valid, kind="option", owner=f"tokenizer {kind!r}")
+    source, made_by = list(source), {"kind": kind, "joint": joint, **options}
+    if target is None:
+        only = train(source, **options)
+        return Tokenizers(only, only, made_by)
+    if joint:
+        both = train([*source, *target], **options)
+        return Tokenizers(both, both, made_by)
+    return Tokenizers(train(source, **options), train(list(target), **options), made_by)

@@ -1,0 +1,222 @@
+"""Padding removed once at a stack's entry, so that layers run on the tokens of a batch in one row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import wraps
+from typing import Any, Protocol, TypeVar, cast
+
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedConfig
+from transformers.integrations.flash_attention import flash_attention_forward
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.masking_utils import find_packed_sequence_indices
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+from .hook_detection import are_untouched
+from .switches import current
+from .unpadding import UnpaddedMask, Unpadding
+from .variable_length import computes
+
+ATTENDING = frozenset({"full_attention", "sliding_attention"})
+"""Types of layers with attention; all others carry a state from token to token."""
+
+RunLayers = TypeVar("RunLayers", bound=Callable[..., Tensor])
+
+GAIN = 150_000
+"""Unpadding pays where what it saves of a layer's token-wise work is more than this for each sequence: tokens times
+hidden_size squared, so 9 tokens at a hidden size of 128. Measured on two cores of a Xeon, as SHORT and SHARE were."""
+
+SHARE = 0.125
+"""And where at least this share of the positions is padding."""
+
+
+class Stack(Protocol):
+    """What [`without_padding`][] reads of a stack of layers.
+
+    Attributes:
+        layers: What may run without padding, with what stands before and behind it.
+        embedding_projection: What stands before it.
+        norm: The norm behind it.
+        training: Whether dropout is on.
+        can_unpad: Whether all of it looks at one token only, but for attention.
+        built_of: The classes of which it was built.
+    """
+
+    config: Any
+    layers: Any
+    embedding_projection: Any
+    norm: Any
+    training: bool
+    can_unpad: bool
+    built_of: frozenset[type[nn.Module]]
+
+
+def without_padding(run_layers: RunLayers) -> RunLayers:
+    """Let the layers of a stack run on tokens laid end to end, where that pays and nobody can tell: a decorator.
+
+    Padding stays where there is a cache, where hidden states are recorded, where position ids tell documents in a row
+    apart, and where somebody has hooks on the layers or has replaced parts of them.
+
+    Args:
+        run_layers: A method of a [`Stack`][], called with the configuration of the call, hidden states and a dataclass
+            of what all layers see, whose masks become an [`UnpaddedMask`][zoo.fast.unpadding.UnpaddedMask].
+    """
+
+    @wraps(run_layers)
+    def unpadded(self: Any, config: Any, hidden_states: Tensor, context: Any, **kwargs: Any) -> Tensor:
+        tokens, source = unpaddings(self, config, hidden_states, context, **kwargs)
+        if tokens is None:
+            return run_layers(self, config, hidden_states, context, **kwargs)
+        changes = {"attention_mask": UnpaddedMask(tokens, tokens), "position_ids": tokens.unpad(context.position_ids)}
+        if context.token_ids is not None:
+            changes["token_ids"] = tokens.unpad(context.token_ids)
+        if source is not None:
+            changes["encoder_hidden_states"] = source.unpad(context.encoder_hidden_states)
+            changes["encoder_attention_mask"] = UnpaddedMask(tokens, source)
+        context = replace(context, **changes)
+        return tokens.pad(run_layers(self, config, tokens.unpad(hidden_states), context, **kwargs))
+
+    return cast(RunLayers, unpadded)
+
+
+def unpaddings(
+    stack: Stack,
+    config: Any,
+    hidden_states: Tensor,
+    context: Any,
+    *,
+    output_hidden_states: bool | None = None,
+    output_router_logits: bool | None = None,
+    **kwargs: Any,
+) -> tuple[Unpadding | None, Unpadding | None]:
+    """Find out where tokens are, if the layers of a stack are to run without padding in this call.
+
+    Args:
+        hidden_states: *Shape:* (batch_size, seq_len, hidden_size)
+        output_hidden_states: Whether the caller wants to see what passes between the layers, with its padding.
+        output_router_logits: Whether the caller wants to see the scores of routers, with those of padding.
+
+    Returns:
+        An unpadding of the stack's input, and one of what cross attention reads; or None for both.
+    """
+    records = stack.config.output_hidden_states if output_hidden_states is None else output_hidden_states
+    records = records or output_router_logits or getattr(stack.config, "output_router_logits", False)
+    if context.past_key_values is not None or records or not stack.can_unpad or is_traced():
+        return None, None
+    source = (context.encoder_attention_mask, context.encoder_hidden_states)
+    drops = bool(stack.training and config.attention_dropout)
+    by_length = takes_lengths(config, hidden_states, drops=drops, has_bias=bool(context.biases))
+    found = find_unpaddings(config, (context.attention_mask, hidden_states), source, by_length=by_length)
+    built = (stack.embedding_projection, stack.layers, stack.norm)
+    if not any(found) or not are_untouched(built, stack.built_of):
+        return None, None
+    documents = None
+    if config.is_decoder and context.attention_mask is None and context.given_positions is not None:
+        documents = find_packed_sequence_indices(context.given_positions)
+    return (None, None) if documents is not None else (found[0], found[1])
+
+
+def packed_rows(config: PreTrainedConfig, context: Any) -> Any:
+    """Tell documents apart that are packed into the rows of a batch, on FlashAttention, which takes no mask of them.
+
+    transformers does so for a single row.
+
+    Args:
+        config: Names the attention backend of the call, and whether it is a decoder.
+        context: What the layers see beside hidden states: the mask, the cache, and given position ids of every row or
+            the same for all, *Shape:* (batch_size or 1, seq_len).
+
+    Returns:
+        A mask for attention on the rows as they are; the given one where there is one row, or a document in each, and
+        for layers that carry a state from one document into the next, which are to refuse it.
+    """
+    mask, position_ids = context.attention_mask, context.given_positions
+    if not config.is_decoder or mask is not None or context.cache is not None or is_traced():
+        return mask
+    if position_ids is None or len(position_ids) == 1:
+        return mask
+    if not ATTENDING.issuperset(getattr(config, "layer_types", None) or ()):
+        return mask
+    if ALL_ATTENTION_FUNCTIONS.get(config._attn_implementation) is not flash_attention_forward:
+        return mask
+    if (documents := find_packed_sequence_indices(position_ids)) is None:
+        return mask
+    tokens = Unpadding.of_documents(documents)
+    return UnpaddedMask(tokens, tokens)
+
+
+def is_traced() -> bool:
+    """Whether a graph is being made, which knows no lengths, since these are data."""
+    return torch.compiler.is_compiling() or torch._C._get_tracing_state() is not None
+
+
+def takes_lengths(config: Any, hidden_states: Tensor, *, drops: bool, has_bias: bool) -> bool:
+    """Whether attention takes the lengths of sequences in one call, windows or not. Arguments as for [`computes`][]."""
+    backend = ALL_ATTENTION_FUNCTIONS.get(config._attn_implementation)  # somebody may have registered another sdpa
+    if backend is flash_attention_forward:
+        return True
+    return backend is sdpa_attention_forward and computes(config, hidden_states, drops=drops, has_bias=has_bias)
+
+
+def find_unpaddings(
+    config: PreTrainedConfig, *sequences: tuple[Any, Tensor | None], by_length: bool
+) -> tuple[Unpadding | None, ...]:
+    """Find the tokens of everything that a stack reads, if it can do without padding and gains by it.
+
+    Args:
+        sequences: A padding mask and the states that it belongs to, of the stack's input and of what cross attention
+            reads. *Shape:* (batch_size, seq_len) or None, and (batch_size, seq_len, hidden_size) or None
+        by_length: Whether attention takes the lengths of sequences.
+
+    Returns:
+        An unpadding for each that has states, or None for all.
+    """
+    nothing = (None,) * len(sequences)
+    mode = current().unpadding
+    on_sdpa = ALL_ATTENTION_FUNCTIONS.get(config._attn_implementation) is sdpa_attention_forward
+    if mode == "never" or not (by_length or on_sdpa):
+        return nothing
+    if all(mask is None for mask, _ in sequences) and (by_length or mode != "always"):
+        return nothing
+    unpaddings = []
+    for mask, states in sequences:
+        unpadding = None
+        if states is not None:
+            if not (by_length or states.device.type == "cpu"):  # an accelerator would be waited for
+                return nothing
+            unpadding = find_tokens(mask, states)
+            if unpadding is None:
+                return nothing
+            if not by_length and (config.sliding_window or unpadding.seq_len) < unpadding.seq_len:
+                return nothing
+            if config.is_decoder and any(unpadding.starts):  # padding before a sequence predicts its first token
+                return nothing
+        unpaddings.append(unpadding)
+    if by_length or mode == "always":  # which else makes masks, or unpads in every layer anew
+        return tuple(unpaddings)
+    found = [unpadding for unpadding in unpaddings if unpadding is not None]
+    saved = sum(unpadding.saved for unpadding in found)
+    sequences_in_all = sum(unpadding.batch_size for unpadding in found)
+    positions = sum(unpadding.batch_size * unpadding.seq_len for unpadding in found)
+    pays = saved * config.hidden_size**2 > GAIN * sequences_in_all and saved >= SHARE * positions
+    return tuple(unpaddings) if pays else nothing
+
+
+def find_tokens(attention_mask: Any, states: Tensor) -> Unpadding | None:
+    """Find the tokens of one batch of sequences.
+
+    Args:
+        attention_mask: 1 for real tokens, *Shape:* (batch_size, seq_len); None for no padding; or another mask.
+        states: *Shape:* (batch_size, seq_len, hidden_size)
+
+    Returns:
+        Where they are; None where that cannot be told.
+    """
+    if attention_mask is None:
+        batch_size, seq_len = states.shape[:2]
+        return Unpadding.full(batch_size, seq_len, states.device)
+    is_padding_mask = isinstance(attention_mask, Tensor) and attention_mask.shape == states.shape[:2]
+    return Unpadding.of(attention_mask) if is_padding_mask else None

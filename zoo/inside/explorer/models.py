@@ -1,0 +1,79 @@
+"""Which models there are to explore, each loaded once."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from functools import lru_cache
+
+from zoo.data.tokenizers import Tokenizers
+from zoo.inside.show import task_of
+from zoo.models import ZooConfig, ZooPreTrainedModel
+from zoo.registry import VARIANTS, find_weights, list_weights
+from zoo.training.generation import load_checkpoint
+
+KEPT = 8
+"""How many models stay in memory, the latest."""
+
+
+@dataclass(frozen=True)
+class Explored:
+    """A model that can be looked at.
+
+    Attributes:
+        name: What it is called.
+        model: It.
+        tokenizers: What it reads and writes with.
+    """
+
+    name: str
+    model: ZooPreTrainedModel
+    tokenizers: Tokenizers
+
+
+def shipped_models() -> list[str]:
+    """List the weights that are there without a network.
+
+    Returns:
+        Their names, translators first: they have most to show.
+    """
+    shipped = [name for name in list_weights() if not find_weights(name).on_hub]
+    return sorted(shipped, key=lambda name: (find_weights(name).task != "seq2seq-lm", name))
+
+
+@lru_cache(KEPT)
+def explored(name: str) -> Explored:
+    """Load a model on the CPU, once.
+
+    Args:
+        name: The name of weights, a folder, or a repository on the Hub.
+
+    Raises:
+        ZooError: When there is no such model.
+    """
+    model, tokenizers = load_checkpoint(name, device="cpu", engine="torch")
+    task_of(model)  # refuses what is not of the zoo
+    return Explored(name, model, tokenizers)
+
+
+def with_quirks(one: Explored, quirks: tuple[str, ...]) -> Explored:
+    """Give a model other quirks, and leave its weights as they are.
+
+    Args:
+        one: The model.
+        quirks: All that it is to have.
+
+    Returns:
+        A model that computes otherwise with the same weights; those that a quirk has no use for are left out.
+
+    Raises:
+        UnknownQuirkError: When its variant has no such quirk.
+    """
+    config = one.model.config
+    variant, task = VARIANTS.get(config.variant), task_of(one.model)
+    before, after = (variant.settings(task, quirks=chosen) for chosen in (tuple(config.quirks), quirks))
+    plain = {field.name: field.default for field in dataclasses.fields(ZooConfig)}
+    changes = {key: after.get(key, plain.get(key)) for key in {*before, *after} if before.get(key) != after.get(key)}
+    changed = type(one.model)(ZooConfig.from_dict({**config.to_dict(), **changes, "quirks": list(quirks)}))
+    changed.load_state_dict(one.model.state_dict(), strict=False)
+    return Explored(one.name, changed.eval(), one.tokenizers)

@@ -1,0 +1,157 @@
+"""What the explorer shows: functions of models and a text, whose results print in a terminal as well."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+
+import torch
+from torch import Tensor
+
+from zoo.analysis.diff import diff, tasks_of
+from zoo.analysis.drawing import Drawing, draw, to_svg_beside
+from zoo.analysis.drawing import compare as compare_drawings
+from zoo.inside import attention, logit_lens
+from zoo.inside.layers import shape_text
+from zoo.inside.show import show, task_of
+from zoo.inside.texts import inputs_of, readable
+from zoo.registry import VARIANTS, Task
+from zoo.registry.printed import Note, Part, Picture, Table, Title
+from zoo.training.generation import generate
+from zoo.training.predict import Label, predict
+
+from .models import Explored, explored, with_quirks
+
+GUESSES = 5
+"""How many words are shown for a mask."""
+
+QUIET = frozenset({"dropout", "scale"})
+"""Sorts of steps that leave shapes as they are."""
+
+
+def outputs(names: Sequence[str], text: str) -> Iterator[Part]:
+    """What each model makes of a text, below each other."""
+    yield Table([(name, answer(explored(name), text)) for name in names], ("", "says"))
+
+
+def answer(one: Explored, text: str) -> str:
+    """What a model makes of a text: what it writes, how it labels it, or what it guesses for masks."""
+    task = task_of(one.model)
+    if task in (Task.CAUSAL_LM, Task.SEQ2SEQ_LM):
+        (written,) = generate(one.model, [text], tokenizer=one.tokenizers)
+        return written.candidates[0].text
+    if task in (Task.SEQUENCE_CLASSIFICATION, Task.TOKEN_CLASSIFICATION):
+        (label,) = predict(one.model, [text], tokenizer=one.tokenizers)
+        return "\n".join(label_text(word, named=True) for word in label.words) or label_text(label)
+    return guesses(one, text) if task == Task.MASKED_LM else "makes vectors of it, and no words"
+
+
+def label_text(label: Label, *, named: bool = False) -> str:
+    """Write a label with its probability, behind its word where there are several."""
+    share = "" if label.score is None else f" ({label.score:.1%})"
+    return f"{label.text}: {label.label}{share}" if named else f"{label.label}{share}"
+
+
+@torch.no_grad()
+def guesses(one: Explored, text: str) -> str:
+    """What a model for masked language modelling puts in the place of masks."""
+    tokenizer = one.tokenizers.source
+    arguments = inputs_of(one.model, one.tokenizers, [text]).arguments
+    masks = (arguments["input_ids"][0] == tokenizer.mask_token_id).nonzero()[:, 0]
+    if not len(masks):
+        return f"guesses what stands in the place of {tokenizer.mask_token}: write one"
+    best = one.model(**arguments).logits[0, masks].softmax(dim=-1).topk(GUESSES, dim=-1)
+    return "\n".join(
+        ", ".join(f"{word} ({share:.0%})" for word, share in zip(readable(tokenizer, ids), shares, strict=True))
+        for ids, shares in zip(best.indices.tolist(), best.values.tolist(), strict=True)
+    )
+
+
+def heads(name: str, text: str) -> Iterator[Part]:
+    """What every layer and head of a model attends to."""
+    one = explored(name)
+    yield from dataclasses.replace(attention(one.model, text, tokenizer=one.tokenizers), name=name).shown()
+
+
+def layers(name: str, text: str) -> Iterator[Part]:
+    """What a model would say after each of its layers."""
+    one = explored(name)
+    yield Title(name)
+    if one.model.can_generate():
+        yield from logit_lens(one.model, text, tokenizer=one.tokenizers).shown()
+    else:
+        yield Note("predicts no next token, so there is nothing to read between its layers.")
+
+
+def drawn(name: str, text: str) -> Iterator[Part]:
+    """A model's drawing with the shapes of what passes through it when it reads a text."""
+    one = explored(name)
+    yield Title(name, f"{one.model.num_parameters():,} parameters; shapes are tokens × features")
+    yield from drawing_of(one, text).shown()
+
+
+def drawing_of(one: Explored, text: str) -> Drawing:
+    """Draw a model, with the shapes of an input beside its steps."""
+    drawing = show(one.model).drawing
+    shapes = shapes_of(one, text)
+    loud = {step.path for step in drawing.steps() if step.kind not in QUIET}
+    return drawing.with_details({path: f"→ {shape_text(shape)}" for path, shape in shapes.items() if path in loud})
+
+
+@torch.no_grad()
+def shapes_of(one: Explored, text: str) -> dict[str, tuple[int, ...]]:
+    """Run a model on a text, and note the shape of what each of its modules returns, without the batch.
+
+    Returns:
+        Shapes by the module's path; of a module that runs several times, those of the last.
+    """
+    found: dict[str, tuple[int, ...]] = {}
+    paths = {module: path for path, module in one.model.named_modules()}
+
+    def note(module: torch.nn.Module, given: object, returned: object) -> None:
+        first = returned[0] if isinstance(returned, tuple) else returned
+        if isinstance(first, Tensor):
+            found[paths[module]] = tuple(first.shape[1:])
+
+    hooks = [module.register_forward_hook(note) for module in one.model.modules()]
+    try:
+        one.model(**inputs_of(one.model, one.tokenizers, [text]).arguments)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return found
+
+
+def quirks_of(name: str) -> dict[str, str]:
+    """The defects of the original that a model's variant knows, and what each does."""
+    known = VARIANTS.get(explored(name).model.config.variant).quirks
+    return {quirk: one.description for quirk, one in known.items()}
+
+
+def quirky(name: str, quirks: Sequence[str], text: str) -> Iterator[Part]:
+    """What changes when a model with the same weights has quirks: what it says, and how it is built."""
+    one = explored(name)
+    known = quirks_of(name)
+    if not known:
+        yield Note(f"{one.model.config.variant} has no quirks: nothing is known to be wrong with its original.")
+        return
+    other = with_quirks(one, tuple(quirks))
+    mine = " + ".join(one.model.config.quirks) or "as it was trained"
+    rows = [(mine, answer(one, text)), (" + ".join(quirks) or "without quirks", answer(other, text))]
+    yield Title(name, "the same weights, computed in two ways")
+    yield Table(rows, ("", "says"))
+    yield Table([(quirk, known[quirk]) for quirk in quirks])
+    yield beside(show(one.model).drawing, show(other.model).drawing)
+
+
+def variants(a: str, b: str) -> Iterator[Part]:
+    """In what two variants differ, in words and drawn."""
+    tasks = tasks_of(a, b)
+    yield from diff(a, b).shown()
+    yield beside(draw(a, tasks[0]), draw(b, tasks[1]))
+
+
+def beside(a: Drawing, b: Drawing) -> Picture:
+    """Two drawings, with what differs marked."""
+    words = "\n".join(compare_drawings(a, b).words) or "They are drawn alike."
+    return Picture(to_svg_beside(a, b), words)

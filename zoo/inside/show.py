@@ -1,0 +1,97 @@
+"""A model at a glance: its card and its drawing."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from zoo.analysis.drawing import Drawing, draw
+from zoo.base.errors import InputError
+from zoo.building.builder import KEPT_BESIDE
+from zoo.building.builder import config as configure
+from zoo.building.dispatch import load
+from zoo.hub import is_address
+from zoo.models import TASK_CLASSES, ZooConfig, ZooPreTrainedModel
+from zoo.registry import Card, VariantSpec, describe, is_weights_name
+from zoo.registry.printed import Part, Printed, Title
+
+if TYPE_CHECKING:
+    from zoo.building.literals import TaskName, VariantName
+
+IDENTITY = ("variant", "quirks", "providers")
+
+
+@dataclass(frozen=True)
+class Portrait(Printed):
+    """What a model is.
+
+    Attributes:
+        card: What there is to know about its variant, with its own settings and its own number of parameters.
+        drawing: Its blocks.
+    """
+
+    card: Card
+    drawing: Drawing
+
+    def shown(self) -> Iterator[Part]:
+        """The card, and the drawing below it."""
+        yield from self.card.shown()
+        yield Title(f"\nOne block, for {self.drawing.task}")
+        yield from self.drawing.shown()
+
+
+def show(model: VariantName | str | ZooPreTrainedModel, task: TaskName | str | None = None) -> Portrait:
+    """Show what a variant or a model is, with a drawing of its blocks: a picture in a notebook, text by `print`.
+
+    Args:
+        model: A variant's name, possibly with settings: "vanilla", "vanilla+faithful"; a model; or what [`zoo.load`][]
+            takes: the name of weights, a checkpoint's folder, a repository on the Hub.
+        task: What to draw a variant for, by default its first task.
+
+    Raises:
+        InputError: When a model is not one of the zoo.
+        ZooError: When a name, task, quirk or field is unknown, or there is no such checkpoint.
+    """
+    if isinstance(model, str) and (is_weights_name(model) or is_address(model) or Path(model).is_dir()):
+        model = load(model, task)
+    if isinstance(model, str):
+        return Portrait(describe(model), draw(model, task))
+    own_task = task_of(model)
+    config = model.config
+    name = str(VariantSpec(config.variant, quirks=tuple(config.quirks)))
+    own = own_settings(config, configure(name, own_task))
+    card = describe(name)
+    card = dataclasses.replace(card, settings={**card.settings, **own}, num_parameters=model.num_parameters())
+    return Portrait(card, draw(name, own_task, **own))
+
+
+def task_of(model: ZooPreTrainedModel) -> str:
+    """Tell what a model is for.
+
+    Returns:
+        The task's name.
+
+    Raises:
+        InputError: When it is not one of the zoo.
+    """
+    for task, (_, kind) in TASK_CLASSES.items():
+        if type(model) is kind:
+            return task
+    raise InputError(f"a {type(model).__name__} was given; give a model of the zoo, or a variant's name")
+
+
+def own_settings(config: ZooConfig, usual: ZooConfig) -> dict[str, Any]:
+    """Find what a configuration has otherwise than its variant.
+
+    Args:
+        usual: The variant's own, with the same quirks.
+
+    Returns:
+        Values by field.
+    """
+    fields = [field for field in (*ZooConfig.__annotations__, *KEPT_BESIDE) if field not in IDENTITY]
+    values = {field: getattr(config, field, None) for field in fields}
+    return {field: value for field, value in values.items() if value != getattr(usual, field, None)}

@@ -1,0 +1,144 @@
+"""What a configuration cannot do, in words for a card: attention backends and paged generation."""
+
+from __future__ import annotations
+
+import sys
+
+from zoo.base.errors import UnsupportedBackendError, enumerate_names
+
+from .attention import Attention
+from .configuration import ZooConfig
+from .parallel import slices_heads
+from .parts import ATTENTIONS, PART_FIELDS, POSITIONS
+from .transformer import BACKENDS, transformer_of
+
+FLASH = ("flash_attention_2", "flash_attention_3")
+
+SERVING = {"vllm": "vllm.distributed.parallel_state", "sglang": "sglang.srt.distributed.parallel_state"}
+"""Backends by which serving engines run a model's body, below heads of their own; and what tells how they slice it."""
+
+CAPS_SCORES = (*FLASH, "vllm")
+"""Backends with keys and values of their own that are known to bound scores by `attn_logit_softcapping`."""
+
+
+def backends_of(config: ZooConfig) -> tuple[str, ...]:
+    """Attention backends that a configuration's parts run on.
+
+    Returns:
+        Names as for `attn_implementation`, the default first.
+    """
+    refused = refusals(config)
+    return tuple(name for name in transformer_of(config).backends if name not in refused)
+
+
+def refusals(config: ZooConfig) -> dict[str, str]:
+    """Attention backends that a configuration is refused on."""
+    why = dict.fromkeys(set(BACKENDS) - set(transformer_of(config).backends), "a part of the variant's own")
+    own = ATTENTIONS.get(config.attention).backends
+    why |= dict.fromkeys(set(BACKENDS) - set(own), f"attention {config.attention!r}")
+    if POSITIONS.get(config.position).has_bias:
+        why |= dict.fromkeys(FLASH, f"positions {config.position!r}, which are added to attention scores")
+    if config.is_encoder_decoder or config.add_cross_attention:
+        # It numbers queries and keys from the end, which no cross attention means, and takes no mask of the source.
+        why |= dict.fromkeys(FLASH, "cross attention")
+    if config.attn_logit_softcapping is not None:
+        why["sdpa"] = "attn_logit_softcapping"
+    return why
+
+
+def what_engines_lack(config: ZooConfig, attn_implementation: str) -> str | None:
+    """Say what is left out by attention that keeps keys and values itself and makes its own masks.
+
+    Such are transformers' paged attention, by which continuous batching generates, and the backends that serving
+    engines register: they are handed the queries, keys and values of the new tokens, once for every layer.
+
+    Args:
+        attn_implementation: The backend's name.
+
+    Returns:
+        None where it gives what attention does.
+    """
+    backend = attn_implementation.removeprefix("paged|")
+    if POSITIONS.get(config.position).has_bias:
+        return f"positions {config.position!r}, which are added to attention scores"
+    if (length := POSITIONS.get(config.position).changes_after(config)) is not None:
+        return f"rope_parameters that rotate cached keys anew in texts of more than {length} tokens"
+    if ATTENTIONS.get(config.attention).attend is not Attention.attend:
+        return f"attention {config.attention!r}"
+    if config.mixer_layer_type is not None:
+        return f"mixer {config.mixer!r}, whose state is in no cache of keys and values"
+    if backend in SERVING and ATTENTIONS.get(config.attention).reads_token_ids:
+        return f"attention {config.attention!r}, which reads token ids, where serving engines may give embeddings"
+    if config.share_layers:
+        return "share_layers=True, as every application of the layer needs a place of its own in the cache"
+    if config.attn_logit_softcapping is not None and not (backend in CAPS_SCORES or "/" in backend):
+        return "attn_logit_softcapping, which only FlashAttention and vLLM are known to heed there"
+    if config.sliding_window is not None and config.stack == "encoder" and backend in SERVING:
+        return f"sliding_window={config.sliding_window} in an encoder, by which vLLM computes other states"
+    if config.sliding_window is not None and backend == "sglang":
+        return f"sliding_window={config.sliding_window}, which SGLang makes wider by one or forgets"
+    if backend in SERVING and not slices_heads(ATTENTIONS.get(config.attention), config) and slices_weights(backend):
+        return "tensor parallelism: its attention needs all heads"
+    return None if transformer_of(config).backends == BACKENDS else "a part of the variant's own"
+
+
+def slices_weights(engine: str) -> bool:
+    """Whether a serving engine slices the weights of the model that this process builds.
+
+    Args:
+        engine: One of `SERVING`.
+    """
+    state = sys.modules.get(SERVING[engine])
+    if state is None or not state.model_parallel_is_initialized():
+        return False
+    return bool(state.get_tensor_model_parallel_world_size() > 1)
+
+
+def refuse_engine(config: ZooConfig, attn_implementation: str) -> None:
+    """Refuse a backend that somebody has registered where it would leave something out without a word.
+
+    Raises:
+        UnsupportedBackendError: When the configuration has what such backends lack.
+    """
+    if (why := what_engines_lack(config, attn_implementation)) is not None:
+        raise UnsupportedBackendError(
+            f"attn_implementation={attn_implementation!r} was given, a backend from elsewhere, which cannot run "
+            f"variant {config.variant!r} because of {why}; valid: {', '.join(backends_of(config))}"
+        )
+
+
+def refuse_paging(config: ZooConfig, attn_implementation: str) -> None:
+    """Refuse paged attention where its tokens would be wrong.
+
+    Raises:
+        UnsupportedBackendError: When paged attention lacks something that the configuration has.
+    """
+    if (why := what_engines_lack(config, attn_implementation)) is not None:
+        raise UnsupportedBackendError(
+            f"variant {config.variant!r} cannot generate by continuous batching, with paged attention, because of "
+            f"{why}; model.generate() on a padded batch can"
+        )
+
+
+def limits_of(config: ZooConfig) -> tuple[str, ...]:
+    """Say what a configuration cannot do that others can."""
+    reasons: dict[str, list[str]] = {}
+    refused = refusals(config)
+    for name in BACKENDS:
+        if name in refused:
+            reasons.setdefault(refused[name], []).append(name)
+    limits = [
+        f"Does not run on attn_implementation {enumerate_names(names)}, because of {why}; asking for it is an "
+        "UnsupportedBackendError."
+        for why, names in reasons.items()
+    ]
+    if config.stack == "decoder" and (why := what_engines_lack(config, backends_of(config)[0])) is not None:
+        limits.append(f"Does not generate by continuous batching (generate_batch), because of {why}.")
+    return tuple(limits)
+
+
+def deviations_of_parts(config: ZooConfig) -> tuple[str, ...]:
+    """List differences of a configuration's parts from their papers: the `deviations` of their classes."""
+    parts = (registry.get(getattr(config, field)) for field, registry in PART_FIELDS.items() if field != "mixer")
+    mixer = () if config.mixer_layer_type is None else (PART_FIELDS["mixer"].get(config.mixer),)
+    return tuple(sentence for part in (*parts, *mixer) for sentence in getattr(part, "deviations", ()))

@@ -1,0 +1,130 @@
+"""What a saved folder holds: which files its weights are in, and whether a configuration describes them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError, safe_open
+from transformers import PreTrainedModel
+from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME
+
+from zoo.base.errors import CheckpointError, OtherSizesError, ZooError, enumerate_names
+from zoo.base.files import read_json
+
+
+def weight_files(folder: Path) -> list[Path]:
+    """List the safetensors files that a checkpoint's weights are read from.
+
+    Returns:
+        The one file, or those that the index names.
+
+    Raises:
+        CheckpointError: When the index cannot be read, or names a file that is not one of the folder itself.
+    """
+    index, only = folder / SAFE_WEIGHTS_INDEX_NAME, folder / SAFE_WEIGHTS_NAME
+    if not index.is_file():
+        return [only]
+    try:
+        content = read_json(index)
+        names = sorted(set(content["weight_map"].values()))
+        if not isinstance(content["metadata"], dict):
+            raise TypeError("its metadata are no object")
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise CheckpointError(f"{index} is not a valid index of weight files: {error}") from error
+    if not names:
+        raise CheckpointError(f"{index} names no files, so there are no weights")
+    for name in names:
+        if not isinstance(name, str) or Path(name).name != name:
+            raise CheckpointError(f"{index} names {name!r}, which is not a file of its own folder")
+    return [only] if only.is_file() else [folder / name for name in names]
+
+
+@contextmanager
+def read_errors(source: Any) -> Iterator[None]:
+    """Say in one line what cannot be read, where transformers and safetensors have errors of their own.
+
+    Args:
+        source: The folder or repository, for the message.
+
+    Yields:
+        Nothing.
+
+    Raises:
+        CheckpointError: In place of theirs.
+    """
+    try:
+        yield
+    except SafetensorError as error:
+        raise CheckpointError(f"the weights of {source} are truncated or damaged: {error}") from error
+    except OSError as error:
+        if isinstance(error, ZooError) or error.errno is not None:  # a number comes from the operating system
+            raise
+        raise CheckpointError(" ".join(str(error).split())) from error
+
+
+def refuse_other_sizes(model: PreTrainedModel, mismatched: Iterable[tuple[str, Any, Any]]) -> None:
+    """Refuse weights that do not fit into the model that is to have them.
+
+    Args:
+        model: What the configuration builds.
+        mismatched: Name, saved shape and the model's shape of each such weight.
+
+    Raises:
+        OtherSizesError: When there are any.
+    """
+    if found := sorted(mismatched):
+        shapes = (f"{name} is {list(saved)} in the file, {list(built)} in the model" for name, saved, built in found)
+        raise OtherSizesError(
+            f"the weights do not fit the {type(model).__name__} that the configuration describes: "
+            f"{enumerate_names(shapes)}; ignore_mismatched_sizes=True initialises them anew"
+        )
+
+
+def saved_shapes(folder: Path) -> dict[str, tuple[int, ...]]:
+    """Read names and shapes of a checkpoint's weights, and nothing else of them.
+
+    Raises:
+        CheckpointError: When a file is missing, truncated or damaged.
+    """
+    shapes: dict[str, tuple[int, ...]] = {}
+    for file in weight_files(folder):
+        if not file.is_file():
+            raise CheckpointError(f"{folder} has no {file.name}; weights are read from safetensors files only")
+        try:
+            with safe_open(file, framework="pt") as opened:
+                shapes |= {name: tuple(opened.get_slice(name).get_shape()) for name in opened.keys()}  # noqa: SIM118
+        except (SafetensorError, OSError) as error:
+            raise CheckpointError(f"{file} is truncated or damaged: {error}") from error
+    return shapes
+
+
+def check_described(model: PreTrainedModel, shapes: dict[str, tuple[int, ...]], folder: Path) -> None:
+    """Require weights to be those that a configuration describes, no more, no fewer, and of the same sizes.
+
+    Args:
+        model: What the configuration builds, on any device.
+        shapes: Names and shapes of the saved weights.
+
+    Raises:
+        CheckpointError: When they are others.
+    """
+    wanted = model.state_dict(keep_vars=True)
+    spellings: dict[int, list[str]] = {}
+    for name, tensor in wanted.items():
+        spellings.setdefault(id(tensor), []).append(name)
+    what = f"of the {type(model).__name__} that its config.json describes"
+    missing = [names[0] for names in spellings.values() if not any(name in shapes for name in names)]
+    if missing:
+        raise CheckpointError(f"{folder} lacks weights {what}: {enumerate_names(missing)}")
+    others = sorted(shapes.keys() - wanted.keys())
+    if others:
+        raise CheckpointError(f"{folder} holds weights that are none {what}: {enumerate_names(others)}")
+    for name, shape in shapes.items():
+        if tuple(wanted[name].shape) != shape:
+            raise CheckpointError(
+                f"{folder} holds other weights than those {what}: {name} has shape {list(shape)} in the file, "
+                f"{list(wanted[name].shape)} by the configuration"
+            )

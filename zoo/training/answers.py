@@ -1,0 +1,193 @@
+"""Error analysis: examples with gold and predicted outputs, confusion matrix, scores of every label, worst examples."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from datasets import Dataset
+
+from zoo.base.errors import ConfigError, enumerate_names
+from zoo.base.files import write_file
+from zoo.data.tasks import DataTask, Predictions
+from zoo.data.tasks.metrics import f1
+
+COLUMNS = ("text", "gold", "prediction", "probability")
+MOST_WORST = 50
+"""Examples that the page shows; the table has all."""
+MOST_LABELS_DRAWN = 60
+"""Labels of which the page shows a confusion matrix; the table has all."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """An example with what a model made of it.
+
+    Attributes:
+        text: What the model read.
+        gold: What would have been right.
+        prediction: What the model answered.
+        probability: The probability of the prediction, of several labels that of the least probable; None for generated
+            text.
+        ids: Of predicted labels, their ids.
+        gold_ids: The ids that would have been right.
+    """
+
+    text: str
+    gold: str
+    prediction: str
+    probability: float | None = None
+    ids: tuple[int, ...] = ()
+    gold_ids: tuple[int, ...] = ()
+
+    @property
+    def row(self) -> tuple[str, ...]:
+        """The values of `COLUMNS`."""
+        return self.text, self.gold, self.prediction, "" if self.probability is None else f"{self.probability:.4f}"
+
+
+def answers_of(task: DataTask, examples: Dataset, predictions: Predictions) -> Iterator[Answer]:
+    """Put examples and predictions together.
+
+    Args:
+        task: The task, which knows texts and references.
+        examples: The examples as text.
+        predictions: What a model made of them.
+
+    Yields:
+        An answer an example; none for tasks without outputs.
+    """
+    sources, golds = task.sources(examples), task.references(examples)
+    if not golds or not len(sources) == len(golds) == len(predictions.outputs):
+        return
+    missing: list[Sequence[Any]] = [()] * len(sources)
+    details = (each or missing for each in (predictions.ids, predictions.labels, predictions.probabilities))
+    for text, gold, output, ids, labels, found in zip(sources, golds, predictions.outputs, *details, strict=True):
+        lowest = float(min(found)) if len(found) else None
+        yield Answer(text, gold, output, lowest, tuple(map(int, ids)), tuple(map(int, labels)))
+
+
+def table_text(columns: Sequence[str], rows: Iterable[Sequence[Any]], suffix: str = ".csv") -> str:
+    """Write a table as CSV, as TSV without quotes, or as a JSON object a line.
+
+    Args:
+        columns: The names of the columns.
+        rows: The values.
+        suffix: ".csv", ".tsv" or ".jsonl".
+    """
+    if suffix == ".jsonl":
+        return "".join(f"{json.dumps(dict(zip(columns, row, strict=True)), ensure_ascii=False)}\n" for row in rows)
+    if suffix == ".tsv":
+        return "".join("\t".join(" ".join(str(value).split()) for value in row) + "\n" for row in [columns, *rows])
+    written = io.StringIO()
+    csv.writer(written, lineterminator="\n").writerows([columns, *rows])
+    return written.getvalue()
+
+
+def write_answers(file: Path, answers: Sequence[Answer], outputs: Sequence[str]) -> None:
+    """Write answers to a file: a table where its suffix is .csv, .tsv or .jsonl, else the predictions, one a line.
+
+    Args:
+        outputs: The predictions.
+    """
+    suffix = file.suffix.lower()
+    if suffix in (".csv", ".tsv", ".jsonl"):
+        write_file(file, table_text(COLUMNS, (answer.row for answer in answers), suffix))
+    else:
+        write_file(file, "".join(f"{' '.join(text.split())}\n" for text in outputs))
+
+
+def confusion_matrix(answers: Iterable[Answer], num_labels: int) -> npt.NDArray[np.int64]:
+    """Count pairs of gold and predicted labels.
+
+    Returns:
+        *Shape:* (num_labels, num_labels): gold, predicted.
+    """
+    counts = np.zeros((num_labels, num_labels), np.int64)
+    for answer in answers:
+        np.add.at(counts, (list(answer.gold_ids), list(answer.ids)), 1)
+    return counts
+
+
+def scores_by_label(confusion: npt.NDArray[np.int64], labels: Sequence[str]) -> list[tuple[str, int, str, str, str]]:
+    """Precision, recall and F1 of every label.
+
+    Args:
+        confusion: As of [`confusion_matrix`][].
+
+    Returns:
+        Label, how often it occurs, and the scores from 0 to 100.
+    """
+    right, said, there = confusion.diagonal(), confusion.sum(axis=0), confusion.sum(axis=1)
+    scores = (right / np.maximum(said, 1), right / np.maximum(there, 1), f1(np.stack([right, said, there], axis=-1)))
+    columns = ([f"{100 * value:.2f}" for value in score] for score in scores)
+    return list(zip(labels, there.tolist(), *columns, strict=True))
+
+
+def worst(answers: Iterable[Answer]) -> list[Answer]:
+    """The wrong answers, the most probable first."""
+    return sorted((one for one in answers if one.ids != one.gold_ids), key=lambda one: -(one.probability or 0))
+
+
+def write_report(folder: Path, title: str, answers: Sequence[Answer], labels: Sequence[str]) -> list[Path]:
+    """Write what a classifier gets wrong: report.html, confusion.csv, labels.csv and errors.csv.
+
+    Args:
+        folder: Where to.
+        title: The page's title.
+        answers: The answers.
+        labels: The labels in the order of their ids.
+
+    Returns:
+        The files.
+
+    Raises:
+        ConfigError: When the task has no labels.
+    """
+    if not labels:
+        raise ConfigError("an error report needs labels: text-classification and token-classification have them")
+    confusion = confusion_matrix(answers, len(labels))
+    errors = worst(answers)
+    tables: dict[str, tuple[Sequence[str], list[Sequence[Any]]]] = {
+        "confusion": (
+            ("gold \\ predicted", *labels),
+            [(a, *row) for a, row in zip(labels, confusion.tolist(), strict=True)],
+        ),
+        "labels": (("label", "examples", "precision", "recall", "F1"), list(scores_by_label(confusion, labels))),
+        "errors": (COLUMNS, [answer.row for answer in errors]),
+    }
+    files = {folder / f"{name}.csv": table_text(*made) for name, made in tables.items()}
+    tables["errors"] = (COLUMNS, tables["errors"][1][:MOST_WORST])
+    if len(labels) > MOST_LABELS_DRAWN:
+        del tables["confusion"]
+    headings = {"confusion": "Confusion matrix", "labels": "Scores of every label", "errors": "Worst examples"}
+    summary = f"{len(errors):,} of {len(answers):,} examples are wrong. Labels: {enumerate_names(labels)}."
+    body = "".join(f"<h2>{headings[name]}</h2>{html_table(*made)}" for name, made in tables.items())
+    files[folder / "report.html"] = PAGE.format(title=escape(title), summary=escape(summary), body=body)
+    folder.mkdir(parents=True, exist_ok=True)
+    for file, text in files.items():
+        write_file(file, text)
+    return list(files)
+
+
+def html_table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+    """Write a table, its text escaped."""
+    head = "".join(f"<th scope=col>{escape(name)}</th>" for name in columns)
+    lines = ("".join(f"<td>{escape(str(value))}</td>" for value in row) for row in rows)
+    return f"<table><tr>{head}</tr>{''.join(f'<tr>{line}</tr>' for line in lines)}</table>"
+
+
+PAGE = """<!doctype html>
+<html lang=en><meta charset=utf-8><meta name=viewport content="width=device-width"><title>{title}</title>
+<style>body{{font:16px/1.5 sans-serif;margin:2em}}table{{border-collapse:collapse}}
+td,th{{border:1px solid #999;padding:.2em .6em;text-align:left;overflow-wrap:anywhere}}</style>
+<h1>{title}</h1><p>{summary}</p>{body}</html>
+"""

@@ -1,0 +1,254 @@
+"""How good a trained model is, on examples it has not seen."""
+
+from __future__ import annotations
+
+import math
+import tempfile
+import time
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from datasets import Dataset
+from transformers import PreTrainedModel, PrinterCallback, ProgressCallback
+
+from zoo.base.errors import ConfigError, ZooWarning
+from zoo.building.loading import class_of_task
+from zoo.building.weights import locate
+from zoo.converters.engine import EngineModel
+from zoo.converters.weights import task_of
+from zoo.data.tasks import Score, full_path, split_name
+from zoo.data.tasks.labels import LabelsTask
+from zoo.data.tasks.libraries import loading_bars
+from zoo.data.tasks.tables import Column
+from zoo.models import ZooPreTrainedModel
+from zoo.training.answers import Answer, answers_of
+from zoo.training.arguments import training_arguments
+from zoo.training.generation import load_checkpoint
+from zoo.training.generation.checkpoint import TokenizerSource
+from zoo.training.predicting import check_generation, predict
+from zoo.training.progress import LossProgress
+from zoo.training.recipe import Recipe, recipe_for
+from zoo.training.record import RunRecord, read_result, saved_run
+from zoo.training.trainer import ZooTrainer
+from zoo.training.validation_split import columns_of, examples_of_run, file_name, named_examples
+
+USUAL_TASKS = {
+    "seq2seq-lm": "translation",
+    "causal-lm": "language-modeling",
+    "masked-lm": "masked-language-modeling",
+    "sequence-classification": "text-classification",
+    "token-classification": "token-classification",
+}
+"""What a model is evaluated on when nobody knows what it was trained on."""
+
+
+EVALUATED_WITH = ("bf16", "fp16", "tf32", "bf16_full_eval", "fp16_full_eval")
+"""Training arguments that decide in which precision an accelerator computes the held-out loss."""
+
+BATCH_SIZE = 128
+"""Examples at a time, where no run says how many."""
+
+
+class EvaluationWarning(ZooWarning):
+    """An evaluation that does not come out as it did at the end of training."""
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """The numbers of an evaluation.
+
+    Attributes:
+        task: The task's name.
+        data: What the examples are called: the name of their file.
+        repeats_training: Whether they are the held-out examples of the model's own training.
+        examples: Number of examples.
+        target_tokens: What the loss is the mean over: target tokens, ends included, padding excluded; or labels.
+        loss: Cross-entropy per target token or label, in nats.
+        scores: Scores of the generated outputs, with 95 % confidence intervals.
+        outputs: What the model wrote, in the order of the examples.
+        seconds: Wall-clock time of loss and generation.
+        answers: Each example with what the model made of it; none for tasks without outputs.
+        labels: The labels of a classifier, for which there is no perplexity.
+    """
+
+    task: str
+    data: str
+    repeats_training: bool
+    examples: int
+    target_tokens: int
+    loss: float
+    scores: dict[str, Score]
+    outputs: list[str]
+    seconds: float
+    answers: tuple[Answer, ...] = field(default=(), repr=False)
+    labels: tuple[str, ...] = ()
+
+    @property
+    def perplexity(self) -> float | None:
+        """Among how many equally likely tokens the model wavers: e to the power of the loss; None for a classifier."""
+        return None if self.labels else math.exp(self.loss)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Write it as plain data.
+
+        Returns:
+            All fields but `answers` and `labels`, and the perplexity if there is one.
+        """
+        written = {name: value for name, value in asdict(self).items() if name not in ("answers", "labels")}
+        return written if self.perplexity is None else {**written, "perplexity": self.perplexity}
+
+
+def evaluate(
+    model: str | Path | PreTrainedModel,
+    task: str | None = None,
+    *,
+    data: str | Path | Dataset | None = None,
+    heldout: str | Path | None = None,
+    columns: Sequence[Column] | None = None,
+    tokenizer: TokenizerSource | None = None,
+    batch_size: int | None = None,
+    generation: Mapping[str, Any] | None = None,
+    n_bootstrap: int = 1000,
+    progress: bool = False,
+    engine: str | None = None,
+) -> Evaluation:
+    """Compute a model's loss on examples, let it write, and score what it wrote.
+
+    Loss and outputs are computed as at the end of training. A checkpoint knows its data: without any being named, it is
+    evaluated on the held-out examples of its training, and gets the numbers of its own report.
+
+    Args:
+        model: A checkpoint's folder, the name of weights ("vanilla.en-pt"), a repository on the Hub ("org/name"), or a
+            model.
+        task: A name in [`zoo.data.tasks.TASKS`][], possibly with options; by default what the checkpoint was trained
+            on, and where that is not known, the usual task of such a model.
+        data: Other examples: a file, all of which is used; a folder, of which the held-out file is; or loaded ones.
+        heldout: A file of other examples, all of which is used.
+        columns: Names or numbers of the columns of `data` or `heldout`, by default those that training read.
+        tokenizer: The tokenizer or the folder it is in, by default the one beside the checkpoint.
+        batch_size: Number of examples at a time, by default as in training.
+        generation: What `generate` is called with, besides what the task's recipe says.
+        n_bootstrap: How often to resample the examples for confidence intervals; 1 for none.
+        progress: Whether to show a progress bar.
+        engine: Where a checkpoint runs, as for [`zoo.generate`][].
+
+    Returns:
+        The numbers, and the outputs.
+
+    Raises:
+        ConfigError: When the model is not made for the task, or no examples are named and those of its training are not
+            known, not there, or not what they were.
+        DataError: When the data cannot be used.
+        CheckpointError: When there is no such checkpoint, or no tokenizer beside it.
+    """
+    folder = None if isinstance(model, PreTrainedModel) else locate(model)
+    evaluated, tokenizers = load_checkpoint(model if folder is None else folder, tokenizer=tokenizer, engine=engine)
+    run = None if folder is None else saved_run(folder)
+    recipe = evaluation_recipe(run, evaluated, task).changed(generation=generation)
+    data_task = recipe.data_task()
+    own_task = task_of(evaluated)
+    if isinstance(evaluated, (ZooPreTrainedModel, EngineModel)) and own_task != data_task.model_task:
+        raise ConfigError(
+            f"task {data_task.name!r} needs a model for {data_task.model_task} "
+            f"({class_of_task(data_task.model_task).__name__}), and this is a {type(evaluated).__name__} for {own_task}"
+        )
+    check_generation(evaluated, data_task, tokenizers, recipe.generation)
+    data_task = data_task.fitted_to(evaluated.config)
+    repeats = data is None and heldout is None
+    if isinstance(data, Dataset):
+        examples, called = data, "given examples"
+    elif repeats:
+        if columns is not None:
+            raise ConfigError("columns are given without the data that have them; give data or heldout as well")
+        whose = str(model) if folder is not None else f"the {type(evaluated).__name__}"
+        with loading_bars(shown=progress):
+            examples, called = examples_of_run(run, data_task, whose)
+    else:
+        with loading_bars(shown=progress):
+            examples = named_examples(data_task, data, heldout, columns if columns is not None else columns_of(run))
+        called = file_name(full_path(heldout if heldout is not None else data))
+    encoded: Any = data_task.encode(examples, tokenizers)
+    with tempfile.TemporaryDirectory() as scratch:
+        arguments = evaluation_arguments(run, batch_size, on_cpu=evaluated.device.type == "cpu")
+        trainer = ZooTrainer(
+            model=evaluated,
+            args=training_arguments(arguments, output_dir=scratch, seed=0, progress=progress),
+            data_collator=data_task.collator(tokenizers),
+            eval_dataset=encoded,
+            processing_class=tokenizers.target,
+        )
+        trainer.remove_callback(PrinterCallback)
+        trainer.remove_callback(ProgressCallback)
+        if progress:
+            trainer.add_callback(LossProgress(data_task.name))
+        began = time.perf_counter()
+        predictions = predict(trainer, data_task, tokenizers, recipe.generation)
+        seconds = time.perf_counter() - began
+    if repeats and folder is not None and batch_size is None and engine is None:
+        compare_with_report(predictions.loss, read_result(folder).get("report"), evaluated.device.type)
+    return Evaluation(
+        task=data_task.name,
+        data=called,
+        repeats_training=repeats,
+        examples=len(encoded),
+        target_tokens=predictions.num_labels,
+        loss=predictions.loss,
+        scores=dict(data_task.score(predictions, examples, n_bootstrap=n_bootstrap)),
+        outputs=list(predictions.outputs),
+        seconds=seconds,
+        answers=tuple(answers_of(data_task, examples, predictions)),
+        labels=data_task.labels if isinstance(data_task, LabelsTask) else (),
+    )
+
+
+def evaluation_recipe(run: RunRecord | None, loaded: PreTrainedModel, task: str | None) -> Recipe:
+    """Find out how a model is to be evaluated: as at the end of its training, where that is known.
+
+    Args:
+        run: The run that made it, where that is known.
+        loaded: The model.
+        task: The task that was asked for, if any was.
+    """
+    saved = None if run is None else run.recipe
+    if task is None:
+        fallback = "translation" if loaded.config.is_encoder_decoder else "language-modeling"
+        return saved if saved is not None else recipe_for(USUAL_TASKS.get(task_of(loaded), fallback))
+    return recipe_for(task, saved if saved is not None and saved.task == split_name(task)[0] else None)
+
+
+def evaluation_arguments(run: RunRecord | None, batch_size: int | None, *, on_cpu: bool) -> dict[str, Any]:
+    """Find out how the loss is to be computed: as at the end of training, where that is known.
+
+    Args:
+        run: The run that made the model, where that is known.
+        batch_size: The number of examples at a time that was asked for, if any was.
+        on_cpu: Whether it is computed on a CPU.
+    """
+    arguments: dict[str, Any] = {"use_cpu": on_cpu}
+    if run is None:
+        arguments["per_device_eval_batch_size"] = BATCH_SIZE
+    else:
+        kept = ("per_device_eval_batch_size", *(() if on_cpu else EVALUATED_WITH))
+        arguments.update({name: run.recipe.arguments[name] for name in kept if name in run.recipe.arguments})
+    return arguments if batch_size is None else {**arguments, "per_device_eval_batch_size": batch_size}
+
+
+def compare_with_report(loss: float, report: Any, device: str) -> None:
+    """Say so where an evaluation does not repeat the numbers of the training's end.
+
+    Args:
+        loss: The held-out loss.
+        report: The training's report, if there is one that can be read.
+        device: Where the loss was computed.
+    """
+    if isinstance(report, Mapping) and report.get("heldout_loss") not in (None, loss):
+        there = report.get("device")
+        on = "" if there == device else f", and was computed on {there}"
+        warnings.warn(
+            f"the loss is {loss}; at the end of training it was {report.get('heldout_loss')}{on}",
+            EvaluationWarning,
+            stacklevel=3,
+        )

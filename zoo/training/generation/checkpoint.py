@@ -1,0 +1,94 @@
+"""A model and its tokenizers, from the folder that holds both."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TypeAlias
+
+import torch
+from transformers import PreTrainedModel, PreTrainedTokenizerFast
+
+from zoo.base.errors import ConfigError, InvalidChoiceError
+from zoo.building.weights import locate
+from zoo.data.tokenizers import Tokenizers, load_tokenizers
+from zoo.data.tokenizers.pairs import TOKENIZER_FILE, read_tokenizer
+
+from .engines import TORCH_INT8, load_for
+
+TokenizerSource: TypeAlias = str | Path | Tokenizers | PreTrainedTokenizerFast
+
+
+def load_checkpoint(
+    model: str | Path | PreTrainedModel,
+    *,
+    tokenizer: TokenizerSource | None = None,
+    device: str | torch.device | None = None,
+    engine: str | None = None,
+) -> tuple[PreTrainedModel, Tokenizers]:
+    """Load a model and what it reads and writes with.
+
+    Args:
+        model: A checkpoint's folder, the name of weights, a repository on the Hub ("org/name"), or a model.
+        tokenizer: The tokenizer or the folder it is in, by default the one beside the checkpoint.
+        device: Where the model goes; by default a given model stays where it is, and a loaded one goes to the GPU if
+            there is one and the engine runs there.
+        engine: Where a loaded model runs, one of [`zoo.training.generation.ENGINES`][]; by default what a folder was
+            exported for.
+
+    Returns:
+        The model in evaluation mode, and its tokenizers.
+
+    Raises:
+        CheckpointError: When there is no model, or no tokenizer beside it.
+        ConfigError: When a model is given without a tokenizer, or there is no such device.
+    """
+    check_device(device)
+    if isinstance(model, (str, Path)):
+        found = locate(model)
+        loaded = load_for(found, engine)
+        folder = tokenizer if tokenizer is not None else found
+        device = device or ("cuda" if torch.cuda.is_available() and engine != TORCH_INT8 else "cpu")
+    elif tokenizer is None:
+        raise ConfigError(f"a {type(model).__name__} was given without a tokenizer; give tokenizer=, or the checkpoint")
+    else:
+        loaded, folder = model, tokenizer
+    tokenizers = read_tokenizers(folder, causal=not loaded.config.is_encoder_decoder)
+    return (loaded.to(device) if device is not None else loaded).eval(), tokenizers
+
+
+def check_device(device: str | torch.device | None) -> None:
+    """Refuse a device that is not here, before anything is loaded.
+
+    Args:
+        device: The device, None for any.
+
+    Raises:
+        InvalidChoiceError: With those that are here.
+    """
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:  # the latter from builds of PyTorch for other devices
+        accelerator = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+        kind = "cpu" if accelerator is None else accelerator.type
+        here = {"cpu", kind, *(f"{kind}:{index}" for index in range(torch.accelerator.device_count()))}
+        raise InvalidChoiceError(str(device), sorted(here), kind="device") from error
+
+
+def read_tokenizers(source: TokenizerSource, *, causal: bool) -> Tokenizers:
+    """Load tokenizers, unless they are loaded already.
+
+    Args:
+        source: Tokenizers, one tokenizer, or a folder.
+        causal: Whether they are for a language model, which needs neither a padding token nor an end.
+
+    Returns:
+        The tokenizers.
+    """
+    if isinstance(source, Tokenizers):
+        return source
+    if not isinstance(source, (str, Path)):
+        return Tokenizers(source, source)
+    if causal and (Path(source) / TOKENIZER_FILE).is_file():
+        only = read_tokenizer(Path(source))
+        return Tokenizers(only, only)
+    return load_tokenizers(source)

@@ -1,0 +1,148 @@
+"""Where a model runs: in torch, or as an export in another engine."""
+
+from __future__ import annotations
+
+import tempfile
+from abc import ABC, abstractmethod
+from pathlib import Path
+
+from transformers import PreTrainedModel
+
+from zoo.base.errors import InvalidChoiceError
+from zoo.building.dispatch import load
+from zoo.building.quantizing import to_int8
+from zoo.building.weights import locate
+from zoo.converters.target import TARGETS, EngineTarget, ExportOptions
+from zoo.models import ZooPreTrainedModel
+from zoo.registry import Registry
+
+TORCH, TORCH_INT8 = "torch", "torch-int8"
+
+
+class Engine(ABC):
+    """What a model runs in.
+
+    Attributes:
+        exact: Whether it computes what the model does, but for rounding in float32.
+    """
+
+    exact: bool = True
+
+    @abstractmethod
+    def run(self, model: ZooPreTrainedModel, source: Path | None) -> PreTrainedModel:
+        """Take a model.
+
+        Args:
+            model: A model of the zoo, which may be changed.
+            source: The folder it was loaded from, where its tokenizers are; None for a model in memory.
+
+        Returns:
+            The model, or an export behind the same interface, unverified.
+
+        Raises:
+            ExportError: When the engine cannot express the model.
+            MissingExtraError: When the engine is not installed.
+        """
+
+
+class Torch(Engine):
+    """PyTorch, where every variant runs."""
+
+    def run(self, model: ZooPreTrainedModel, source: Path | None) -> PreTrainedModel:
+        """Leave it as it is."""
+        return model
+
+
+class TorchInt8(Engine):
+    """PyTorch with int8 weights, which are faster on a CPU and change results."""
+
+    exact = False
+
+    def run(self, model: ZooPreTrainedModel, source: Path | None) -> PreTrainedModel:
+        """Round its weights."""
+        return to_int8(model, inplace=True)
+
+
+class ExportEngine(Engine):
+    """What runs exports to a target.
+
+    Args:
+        target: The target's name, of [`zoo.converters.TARGETS`][].
+        dtype: How weights are stored, one of the target's `dtypes` that changes results; None for its first, as they
+            are.
+    """
+
+    def __init__(self, target: str, dtype: str | None = None) -> None:
+        self._target = target
+        self.dtype = dtype
+        self.exact = dtype is None
+
+    @property
+    def target(self) -> EngineTarget:
+        """The target, looked up when it is needed, as its module may be slow to import."""
+        found = TARGETS.get(self._target)
+        assert isinstance(found, EngineTarget), f"{self._target} is for no engine"
+        return found
+
+    def run(self, model: ZooPreTrainedModel, source: Path | None) -> PreTrainedModel:
+        """Export it to where it is gone when it has been loaded."""
+        from zoo.converters.exporting import choose
+
+        with tempfile.TemporaryDirectory() as scratch:
+            plan = choose(model, self._target)
+            self.target.write(model, Path(scratch), plan, ExportOptions(self.dtype, source))
+            return self.target.load(Path(scratch))
+
+
+ENGINES: Registry[Engine] = Registry("engine", error=InvalidChoiceError, definition=type)
+"""What models run in, by name. Plugins may add some."""
+
+ENGINES.register(TORCH, Torch())
+ENGINES.register(TORCH_INT8, TorchInt8())
+ENGINES.register("onnx", ExportEngine("onnx"))
+ENGINES.register("ctranslate2", ExportEngine("ctranslate2"))
+ENGINES.register("ctranslate2-int8", ExportEngine("ctranslate2", "int8"))
+ENGINES.register("llama.cpp", ExportEngine("gguf"))
+ENGINES.register("llama.cpp-q8_0", ExportEngine("gguf", "q8_0"))
+ENGINES.register("openvino", ExportEngine("openvino"))
+ENGINES.register("openvino-int8", ExportEngine("openvino", "int8"))
+
+
+def load_for(model: str | Path, engine: str | None = None) -> PreTrainedModel:
+    """Load a checkpoint, or an export, for an engine.
+
+    Args:
+        model: A folder, the name of weights, or a repository on the Hub.
+        engine: One of [`ENGINES`][]; by default the one that a folder was exported for. A checkpoint is exported to the
+            engine first, in memory and unverified; "torch-int8" is [`zoo.to_int8`][].
+
+    Returns:
+        The model, which may be an export behind the same interface.
+
+    Raises:
+        InvalidChoiceError: When there is no such engine, or the folder was exported for another one.
+        ExportError: When the engine cannot express the model.
+        MissingExtraError: When the engine is not installed.
+        CheckpointError: When there is no such checkpoint.
+    """
+    asked = ENGINES.get(engine or TORCH)
+    folder = locate(model)
+    made_for = engine_of(folder)
+    if made_for is None:
+        return asked.run(load(folder), folder)
+    if engine not in (None, made_for[0]):
+        raise InvalidChoiceError(str(engine), [made_for[0]], kind=f"engine for the export {folder.name}")
+    return made_for[1].target.load(folder)
+
+
+def engine_of(folder: Path) -> tuple[str, ExportEngine] | None:
+    """Tell for which engine a folder was exported.
+
+    Returns:
+        Its name and itself; None for a checkpoint, which is known by its weights without asking any engine.
+    """
+    if any(folder.glob("*.safetensors")):
+        return None
+    engines = ((name, ENGINES.get(name)) for name in ENGINES)
+    exported = ((name, engine) for name, engine in engines if isinstance(engine, ExportEngine))
+    return next(((name, engine) for name, engine in exported if engine.target.is_in(folder)), None)

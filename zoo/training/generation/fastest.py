@@ -1,0 +1,275 @@
+"""The fastest engine for a model: each is tried on a batch, beside what PyTorch makes of it."""
+
+from __future__ import annotations
+
+import copy
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from transformers import GenerationConfig, PreTrainedModel
+from transformers.utils.logging import get_logger
+
+from zoo.base.errors import InputError, InvalidChoiceError, ZooError
+from zoo.converters.errors import ExportError
+from zoo.converters.samples import neutral_generation, sample_inputs
+from zoo.fast.generation import CachedGenerationMixin
+from zoo.models import ZooPreTrainedModel
+
+from .engines import ENGINES, TORCH, Engine, ExportEngine
+
+PAYS = 1.1
+"""How many times as fast another engine has to be: PyTorch's model can do more, and noise shall not decide."""
+
+SAME = 1e-5
+"""The largest difference of outputs, beside the largest output, that is rounding in float32."""
+
+HOPELESS = 2
+"""How many times as long as the quickest an engine may take in the first round to be measured in the others."""
+
+ROUNDS = 5
+NEW_TOKENS = 32
+ROWS, LENGTH = 12, 64
+
+logger = get_logger(__name__)
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What came of an engine.
+
+    Attributes:
+        engine: Its name.
+        model: The model in it, None where it cannot be.
+        seconds: The median time of the work.
+        difference: Of outputs in PyTorch, the largest, beside the largest output; of what is written, the share of
+            tokens that differ.
+        problem: Why it cannot be.
+    """
+
+    engine: str
+    model: PreTrainedModel | None
+    seconds: float = float("inf")
+    difference: float = float("inf")
+    problem: str = ""
+
+    def __str__(self) -> str:
+        if self.model is None:
+            return f"{self.engine}: {self.problem}"
+        return f"{self.engine}: {1000 * self.seconds:.1f} ms, {self.difference:.1g} from PyTorch"
+
+
+def accelerate(
+    model: ZooPreTrainedModel,
+    inputs: Mapping[str, Tensor] | None = None,
+    *,
+    engines: Iterable[str] | None = None,
+    exact: bool = True,
+    source: Path | None = None,
+    tell: Callable[[str], object] = logger.info,
+) -> PreTrainedModel:
+    """Let a model run in the engine in which it is fastest: PyTorch, ONNX Runtime, OpenVINO, CTranslate2, llama.cpp.
+
+    ```python
+    import torch
+    import zoo
+
+    model = zoo.build("bert-style@tiny", "feature-extraction", seed=0)
+    fast = zoo.accelerate(model, {"input_ids": torch.ones(8, 32, dtype=torch.long)}, engines=["onnx"])
+    fast(torch.tensor([[7, 8, 9]])).last_hidden_state  # of a model that writes: fast.generate(...)
+    ```
+
+    Every engine that is installed and can express the model is tried, which takes some seconds each: on a batch, or on
+    32 tokens that are written for it. One whose results differ from PyTorch's by more than rounding is left out, and so
+    is one that is not at least 1.1 times as fast. Another engine's model returns results alone: no gradients,
+    attention weights or hidden states.
+
+    Args:
+        model: A model of the zoo, on the CPU. In PyTorch it stays what it is.
+        inputs: A batch like those to come, as arguments of the model; for one that writes, what `generate` reads. What
+            is fastest depends on its size and padding. By default 12 random sequences of up to 64 tokens.
+        engines: Which to try beside PyTorch, of `zoo.training.generation.ENGINES`; by default all.
+        exact: Whether to leave out engines that round weights; False for the fastest of them all. Those that round
+            nothing have to compute the same all the same.
+        source: The folder of the model, for engines that want its tokenizer.
+        tell: Takes a sentence about each trial.
+
+    Returns:
+        The model in the fastest engine, behind the same interface, in evaluation mode.
+
+    Raises:
+        InputError: When the model is not one of the zoo's, or not on the CPU.
+        InvalidChoiceError: When there is no such engine.
+    """
+    trials = try_engines(model, inputs, engines=engines, exact=exact, source=source)
+    for trial in trials:
+        tell(str(trial))
+    usual, *others = trials
+    right = [trial for trial in others if trial.difference <= SAME or not ENGINES.get(trial.engine).exact]
+    best = min((trial for trial in right if trial.model is not None), key=lambda trial: trial.seconds, default=usual)
+    chosen = best if usual.seconds >= PAYS * best.seconds else usual
+    assert chosen.model is not None, "PyTorch runs every model"
+    tell(f"{chosen.engine} is taken, {usual.seconds / chosen.seconds:.2f} times as fast as {usual.engine}")
+    return chosen.model
+
+
+def try_engines(
+    model: ZooPreTrainedModel,
+    inputs: Mapping[str, Tensor] | None = None,
+    *,
+    engines: Iterable[str] | None = None,
+    exact: bool = True,
+    source: Path | None = None,
+) -> list[Trial]:
+    """Measure a model in one engine after the other. Arguments and errors as of [`accelerate`][].
+
+    Returns:
+        A trial an engine, PyTorch's first.
+    """
+    if not isinstance(model, ZooPreTrainedModel):
+        raise InputError(f"a {type(model).__name__} was given; models of the zoo run in engines, zoo.convert makes one")
+    if model.device.type != "cpu":
+        raise InputError(f"the model is on {model.device}; engines are for the CPU: give model.cpu()")
+    known = [name for name in ENGINES if not isinstance(ENGINES.get(name), Fastest)]
+    names = list(known if engines is None else dict.fromkeys(engines))
+    for name in names:
+        if name not in known:
+            raise InvalidChoiceError(name, known, kind="engine")
+    names = [TORCH, *(name for name in names if name != TORCH and (ENGINES.get(name).exact or not exact))]
+    work = Work.of(model, inputs)
+    running: dict[str, PreTrainedModel] = {}
+    results: dict[str, Tensor] = {}
+    seconds: dict[str, list[float]] = {}
+    problems: dict[str, str] = {}
+    for name in names:
+        try:
+            running[name] = opened(model, name, source)
+            work.run(running[name])  # the first time is another one
+            results[name], first = work.timed(running[name])
+            seconds[name] = [first]
+        except ZooError as error:
+            problems[name] = str(error)
+    quickest = min(found[0] for found in seconds.values())
+    contenders = [name for name, (first,) in seconds.items() if first <= HOPELESS * quickest]
+    for _ in range(ROUNDS - 1):
+        for name in contenders:
+            seconds[name].append(work.timed(running[name])[1])
+    return [
+        Trial(name, None, problem=problems[name])
+        if name in problems
+        else Trial(
+            name, running[name], statistics.median(seconds[name]), work.difference(results[TORCH], results[name])
+        )
+        for name in names
+    ]
+
+
+def opened(model: ZooPreTrainedModel, name: str, source: Path | None) -> PreTrainedModel:
+    """Take a model to an engine.
+
+    Args:
+        model: The model, which stays as it is.
+        name: The engine's name.
+        source: The folder of the model.
+
+    Raises:
+        ZooError: When it cannot go there.
+    """
+    engine = ENGINES.get(name)
+    if isinstance(engine, ExportEngine) and not (plan := engine.target.plan(model)).exact:
+        raise ExportError(plan.why_not)
+    # What rounds weights in PyTorch does so in the very model.
+    return engine.run(model if engine.exact else copy.deepcopy(model), source).eval()
+
+
+@dataclass(frozen=True)
+class Work:
+    """What engines are measured by.
+
+    Attributes:
+        inputs: Arguments of the model, or of `generate`.
+        settings: How it writes; None for a model that does not.
+    """
+
+    inputs: Mapping[str, Tensor]
+    settings: GenerationConfig | None
+
+    @classmethod
+    def of(cls, model: ZooPreTrainedModel, inputs: Mapping[str, Tensor] | None) -> Work:
+        """Make the work for a model.
+
+        Args:
+            model: The model.
+            inputs: A batch, None for a random one.
+        """
+        most = model.config.max_position_embeddings
+        tokens = min(NEW_TOKENS, most // 2)
+        if inputs is None:
+            batches = sample_inputs(model, longest=min(LENGTH, most - tokens))
+            batch = batches.get("generate_greedy", batches["padded"])
+            inputs = {name: tensor.repeat(ROWS // len(tensor), 1) for name, tensor in batch.items()}
+        if not model.can_generate():
+            return cls(inputs, None)
+        greedy = neutral_generation(model.config)["generate_greedy"]
+        if isinstance(model, CachedGenerationMixin):
+            model.prepare_for_generation(len(inputs["input_ids"]))
+        return cls(inputs, GenerationConfig(**greedy | {"max_new_tokens": tokens}))
+
+    @torch.inference_mode()
+    def run(self, model: PreTrainedModel) -> Tensor:
+        """Do it.
+
+        Returns:
+            Outputs of real tokens, or what was written.
+        """
+        if self.settings is not None:
+            # One that may end early has another amount of work in every engine, if it differs there.
+            return model.generate(**self.inputs, generation_config=copy.deepcopy(self.settings))
+        output = model(**self.inputs)
+        found: Tensor = output.logits if "logits" in output else output.last_hidden_state
+        mask = self.inputs.get("attention_mask")
+        by_token = mask is not None and found.shape[:2] == mask.shape
+        return found[mask.bool()] if by_token and mask is not None else found
+
+    def timed(self, model: PreTrainedModel) -> tuple[Tensor, float]:
+        """Do it, and take the time.
+
+        Returns:
+            What `run` does, and seconds.
+        """
+        began = time.perf_counter()
+        return self.run(model), time.perf_counter() - began
+
+    def difference(self, expected: Tensor, found: Tensor) -> float:
+        """How far a result is from another.
+
+        Args:
+            expected: PyTorch's.
+            found: Another engine's.
+
+        Returns:
+            See [`Trial`][].
+        """
+        if expected.shape != found.shape:
+            return float("inf")
+        if self.settings is not None:
+            return float((expected != found).float().mean())
+        worst = (expected.double() - found.double()).abs().max() / expected.abs().max().clamp(min=1.0)
+        return float(worst.nan_to_num(nan=float("inf")))
+
+
+class Fastest(Engine):
+    """The fastest of all exact ones, by a trial."""
+
+    def run(self, model: ZooPreTrainedModel, source: Path | None) -> PreTrainedModel:
+        """Try them, and tell which it is."""
+        return accelerate(model, source=source, tell=partial(print, file=sys.stderr))
+
+
+ENGINES.register("fastest", Fastest())

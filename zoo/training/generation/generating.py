@@ -1,0 +1,298 @@
+"""From texts to what a model writes for them."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+from transformers import GenerationConfig, PreTrainedModel, PreTrainedTokenizerFast
+from transformers.generation import BaseStreamer
+from transformers.utils.logging import tqdm
+
+from zoo.base.errors import ConfigError, SequenceTooLongError, UnknownOverrideError, ZooError
+from zoo.building.quantizing import Int8Model
+from zoo.data.tokenizers import Tokenizers
+from zoo.data.tokenizers.encoding import to_ids
+from zoo.fast.captured_steps import CAPTURE_AFTER
+from zoo.fast.generation import CachedGenerationMixin
+from zoo.models.embedding import Position
+
+from .checkpoint import TokenizerSource, load_checkpoint
+from .results import Candidate, Generation
+
+MAX_NEW_TOKENS = 128
+"""How long an output may be when nothing is said, where the model's positions allow it."""
+
+LENGTHS = ("max_new_tokens", "max_length")
+
+COUNTS = (*LENGTHS, "num_beams", "num_return_sequences")
+"""Options that transformers takes for whole numbers without looking."""
+
+
+@torch.no_grad()
+def generate(
+    model: str | Path | PreTrainedModel,
+    texts: str | Sequence[str],
+    *,
+    tokenizer: TokenizerSource | None = None,
+    batch_size: int = 32,
+    scores: bool = False,
+    seed: int | None = None,
+    device: str | torch.device | None = None,
+    streamer: BaseStreamer | None = None,
+    progress: bool = False,
+    engine: str | None = None,
+    **options: Any,
+) -> list[Generation]:
+    """Let a model write: the translation of each text, or its continuation.
+
+    Texts are sorted into batches of similar lengths; the results are in the order of the texts.
+
+    Args:
+        model: A checkpoint's folder, the name of weights ("vanilla.en-pt"), a repository on the Hub ("org/name"), or a
+            model: an encoder-decoder or a causal language model.
+        texts: What it reads: one text, or several.
+        tokenizer: The tokenizer or the folder it is in, by default the one beside the checkpoint.
+        batch_size: Number of texts at a time.
+        scores: Whether to score every output.
+        seed: Makes sampling reproducible for the same texts and batches; torch's generators are left as they were.
+        device: Where to run, by default on the GPU if there is one.
+        streamer: For a single text: what gets each token as soon as there is one, e.g. transformers' `TextStreamer`.
+        progress: Whether to show a progress bar.
+        engine: Where a checkpoint runs, one of `zoo.training.generation.ENGINES`: "torch", "torch-int8" (int8 weights
+            on the CPU, other results), "onnx", "ctranslate2", ...; by default what its folder was exported for.
+        options: Fields of transformers' `GenerationConfig`: `num_beams`, `max_new_tokens`, `do_sample`, `temperature`,
+            `top_k`, `top_p`, `num_return_sequences`, ... By default greedy, and at most 128 new tokens.
+
+    Returns:
+        What was written for each text.
+
+    Raises:
+        UnknownOverrideError: When there is no such option.
+        ConfigError: When options are not valid or contradict each other, or the model does not write.
+        CheckpointError: When there is no such checkpoint, or no tokenizer beside it.
+        SequenceTooLongError: When a text has more tokens than the model has positions.
+    """
+    texts = [texts] if isinstance(texts, str) else list(texts)
+    if batch_size < 1:
+        raise ConfigError(f"batch_size={batch_size} is not valid; at least 1 text at a time")
+    writer, tokenizers = load_checkpoint(model, tokenizer=tokenizer, device=device, engine=engine)
+    if not writer.can_generate():
+        raise ConfigError(f"{type(writer).__name__} does not write; valid are models for seq2seq-lm and causal-lm")
+    settings = generation_config(writer, tokenizers.target, options)
+    encoded = encode(texts, tokenizers, writer)
+    order = sorted(range(len(texts)), key=lambda i: len(encoded[i]))
+    written: list[tuple[Candidate, ...]] = [()] * len(texts)
+    devices = [writer.device] if writer.device.type == "cuda" else []
+    never_trains = isinstance(writer, Int8Model)  # whatever it keeps of this is of no use but here
+    with torch.inference_mode(never_trains), torch.random.fork_rng(devices=devices, enabled=seed is not None):
+        if seed is not None:
+            torch.manual_seed(seed)
+        prepare(writer, len(texts) // batch_size, batch_size, settings)
+        for start in tqdm(range(0, len(texts), batch_size), disable=not progress, unit="batch"):
+            places = order[start : start + batch_size]
+            ids = [encoded[i] for i in places]
+            batch = write(writer, tokenizers.target, ids, settings, scores=scores, streamer=streamer)
+            for place, candidates in zip(places, batch, strict=True):
+                written[place] = candidates
+    return [Generation(text, candidates) for text, candidates in zip(texts, written, strict=True)]
+
+
+def prepare(model: PreTrainedModel, num_batches: int, batch_size: int, settings: GenerationConfig) -> None:
+    """Capture decode steps beforehand where so many may follow that it pays.
+
+    Args:
+        model: A decoder, which mostly writes as long as it may; an encoder-decoder mostly ends before.
+        num_batches: How many batches of that size there will be.
+        batch_size: Number of texts at a time.
+        settings: How it writes.
+    """
+    if not isinstance(model, CachedGenerationMixin) or model.config.is_encoder_decoder:
+        return
+    if num_batches * (settings.max_new_tokens or 0) >= CAPTURE_AFTER:
+        model.prepare_for_generation(batch_size, num_beams=settings.num_beams)
+
+
+def generation_config(
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, options: Mapping[str, Any]
+) -> GenerationConfig:
+    """Complete what the model's own generation settings say, and check it before anything is computed.
+
+    Args:
+        model: The model.
+        tokenizer: What it writes with.
+        options: What is to be changed.
+
+    Raises:
+        UnknownOverrideError: When there is no such option.
+        ConfigError: When options are not valid or contradict each other.
+    """
+    settings = copy.deepcopy(model.generation_config)
+    valid = sorted(name for name in GenerationConfig().to_dict() if not name.startswith("_"))
+    for name, value in options.items():
+        if name not in valid:
+            raise UnknownOverrideError(name, valid, owner="GenerationConfig")
+        if name in COUNTS and value is not None and not (isinstance(value, int) and value >= 1):
+            raise ConfigError(f"{name}={value!r} is not valid; valid: 1 and more")
+        setattr(settings, name, value)
+    if "max_new_tokens" in options and "max_length" not in options:
+        settings.max_length = None  # of two lengths, generation would warn
+    if settings.eos_token_id is None:
+        settings.eos_token_id = tokenizer.eos_token_id
+    if settings.pad_token_id is None:
+        ends = settings.eos_token_id
+        settings.pad_token_id = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else ends
+    try:
+        settings.validate(strict=True, user_set_attributes=set(options))
+    except (ValueError, TypeError, AttributeError) as error:  # as it computes with them, whatever they are
+        raise ConfigError(f"generation options are not valid: {' '.join(str(error).split())}") from error
+    return settings
+
+
+def encode(texts: Sequence[str], tokenizers: Tokenizers, model: PreTrainedModel) -> list[Tensor]:
+    """Turn texts into what the model reads.
+
+    Args:
+        texts: The texts.
+        tokenizers: The tokenizers.
+        model: The model, to know whether texts are read as a whole or continued.
+
+    Returns:
+        Ids a text. *Shape:* (seq_len,)
+
+    Raises:
+        SequenceTooLongError: When a text has more tokens than the model has positions.
+    """
+    causal = continues(model)
+    tokenizer = tokenizers.source
+    limit = position_limit(model)
+    encoded = []
+    for number, ids in enumerate(to_ids(tokenizer, texts), start=1):
+        if causal and ids and ids[-1] == tokenizer.eos_token_id:
+            ids = ids[:-1]  # nothing would follow an end
+        if not ids:
+            start = tokenizer.bos_token_id if tokenizer.bos_token_id is not None else tokenizer.eos_token_id
+            if start is None:
+                raise ConfigError(f"text {number} is empty, and the tokenizer has no token to begin with")
+            ids = [start]
+        if limit is not None and len(ids) > limit - causal:
+            raise SequenceTooLongError(f"text {number} has {len(ids)} tokens; the model reads at most {limit - causal}")
+        encoded.append(torch.tensor(ids))
+    return encoded
+
+
+def continues(model: PreTrainedModel) -> bool:
+    """Whether a model continues what it reads, as language models do."""
+    return bool(model.can_generate() and not model.config.is_encoder_decoder)
+
+
+def position_limit(model: PreTrainedModel) -> int | None:
+    """How many positions a model has.
+
+    Returns:
+        Their number, None where positions are relative, rotary or computed, and so have no end.
+    """
+    limits = [part.max_length for part in model.modules() if isinstance(part, Position)]
+    return min((limit for limit in limits if limit is not None), default=None)
+
+
+def pad(encoded: Sequence[Tensor], model: PreTrainedModel) -> tuple[Tensor, Tensor]:
+    """Make a batch: decoders are padded on the left, where nothing is written, all others on the right.
+
+    Args:
+        encoded: Ids a text. *Shape:* (seq_len,)
+        model: The model that reads them.
+
+    Returns:
+        Ids and mask. *Shape:* (batch_size, seq_len)
+    """
+    side = "left" if continues(model) else "right"
+    value = model.config.pad_token_id or 0
+    ids = pad_sequence(list(encoded), batch_first=True, padding_value=value, padding_side=side)
+    mask = pad_sequence([torch.ones_like(one) for one in encoded], batch_first=True, padding_side=side)
+    return ids.to(model.device), mask.to(model.device)
+
+
+def write(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerFast,
+    encoded: Sequence[Tensor],
+    settings: GenerationConfig,
+    *,
+    scores: bool = False,
+    streamer: BaseStreamer | None = None,
+) -> list[tuple[Candidate, ...]]:
+    """Write for one batch.
+
+    Args:
+        model: The model.
+        tokenizer: What turns ids into text.
+        encoded: Ids a text. *Shape:* (seq_len,)
+        settings: How to write.
+        scores: Whether to score every output.
+        streamer: What gets each token as soon as there is one.
+
+    Returns:
+        `num_return_sequences` candidates a text.
+    """
+    causal = not model.config.is_encoder_decoder
+    ids, mask = pad(encoded, model)
+    settings = copy.deepcopy(settings)
+    if all(getattr(settings, name) is None for name in LENGTHS):
+        limit = position_limit(model)
+        left = MAX_NEW_TOKENS if limit is None else limit - (ids.shape[1] if causal else 1)
+        settings.max_new_tokens = min(MAX_NEW_TOKENS, left)
+    beams = (settings.num_beams or 1) > 1
+    settings.return_dict_in_generate = True
+    settings.output_scores, settings.output_logits = scores and beams, scores and not beams
+    try:
+        output = model.generate(
+            input_ids=ids,
+            attention_mask=mask,
+            generation_config=settings,
+            streamer=streamer,
+        )
+    except ZooError:
+        raise
+    except ValueError as error:  # of numbers that transformers looks at only here
+        raise ConfigError(f"generation options are not valid: {error}") from error
+    begin = ids.shape[1] if causal else 1
+    sequences = output.sequences[:, begin:]
+    texts = tokenizer.batch_decode(sequences, skip_special_tokens=True)
+    if not causal:
+        texts = [text.strip() for text in texts]
+    values: list[float | None] = [None] * len(texts)
+    if scores:
+        scored = getattr(output, "sequences_scores", None)  # other engines score greedy outputs themselves
+        found = scored if scored is not None else mean_log_probability(output.logits, sequences, settings)
+        values = found.tolist()
+    each = len(texts) // len(encoded)
+    candidates = [Candidate(text, value) for text, value in zip(texts, values, strict=True)]
+    return [tuple(candidates[i : i + each]) for i in range(0, len(candidates), each)]
+
+
+def mean_log_probability(logits: Sequence[Tensor], sequences: Tensor, settings: GenerationConfig) -> Tensor:
+    """Score outputs by the model's own probabilities, whatever the temperature they were drawn at.
+
+    transformers' `compute_transition_scores` takes the source's vocabulary for the target's.
+
+    Args:
+        logits: A tensor a step. *Shape:* (num_sequences, vocab_size)
+        sequences: The outputs, without prompts. *Shape:* (num_sequences, num_steps)
+        settings: How they were written.
+
+    Returns:
+        *Shape:* (num_sequences,)
+    """
+    steps = zip(logits, sequences.T, strict=True)
+    chosen = torch.stack([step.float().log_softmax(-1).gather(1, ids[:, None])[:, 0] for step, ids in steps], dim=1)
+    if settings.eos_token_id is None:
+        return chosen.mean(dim=1)
+    ends = torch.isin(sequences, torch.tensor(settings.eos_token_id, device=sequences.device)).long()
+    kept = (ends.cumsum(dim=1) - ends).eq(0)
+    return chosen.mul(kept).sum(dim=1) / kept.sum(dim=1)

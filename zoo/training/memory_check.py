@@ -1,0 +1,171 @@
+"""Whether there is room for a run: in memory, and on the disk."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import psutil
+import torch
+from transformers import PreTrainedModel
+from transformers.training_args import OptimizerNames
+
+from zoo.analysis.scaling.simulating import Precision, batch_memory
+from zoo.analysis.scaling.strategies import OPTIMIZER_STATES
+from zoo.base.errors import ZooError
+from zoo.models import ZooPreTrainedModel
+
+from .arguments import MUON, ZooTrainingArguments
+from .guard import smaller_steps
+
+BYTES = 4
+"""Of a number, as weights, gradients and the optimiser's states are kept."""
+
+GIB = 2**30
+
+TOLERANCE = 1.1
+"""By how much the memory of a step is foreseen too large at the most."""
+
+
+class PreflightError(ZooError, ValueError):
+    """A run that would have failed later."""
+
+
+def check_memory(num_parameters: int, args: ZooTrainingArguments, available: int | None) -> int:
+    """Refuse a model that cannot be trained in the memory that there is.
+
+    Args:
+        num_parameters: The model's size.
+        args: How it is trained.
+        available: Bytes of the device, None where nobody knows.
+
+    Returns:
+        Bytes that weights, gradients and the optimiser's states take, without activations.
+
+    Raises:
+        PreflightError: When that is more than the device has.
+    """
+    shards = args.world_size if args.fsdp else 1
+    needed = num_parameters * BYTES * (2 + optimizer_states(args)) // shards
+    if available is not None and needed > available:
+        raise PreflightError(
+            f"training needs at least {needed / GIB:.1f} GiB for weights, gradients and the optimiser's states, and "
+            f"the {args.device.type} has {available / GIB:.1f} GiB; make the model smaller, or use optim=adafactor"
+        )
+    return needed
+
+
+def step_memory(model: ZooPreTrainedModel, args: ZooTrainingArguments, seq_len: int) -> int:
+    """Foresee the most memory of a training step, by running one on tensors without values.
+
+    Args:
+        args: How it is trained.
+        seq_len: Tokens of the longest sequence.
+
+    Returns:
+        Bytes on a device: weights, gradients, the optimiser's states, activations and logits.
+    """
+    is_sharded = bool(args.fsdp)
+    precision = Precision.BFLOAT16 if is_sharded else Precision.MIXED if args.bf16 or args.fp16 else Precision.FLOAT32
+    kept = check_memory(model.num_parameters(), args, None) + sum(buffer.nbytes for buffer in model.buffers())
+    return kept + batch_memory(
+        model,
+        args.per_device_train_batch_size,
+        seq_len,
+        precision=precision,
+        checkpointing=args.gradient_checkpointing,
+        whole_logits=is_sharded,
+    )
+
+
+def check_step(model: PreTrainedModel, args: ZooTrainingArguments, seq_len: int, available: int | None) -> None:
+    """Refuse a batch that an accelerator has no room for.
+
+    Args:
+        model: The model; only what is the zoo's is looked at.
+        args: How it is trained.
+        seq_len: Tokens of the longest sequence.
+        available: Bytes of the device, None where nobody knows.
+
+    Raises:
+        PreflightError: With arguments that come to the same updates in less memory.
+    """
+    if available is None or not isinstance(model, ZooPreTrainedModel):
+        return
+    if model.config._attn_implementation != "eager" and "sdpa" not in model.supported_backends():
+        return  # what its kernel keeps is not known
+    needed = step_memory(model, args, seq_len)
+    if needed > TOLERANCE * available:
+        raise PreflightError(
+            f"a training step of {args.per_device_train_batch_size} sequences of {seq_len} tokens needs about "
+            f"{needed / GIB:.1f} GiB, and the {args.device.type} has {available / GIB:.1f} GiB: take "
+            f"{smaller_steps(args)}"
+        )
+
+
+def optimizer_states(args: ZooTrainingArguments) -> int:
+    """Say how many numbers an optimiser keeps for each weight.
+
+    Args:
+        args: Names the optimiser.
+
+    Returns:
+        Their number.
+    """
+    return OPTIMIZER_STATES.get(MUON if args.uses_muon else OptimizerNames(args.optim).value, 2)
+
+
+def memory_of(device: torch.device) -> int | None:
+    """Ask how much memory a device has.
+
+    Returns:
+        Bytes.
+    """
+    if device.type == "cuda":
+        return int(torch.cuda.get_device_properties(device).total_memory)
+    return int(psutil.virtual_memory().total)
+
+
+def check_disk(num_parameters: int, args: ZooTrainingArguments, output_dir: Path | None, *, saves: bool) -> int:
+    """Refuse to write more than the disk has room for.
+
+    Args:
+        num_parameters: The model's size.
+        args: What is saved how often.
+        output_dir: Where the model goes, None where it is not kept.
+        saves: Whether there are checkpoints, beside that folder.
+
+    Returns:
+        Bytes that will be written and kept at once.
+
+    Raises:
+        PreflightError: When there is not as much.
+    """
+    if output_dir is None:
+        return 0
+    checkpoints = (args.save_total_limit or 1) + 1 if saves else 0  # one more is written before one is removed
+    needed = num_parameters * BYTES * (1 + checkpoints * (1 + optimizer_states(args)))
+    there = next(folder for folder in (output_dir.absolute(), *output_dir.absolute().parents) if folder.is_dir())
+    free = shutil.disk_usage(there).free
+    if needed > free:
+        raise PreflightError(
+            f"{needed / GIB:.2f} GiB will be written to {output_dir.absolute().parent}, and {free / GIB:.2f} GiB are "
+            "free there; choose another disk, or keep fewer checkpoints (save_total_limit)"
+        )
+    return needed
+
+
+def check_room(num_parameters: int, args: ZooTrainingArguments, output_dir: str | Path | None, *, saves: bool) -> None:
+    """Refuse a model that the memory or the disk has no room for.
+
+    Args:
+        num_parameters: The model's size.
+        args: How it is trained and saved.
+        output_dir: Where the model goes, None where it is not kept.
+        saves: Whether there are checkpoints, beside that folder.
+
+    Raises:
+        PreflightError: When one of them has not.
+    """
+    check_memory(num_parameters, args, memory_of(args.device))
+    check_disk(num_parameters, args, Path(output_dir) if output_dir is not None else None, saves=saves)

@@ -1,0 +1,253 @@
+"""Weights by name, made again: trained by the command that their record names, scored, and compared with the record."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
+from math import hypot
+from pathlib import Path
+from typing import Any
+
+from safetensors.torch import load_file, save_file
+from transformers.utils import SAFE_WEIGHTS_NAME
+
+from zoo.base.errors import ConfigError, ZooError
+from zoo.base.files import write_file
+from zoo.base.folders import RESULT_FILE, check_output, written_whole
+from zoo.building.fingerprints import fingerprint
+from zoo.building.loading import load
+from zoo.building.weights import locate_weights, read_record, write_record
+from zoo.building.weights.records import scores_of, versions
+from zoo.hub.records import keep_evaluation
+from zoo.registry import RecordedScore, Weights, find_weights, list_weights
+from zoo.training.evaluate import evaluate
+from zoo.training.record import read_result
+
+STORED = ("config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json", "target")
+"""What of a trained folder goes along as it is, beside the weights and the record of the run."""
+
+NOT_TOLD = ("history", "evaluations", "scores", "heldout_loss")
+"""What of a training report is left out: curves, and numbers of the model before its weights were rounded."""
+
+NOISE = 0.05
+"""How far, in parts of it, a score without an interval may be from the recorded one."""
+
+
+class MakingError(ZooError, RuntimeError):
+    """A training that did not succeed, or weights that do not verify."""
+
+    exit_code = 1
+
+
+@dataclass(frozen=True)
+class ScoreComparison:
+    """A score beside the recorded one.
+
+    Attributes:
+        key: The score's key, e.g. "bleu".
+        found: The score now.
+        recorded: The score then, None where none was recorded.
+    """
+
+    key: str
+    found: RecordedScore
+    recorded: RecordedScore | None
+
+    @property
+    def same(self) -> bool | None:
+        """Whether both are printed alike; None where nothing was recorded."""
+        return None if self.recorded is None else str(self.found) == str(self.recorded)
+
+    @property
+    def within_noise(self) -> bool | None:
+        """Whether they differ by no more than other held-out examples would make them; None where nothing was recorded.
+
+        With 95 % intervals on both sides, differences up to the root of the sum of their squared half widths are noise;
+        otherwise up to 5 % of the recorded score.
+        """
+        if self.recorded is None:
+            return None
+        intervals = (self.found.interval, self.recorded.interval)
+        halves = [(high - low) / 2 for low, high in (interval for interval in intervals if interval is not None)]
+        allowed = hypot(*halves) if len(halves) == len(intervals) else NOISE * abs(self.recorded.value)
+        return abs(self.found.value - self.recorded.value) <= allowed
+
+    def to_dict(self) -> dict[str, Any]:
+        """Write it as plain data, with what follows from it."""
+        return {**asdict(self), "same": self.same, "within_noise": self.within_noise}
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What came out of verifying weights.
+
+    Attributes:
+        name: Their name.
+        scores: Their scores now, beside the recorded ones; none where only files and outputs were compared.
+        problem: What is wrong with files or outputs, None where nothing is.
+    """
+
+    name: str
+    scores: tuple[ScoreComparison, ...] = ()
+    problem: str | None = None
+
+    @property
+    def holds(self) -> bool:
+        """Whether files, outputs and scores are what was recorded."""
+        return self.problem is None and all(score.same is not False for score in self.scores)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Write it as plain data, with what follows from it."""
+        scores = [score.to_dict() for score in self.scores]
+        return {"name": self.name, "holds": self.holds, "problem": self.problem, "scores": scores}
+
+
+def make_weights(
+    name: str, output_dir: str | Path, *, trained: str | Path | None = None, force: bool = False
+) -> tuple[Weights, tuple[ScoreComparison, ...]]:
+    """Train weights again as their record says, score them, and write a folder that can be registered.
+
+    The training runs in a process of its own, beside `output_dir`, and goes on there when it was interrupted. Weights
+    are stored as float16 where all scores stay the same to the printed digits, otherwise as float32.
+
+    Args:
+        name: The name of weights that the zoo, or a plugin, trained.
+        output_dir: The folder to write.
+        trained: A folder in which the command has been run already.
+        force: Whether weights that are in `output_dir` may be replaced.
+
+    Returns:
+        The record of what was made, and its scores beside the recorded ones.
+
+    Raises:
+        UnknownWeightsError: When there are no such weights.
+        ConfigError: When nothing says how they were trained.
+        MakingError: When the training does not succeed.
+        OutputExistsError: When something is in the way.
+    """
+    recorded = find_weights(name)
+    if not recorded.command:
+        raise ConfigError(f"nothing says how {recorded.name} was trained; it comes from {recorded.source}")
+    out = Path(output_dir)
+    check_output(out, force=force)
+    place = Path(trained) if trained is not None else train_again(recorded, Path(f"{out}-training"))
+    with written_whole(out, force=force) as folder:
+        scores = store(place, folder)
+        model = load(folder)
+        told = {"num_parameters": model.num_parameters(), "dtype": stored_dtype(folder), "versions": versions()}
+        told["parent"] = read_result(folder)["recipe"].get("init")
+        made = write_record(folder, replace(recorded, **told, fingerprint=fingerprint(model)))
+    made = replace(made, source=str(out))
+    return made, compare_scores(scores, recorded)
+
+
+def train_again(weights: Weights, folder: Path) -> Path:
+    """Run the command that trained weights.
+
+    Args:
+        weights: Their record.
+        folder: Where the trained model goes.
+
+    Raises:
+        MakingError: When the command fails; what it says is on stderr.
+    """
+    if "report" in read_result(folder):
+        return folder
+    _, *arguments = weights.command
+    command = [sys.executable, "-m", "zoo", *arguments, "--output", str(folder), "--resume"]
+    if (status := subprocess.run(command, check=False, stdout=sys.stderr).returncode) != 0:
+        raise MakingError(f"{weights.command_line} ended with status {status}; to go on with it, make them again")
+    return folder
+
+
+def store(trained: Path, folder: Path) -> dict[str, RecordedScore]:
+    """Write the files of weights, with their scores.
+
+    Args:
+        trained: A trained model with its tokenizer, as `zoo train` saves it.
+        folder: An empty folder.
+
+    Returns:
+        The scores of what was written.
+    """
+    for name in STORED:
+        if (trained / name).is_dir():
+            shutil.copytree(trained / name, folder / name)
+        elif (trained / name).is_file():
+            shutil.copyfile(trained / name, folder / name)
+    result = read_result(trained)
+    report = {key: value for key, value in result["report"].items() if key not in NOT_TOLD}
+    write_file(folder / RESULT_FILE, json.dumps({**result, "report": report}, indent=2, ensure_ascii=False) + "\n")
+    tensors = load_file(trained / SAFE_WEIGHTS_NAME)
+    exact = evaluate(trained)
+    save_file({key: value.half() for key, value in tensors.items()}, folder / SAFE_WEIGHTS_NAME, {"format": "pt"})
+    found = evaluate(folder)
+    before, after = (scores_of(evaluation.to_dict()) for evaluation in (exact, found))
+    if [str(score) for score in before.values()] != [str(score) for score in after.values()]:
+        save_file(tensors, folder / SAFE_WEIGHTS_NAME, {"format": "pt"})
+        found, after = exact, before
+    keep_evaluation(folder, found.to_dict(), found.data)
+    return after
+
+
+def stored_dtype(folder: Path) -> str:
+    """Find out how a folder stores its weights.
+
+    Returns:
+        The name of the dtype.
+    """
+    dtypes = {str(value.dtype).removeprefix("torch.") for value in load_file(folder / SAFE_WEIGHTS_NAME).values()}
+    return " and ".join(sorted(dtypes))
+
+
+def compare_scores(found: Mapping[str, RecordedScore], recorded: Weights) -> tuple[ScoreComparison, ...]:
+    """Put scores beside the recorded ones.
+
+    Args:
+        found: The scores now, by key.
+        recorded: The record.
+
+    Returns:
+        A comparison a score.
+    """
+    return tuple(ScoreComparison(key, score, recorded.scores.get(key)) for key, score in found.items())
+
+
+def verify_weights(names: Iterable[str] | None = None, *, scores: bool = True) -> list[Verification]:
+    """Compare weights with their records: every file's hash, the outputs on a fixed input, and the scores.
+
+    Args:
+        names: Which weights; by default all whose files are here without a download.
+        scores: Whether to evaluate them as well, which takes some seconds each.
+
+    Returns:
+        What came out, in the order of the names.
+
+    Raises:
+        UnknownWeightsError: When there are no such weights.
+    """
+    given = list_weights() if names is None else list(names)
+    found = [find_weights(name) for name in given]
+    return [verify_one(weights, scores=scores) for weights in found if names is not None or not weights.on_hub]
+
+
+def verify_one(weights: Weights, *, scores: bool) -> Verification:
+    """Compare weights with their record.
+
+    Args:
+        weights: The record.
+        scores: Whether to evaluate them as well.
+    """
+    try:
+        folder = locate_weights(weights)
+        recorded = read_record(folder) if weights.on_hub else weights
+        if not (scores and recorded.scores):
+            load(folder)
+            return Verification(weights.name)
+        return Verification(weights.name, compare_scores(scores_of(evaluate(folder).to_dict()), recorded))
+    except ZooError as error:
+        return Verification(weights.name, problem=str(error))
