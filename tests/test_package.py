@@ -67,10 +67,10 @@ def test_what_the_documents_write_is_there_after_import_zoo() -> None:
     written = set(re.findall(r"(?<!from )(?<!import )\bzoo\.([a-z_0-9]+)\b(?!/)", text)) - {"cli", "plugins"}
     code = f"import zoo; [getattr(zoo, name) for name in {sorted(written)!r}]; print(*dir(zoo))"
     run = run_python(["-c", code], env=os.environ)
-    assert {"tasks", "inside", "build", "to_int8"} <= written
+    assert {"inside", "build", "to_int8"} <= written
     modules = {module.name for module in pkgutil.iter_modules(zoo.__path__)} | {"registry", "converters"}
     assert run.returncode == 0, run.stderr
-    assert set(run.stdout.split()) == modules - {"__main__", "cli", "waiting"} | set(zoo.__all__)
+    assert set(run.stdout.split()) == modules - {"__main__", "cli"} | set(zoo.__all__)
 
 
 def test_the_root_of_a_checkout_can_be_imported_from_after_a_plain_installation() -> None:
