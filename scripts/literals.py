@@ -25,7 +25,7 @@ from zoo.settings import setting_cards, values_of
 from zoo.training import train
 from zoo.training.arguments import ZooTrainingArguments
 
-PACKAGE = Path(__file__).parents[1] / "zoo"
+PACKAGE = Path(__file__).parents[1] / "zoo/building"
 
 NAMES = '''"""Names for editors and type checkers. Written by scripts/literals.py: do not edit.
 

@@ -71,7 +71,9 @@ def test_trained_weights_take_no_settings_of_new_ones(given: dict[str, object]) 
 def test_other_weights_may_be_registered_but_not_over_these(registered: Weights) -> None:
     assert zoo.build("vanilla.mine").config.variant == "vanilla"
     register_weights(registered)  # as a notebook's cell does that is run again
-    with pytest.raises(NameCollisionError, match=r"'vanilla\.en-pt' of .*exists already, from zoo\.weights\.built_in"):
+    with pytest.raises(
+        NameCollisionError, match=r"'vanilla\.en-pt' of .*exists already, from zoo\.building\.weights\.built_in"
+    ):
         register_weights(replace(registered, name="vanilla.en-pt"))
     for name in ("vanilla", "vanilla.", ".en", "vanilla.en pt", "van/illa.en"):
         with pytest.raises(RegistrationError, match="VARIANT.TAG"):
