@@ -21,7 +21,6 @@ from zoo.building.settings import setting_cards, values_of
 from zoo.models import ZooConfig
 from zoo.models.parts import PART_FIELDS
 from zoo.registry import TASKS, VARIANTS, WEIGHTS, Registry
-from zoo.settings import setting_cards, values_of
 from zoo.training import train
 from zoo.training.arguments import ZooTrainingArguments
 
@@ -48,7 +47,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from zoo.completion import Keywords
+from zoo.building.completion import Keywords
 '''
 
 TYPES = {

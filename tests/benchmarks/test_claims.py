@@ -11,15 +11,12 @@ import pytest
 from click.testing import CliRunner
 
 import zoo
-from zoo.benchmarks import Row, benchmarks
-from zoo.benchmarks.claims import calibrate, claims, read_claims
-from zoo.benchmarks.claims.judging import HOLDS, MISSING, judge_claim
-from zoo.benchmarks.claims.page import numbers, theme_section
+from zoo.base.errors import ConfigError, UnknownNameError, UnknownVariantError, ZooError
 from zoo.cli.main import cli
 from zoo.comparison.benchmarks import Row, benchmarks
-from zoo.comparison.benchmarks.claims import calibrate, read_claims
+from zoo.comparison.benchmarks.claims import calibrate, claims, read_claims
 from zoo.comparison.benchmarks.claims.judging import HOLDS, MISSING, judge_claim
-from zoo.comparison.benchmarks.claims.page import numbers
+from zoo.comparison.benchmarks.claims.page import numbers, theme_section
 from zoo.registry import VARIANTS
 
 KNOWN = benchmarks()

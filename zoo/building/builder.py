@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from zoo.completion import spell_out
-from zoo.errors import ConfigError, InvalidChoiceError, UnknownOverrideError
-from zoo.keywords import Settings
+from zoo.base.errors import ConfigError, InvalidChoiceError, UnknownOverrideError
+from zoo.building.completion import spell_out
+from zoo.building.keywords import Settings
 from zoo.models import TASK_CLASSES, ZooConfig, ZooPreTrainedModel
-from zoo.models.limits import deviations_of_parts, limits_of
+from zoo.models.capabilities import deviations_of_parts, limits_of
 from zoo.models.parametrization import PARAMETRIZATIONS, mup_settings
 from zoo.models.parts import PART_FIELDS
 from zoo.registry import VARIANTS, Facts, Task, Variant, find_facts_with, parse_name
@@ -21,8 +21,8 @@ from zoo.registry import VARIANTS, Facts, Task, Variant, find_facts_with, parse_
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from zoo.literals import TaskName, VariantName
-    from zoo.loading import ModelOfAnyTask
+    from zoo.building.literals import TaskName, VariantName
+    from zoo.building.loading import ModelOfAnyTask
 
 OWN_STACK = {
     Task.CAUSAL_LM: "decoder",

@@ -6,20 +6,22 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal, overload
 
-from zoo import building
-from zoo.completion import spell_out
+from zoo.base.errors import ConfigError
+from zoo.building import builder
+from zoo.building.completion import spell_out
+from zoo.building.keywords import BuildOptions
+from zoo.building.loading import AnyModel
+from zoo.building.weights import locate, locate_weights
 from zoo.converters.opening import open_folder
 from zoo.hub import is_address
-from zoo.keywords import BuildOptions
-from zoo.loading import AnyModel
 from zoo.registry import find_weights, is_weights_name
 
 TYPE_CHECKING = False  # for jedi, which would take the overloads alone
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from zoo.literals import TaskName, VariantName, WeightsName
-    from zoo.loading import ModelOfAnyTask
+    from zoo.building.literals import TaskName, VariantName, WeightsName
+    from zoo.building.loading import ModelOfAnyTask
     from zoo.models import (
         ZooForCausalLM,
         ZooForConditionalGeneration,
@@ -104,7 +106,7 @@ def build(
     on_hub = isinstance(name, str) and is_address(name)
     if weights is None and not named and not on_hub:
         options = BuildOptions(**overrides)  # type: ignore[typeddict-item]
-        return building.build(name, task, faithful=faithful, quirks=quirks, seed=seed, **options)
+        return builder.build(name, task, faithful=faithful, quirks=quirks, seed=seed, **options)
     given = [key for key, value in {"faithful": faithful, "quirks": quirks, "seed": seed}.items() if value]
     if given or (on_hub and weights is not None):
         what = f"{name} is" if weights is None else f"{name} with weights={weights!r} is"

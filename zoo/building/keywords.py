@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from zoo.completion import Keywords
+from zoo.building.completion import Keywords
 
 
 class Settings(Keywords, total=False):

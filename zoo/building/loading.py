@@ -26,9 +26,10 @@ from zoo.base.errors import (
     ZooWarning,
     enumerate_names,
 )
-from zoo.files import read_json
-from zoo.fingerprints import check_fingerprint, recorded_fingerprint
+from zoo.base.files import read_json
+from zoo.building.fingerprints import check_fingerprint, recorded_fingerprint
 from zoo.models import TASK_CLASSES, ZooConfig, ZooForCausalLM, ZooPreTrainedModel
+from zoo.models.checkpoint_files import check_described, saved_shapes
 from zoo.models.configuration import MODEL_TYPE
 
 TYPE_CHECKING = False  # for jedi

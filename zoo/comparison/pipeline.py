@@ -9,13 +9,13 @@ from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from zoo.completion import spell_out
-from zoo.environment import environment
-from zoo.errors import ConfigError, OutputExistsError
-from zoo.keywords import TrainingOptions
-from zoo.tasks.leaks import leaks_said
-from zoo.tasks.libraries import loading_bars
-from zoo.tasks.tables import Column
+from zoo.analysis.environment import environment
+from zoo.base.errors import ConfigError, OutputExistsError
+from zoo.building.completion import spell_out
+from zoo.building.keywords import TrainingOptions
+from zoo.data.tasks.leaks import leaks_said
+from zoo.data.tasks.libraries import loading_bars
+from zoo.data.tasks.tables import Column
 from zoo.training import Recipe
 
 from .display.documents import write_files

@@ -153,7 +153,7 @@ def variant_facts(config: Mapping[str, Any]) -> dict[str, Any]:
         Summary, description, paper, source, limits and the quirks that are on; little where the variant is not there.
     """
     from zoo.models import ZooConfig
-    from zoo.models.limits import deviations_of_parts, limits_of
+    from zoo.models.capabilities import deviations_of_parts, limits_of
     from zoo.registry import VARIANTS
 
     listed = config.get("quirks")

@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any
 
 from transformers import EarlyStoppingCallback, PreTrainedModel, PrinterCallback, ProgressCallback, TrainerCallback
 
-from zoo.completion import spell_out
-from zoo.errors import ConfigError, ZooError
-from zoo.folders import check_output
-from zoo.keywords import TrainingOptions
-from zoo.tasks import DataSource, DataTask, Outputs, Splits, Tokenizers
-from zoo.tasks.leaks import leaks_said, without_leaks
-from zoo.tasks.libraries import loading_bars
-from zoo.tasks.tables import Column, DataWarning
+from zoo.base.errors import ConfigError, ZooError
+from zoo.base.folders import check_output
+from zoo.building.completion import spell_out
+from zoo.building.keywords import TrainingOptions
+from zoo.data.tasks import DataSource, DataTask, Outputs, Splits, Tokenizers
+from zoo.data.tasks.leaks import leaks_said, without_leaks
+from zoo.data.tasks.libraries import loading_bars
+from zoo.data.tasks.tables import Column, DataWarning
 
 from .arguments import ZooTrainingArguments, training_arguments
 from .checkpoints import clear_checkpoints, going_on_from, remove_except

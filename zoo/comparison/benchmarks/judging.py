@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from zoo.building import deviations_of
+from zoo.base.errors import UnknownNameError
+from zoo.building.builder import deviations_of
 from zoo.comparison import Run
 from zoo.comparison.request.sweep import at_the_edge, read_sweep
 from zoo.comparison.results.metrics import COSTS, LOSSES

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from zoo.building import deviations_of
+from zoo.base.errors import UnknownNameError
+from zoo.building.builder import deviations_of
 from zoo.comparison.results.metrics import LOSSES
 from zoo.comparison.results.power import equivalence_p
 from zoo.comparison.results.statistics import (
