@@ -23,7 +23,10 @@ ENDLESS, BOMB = "endless", "bomb"
 SAME_PAGE, SIZE = "same page", "size"
 """A list that goes on with the same page; a file of another size than its own: the fault's `value`."""
 
-AFTERWARDS = frozenset({"lost", "reset", "truncated", "flipped", ETAG, ENDLESS, BOMB, SAME_PAGE, SIZE})
+HELD = "held"
+"""Done, and the answer is held back for a long time."""
+
+AFTERWARDS = frozenset({"lost", "reset", "truncated", "flipped", ETAG, ENDLESS, BOMB, SAME_PAGE, SIZE, HELD})
 """Faults of the answer: the request itself has been carried out."""
 
 REFUSALS = {"500": 500, "429": 429, "hour": 429, "403": 403, ECHO: 403, MISSING: 404}
@@ -38,7 +41,7 @@ class Fault:
     """A fault at certain requests.
 
     Args:
-        kind: One of `KINDS`, or `ETAG`, `ECHO`, `MISSING`, `ENDLESS`, `BOMB`, `SAME_PAGE`, `SIZE`.
+        kind: One of `KINDS`, or `ETAG`, `ECHO`, `MISSING`, `ENDLESS`, `BOMB`, `SAME_PAGE`, `SIZE`, `HELD`.
         at: The number of the request at which it happens, counted from 1 since the fault was set; 0 for every one.
         since: From which request on everything is met, counted likewise; 0 for nothing.
         where: What "METHOD /path" must match to be counted.

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from .faults import AFTERWARDS, BOMB, ENDLESS, ETAG, MISSING, REFUSALS, SAME_PAGE, SIZE, WAITS, Fault
+from .faults import AFTERWARDS, BOMB, ENDLESS, ETAG, HELD, MISSING, REFUSALS, SAME_PAGE, SIZE, WAITS, Fault
 from .messages import Answer, Request, User, json_answer
 from .routes import CONTENT_ROUTES, ROUTES
 from .storage import Refusal, Storage
@@ -180,6 +180,10 @@ class Handler(BaseHTTPRequestHandler):
         body = answer.body
         if fault.kind == ETAG:
             self.send_with(answer, {key: fault.value for key in answer.headers if key in ("ETag", "X-Linked-Etag")})
+            return
+        if fault.kind == HELD:
+            fault.released.wait(30)
+            self.hang_up()
             return
         if fault.kind == SIZE:
             self.send_with(answer, {"X-Linked-Size": fault.value})

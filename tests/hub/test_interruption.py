@@ -6,27 +6,38 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from .conftest import WRITE, checkpoint, environment, without_attributes, write
-from .faults import Fault
+from .conftest import WRITE, Worker, checkpoint, environment, without_attributes, write
+from .faults import HELD, Fault
 from .loopback import LoopbackHub
+from .matrix import pattern
 
 pytestmark = pytest.mark.thorough
 
-WHERE_A_PUSH_STALLS = ["POST .*/create$", "POST /v1/xorbs/", "POST .*/validate-yaml$"]
+WHERE_A_PUSH_STALLS = ["POST .*/create$", "GET .*/xet-write-token/", "POST /v1/xorbs/"]
 WHERE_A_PULL_STALLS = ["GET .*/revision/", "GET /xorb/"]
 
 
-def interrupt(hub: LoopbackHub, home: Path, where: str, how: signal.Signals, *arguments: object) -> tuple[int, str]:
+def interrupt(
+    hub: LoopbackHub,
+    home: Path,
+    where: str,
+    how: signal.Signals,
+    *arguments: object,
+    kind: str = "stall",
+    since: int = 0,
+    **more: str,
+) -> tuple[int, str]:
     """Run the command line against a Hub that stalls somewhere, and send it a signal there."""
     hub.clear()
-    fault = hub.add(Fault("stall", where=where))
+    fault = hub.add(Fault(kind, where=where, since=since))
     command = subprocess.Popen(
         [sys.executable, "-m", "zoo", *map(str, arguments)],
-        env=environment(hub, home, HF_TOKEN=WRITE),
+        env=environment(hub, home, HF_TOKEN=WRITE, **more),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -47,8 +58,71 @@ def test_an_interrupted_push_changes_nothing(hub: LoopbackHub, tmp_path: Path, w
     before = hub.storage.put("org/model", checkpoint(b"old"))
     folder = write(tmp_path / "model", checkpoint(b"new"))
     code, errors = interrupt(hub, tmp_path / "home", where, signal.SIGINT, "push", folder, "org/model")
-    assert code == 130 and "interrupted" in errors and "Traceback" not in errors, errors
+    assert code == 130 and "interrupted; nothing was pushed" in errors and "Traceback" not in errors, errors
     assert hub.storage.repo("org/model")["refs"]["main"] == before
+
+
+@pytest.mark.parametrize(
+    ("where", "kind"), [("POST .*/commit/", "stall"), ("POST .*/commit/", HELD), ("GET .*/tree/", HELD)]
+)
+def test_an_interrupted_push_says_whether_its_commit_landed(
+    hub: LoopbackHub, tmp_path: Path, where: str, kind: str
+) -> None:
+    """The last one is at the list of files that follows the commit."""
+    hub.storage.put("org/model", checkpoint(b"old"))
+    folder = write(tmp_path / "model", checkpoint(b"new"))
+    arguments = ("push", folder, "org/model")
+    since = 3 if "tree" in where else 0
+    code, errors = interrupt(hub, tmp_path / "home", where, signal.SIGINT, *arguments, kind=kind, since=since)
+    head = hub.storage.repo("org/model")["refs"]["main"]
+    landed = without_attributes(hub.storage.contents("org/model")) == checkpoint(b"new")
+    assert code == 130 and landed is (kind == HELD), errors
+    expected = f"org/model was pushed (commit {head})" if landed else "may have been made or not; look at http://"
+    assert f"interrupted; {'the commit to org/model ' if not landed else ''}{expected}" in errors, errors
+
+
+@pytest.mark.slow
+@pytest.mark.nightly
+@pytest.mark.parametrize("xet", ["0", "1"], ids=["with-xet", "without"])
+def test_a_push_is_interrupted_at_every_request(
+    hub: LoopbackHub, worker: Callable[..., Worker], tmp_path: Path, xet: str
+) -> None:
+    hub.storage.put("org/model", checkpoint(b"old"))
+    folder = write(tmp_path / "model", checkpoint(b"new"))
+    assert worker(HF_HUB_DISABLE_XET=xet)("push", folder, "org/model")["error"] is None
+    for number, where in enumerate(dict.fromkeys(map(pattern, hub.log))):
+        before = hub.storage.put("org/model", checkpoint(b"old %d" % number))
+        write(folder, checkpoint(b"new %d " % number + xet.encode()))
+        arguments = ("push", folder, "org/model")
+        code, errors = interrupt(hub, tmp_path / "home", where, signal.SIGINT, *arguments, HF_HUB_DISABLE_XET=xet)
+        said = "may have been made or not" if number and "/commit/" in where else "nothing was pushed"
+        assert code == 130, where
+        assert hub.storage.repo("org/model")["refs"]["main"] == before
+        assert said in errors or "validate" in where, f"{where}: {errors}"
+
+
+INTERRUPTED_WHERE_NOTHING_IS_RAISED = """
+import os, signal
+from zoo.hub.interruptions import interrupts_heard
+
+class Careless:
+    def __del__(self):  # Python goes on after exceptions here
+        os.kill(os.getpid(), signal.SIGINT)
+
+try:
+    with interrupts_heard() as done:
+        careless = Careless()
+        del careless
+        done.append("all was pushed")
+except KeyboardInterrupt as interrupt:
+    print(interrupt)
+"""
+
+
+def test_an_interrupt_that_other_code_swallows_is_not_lost() -> None:
+    command = [sys.executable, "-c", INTERRUPTED_WHERE_NOTHING_IS_RAISED]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.stdout.strip() == "all was pushed", done.stderr
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,9 @@ def report(error: BaseException, *, with_traceback: bool = False) -> int:
     if isinstance(error, click.Abort) and isinstance(error.__cause__, EOFError):
         error = error.__cause__  # which click takes for the end of what a user types, wherever it comes from
     if isinstance(error, (click.Abort, KeyboardInterrupt)):
-        click.echo("zoo: interrupted", err=True)
+        cause = error.__cause__ if isinstance(error, click.Abort) else error  # click wraps what it catches
+        said = str(cause) if isinstance(cause, KeyboardInterrupt) else ""
+        click.echo(f"zoo: interrupted{said and f'; {said}'}", err=True)
         return INTERRUPTED
     if with_traceback:
         traceback.print_exception(error)

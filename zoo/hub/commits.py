@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,10 +22,14 @@ from .errors import (
     UnconfirmedCommitWarning,
 )
 from .folders import PushedFile
+from .interruptions import interruptible
 from .retries import origin, passes, status
 
 STALE_PARENT = 412
 """How the Hub refuses a commit whose parent is no longer the newest."""
+
+LONGEST_LOOK = 5.0
+"""Seconds for which the Hub is asked after Ctrl-C what became of a commit."""
 
 
 @dataclass(frozen=True)
@@ -114,7 +119,24 @@ class Change:
             return Landed(made.oid, made.pr_url)
 
         self.hub.ask("uploading", self.address, upload, client_retries=True)
-        return self._confirm(self.hub.ask("committing", self.address, commit), known_requests)
+        landed = None
+        try:
+            landed = self.hub.ask("committing", self.address, commit)
+            return self._confirm(landed, known_requests)
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(self._what_landed(landed, known_requests)) from None
+
+    def _what_landed(self, landed: Landed | None, known_requests: dict[str, str]) -> str:
+        """Say after Ctrl-C what became of the commit, with one short look where its answer is missing."""
+        with suppress(HubError, TimeoutError, KeyboardInterrupt):
+            landed = landed or interruptible(lambda: self._find(known_requests), LONGEST_LOOK)
+        if landed is not None:
+            return f"{self.address} was pushed (commit {landed.commit})"
+        return f"the commit to {self.address} may have been made or not; look at {self._history_page}"
+
+    @property
+    def _history_page(self) -> str:
+        return f"{self.hub.api.endpoint}/{self.address.repo_id}/commits/{self.address.revision}"
 
     @property
     def _revision(self) -> str | None:
@@ -135,10 +157,9 @@ class Change:
         try:
             return self._find(known_requests)
         except HubError as error:
-            place = f"{self.hub.api.endpoint}/{self.address.repo_id}/commits/{self.address.revision}"
             raise UnconfirmedCommitError(
                 f"the Hub did not answer the commit to {self.address}, which may have been made or not; look at "
-                f"{place}, then push again: {error}"
+                f"{self._history_page}, then push again: {error}"
             ) from None
 
     def _find(self, known_requests: dict[str, str]) -> Landed | None:

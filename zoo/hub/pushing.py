@@ -22,6 +22,7 @@ from .destination import require_branch, require_repository, stale_weights
 from .errors import HubError, RepoIdError
 from .exports import BUNDLE, NATIVE_REVISION, Exported, export_checkpoint
 from .folders import CARD, PushedFile, files_to_push
+from .interruptions import interrupts_heard
 from .records import find_result, find_results, recipe_of, recorded_license, recorded_limits, without_places
 from .retries import Patience
 from .secret_scan import refuse_secrets
@@ -132,7 +133,7 @@ def push(
         raise RepoIdError(f"a pull request is opened against {MAIN!r}, but revision={address.revision!r} was given")
     if create_pr and native:
         raise RepoIdError(f"a pull request cannot hold a native export, which goes to the branch {NATIVE_REVISION!r}")
-    with as_folder(model, tokenizer, max_shard_size) as (folder, workshop):
+    with interrupts_heard() as done, as_folder(model, tokenizer, max_shard_size) as (folder, workshop):
         files_to_push(folder)  # refuses what is no checkpoint before anything is exported
         code = export_checkpoint(folder, workshop / "bundle", BUNDLE) if with_code else None
         target = native if isinstance(native, str) else None
@@ -174,8 +175,10 @@ def push(
             del files[CARD]
         stale = stale_weights(files, there)
         landed = Change(hub, address, parent, list(files.values()), stale, message, create_pr).commit()
+        done.append(f"{address} was pushed (commit {landed.commit})")
         if foreign_files:
             push_native(hub, address, foreign_files, message, landed.commit)
+            done.append("its native export was pushed")
         at = push_space(hub, address, page, private) if space else None
     url = f"{hub.api.endpoint}/{address.repo_id}/tree/{address.revision}"
     return replace(report(address, files), commit=landed.commit, url=url, pull_request=landed.pull_request, space=at)

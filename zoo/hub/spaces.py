@@ -79,9 +79,14 @@ def push_space(hub: Hub, address: Address, files: dict[str, bytes], private: boo
         ),
     )
     added = [CommitOperationAdd(path, content) for path, content in files.items()]
-    hub.ask(
-        "writing the Space",
-        address,
-        lambda: hub.api.create_commit(address.repo_id, added, repo_type="space", commit_message=f"Explore {address}"),
-    )
+    try:
+        hub.ask(
+            "writing the Space",
+            address,
+            lambda: hub.api.create_commit(
+                address.repo_id, added, repo_type="space", commit_message=f"Explore {address}"
+            ),
+        )
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(f"its Space may have been written or not; look at {url}") from None
     return str(url)

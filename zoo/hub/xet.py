@@ -16,6 +16,7 @@ from huggingface_hub import constants
 from huggingface_hub.utils import _xet as client
 
 from .errors import HubUnreachableError
+from .interruptions import interruptible
 from .retries import Patience
 
 SWITCH, HUB = "HF_HUB_DISABLE_XET", "https://huggingface.co"
@@ -75,7 +76,8 @@ class WatchedSession:
 
     def new_upload_commit(self, *args: Any, **kwargs: Any) -> WatchedUpload:
         """Begin an upload. Arguments as hf_xet's."""
-        return WatchedUpload(self._session.new_upload_commit(*args, **kwargs), self._patience)
+        upload = interruptible(lambda: self._session.new_upload_commit(*args, **kwargs))  # it asks for a token
+        return WatchedUpload(upload, self._patience)
 
 
 class WatchedUpload:

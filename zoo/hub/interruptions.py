@@ -1,0 +1,71 @@
+"""Ctrl-C in a push: it ends the push wherever it comes, and says what is there already."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from types import FrameType
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+@contextmanager
+def interrupts_heard() -> Iterator[list[str]]:
+    """End a block by a KeyboardInterrupt that reports what was done, also where other code swallows the first one.
+
+    Yields:
+        What was done so far, in sentences without a full stop; to be added to.
+
+    Raises:
+        KeyboardInterrupt: At the end of the block, when Ctrl-C came anywhere in it.
+    """
+    done: list[str] = []
+    heard: list[int] = []
+
+    def hear(number: int, frame: FrameType | None) -> None:
+        heard.append(number)
+        signal.default_int_handler(number, frame)
+
+    ours = threading.current_thread() is threading.main_thread()
+    ours = ours and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if ours:
+        signal.signal(signal.SIGINT, hear)
+    try:
+        yield done
+    except BaseException as error:
+        interrupted = isinstance(error, KeyboardInterrupt)
+        if not (interrupted or heard):
+            raise
+        said = "; ".join(filter(None, (*done, str(error) if interrupted else "")))
+        raise KeyboardInterrupt(said or "nothing was pushed") from None
+    finally:
+        if ours:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+    if heard:
+        raise KeyboardInterrupt("; ".join(done) or "nothing was pushed")
+
+
+def interruptible(call: Callable[[], T], timeout: float | None = None) -> T:
+    """Call something in a thread, so that Ctrl-C is heard while compiled code waits.
+
+    Args:
+        call: What to call; it goes on where its end is not waited for.
+        timeout: Seconds to wait at most.
+
+    Raises:
+        TimeoutError: When they are over.
+    """
+    answer: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            answer.set_result(call())
+        except BaseException as error:
+            answer.set_exception(error)
+
+    threading.Thread(target=run, daemon=True).start()
+    return answer.result(timeout)
