@@ -18,9 +18,10 @@ from comparison.in_process import launch_here, measure_nothing, quality
 from safetensors.torch import load_file, save_file
 
 from zoo.base.errors import ConfigError, UnknownNameError, UnknownOverrideError, UnknownVariantError
+from zoo.base.folders import locked
 from zoo.cli.compare import compare as verb
 from zoo.comparison import Comparison, ReloadCheck, compare, summarize
-from zoo.comparison.files import ANSWERS, CHECKPOINT, RELOADED, RESULT, locked, write_json
+from zoo.comparison.files import ANSWERS, CHECKPOINT, LOCK, RELOADED, RESULT, write_json
 from zoo.comparison.run import worker
 from zoo.comparison.run.launchers import LAUNCHERS
 from zoo.comparison.run.outcome import finished, read_run
@@ -111,7 +112,7 @@ def left(asked, user_module):
     parent.kill()
     parent.join()
     (run,) = folder.glob("of-a-user*/*")
-    with locked(run):  # its process has ended, too
+    with locked(run / LOCK):  # its process has ended, too
         assert not (run / RESULT).exists()
     steps = []
     for sealed in run.glob(f"*/*/{SEAL}"):

@@ -8,8 +8,9 @@ import pytest
 from datasets import Dataset
 
 from zoo.base.errors import ConfigError, InvalidChoiceError, OutputExistsError, UnknownNameError
+from zoo.base.folders import locked
 from zoo.comparison.digests import content_hash
-from zoo.comparison.files import PLAN, RESULTS, locked, write_json
+from zoo.comparison.files import LOCK, PLAN, RESULTS, write_json
 from zoo.comparison.plan import find_plan, make_plan
 from zoo.comparison.request.budget import Budget, read_budget
 from zoo.comparison.request.seeds import read_seeds
@@ -132,7 +133,7 @@ def test_content_decides():
 
 
 def test_one_command_at_a_time(tmp_path):
-    with locked(tmp_path) as first, locked(tmp_path, wait=False) as second:
+    with locked(tmp_path / LOCK) as first, locked(tmp_path / LOCK, wait=False) as second:
         assert first and not second
-    with locked(tmp_path, wait=False) as again:
+    with locked(tmp_path / LOCK, wait=False) as again:
         assert again

@@ -13,6 +13,7 @@ import pytest
 import torch
 from preloaded import run_fork
 from safetensors.torch import load_file
+from transformers import TrainerCallback
 
 from zoo.base.errors import ConfigError, OutputExistsError
 from zoo.data.tasks import Splits
@@ -209,3 +210,41 @@ def test_weights_that_are_no_numbers_are_not_saved(few, tiny, tmp_path, monkeypa
     with pytest.raises(TrainingError, match="no numbers after step 2"):
         train("pre-norm", data=few, output_dir=tmp_path / "model", save_strategy="steps", save_steps=2, **tiny)
     assert not list((tmp_path / "model-checkpoints").iterdir())
+
+
+def test_a_folder_that_another_process_trains_into_is_refused_and_left_alone(few, tiny, tmp_path):
+    """Whatever the second one is given; the first one ends as if there had been none."""
+    script = """
+import sys
+from zoo.training import train
+sys.stdin.readline()
+try:
+    train("pre-norm", output_dir=sys.argv[1], resume=sys.argv[2] == "resume", force=True, progress=False)
+except Exception as error:
+    print(type(error).__name__, error)
+"""
+    output = tmp_path / "made" / "model"
+    seconds = {
+        kind: subprocess.Popen(
+            [sys.executable, "-c", script, str(output), kind], text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        for kind in ("anew", "resume")
+    }
+    said = {}
+
+    class Second(TrainerCallback):
+        def on_step_end(self, args, state, control, **kwargs):
+            if state.global_step == 4:
+                said.update({kind: second.communicate("go\n")[0] for kind, second in seconds.items()})
+
+    train("pre-norm", data=few, output_dir=output, callbacks=[Second()], **{**tiny, **SAVING})
+    for kind, text in said.items():
+        assert "OutputExistsError another process is training into" in text, f"{kind}: {text}"
+    assert (output / "result.json").is_file() and last_checkpoint(f"{output}-checkpoints").endswith("-8")
+    assert sorted(os.listdir(tmp_path / "made")) == ["model", "model-checkpoints"]
+
+
+def test_what_a_refused_run_was_to_write_leaves_no_folder(few, tiny, tmp_path):
+    with pytest.raises(ConfigError):
+        train("pre-norm", data=few, output_dir=tmp_path / "a" / "b", **{**tiny, "optim": "no such thing"})
+    assert not list(tmp_path.iterdir())

@@ -6,6 +6,7 @@ writes the same folder clears away; a replacement that had begun, it finishes.
 
 from __future__ import annotations
 
+import errno
 import glob
 import os
 import shutil
@@ -41,6 +42,10 @@ USUAL_FILES = (
 
 LOCK, MAKING, READY = "lock", "new", "ready"
 """In the temporary folder: what its process holds; what is being written; and what is whole and being moved."""
+
+
+WITHOUT_LOCKS = (errno.ENOSYS, errno.ENOTSUP, errno.ENOLCK)
+"""What a file system answers that knows no locks."""
 
 
 def check_output(folder: Path, *, force: bool = False) -> None:
@@ -136,6 +141,65 @@ def written_whole(folder: Path, *, force: bool = False) -> Iterator[Path]:
             lock.release()
             if moved:
                 clear(workshop)
+
+
+@contextmanager
+def locked(lock_file: Path, *, wait: bool = True) -> Iterator[bool]:
+    """Keep other processes out; the end of this one, however it comes, lets them in.
+
+    Args:
+        lock_file: The file that is locked; its folder is made, and removed again if nothing was written there.
+        wait: Whether to wait for another process that holds it.
+
+    Yields:
+        Whether it is ours, which it always is on a file system without locks.
+    """
+    made = [parent for parent in lock_file.parents if not parent.exists()]
+    lock_file.parent.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(lock_file)
+    try:
+        lock.acquire(blocking=wait)
+    except Timeout:
+        yield False
+        return
+    except OSError as error:
+        if error.errno not in WITHOUT_LOCKS:
+            raise
+    try:
+        yield True
+    finally:
+        lock.release()
+        with suppress(OSError):  # not empty
+            for parent in made:
+                parent.rmdir()
+
+
+@contextmanager
+def held_alone(folder: Path, what: str) -> Iterator[None]:
+    """Refuse a folder that another process is writing, before anything is computed that should go there.
+
+    Args:
+        folder: The folder to be written, which need not exist.
+        what: What the other process does, for the message: "training into".
+
+    Yields:
+        Nothing.
+
+    Raises:
+        OutputExistsError: When another process holds it.
+    """
+    folder = folder.expanduser().resolve()
+    lock_file = folder.with_name(f".{folder.name}.{LOCK}")
+    with locked(lock_file, wait=False) as ours:
+        if not ours:
+            raise OutputExistsError(
+                f"another process is {what} {str(folder)!r}; wait for its end, or choose another output folder"
+            )
+        try:
+            yield
+        finally:
+            with suppress(OSError):  # Windows removes no file that is open
+                lock_file.unlink()
 
 
 def locked_workshop(folder: Path) -> tuple[Path, BaseFileLock]:

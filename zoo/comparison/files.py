@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import errno
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-
-from filelock import FileLock, Timeout
 
 from zoo.base.files import read_json, write_file
 
@@ -41,8 +36,7 @@ CHECKPOINT = "model"
 """The folder of the model."""
 
 LOCK = ".lock"
-WITHOUT_LOCKS = (errno.ENOSYS, errno.ENOTSUP, errno.ENOLCK)
-"""What a file system answers that knows no locks."""
+"""Held by the process that writes a comparison's folder, or a run's."""
 
 
 def write_json(file: Path, value: Any) -> Path:
@@ -62,30 +56,3 @@ def read_json_or_none(file: Path) -> Any:
 def plain(value: Any) -> Any:
     """Turn a value into what it is after it has been written and read; what JSON does not know becomes text."""
     return json.loads(json.dumps(value, default=str))
-
-
-@contextmanager
-def locked(folder: Path, *, wait: bool = True) -> Iterator[bool]:
-    """Keep other processes out of a folder; the end of this one, however it comes, lets them in.
-
-    Args:
-        folder: The folder, which is made where it is not there.
-        wait: Whether to wait for those that are in it.
-
-    Yields:
-        Whether it is ours, which it always is on a file system without locks.
-    """
-    folder.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(folder / LOCK)
-    try:
-        lock.acquire(blocking=wait)
-    except Timeout:
-        yield False
-        return
-    except OSError as error:
-        if error.errno not in WITHOUT_LOCKS:
-            raise
-    try:
-        yield True
-    finally:
-        lock.release()

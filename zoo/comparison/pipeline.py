@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from zoo.analysis.environment import environment
 from zoo.base.errors import ConfigError, OutputExistsError
+from zoo.base.folders import locked
 from zoo.building.completion import spell_out
 from zoo.building.keywords import TrainingOptions
 from zoo.data.tasks.leaks import leaks_said
@@ -19,7 +20,7 @@ from zoo.data.tasks.tables import Column
 from zoo.training import Recipe
 
 from .display.documents import write_files
-from .files import locked
+from .files import LOCK
 from .plan import find_plan, make_plan
 from .request.command import command
 from .request.options import documented, options
@@ -91,7 +92,7 @@ def compare(
     request.check()
     check_placing(launcher, jobs, launch_with or {})
     shows = progress and jobs == 1 and launcher == "local"
-    with locked(request.folder, wait=False) as ours:
+    with locked(request.folder / LOCK, wait=False) as ours:
         if not ours:
             raise OutputExistsError(f"another command is busy with {request.folder}; wait for its end")
         return carry_out(request, began, shows, on_run, tell or (lambda sentence: None))

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from transformers import EarlyStoppingCallback, PreTrainedModel, PrinterCallback, ProgressCallback, TrainerCallback
 
 from zoo.base.errors import ConfigError, ZooError
-from zoo.base.folders import check_output
+from zoo.base.folders import check_output, held_alone
 from zoo.building.completion import spell_out
 from zoo.building.keywords import TrainingOptions
 from zoo.data.tasks import DataSource, DataTask, Outputs, Splits, Tokenizers
@@ -138,8 +138,12 @@ def train(
     args = training_arguments(chosen.arguments, output_dir=checkpoints, seed=seed, progress=progress)
     saves = args.save_strategy != "no"
     kept = nullcontext(checkpoints) if saves and output_dir is not None else tempfile.TemporaryDirectory()
-    with kept as args.output_dir:
+    keeps_nothing = output_dir is None or args.process_index != 0
+    alone = nullcontext() if keeps_nothing else held_alone(Path(output_dir or ""), "training into")
+    with alone, kept as args.output_dir:
         if args.process_index == 0:
+            if output_dir is not None:
+                check_output(Path(output_dir), force=force or (resume and is_unscored(output_dir)))
             check_push(push)
             if saves and not resume:
                 clear_checkpoints(args.output_dir, force=force)
@@ -191,35 +195,35 @@ def train(
                 )
                 scores = dict(data_task.score(predictions, splits.heldout)) if scored else {}
             evaluation_seconds = time.perf_counter() - began
-    history = [entry for entry in trainer.state.log_history if "loss" in entry]
-    trained = trainer.trained_model()
-    report = TrainingReport(
-        variant=run.variant,
-        task=data_task.name,
-        seed=args.seed,
-        device=args.device.type,
-        num_devices=args.world_size,
-        num_parameters=trained.num_parameters(),
-        train_examples=len(trainer.train_dataset),
-        heldout_examples=len(trainer.eval_dataset),
-        steps=trainer.state.global_step,
-        best_step=trainer.state.best_global_step if args.load_best_model_at_end else None,
-        epochs=float(trainer.state.epoch or 0),
-        train_tokens=trainer.total_tokens(),
-        train_seconds=train_seconds,
-        train_loss=history[-1]["loss"] if history else trainer.mean_loss(),
-        heldout_loss=predictions.loss,
-        scores=scores,
-        evaluation_seconds=evaluation_seconds,
-        peak_memory=memory,
-        history=history,
-        evaluations=[entry for entry in trainer.state.log_history if "eval_loss" in entry],
-    )
-    pushed = None
-    if output_dir is not None and trainer.is_world_process_zero():
-        keep_report(output_dir, report.to_dict())
-        pushed = push_result(output_dir, push)
-    trainer.accelerator.wait_for_everyone()
+        history = [entry for entry in trainer.state.log_history if "loss" in entry]
+        trained = trainer.trained_model()
+        report = TrainingReport(
+            variant=run.variant,
+            task=data_task.name,
+            seed=args.seed,
+            device=args.device.type,
+            num_devices=args.world_size,
+            num_parameters=trained.num_parameters(),
+            train_examples=len(trainer.train_dataset),
+            heldout_examples=len(trainer.eval_dataset),
+            steps=trainer.state.global_step,
+            best_step=trainer.state.best_global_step if args.load_best_model_at_end else None,
+            epochs=float(trainer.state.epoch or 0),
+            train_tokens=trainer.total_tokens(),
+            train_seconds=train_seconds,
+            train_loss=history[-1]["loss"] if history else trainer.mean_loss(),
+            heldout_loss=predictions.loss,
+            scores=scores,
+            evaluation_seconds=evaluation_seconds,
+            peak_memory=memory,
+            history=history,
+            evaluations=[entry for entry in trainer.state.log_history if "eval_loss" in entry],
+        )
+        pushed = None
+        if output_dir is not None and trainer.is_world_process_zero():
+            keep_report(output_dir, report.to_dict())
+            pushed = push_result(output_dir, push)
+        trainer.accelerator.wait_for_everyone()
     return TrainingResult(trained, tokenizers, list(predictions.outputs), report, run, pushed)
 
 

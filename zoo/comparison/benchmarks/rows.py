@@ -13,7 +13,8 @@ from typing import Any
 
 from zoo.base.errors import CheckpointError
 from zoo.base.files import write_file, written
-from zoo.comparison.files import locked
+from zoo.base.folders import locked
+from zoo.comparison.files import LOCK
 
 SHIPPED = "shipped"
 """What the data are called where they ship, or where the task makes them."""
@@ -129,6 +130,6 @@ def write_rows(file: Path, rows: Iterable[Row]) -> None:
 
 def record(file: Path, rows: Iterable[Row]) -> None:
     """Add rows to a file, one process after the other; a row that is there already is replaced."""
-    with written(file), locked(file.parent):
+    with written(file), locked(file.parent / LOCK):
         found = {row.key: row for row in read_rows(file)}
         write_rows(file, (found | {row.key: row for row in rows}).values())

@@ -24,6 +24,7 @@ from transformers.utils import logging
 from zoo.analysis.environment import circumstances
 from zoo.analysis.measuring import FlopsPerToken, measure
 from zoo.base.errors import ZooError
+from zoo.base.folders import locked
 from zoo.data.tasks import DataError, DataTask, Splits, load_tokenizers
 from zoo.data.tasks.libraries import loading_bars
 from zoo.data.tasks.tables import DataWarning
@@ -32,7 +33,7 @@ from zoo.training.arguments import training_arguments
 from zoo.training.clocks import TimeBudget, TimedCheckpoints
 from zoo.training.guard import TrainingError
 
-from ..files import CHECKPOINT, RESULT, locked, write_json
+from ..files import CHECKPOINT, LOCK, RESULT, write_json
 from ..request.seeds import DATA_SEED
 from ..setup.job import Job
 from .outcome import finished
@@ -160,7 +161,7 @@ def main(arguments: Sequence[str]) -> int:
     folder = Path(job.folder)
     logging.set_verbosity_error()
     logging.disable_progress_bar()
-    with warnings.catch_warnings(), locked(folder):
+    with warnings.catch_warnings(), locked(folder / LOCK):
         warnings.simplefilter("ignore", DataWarning)  # the command has said it, once for all runs
         if finished(job):  # by a process that was left over from another command
             return 0
