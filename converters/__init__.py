@@ -9,11 +9,12 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .conversion import convert, convert_back, sniff
+    from .conversion import convert, convert_back
     from .converter import CONVERTERS, Converter, Plan
     from .exporting import export
     from .key_map import KeyMap
     from .planning import plan_engines, plan_export
+    from .prefixes import sniff
     from .report import ExportReport
     from .target import TARGETS, EngineTarget, ExportOptions, Target, TargetPlan
 
@@ -33,7 +34,7 @@ _HOMES = {
     "export": "exporting",
     "plan_engines": "planning",
     "plan_export": "planning",
-    "sniff": "conversion",
+    "sniff": "prefixes",
 }
 
 __all__ = [

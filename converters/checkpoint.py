@@ -25,6 +25,9 @@ Source = nn.Module | Mapping[str, Tensor] | str | os.PathLike[str]
 NESTED = ("state_dict", "model_state_dict", "model")
 """Entries under which training scripts usually keep the state_dict beside an optimizer's."""
 
+WRAPPERS = ("module.", "_orig_mod.")
+"""Prefixes that DataParallel and torch.compile put before every key."""
+
 
 @dataclass(frozen=True)
 class Checkpoint:
@@ -54,11 +57,11 @@ class Checkpoint:
             UnsafeFileError: When a file holds more than tensors.
         """
         if isinstance(source, nn.Module):
-            found = cls(source.state_dict(), source, type(source).__name__)
+            found = cls(unwrapped(source.state_dict()), unwrapped_module(source), type(source).__name__)
         elif isinstance(source, Mapping):
-            found = cls(require_tensors(source, cls.name))
+            found = cls(unwrapped(require_tensors(source, cls.name)))
         elif isinstance(source, str | os.PathLike):
-            found = cls(read_file(Path(source)), name=str(source), owned=True)
+            found = cls(unwrapped(read_file(Path(source))), name=str(source), owned=True)
         else:
             raise ConversionError(
                 f"a {type(source).__name__} was given; valid: a torch module, a state_dict, a path of a file"
@@ -76,6 +79,23 @@ class Checkpoint:
             if tensor.is_floating_point():
                 dtype = tensor.dtype if dtype is None else torch.promote_types(dtype, tensor.dtype)
         return dtype or torch.get_default_dtype()
+
+
+def unwrapped(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Leave out what DataParallel and torch.compile put before every key."""
+    found = dict(tensors)
+    while prefix := next((one for one in WRAPPERS if found and all(key.startswith(one) for key in found)), None):
+        found = {key.removeprefix(prefix): value for key, value in found.items()}
+    return found
+
+
+def unwrapped_module(module: nn.Module) -> nn.Module:
+    """Take a module out of DataParallel and torch.compile."""
+    while inner := next(
+        (module.get_submodule(name[:-1]) for name in WRAPPERS if [*module._modules] == [name[:-1]]), None
+    ):
+        module = inner
+    return module
 
 
 def read_file(path: Path) -> dict[str, Tensor]:

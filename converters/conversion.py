@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import os
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
+from transformers import PreTrainedModel
 
-from zoo.base.errors import UnknownOverrideError, enumerate_names
+from zoo.base.errors import UnknownOverrideError
 from zoo.building.quantizing import Int8Model
 from zoo.fast.int8 import refuse
 from zoo.models import ZooPreTrainedModel
 
 from .checkpoint import Checkpoint, Source
 from .converter import CONVERTERS, Plan
-from .errors import ConversionError, NotConvertibleError, UnknownConverterError, UnknownFormatError
+from .errors import ConversionError, NotConvertibleError, UnknownConverterError
 from .native import NATIVE
 from .native.reading import convert_native, is_native
+from .prefixes import below, find_format, without_configuration
 
 
-def convert(source: Source, origin: str | None = None, **hints: Any) -> ZooPreTrainedModel:
+def convert(source: Source, origin: str | None = None, *, prefix: str = "", **hints: Any) -> ZooPreTrainedModel:
     """Make a model of the zoo from another implementation's weights.
 
     ```python
@@ -37,6 +40,8 @@ def convert(source: Source, origin: str | None = None, **hints: Any) -> ZooPreTr
             state_dict; a folder or a repository of transformers' own classes. Nothing in a file is executed.
         origin: The name of the format ("vanilla", "d2l", "nlpt", "odom", "explicando", ...); by default it is
             recognised by the keys.
+        prefix: What the keys to be converted begin with, where there are others ("transformer."). A prefix that all
+            keys have is left out.
         hints: Fields of the configuration that the checkpoint does not say, like `num_attention_heads`; `quirks`, the
             defects to keep, by default all; `keep_dead=True` to keep weights that the original never uses, so that the
             way back gives every key bit for bit. For transformers' own classes only `task`, by default what the
@@ -50,14 +55,19 @@ def convert(source: Source, origin: str | None = None, **hints: Any) -> ZooPreTr
             all of them.
         UnknownOverrideError: When transformers' own class is given a hint other than `task`.
     """
-    if is_native(source, origin):
+    if is_native(source, origin) and not is_weights_alone(source):
+        if prefix:
+            raise ConversionError(f"prefix={prefix!r} was given; transformers' own classes are converted whole")
         if unknown := next((name for name in hints if name != "task"), None):
             raise UnknownOverrideError(unknown, ["task"], owner="a conversion of transformers' own classes")
         return convert_native(source, origin=origin, **hints)
+    checkpoint = Checkpoint.of(source)
+    if origin is not None and origin in NATIVE:
+        raise without_configuration(checkpoint.name, [origin])
     if origin is not None and origin not in CONVERTERS:
         raise UnknownConverterError(origin, [*CONVERTERS, *NATIVE])
-    checkpoint = Checkpoint.of(source)
-    plan = CONVERTERS.get(origin or sniff(checkpoint.tensors)).plan(checkpoint, **hints)
+    checkpoint, name = find_format(below(checkpoint, prefix) if prefix else checkpoint, origin)
+    plan = CONVERTERS.get(name).plan(checkpoint, **hints)
     parameters, dtype = parameters_on_meta(plan), checkpoint.dtype
     plan.key_map.check(checkpoint.tensors, parameters)
     tensors = own(plan.key_map.forward(checkpoint.tensors, consume=checkpoint.owned), copies=not checkpoint.owned)
@@ -109,27 +119,11 @@ def convert_back(model: ZooPreTrainedModel, origin: str | None = None) -> dict[s
     return {key: value.clone() for key, value in key_map.backward(parameters).items()}
 
 
-def sniff(keys: Collection[str]) -> str:
-    """Recognise a format by its keys.
-
-    Args:
-        keys: Keys of a checkpoint.
-
-    Returns:
-        The name of its converter.
-
-    Raises:
-        UnknownFormatError: When no converter, or more than one, recognises it.
-    """
-    names = [name for name in CONVERTERS if CONVERTERS.get(name).recognises(keys)]
-    if len(names) == 1:
-        return names[0]
-    first = enumerate_names(list(keys)[:4])
-    if names:
-        raise UnknownFormatError(f"the keys {first}, ... may be of {enumerate_names(names)}; say which by origin=")
-    raise UnknownFormatError(
-        f"nobody recognises the keys {first}, ...; valid: {enumerate_names(CONVERTERS)}; say which by origin="
-    )
+def is_weights_alone(source: Source) -> bool:
+    """Whether a source holds tensors and no configuration of transformers."""
+    if isinstance(source, str | os.PathLike):
+        return Path(source).is_file()
+    return not isinstance(source, PreTrainedModel)
 
 
 def parameters_on_meta(plan: Plan) -> dict[str, Tensor]:

@@ -20,7 +20,8 @@ This page is printed by `zoo export --matrix --markdown`, which plans exports of
 `zoo convert SOURCE -o DIR` makes a model of the zoo. SOURCE is a state_dict (a `.safetensors` file, or one that
 `torch.save` wrote, which is read with `weights_only=True`), or a folder or a repository with one of transformers' own
 models. Nothing in a file is executed, and nothing outside of a folder is read. What a file does not say is asked for by
-name (`--set num_attention_heads=8`); the format is recognised by the keys unless `--from` names it. In Python,
+name (`--set num_attention_heads=8`); the format is recognised by the keys unless `--from` names it.
+A prefix that all keys have is left out, and `--prefix` chooses among keys of which only some have it. In Python,
 `zoo.convert` also takes live modules, and `zoo.converters.convert_back` makes the other implementation's state_dict.
 
 {formats}

@@ -16,7 +16,7 @@ from zoo.base.errors import ZooError, enumerate_names
 from zoo.base.files import read_json
 from zoo.registry import Task
 
-from ..checkpoint import Checkpoint, report_not_finite
+from ..checkpoint import Checkpoint, report_not_finite, unwrapped
 from ..errors import ConversionError
 from ..weights import no_progress_bar
 from .base import NativeFormat
@@ -57,7 +57,7 @@ def open_folder(folder: Path, found: NativeFormat, native: PreTrainedConfig, tas
     Raises:
         ConversionError: When the class has no such head, or weights are missing or misshapen.
     """
-    weights = read_weights(folder)
+    weights = unwrapped(read_weights(folder))
     report_not_finite(Checkpoint(weights, name=str(folder)))
     model = build(weights, str(folder), found, native, task)
     if hasattr(model, "generation_config") and find(folder, GENERATION_CONFIG_NAME) is not None:

@@ -52,3 +52,16 @@ def test_mistakes_are_one_line_and_leave_nothing(zoo, checkpoint, tmp_path, argu
     assert message in result.output
     assert "Traceback" not in result.output
     assert [path.name for path in tmp_path.iterdir()] == ["model.pt"]
+
+
+def test_keys_below_a_prefix_are_converted(zoo, tmp_path):
+    body = torch.nn.Transformer(16, 2, 1, 1, 32, batch_first=True)
+    weights = {f"transformer.{key}": value for key, value in body.state_dict().items()}
+    torch.save({**weights, "generator.weight": torch.zeros(5, 16)}, tmp_path / "model.pt")
+    given = ("--set", "num_attention_heads=2", "--set", "norm_placement=post", "--set", "hidden_act=relu")
+    command = ("convert", str(tmp_path / "model.pt"), "-o", str(tmp_path / "out"), *given)
+    refused = zoo(*command)
+    assert refused.exit_code == 2
+    assert "--from torch-nn --prefix transformer." in refused.stderr
+    assert zoo(*command, "--from", "torch-nn", "--prefix", "transformer.").exit_code == 0
+    assert load(tmp_path / "out").config.hidden_size == 16

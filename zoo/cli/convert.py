@@ -25,6 +25,12 @@ from .parameters import Setting, json_option
     "them); by default the keys or the configuration tell.",
 )
 @click.option(
+    "--prefix",
+    default="",
+    metavar="PREFIX",
+    help="Convert the keys that begin with this, e.g. transformer., where there are others.",
+)
+@click.option(
     "--quirks",
     metavar="NAME,...",
     help="The original's defects to keep, by default all; '' for none.",
@@ -44,6 +50,7 @@ def convert(
     source: Path,
     output: Path,
     origin: str | None,
+    prefix: str,
     quirks: str | None,
     keep_dead: bool,
     settings: tuple[tuple[str, Any], ...],
@@ -69,10 +76,10 @@ def convert(
         hints["quirks"] = [name.strip() for name in quirks.split(",") if name.strip()]
     if keep_dead:
         hints["keep_dead"] = True
-    native = is_native(source, origin)
+    native = is_native(source, origin) and not source.is_file()
     if native:
         source = folder_of(source)
-    model = convert_weights(source, origin, **hints)
+    model = convert_weights(source, origin, prefix=prefix, **hints)
     with written_whole(output, force=force) as folder:
         model.save_pretrained(folder)
         if native:
