@@ -116,6 +116,15 @@ def test_the_first_text_of_a_prepared_model_is_replayed(name, task, padded, opti
     assert sum(known.counts.values()) <= (1 if options else 0)
 
 
+@pytest.mark.parametrize("name", ["mixtral-style", "deepseek-v3-style", "qwen3-moe-style"])
+def test_experts_are_captured_without_a_word(name, capfd):
+    model = new_model(name)
+    expected = write(model, "never", 10)
+    assert model.prepare_for_generation(2, padded=False)
+    assert torch.equal(write(model, "auto", 10), expected)
+    assert capfd.readouterr() == ("", "")
+
+
 def test_what_cannot_be_prepared():
     model = new_model()
     with pytest.raises(ConfigError, match="at least 1 text"):

@@ -10,7 +10,9 @@ from unittest import mock
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 from transformers import LogitsProcessorList
+from transformers.integrations.moe import ALL_EXPERTS_FUNCTIONS
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS, AttentionInterface
 
 import zoo
@@ -50,6 +52,7 @@ SUBJECTS = {
     "llama-style": ("llama-style", "causal-lm"),
     "t5-style translator": ("t5-style", "seq2seq-lm"),
     "int8 llama-style": ("llama-style", "causal-lm"),
+    "mixtral-style": ("mixtral-style", "causal-lm"),
 }
 
 
@@ -238,6 +241,29 @@ def function_of_a_module(model, undo):
     undo.enter_context(mock.patch.object(attention_module, "torch_attention", steered))
 
 
+@attack
+def linear_of_torch(model, undo):
+    undo.enter_context(mock.patch.object(F, "linear", lambda states, weight, bias=None: -2 * states @ weight.T))
+
+
+@attack
+def attention_of_torch(model, undo):
+    def negated(*args, **kwargs):
+        return -of_torch(*args, **kwargs)
+
+    of_torch = F.scaled_dot_product_attention
+    undo.enter_context(mock.patch.object(F, "scaled_dot_product_attention", negated))
+
+
+def way_to_run_experts(model, undo):
+    def negated(*args):
+        return -of_transformers(*args)
+
+    of_transformers = ALL_EXPERTS_FUNCTIONS["grouped_mm"]
+    ALL_EXPERTS_FUNCTIONS["grouped_mm"] = negated
+    undo.callback(ALL_EXPERTS_FUNCTIONS.__delitem__, "grouped_mm")
+
+
 @pytest.fixture(scope="module")
 def subjects():
     models: dict[str, Any] = {}
@@ -258,7 +284,7 @@ def subjects():
 
 REPORT = {"output_logits": True, "return_dict_in_generate": True}
 
-HARMLESS = [(another_backend, name) for name in SUBJECTS]
+HARMLESS = [*((another_backend, name) for name in SUBJECTS), (linear_of_torch, "int8 llama-style")]
 """Attacks that leave logits as they are, but for rounding."""
 
 
@@ -279,7 +305,7 @@ def attacked(model: Any, attack: Attack, mode: str, after: int) -> Tensor:
         return write(model, mode, logits_processor=processors, **REPORT)
 
 
-MOMENTS = [*((name, 5) for name in SUBJECTS), ("gpt2-style", 0), ("int8 llama-style", 0)]
+MOMENTS = [*((name, 5) for name in SUBJECTS if name != "mixtral-style"), ("gpt2-style", 0), ("int8 llama-style", 0)]
 """Which model is attacked, and before which step."""
 
 
@@ -293,7 +319,8 @@ MOMENTS = [*((name, 5) for name in SUBJECTS), ("gpt2-style", 0), ("int8 llama-st
         for number, (label, attack) in enumerate(ATTACKS.items())
         for place, moment in enumerate(MOMENTS)
         for chosen in [place in (0, 1 + number % (len(MOMENTS) - 1))]
-    ],
+    ]
+    + [pytest.param("mixtral-style", 5, way_to_run_experts, id="mixtral-style-5-way to run experts")],
 )
 def test_nothing_stale_is_replayed(subjects, name, attack, after):
     model = subjects(name)

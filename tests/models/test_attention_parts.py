@@ -203,3 +203,19 @@ HAD = {(str(zoo.config(name).attention), "causal-lm") for name in zoo.list_varia
 )
 def test_every_attention(case: Case) -> None:
     case()
+
+
+def test_deepnorm_scales_the_rows_that_make_values() -> None:
+    model = zoo.build("pre-norm", "causal-lm", attention="latent", initializer="deepnorm", num_hidden_layers=2, seed=0)
+    for layer in model.model.layers:
+        expansion = layer.self_attn.kv_b_proj
+        by_head = expansion.weight.unflatten(0, (expansion.heads, -1))
+        keys, values = by_head[:, : expansion.key_width].std(), by_head[:, expansion.key_width :].std()
+        torch.testing.assert_close(values / keys, torch.tensor((8 * 2) ** -0.25), atol=0.01, rtol=0.0)
+
+
+def test_exclusive_attention_is_not_divided_by_its_length() -> None:
+    with pytest.raises(
+        ConfigError, match="attention='exclusive' was given with norm='unit', norm_placement='sandwich'"
+    ):
+        zoo.config("pre-norm", "causal-lm", attention="exclusive", norm="unit", norm_placement="sandwich")

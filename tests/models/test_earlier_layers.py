@@ -127,3 +127,18 @@ def test_reentrant_checkpointing_and_graphs_are_refused_by_name(tmp_path: Path) 
 )
 def test_every_variant_whose_layers_read_earlier_ones(case: Case) -> None:
     case()
+
+
+HYBRID = "llama-style@tiny:mixer=short-conv,num_hidden_layers=5"
+
+
+def test_the_first_values_are_those_of_the_first_layer_with_attention() -> None:
+    model = zoo.build(f"{HYBRID},attention=value-residual")
+    assert [getattr(layer.self_attn, "mixes", None) for layer in model.model.layers] == [None, False, None, True, None]
+
+
+def test_a_mixer_among_layers_that_share_keeps_its_state() -> None:
+    config = zoo.config(f"{HYBRID},attention=kv-sharing,num_kv_shared_layers=2")
+    assert config.kv_sharing_modes == [None, "store", None, "reuse", None]
+    with pytest.raises(ConfigError, match="attention='kv-sharing' was given with mixer='short-conv'.*has attention"):
+        zoo.config(f"{HYBRID},attention=kv-sharing,num_kv_shared_layers=1")

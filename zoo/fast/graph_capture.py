@@ -40,6 +40,27 @@ QUICKER: dict[Any, Callable[..., Any]] = {}
 """Operations where Python reaches them sooner than by the function that was captured."""
 
 
+def grouped_mm_shape(rows: Tensor, weights: Tensor, **kwargs: Any) -> Tensor:
+    """Shape and dtype of a product of rows, sorted by group, with a matrix for each group.
+
+    Args:
+        rows: *Shape:* (num_rows, in_width)
+        weights: *Shape:* (num_groups, in_width, out_width)
+
+    Returns:
+        *Shape:* (num_rows, out_width)
+    """
+    return rows.new_empty(rows.shape[0], weights.shape[-1])
+
+
+STAND_INS: dict[Any, Callable[..., Any]] = {
+    getattr(place, name): grouped_mm_shape
+    for place, name in ((nn.functional, "grouped_mm"), (torch, "_grouped_mm"))
+    if hasattr(place, name)
+}
+"""Called on fake tensors instead of operations with a fake kernel for bfloat16 alone."""
+
+
 @dataclass(frozen=True)
 class CapturedGraph:
     """The operations of a function, to be run on other values and other lengths.
@@ -148,7 +169,7 @@ class CaptureMode(TorchFunctionMode):
         kwargs = kwargs or {}
         tensors = [one for one in tree_leaves((args, kwargs)) if isinstance(one, FakeTensor)]
         versions = [tensor._version for tensor in tensors]
-        result = func(*args, **kwargs)
+        result = STAND_INS.get(func, func)(*args, **kwargs)
         writes = versions != [tensor._version for tensor in tensors]
         if writes or any(isinstance(one, Tensor) for one in tree_leaves(result)):
             if getattr(func, "__name__", None) == "__get__":  # of a property, as `mT` is

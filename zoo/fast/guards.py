@@ -2,7 +2,8 @@
 
 A captured step reads parameters where they are, so their values count by themselves. All else was decided when the step
 was captured: which modules there are, which tensors they hold, their attributes (`scaling`, `eps`, a configuration's
-fields), their classes' methods, hooks, and the functions in transformers' attention interfaces.
+fields), their classes' methods, hooks, the functions of `torch.nn.functional`, and those in transformers' interfaces of
+attention and experts.
 """
 
 from __future__ import annotations
@@ -12,12 +13,14 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import chain
 from operator import attrgetter, is_, itemgetter
-from types import FunctionType, ModuleType
+from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 from transformers import PreTrainedConfig
+from transformers.integrations.moe import ALL_EXPERTS_FUNCTIONS
 from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS, PreTrainedModel
 
@@ -72,6 +75,7 @@ class Guards:
             *(dictionary.values() for dictionary in members if dictionary),
             *(vars(kind).values() for kind in watched),
             *(vars(sys.modules[name]).values() for name in own_files(watched)),
+            vars(F).values(),
             *inner_values(value for get, dictionary in self._attributes for value in get(dictionary)),
         ]
         self._functions = [
@@ -79,6 +83,7 @@ class Guards:
             for interface in (ALL_ATTENTION_FUNCTIONS, ALL_MASK_ATTENTION_FUNCTIONS)
             for name in sorted(attention_backends(modules))
         ]
+        self._functions += [partial(ALL_EXPERTS_FUNCTIONS.get, name) for name in ALL_EXPERTS_FUNCTIONS]
         self._seen = list(self._look())
         names = [tuple(dictionary) for dictionary in (*attributes, *members)]
         methods = [value for kind in classes for value in vars(kind).values()]
@@ -187,6 +192,7 @@ def can_be_captured(model: nn.Module) -> bool:
         all(tensor.device.type == "cpu" for tensor in model.parameters())
         and not any(module.training or any(HOOKS(module)) or is_patched(module) for module in modules)
         and all(map(is_known, {type(module) for module in modules}))
+        and all(isinstance(one, BuiltinFunctionType) or comes_from(one, KNOWN_FUNCTIONS) for one in vars(F).values())
         and all(comes_from(ALL_ATTENTION_FUNCTIONS.get(name), KNOWN_FUNCTIONS) for name in names)
         and all(comes_from(ALL_MASK_ATTENTION_FUNCTIONS.get(name), KNOWN_FUNCTIONS) for name in names)
     )
@@ -219,5 +225,5 @@ def comes_from(value: Any, places: tuple[str, ...]) -> bool:
     """
     function = getattr(value, "__func__", value)
     if isinstance(function, FunctionType):
-        return str(function.__globals__.get("__name__", "")).startswith(places)
+        return f"{function.__globals__.get('__name__', '')}.".startswith(places)
     return not callable(function) or isinstance(function, type) or type(function).__module__.startswith(places)

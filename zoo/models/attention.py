@@ -6,6 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from torch import Tensor, nn
+from transformers import initialization as init
 from transformers.cache_utils import Cache, EncoderDecoderCache
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
@@ -96,6 +97,14 @@ class Attention(nn.Module):
         self.o_proj = nn.Linear(query_width, config.hidden_size, bias=config.attention_out_bias)
         self.q_norm = self._qk_norm(query_width)
         self.k_norm = self._qk_norm(key_width)
+
+    def init_values(self, gain: float) -> None:
+        """Draw Xavier-uniform weights for what makes values (DeepNorm).
+
+        Args:
+            gain: What their bounds are multiplied by.
+        """
+        init.xavier_uniform_(self.v_proj.weight, gain=gain)
 
     def _qk_norm(self, width: int) -> nn.Module:
         """The norm on a projection of this width, over one head or over all of it."""

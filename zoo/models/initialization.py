@@ -64,7 +64,7 @@ def deepnorm(module: nn.Module, config: ZooConfig) -> None:
     xavier_uniform(module, config)
     gain = deepnorm_constants(config)[1]
     if isinstance(module, Attention):
-        init.xavier_uniform_(module.v_proj.weight, gain=gain)
+        module.init_values(gain)
         init.xavier_uniform_(module.o_proj.weight, gain=gain)
     elif isinstance(module, Mixer):
         init.xavier_uniform_(module.out_proj.weight, gain=gain)

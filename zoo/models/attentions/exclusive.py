@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from torch import Tensor
 from torch.nn import functional as F
 
+from zoo.errors import ConfigError
+
 from ..attention import Attention
 from ..parts import ATTENTIONS
+from ..residual import SLOTS
+
+if TYPE_CHECKING:
+    from ..configuration import ZooConfig
 
 
 @ATTENTIONS.register("exclusive")
@@ -15,6 +23,21 @@ class ExclusiveAttention(Attention):
 
     Cross attention has no value of its own and is the usual one.
     """
+
+    @classmethod
+    def check_options(cls, config: ZooConfig) -> None:
+        """Refuse to divide the output by its length: the first token's is zero, but for rounding.
+
+        Raises:
+            ConfigError: When the norm of every sublayer's output has no epsilon.
+        """
+        after = "norm_branch" in SLOTS[config.norm_placement] or config.residual == "normalized"
+        if config.norm == "unit" and after:
+            raise ConfigError(
+                f"attention={config.attention!r} was given with norm='unit', norm_placement={config.norm_placement!r} "
+                f"and residual={config.residual!r}, but the first token gathers nothing, and a vector of zeros has no "
+                "direction; give another norm, or norm_placement='pre' or 'post' with residual='plain'"
+            )
 
     def merge_heads(self, mixed: Tensor, hidden_states: Tensor, value: Tensor | None) -> Tensor:
         """Take the component out and project the heads. Arguments as in the base class."""

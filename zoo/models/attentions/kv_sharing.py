@@ -23,7 +23,7 @@ class SharedKeyValueAttention(EarlierLayersAttention):
     """Attention whose last `num_kv_shared_layers` layers have queries only (Gemma 3n; Brandon et al. 2024, section 3).
 
     They read the keys and values of the last layer before them that has the same `layer_types` entry, cached ones
-    included, and cache none.
+    included, and cache none. A mixer's layers among them keep their own state.
     """
 
     caches_heads = False  # of some layers only
@@ -41,6 +41,12 @@ class SharedKeyValueAttention(EarlierLayersAttention):
         if config.is_encoder_decoder or config.add_cross_attention:
             raise ConfigError("attention='kv-sharing' was given with cross attention, which shares no keys and values")
         types, shared = config.types_of_layers(), option(config, cls, "num_kv_shared_layers")
+        if shared and set(types[-shared:]) == {config.mixer_layer_type}:
+            raise ConfigError(
+                f"attention='kv-sharing' was given with mixer={config.mixer!r} and num_kv_shared_layers={shared}, but "
+                f"none of the last layers has attention, of the types {', '.join(types)}; give layer_types that end "
+                "with attention, or a larger num_kv_shared_layers"
+            )
         if not 0 <= shared < len(types) or not set(types[len(types) - shared :]) <= set(types[: len(types) - shared]):
             raise ConfigError(
                 f"num_kv_shared_layers={shared} was given for layers of the types {', '.join(types)}; a layer that "
@@ -49,11 +55,11 @@ class SharedKeyValueAttention(EarlierLayersAttention):
 
     @classmethod
     def sources(cls, config: ZooConfig) -> list[int]:
-        """The layer whose keys and values every layer of a stack reads, itself for those that have their own."""
+        """The layer that every layer of a stack reads keys and values of: itself where it has its own, or a mixer."""
         types = config.types_of_layers()
         own = types[: len(types) - option(config, cls, "num_kv_shared_layers")]
-        last = {kind: place for place, kind in enumerate(own)}
-        return [*range(len(own)), *(last[kind] for kind in types[len(own) :])]
+        last = {kind: place for place, kind in enumerate(own) if kind != config.mixer_layer_type}
+        return [*range(len(own)), *(last.get(kind, place) for place, kind in enumerate(types) if place >= len(own))]
 
     @classmethod
     def kv_sharing_modes(cls, config: ZooConfig) -> list[str | None]:
@@ -71,6 +77,11 @@ class SharedKeyValueAttention(EarlierLayersAttention):
         self.source = self.sources(config)[self.layer_idx]
         if self.sharing == "reuse":
             del self.k_proj, self.v_proj, self.k_norm
+
+    def init_values(self, gain: float) -> None:
+        """Leave layers alone that have no values of their own. Arguments as in the base class."""
+        if self.sharing != "reuse":
+            super().init_values(gain)
 
     def project(self, hidden_states: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Make queries, and keys and values of no head where they are shared. Shapes as in the base class."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor, nn
+from transformers import initialization as init
 
 from zoo.base.errors import ConfigError
 from zoo.fast.identity import Identity
@@ -130,6 +131,12 @@ class LatentAttention(Attention):
         self.kv_a_norm = build_norm(norms, rank)
         self.kv_b_proj = LatentExpansion(rank, heads, self.nope_dim, value_dim)
         self.o_proj = nn.Linear(heads * value_dim, width, bias=config.attention_out_bias)
+
+    def init_values(self, gain: float) -> None:
+        """Multiply the rows that expand latent vectors to values, drawn before. Arguments as in the base class."""
+        weight = self.kv_b_proj.weight.detach().clone()
+        weight.unflatten(0, (self.kv_b_proj.heads, -1))[:, self.nope_dim :] *= gain
+        init.copy_(self.kv_b_proj.weight, weight)
 
     def project(self, hidden_states: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Make queries, the part of keys that all heads share, and latent vectors.

@@ -54,8 +54,8 @@ class ValueEmbeddingAttention(Attention):
         require_at_least(1, value_embedding_interval=interval)
         if config.share_layers and interval > 1:
             raise ConfigError(
-                f"value_embedding_interval={interval} was given with share_layers=True, but its layers cannot be one: "
-                "some have a table of embeddings; give value_embedding_interval=1"
+                f"attention={config.attention!r} was given with share_layers=True, but its layers cannot be one: some "
+                f"have a table of embeddings (value_embedding_interval={interval}); give value_embedding_interval=1"
             )
 
     def init_weights(self) -> None:

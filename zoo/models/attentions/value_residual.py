@@ -24,13 +24,15 @@ FIRST = "values of the first layer"
 class ValueResidualAttention(EarlierLayersAttention):
     """Attention to `lambda_1 * v_1 + lambda_2 * v`, of the values of the first layer and its own (Zhou et al. 2024).
 
-    The two factors are learned, a pair a layer, and start at one half: Learnable-ResFormer. What is cached are mixed
-    values, so that decoding needs nothing more. Cross attention is the usual one.
+    The first layer is the first one with attention: a mixer's layers have no values. The two factors are learned, a
+    pair a layer, and start at one half: Learnable-ResFormer. What is cached are mixed values, so that decoding needs
+    nothing more. Cross attention is the usual one.
     """
 
     def __init__(self, config: ZooConfig, layer_idx: int, **kwargs: Any) -> None:
         super().__init__(config, layer_idx, **kwargs)
-        self.mixes = layer_idx > 0 and not self.is_cross
+        first = next(place for place, kind in enumerate(config.types_of_layers()) if kind != config.mixer_layer_type)
+        self.mixes = layer_idx > first and not self.is_cross
         self.attends_as_usual = not self.mixes
         if self.mixes:
             self.value_lambdas = nn.Parameter(torch.empty(2))
