@@ -12,7 +12,7 @@ import torch
 from transformers.activations import ACT2FN
 
 import zoo
-from zoo.errors import ConfigError
+from zoo.base.errors import ConfigError
 from zoo.models.choices import AttentionScale, NormPlacement, QKNorm, ResidualScaling
 from zoo.models.parts import PART_FIELDS
 from zoo.testing import token_ids

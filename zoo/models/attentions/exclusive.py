@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from torch import Tensor
 from torch.nn import functional as F
 
-from zoo.errors import ConfigError
+from zoo.base.errors import ConfigError
 
 from ..attention import Attention
 from ..parts import ATTENTIONS
