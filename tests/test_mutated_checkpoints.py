@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import warnings
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from transformers import AutoModel, AutoModelForCausalLM
+from transformers import AutoModel, AutoModelForCausalLM, PreTrainedConfig
 
 import zoo
 from zoo.base.errors import CheckpointError, ConfigError, ZooError
@@ -21,9 +22,12 @@ from zoo.base.folders import EVALUATIONS_FILE, RECORD_FILE, RESULT_FILE
 from zoo.comparison import Comparison
 from zoo.data.tasks import DataSource, load_tokenizers
 from zoo.data.tokenizers.pairs import train_tokenizers
+from zoo.hub.folders import check_shards
 from zoo.hub.records import find_results, keep_evaluation
 from zoo.models import ZooModel
 from zoo.models.configuration import ZooConfig
+from zoo.models.ranges import POSITIVE, RANGES
+from zoo.models.saved_configuration import WITHOUT_FIELD
 from zoo.training import Recipe
 from zoo.training.checkpoints import SEAL, damage
 from zoo.training.record import DataRecord, ExamplesRecord, RunRecord, saved_run
@@ -39,6 +43,8 @@ INHERITED = (
     *("chunk_size_feed_forward", "tokenizer_class", "name_or_path", "auto_map", "max_length"),
 )
 FIELDS = sorted({*ZooConfig.__dataclass_fields__, *INHERITED} - {"model_type"})
+ATTRIBUTES = sorted({*dir(ZooConfig), "_attn_implementation_internal"} - {"model_type", "auto_map"})
+"""Whatever the class has: fields, properties, methods, what is private."""
 
 fuzzed = settings(
     max_examples=EXAMPLES, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
@@ -93,6 +99,46 @@ def changed(folder: Path, target: Path, **changes: Any) -> Path:
 def test_a_changed_configuration(saved: list[Path], tmp_path: Path, data: st.DataObject) -> None:
     field = data.draw(st.sampled_from(FIELDS))
     computes(changed(data.draw(st.sampled_from(saved)), tmp_path / "model", **{field: data.draw(values)}))
+
+
+@fuzzed
+@given(name=st.sampled_from(ATTRIBUTES) | st.from_regex("_[a-z_]{1,9}", fullmatch=True) | words, value=values)
+def test_a_configuration_with_any_name_in_it(saved: list[Path], name: str, value: Any) -> None:
+    config = json.loads((saved[0] / "config.json").read_text())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            made = ZooConfig.from_dict({**config, name: value})
+        except ZooError as error:
+            assert "\n" not in str(error)
+            return
+    assert type(made).from_dict(made.to_dict()).to_dict() == made.to_dict()
+
+
+def test_every_attribute_that_is_no_setting_is_refused(saved: list[Path]) -> None:
+    config = json.loads((saved[0] / "config.json").read_text())
+    others = {*ATTRIBUTES} - {*ZooConfig.__dataclass_fields__, *WITHOUT_FIELD, *ZooConfig.attribute_map}
+    assert {"use_return_dict", "sub_configs", "stack", "_attn_implementation", "to_dict", "__dict__"} <= others
+    for name in others:
+        with pytest.raises(ConfigError, match="which cannot have that"):
+            ZooConfig.from_dict({**config, name: 1})
+
+
+def test_every_number_of_a_configuration_has_a_range() -> None:
+    own = ZooConfig.__dataclass_fields__.keys() - PreTrainedConfig.__dataclass_fields__.keys()
+    numbers = {name for name in own if re.search("int|float", str(ZooConfig.__dataclass_fields__[name].type))}
+    assert numbers <= {*RANGES, *POSITIVE}
+
+
+@pytest.mark.parametrize("name", ["a" * 5000 + ".safetensors", "é" * 200, 3, None, "../model.safetensors", "a/b", ""])
+def test_an_index_that_names_what_is_no_file(saved: list[Path], tmp_path: Path, name: Any) -> None:
+    folder = changed(saved[0], tmp_path / "model")
+    (folder / "model.safetensors").unlink()
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": {"x": name}}))
+    for read in (zoo.load, AutoModel.from_pretrained, check_shards):
+        with pytest.raises(CheckpointError, match="not a file of its own folder") as error:
+            read(folder)
+        assert len(str(error.value)) < 1000
 
 
 @fuzzed

@@ -7,12 +7,16 @@ import json
 import os
 import re
 import tempfile
+import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from zoo.base.errors import OutputExistsError, UnwritableError, ZooError
+from zoo.base.errors import CheckpointError, OutputExistsError, UnwritableError, ZooError
+
+LONGEST_NAME = 255
+"""Bytes of the longest name of a file."""
 
 
 def read_json(file: Path) -> Any:
@@ -26,6 +30,35 @@ def read_json(file: Path) -> Any:
         return json.loads(file.read_text(encoding="utf-8"))
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
+
+
+def files_in_index(index: Path) -> list[str]:
+    """Read which files a checkpoint's weights are in.
+
+    Args:
+        index: The index of its shards, which anybody may have written.
+
+    Returns:
+        Their names, sorted.
+
+    Raises:
+        CheckpointError: When it is no index, or names what is not a file of its own folder.
+    """
+    try:
+        content = read_json(index)
+        names = sorted(set(content["weight_map"].values()))
+        if not isinstance(content["metadata"], dict):
+            raise TypeError("its metadata are no object")
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise CheckpointError(f"{index} is not a valid index of weight files: {error}") from error
+    if not names:
+        raise CheckpointError(f"{index} names no files, so there are no weights")
+    for name in names:
+        is_name = isinstance(name, str) and name and Path(name).name == name
+        if not is_name or len(name.encode(errors="replace")) > LONGEST_NAME:
+            shown = textwrap.shorten(repr(name), LONGEST_NAME)
+            raise CheckpointError(f"{index} names {shown}, which is not a file of its own folder")
+    return names
 
 
 def write_file(file: Path, text: str) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 from huggingface_hub.utils import filter_repo_objects  # type: ignore[attr-defined]
 
 from zoo.base.errors import CheckpointError, enumerate_names
-from zoo.base.files import read_json
+from zoo.base.files import files_in_index, read_json
 from zoo.base.folders import EVALUATIONS_FILE, RESULT_FILE
 
 from .errors import UnsafeWeightsError
@@ -181,8 +181,7 @@ def check_shards(folder: Path) -> None:
     """
     index = folder / INDEX
     if index.is_file():
-        shards = sorted(set(read_object(index).get("weight_map", {}).values()))
-        missing = [name for name in shards if not (folder / name).is_file()]
+        missing = [name for name in files_in_index(index) if not (folder / name).is_file()]
         if missing:
             raise CheckpointError(f"{index} names files that {folder} lacks: {enumerate_names(missing)}")
 

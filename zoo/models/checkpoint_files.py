@@ -12,7 +12,7 @@ from transformers import PreTrainedModel
 from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME
 
 from zoo.base.errors import CheckpointError, OtherSizesError, ZooError, enumerate_names
-from zoo.base.files import read_json
+from zoo.base.files import files_in_index
 
 
 def weight_files(folder: Path) -> list[Path]:
@@ -27,18 +27,7 @@ def weight_files(folder: Path) -> list[Path]:
     index, only = folder / SAFE_WEIGHTS_INDEX_NAME, folder / SAFE_WEIGHTS_NAME
     if not index.is_file():
         return [only]
-    try:
-        content = read_json(index)
-        names = sorted(set(content["weight_map"].values()))
-        if not isinstance(content["metadata"], dict):
-            raise TypeError("its metadata are no object")
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise CheckpointError(f"{index} is not a valid index of weight files: {error}") from error
-    if not names:
-        raise CheckpointError(f"{index} names no files, so there are no weights")
-    for name in names:
-        if not isinstance(name, str) or Path(name).name != name:
-            raise CheckpointError(f"{index} names {name!r}, which is not a file of its own folder")
+    names = files_in_index(index)
     return [only] if only.is_file() else [folder / name for name in names]
 
 

@@ -28,7 +28,7 @@ RANGES: dict[str, tuple[float, float]] = {
     **dict.fromkeys(("num_hidden_layers", "decoder_layers"), (1, MOST)),
     **dict.fromkeys(("num_attention_heads", "decoder_attention_heads", "num_key_value_heads"), (1, MOST)),
     "relative_attention_num_buckets": (1, MOST),
-    **dict.fromkeys(("relative_attention_max_distance", "classifier_positions"), (1, LARGEST)),
+    **dict.fromkeys(("relative_attention_max_distance", "classifier_positions", "type_vocab_size"), (1, LARGEST)),
     **dict.fromkeys(("dropout", "attention_dropout", "activation_dropout", "classifier_dropout"), (0, 1)),
     **dict.fromkeys(("layer_norm_eps", "embedding_norm_eps", "initializer_range"), (0, LARGEST_FLOAT)),
     **dict.fromkeys(("dyt_alpha", "layer_scale_init", "logit_scale"), (-LARGEST_FLOAT, LARGEST_FLOAT)),

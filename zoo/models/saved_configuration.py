@@ -9,12 +9,14 @@ from transformers.configuration_utils import PreTrainedConfig
 
 from zoo.base.errors import CheckpointError, ConfigError
 
-FOREIGN = {
-    *("attn_implementation", "experts_implementation", "transformers_weights"),
-    *(name for name, note in PreTrainedConfig.__annotations__.items() if "ClassVar" in str(note)),
-} - {"model_type"}
-"""What transformers never writes into a configuration, and would obey there: to read other weights, to fetch code, to
-split the model in other ways."""
+FOREIGN = ("attn_implementation", "experts_implementation", "transformers_weights")
+"""What transformers never writes into a configuration, and would obey there: to read other weights, to fetch code."""
+
+WITHOUT_FIELD = (
+    *("model_type", "auto_map", "name_or_path", "_name_or_path", "num_labels", "output_attentions"),
+    *("rope_scaling", "torch_dtype", "per_layer_config"),
+)
+"""What saved configurations of transformers hold that is no field of the class but set by its properties."""
 
 DEEPEST = 50
 """Levels of a configuration, which what reads and copies it goes down one by one."""
@@ -59,12 +61,18 @@ class SavedConfig(PreTrainedConfig):
         if depth_of(config_dict) > DEEPEST:
             raise ConfigError(f"it is nested more than {DEEPEST} levels deep, so it is no configuration")
         for name, value in config_dict.items():
-            if (name in FOREIGN and value is not None) or callable(getattr(cls, name, None)):
+            if (name in FOREIGN and value is not None) or cls.is_its_own(name):
                 raise ConfigError(f"{name}={value!r} was found in a saved configuration, which cannot have that")
         saved = {name: value for name, value in config_dict.items() if name not in FOREIGN}
         own = {field.name for field in fields(cls)} - {field.name for field in fields(PreTrainedConfig)}
         given = {name: kwargs.pop(name) for name in own & kwargs.keys()}
         return super().from_dict({**saved, **given}, **kwargs)
+
+    @classmethod
+    def is_its_own(cls, name: str) -> bool:
+        """Whether a name is a method, a property or a private part of the class, and no setting."""
+        settings = {*(field.name for field in fields(cls)), *WITHOUT_FIELD, *cls.attribute_map}
+        return name not in settings and (name.startswith("_") or hasattr(cls, name))
 
 
 def depth_of(value: Any) -> int:
