@@ -12,8 +12,10 @@ import inspect
 import json
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 from zoo.models import TASK_CLASSES, ZooConfig, ZooPreTrainedModel
+from zoo.models import parts as registries
 from zoo.models.parts import PART_FIELDS
 from zoo.models.pretrained import BODIES
 from zoo.registry import VARIANTS, Task
@@ -21,7 +23,7 @@ from zoo.registry import VARIANTS, Task
 from . import bundle_registry
 from .flattening import write_module
 from .target import TARGETS, ExportOptions, Target, TargetPlan
-from .tree_shaking import Shaker, receiver
+from .tree_shaking import Shaker
 from .verification import Difference, verify
 from .weights import task_of
 
@@ -29,6 +31,8 @@ ENTRY = "modeling"
 """The module that `auto_map` names."""
 
 REGISTRY = "zoo.registry"
+TABLES = {name: table for name, table in vars(registries).items() if table in PART_FIELDS.values()}
+"""The registries of parts, by their names in source code."""
 MANIFEST = "bundle.json"
 
 
@@ -125,7 +129,8 @@ def bundle_files(config: ZooConfig) -> dict[str, str]:
     Returns:
         Source by file name.
     """
-    builder = VARIANTS.get(config.variant).builder
+    variant = VARIANTS.get(config.variant)
+    builder = variant.builder
     own = dict.fromkeys(("zoo", builder.__module__.partition(".")[0]))
     shaker = Shaker(own, replaced=[REGISTRY])
     for package in ("zoo.models.encoder_decoder", "zoo.models.pretrained"):
@@ -133,21 +138,25 @@ def bundle_files(config: ZooConfig) -> dict[str, str]:
     for head in (*heads_of(config).values(), BODIES[config.stack], ZooConfig):
         shaker.keep(head.__module__, head.__name__)
     shaker.keep(builder.__module__, builder.__name__)
-    parts = [(builder.__module__, builder.__name__), *registered_parts(shaker, config)]
+    shaker.keep(REGISTRY, "register")
+    facts = f"source={variant.source!r}, paper={variant.paper!r}"
+    registered = {f"register({variant.name!r}, {facts})": builder, **registered_parts(shaker, config)}
 
     names = flat_names(shaker.kept)
     files = {f"{names[module]}.py": write_module(shaker, module, names) for module in shaker.kept if module != REGISTRY}
     files[f"{names[REGISTRY]}.py"] = inspect.getsource(bundle_registry)
-    imports = "".join(
-        f"from .{names[module]} import {name}  # noqa: E402, F401\n" for module, name in sorted(set(parts))
-    )
+    needed = {(thing.__module__, thing.__name__) for thing in registered.values()}
+    needed |= {(registries.__name__, call.split(".")[0]) for call in registered if call.startswith(tuple(TABLES))}
+    imports = [f"from .{names[module]} import {name}  # noqa: E402\n" for module, name in sorted(needed)]
+    imports.append(f"from .{names[REGISTRY]} import register  # noqa: E402\n\n")
+    calls = [f"{call}({thing.__name__})\n" for call, thing in registered.items()]
     filling = [(module, min(shaker.kept[module])) for module, effects in shaker.kept_effects.items() if effects]
     files[f"{ENTRY}.py"] = entry(config, names, filling)
-    files["configuration.py"] = with_registrations(files["configuration.py"], imports)
+    files["configuration.py"] = with_registrations(files["configuration.py"], "".join((*imports, *calls)))
     return files
 
 
-def registered_parts(shaker: Shaker, config: ZooConfig) -> list[tuple[str, str]]:
+def registered_parts(shaker: Shaker, config: ZooConfig) -> dict[str, Any]:
     """Keep the parts that a configuration names, and those that they look up themselves.
 
     Args:
@@ -155,30 +164,30 @@ def registered_parts(shaker: Shaker, config: ZooConfig) -> list[tuple[str, str]]
         config: A complete configuration.
 
     Returns:
-        Their modules and names.
+        The parts, by the call that registers each: `POSITIONS.register('rotary')`.
     """
-    registries = {id(registry): registry for registry in PART_FIELDS.values()}
-    wanted = [(id(registry), getattr(config, field)) for field, registry in PART_FIELDS.items()]
-    found: list[tuple[str, str]] = []
-    seen: set[tuple[int, str]] = set()
+    wanted = [
+        (name, getattr(config, field))
+        for name, table in TABLES.items()
+        for field, known in PART_FIELDS.items()
+        if known is table
+    ]
+    found: dict[str, Any] = {}
     while wanted:
-        key = wanted.pop()
-        if key in seen:
+        table, name = wanted.pop()
+        call = f"{table}.register({name!r})"
+        if call in found:
             continue
-        seen.add(key)
-        part = registries[key[0]].get(key[1])
+        part = found[call] = TABLES[table].get(name)
         before = {module: set(names) for module, names in shaker.kept.items()}
+        shaker.keep(registries.__name__, table)
         shaker.keep(part.__module__, part.__name__)
-        for effect in shaker.module(part.__module__).effects:
-            if receiver(effect)[1] == "register" and f"'{key[1]}'" in ast.unparse(effect):
-                shaker.keep_effect(part.__module__, effect)
-        found.append((part.__module__, part.__name__))
         new = {(m, n) for m, names in shaker.kept.items() for n in names - before.get(m, set()) if m != REGISTRY}
-        wanted += [(identity, name) for m, n in new for identity, name in looked_up(shaker, m, n)]
-    return found
+        wanted += [pair for module, defined in new for pair in looked_up(shaker, module, defined)]
+    return dict(sorted(found.items()))
 
 
-def looked_up(shaker: Shaker, module: str, name: str) -> list[tuple[int, str]]:
+def looked_up(shaker: Shaker, module: str, name: str) -> list[tuple[str, str]]:
     """Parts that a definition looks up by name: `NORMS.get("layernorm")`.
 
     Args:
@@ -186,18 +195,16 @@ def looked_up(shaker: Shaker, module: str, name: str) -> list[tuple[int, str]]:
         module: The definition's module.
 
     Returns:
-        Identities of registries, and names in them.
+        Names of registries, and names in them.
     """
-    by_name = {"POSITIONS": "position", "NORMS": "norm", "FEED_FORWARDS": "feed_forward", "ATTENTIONS": "attention"}
-    by_name |= {"INITIALIZERS": "initializer", "RESIDUALS": "residual", "MIXERS": "mixer"}
     found = []
     for statement in shaker.module(module).definitions[name]:
         for node in ast.walk(statement):
             match node:
                 case ast.Call(
                     func=ast.Attribute(value=ast.Name(id=table), attr="get"), args=[ast.Constant(value=str(part))]
-                ) if table in by_name:
-                    found.append((id(PART_FIELDS[by_name[table]]), part))
+                ) if table in TABLES:
+                    found.append((table, part))
     return found
 
 
@@ -218,9 +225,9 @@ def flat_names(modules: dict[str, set[str]]) -> dict[str, str]:
     return names
 
 
-def with_registrations(text: str, imports: str) -> str:
-    """Let the configuration import the parts that it looks up, which register themselves."""
-    return f"{text}\n\n# What a configuration names registers itself; it needs ZooConfig, so it comes last.\n{imports}"
+def with_registrations(text: str, statements: str) -> str:
+    """Let the configuration import and register the parts that it looks up."""
+    return f"{text}\n\n# The builder and the parts need ZooConfig, so they come last.\n{statements}"
 
 
 def entry(config: ZooConfig, names: dict[str, str], filling: list[tuple[str, str]]) -> str:

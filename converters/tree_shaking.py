@@ -251,15 +251,6 @@ class Shaker:
                     needed += [found for found in (self.resolve(other.name, each) for each in mentioned) if found]
         return needed
 
-    def keep_effect(self, module: str, effect: ast.Expr) -> None:
-        """Keep a statement at a module's top level."""
-        self.kept_effects.setdefault(module, []).append(effect)
-        source = self.module(module)
-        for name in names_in(effect) & {*source.definitions, *source.imports}:
-            found = self.resolve(module, name)
-            if found is not None:
-                self.keep(*found)
-
 
 def receiver(effect: ast.Expr) -> tuple[str, str]:
     """On what, and by which method, a statement has its effect.

@@ -74,7 +74,7 @@ class Card(Printed):
         distribution: What provides it: "transformer-zoo", a plugin's distribution, or None for a script.
         version: That distribution's version.
         module: The module that registered it.
-        file: The file its builder is in.
+        file: The file that declares it, or has its builder.
         line: The line where it begins.
     """
 
@@ -143,7 +143,7 @@ def describe(name: VariantName | str) -> Card:
     spec = parse_name(name)
     variant = VARIANTS.get(spec.name)
     settings = variant.settings(preset=spec.preset, quirks=spec.quirks, faithful=spec.faithful)
-    file, line = _location(variant.builder)
+    file, line = variant.place or _location(variant.code)
     facts = _find_facts(str(spec))
     return Card(
         name=variant.name,
@@ -177,6 +177,6 @@ def _find_facts(name: str) -> Facts:
     return _fact_finder(name)
 
 
-def _location(builder: Callable[..., Any]) -> tuple[str | None, int | None]:
-    code = getattr(inspect.unwrap(builder), "__code__", None)
+def _location(builder: object) -> tuple[str | None, int | None]:
+    code = getattr(inspect.unwrap(builder), "__code__", None) if callable(builder) else None
     return (code.co_filename, code.co_firstlineno) if code else (None, None)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Generic, TypeVar, overload
+from typing import Any, Generic, TypeVar, overload
 
 from zoo.base.errors import (
     DeprecatedNameWarning,
@@ -26,10 +27,40 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
+class Reference:
+    """An object of a module, which is imported when the object is used.
+
+    Attributes:
+        path: "module:object", as in entry points.
+    """
+
+    path: str
+
+    def load(self) -> Any:
+        """Import the object.
+
+        Raises:
+            RegistrationError: When there is no such module, or no such object in it.
+        """
+        module, _, name = self.path.partition(":")
+        try:
+            return getattr(importlib.import_module(module), name)
+        except (ImportError, AttributeError, ValueError) as error:
+            raise RegistrationError(f"{self.path!r} was registered, but cannot be imported: {error}") from error
+
+
+@dataclass
 class _Entry(Generic[T]):
-    value: T
+    held: T | Reference
     origin: Origin
     deprecated: str | None
+    summary: str | None = None
+
+    @property
+    def value(self) -> T:
+        if isinstance(self.held, Reference):
+            self.held = self.held.load()
+        return self.held  # type: ignore[return-value]
 
 
 @dataclass(frozen=True)
@@ -130,14 +161,37 @@ class Registry(Generic[T]):
             if not origin.built_in:
                 self._load_built_in()
             with self._lock:
-                replaced = self._items.get(name)
-                renewed = isinstance(replaced, _Entry) and self._is_same(replaced, value, origin)
-                new: dict[str, _Entry[T] | _Alias] = {name: _Entry(value, origin, deprecated)}
-                new |= {alias: _Alias(name, origin, None) for alias in aliases}
-                self._put(new, override, renewed)
+                self._add(name, _Entry(value, origin, deprecated), aliases, override)
             return value
 
         return add if value is None else add(value)
+
+    def register_lazily(
+        self,
+        name: str,
+        path: str,
+        summary: str,
+        *,
+        aliases: Iterable[str] = (),
+        override: bool = False,
+        deprecated: str | None = None,
+    ) -> None:
+        """Add a thing that is imported when it is looked up; listing it imports nothing.
+
+        Args:
+            name: Its name, as for [`register`][zoo.registry.Registry.register], and so are the other arguments.
+            path: Where it is: "module:object".
+            summary: A line about it.
+
+        Raises:
+            RegistrationError: When the name cannot be a name.
+            NameCollisionError: When a name is taken. The message says by whom.
+        """
+        origin = Origin.of(sys._getframe(1).f_globals.get("__name__", "__main__"))
+        if not origin.built_in:
+            self._load_built_in()
+        with self._lock:
+            self._add(name, _Entry(Reference(path), origin, deprecated, summary), tuple(aliases), override)
 
     def alias(self, name: str, target: str, *, override: bool = False, deprecated: str | None = None) -> None:
         """Add another name for a thing, for instance the one it had before.
@@ -216,6 +270,17 @@ class Registry(Generic[T]):
         """
         return self._entry(name).origin
 
+    def summary(self, name: str) -> str:
+        """Describe a thing in a line, without importing it where the line was registered with it.
+
+        Raises:
+            UnknownNameError: When nothing has this name.
+        """
+        entry = self._entry(name)
+        if entry.summary is None:
+            return inspect.cleandoc(getattr(entry.value, "__doc__", None) or "").partition("\n")[0]
+        return entry.summary
+
     def names(self) -> list[str]:
         """List everything, plugins' things included.
 
@@ -267,12 +332,21 @@ class Registry(Generic[T]):
         assert isinstance(item, _Entry)
         return item
 
-    def _is_same(self, entry: _Entry[T], value: T, origin: Origin) -> bool:
-        """Whether a value is what an entry holds already, perhaps from an earlier run of the same code."""
-        old, new = self._definition(entry.value), self._definition(value)
-        known = getattr(old, "__qualname__", None)
-        alike = old == new or (known is not None and known == getattr(new, "__qualname__", None))
-        return old is new or (alike and entry.origin.module == origin.module)
+    def _add(self, name: str, entry: _Entry[T], aliases: Iterable[str], override: bool) -> None:
+        replaced = self._items.get(name)
+        renewed = isinstance(replaced, _Entry) and self._is_same(replaced, entry)
+        new: dict[str, _Entry[T] | _Alias] = {name: entry}
+        new |= {alias: _Alias(name, entry.origin, None) for alias in aliases}
+        self._put(new, override, renewed)
+
+    def _is_same(self, old: _Entry[T], new: _Entry[T]) -> bool:
+        """Whether an entry is what another one is already, perhaps from an earlier run of the same code."""
+        if isinstance(old.held, Reference) or isinstance(new.held, Reference):
+            return old.held == new.held and old.origin.module == new.origin.module
+        before, now = self._definition(old.held), self._definition(new.held)
+        known = getattr(before, "__qualname__", None)
+        alike = before == now or (known is not None and known == getattr(now, "__qualname__", None))
+        return before is now or (alike and old.origin.module == new.origin.module)
 
     def _put(self, new: dict[str, _Entry[T] | _Alias], override: bool, renewed: bool) -> None:
         """Add names, all or none of them."""

@@ -1,4 +1,4 @@
-"""Variants: named builder functions, and what is known about them."""
+"""Variants: data about named architectures, and the functions that build those which need code."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import inspect
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any, TypeVar, overload
 
 from zoo.base.errors import (
     ConfigError,
@@ -22,11 +23,14 @@ from zoo.base.errors import (
 
 from .names import FAITHFUL, is_word, matching
 from .origins import Origin
-from .table import Registry
+from .table import Reference, Registry
 from .tasks import require_task
 
 Builder = TypeVar("Builder", bound=Callable[..., Any])
 Settings = Mapping[str, Any]
+
+BY_SETTINGS = "zoo.models.transformer:build_by_settings"
+"""The builder of variants that settings describe completely."""
 
 SIZES: Mapping[str, Settings] = MappingProxyType(
     {
@@ -54,10 +58,10 @@ class Quirk:
 
 @dataclass(frozen=True)
 class Variant:
-    """A named builder and what is known about it.
+    """What is known about a named architecture.
 
     Attributes:
-        builder: Called with a configuration, returns the model's architecture.
+        code: What builds it: a function, or "module:function", which is imported when a model is built.
         tasks: What it can be built for; the first is the default.
         source: Where the design or the code comes from.
         origin: The module that registered it, and its distribution.
@@ -72,10 +76,11 @@ class Variant:
         deviations: Differences from its paper, a sentence each. Verdicts about it show them.
         aliases: Its other names.
         deprecated: Why it should no longer be used, and what instead.
+        place: The file and line of its declaration, None where a function is registered.
     """
 
     name: str
-    builder: Callable[..., Any]
+    code: str | Callable[..., Any]
     tasks: tuple[str, ...]
     source: str
     origin: Origin
@@ -91,6 +96,13 @@ class Variant:
     deviations: tuple[str, ...] = ()
     aliases: tuple[str, ...] = ()
     deprecated: str | None = None
+    place: tuple[str, int] | None = None
+
+    @cached_property
+    def builder(self) -> Callable[..., Any]:
+        """Called with a configuration, returns the model's architecture."""
+        loaded: Callable[..., Any] = Reference(self.code).load() if isinstance(self.code, str) else self.code
+        return loaded
 
     @property
     def default_task(self) -> str:
@@ -172,13 +184,57 @@ VARIANTS: Registry[Variant] = Registry(
     "variant",
     built_in="zoo.variants",
     error=UnknownVariantError,
-    definition=lambda variant: variant.builder,
+    definition=lambda variant: variant.code,
 )
 """All variants, by name."""
 
 
+@overload
 def register(
     name: str,
+    summary: None = None,
+    *,
+    tasks: Iterable[str],
+    source: str,
+    paper: str | None = ...,
+    tags: Iterable[str] = ...,
+    defaults: Settings | None = ...,
+    task_defaults: Mapping[str, Settings] | None = ...,
+    presets: Mapping[str, Settings] | None = ...,
+    quirks: Mapping[str, str | Quirk] | None = ...,
+    limits: Iterable[str] = ...,
+    deviations: Iterable[str] = ...,
+    aliases: Iterable[str] = ...,
+    deprecated: str | None = ...,
+    override: bool = ...,
+) -> Callable[[Builder], Builder]: ...
+
+
+@overload
+def register(
+    name: str,
+    summary: str,
+    *,
+    tasks: Iterable[str],
+    source: str,
+    paper: str | None = ...,
+    tags: Iterable[str] = ...,
+    defaults: Settings | None = ...,
+    task_defaults: Mapping[str, Settings] | None = ...,
+    presets: Mapping[str, Settings] | None = ...,
+    quirks: Mapping[str, str | Quirk] | None = ...,
+    limits: Iterable[str] = ...,
+    deviations: Iterable[str] = ...,
+    aliases: Iterable[str] = ...,
+    deprecated: str | None = ...,
+    override: bool = ...,
+    builder: str | Callable[..., Any] = ...,
+) -> None: ...
+
+
+def register(
+    name: str,
+    summary: str | None = None,
     *,
     tasks: Iterable[str],
     source: str,
@@ -193,10 +249,13 @@ def register(
     aliases: Iterable[str] = (),
     deprecated: str | None = None,
     override: bool = False,
-) -> Callable[[Builder], Builder]:
-    """Register a variant: a decorator for its builder function, whose docstring becomes the card's text.
+    builder: str | Callable[..., Any] = BY_SETTINGS,
+) -> Callable[[Builder], Builder] | None:
+    """Register a variant: with a summary as data, without one as a decorator for its builder function.
 
     Args:
+        summary: A line about it, and after an empty line the rest of the card's text. A decorated function has both in
+            its docstring.
         tasks: What it can be built for; the first is the default.
         source: Where the design or the code comes from.
         paper: The paper that describes it, and the section.
@@ -211,13 +270,19 @@ def register(
         aliases: Its other names.
         deprecated: Why it should no longer be used, and what instead.
         override: Whether it may take the name of another variant.
+        builder: What builds it, if settings alone do not: "module:function", imported when a model is built, or a
+            function. It takes a configuration and returns a [`zoo.models.Transformer`][].
+
+    Returns:
+        The decorator, which returns the function; None for data.
 
     Raises:
         UnknownTaskError: When there is no such task.
         RegistrationError: When names are missing or malformed.
         NameCollisionError: When the name is taken. The message says by whom.
     """
-    module = sys._getframe(1).f_globals.get("__name__", "__main__")
+    frame = sys._getframe(1)
+    module = frame.f_globals.get("__name__", "__main__")
     supported = tuple(require_task(task) for task in _tuple(tasks))
     if not supported:
         raise RegistrationError(f"variant {name!r} was given no task; name at least one that it can be built for")
@@ -233,16 +298,16 @@ def register(
                 f"but not {FAITHFUL!r}, which means all quirks"
             )
 
-    def add(builder: Builder) -> Builder:
-        summary, _, description = inspect.cleandoc(builder.__doc__ or "").partition("\n")
+    def add(code: str | Callable[..., Any], text: str, place: tuple[str, int] | None = None) -> None:
+        first, _, description = inspect.cleandoc(text).partition("\n")
         variant = Variant(
             name=name,
-            builder=builder,
+            code=code,
             tasks=supported,
             source=source,
             origin=Origin.of(module),
             paper=paper,
-            summary=summary,
+            summary=first,
             description=description.strip(),
             tags=_tuple(tags),
             defaults=dict(defaults or {}),
@@ -256,13 +321,20 @@ def register(
             deviations=_tuple(deviations),
             aliases=_tuple(aliases),
             deprecated=deprecated,
+            place=place,
         )
         VARIANTS.register(
             name, variant, aliases=variant.aliases, override=override, deprecated=deprecated, module=module
         )
-        return builder
 
-    return add
+    def decorate(function: Builder) -> Builder:
+        add(function, function.__doc__ or "")
+        return function
+
+    if summary is None:
+        return decorate
+    add(builder, summary, (frame.f_code.co_filename, frame.f_lineno))
+    return None
 
 
 def list_variants(pattern: str | Iterable[str] = "*", task: str | None = None, tag: str | None = None) -> list[str]:

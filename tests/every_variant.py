@@ -25,7 +25,7 @@ def kinds_of(pair: tuple[str, str]) -> frozenset[tuple[str, Any]]:
     config = zoo.config(*pair)
     values = {
         "stack": config.stack,
-        "file": VARIANTS.get(config.variant).builder.__module__,
+        "file": VARIANTS.get(config.variant).origin.module,
         **{name: getattr(config, name, None) for name in SETTINGS},
     }
     return frozenset({("attention and position", f"{config.attention} {config.position}")}) | {

@@ -14,7 +14,7 @@ from zoo.models import FEED_FORWARDS
 from zoo.models.transformer import transformer_of
 from zoo.testing import CHECKS, new_subject
 from zoo.testing.fast_paths import rows_of_layers
-from zoo.variants import d2l, vanilla
+from zoo.variants.builders import d2l, vanilla
 
 IDS = torch.arange(12).view(2, 6) + 3
 RIGHT = torch.tensor([[1, 1, 1, 0, 0, 0], [1, 1, 1, 1, 1, 0]])

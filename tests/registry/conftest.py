@@ -69,7 +69,7 @@ def install(site: Path, write_module: Callable[[str, str], None]) -> Callable[..
 @pytest.fixture
 def variants(monkeypatch: pytest.MonkeyPatch) -> Registry[Variant]:
     """A registry of variants without the built-in ones, where `zoo.registry.register` and its siblings look."""
-    registry: Registry[Variant] = Registry("variant", error=UnknownVariantError, definition=lambda known: known.builder)
+    registry: Registry[Variant] = Registry("variant", error=UnknownVariantError, definition=lambda known: known.code)
     monkeypatch.setattr(zoo.registry.variants, "VARIANTS", registry)
     monkeypatch.setattr(zoo.registry.cards, "VARIANTS", registry)
     return registry

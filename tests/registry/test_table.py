@@ -7,6 +7,7 @@ import pickle
 import sys
 import threading
 import warnings
+from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
@@ -283,3 +284,32 @@ def test_of_many_threads_exactly_one_gets_the_name(positions: Registry[object]) 
 
     with ThreadPoolExecutor(16) as pool:
         assert sum(pool.map(register, range(16), timeout=30)) == 1
+
+
+class TestLazyEntries:
+    def test_listing_and_summaries_import_nothing(self, positions: Registry[object]) -> None:
+        positions.register_lazily("late", "no_such_module:Late", "Comes late.", aliases=("tardy",))
+        assert positions.names() == ["late"] and "tardy" in positions
+        assert positions.summary("tardy") == "Comes late."
+
+    def test_the_object_is_imported_when_it_is_looked_up(self, positions: Registry[object]) -> None:
+        positions.register_lazily("late", "collections:OrderedDict", "Comes late.")
+        assert positions.get("late") is OrderedDict
+
+    @pytest.mark.parametrize("path", ["no_such_module:Late", "collections:Late", "collections", ""])
+    def test_an_object_that_is_not_there_is_named(self, positions: Registry[object], path: str) -> None:
+        positions.register_lazily("late", path, "Never comes.")
+        with pytest.raises(RegistrationError, match=f"'{path}' was registered, but cannot be imported"):
+            positions.get("late")
+
+    def test_it_may_register_again_but_not_take_a_name(self, positions: Registry[object]) -> None:
+        positions.register_lazily("late", "collections:OrderedDict", "Comes late.")
+        positions.register_lazily("late", "collections:OrderedDict", "Comes again.")
+        with pytest.raises(NameCollisionError):
+            positions.register_lazily("late", "collections:deque", "Comes too.")
+        with pytest.raises(NameCollisionError):
+            positions.register("late", object)
+
+    def test_the_summary_of_others_is_the_first_line_of_the_docstring(self, positions: Registry[object]) -> None:
+        positions.register("early", OrderedDict)
+        assert positions.summary("early") == "Dictionary that remembers insertion order"

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
-from typing import Any
+from pathlib import Path
+from typing import Any, ClassVar
 
 import pytest
 
+import zoo
 from zoo.base.errors import (
     DeprecatedNameWarning,
     MissingPluginError,
@@ -139,6 +143,44 @@ class TestRegister:
     def test_a_notebook_cell_may_run_again(self, variants: Variants) -> None:
         first, second = add("plain"), add("plain")
         assert variants.get("plain").builder is second is not first
+
+
+class TestData:
+    FACTS: ClassVar[dict[str, Any]] = {"tasks": ("causal-lm",), "source": "a test"}
+
+    def test_a_summary_makes_an_entry_without_a_function(self, variants: Variants) -> None:
+        assert register("plain", "Say it in a line.\n\nAnd in more.", **self.FACTS) is None
+        variant = variants.get("plain")
+        assert (variant.summary, variant.description) == ("Say it in a line.", "And in more.")
+        assert variant.builder(None) == zoo.models.Transformer()
+        assert variant.place is not None and variant.place[0] == __file__
+
+    def test_a_builder_is_imported_when_it_is_used(
+        self, variants: Variants, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.syspath_prepend(tmp_path)
+        (tmp_path / "late_builder.py").write_text("def build(config):\n    return config\n")
+        register("plain", "A line.", builder="late_builder:build", **self.FACTS)
+        assert "late_builder" not in sys.modules
+        assert variants.get("plain").builder(3) == 3
+        del sys.modules["late_builder"]
+
+    def test_a_builder_that_is_not_there_is_named(self, variants: Variants) -> None:
+        register("plain", "A line.", builder="zoo.models:missing", **self.FACTS)
+        with pytest.raises(RegistrationError, match=r"'zoo.models:missing' was registered, but cannot be imported"):
+            _ = variants.get("plain").builder
+
+    def test_a_taken_name_is_refused(self, variants: Variants) -> None:
+        register("plain", "A line.", **self.FACTS)
+        with pytest.raises(NameCollisionError):
+            add("plain")
+
+
+def test_the_built_in_variants_import_neither_torch_nor_transformers() -> None:
+    program = "import sys, zoo; assert zoo.list_variants(); print({'torch', 'transformers'} & set(sys.modules))"
+    assert (
+        subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout == "set()\n"
+    )
 
 
 class TestList:

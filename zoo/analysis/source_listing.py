@@ -60,11 +60,13 @@ class Listing(Printed):
 
     Attributes:
         name: The variant's name, as it was asked for.
+        declaration: What it is, as data; None for a function that is registered.
         builder: What assembles it.
         functions: What a forward calls, file by file, both in the order of the first call.
     """
 
     name: str
+    declaration: Function | None
     builder: Function
     functions: tuple[Function, ...]
 
@@ -79,10 +81,10 @@ class Listing(Printed):
         return sum(function.lines_of_code for function in self.functions)
 
     def shown(self) -> Iterator[Part]:
-        """The builder, then every file with its functions under their classes."""
+        """The declaration, the builder, then every file with its functions under their classes."""
         lines: list[str] = []
         place: tuple[str, str | None] = ("", None)
-        for function in (self.builder, *self.functions):
+        for function in filter(None, (self.declaration, self.builder, *self.functions)):
             if function.file != place[0]:
                 lines.append(f"# {function.file}:{function.line}\n")
             if function.owner is not None and (function.file, function.owner) != place:
@@ -105,14 +107,15 @@ def show_code(name: VariantName | str, task: TaskName | str | None = None) -> Li
         task: What the model is for, by default the variant's first task.
 
     Returns:
-        The builder, and the functions in the order in which they are called.
+        The declaration and the builder, and the functions in the order in which they are called.
 
     Raises:
         ZooError: When a name, task, quirk or field is unknown, or values contradict each other.
         InputError: When the builder is no function, or the source of something is not there to be read.
     """
     spec = parse_name(name)
-    builder = VARIANTS.get(spec.name).builder
+    variant = VARIANTS.get(spec.name)
+    builder = variant.builder
     if not isinstance(builder, FunctionType):
         raise InputError(f"the builder of {spec.name!r} is a {type(builder).__name__}; only functions can be listed")
     try:
@@ -120,7 +123,8 @@ def show_code(name: VariantName | str, task: TaskName | str | None = None) -> Li
     except ConfigError:  # of settings that do not fit small sizes
         model = build(name, task)
     functions = [function_of(code) for code in called(model)]
-    return Listing(name, function_of(builder.__code__), tuple(side_by_side(functions)))
+    declaration = variant.place and declaration_at(variant.name, *variant.place)
+    return Listing(name, declaration, function_of(builder.__code__), tuple(side_by_side(functions)))
 
 
 def side_by_side(functions: list[Function]) -> list[Function]:
@@ -219,6 +223,16 @@ def function_of(code: CodeType) -> Function:
     text = textwrap.indent(textwrap.dedent("\n".join(lines[place] for place in kept)), "    " if owner else "")
     place = place_of(Path(code.co_filename).absolute())
     return Function(place, first + 1, owner, node.name, text, sum(1 for _ in counted))
+
+
+def declaration_at(name: str, file: str, line: int) -> Function | None:
+    """Read the call that declares a variant; None where its source is not there."""
+    source = "".join(linecache.getlines(file))
+    for node in ast.parse(source).body:
+        if node.lineno <= line <= (node.end_lineno or 0):
+            lines = source.splitlines()[node.lineno - 1 : node.end_lineno]
+            return Function(place_of(Path(file).absolute()), node.lineno, None, name, "\n".join(lines), len(lines))
+    return None
 
 
 def is_code(line: str) -> bool:

@@ -45,6 +45,17 @@ RESIDUALS: Registry[type[Residual]] = Registry("residual", built_in=BUILT_IN)
 INITIALIZERS: Registry[Callable[[Any, ZooConfig], None]] = Registry("initializer", built_in=BUILT_IN)
 """Initialisation schemes: called with every module of a new model, children before parents, and the configuration."""
 
+ATTENTIONS.register_lazily(
+    "masked-rows-uniform",
+    "zoo.variants.builders.vanilla:UniformMaskedRows",
+    "Attention in which a query without any visible key attends to all keys alike, whatever it and they are.",
+)
+INITIALIZERS.register_lazily(
+    "d2l",
+    "zoo.variants.builders.d2l:d2l_initializer",
+    "Xavier-uniform linear weights, everything else as PyTorch does. Arguments as for the built-in schemes.",
+)
+
 PART_FIELDS: dict[str, Registry[Any]] = {
     "position": POSITIONS,
     "norm": NORMS,

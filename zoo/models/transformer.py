@@ -150,6 +150,11 @@ class Transformer:
         return pooler(hidden_states, attention_mask)
 
 
+def build_by_settings(config: ZooConfig) -> Transformer:
+    """The builder of variants that settings describe: the usual part in every place."""
+    return Transformer()
+
+
 def transformer_of(config: ZooConfig) -> Transformer:
     """The blueprint of the variant that a configuration names."""
     return VARIANTS.get(config.variant).builder(config)

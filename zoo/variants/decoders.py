@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from zoo.models import Transformer, ZooConfig
 from zoo.registry import register
 
 DECODER_TASKS = ("causal-lm", "sequence-classification", "token-classification", "feature-extraction")
@@ -29,9 +28,9 @@ GPT2_BASE: dict[str, Any] = {
     "intermediate_size": 3072,
 }
 
-
-@register(
+register(
     "gpt2-style",
+    "Pre-norm decoder with learned positions and a final norm, whose output projection is its embedding.",
     tasks=DECODER_TASKS,
     task_defaults=HEADS,
     source="Radford et al. 2019, section 2.3",
@@ -51,13 +50,10 @@ GPT2_BASE: dict[str, Any] = {
     },
     presets={"base": GPT2_BASE},
 )
-def gpt2_style(config: ZooConfig) -> Transformer:
-    """Pre-norm decoder with learned positions and a final norm, whose output projection is its embedding."""
-    return Transformer()
 
-
-@register(
+register(
     "llama-style",
+    "Pre-norm decoder with RMSNorm, rotary positions, SwiGLU, grouped queries and no biases.",
     tasks=DECODER_TASKS,
     task_defaults=HEADS,
     source="Touvron et al. 2023, section 2.2",
@@ -65,13 +61,10 @@ def gpt2_style(config: ZooConfig) -> Transformer:
     tags=("decoder", "pre-norm", "modern"),
     defaults={**LLAMA_LIKE, "norm_placement": "pre", "layer_norm_eps": 1e-6, "num_key_value_heads": 2},
 )
-def llama_style(config: ZooConfig) -> Transformer:
-    """Pre-norm decoder with RMSNorm, rotary positions, SwiGLU, grouped queries and no biases."""
-    return Transformer()
 
-
-@register(
+register(
     "gptj-style",
+    "Pre-norm decoder whose sublayers read one norm in parallel, with interleaved rotary positions.",
     tasks=DECODER_TASKS,
     task_defaults=HEADS,
     source="Wang and Komatsuzaki 2021, mesh-transformer-jax",
@@ -90,13 +83,10 @@ def llama_style(config: ZooConfig) -> Transformer:
         "classifier_pooling": "last",
     },
 )
-def gptj_style(config: ZooConfig) -> Transformer:
-    """Pre-norm decoder whose sublayers read one norm in parallel, with interleaved rotary positions."""
-    return Transformer()
 
-
-@register(
+register(
     "alibi-decoder",
+    "Pre-norm decoder without position embeddings, whose heads prefer near keys by fixed slopes.",
     tasks=DECODER_TASKS,
     task_defaults=HEADS,
     source="Press et al. 2021, section 3",
@@ -112,13 +102,10 @@ def gptj_style(config: ZooConfig) -> Transformer:
         "initializer": "depth-scaled",
     },
 )
-def alibi_decoder(config: ZooConfig) -> Transformer:
-    """Pre-norm decoder without position embeddings, whose heads prefer near keys by fixed slopes."""
-    return Transformer()
 
-
-@register(
+register(
     "bloom-style",
+    "Pre-norm decoder with a norm on its embeddings, whose heads prefer near keys by fixed slopes.",
     tasks=DECODER_TASKS,
     task_defaults=HEADS,
     source="BigScience 2022, section 3.2",
@@ -136,13 +123,10 @@ def alibi_decoder(config: ZooConfig) -> Transformer:
     },
     presets={"tiny": {"intermediate_size": 256}},
 )
-def bloom_style(config: ZooConfig) -> Transformer:
-    """Pre-norm decoder with a norm on its embeddings, whose heads prefer near keys by fixed slopes."""
-    return Transformer()
 
-
-@register(
+register(
     "qk-norm",
+    "Pre-norm decoder with RMSNorm, rotary positions and SwiGLU that normalises the queries and keys of each head.",
     tasks=DECODER_TASKS,
     task_defaults=HEADS,
     source="Henry et al. 2020, section 3; Dehghani et al. 2023, section 2",
@@ -150,13 +134,10 @@ def bloom_style(config: ZooConfig) -> Transformer:
     tags=("decoder", "pre-norm", "modern"),
     defaults={**LLAMA_LIKE, "norm_placement": "pre", "layer_norm_eps": 1e-6, "qk_norm": "head"},
 )
-def qk_norm(config: ZooConfig) -> Transformer:
-    """Pre-norm decoder with RMSNorm, rotary positions and SwiGLU that normalises the queries and keys of each head."""
-    return Transformer()
 
-
-@register(
+register(
     "qwen3-style",
+    "Pre-norm decoder with RMSNorm, also on queries and keys, rotary positions, SwiGLU and grouped queries.",
     tasks=DECODER_TASKS,
     task_defaults=HEADS,
     source="Qwen team 2025, section 2, the dense models",
@@ -171,13 +152,10 @@ def qk_norm(config: ZooConfig) -> Transformer:
         "rope_parameters": {"rope_type": "default", "rope_theta": 1_000_000.0},
     },
 )
-def qwen3_style(config: ZooConfig) -> Transformer:
-    """Pre-norm decoder with RMSNorm, also on queries and keys, rotary positions, SwiGLU and grouped queries."""
-    return Transformer()
 
-
-@register(
+register(
     "olmo2-style",
+    "Decoder with RMSNorm on the branch outputs only, normalised queries and keys, rotary positions and SwiGLU.",
     tasks=DECODER_TASKS,
     task_defaults=HEADS,
     source="OLMo team 2024, section 3.2",
@@ -192,6 +170,133 @@ def qwen3_style(config: ZooConfig) -> Transformer:
         "rope_parameters": {"rope_type": "default", "rope_theta": 500000.0},
     },
 )
-def olmo2_style(config: ZooConfig) -> Transformer:
-    """Decoder with RMSNorm on the branch outputs only, normalised queries and keys, rotary positions and SwiGLU."""
-    return Transformer()
+
+register(
+    "gpt-neox-style",
+    "Pre-norm decoder whose sublayers run in parallel, with rotary positions on a quarter of each head.",
+    tasks=DECODER_TASKS,
+    task_defaults=HEADS,
+    source="Black et al. 2022, section 2.1",
+    paper="Black et al. 2022, GPT-NeoX-20B: An Open-Source Autoregressive Language Model",
+    tags=("decoder", "pre-norm", "parallel"),
+    aliases=("pythia-style",),
+    defaults={
+        "norm_placement": "pre",
+        "parallel_residual": True,
+        "position": "rotary",
+        "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.25},
+        "max_position_embeddings": 2048,
+        "hidden_act": "gelu",
+        "dropout": 0.0,
+        "classifier_pooling": "last",
+    },
+    limits=("Both sublayers share one norm: weights of a second one would be those of what reads it.",),
+)
+
+register(
+    "falcon-style",
+    "Pre-norm decoder whose sublayers run in parallel, with one key-value head and rotary positions.",
+    tasks=DECODER_TASKS,
+    task_defaults=HEADS,
+    source="Almazrouei et al. 2023, section 4, the 7B model",
+    paper="Almazrouei et al. 2023, The Falcon Series of Open Language Models",
+    tags=("decoder", "pre-norm", "parallel", "multi-query"),
+    defaults={
+        "norm_placement": "pre",
+        "parallel_residual": True,
+        "num_key_value_heads": 1,
+        "position": "rotary",
+        "max_position_embeddings": 2048,
+        "hidden_act": "gelu",
+        "attention_bias": False,
+        "mlp_bias": False,
+        "dropout": 0.0,
+        "tie_word_embeddings": True,
+        "classifier_pooling": "last",
+    },
+)
+
+register(
+    "diff-transformer",
+    "Llama's layers whose heads subtract each other's attention weights in pairs, so that noise cancels.",
+    tasks=DECODER_TASKS,
+    task_defaults=HEADS,
+    source="Ye et al. 2024, section 2",
+    paper="Ye et al. 2024, Differential Transformer",
+    tags=("decoder", "pre-norm", "modern"),
+    defaults={**LLAMA_LIKE, "norm_placement": "pre", "layer_norm_eps": 1e-5, "attention": "differential"},
+)
+
+register(
+    "value-residual",
+    "Llama's layers, all of which mix the values of the first layer into their own.",
+    tasks=DECODER_TASKS,
+    task_defaults=HEADS,
+    source="Zhou et al. 2024, section 3, Learnable-ResFormer",
+    paper="Zhou et al. 2024, Value Residual Learning",
+    tags=("decoder", "pre-norm", "modern"),
+    defaults={**LLAMA_LIKE, "norm_placement": "pre", "layer_norm_eps": 1e-5, "attention": "value-residual"},
+)
+
+register(
+    "multi-token-prediction",
+    "Llama's layers, and in training one more that learns to predict the token behind the next.",
+    tasks=DECODER_TASKS,
+    task_defaults=HEADS,
+    source="DeepSeek-AI 2024, section 2.2",
+    paper="Gloeckle et al. 2024, Better & Faster Large Language Models via Multi-token Prediction",
+    tags=("decoder", "pre-norm", "modern"),
+    defaults={**LLAMA_LIKE, "norm_placement": "pre", "layer_norm_eps": 1e-5, "num_nextn_predict_layers": 1},
+    limits=("The layer of the further token runs in training only: nothing drafts tokens by it (use_mtp).",),
+)
+
+register(
+    "nanochat-style",
+    "Pre-norm decoder with squared ReLU, norms on embeddings, queries and keys, and soft-capped logits.",
+    tasks=DECODER_TASKS,
+    task_defaults=HEADS,
+    source="Karpathy 2025, nanochat, as transformers has it",
+    paper="Karpathy 2025, nanochat: The best ChatGPT that $100 can buy",
+    tags=("decoder", "pre-norm", "modern"),
+    defaults={
+        **LLAMA_LIKE,
+        "norm_placement": "pre",
+        "layer_norm_eps": 1e-6,
+        "embedding_norm": True,
+        "qk_norm": "head",
+        "feed_forward": "mlp",
+        "hidden_act": "relu2",
+        "final_logit_softcapping": 15.0,
+    },
+    limits=("Norms have weights, which the original's lack; they start at one.",),
+)
+
+register(
+    "ngpt",
+    "Decoder on the hypersphere: hidden states and weight vectors of length one, and learned steps between layers.",
+    tasks=DECODER_TASKS,
+    task_defaults=HEADS,
+    source="Loshchilov et al. 2024, sections 2.1 to 2.6",
+    paper="Loshchilov et al. 2024, nGPT: Normalized Transformer with Representation Learning on the Hypersphere",
+    tags=("decoder", "modern"),
+    defaults={
+        **LLAMA_LIKE,
+        "norm": "unit",
+        "norm_placement": "post",
+        "residual": "normalized",
+        "embedding_norm": True,
+        "attention": "normalized",
+        "qk_norm": "head",
+        "feed_forward": "normalized",
+    },
+    deviations=(
+        "Embedded tokens are normalised in the forward as well, so that parts that add to them may be combined with "
+        "it; with the default parts this changes gradients alone.",
+    ),
+    limits=(
+        "Weight vectors are normalised in new models and after every step of `zoo train`, as the authors do; "
+        "transformers' trainer takes `zoo.training.AfterSteps()` among its callbacks, and a loop of your own calls "
+        "`zoo.models.normalize_weights(model)` behind the optimiser's step.",
+    ),
+    builder="zoo.variants.builders.ngpt:ngpt",
+)

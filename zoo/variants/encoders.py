@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from zoo.models import Transformer, ZooConfig
 from zoo.registry import register
+
+from .layer_patterns import GLOBAL, LOCAL, NARROW
 
 ENCODER_TASKS = ("masked-lm", "sequence-classification", "token-classification", "feature-extraction")
 BERT_BASE: dict[str, Any] = {
@@ -16,9 +17,9 @@ BERT_BASE: dict[str, Any] = {
     "intermediate_size": 3072,
 }
 
-
-@register(
+register(
     "bert-style",
+    "Post-norm encoder with learned positions, a norm on the embeddings, and BERT's two heads.",
     tasks=ENCODER_TASKS,
     source="Devlin et al. 2019, section 3",
     paper="Devlin et al. 2019, BERT: Pre-training of Deep Bidirectional Transformers for Language Understanding",
@@ -40,13 +41,10 @@ BERT_BASE: dict[str, Any] = {
     presets={"base": BERT_BASE},
     limits=("There are no token-type embeddings.",),
 )
-def bert_style(config: ZooConfig) -> Transformer:
-    """Post-norm encoder with learned positions, a norm on the embeddings, and BERT's two heads."""
-    return Transformer()
 
-
-@register(
+register(
     "albert-style",
+    "Post-norm encoder of one layer, applied again and again, with embeddings narrower than the residual stream.",
     tasks=ENCODER_TASKS,
     source="Lan et al. 2020, section 3.1",
     paper="Lan et al. 2020, ALBERT: A Lite BERT for Self-supervised Learning of Language Representations",
@@ -75,13 +73,10 @@ def bert_style(config: ZooConfig) -> Transformer:
         "It has no head for the order of sentences, which the original is trained on beside masked words.",
     ),
 )
-def albert_style(config: ZooConfig) -> Transformer:
-    """Post-norm encoder of one layer, applied again and again, with embeddings narrower than the residual stream."""
-    return Transformer()
 
-
-@register(
+register(
     "roberta-prelayernorm-style",
+    "Pre-norm encoder with learned positions, a norm on the embeddings and at the end, and BERT's two heads.",
     tasks=ENCODER_TASKS,
     source="Ott et al. 2019, fairseq's encoder with normalize_before",
     paper="Liu et al. 2019, RoBERTa: A Robustly Optimized BERT Pretraining Approach",
@@ -103,13 +98,10 @@ def albert_style(config: ZooConfig) -> Transformer:
     },
     presets={"base": BERT_BASE},
 )
-def roberta_prelayernorm_style(config: ZooConfig) -> Transformer:
-    """Pre-norm encoder with learned positions, a norm on the embeddings and at the end, and BERT's two heads."""
-    return Transformer()
 
-
-@register(
+register(
     "roformer-style",
+    "Post-norm encoder whose queries and keys are rotated by position, with BERT's two heads.",
     tasks=ENCODER_TASKS,
     source="Su et al. 2021, section 3.4",
     paper="Su et al. 2021, RoFormer: Enhanced Transformer with Rotary Position Embedding",
@@ -132,6 +124,45 @@ def roberta_prelayernorm_style(config: ZooConfig) -> Transformer:
     presets={"base": BERT_BASE},
     limits=("There are no token-type embeddings.",),
 )
-def roformer_style(config: ZooConfig) -> Transformer:
-    """Post-norm encoder whose queries and keys are rotated by position, with BERT's two heads."""
-    return Transformer()
+
+register(
+    "modernbert-style",
+    "Encoder without biases: gated feed-forwards, rotary positions, two layers with a window to one without.",
+    tasks=ENCODER_TASKS,
+    source="Warner et al. 2024, section 2",
+    paper="Warner et al. 2024, Smarter, Better, Faster, Longer: A Modern Bidirectional Encoder",
+    tags=("encoder", "pre-norm", "modern", "sliding-window"),
+    defaults={
+        **BERT_BASE,
+        "vocab_size": 50368,
+        "intermediate_size": 1152,
+        "num_hidden_layers": 22,
+        "norm": "layernorm-no-bias",
+        "norm_placement": "pre",
+        "residual": "no-first-norm",
+        "layer_norm_eps": 1e-5,
+        "embedding_norm": True,
+        "position": "rotary-by-layer",
+        "rope_parameters": {
+            GLOBAL: {"rope_type": "default", "rope_theta": 160_000.0},
+            LOCAL: {"rope_type": "default", "rope_theta": 10_000.0},
+        },
+        "max_position_embeddings": 8192,
+        "sliding_window": 64,
+        "layer_types": [GLOBAL, LOCAL, LOCAL],
+        "feed_forward": "gated",
+        "hidden_act": "gelu",
+        "attention_bias": False,
+        "mlp_bias": False,
+        "dropout": 0.0,
+        "tie_word_embeddings": True,
+        "lm_head_bias": True,
+        "lm_head_transform": True,
+        "classifier_pooling": "cls",
+        "classifier_pooler_act": "gelu",
+    },
+    presets={
+        "base": {**BERT_BASE, "intermediate_size": 1152, "num_hidden_layers": 22},
+        "tiny": NARROW,
+    },
+)

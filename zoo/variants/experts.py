@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from zoo.models import Transformer, ZooConfig
 from zoo.registry import register
 
 from .decoders import DECODER_TASKS, HEADS, LLAMA_LIKE
 from .layer_patterns import GLOBAL, LOCAL, NARROW
 
-
-@register(
+register(
     "mixtral-style",
+    "Llama-style decoder whose tokens each see two of eight feed-forward networks, chosen by a softmax.",
     tasks=DECODER_TASKS,
     task_defaults=HEADS,
     source="Jiang et al. 2024, section 2",
@@ -27,13 +26,10 @@ from .layer_patterns import GLOBAL, LOCAL, NARROW
     },
     presets={"tiny": {"num_experts": 4}},
 )
-def mixtral_style(config: ZooConfig) -> Transformer:
-    """Llama-style decoder whose tokens each see two of eight feed-forward networks, chosen by a softmax."""
-    return Transformer()
 
-
-@register(
+register(
     "qwen3-moe-style",
+    "Decoder with normalised queries and keys whose tokens each see four of sixteen narrow feed-forward networks.",
     tasks=DECODER_TASKS,
     task_defaults=HEADS,
     source="Qwen team 2025, section 2",
@@ -56,13 +52,10 @@ def mixtral_style(config: ZooConfig) -> Transformer:
         "small": {"moe_intermediate_size": 256},
     },
 )
-def qwen3_moe_style(config: ZooConfig) -> Transformer:
-    """Decoder with normalised queries and keys whose tokens each see four of sixteen narrow feed-forward networks."""
-    return Transformer()
 
-
-@register(
+register(
     "deepseek-moe",
+    "Llama-style decoder with a shared expert beside those that sigmoids and a balancing bias choose.",
     tasks=DECODER_TASKS,
     task_defaults=HEADS,
     source="DeepSeek-AI 2024, section 2.1.2; Wang et al. 2024",
@@ -85,13 +78,10 @@ def qwen3_moe_style(config: ZooConfig) -> Transformer:
     },
     limits=("Its attention is Llama's: what it shares with DeepSeek-V3 is the feed-forward network.",),
 )
-def deepseek_moe(config: ZooConfig) -> Transformer:
-    """Llama-style decoder with a shared expert beside those that sigmoids and a balancing bias choose."""
-    return Transformer()
 
-
-@register(
+register(
     "deepseek-v3-style",
+    "Decoder that caches one latent vector a token, with experts that sigmoids choose in all layers but the first.",
     tasks=DECODER_TASKS,
     task_defaults=HEADS,
     source="DeepSeek-AI 2024, section 2.1",
@@ -129,13 +119,10 @@ def deepseek_moe(config: ZooConfig) -> Transformer:
         "small": {"moe_intermediate_size": 256},
     },
 )
-def deepseek_v3_style(config: ZooConfig) -> Transformer:
-    """Decoder that caches one latent vector a token, with experts that sigmoids choose in all layers but the first."""
-    return Transformer()
 
-
-@register(
+register(
     "gpt-oss-style",
+    "Decoder of clamped experts with biases, whose heads may attend to nothing; every other layer sees a window.",
     tasks=DECODER_TASKS,
     task_defaults=HEADS,
     source="OpenAI 2025, section 2",
@@ -161,6 +148,3 @@ def deepseek_v3_style(config: ZooConfig) -> Transformer:
         "small": {"intermediate_size": 256},
     },
 )
-def gpt_oss_style(config: ZooConfig) -> Transformer:
-    """Decoder of clamped experts with biases, whose heads may attend to nothing; every other layer sees a window."""
-    return Transformer()

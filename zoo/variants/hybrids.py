@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from zoo.models import Transformer, ZooConfig
 from zoo.registry import register
 
 from .decoders import DECODER_TASKS, HEADS, LLAMA_LIKE
@@ -10,9 +9,9 @@ from .layer_patterns import GLOBAL
 
 LINEAR, CONVOLUTION = "linear_attention", "conv"
 
-
-@register(
+register(
     "qwen3-next-style",
+    "Decoder with three layers of gated delta rule to one of gated attention, and a gated expert for all tokens.",
     tasks=DECODER_TASKS,
     task_defaults=HEADS,
     source="Qwen team 2025, Qwen3-Next; Yang et al. 2024, section 3",
@@ -40,13 +39,10 @@ LINEAR, CONVOLUTION = "linear_attention", "conv"
     },
     limits=("It predicts one token at a time: the original's modules for further tokens are left out.",),
 )
-def qwen3_next_style(config: ZooConfig) -> Transformer:
-    """Decoder with three layers of gated delta rule to one of gated attention, and a gated expert for all tokens."""
-    return Transformer()
 
-
-@register(
+register(
     "kimi-linear-style",
+    "Decoder with three layers of a delta rule that forgets by channel to one of latent attention; no positions.",
     tasks=DECODER_TASKS,
     task_defaults=HEADS,
     source="Kimi Team 2025, sections 3 and 4",
@@ -86,13 +82,10 @@ def qwen3_next_style(config: ZooConfig) -> Transformer:
         "small": {"moe_intermediate_size": 256},
     },
 )
-def kimi_linear_style(config: ZooConfig) -> Transformer:
-    """Decoder with three layers of a delta rule that forgets by channel to one of latent attention; no positions."""
-    return Transformer()
 
-
-@register(
+register(
     "lfm2-style",
+    "Llama-style decoder with two layers of gated short convolution to one of attention.",
     tasks=DECODER_TASKS,
     task_defaults=HEADS,
     source="Liquid AI 2025, section 2",
@@ -109,6 +102,3 @@ def kimi_linear_style(config: ZooConfig) -> Transformer:
         "tie_word_embeddings": True,
     },
 )
-def lfm2_style(config: ZooConfig) -> Transformer:
-    """Llama-style decoder with two layers of gated short convolution to one of attention."""
-    return Transformer()

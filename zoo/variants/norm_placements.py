@@ -4,72 +4,89 @@ from __future__ import annotations
 
 from typing import Any
 
-from zoo.models import Transformer, ZooConfig
 from zoo.registry import TASKS, register
 
+EVERY_TASK = ("causal-lm", *(task for task in TASKS if task != "causal-lm"))
 PLAIN: dict[str, Any] = {"hidden_act": "gelu", "position": "learned", "initializer": "xavier-uniform"}
 
-
-@register(
+register(
     "post-norm",
-    tasks=("causal-lm", *(task for task in TASKS if task != "causal-lm")),
+    "Plain Transformer with a norm after each residual sum; deep ones need a learning-rate warm-up.",
+    tasks=EVERY_TASK,
     source="Vaswani et al. 2017, section 3.1",
     paper="Vaswani et al. 2017, Attention Is All You Need",
     tags=("family", "post-norm"),
     defaults={**PLAIN, "norm_placement": "post", "embedding_norm": True},
 )
-def post_norm(config: ZooConfig) -> Transformer:
-    """Plain Transformer with a norm after each residual sum; deep ones need a learning-rate warm-up."""
-    return Transformer()
 
-
-@register(
+register(
     "pre-norm",
-    tasks=("causal-lm", *(task for task in TASKS if task != "causal-lm")),
+    "Plain Transformer with a norm before each sublayer and after the last layer; trains without warm-up.",
+    tasks=EVERY_TASK,
     source="Xiong et al. 2020, figure 1 (b)",
     paper="Xiong et al. 2020, On Layer Normalization in the Transformer Architecture",
     tags=("family", "pre-norm"),
     defaults={**PLAIN, "norm_placement": "pre"},
 )
-def pre_norm(config: ZooConfig) -> Transformer:
-    """Plain Transformer with a norm before each sublayer and after the last layer; trains without warm-up."""
-    return Transformer()
 
-
-@register(
+register(
     "sandwich-norm",
-    tasks=("causal-lm", *(task for task in TASKS if task != "causal-lm")),
+    "Plain Transformer with norms before and after each sublayer, inside the residual connection.",
+    tasks=EVERY_TASK,
     source="Ding et al. 2021, section 2.4",
     paper="Ding et al. 2021, CogView: Mastering Text-to-Image Generation via Transformers",
     tags=("family", "sandwich-norm"),
     defaults={**PLAIN, "norm_placement": "sandwich"},
 )
-def sandwich_norm(config: ZooConfig) -> Transformer:
-    """Plain Transformer with norms before and after each sublayer, inside the residual connection."""
-    return Transformer()
 
-
-@register(
+register(
     "res-post-norm",
-    tasks=("causal-lm", *(task for task in TASKS if task != "causal-lm")),
+    "Plain Transformer with a norm on each sublayer's output, before it joins the residual stream.",
+    tasks=EVERY_TASK,
     source="Liu et al. 2022, section 3.2",
     paper="Liu et al. 2022, Swin Transformer V2: Scaling Up Capacity and Resolution",
     tags=("family", "res-post-norm"),
     defaults={**PLAIN, "norm_placement": "res-post", "final_norm": True},
 )
-def res_post_norm(config: ZooConfig) -> Transformer:
-    """Plain Transformer with a norm on each sublayer's output, before it joins the residual stream."""
-    return Transformer()
 
-
-@register(
+register(
     "deepnorm",
-    tasks=("causal-lm", *(task for task in TASKS if task != "causal-lm")),
+    "Plain post-norm Transformer whose skip connections are scaled up and whose branches start small.",
+    tasks=EVERY_TASK,
     source="Wang et al. 2022, figure 2",
     paper="Wang et al. 2022, DeepNet: Scaling Transformers to 1,000 Layers",
     tags=("family", "post-norm", "deepnorm"),
     defaults={**PLAIN, "norm_placement": "deepnorm", "initializer": "deepnorm"},
 )
-def deepnorm(config: ZooConfig) -> Transformer:
-    """Plain post-norm Transformer whose skip connections are scaled up and whose branches start small."""
-    return Transformer()
+
+register(
+    "normformer",
+    "Pre-norm Transformer with scaled heads and extra norms after attention and inside the feed-forward network.",
+    tasks=EVERY_TASK,
+    source="Shleifer et al. 2021, section 2",
+    paper="Shleifer et al. 2021, NormFormer: Improved Transformer Pretraining with Extra Normalization",
+    tags=("pre-norm", "modern"),
+    deviations=(
+        "The skip connection of the feed-forward network has no learned scale, which the paper adds in its smaller "
+        "models.",
+    ),
+    defaults={"norm_placement": "pre", "mlp_inner_norm": True, "hidden_act": "gelu", "position": "learned"},
+    builder="zoo.variants.builders.normformer:normformer",
+)
+
+register(
+    "rezero",
+    "Transformer without norms whose branches are weighted by scalars that start at zero.",
+    tasks=EVERY_TASK,
+    source="Bachlechner et al. 2020, section 3",
+    paper="Bachlechner et al. 2020, ReZero is All You Need: Fast Convergence at Large Depth",
+    tags=("no-norm",),
+    deviations=("Every sublayer has a scalar of its own; the authors' code has one a layer.",),
+    defaults={
+        "norm_placement": "none",
+        "residual_scaling": "rezero",
+        "hidden_act": "relu",
+        "position": "learned",
+        "initializer": "xavier-uniform",
+    },
+)

@@ -2,12 +2,42 @@
 
 from __future__ import annotations
 
-from zoo.models import Transformer, ZooConfig
 from zoo.registry import register
 
+register(
+    "attention-is-all-you-need",
+    "Post-norm encoder-decoder with sinusoidal positions and one embedding for source, target and output.",
+    tasks=("seq2seq-lm", "feature-extraction"),
+    source="Vaswani et al. 2017, table 3",
+    paper="Vaswani et al. 2017, Attention Is All You Need",
+    tags=("paper", "encoder-decoder", "post-norm"),
+    aliases=("transformer", "vaswani"),
+    defaults={
+        "norm_placement": "post",
+        "position": "sinusoidal-halves",
+        "hidden_act": "relu",
+        "attention_bias": False,
+        "scale_embedding": True,
+        "tie_word_embeddings": True,
+        "share_encoder_decoder_embeddings": True,
+        "vocab_size": 37000,
+        "initializer": "xavier-uniform",
+    },
+    presets={
+        "base": {"hidden_size": 512, "num_hidden_layers": 6, "num_attention_heads": 8, "intermediate_size": 2048},
+        "big": {
+            "hidden_size": 1024,
+            "num_hidden_layers": 6,
+            "num_attention_heads": 16,
+            "intermediate_size": 4096,
+            "dropout": 0.3,
+        },
+    },
+)
 
-@register(
+register(
     "t5-style",
+    "Pre-norm encoder-decoder with RMSNorm, bucketed relative positions, unscaled attention and no biases.",
     tasks=("seq2seq-lm", "feature-extraction"),
     source="Raffel et al. 2020, section 2.1, with the gated feed-forward of version 1.1",
     paper="Raffel et al. 2020, Exploring the Limits of Transfer Learning with a Unified Text-to-Text Transformer",
@@ -28,13 +58,10 @@ from zoo.registry import register
         "share_encoder_decoder_embeddings": True,
     },
 )
-def t5_style(config: ZooConfig) -> Transformer:
-    """Pre-norm encoder-decoder with RMSNorm, bucketed relative positions, unscaled attention and no biases."""
-    return Transformer()
 
-
-@register(
+register(
     "t5gemma-style",
+    "Encoder-decoder of two stacks like Gemma 2's: norms around each sublayer, local and global attention in turn.",
     tasks=("seq2seq-lm", "feature-extraction"),
     source="Zhang et al. 2025, section 3",
     paper="Zhang et al. 2025, Encoder-Decoder Gemma: Improving the Quality-Efficiency Trade-Off via Adaptation",
@@ -60,13 +87,10 @@ def t5_style(config: ZooConfig) -> Transformer:
     presets={"tiny": {"sliding_window": 16}},
     limits=("Encoder and decoder are of one width; the original also joins a wide encoder with a narrow decoder.",),
 )
-def t5gemma_style(config: ZooConfig) -> Transformer:
-    """Encoder-decoder of two stacks like Gemma 2's: norms around each sublayer, local and global attention in turn."""
-    return Transformer()
 
-
-@register(
+register(
     "marian-style",
+    "Post-norm encoder-decoder with sinusoidal positions, swish, and one embedding for source, target and output.",
     tasks=("seq2seq-lm", "feature-extraction"),
     source="Junczys-Dowmunt et al. 2018, the transformer-base model",
     paper="Junczys-Dowmunt et al. 2018, Marian: Fast Neural Machine Translation in C++",
@@ -82,13 +106,10 @@ def t5gemma_style(config: ZooConfig) -> Transformer:
         "initializer": "xavier-uniform",
     },
 )
-def marian_style(config: ZooConfig) -> Transformer:
-    """Post-norm encoder-decoder with sinusoidal positions, swish, and one embedding for source, target and output."""
-    return Transformer()
 
-
-@register(
+register(
     "pegasus-style",
+    "Pre-norm encoder-decoder with sinusoidal positions and one embedding for source, target and output.",
     tasks=("seq2seq-lm", "feature-extraction"),
     source="Zhang et al. 2020, section 4",
     paper="Zhang et al. 2020, PEGASUS: Pre-training with Extracted Gap-sentences for Abstractive Summarization",
@@ -104,6 +125,29 @@ def marian_style(config: ZooConfig) -> Transformer:
         "initializer": "xavier-uniform",
     },
 )
-def pegasus_style(config: ZooConfig) -> Transformer:
-    """Pre-norm encoder-decoder with sinusoidal positions and one embedding for source, target and output."""
-    return Transformer()
+
+register(
+    "universal",
+    "One post-norm layer applied over and over, with an embedding for every step.",
+    tasks=(
+        "seq2seq-lm",
+        "causal-lm",
+        "masked-lm",
+        "sequence-classification",
+        "token-classification",
+        "feature-extraction",
+    ),
+    source="Dehghani et al. 2019, section 2.1, with a fixed number of steps",
+    paper="Dehghani et al. 2019, Universal Transformers",
+    tags=("post-norm", "shared-layers"),
+    defaults={
+        "norm_placement": "post",
+        "position": "sinusoidal",
+        "hidden_act": "relu",
+        "scale_embedding": True,
+        "share_layers": True,
+        "initializer": "xavier-uniform",
+    },
+    limits=("The number of steps is fixed: there is no adaptive halting.",),
+    builder="zoo.variants.builders.universal:universal",
+)

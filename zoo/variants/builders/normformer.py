@@ -9,7 +9,6 @@ from torch import Tensor
 from zoo.models import Attention, DecoderLayer, EncoderLayer, Transformer, ZooConfig
 from zoo.models.norms import build_norm
 from zoo.models.residual import LearnedScale
-from zoo.registry import TASKS, register
 
 
 class HeadScaledAttention(Attention):
@@ -54,40 +53,8 @@ class NormFormerDecoderLayer(DecoderLayer):
             self.cross_attn_residual.norm_branch = build_norm(config)
 
 
-@register(
-    "normformer",
-    tasks=("causal-lm", *(task for task in TASKS if task != "causal-lm")),
-    source="Shleifer et al. 2021, section 2",
-    paper="Shleifer et al. 2021, NormFormer: Improved Transformer Pretraining with Extra Normalization",
-    tags=("pre-norm", "modern"),
-    deviations=(
-        "The skip connection of the feed-forward network has no learned scale, which the paper adds in its smaller "
-        "models.",
-    ),
-    defaults={"norm_placement": "pre", "mlp_inner_norm": True, "hidden_act": "gelu", "position": "learned"},
-)
 def normformer(config: ZooConfig) -> Transformer:
     """Pre-norm Transformer with scaled heads and extra norms after attention and inside the feed-forward network."""
     return Transformer(
         encoder_layer=NormFormerEncoderLayer, decoder_layer=NormFormerDecoderLayer, supports_unpadding=True
     )
-
-
-@register(
-    "rezero",
-    tasks=("causal-lm", *(task for task in TASKS if task != "causal-lm")),
-    source="Bachlechner et al. 2020, section 3",
-    paper="Bachlechner et al. 2020, ReZero is All You Need: Fast Convergence at Large Depth",
-    tags=("no-norm",),
-    deviations=("Every sublayer has a scalar of its own; the authors' code has one a layer.",),
-    defaults={
-        "norm_placement": "none",
-        "residual_scaling": "rezero",
-        "hidden_act": "relu",
-        "position": "learned",
-        "initializer": "xavier-uniform",
-    },
-)
-def rezero(config: ZooConfig) -> Transformer:
-    """Transformer without norms whose branches are weighted by scalars that start at zero."""
-    return Transformer()

@@ -9,10 +9,9 @@ from torch import Tensor, nn
 
 from zoo.base.errors import ConfigError
 from zoo.fast.identity import Identity
-from zoo.models import ATTENTIONS, Attention, DecoderLayer, EncoderLayer, Residual, Transformer, ZooConfig
+from zoo.models import Attention, DecoderLayer, EncoderLayer, Residual, Transformer, ZooConfig
 from zoo.models.borrowing import Borrower
 from zoo.models.transformer import BACKENDS, given_mask
-from zoo.registry import Quirk, register
 
 PROJECTIONS = ("q_proj", "k_proj", "v_proj", "o_proj")
 
@@ -26,7 +25,6 @@ TOKEN_BY_TOKEN = {
 """Quirks with which nothing but attention looks beyond one token, so that padding may be taken out."""
 
 
-@ATTENTIONS.register("masked-rows-uniform")
 class UniformMaskedRows(Attention):
     """Attention in which a query without any visible key attends to all keys alike, whatever it and they are."""
 
@@ -118,52 +116,6 @@ def max_over_padding(hidden_states: Tensor, attention_mask: Tensor | None) -> Te
     return hidden_states.amax(dim=1)
 
 
-@register(
-    "vanilla",
-    tasks=("seq2seq-lm", "sequence-classification", "feature-extraction"),
-    source="github.com/arxyzan/vanilla-transformer, as described in the notebook 'Passo a passo de Transformadores'",
-    paper="Vaswani et al. 2017, Attention Is All You Need",
-    tags=("original", "encoder-decoder", "post-norm"),
-    defaults={
-        "norm_placement": "post",
-        "position": "learned",
-        "hidden_act": "relu",
-        "scale_embedding": True,
-        "lm_head_bias": True,
-        "classifier_pooling": "max",
-        "attention_dropout": 0.1,
-        "activation_dropout": 0.1,
-        "initializer": "xavier-uniform",
-        "keep_dead": False,
-    },
-    quirks={
-        "scores-scaled-by-model-width": Quirk(
-            "Attention scores are divided by sqrt(hidden_size) instead of sqrt(head_dim).",
-            overrides={"attention_scale": "hidden-size"},
-        ),
-        "cross-attention-reuses-self": "Cross attention runs with the weights of self-attention; its own stay unused.",
-        "feed-forward-reuses-cross-norm": "The norm after cross attention serves again after the feed-forward network.",
-        "dropout-on-the-skip": "In the encoder, dropout falls on the residual stream instead of on the branch.",
-        "masked-rows-are-uniform": Quirk(
-            "A query without any visible key attends to all keys alike, later ones included.",
-            overrides={"attention": "masked-rows-uniform"},
-        ),
-        "masks-from-token-ids": Quirk(
-            "Where no mask is given, every token equal to pad_token_id is masked. No cache: it would forget.",
-            overrides={"use_cache": False},
-        ),
-        "max-pools-padding": "The classifier takes its maximum over padding, too.",
-        "torch-initialization": Quirk(
-            "Weights start as PyTorch's modules do: standard normal embeddings, then scaled up by sqrt(hidden_size).",
-            overrides={"initializer": "torch", "initializer_range": 1.0},
-        ),
-    },
-    limits=(
-        "The weights that cross-attention-reuses-self and feed-forward-reuses-cross-norm leave unused are not built, "
-        "unless keep_dead=True.",
-        "In training the original's classifier drops elements before it takes the maximum, this one after.",
-    ),
-)
 def vanilla(config: ZooConfig) -> Transformer:
     """Post-norm encoder-decoder with learned positions and scaled embeddings, and a max-pooling classifier."""
     return Transformer(

@@ -10,7 +10,6 @@ from torch import Tensor
 from zoo.fast.identity import Identity
 from zoo.models import Attention, EncoderLayer, Transformer, ZooConfig
 from zoo.models.transformer import BACKENDS, given_mask
-from zoo.registry import Quirk, register
 
 
 class InfinitelyMaskedAttention(Attention):
@@ -48,30 +47,6 @@ def no_mask(attention_mask: Any, input_ids: Tensor | None, config: ZooConfig) ->
     return attention_mask if is_full else None
 
 
-@register(
-    "nlpt-encoder",
-    tasks=("sequence-classification", "feature-extraction", "masked-lm", "token-classification"),
-    source="Natural Language Processing with Transformers (Tunstall et al. 2022), chapter 3",
-    paper="Xiong et al. 2020, On Layer Normalization in the Transformer Architecture",
-    tags=("original", "encoder", "pre-norm"),
-    defaults={
-        "norm_placement": "pre",
-        "final_norm": False,
-        "position": "learned",
-        "hidden_act": "gelu",
-        "embedding_norm": True,
-        "embedding_norm_eps": 1e-12,
-        "lm_head_bias": True,
-        "classifier_pooling": "cls",
-    },
-    quirks={
-        "padding-is-attended": "Padding takes part in attention like any other token; a padding mask is not read.",
-        "torch-initialization": Quirk(
-            "Weights start as PyTorch's modules do.", overrides={"initializer": "torch", "initializer_range": 1.0}
-        ),
-        "masked-rows-are-nan": "Masked scores are minus infinity: a row without any visible key becomes NaN.",
-    },
-)
 def nlpt_encoder(config: ZooConfig) -> Transformer:
     """Pre-norm encoder without a final norm, with learned positions and a norm on the embeddings, read at [CLS]."""
     return Transformer(

@@ -9,7 +9,6 @@ from torch import Tensor, nn
 from transformers import initialization as init
 
 from zoo.models import DecoderLayer, EncoderLayer, Transformer, ZooConfig
-from zoo.registry import register
 
 
 class StepEmbedding(nn.Module):
@@ -58,29 +57,6 @@ class UniversalDecoderLayer(DecoderLayer):
         return super().forward(self.step_embedding(hidden_states, step), *args, step=step, **kwargs)
 
 
-@register(
-    "universal",
-    tasks=(
-        "seq2seq-lm",
-        "causal-lm",
-        "masked-lm",
-        "sequence-classification",
-        "token-classification",
-        "feature-extraction",
-    ),
-    source="Dehghani et al. 2019, section 2.1, with a fixed number of steps",
-    paper="Dehghani et al. 2019, Universal Transformers",
-    tags=("post-norm", "shared-layers"),
-    defaults={
-        "norm_placement": "post",
-        "position": "sinusoidal",
-        "hidden_act": "relu",
-        "scale_embedding": True,
-        "share_layers": True,
-        "initializer": "xavier-uniform",
-    },
-    limits=("The number of steps is fixed: there is no adaptive halting.",),
-)
 def universal(config: ZooConfig) -> Transformer:
     """One post-norm layer applied over and over, with an embedding for every step."""
     return Transformer(

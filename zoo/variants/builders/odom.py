@@ -18,7 +18,6 @@ from zoo.models import (
     ZooConfig,
 )
 from zoo.models.transformer import BACKENDS, given_mask, vocabulary_size
-from zoo.registry import Quirk, register
 
 from .nlpt import no_mask
 
@@ -125,38 +124,6 @@ def hidden_size(config: ZooConfig) -> int:
     return config.hidden_size
 
 
-@register(
-    "odom-style",
-    tasks=("seq2seq-lm", "feature-extraction"),
-    source="Frank Odom, Transformers from Scratch in PyTorch (2021), as retold in a notebook",
-    paper="Vaswani et al. 2017, Attention Is All You Need",
-    tags=("original", "encoder-decoder", "post-norm"),
-    defaults={
-        "norm_placement": "post",
-        "position": "sinusoidal",
-        "hidden_act": "relu",
-        "lm_head_bias": True,
-        "scale_embedding": True,
-        "initializer": "xavier-uniform",
-    },
-    quirks={
-        "heads-share-weights": "All heads of an attention are one module, so they are equal.",
-        "layers-share-weights": Quirk("All layers of a stack are one module.", overrides={"share_layers": True}),
-        "softmax-over-the-batch": "Attention weights of a query and a key sum to 1 over the batch instead of the keys.",
-        "decoder-sees-the-future": "Decoder self-attention has no causal mask.",
-        "padding-is-attended": "Padding takes part in attention like any other token; a padding mask is not read.",
-        "cosines-have-own-exponents": "Odd columns of the position table use exponent j/d instead of (j-1)/d.",
-        "changes-its-inputs": "Positions are added to the caller's embeddings in place.",
-        "works-on-features": "There is no vocabulary: inputs_embeds and decoder_inputs_embeds go in, and the head maps "
-        "features to features. Logits are the values before the final softmax.",
-        "torch-initialization": Quirk("Weights start as PyTorch's modules do.", overrides={"initializer": "torch"}),
-    },
-    limits=(
-        "With changes-its-inputs, one tensor given as both inputs gets the positions added one after the other, not "
-        "twice before the encoder runs.",
-        "With works-on-features it cannot be trained on token ids, so not by `zoo train` or `zoo compare`.",
-    ),
-)
 def odom_style(config: ZooConfig) -> Transformer:
     """Post-norm encoder-decoder with sinusoidal positions, biases everywhere and a head with a bias."""
     works_on_features = config.has_quirk("works-on-features")

@@ -10,7 +10,6 @@ from torch import Tensor
 from zoo.base.errors import InputError
 from zoo.models import Attention, DecoderLayer, TokenEmbedding, Transformer, ZooConfig
 from zoo.models.transformer import given_mask, shift_tokens_right
-from zoo.registry import Quirk, register
 
 from .nlpt import no_mask
 
@@ -91,39 +90,6 @@ def source_ids(input_ids: Tensor | None, labels: Tensor | None, config: ZooConfi
     return shift_tokens_right(input_ids, labels, config) if input_ids is None else input_ids
 
 
-@register(
-    "explicando",
-    tasks=("seq2seq-lm", "feature-extraction"),
-    source="'Explicando Transformers', a tutorial in Portuguese",
-    paper="Vaswani et al. 2017, Attention Is All You Need",
-    tags=("original", "encoder-decoder", "post-norm", "characters"),
-    defaults={
-        "norm_placement": "post",
-        "position": "sinusoidal",
-        "hidden_act": "relu",
-        "attention_bias": False,
-        "share_encoder_decoder_embeddings": True,
-        "lm_head_bias": True,
-        "dropout": 0.0,
-        "input_characters": None,
-        "output_characters": None,
-        "initializer": "xavier-uniform",
-        "initializer_range": 1.0,  # of the embeddings, which are not scaled up
-    },
-    quirks={
-        "memory-makes-queries": "Cross attention takes queries and keys from the encoder and values from the decoder, "
-        "with the residual on the values; both must have one length, and nothing can be generated stepwise.",
-        "self-attention-stands-bare": "Decoder self-attention has neither a residual connection nor a norm.",
-        "decoder-reads-the-source": "Where no decoder input is given, it is the source, not shifted.",
-        "padding-is-attended": "Padding takes part in attention like any other token; a padding mask is not read.",
-        "embedding-never-learns": "Embeddings are looked up where no gradient is recorded.",
-        "torch-initialization": Quirk("Weights start as PyTorch's modules do.", overrides={"initializer": "torch"}),
-    },
-    limits=(
-        "With memory-makes-queries or decoder-reads-the-source, it can be trained only where every source and its "
-        "target are of one length.",
-    ),
-)
 def explicando(config: ZooConfig) -> Transformer:
     """Post-norm encoder-decoder with one embedding for both sides, sinusoidal positions and no dropout."""
     return Transformer(

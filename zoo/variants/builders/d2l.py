@@ -18,7 +18,6 @@ from zoo.models import (
     ZooConfig,
 )
 from zoo.models.transformer import BACKENDS
-from zoo.registry import Quirk, register
 
 TOKEN_BY_TOKEN = {"table-ends-at-1000", "unscaled-initialization"}
 """Quirks with which nothing but attention looks beyond one token, so that padding may be taken out."""
@@ -87,7 +86,6 @@ class D2LPosition(SinusoidalPosition):
         return super().embed(inputs_embeds, position_ids)
 
 
-@INITIALIZERS.register("d2l")
 def d2l_initializer(module: nn.Module, config: ZooConfig) -> None:
     """Xavier-uniform linear weights, everything else as PyTorch does. Arguments as for the built-in schemes."""
     INITIALIZERS.get("torch")(module, config)
@@ -95,39 +93,6 @@ def d2l_initializer(module: nn.Module, config: ZooConfig) -> None:
         init.xavier_uniform_(module.weight)
 
 
-@register(
-    "d2l-style",
-    tasks=("seq2seq-lm", "feature-extraction"),
-    source="Dive into Deep Learning (Zhang et al.), chapter Transformer",
-    paper="Vaswani et al. 2017, Attention Is All You Need",
-    tags=("original", "encoder-decoder", "post-norm"),
-    defaults={
-        "norm_placement": "post",
-        "position": "sinusoidal",
-        "hidden_act": "relu",
-        "attention_bias": False,
-        "encoder_attention_bias": False,
-        "scale_embedding": True,
-        "lm_head_bias": True,
-        "attention_dropout": 0.1,
-        "initializer": "xavier-uniform",
-    },
-    quirks={
-        "evaluation-sees-the-future": "Decoder self-attention is causal in training mode only. In evaluation mode a "
-        "whole target sees its later tokens; in training mode masks are unread and a cache is seen from its start.",
-        "every-step-is-position-zero": "Every call of the decoder counts positions from 0, so in stepwise decoding "
-        "every generated token has position 0.",
-        "masked-rows-are-uniform": Quirk(
-            "A query without any visible key attends to all keys alike.",
-            overrides={"attention": "masked-rows-uniform"},  # defined with vanilla, which does the same
-        ),
-        "table-ends-at-1000": "No sequence may be longer than 1000 tokens.",
-        "unscaled-initialization": Quirk(
-            "Embeddings start standard normal although they are scaled up by sqrt(hidden_size).",
-            overrides={"initializer": "d2l"},
-        ),
-    },
-)
 def d2l_style(config: ZooConfig) -> Transformer:
     """Post-norm encoder-decoder with sinusoidal positions and without attention biases, as the chapter builds it."""
     backends = ("sdpa", "eager") if config.has_quirk("evaluation-sees-the-future") else BACKENDS
