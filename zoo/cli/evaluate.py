@@ -12,6 +12,8 @@ from .importing import without_collecting
 from .output import table, write, write_json
 from .parameters import columns_option, engine_option, generation_option, json_option
 
+METHODS = ("log-probability", "pseudo-log-likelihood", "pseudo-log-likelihood-within-word")
+
 if TYPE_CHECKING:
     from zoo.training.evaluate import Evaluation
 
@@ -53,6 +55,17 @@ if TYPE_CHECKING:
     help="A folder for what a classifier gets wrong: confusion matrix, scores of every label, worst examples "
     "(HTML and CSV).",
 )
+@click.option(
+    "--suite",
+    metavar="SUITE",
+    help="Score a language model on minimal pairs instead (blimp, ...); --data is the folder with the suite's files.",
+)
+@click.option(
+    "--method",
+    type=click.Choice(METHODS),
+    help="With --suite: how a sentence is scored; by default by what the model was trained for.",
+)
+@click.option("--limit", type=click.IntRange(1), help="With --suite: pairs per paradigm; by default all.")
 @click.option("--save", is_flag=True, help="Keep the numbers in the model's folder, for its model card (`zoo push`).")
 @click.option("--quiet", is_flag=True, help="No progress bars.")
 @json_option
@@ -68,6 +81,9 @@ def evaluate(
     engine: str | None,
     outputs: Path | None,
     report: Path | None,
+    suite: str | None,
+    method: str | None,
+    limit: int | None,
     save: bool,
     quiet: bool,
     as_json: bool,
@@ -86,6 +102,14 @@ def evaluate(
         from zoo.training.answers import write_answers, write_report
         from zoo.training.evaluate import evaluate as run_evaluation
 
+    if suite is not None:
+        given = {"--task": task, "--heldout": heldout, "--columns": columns, "--outputs": outputs, "--report": report}
+        if others := [flag for flag, value in {**given, "--save": save, "--engine": engine}.items() if value]:
+            raise click.UsageError(f"--suite takes no {others[0]}; it takes --data, --method, --limit and --json")
+        show_suite(model, suite, data, method, limit, quiet=quiet, as_json=as_json)
+        return
+    if method is not None or limit is not None:
+        raise click.UsageError("--method and --limit belong to --suite")
     if save and not Path(model).is_dir():
         raise click.BadOptionUsage("save", f"--save needs a folder to write to, and {model!r} is none")
     for place in [
@@ -117,6 +141,36 @@ def evaluate(
         write_json(evaluation.to_dict())
     else:
         show(evaluation)
+
+
+def show_suite(
+    model: str, suite: str, data: Path | None, method: str | None, limit: int | None, *, quiet: bool, as_json: bool
+) -> None:
+    """Score a model on minimal pairs, and print accuracies by phenomenon with bars."""
+    from tqdm import tqdm
+
+    from zoo.training.suites import evaluate_suite
+
+    with tqdm(desc=suite, unit=" rows", disable=quiet or not sys.stderr.isatty()) as bar:
+        result = evaluate_suite(model, suite, data=data, method=method, limit=limit, advance=bar.update)
+    if as_json:
+        write_json(result.to_dict())
+        return
+    rows = [
+        (
+            name,
+            f"{one.value:.1f}",
+            "{:.1f} to {:.1f}".format(*one.interval),
+            f"{one.pairs:,}",
+            "█" * round(one.value / 4),
+        )
+        for name, one in result.by("phenomenon").items()
+    ]
+    overall = (f"mean of {len(result.by('paradigm'))} paradigms", f"{result.overall:.1f}")
+    rows.append((*overall, "{:.1f} to {:.1f}".format(*result.interval), f"{len(result.scores):,}", ""))
+    write(table(("Phenomenon", "Accuracy", "95 % interval", "Pairs", ""), rows, right=("Accuracy", "Pairs")))
+    ties = sum(one.ties for one in result.by("paradigm").values())
+    write(f"\nscored by {result.method}; {ties:,} pairs with equal scores count as wrong")
 
 
 def show(evaluation: Evaluation) -> None:

@@ -1,0 +1,100 @@
+"""Suites by name."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from zoo.base.errors import DataError, UnknownNameError
+from zoo.registry import Registry
+
+
+@dataclass(frozen=True)
+class MinimalPair:
+    """Two sentences of which one is acceptable.
+
+    Attributes:
+        good: The acceptable sentence.
+        bad: The other one.
+        paradigm: The set of pairs that it belongs to.
+        phenomenon: The phenomenon that the paradigm is about.
+        field: The field of linguistics.
+    """
+
+    good: str
+    bad: str
+    paradigm: str
+    phenomenon: str = ""
+    field: str = ""
+
+
+@dataclass(frozen=True)
+class Suite:
+    """A set of minimal pairs in files of JSON lines, as BLiMP has them.
+
+    Attributes:
+        summary: What it tests.
+        citation: Its source.
+        files: Where its files can be had.
+    """
+
+    summary: str
+    citation: str
+    files: str
+
+    def pairs(self, folder: str | Path, limit: int | None = None) -> Iterator[MinimalPair]:
+        """Read the pairs.
+
+        Args:
+            folder: The folder with the suite's files, or one above a folder `data` with them.
+            limit: Number of pairs per file; None for all.
+
+        Raises:
+            DataError: When there are no such files, or a line is no pair, with file and line.
+        """
+        files = sorted(Path(folder).glob("*.jsonl")) or sorted(Path(folder, "data").glob("*.jsonl"))
+        if not files:
+            raise DataError(f"{folder} has no *.jsonl files of this suite; they are {self.files}")
+        for file in files:
+            with file.open(encoding="utf-8") as lines:
+                for number, line in enumerate(lines, start=1):
+                    if limit is not None and number > limit:
+                        break
+                    if line.strip():
+                        yield read_pair(file, number, line)
+
+
+def read_pair(file: Path, number: int, line: str) -> MinimalPair:
+    """Read one line of a file."""
+    try:
+        row = json.loads(line)
+        good, bad = row["sentence_good"], row["sentence_bad"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise DataError(f"{file}, line {number}: no JSON object with sentence_good and sentence_bad") from error
+    if not (isinstance(good, str) and isinstance(bad, str) and good.strip() and bad.strip()) or good == bad:
+        raise DataError(f"{file}, line {number}: sentence_good and sentence_bad are two different texts")
+    named = (str(row.get(key) or "") for key in ("UID", "linguistics_term", "field"))
+    paradigm, phenomenon, field = named
+    return MinimalPair(good, bad, paradigm or file.stem, phenomenon or "other", field or "other")
+
+
+SUITES: Registry[Suite] = Registry("suite", built_in="zoo.training.suites.built_in", error=UnknownNameError)
+
+
+def suite_folder(name: str, folder: str | Path | None) -> Path:
+    """Find the folder of a suite: the given one, or the one of its name in `ZOO_DATA`.
+
+    Raises:
+        DataError: When there is neither.
+    """
+    if folder is not None:
+        return Path(folder)
+    kept = Path(os.environ.get("ZOO_DATA") or Path.home() / ".cache/transformer-zoo/data", name)
+    if not kept.is_dir():
+        raise DataError(
+            f"the suite {name!r} is not at {kept}: put {SUITES.get(name).files} there, or give the folder (--data DIR)"
+        )
+    return kept
