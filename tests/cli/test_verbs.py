@@ -7,9 +7,8 @@ import json
 import pytest
 
 from zoo.cli.output import writable
-from zoo.cli.parameters import built_in_names
 from zoo.comparison.doctor import PAYS
-from zoo.registry import VARIANTS, describe
+from zoo.registry import describe
 
 
 @pytest.mark.parametrize("columns", [80, 120])
@@ -176,10 +175,6 @@ def test_completion_does_not_wait_for_torch(command):
     run = command(_ZOO_COMPLETE="bash_complete", COMP_WORDS="zoo show v", COMP_CWORD="2", PYTHONPROFILEIMPORTTIME="1")
     assert run.stdout == "plain,value-residual\nplain,vanilla\n"
     assert " torch\n" not in run.stderr
-
-
-def test_names_for_completion_are_those_of_the_built_in_variants():
-    assert built_in_names() == [name for name in VARIANTS.names() if VARIANTS.origin(name).built_in]
 
 
 def test_drawings_degrade_where_the_encoding_has_no_lines():

@@ -13,7 +13,7 @@ SHELLS = ("bash", "zsh", "fish")
 def completion(shell: str) -> None:
     """Print a shell's completion script.
 
-    It completes verbs, options, tasks and the names of the built-in variants.
+    It completes verbs, options, tasks and the names of variants.
 
     \b
     bash: eval "$(zoo completion bash)"          in ~/.bashrc

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Sequence
 from inspect import signature
 from pathlib import Path
@@ -12,7 +11,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from zoo.base.errors import ConfigError, InvalidChoiceError, NameSyntaxError
-from zoo.registry import TASKS, parse_name, parse_value, require_task
+from zoo.registry import TASKS, list_variants, parse_name, parse_value, require_task
 
 from .spelling import RenamedOption, hyphenated
 
@@ -32,21 +31,6 @@ ENGINES = (
 )
 """Those that come with the zoo, as in `zoo.training.generation.engines`, which a completion cannot wait for."""
 
-VARIANTS_FOLDER = Path(__file__).parents[1] / "variants"
-REGISTRATION = re.compile(r'^@register\(\s*"([^"]+)"', re.MULTILINE)
-
-
-def built_in_names() -> list[str]:
-    """Read the names of the built-in variants from their source: a completion cannot wait for torch.
-
-    Returns:
-        The names, sorted.
-    """
-    return sorted(
-        name for file in VARIANTS_FOLDER.glob("*.py") for name in REGISTRATION.findall(file.read_text(encoding="utf-8"))
-    )
-
-
 class VariantName(click.ParamType):  # type: ignore[type-arg]
     """A variant's name, possibly with settings."""
 
@@ -58,8 +42,8 @@ class VariantName(click.ParamType):  # type: ignore[type-arg]
         return str(value)
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        """Complete the names of built-in variants."""
-        return [CompletionItem(name) for name in built_in_names() if name.startswith(incomplete)]
+        """Complete the names of variants."""
+        return [CompletionItem(name) for name in list_variants() if name.startswith(incomplete)]
 
 
 class TaskName(click.ParamType):  # type: ignore[type-arg]
