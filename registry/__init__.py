@@ -1,9 +1,10 @@
-"""Names of the zoo: variants, parts and weights, what is known about them, and the plugins that bring more.
+"""Names of the zoo: variants, parts, weights and corpora, what is known about them, and the plugins that bring more.
 
 Imports nothing but the standard library, and knows no model.
 """
 
 from .cards import Card, Facts, describe, find_facts_with
+from .corpora import CORPORA, Corpus, CorpusFile, list_corpora, register_corpus
 from .names import VariantSpec, parse_name, parse_value, split_options
 from .origins import Origin
 from .table import Registry
@@ -21,11 +22,14 @@ from .weights import (
 )
 
 __all__ = [
+    "CORPORA",
     "SIZES",
     "TASKS",
     "VARIANTS",
     "WEIGHTS",
     "Card",
+    "Corpus",
+    "CorpusFile",
     "Facts",
     "FileDigest",
     "Origin",
@@ -40,11 +44,13 @@ __all__ = [
     "find_facts_with",
     "find_weights",
     "is_weights_name",
+    "list_corpora",
     "list_variants",
     "list_weights",
     "parse_name",
     "parse_value",
     "register",
+    "register_corpus",
     "register_weights",
     "require_task",
     "split_options",

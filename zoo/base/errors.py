@@ -132,6 +132,12 @@ class UnknownWeightsError(UnknownNameError):
     kind = "weights"
 
 
+class UnknownCorpusError(UnknownNameError):
+    """No corpus has this name."""
+
+    kind = "corpus"
+
+
 class UnknownTaskError(UnknownNameError):
     """There is no such task. What models are built for leads to what they are trained on, and the other way round."""
 

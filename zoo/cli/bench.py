@@ -17,8 +17,22 @@ if TYPE_CHECKING:
     from zoo.comparison.benchmarks import Benchmark, Row, Verdicts
     from zoo.comparison.display.layout import WideTable
 
+
+class ExistingText(click.Path):
+    """A file, or the name of a corpus, which is downloaded if need be."""
+
+    def __init__(self) -> None:
+        super().__init__(path_type=Path, exists=True, dir_okay=False)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Find the file."""
+        from zoo.data.corpora import located
+
+        return super().convert(located(value), param, ctx)
+
+
 data_option = click.option(
-    "--data", type=click.Path(path_type=Path, exists=True, dir_okay=False), help="The text, where it does not ship."
+    "--data", metavar="FILE|NAME", type=ExistingText(), help="The text or corpus (zoo data), where it does not ship."
 )
 
 

@@ -131,7 +131,12 @@ def data_options(command: Decorated) -> Decorated:
     """Add what says which examples there are and how to train on them, `--data` to `--recipe`: a decorator."""
     path = click.Path(path_type=Path)
     options = (
-        click.option("--data", type=path, help="A file or folder of examples; by default what ships with the zoo."),
+        click.option(
+            "--data",
+            type=path,
+            metavar="PATH|NAME",
+            help="A file or folder of examples, or a corpus (zoo data); by default what ships with the zoo.",
+        ),
         click.option("--heldout", type=path, help="The file to evaluate on; by default what --data says."),
         columns_option,
         click.option(

@@ -8,6 +8,7 @@ from pathlib import Path
 from datasets import Dataset
 
 from zoo.base.errors import ConfigError, ZooError
+from zoo.data.corpora import located
 from zoo.data.tasks import DataTask
 from zoo.data.tasks.tables import Column
 
@@ -59,13 +60,14 @@ def named_examples(
     """Load examples that were named.
 
     Args:
-        data: A file or a folder, or None.
+        data: A file or a folder, the name of a corpus, or None.
         heldout: A file, or None.
         columns: Names or numbers of the columns to read.
 
     Returns:
         All examples of a file, or the held-out ones of a folder.
     """
+    data = None if data is None else located(data)
     whole = heldout if heldout is not None else data if data is not None and Path(data).is_file() else None
     return task.load(data if data is not None else heldout, heldout=whole, columns=columns).heldout
 

@@ -9,7 +9,9 @@ from typing import Any
 
 from zoo.base.errors import ConfigError, UnknownNameError
 from zoo.comparison.results.metrics import LOSSES
+from zoo.data.corpora import is_here, located
 from zoo.data.tasks import DataTask, find_task
+from zoo.registry import CORPORA
 from zoo.training.recipe import read_yaml, recipe_for
 
 from .names import expand
@@ -172,21 +174,32 @@ class Benchmark:
         """
         return expand(self.conditions[condition].get("variants", self.variants), self.task(condition))
 
-    def check_data(self, data: str | Path | None) -> None:
-        """Refuse data that are missing or not wanted.
+    def find_text(self, data: str | Path | None) -> Path | None:
+        """Find the text that is trained on.
 
         Args:
-            data: The text that was brought.
+            data: A file, the name of a corpus, or None for the corpus that the benchmark names, if that is here.
+
+        Returns:
+            The file; None if everything ships or is made.
 
         Raises:
-            ConfigError: When the benchmark wants one and there is none, or the other way round.
+            ConfigError: When a text is wanted and there is none, or the other way round.
         """
-        if data is None and self.text is not None:
-            raise ConfigError(
-                f"benchmark {self.name!r} needs a text of yours (--data): {self.text.name}, from {self.text.source}"
-            )
-        if data is not None and self.text is None:
-            raise ConfigError(f"benchmark {self.name!r} has data of its own; leave data={str(data)!r} out")
+        if data is not None:
+            if self.text is None:
+                raise ConfigError(f"benchmark {self.name!r} has data of its own; leave data={str(data)!r} out")
+            return Path(located(data))
+        if self.text is None:
+            return None
+        corpus = CORPORA.get(self.text.name) if self.text.name in CORPORA else None
+        if corpus is not None and is_here(corpus):
+            return Path(located(corpus.name))
+        download = f"; `zoo data get {corpus.name}` downloads it" if corpus is not None else ""
+        raise ConfigError(
+            f"benchmark {self.name!r} needs a text of yours (--data): {self.text.name}, "
+            f"from {self.text.source}{download}"
+        )
 
     def shortened(self) -> Benchmark:
         """Make it take less than two minutes.

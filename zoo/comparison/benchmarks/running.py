@@ -193,7 +193,7 @@ def bench(
         benchmark: A benchmark, or the name of one.
         variants: Names or patterns; by default all of the benchmark's. Its baseline is run in any case, since the
             others are measured against it.
-        data: The text, where the benchmark wants one that does not ship.
+        data: The text, or the name of a corpus, where the benchmark wants one that does not ship.
         conditions: Which of its conditions; by default all.
         seeds: How many seeds; by default the benchmark's.
         quick: Whether to run the version that takes less than two minutes and says nothing but that it runs.
@@ -216,7 +216,7 @@ def bench(
     if quick and record:
         raise ConfigError("quick and record were given; what the short version gives is no result")
     chosen = found.shortened() if quick else found
-    chosen.check_data(data)
+    text = chosen.find_text(data)
     check_placing(launcher, jobs, launch_with or {})
     if record:
         check_writable(found.results.parent)
@@ -224,14 +224,14 @@ def bench(
     session = Session(
         benchmark=chosen,
         folder=Path(output_dir or Path("outputs") / "bench" / (f"{found.name}-quick" if quick else found.name)),
-        data=None if data is None else Path(data),
+        data=text,
         file=found.results if record else None,
         placing={"jobs": jobs, "launcher": launcher, "launch_with": launch_with},
         progress=progress,
         tell=say,
     )
-    if found.text is not None and data is not None and session.called != found.text.sha256:
-        say(f"{data} is not {found.text.name} (SHA-256 {found.text.sha256}); its rows are kept apart, as other data")
+    if found.text is not None and session.called != found.text.sha256:
+        say(f"{text} is not {found.text.name} (SHA-256 {found.text.sha256}); its rows are kept apart, as other data")
     wanted = list(conditions) if conditions is not None else list(chosen.conditions)
     for condition in wanted:
         chosen.arguments(condition)  # refuses unknown ones before anything is run

@@ -50,7 +50,7 @@ def verify(
     rows: Sequence[Row],
     count: int = 1,
     *,
-    data: Path | None = None,
+    data: str | Path | None = None,
     seed: int = 0,
     tell: Tell | None = None,
 ) -> list[Repeated]:
@@ -59,7 +59,7 @@ def verify(
     Args:
         rows: What was recorded.
         count: How many rows to repeat.
-        data: The text, where the benchmark wants one.
+        data: The text, or the name of a corpus, where the benchmark wants one.
         seed: Which rows.
         tell: Takes sentences about what happens.
 
@@ -69,15 +69,15 @@ def verify(
     Raises:
         ConfigError: When nothing was recorded of this version of the benchmark with these data.
     """
-    benchmark.check_data(data)
-    told = name_of_data(data)
+    text = benchmark.find_text(data)
+    told = name_of_data(text)
     usable = [
         row for row in rows if (row.version, row.data) == (benchmark.version, told) and benchmark.score in row.values
     ]
     if not usable:
         raise ConfigError(f"no row of benchmark {benchmark.name!r}, version {benchmark.version}, is recorded of {told}")
     chosen = random.Random(seed).sample(usable, min(count, len(usable)))
-    return [repeat(benchmark, row, judge(benchmark, rows, row.condition), data, tell) for row in chosen]
+    return [repeat(benchmark, row, judge(benchmark, rows, row.condition), text, tell) for row in chosen]
 
 
 def repeat(benchmark: Benchmark, row: Row, verdicts: Verdicts, data: Path | None, tell: Tell | None) -> Repeated:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from typing_extensions import Self
 
 from zoo.base.errors import ConfigError, DataError, UnknownNameError, UnknownTaskError, UnsupportedTaskError
+from zoo.data.corpora import located
 from zoo.data.tokenizers import Tokenizers
 from zoo.registry import VARIANTS, Registry, parse_name
 
@@ -130,7 +131,7 @@ class DataTask(ABC):
         """Load the examples.
 
         Args:
-            data: A file or folder, by default what ships with the zoo.
+            data: A file or folder, or the name of a corpus; by default what ships with the zoo.
             heldout: The file to evaluate on, by default what `data` says.
             columns: Names or numbers of the columns to read, by default those named like what they hold.
             seed: Which examples are set aside where no file says so.
@@ -141,7 +142,7 @@ class DataTask(ABC):
         Raises:
             DataError: When they cannot be read.
         """
-        source = data if data is not None else self.shipped
+        source = self.shipped if data is None else located(data)
         if source is None:
             raise DataError(f"task {self.name!r} has no data of its own; give some (--data)")
         return load_splits(

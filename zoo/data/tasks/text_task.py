@@ -11,6 +11,7 @@ import numpy as np
 from datasets import Dataset
 
 from zoo.base.errors import ConfigError, DataError
+from zoo.data.corpora import located
 from zoo.data.tokenizers import Tokenizers, train_tokenizers
 from zoo.data.tokenizers.encoding import to_ids
 
@@ -61,6 +62,7 @@ class RawTextTask(DataTask):
         seed: int = 0,
     ) -> Splits:
         """Load texts. Arguments as in the base class."""
+        data = None if data is None else located(data)
         train_file = Path(data) if data is not None else None
         if train_file is not None and (folder := train_file / f"train{TEXT_SUFFIX}").is_file():
             heldout = heldout if heldout is not None else find_file(folder.parent, HELDOUT_NAMES)

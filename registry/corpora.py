@@ -1,0 +1,97 @@
+"""Corpora: texts by name, and how each is obtained."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from zoo.base.errors import RegistrationError, UnknownCorpusError
+
+from .names import matching
+from .table import Registry
+
+
+@dataclass(frozen=True)
+class CorpusFile:
+    """One file of a corpus at its origin.
+
+    Attributes:
+        path: Its path below `Corpus.url`, and below the folder that downloads go to.
+        digest: SHA-256 in hexadecimal digits, or "git:" and the id of a git blob (SHA-1 over its header and bytes).
+        size: In bytes, None if unknown.
+    """
+
+    path: str
+    digest: str
+    size: int | None = None
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """A corpus, and how it is obtained: by downloads, or by streaming from the Hugging Face Hub.
+
+    Attributes:
+        name: Its name, which works as `--data NAME`.
+        summary: A line on what it is.
+        language: ISO 639-1 codes, separated by hyphens for parallel texts.
+        license: SPDX identifier of the licence, or a few words.
+        source: Where it comes from, for readers.
+        words: Number of words, None if unknown.
+        bytes: Size of the text in bytes, None if unknown.
+        url: The address that paths of `files` are appended to; "" if the files must be brought by the user.
+        files: The files to download.
+        build: "module:function" that makes the corpus of the downloaded files, called with the folder of the downloads
+            and the folder to write; "" if they are used as they are.
+        data: The file or folder that `--data NAME` stands for, below the folder of the corpus.
+        hub: "org/name" or "org/name:configuration" of a data set on the Hub, which is streamed; "" for downloads.
+        revision: The commit of the data set on the Hub, None for the newest.
+    """
+
+    name: str
+    summary: str
+    language: str
+    license: str
+    source: str
+    words: int | None = None
+    bytes: int | None = None
+    url: str = ""
+    files: tuple[CorpusFile, ...] = ()
+    build: str = ""
+    data: str = "files"
+    hub: str = ""
+    revision: str | None = None
+
+    def __post_init__(self) -> None:
+        if bool(self.files) == bool(self.hub):
+            raise RegistrationError(f"corpus {self.name!r} must have either files or a data set on the Hub (hub)")
+
+
+CORPORA: Registry[Corpus] = Registry("corpus", built_in="zoo.data.corpora.built_in", error=UnknownCorpusError)
+"""All corpora, by name."""
+
+
+def register_corpus(corpus: Corpus, *, override: bool = False) -> None:
+    """Register a corpus, so that its name works wherever `--data` does.
+
+    Args:
+        corpus: The corpus.
+        override: Whether it may take the name of another.
+
+    Raises:
+        NameCollisionError: When the name is taken.
+    """
+    module = sys._getframe(1).f_globals.get("__name__", "__main__")
+    CORPORA.register(corpus.name, corpus, override=override, module=module)
+
+
+def list_corpora(pattern: str | Iterable[str] = "*") -> list[str]:
+    """List corpora.
+
+    Args:
+        pattern: A name with wildcards, or several, one of which must match; "!" in front excludes what it matches.
+
+    Returns:
+        The names, sorted.
+    """
+    return matching(CORPORA.names(), pattern)

@@ -1,0 +1,232 @@
+"""Corpora on this machine: downloaded, checked, built, and found again."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import json
+import os
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from zoo.base.errors import DataError
+from zoo.base.files import read_json, write_file, written
+from zoo.registry import CORPORA, Corpus, CorpusFile
+
+DATA_VARIABLE = "ZOO_DATA"
+"""The environment variable that names the folder of all corpora."""
+
+DOWNLOADS, RECORD = "files", ".zoo-corpus.json"
+AT_ONCE = 8
+BLOCK = 1 << 20
+
+
+class UnreachableDataError(DataError):
+    """A file of a corpus that could not be downloaded."""
+
+    exit_code = 1
+
+
+def data_folder() -> Path:
+    """Folder in which corpora are kept: `ZOO_DATA`, by default in the user's cache."""
+    if given := os.environ.get(DATA_VARIABLE):
+        return Path(given).expanduser().absolute()
+    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(cache, "transformer-zoo", "data")
+
+
+def corpus_folder(corpus: Corpus) -> Path:
+    """Folder of a corpus in `data_folder`."""
+    return data_folder() / corpus.name
+
+
+def is_here(corpus: Corpus) -> bool:
+    """Whether a corpus is downloaded, checked and built, and unchanged since by size and time of its files."""
+    folder = corpus_folder(corpus)
+    try:
+        record = read_json(folder / RECORD)
+        return record["definition"] == definition(corpus) and record["files"] == stamps(folder, record["files"])
+    except (OSError, ValueError, LookupError, TypeError):
+        return False
+
+
+def located(data: str | os.PathLike[str]) -> str:
+    """Replace the name of a corpus by the path that it stands for; it is downloaded if it is not here.
+
+    Args:
+        data: What was given as data: a path, a name of a corpus, or something else.
+
+    Returns:
+        A path for a corpus with files; otherwise `data` as it is. A file or folder of that name comes first.
+
+    Raises:
+        DataError: When the corpus cannot be downloaded.
+    """
+    name = os.fspath(data)
+    if os.path.exists(name) or os.sep in name or name not in CORPORA:
+        return name
+    corpus = CORPORA.get(name)
+    return name if corpus.hub else str(get(corpus.name))
+
+
+def get(name: str, *, force: bool = False, progress: bool = True) -> Path:
+    """Download a corpus, check every file, and build what is trained on.
+
+    Downloads go on where an earlier one ended. Files that a user has put into the folder are checked like others.
+
+    Args:
+        name: Name of a corpus with files.
+        force: Whether to check the files again, and to build again, although nothing has changed.
+        progress: Whether to show progress bars.
+
+    Returns:
+        The file or folder that the name stands for.
+
+    Raises:
+        UnknownCorpusError: When there is no such corpus.
+        UnreachableDataError: When a file cannot be downloaded. The message contains the path where a copy may be put.
+        DataError: When a file is not the one that is recorded, or the corpus is streamed and has no files.
+        UnwritableError: When the disk is full, or the folder cannot be written.
+    """
+    from filelock import FileLock
+
+    corpus = CORPORA.get(name)
+    if corpus.hub:
+        raise DataError(
+            f"corpus {name!r} is streamed from {corpus.source} while it is prepared; there is nothing to get"
+        )
+    folder = corpus_folder(corpus)
+    with written(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        with FileLock(folder / ".lock"):
+            if force or not is_here(corpus):
+                (folder / RECORD).unlink(missing_ok=True)
+                download_all(corpus, folder / DOWNLOADS, progress=progress)
+                build(corpus, folder)
+                kept = stamps(folder, (str(file.relative_to(folder)) for file in outputs(corpus, folder)))
+                write_file(folder / RECORD, json.dumps({"definition": definition(corpus), "files": kept}) + "\n")
+    return folder / corpus.data
+
+
+def definition(corpus: Corpus) -> str:
+    """Hash of what decides the files of a corpus: the digests of its downloads, and the code that builds it."""
+    digest = hashlib.sha256("\n".join(f"{file.path} {file.digest}" for file in corpus.files).encode())
+    if corpus.build:
+        source = importlib.import_module(corpus.build.partition(":")[0]).__file__
+        digest.update(Path(source or "").read_bytes())
+    return digest.hexdigest()
+
+
+def outputs(corpus: Corpus, folder: Path) -> list[Path]:
+    """Files of a corpus that is here: downloads, and what was built of them."""
+    built = folder / corpus.data
+    found = [folder / DOWNLOADS / file.path for file in corpus.files]
+    return found + sorted(file for file in (built.rglob("*") if built.is_dir() else [built]) if file.is_file())
+
+
+def stamps(folder: Path, files: Any) -> dict[str, list[int]]:
+    """Size and time of change of files, by their paths in a folder."""
+    return {name: [(found := (folder / name).stat()).st_size, found.st_mtime_ns] for name in files}
+
+
+def build(corpus: Corpus, folder: Path) -> None:
+    """Make of the downloads what is trained on, whole or not at all."""
+    if not corpus.build:
+        return
+    module, _, function = corpus.build.partition(":")
+    made = folder / f"{corpus.data}.partial"
+    for place in (made, folder / corpus.data):
+        shutil.rmtree(place) if place.is_dir() else place.unlink(missing_ok=True)
+    getattr(importlib.import_module(module), function)(folder / DOWNLOADS, made)
+    os.replace(made, folder / corpus.data)
+
+
+def download_all(corpus: Corpus, folder: Path, *, progress: bool) -> None:
+    """Download the files of a corpus that are not in a folder yet, several at once, and check all of them."""
+    from huggingface_hub.utils import tqdm
+
+    sizes = sum(file.size or 0 for file in corpus.files)
+    with (
+        tqdm(total=sizes, unit="B", unit_scale=True, desc=corpus.name, disable=not progress or None) as bar,
+        ThreadPoolExecutor(AT_ONCE) as pool,
+    ):
+        try:
+            for size in pool.map(partial(download, corpus, folder), corpus.files):
+                bar.update(size)
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def download(corpus: Corpus, folder: Path, file: CorpusFile) -> int:
+    """Download one file unless it is there, and check it.
+
+    Returns:
+        Its size in bytes.
+    """
+    place = folder / file.path
+    if place.is_file():
+        check(corpus, file, place, "it is not the recorded file; remove it, or put the right one there")
+        return place.stat().st_size
+    partial_file = place.with_name(f"{place.name}.partial")
+    place.parent.mkdir(parents=True, exist_ok=True)
+    fetch(corpus, file, partial_file, place)
+    try:
+        check(corpus, file, partial_file, f"{corpus.url}{quote(file.path)} has other content than recorded")
+    except DataError:
+        partial_file.unlink()
+        raise
+    os.replace(partial_file, place)
+    return place.stat().st_size
+
+
+def fetch(corpus: Corpus, file: CorpusFile, partial_file: Path, place: Path) -> None:
+    """Append to a partial file what is missing of it."""
+    from huggingface_hub.file_download import http_get
+    from huggingface_hub.utils import tqdm
+
+    copy = f"a copy may be put at {place}"
+    if not corpus.url:
+        raise UnreachableDataError(
+            f"corpus {corpus.name!r} has no address for {file.path} (from {corpus.source}); {copy}"
+        )
+    url = f"{corpus.url}{quote(file.path)}"
+    if file.size is not None and partial_file.is_file() and partial_file.stat().st_size > file.size:
+        partial_file.unlink()
+    try:
+        with partial_file.open("ab") as stream:
+            http_get(
+                url, stream, resume_size=stream.tell(), expected_size=file.size, tqdm_class=partial(tqdm, disable=True)
+            )
+    except OSError as error:
+        if error.errno is not None and error.strerror and not isinstance(error, ConnectionError):
+            raise  # of the disk
+        raise unreachable(corpus, url, copy, error) from error
+    except Exception as error:  # the client's own, which has several libraries below it
+        raise unreachable(corpus, url, copy, error) from error
+
+
+def unreachable(corpus: Corpus, url: str, copy: str, error: Exception) -> UnreachableDataError:
+    """Error for an address that gives no file."""
+    reason = " ".join(str(error).split())[:200] or type(error).__name__
+    return UnreachableDataError(f"corpus {corpus.name!r}: {url} cannot be downloaded ({reason}); {copy}")
+
+
+def check(corpus: Corpus, file: CorpusFile, place: Path, problem: str) -> None:
+    """Compare a file with its recorded digest.
+
+    Raises:
+        DataError: When it differs.
+    """
+    kind, _, expected = file.digest.rpartition(":")
+    digest = hashlib.sha1(f"blob {place.stat().st_size}\0".encode()) if kind == "git" else hashlib.sha256()
+    with place.open("rb") as stream:
+        while block := stream.read(BLOCK):
+            digest.update(block)
+    if digest.hexdigest() != expected:
+        found = f"expected {kind or 'sha256'} {expected}, found {digest.hexdigest()}"
+        raise DataError(f"corpus {corpus.name!r}: {place} is damaged ({found}): {problem}")
