@@ -26,7 +26,7 @@ ROOMS = {
     "analysis": "drawings, source, parameters, operations, memory, training runs on paper",
     "converters": "checkpoints of other code in, models of the zoo out",
     "hub": "push to and pull from the Hugging Face Hub, cards",
-    "data": "tokenizers, tasks with their data and scores",
+    "data": "tokenizers, corpora and their token shards, tasks with their data and scores",
     "training": "training, generation, evaluation, prediction",
     "serving": "OpenAI's API, local servers, checkpoints in vLLM",
     "inside": "attention, heads, early predictions, gradients, the explorer",
