@@ -10,7 +10,7 @@ import shutil
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from urllib.parse import quote
 
 from zoo.base.errors import DataError
@@ -96,9 +96,7 @@ def get(name: str, *, force: bool = False, progress: bool = True) -> Path:
 
     corpus = CORPORA.get(name)
     if corpus.hub:
-        raise DataError(
-            f"corpus {name!r} is streamed from {corpus.source} while it is prepared; there is nothing to get"
-        )
+        raise DataError(f"corpus {name!r} is streamed from {corpus.source} while it is prepared")
     folder = corpus_folder(corpus)
     with written(folder):
         folder.mkdir(parents=True, exist_ok=True)
@@ -147,7 +145,7 @@ def build(corpus: Corpus, folder: Path) -> None:
 
 def download_all(corpus: Corpus, folder: Path, *, progress: bool) -> None:
     """Download the files of a corpus that are not in a folder yet, several at once, and check all of them."""
-    from huggingface_hub.utils import tqdm
+    from huggingface_hub.utils.tqdm import tqdm
 
     sizes = sum(file.size or 0 for file in corpus.files)
     with (
@@ -187,7 +185,7 @@ def download(corpus: Corpus, folder: Path, file: CorpusFile) -> int:
 def fetch(corpus: Corpus, file: CorpusFile, partial_file: Path, place: Path) -> None:
     """Append to a partial file what is missing of it."""
     from huggingface_hub.file_download import http_get
-    from huggingface_hub.utils import tqdm
+    from huggingface_hub.utils.tqdm import tqdm
 
     copy = f"a copy may be put at {place}"
     if not corpus.url:
@@ -200,7 +198,11 @@ def fetch(corpus: Corpus, file: CorpusFile, partial_file: Path, place: Path) -> 
     try:
         with partial_file.open("ab") as stream:
             http_get(
-                url, stream, resume_size=stream.tell(), expected_size=file.size, tqdm_class=partial(tqdm, disable=True)
+                url,
+                stream,
+                resume_size=stream.tell(),
+                expected_size=file.size,
+                tqdm_class=cast(Any, partial(tqdm, disable=True)),
             )
     except OSError as error:
         if error.errno is not None and error.strerror and not isinstance(error, ConnectionError):
