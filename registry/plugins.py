@@ -19,11 +19,13 @@ import sys
 import threading
 import traceback
 import warnings
+from contextlib import redirect_stdout
 from importlib.metadata import EntryPoint
 from types import ModuleType
 from typing import Any
 
 from zoo.base.errors import PluginWarning, enumerate_names, suggest
+from zoo.base.interrupts import interrupts_counted
 
 from .origins import loading_plugin, packages_distributions
 
@@ -101,20 +103,24 @@ def admitted(plugins: list[EntryPoint]) -> list[EntryPoint]:
 
 
 def _load(entry_point: EntryPoint) -> None:
-    try:
-        with loading_plugin(entry_point.dist.name if entry_point.dist else None):
-            plugin = entry_point.load()
-            if not isinstance(plugin, ModuleType):
-                plugin()
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:
-        warnings.warn(
-            f"plugin {entry_point.name!r} of {plugin_at_fault(error) or provider_of(entry_point)} is left out: "
-            f"{type(error).__name__}: {error}",
-            PluginWarning,
-            stacklevel=2,
-        )
+    """Import a plugin, or call it. What it prints goes to stderr, for stdout may be read as JSON."""
+    with interrupts_counted() as heard:
+        try:
+            with loading_plugin(entry_point.dist.name if entry_point.dist else None), redirect_stdout(sys.stderr):
+                plugin = entry_point.load()
+                if not isinstance(plugin, ModuleType):
+                    plugin()
+            return
+        except BaseException as problem:
+            if heard:  # Ctrl-C, and no exception of the plugin's
+                raise
+            error = problem
+    warnings.warn(
+        f"plugin {entry_point.name!r} of {plugin_at_fault(error) or provider_of(entry_point)} is left out: "
+        f"{type(error).__name__}: {error}",
+        PluginWarning,
+        stacklevel=2,
+    )
 
 
 def provider_of(entry_point: EntryPoint) -> str:

@@ -172,7 +172,9 @@ class Handler(BaseHTTPRequestHandler):
             if fault.kind == MISSING:
                 headers["X-Error-Code"] = "RevisionNotFound"
             said = fault.value or "on demand"
-            self.send(json_answer({"error": said}, REFUSALS[fault.kind], {"X-Error-Message": said, **headers}))
+            if said.isprintable():  # as the header of an answer has to be
+                headers["X-Error-Message"] = said
+            self.send(json_answer({"error": said}, REFUSALS[fault.kind], headers))
             return
         self.hang_up()
 

@@ -155,7 +155,14 @@ class TestBrokenPlugins:
             positions.names()
 
     @pytest.mark.parametrize(
-        "failure", ["raise SystemExit('no')", "raise BaseException('no')", "1 / 0", "def setup(: ..."]
+        "failure",
+        [
+            "raise SystemExit('no')",
+            "raise KeyboardInterrupt('no')",
+            "raise BaseException('no')",
+            "1 / 0",
+            "def setup(: ...",
+        ],
     )
     def test_every_way_to_fail_is_survived(self, positions: Registry[object], install: Install, failure: str) -> None:
         install("zoo-broken", failure)
@@ -275,6 +282,20 @@ def test_plugins_are_loaded_in_a_fixed_order(install: Install) -> None:
         "zoo-b",
         "zoo-c",
     ]
+
+
+def test_ctrl_c_while_a_plugin_is_imported_ends_the_command(positions: Registry[object], install: Install) -> None:
+    install("zoo-wave", "import os, signal; os.kill(os.getpid(), signal.SIGINT)")
+    with pytest.raises(KeyboardInterrupt):
+        positions.names()
+
+
+def test_what_a_plugin_prints_is_not_on_stdout(
+    positions: Registry[object], install: Install, capsys: pytest.CaptureFixture[str]
+) -> None:
+    install("zoo-wave", f"print('hello'){GOOD}")
+    assert "wave" in positions.names()
+    assert capsys.readouterr() == ("", "hello\n")
 
 
 def test_a_loader_without_plugins_does_nothing() -> None:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from zoo.base.printing import printable
+
 from .importing import without_collecting
 from .output import write_json
 from .parameters import generation_option
@@ -105,4 +107,5 @@ def show(generation: Generation | None, *, several: bool) -> None:
         click.echo()
         return
     for candidate in generation.candidates:
-        click.echo(f"{candidate.score:.4f}\t{candidate.text}" if several else candidate.text)
+        text = printable(candidate.text, keep="\n\t")
+        click.echo(f"{candidate.score:.4f}\t{text}" if several else text)

@@ -15,6 +15,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from zoo.base.printing import printable
 from zoo.registry import Task
 from zoo.registry.origins import BUILT_IN_DISTRIBUTION
 
@@ -135,7 +136,7 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[RenderableType]], *, r
             style="cyan" if place == 0 else "",
         )
     for row in rows:
-        made.add_row(*(Text(cell) if isinstance(cell, str) else cell for cell in row))
+        made.add_row(*(Text(printable(cell, keep="\n")) if isinstance(cell, str) else cell for cell in row))
     return made
 
 

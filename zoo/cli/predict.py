@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from zoo.base.printing import printable
+
 from .importing import without_collecting
 from .output import write_json
 from .parameters import columns_option
@@ -71,7 +73,7 @@ def predict(
         click.echo(table_text(("text", "prediction", "probability"), rows, suffix), nl=False)
         return
     for label in labelled:
-        click.echo(line_of(label))
+        click.echo(printable(line_of(label), keep="\t"))
 
 
 def row_of(label: Label) -> tuple[str, str, str]:

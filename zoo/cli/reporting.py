@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import errno
+import shutil
 import sys
+import tempfile
 import traceback
 import warnings
+from pathlib import Path
 from typing import TextIO
 
 import click
 
-from zoo.base.errors import ZooError, ZooWarning
+from zoo.base.errors import ZooError, ZooWarning, enumerate_names
+from zoo.base.printing import printable
 from zoo.base.synonyms import ARGUMENTS, FIELDS, translate
 
 KEYED = {"--set": FIELDS, "--training": ARGUMENTS}
 """Options that take names of other things, and the names that are best known."""
+
+SMALLEST_ROOM = 1 << 20
+"""Bytes that are free on a disk that is not full."""
 
 BAD_INPUT, FAILURE, INTERRUPTED = 2, 1, 130
 """Exit codes: what was given cannot be used; something else went wrong (network, disk, a defect); Ctrl-C."""
@@ -74,6 +82,8 @@ def describe(error: BaseException) -> str:
         What the system refused, in its own words; of everything else that it is a bug, and how to report it.
     """
     if isinstance(error, OSError) and error.strerror:
+        if error.filename is None and error.errno == errno.ENOSPC:
+            return f"{error.strerror}: {enumerate_names(full_places())}"
         return f"{error.filename}: {error.strerror}" if error.filename is not None else error.strerror
     if isinstance(error, (OSError, MemoryError, ModuleNotFoundError)) or is_out_of_memory(error):
         return str(error) or "there is not enough memory"
@@ -94,6 +104,15 @@ def describe(error: BaseException) -> str:
     )
 
 
+def full_places() -> list[str]:
+    """Find which disk is full, where the system does not name it: of a write to a file that is open."""
+    given = (Path(word).absolute() for word in sys.argv[1:] if not word.startswith("-"))
+    caches = (Path(tempfile.gettempdir()), Path.home() / ".cache", Path.cwd())
+    places = dict.fromkeys(next(p for p in (place, *place.parents) if p.is_dir()) for place in (*given, *caches))
+    full = [str(place) for place in places if shutil.disk_usage(place).free < SMALLEST_ROOM]
+    return full or ["where the output of this command goes"]
+
+
 def is_out_of_memory(error: BaseException) -> bool:
     """Whether PyTorch could not have the memory that it asked for.
 
@@ -105,7 +124,7 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 def write_line(kind: str, message: str) -> None:
     """Write a line that begins with the zoo's name and what kind of message it is."""
-    click.echo(f"zoo: {click.style(kind, bold=True)}: {' '.join(message.split())}", err=True)
+    click.echo(f"zoo: {click.style(kind, bold=True)}: {printable(' '.join(message.split()))}", err=True)
 
 
 def show_warning(

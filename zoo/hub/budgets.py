@@ -9,6 +9,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
+from zoo.base.printing import printable
+
 from .errors import HubError, IntegrityError
 from .retries import TRANSPORT_ERROR
 
@@ -88,7 +90,7 @@ def limit_body(response: Any, file_size: int | None) -> None:
         file_size: The listed size of the file that is downloaded; None where no file is.
     """
     url, spent = response.request.url, _BUDGET.get()
-    where = f"{url.host}{url.path}"
+    where = printable(f"{url.host}{url.path}")
     is_file = response.request.method == "GET" and response.status_code in OK and "/api/" not in url.path
     if is_file and file_size is not None:
         longest, spent = file_size, None

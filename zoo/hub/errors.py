@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from zoo.base.errors import ZooError, ZooWarning
+from zoo.base.printing import printable
 
 SECRET = re.compile(
     r"""\b(?:hf|api)_[\w.-]{8,}  # tokens of users, organisations and applications
@@ -91,7 +92,7 @@ def without_secrets(text: object, token: str | bool | None = None) -> str:
     Returns:
         The text on one line, with three asterisks for every token.
     """
-    line = " ".join(str(text).split())
+    line = printable(" ".join(str(text).split()))
     if isinstance(token, str) and token:
         line = line.replace(token, "***")
     return SECRET.sub("***", line)

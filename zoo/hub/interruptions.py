@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import signal
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
-from types import FrameType
 from typing import TypeVar
+
+from zoo.base.interrupts import interrupts_counted
 
 T = TypeVar("T")
 
@@ -24,27 +24,15 @@ def interrupts_heard() -> Iterator[list[str]]:
         KeyboardInterrupt: At the end of the block, when Ctrl-C came anywhere in it.
     """
     done: list[str] = []
-    heard: list[int] = []
-
-    def hear(number: int, frame: FrameType | None) -> None:
-        heard.append(number)
-        signal.default_int_handler(number, frame)
-
-    ours = threading.current_thread() is threading.main_thread()
-    ours = ours and signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    if ours:
-        signal.signal(signal.SIGINT, hear)
-    try:
-        yield done
-    except BaseException as error:
-        interrupted = isinstance(error, KeyboardInterrupt)
-        if not (interrupted or heard):
-            raise
-        said = "; ".join(filter(None, (*done, str(error) if interrupted else "")))
-        raise KeyboardInterrupt(said or "nothing was pushed") from None
-    finally:
-        if ours:
-            signal.signal(signal.SIGINT, signal.default_int_handler)
+    with interrupts_counted() as heard:
+        try:
+            yield done
+        except BaseException as error:
+            interrupted = isinstance(error, KeyboardInterrupt)
+            if not (interrupted or heard):
+                raise
+            said = "; ".join(filter(None, (*done, str(error) if interrupted else "")))
+            raise KeyboardInterrupt(said or "nothing was pushed") from None
     if heard:
         raise KeyboardInterrupt("; ".join(done) or "nothing was pushed")
 

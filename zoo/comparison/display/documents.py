@@ -8,6 +8,7 @@ from pathlib import Path
 
 from zoo.base.errors import UnknownNameError
 from zoo.base.files import write_file
+from zoo.base.printing import printable
 
 from ..results.comparison import Comparison
 from ..results.summary import ComparisonSummary, summarize
@@ -68,12 +69,19 @@ def to_markdown(summary: ComparisonSummary) -> str:
     """Write one row a variant, and what it means, as Markdown."""
     header, *rows = table(summary, summary.metrics)
     rule = [":--", *("--:" for _ in header[1:])]
-    lines = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in (header, rule, *rows)]
-    words = [f"- {sentence}" for sentence in sentences(summary)]
-    command = shlex.join(summary.comparison.command)
+    lines = [
+        "| " + " | ".join(markdown(cell).replace("|", "\\|") for cell in row) + " |" for row in (header, rule, *rows)
+    ]
+    words = [f"- {markdown(sentence)}" for sentence in sentences(summary)]
+    command = printable(shlex.join(summary.comparison.command))  # a path may have the end of the block in it
     numbers = (counted(len(summary.rows), "variant"), counted(len(summary.comparison.seeds), "seed"))
-    title = f"# {summary.comparison.task}: {', '.join(numbers)}"
+    title = f"# {markdown(summary.comparison.task)}: {', '.join(numbers)}"
     return "\n".join([title, "", *lines, "", *words, "", "```console", f"$ {command}", "```", ""])
+
+
+def markdown(text: str) -> str:
+    """Write a text that may hold a path of anybody's for Markdown: on one line, and no HTML."""
+    return printable(text).replace("<", "&lt;")
 
 
 def to_latex(summary: ComparisonSummary, columns: Sequence[str] | None = None) -> str:
