@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
 import zoo
-from zoo.base.errors import CheckpointError
+from zoo.base.errors import CheckpointError, ZooWarning
 from zoo.base.manifest import MANIFEST_FILE, describe, read_manifest
 
 
@@ -69,9 +69,12 @@ def test_the_message_says_two_ways_out_for_who_meant_it(folder: Path) -> None:
     weights = load_file(folder / "model.safetensors")
     changed = {**weights, "lm_head.weight": weights["lm_head.weight"] + 1}
     save_file(changed, folder / "model.safetensors", metadata={"format": "pt"})
+    ways = r"remove \.zoo-manifest\.json, or load with verify=False"
+    with pytest.raises(CheckpointError, match=ways):
+        zoo.load(folder)
+    with pytest.warns(ZooWarning, match=ways):
+        AutoModelForCausalLM.from_pretrained(folder)
     for load in (zoo.load, AutoModelForCausalLM.from_pretrained):
-        with pytest.raises(CheckpointError, match=r"remove \.zoo-manifest\.json, or load with verify=False"):
-            load(folder)
         assert torch.equal(load(folder, verify=False).lm_head.weight, changed["lm_head.weight"])
     (folder / MANIFEST_FILE).unlink()
     zoo.load(folder)

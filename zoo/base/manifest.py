@@ -12,13 +12,14 @@ from __future__ import annotations
 import json
 import mmap
 import os
+import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path, PurePosixPath
 
-from zoo.base.errors import CheckpointError, enumerate_names
+from zoo.base.errors import CheckpointError, ZooWarning, enumerate_names
 from zoo.base.files import read_json, write_file
 
 try:
@@ -181,13 +182,14 @@ def changed_files(folder: Path, files: Mapping[str, Written]) -> list[str]:
 
 
 @contextmanager
-def verified(folder: Path) -> Iterator[None]:
+def verified(folder: Path, *, strict: bool = True) -> Iterator[None]:
     """Compare a folder's weights with its manifest while they are loaded.
 
     Hashing runs in a second thread beside loading, which maps the file.
 
     Args:
         folder: The folder, with a manifest or without.
+        strict: Whether weights that differ are an error, and not a warning.
 
     Yields:
         Nothing.
@@ -206,8 +208,11 @@ def verified(folder: Path) -> Iterator[None]:
         yield
         changed = comparison.result()
     if changed:
-        raise CheckpointError(
+        problem = (
             f"{folder} holds weights that are not those that were saved, by its {MANIFEST_FILE}: "
             f"{enumerate_names(changed)}; a disk or a copy has damaged them. If they were changed on purpose, remove "
             f"{MANIFEST_FILE}, or load with verify=False"
         )
+        if strict:
+            raise CheckpointError(problem)
+        warnings.warn(problem, ZooWarning, stacklevel=2)

@@ -96,8 +96,9 @@ def load(folder: Path, task: str | None = None, **kwargs: Any) -> ZooPreTrainedM
     model_class = saved_as if task is None else class_of_task(task)
     recorded = recorded_fingerprint(folder)
     as_saved = model_class is saved_as and not kwargs
+    kwargs = {"verify": True, **kwargs}
     if recorded and not as_saved:
-        check_fingerprint(saved_as.from_pretrained(folder).eval(), recorded, folder)
+        check_fingerprint(saved_as.from_pretrained(folder, verify=True).eval(), recorded, folder)
     sizes = changed_sizes(config, kwargs)
     options = {"ignore_mismatched_sizes": bool(sizes), **kwargs, "output_loading_info": True}
     try:

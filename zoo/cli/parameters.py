@@ -31,6 +31,7 @@ ENGINES = (
 )
 """Those that come with the zoo, as in `zoo.training.generation.engines`, which a completion cannot wait for."""
 
+
 class VariantName(click.ParamType):  # type: ignore[type-arg]
     """A variant's name, possibly with settings."""
 

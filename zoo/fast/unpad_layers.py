@@ -15,6 +15,7 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import find_packed_sequence_indices
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
+from .chunked_loss import IGNORED
 from .hook_detection import are_untouched
 from .switches import current
 from .unpadding import UnpaddedMask, Unpadding
@@ -151,6 +152,25 @@ def packed_rows(config: PreTrainedConfig, context: Any) -> Any:
 def is_traced() -> bool:
     """Whether a graph is being made, which knows no lengths, since these are data."""
     return torch.compiler.is_compiling() or torch._C._get_tracing_state() is not None
+
+
+def mask_to_last_label(stack: Stack, labels: Tensor) -> Tensor | None:
+    """Make a decoder's padding mask from labels: no position after the last label of a row changes the loss.
+
+    Args:
+        stack: The decoder.
+        labels: Token ids, -100 where there is no loss. *Shape:* (batch_size, seq_len)
+
+    Returns:
+        1 up to the last label, and for the first position of every row. *Shape:* as labels. None on accelerators, which
+        would be waited for, and where few positions would be taken out.
+    """
+    if current().unpadding == "never" or not stack.can_unpad or is_traced() or labels.device.type != "cpu":
+        return None
+    has_label = (labels != IGNORED).long()
+    mask = has_label.flip(1).cummax(dim=1).values.flip(1)
+    mask[:, 0] = 1
+    return mask if mask.sum() <= (1 - SHARE) * mask.numel() else None
 
 
 def takes_lengths(config: Any, hidden_states: Tensor, *, drops: bool, has_bias: bool) -> bool:

@@ -9,12 +9,14 @@ from transformers.utils.generic import can_return_tuple
 
 from zoo.fast.captured_steps import with_captured_steps
 from zoo.fast.generation import CachedGenerationMixin
+from zoo.fast.unpad_layers import mask_to_last_label
 
 from .configuration import ZooConfig
-from .encoder_decoder import ZooEncoderDecoder
+from .encoder_decoder import RECORDED, ZooEncoderDecoder
 from .feed_forwards.balance import with_router_loss
 from .language_modeling import LanguageModel
 from .options import CallOptions
+from .parts import FEED_FORWARDS
 
 
 class ZooForConditionalGeneration(LanguageModel, CachedGenerationMixin):
@@ -74,6 +76,16 @@ class ZooForConditionalGeneration(LanguageModel, CachedGenerationMixin):
         """
         return self.decoder_inputs(None, labels)
 
+    def shows_positions(self, options: Any) -> bool:
+        """Whether anything but the loss depends on positions of the decoder that have no label.
+
+        Args:
+            options: What the forward was called with beside its own arguments.
+        """
+        recorded = any(options.get(name) or getattr(self.config, name, False) for name in RECORDED)
+        counts = getattr(FEED_FORWARDS.get(self.config.feed_forward), "counts_tokens", False)
+        return recorded or counts or not self.drops_masks
+
     @with_captured_steps
     @can_return_tuple
     def forward(
@@ -121,6 +133,9 @@ class ZooForConditionalGeneration(LanguageModel, CachedGenerationMixin):
             use_cache = False
             if decoder_input_ids is None and decoder_inputs_embeds is None:
                 decoder_input_ids = self.decoder_inputs(input_ids, labels)
+            seen = (decoder_attention_mask, decoder_position_ids, past_key_values)
+            if skip_logits and all(one is None for one in seen) and not self.shows_positions(kwargs):
+                decoder_attention_mask = mask_to_last_label(self.model.decoder, labels)
         outputs = self.model(
             input_ids=input_ids,
             attention_mask=attention_mask,

@@ -110,11 +110,13 @@ class LanguageModel(ZooPreTrainedModel):
             without labels.
         """
         if labels is not None and (skip_logits or label_smoothing):
-            return cross_entropy(self, hidden_states, labels, skip_logits, label_smoothing, **kwargs)
-        logits = self.project(keep_positions(hidden_states, logits_to_keep))
+            logits, loss = cross_entropy(self, hidden_states, labels, skip_logits, label_smoothing, **kwargs)
+            return logits, self.warn_in_eval_mode(loss)
+        scores = self.project(keep_positions(hidden_states, logits_to_keep))
         if labels is None:
-            return logits, None
-        return logits, self.loss_function(logits=logits, labels=labels, vocab_size=logits.shape[-1], **kwargs)
+            return scores, None
+        loss = self.loss_function(logits=scores, labels=labels, vocab_size=scores.shape[-1], **kwargs)
+        return scores, self.warn_in_eval_mode(loss)
 
 
 def keep_positions(hidden_states: Tensor, logits_to_keep: int | Tensor) -> Tensor:

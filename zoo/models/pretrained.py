@@ -3,25 +3,49 @@
 import itertools
 import math
 import os
+import warnings
+import weakref
+from collections.abc import Callable
 from contextlib import ExitStack, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 from transformers import initialization as init
 from transformers.modeling_utils import PreTrainedModel
 
-from zoo.base.errors import CheckpointError, UnsupportedOperationError
+from zoo.base.errors import CheckpointError, UnsupportedOperationError, ZooWarning
 from zoo.base.manifest import MANIFEST_FILE, recorded, verified
+from zoo.fast.experts import has_values
 
 from .attention_implementation import AttentionBackends
 from .checkpoint_files import read_errors, refuse_other_sizes, weight_files
 from .configuration import ZooConfig
 from .embedding import ValueEmbedding
 from .parallel import fully_sharded_plan, pipeline_parallel_plan, tensor_parallel_plan
-from .parts import ATTENTIONS, INITIALIZERS
+from .parts import ATTENTIONS, FEED_FORWARDS, INITIALIZERS
 from .transformer import given_mask, transformer_of
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+
+EVAL_MODE = (
+    "the gradient of a loss is computed in evaluation mode, without dropout, for a {} that was never in training mode: "
+    "call model.train() before training; zoo.build and zoo.load return models in evaluation mode, and Lightning's "
+    "Trainer leaves them in it"
+)
+
+
+class HasExperts:
+    """Whether `set_experts_implementation` works, which transformers looks for in a class's source."""
+
+    def __get__(self, model: Any, owner: type | None = None) -> Callable[[], bool]:
+        """A method: False of a class, as its configuration decides."""
+        if model is None:
+            return lambda: False
+        return lambda: "num_experts_per_tok" in getattr(FEED_FORWARDS.get(model.config.feed_forward), "options", {})
 
 
 class ZooPreTrainedModel(AttentionBackends):
@@ -33,6 +57,8 @@ class ZooPreTrainedModel(AttentionBackends):
     supports_gradient_checkpointing = True
     _skip_keys_device_placement = ["past_key_values"]
     _can_compile_fullgraph = True
+    chose_mode = False
+    """Whether it was in training mode since it was built, or a warning of evaluation mode was given."""
 
     def __init__(self, config: ZooConfig, *args: Any, **kwargs: Any) -> None:
         super().__init__(config, *args, **kwargs)
@@ -44,14 +70,15 @@ class ZooPreTrainedModel(AttentionBackends):
 
     @classmethod
     def from_pretrained(
-        cls, *args: Any, use_safetensors: bool | None = True, verify: bool = True, **kwargs: Any
+        cls, *args: Any, use_safetensors: bool | None = True, verify: bool | None = None, **kwargs: Any
     ) -> Any:
         """Load a checkpoint, as transformers does, but from safetensors files only.
 
         Args:
             args: The folder or repository, and what follows it.
             use_safetensors: Anything but False: a pickled checkpoint can run code when it is opened.
-            verify: Whether to compare the weights of a folder with its manifest, if it has one.
+            verify: Whether to compare the weights of a folder with its manifest, if it has one. By default weights that
+                differ, as other tools rewrite them, are a warning; with True, as in [`zoo.load`][], an error.
 
         Returns:
             The model; with `output_loading_info`, also what was missing or unexpected.
@@ -68,8 +95,8 @@ class ZooPreTrainedModel(AttentionBackends):
             if isinstance(source, (str, os.PathLike)) and os.path.isdir(source):
                 folder = Path(source, kwargs.get("subfolder", ""))
                 weight_files(folder)  # refuses an index that names files elsewhere
-                if verify:
-                    stack.enter_context(verified(folder))
+                if verify is not False:
+                    stack.enter_context(verified(folder, strict=bool(verify)))
             return super().from_pretrained(*args, use_safetensors=True, **kwargs)
 
     @staticmethod
@@ -97,10 +124,33 @@ class ZooPreTrainedModel(AttentionBackends):
         timestamps = {**files_timestamps, MANIFEST_FILE: math.inf}
         return super()._upload_modified_files(working_dir, repo_id, timestamps, *args, **kwargs)
 
-    @classmethod
-    def _can_set_experts_implementation(cls) -> bool:
-        """Whether `set_experts_implementation` works, which transformers would look for in a class's source."""
-        return True
+    _can_set_experts_implementation = HasExperts()
+
+    def train(self, mode: bool = True) -> "Self":
+        """Set training or evaluation mode. Arguments and result as in the base class."""
+        self.chose_mode = self.chose_mode or mode
+        return super().train(mode)
+
+    def warn_in_eval_mode(self, loss: Tensor) -> Tensor:
+        """Warn at the first backward pass of a model that is in evaluation mode and has never been in training mode.
+
+        Args:
+            loss: The loss of a call. *Shape:* ()
+
+        Returns:
+            The same tensor.
+        """
+        if self.training or self.chose_mode or not loss.requires_grad or not has_values(loss):
+            return loss
+        model = weakref.ref(self)
+
+        def warn(gradient: Tensor) -> None:
+            if (one := model()) is not None and not one.training and not one.chose_mode:
+                one.chose_mode = True
+                warnings.warn(EVAL_MODE.format(type(one).__name__), ZooWarning, stacklevel=2)
+
+        loss.register_hook(warn)
+        return loss
 
     @property
     def _is_stateful(self) -> bool:

@@ -54,6 +54,10 @@ class Work:
             yield f"classifier training step, padded{words}", partial(self.classifier, dropout)
             yield f"causal LM training step{words}", partial(self.causal_lm, dropout)
             yield f"seq2seq training step, padded pairs{words}", partial(self.seq2seq, dropout)
+        yield (
+            "seq2seq training step, padded pairs without a mask of the target",
+            partial(self.seq2seq, 0.0, masked=False),
+        )
         for rows in (1, 8):
             yield f"generation, batch {rows}", partial(self.generation, rows)
         small = Work(SMALL, self.device, self.dtype, self.backend)
@@ -164,20 +168,27 @@ class Work:
         ]
         return [*peers, *self.without_fast_paths(peers)]
 
-    def seq2seq(self, dropout: float) -> list[Peer]:
-        """A step of a Marian translator."""
+    def seq2seq(self, dropout: float, *, masked: bool = True) -> list[Peer]:
+        """A step of a Marian translator.
+
+        Args:
+            masked: Whether `decoder_attention_mask` is given, which `DataCollatorForSeq2Seq` leaves out.
+        """
         rows, length = self.scale.rows[2], self.scale.lengths[2]
         source, target = self.mask(rows, length, 0.54), self.mask(rows, length, 0.54, seed=2)
         labels = self.ids(rows, length, seed=2).masked_fill(target == 0, -100)
         inputs = {"input_ids": self.ids(rows, length), "attention_mask": source, "labels": labels}
-        inputs["decoder_attention_mask"] = target
+        if masked:
+            inputs["decoder_attention_mask"] = target
         theirs = MarianMTModel(marian_config(self.scale, self.scale.layers - 1, dropout))
         ours = zoo.convert(theirs)
         peers = [
             self.training("MarianMTModel", self.ready(theirs, train=True), "stock", dropout, **inputs),
-            self.training("nn.Transformer", self.ready(TorchSeq2Seq(theirs), train=True), "stock", dropout, **inputs),
             self.training("zoo", self.ready(ours, train=True), OURS, dropout, skip_logits=True, **inputs),
         ]
+        if masked:
+            plain = self.ready(TorchSeq2Seq(theirs), train=True)
+            peers.insert(1, self.training("nn.Transformer", plain, "stock", dropout, **inputs))
         return [*peers, *self.without_fast_paths(peers)]
 
     def generation(self, rows: int) -> list[Peer]:
