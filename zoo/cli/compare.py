@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from zoo.comparison.request.options import Option, Options
 
@@ -87,6 +88,13 @@ def comparison_options(*names: str) -> Callable[[Decorated], Decorated]:
     help="Print the comparison that is in this folder, write its report anew, and run nothing.",
 )
 @click.option(
+    "--repeat",
+    type=click.Path(path_type=Path, exists=True),
+    metavar="results.json",
+    help="Run a recorded comparison again, in another folder (-o), on data with the same hash (--data, where they have "
+    "moved), and report for each number whether it came out equal.",
+)
+@click.option(
     "--tex-columns",
     metavar="A,B,...",
     help="The metrics of the table in results.tex, by their names in results.csv.",
@@ -100,6 +108,7 @@ def compare(
     settings: tuple[tuple[str, Any], ...],
     launch_with: tuple[tuple[str, Any], ...],
     report_only: Path | None,
+    repeat: Path | None,
     tex_columns: str | None,
     timings: bool,
     quiet: bool,
@@ -117,6 +126,8 @@ def compare(
     with without_collecting():
         from zoo.comparison import Comparison, write_files
         from zoo.comparison import compare as run_comparison
+        from zoo.comparison.files import write_json as write_json_file
+        from zoo.comparison.repeating import REPEATED, compare_numbers, require_same_data, sentences
 
     chosen = None if tex_columns is None else [name.strip() for name in tex_columns.split(",")]
     if report_only is not None:
@@ -134,19 +145,60 @@ def compare(
         if not quiet:
             click.echo(sentence, err=True)
 
-    comparison = run_comparison(
-        names,
+    recorded = None
+    if repeat is not None:
+        if names:
+            raise click.UsageError("--repeat takes a results.json, and no names")
+        recorded = Comparison.read(repeat.parent if repeat.is_file() else repeat)
+        names, training, settings, options = repeated_options(recorded, options)
+    arguments: dict[str, Any] = {
         **options,
-        settings=model_settings(settings),
-        launch_with=dict(launch_with),
-        progress=not quiet,
-        on_run=announce,
-        tell=tell,
+        "settings": model_settings(settings),
+        "launch_with": dict(launch_with),
         **arguments_for(training, run_comparison),
-    )
+    }
+    if recorded is not None:
+        require_same_data(recorded, {**options, "names": names})
+    comparison = run_comparison(names, **arguments, progress=not quiet, on_run=announce, tell=tell)
     if chosen is not None:
         write_files(comparison, tex_columns=chosen)
-    return report(comparison, timings=timings, as_json=as_json)
+    code = report(comparison, timings=timings, as_json=as_json)
+    if recorded is None:
+        return code
+    numbers = compare_numbers(recorded, comparison)
+    write_json_file(comparison.folder / REPEATED, [{**asdict(one), "equal": one.equal} for one in numbers])
+    for sentence in sentences(numbers):
+        click.echo(sentence, err=as_json)
+    return code or int(not all(one.equal for one in numbers))
+
+
+def repeated_options(recorded: Comparison, given: dict[str, Any]) -> tuple[Any, Any, Any, dict[str, Any]]:
+    """Read the command of a recorded comparison.
+
+    Args:
+        recorded: The record.
+        given: Options of this command, which win where they were given; its folder is another one by default.
+
+    Returns:
+        Names, training arguments, settings of the model, and other options.
+
+    Raises:
+        ConfigError: When the record would be overwritten.
+    """
+    from zoo.base.errors import ConfigError
+
+    context = click.get_current_context()
+    found = context.command.make_context("compare", recorded.command[2:]).params
+    options = {name: found[name] for name in given}
+    options |= {
+        name: value
+        for name, value in given.items()
+        if context.get_parameter_source(name) is not ParameterSource.DEFAULT
+    }
+    options["output_dir"] = given["output_dir"] or Path(f"{recorded.folder.name}-repeated")
+    if options["output_dir"].resolve() == recorded.folder.resolve():
+        raise ConfigError(f"{recorded.folder} holds the recorded comparison; choose another folder (-o)")
+    return found["names"], found["training"], found["settings"], options
 
 
 def report(comparison: Comparison, *, timings: bool, as_json: bool) -> int:
@@ -188,7 +240,7 @@ def next_commands(comparison: Comparison) -> str:
         model = str(relative(comparison.folder / best.finished[0].folder / CHECKPOINT))
         lines.append(f"  {shlex.join(['zoo', verb, model, *texts] if verb else ['zoo', 'evaluate', model])}")
     if len(comparison.seeds) == 1 and len(comparison.names) > 1:
-        words = [str(folder) if word == str(comparison.folder) else word for word in comparison.command]
+        words = [str(relative(Path(word))) if Path(word).is_absolute() else word for word in comparison.command]
         lines.append(f"  {shlex.join(words).replace(f'--seed {comparison.seeds[0]}', '--seeds 3')}")
     return "\n".join(lines)
 

@@ -158,6 +158,7 @@ def carry_out(
         seconds=plan.seconds,
         date=date.today().isoformat(),
         match_to=request.match_to,
+        data=plan.common["data"],
     )
     if not phases.launched and (written := already_written(comparison)) is not None:
         return written

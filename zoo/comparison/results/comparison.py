@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,7 @@ class Comparison(Printed):
             recipe says it.
         match: What was made equal: "none", "params" or "flops".
         match_to: The variant that the others were made equal to; None for the baseline.
+        data: Hashes of the training and the held-out examples; empty where an older version of the zoo recorded it.
         sweep: What was tried before: `values` by argument, the `seed`, how it was `selected` and on how many
             `examples`, and `runs`, each with `name`, `values`, `loss`, `chosen` and `error`; None for no sweep.
         main_score: The score that decides.
@@ -63,6 +64,7 @@ class Comparison(Printed):
     seconds: float
     date: str = ""
     match_to: str | None = None
+    data: list[str] = field(default_factory=list)
 
     def runs_of(self, name: str) -> list[Run]:
         """A variant's runs, in the order of `seeds`."""
@@ -107,5 +109,12 @@ class Comparison(Printed):
             raise ConfigError(f"{file} was written by another version of the zoo; compare anew, in another folder")
         known = {one.name for one in fields(cls)}
         values = {name: value for name, value in written.items() if name in known}
-        runs = [Run.from_dict(run) for run in written["runs"]]
-        return cls(**{**values, "runs": runs, "folder": Path(folder).absolute()})
+        was, here = Path(written["folder"]), Path(folder).absolute()
+        runs = [Run.from_dict({**run, "folder": moved(run["folder"], was, here)}) for run in written["runs"]]
+        command = [moved(word, was, here) for word in written["command"]]
+        return cls(**{**values, "runs": runs, "command": command, "folder": here})
+
+
+def moved(path: str, was: Path, here: Path) -> str:
+    """Write a path below a folder that has been moved as it is now; others stay as they are."""
+    return str(here / Path(path).relative_to(was)) if Path(path).is_relative_to(was) else path

@@ -1,0 +1,97 @@
+"""A recorded comparison, carried out again elsewhere: its command, its data, and which numbers came out equal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from zoo.base.errors import ConfigError
+
+from .request.options import options
+from .request.request import Request
+from .results.comparison import Comparison
+from .run.record import Run
+
+REPEATED = "repeated.json"
+"""Which numbers came out equal, in the folder of the repeated comparison."""
+
+COUNTED = (
+    "num_parameters",
+    "train_examples",
+    "heldout_examples",
+    "steps",
+    "train_tokens",
+    "train_loss",
+    "heldout_loss",
+)
+"""Numbers of a run's report that depend on no clock."""
+
+
+@dataclass(frozen=True)
+class RepeatedNumber:
+    """A number of a run, as it was recorded and as it came out again.
+
+    Attributes:
+        run: The run's label, as of [`Run.label`][zoo.comparison.Run].
+        number: What it is, by its name in results.json.
+        recorded: Its value in the record, None where that has none.
+        repeated: Its value now, None where the run failed.
+    """
+
+    run: str
+    number: str
+    recorded: Any
+    repeated: Any
+
+    @property
+    def equal(self) -> bool:
+        """Whether both are the same, to the last bit."""
+        return bool(self.recorded == self.repeated)
+
+
+def require_same_data(recorded: Comparison, arguments: Mapping[str, Any]) -> None:
+    """Refuse other examples than those of a record, before anything is trained.
+
+    Args:
+        recorded: The record.
+        arguments: Of [`compare`][zoo.comparison.compare].
+
+    Raises:
+        ConfigError: When the examples differ, or the record has no hashes of them.
+    """
+    if not recorded.data:
+        raise ConfigError(f"{recorded.folder} has no hashes of its data: an older version of the zoo recorded it")
+    request = Request(**{name: arguments[name] for name in options() if name in arguments})
+    found = request.common(request.chosen.data_task().load_from(request.source))["data"]
+    for part, was, now in zip(("training", "held-out"), recorded.data, found, strict=False):
+        if was != now:
+            raise ConfigError(
+                f"the {part} examples of {request.source.data or 'the data that ship'} have the hash {now}, those of "
+                f"the recorded comparison {was}; give its data with --data"
+            )
+
+
+def compare_numbers(recorded: Comparison, repeated: Comparison) -> list[RepeatedNumber]:
+    """Put the numbers of two comparisons next to each other, run by run."""
+    again = {run.label: numbers_of(run) for run in repeated.runs}
+    return [
+        RepeatedNumber(run.label, name, value, again.get(run.label, {}).get(name))
+        for run in recorded.runs
+        for name, value in numbers_of(run).items()
+    ]
+
+
+def numbers_of(run: Run) -> dict[str, Any]:
+    """The numbers of a run that depend on no clock, by name."""
+    report = run.report or {}
+    scores = {f"scores.{name}": score.get("value") for name, score in report.get("scores", {}).items()}
+    return {name: report[name] for name in COUNTED if name in report} | scores
+
+
+def sentences(numbers: Sequence[RepeatedNumber]) -> Iterator[str]:
+    """State for each number whether it came out equal."""
+    for one in numbers:
+        found = "equal" if one.equal else f"recorded {one.recorded!r}, now {one.repeated!r}"
+        yield f"{one.run}: {one.number} {one.repeated if one.equal else ''} {found}".replace("  ", " ")
+    yield f"{sum(one.equal for one in numbers)} of {len(numbers)} numbers are equal"
