@@ -15,7 +15,7 @@ from transformers.generation import GenerateBeamDecoderOnlyOutput, GenerateBeamE
 from transformers.modeling_outputs import BaseModelOutput, CausalLMOutput, Seq2SeqLMOutput
 from transformers.utils import GENERATION_CONFIG_NAME
 
-from zoo.base.errors import UnsupportedOperationError
+from zoo.base.errors import InputError, UnsupportedOperationError
 from zoo.fast.chunked_loss import IGNORED
 from zoo.models import TASK_CLASSES, Position, ZooConfig
 from zoo.models.transformer import transformer_of
@@ -23,6 +23,9 @@ from zoo.registry import Task
 
 Written = tuple[list[int], float]
 """New ids, an end included, and the mean of their log-probabilities."""
+
+DEFAULT_LENGTH = 20
+"""transformers' `max_length` where none was set."""
 
 
 class NoPosition(Position):
@@ -52,6 +55,16 @@ def task_saved(config: ZooConfig) -> str:
     saved = (config.architectures or [None])[0]
     heads = (task for task, (_, model_class) in TASK_CLASSES.items() if model_class.__name__ == saved)
     return str(next(heads, Task.FEATURE_EXTRACTION.value))
+
+
+def refuse_empty(input_ids: Tensor) -> None:
+    """Refuse rows without a token, after which there is none to predict.
+
+    Raises:
+        InputError: When there is none.
+    """
+    if input_ids.shape[1] == 0:
+        raise InputError("an empty text was given; each needs at least one token")
 
 
 class EngineModel(PreTrainedModel):
@@ -239,6 +252,13 @@ class WritingModel(EngineModel, GenerationMixin):
             setattr(settings, name, value)
         mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
         causal = not self.config.is_encoder_decoder
+        refuse_empty(input_ids)
+        given, most = input_ids.shape[1], settings.max_length or DEFAULT_LENGTH
+        if causal and settings.max_new_tokens is None and given >= most:
+            raise InputError(
+                f"{given} tokens were given, and max_length={most} leaves no room for another; shorten the text or "
+                "give max_new_tokens"
+            )
         sequences, scores = [], []
         for prompt, written in zip(input_ids.tolist(), self.write(input_ids, mask.bool(), settings), strict=True):
             before = prompt if causal else [self.config.decoder_start_token_id]

@@ -23,6 +23,10 @@ PREFIX = "model."
 """What names in a body begin with when it stands under a head."""
 
 
+TABLES = ("learned", "sinusoidal")
+"""What the names of position parts begin with that are a table, in the zoo or where they are exported to."""
+
+
 @contextmanager
 def no_progress_bar() -> Iterator[None]:
     """Keep transformers from drawing a progress bar for what is in memory already."""
@@ -109,13 +113,33 @@ def further_tokens_left_out(config: ZooConfig, task: str) -> tuple[str, ...]:
 
 
 def save_generation(model: ZooPreTrainedModel, folder: Path) -> None:
-    """Write a model's generation configuration as it is, also one that transformers would warn of or not write.
+    """Write a model's generation configuration, also one that transformers would warn of or not write.
+
+    Where it bounds no length, the model's positions do: other engines fail, or read past their table, behind the last.
 
     Args:
         model: A model that generates.
         folder: Where to.
     """
-    (folder / GENERATION_CONFIG_NAME).write_text(model.generation_config.to_json_string(), encoding="utf-8")
+    settings = copy.deepcopy(model.generation_config)
+    if settings.max_length is None and settings.max_new_tokens is None:
+        settings.max_length = longest(model)
+    (folder / GENERATION_CONFIG_NAME).write_text(settings.to_json_string(), encoding="utf-8")
+
+
+def longest(model: ZooPreTrainedModel) -> int | None:
+    """How many positions the tables of a model have, computed ones included, since other code stores those too.
+
+    Args:
+        model: Any model of the zoo.
+
+    Returns:
+        The fewest rows of a stack's table, None where no stack has one.
+    """
+    config = model.config
+    stacks = [config, config.decoder_config()] if config.is_encoder_decoder else [config]
+    rows = [stack.max_position_embeddings for stack in stacks if stack.position.startswith(TABLES)]
+    return min(rows, default=None)
 
 
 def model_with(config: ZooConfig, task: str, weights: dict[str, Tensor]) -> ZooPreTrainedModel:

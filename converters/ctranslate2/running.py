@@ -13,7 +13,7 @@ from transformers import GenerationConfig
 from zoo.base.errors import CheckpointError
 from zoo.models import ZooConfig
 
-from ..engine import Said, WritingModel, Written
+from ..engine import DEFAULT_LENGTH, Said, WritingModel, Written
 from .settings import options_of
 from .vocabulary import ends_of, saved_vocabularies
 
@@ -120,7 +120,7 @@ class CTranslate2Model(WritingModel):
         asked = options_of(settings)
         most = settings.max_new_tokens
         if most is None:
-            most = (settings.max_length or 20) - (width if causal else 1)
+            most = (settings.max_length or DEFAULT_LENGTH) - (width if causal else 1)
         ends = settings.eos_token_id if settings.eos_token_id is not None else self.config.eos_token_id
         ends = ends if isinstance(ends, list) else [ends]
         asked |= {

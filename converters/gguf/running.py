@@ -12,7 +12,7 @@ from transformers import GenerationConfig
 from zoo.base.errors import CheckpointError, ConfigError
 from zoo.models import ZooConfig
 
-from ..engine import Said, WritingModel, Written
+from ..engine import DEFAULT_LENGTH, Said, WritingModel, Written
 from .files import FILE
 from .serving import Server
 
@@ -93,7 +93,7 @@ class GgufModel(WritingModel):
             raise ConfigError(f"llama.cpp does not follow {', '.join(foreign)}; leave it out, or use another engine")
         most = settings.max_new_tokens
         found = {
-            "n_predict": most if most is not None else (settings.max_length or 20) - width,
+            "n_predict": most if most is not None else (settings.max_length or DEFAULT_LENGTH) - width,
             "n_probs": int(bool(settings.output_scores or settings.output_logits)),
             "temperature": 0.0,
         }

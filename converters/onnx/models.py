@@ -24,7 +24,7 @@ from zoo.models import ZooConfig
 from zoo.models.transformer import Transformer, transformer_of
 from zoo.registry import Task
 
-from ..engine import EngineModel, NoPosition, task_saved
+from ..engine import EngineModel, NoPosition, refuse_empty, task_saved
 from .files import DECODER, ENCODER, WHOLE
 from .session import PAST, PRESENT, Session, length_of
 
@@ -175,6 +175,7 @@ class GraphForCausalLM(GraphModel, GenerationMixin):
     ) -> CausalLMOutputWithPast:
         """Predict the next token at every position. Arguments as for [`zoo.models.ZooForCausalLM`][]."""
         self.refuse(kwargs)
+        refuse_empty(input_ids)
         seen = length_of(past_key_values)
         if position_ids is None:
             position_ids = self.place(input_ids, attention_mask, seen)

@@ -13,10 +13,9 @@ from zoo.base.files import read_json
 from zoo.models import ZooPreTrainedModel
 from zoo.registry import Task
 
-from ..engine import NoPosition
 from ..errors import ExportError
 from ..native.tokenizer import TARGET_FOLDER, TOKENIZER_CONFIG, TOKENIZER_FILE
-from ..weights import task_of
+from ..weights import longest, task_of
 
 NODE_MODULES = "node_modules"
 
@@ -89,18 +88,6 @@ def write_page(folder: Path, model: ZooPreTrainedModel, runtime: Path) -> None:
     )
     (folder / "index.html").write_text(text, encoding="utf-8")
     shutil.copyfile(Path(__file__).with_name("page.js"), folder / "page.js")
-
-
-def longest(model: ZooPreTrainedModel) -> int | None:
-    """How many positions every stack of a model has, None where that knows no bound.
-
-    Args:
-        model: Any model of the zoo.
-    """
-    config = model.config
-    stacks = [config, config.decoder_config()] if config.is_encoder_decoder else [config]
-    bounds = (NoPosition(stack).max_length for stack in stacks)
-    return min((bound for bound in bounds if bound is not None), default=None)
 
 
 def require_texts(folder: Path, task: str) -> None:

@@ -1,0 +1,69 @@
+"""Exports at the limits of their positions: outputs that never end, inputs that are too long, and empty ones."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+import transformers
+
+import zoo
+from zoo.base.errors import ZooError
+from zoo.converters import TARGETS
+from zoo.converters.target import EngineTarget
+
+pytestmark = [pytest.mark.xdist_group("engines")]
+
+POSITIONS = 16
+SIZES = dict(hidden_size=32, num_hidden_layers=1, num_attention_heads=2, intermediate_size=48, vocab_size=20)
+ENGINES = {name: target for name in TARGETS if isinstance(target := TARGETS.get(name), EngineTarget)}
+VARIANTS = {"gpt2-style": "causal-lm", "marian-style": "seq2seq-lm"}
+
+
+def endless(variant: str):
+    """A model that never writes the token that would end its output."""
+    more = {} if variant == "gpt2-style" else {"decoder_start_token_id": 1}
+    ids = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 19}
+    model = zoo.build(variant, VARIANTS[variant], **SIZES, **ids, max_position_embeddings=POSITIONS, **more, seed=0)
+    model.generation_config.eos_token_id = None
+    return model
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_native_classes_end_at_their_last_position(variant, tmp_path):
+    zoo.export(endless(variant), tmp_path / "out", fresh_process=False)
+    assert json.loads((tmp_path / "out" / "generation_config.json").read_text())["max_length"] == POSITIONS
+    auto = transformers.AutoModelForCausalLM if variant == "gpt2-style" else transformers.AutoModelForSeq2SeqLM
+    native = auto.from_pretrained(tmp_path / "out")
+    assert native.generate(torch.tensor([[3, 4, 5]])).shape == (1, POSITIONS)
+
+
+def test_a_length_that_was_set_is_kept(tmp_path):
+    for number, setting in enumerate(({"max_length": 7}, {"max_new_tokens": 3})):
+        model = endless("gpt2-style")
+        model.generation_config.update(**setting)
+        zoo.export(model, tmp_path / str(number), fresh_process=False)
+        saved = json.loads((tmp_path / str(number) / "generation_config.json").read_text())
+        assert {name: saved.get(name) for name in ("max_length", "max_new_tokens")} == {
+            "max_length": None,
+            "max_new_tokens": None,
+            **setting,
+        }
+
+
+@pytest.mark.slow
+@pytest.mark.thorough
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("target", ENGINES)
+def test_engines_end_at_their_last_position_and_refuse_more(target, variant, tmp_path):
+    model = endless(variant)
+    if not (plan := ENGINES[target].plan(model)).exact:
+        pytest.skip(plan.why_not)
+    zoo.export(model, tmp_path / "out", target, fresh_process=False)
+    running = ENGINES[target].open(tmp_path / "out")
+    assert running.generate(torch.tensor([[3, 4, 5]])).shape == (1, POSITIONS)
+    if variant == "gpt2-style":
+        for ids in (torch.full((1, POSITIONS + 1), 3), torch.zeros(1, 0, dtype=torch.long)):
+            with pytest.raises((ZooError, ValueError)):  # of transformers' own generate
+                running.generate(ids)
