@@ -164,6 +164,14 @@ def test_what_cannot_be_accelerated_is_refused(engines):
         accelerate(torch.nn.Linear(2, 2))
 
 
+def test_no_engine_is_tried_after_the_limit(engines, clock):
+    for name in ("first", "second", "third"):
+        engines.register(name, Pretended(clock, 6))
+    usual, first, second, third = try_engines(clock.slow(encoder(), 1), engines=["first", "second", "third"], limit=20)
+    assert usual.model is not None and first.model is not None and second.model is not None
+    assert third.model is None and "not tried, since the others took more than 20 s" in str(third)
+
+
 @pytest.mark.slow
 def test_the_command_line_takes_the_fastest_and_says_what_each_took(engines, tmp_path):
     pytest.importorskip("ctranslate2")

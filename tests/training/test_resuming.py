@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -17,7 +18,7 @@ from transformers import TrainerCallback
 
 from zoo.base.errors import ConfigError, OutputExistsError
 from zoo.data.tasks import Splits
-from zoo.training import ScoringError, TrainingError, train
+from zoo.training import ScoringError, TrainingError, checkpoints, train
 from zoo.training.checkpoints import CheckpointWarning, last_checkpoint
 from zoo.training.record import read_result
 from zoo.training.trainer import ZooTrainer
@@ -248,3 +249,12 @@ def test_what_a_refused_run_was_to_write_leaves_no_folder(few, tiny, tmp_path):
     with pytest.raises(ConfigError):
         train("pre-norm", data=few, output_dir=tmp_path / "a" / "b", **{**tiny, "optim": "no such thing"})
     assert not list(tmp_path.iterdir())
+
+
+def test_another_batch_size_is_refused_by_what_was_given(tmp_path, monkeypatch):
+    monkeypatch.setattr(checkpoints, "PartialState", lambda: SimpleNamespace(num_processes=2))
+    (tmp_path / checkpoints.SEAL).write_text(json.dumps({"run": {"arguments": {"per_device_train_batch_size": 8}}}))
+    with pytest.raises(ConfigError, match="per_device_train_batch_size is 4, not 16;"):
+        checkpoints.check_same_run(tmp_path, {"arguments": {"per_device_train_batch_size": 32}})
+    with pytest.raises(ConfigError, match="per_device_train_batch_size is 8, not 9;"):
+        checkpoints.check_same_run(tmp_path, {"arguments": {"per_device_train_batch_size": 9}})

@@ -202,10 +202,12 @@ def show(result: TrainingResult) -> None:
     columns = ", ".join(data.train.columns)
     kept = f", of which {report.best_step:,} gave the best model" if report.best_step is not None else ""
     device = report.device if report.num_devices == 1 else f"{report.num_devices} x {report.device}"
+    processes = "1 process" if report.num_devices == 1 else f"{report.num_devices} processes"
     rows = [
         ("Data", f"{report.train_examples:,} examples, {report.heldout_examples:,} held out; columns: {columns}"),
         *([("Best by", f"{data.selection.examples:,} other examples of the training data")] if data.selection else []),
         ("Parameters", f"{report.num_parameters:,}"),
+        ("Batch", f"{report.examples_per_update:,} examples an update, on {processes}"),
         ("Steps", f"{report.steps:,} ({report.epochs:.4g} epochs){kept}"),
         ("Time", f"{report.train_seconds:,.1f} s, {report.train_tokens_per_second:,.0f} tokens/s on {device}"),
         ("Train loss", f"{report.train_loss:.4f}"),

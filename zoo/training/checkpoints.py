@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from accelerate import PartialState
 from transformers import PreTrainedModel
 from transformers.trainer import TRAINER_STATE_NAME
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
@@ -161,11 +162,22 @@ def check_same_run(checkpoint: str | Path, run: Mapping[str, Any]) -> None:
         ConfigError: With the first thing that differs.
     """
     sealed = read_json(Path(checkpoint) / SEAL)["run"]
-    if (difference := first_difference(sealed, json.loads(json.dumps(run)))) is not None:
+    wanted = json.loads(json.dumps(run))
+    if sealed != wanted:
+        processes = PartialState().num_processes
+        difference = first_difference(per_process(sealed, processes), per_process(wanted, processes))
+        difference = difference or first_difference(sealed, wanted)
         raise ConfigError(
             f"{checkpoint} is of another run: {difference}; give the settings of the interrupted run, another output "
             "folder, or begin anew: --force without --resume"
         )
+
+
+def per_process(run: Mapping[str, Any], processes: int) -> dict[str, Any]:
+    """Divide a run's batch size, which is that of all processes, among those that there are now."""
+    arguments = dict(run.get("arguments", {}))
+    arguments["per_device_train_batch_size"] = int(arguments.get("per_device_train_batch_size", 0)) // processes
+    return {**run, "arguments": arguments}
 
 
 def going_on_from(folder: str | Path, model: PreTrainedModel, run: Mapping[str, Any]) -> str | None:

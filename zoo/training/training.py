@@ -218,6 +218,7 @@ def train(
             peak_memory=memory,
             history=history,
             evaluations=[entry for entry in trainer.state.log_history if "eval_loss" in entry],
+            examples_per_update=args.train_batch_size * args.gradient_accumulation_steps * args.world_size,
         )
         pushed = None
         if output_dir is not None and trainer.is_world_process_zero():

@@ -33,6 +33,9 @@ SAME = 1e-5
 HOPELESS = 2
 """How many times as long as the quickest an engine may take in the first round to be measured in the others."""
 
+LIMIT = 30.0
+"""Seconds after which no other engine is tried."""
+
 ROUNDS = 5
 NEW_TOKENS = 32
 ROWS, LENGTH = 12, 64
@@ -72,6 +75,7 @@ def accelerate(
     engines: Iterable[str] | None = None,
     exact: bool = True,
     source: Path | None = None,
+    limit: float = LIMIT,
     tell: Callable[[str], object] = logger.info,
 ) -> PreTrainedModel:
     """Let a model run in the engine in which it is fastest: PyTorch, ONNX Runtime, OpenVINO, CTranslate2, llama.cpp.
@@ -98,6 +102,7 @@ def accelerate(
         exact: Whether to leave out engines that round weights; False for the fastest of them all. Those that round
             nothing have to compute the same all the same.
         source: The folder of the model, for engines that want its tokenizer.
+        limit: Seconds after which no other engine is tried; the one at that time is tried to its end.
         tell: Takes a sentence about each trial.
 
     Returns:
@@ -107,7 +112,7 @@ def accelerate(
         InputError: When the model is not one of the zoo's, or not on the CPU.
         InvalidChoiceError: When there is no such engine.
     """
-    trials = try_engines(model, inputs, engines=engines, exact=exact, source=source)
+    trials = try_engines(model, inputs, engines=engines, exact=exact, source=source, limit=limit)
     for trial in trials:
         tell(str(trial))
     usual, *others = trials
@@ -126,6 +131,7 @@ def try_engines(
     engines: Iterable[str] | None = None,
     exact: bool = True,
     source: Path | None = None,
+    limit: float = LIMIT,
 ) -> list[Trial]:
     """Measure a model in one engine after the other. Arguments and errors as of [`accelerate`][].
 
@@ -147,7 +153,11 @@ def try_engines(
     results: dict[str, Tensor] = {}
     seconds: dict[str, list[float]] = {}
     problems: dict[str, str] = {}
+    began = time.perf_counter()
     for name in names:
+        if name != TORCH and time.perf_counter() - began > limit:
+            problems[name] = f"not tried, since the others took more than {limit:g} s"
+            continue
         try:
             running[name] = opened(model, name, source)
             work.run(running[name])  # the first time is another one
