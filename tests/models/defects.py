@@ -30,6 +30,8 @@ from zoo.models import (
 )
 from zoo.models import attention as attention_module
 from zoo.models.context import Context
+from zoo.models.mixers import convolution, delta_net
+from zoo.models.mixers.base import Mixer
 from zoo.testing import basics
 
 Break = Callable[[Any, pytest.MonkeyPatch], None]
@@ -230,6 +232,23 @@ def let_unpadded_sequences_see_everything(model: Any, patch: pytest.MonkeyPatch)
 
 def count_padding(model: Any, patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Context, "is_token", lambda self, seq_len: None)
+
+
+def keep_padding_in_a_state(model: Any, patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(convolution, "keep_last_tokens", lambda past, channels, is_token: None)
+
+
+def forget_at_padding(model: Any, patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(delta_net, "of_tokens", lambda is_token, states: states)
+
+
+def carry_states_into_the_next_document(model: Any, patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Mixer, "mix_documents", lambda self, states, documents: self.mix(states, None))
+
+
+def mix_documents_in_a_cache(model: Any, patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(stack, "packed_documents", lambda position_ids: None)
+    patch.setattr(Context, "is_first", False)
 
 
 def replay_in_place(model: Any, patch: pytest.MonkeyPatch) -> None:

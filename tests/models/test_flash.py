@@ -11,7 +11,7 @@ import transformers.modeling_utils as modeling
 from torch import Tensor
 
 import zoo
-from zoo.base.errors import InputError, SequenceTooLongError, UnsupportedBackendError
+from zoo.base.errors import SequenceTooLongError, UnsupportedBackendError
 from zoo.fast.unpadding import UnpaddedMask
 from zoo.models import ZooPreTrainedModel
 from zoo.models.capabilities import FLASH
@@ -96,7 +96,10 @@ def test_ends_of_sequences_that_are_off_are_found(monkeypatch):
     assert (eager - flash)[mask.bool()].abs().max() > 1e-3
 
 
-@pytest.mark.parametrize("name", ["llama-style", "gpt2-style", "pre-norm:sliding_window=3"])
+PACKED = ["llama-style", "gpt2-style", "pre-norm:sliding_window=3", "lfm2-style"]
+
+
+@pytest.mark.parametrize("name", PACKED)
 def test_sequences_packed_into_one_row_do_not_see_each_other(name):
     model, ids = built(name, "causal-lm"), torch.randint(5, 60, (1, 12))
     positions = torch.cat([torch.arange(5), torch.arange(7)])[None]
@@ -106,7 +109,7 @@ def test_sequences_packed_into_one_row_do_not_see_each_other(name):
     torch.testing.assert_close(flash[:, 5:], alone)
 
 
-@pytest.mark.parametrize("name", ["llama-style", "gpt2-style", "pre-norm:sliding_window=3"])
+@pytest.mark.parametrize("name", PACKED)
 def test_sequences_packed_into_several_rows_do_not_see_each_other(name):
     model, ids = built(name, "causal-lm"), torch.randint(5, 60, (3, 12))
     ends = ((5, 7), (12,), (2, 6, 4))
@@ -115,14 +118,6 @@ def test_sequences_packed_into_several_rows_do_not_see_each_other(name):
     torch.testing.assert_close(eager, flash)
     alone, _ = on_both(model, input_ids=ids[2:, 2:8])
     torch.testing.assert_close(flash[2:, 2:8], alone)
-
-
-def test_packed_sequences_are_refused_where_a_state_goes_from_one_to_the_next():
-    model, ids = built("lfm2-style", "causal-lm"), torch.randint(5, 60, (2, 6))
-    for rows in (1, 2):
-        positions = torch.tensor([[0, 1, 2, 0, 1, 2]] * rows)
-        with written_out_flash(model), pytest.raises(InputError, match="begin anew within a row"):
-            model(input_ids=ids[:rows], position_ids=positions, use_cache=False)
 
 
 REFUSED = ["alibi-decoder", "pre-norm:position=t5", "vanilla", "t5-style"]

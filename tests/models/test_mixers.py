@@ -95,7 +95,7 @@ def test_gated_delta_net_equals_olmo_hybrid(negative: bool) -> None:
     states = random(2, LENGTH, WIDTH)
     close(ours(states)[0], theirs(states), THROUGH_FLOAT32)
     mask = torch.tensor([[1] * LENGTH, [0] * 2 + [1] * (LENGTH - 2)])
-    close(ours(states, mask)[0], theirs(states, attention_mask=mask), THROUGH_FLOAT32)
+    close(ours(states, mask)[0][mask.bool()], theirs(states, attention_mask=mask)[mask.bool()], THROUGH_FLOAT32)
     cache = DynamicCache(config=of_theirs)
     pieces = torch.cat([ours(one, past_key_values=cache)[0] for one in states.split([3, 1, 2, 1], dim=1)], dim=1)
     close(pieces, ours(states)[0])
@@ -135,7 +135,7 @@ def test_kimi_delta_attention_equals_transformers_own() -> None:
     states = random(2, LENGTH, WIDTH)
     close(ours(states)[0], theirs(states), THROUGH_FLOAT32)
     mask = torch.tensor([[1] * LENGTH, [0] * 2 + [1] * (LENGTH - 2)])
-    close(ours(states, mask)[0], theirs(states, attention_mask=mask), THROUGH_FLOAT32)
+    close(ours(states, mask)[0][mask.bool()], theirs(states, attention_mask=mask)[mask.bool()], THROUGH_FLOAT32)
     cache = DynamicCache(config=of_theirs)
     pieces = torch.cat([ours(one, past_key_values=cache)[0] for one in states.split([3, 1, 2, 1], dim=1)], dim=1)
     close(pieces, ours(states)[0])
@@ -205,8 +205,9 @@ def test_what_cannot_be_is_refused(name: str, task: str, settings: dict[str, Any
 
 def test_what_a_state_cannot_do_is_refused(tmp_path: Path) -> None:
     model = small("gated-delta-net")
-    with pytest.raises(InputError, match="carries its state from one packed document into the next"):
-        model(IDS, position_ids=torch.tensor([[0, 1, 2, 3, 0, 1, 2]]), use_cache=False)
+    with pytest.raises(InputError, match="packs several documents into it, but past_key_values holds one a row"):
+        places = torch.tensor([[0, 1, 2, 3, 0, 1, 2]])
+        model(IDS, position_ids=places, past_key_values=DynamicCache(config=model.config))
     with pytest.raises(InputError, match="an attention_mask of 4 dimensions was given"):
         model(IDS, attention_mask=torch.zeros(2, 1, 7, 7, dtype=torch.float64))
     with pytest.raises(InputError, match=r"without a state for layer 0.*DynamicCache\(config=model.config\)"):
@@ -226,12 +227,43 @@ def test_a_plugin_adds_a_mixer_to_every_variant(monkeypatch: pytest.MonkeyPatch)
     class Before(ShortConvolution):
         """The tokens before, as they are."""
 
-        def mix(self, hidden_states: Tensor, past: Any) -> Tensor:
-            return super().mix(hidden_states, past) + hidden_states
+        def mix(self, hidden_states: Tensor, past: Any, is_token: Tensor | None = None) -> Tensor:
+            return super().mix(hidden_states, past, is_token) + hidden_states
 
     model = zoo.build("gpt2-style@tiny:mixer=before,conv_L_cache=2,vocab_size=20", "causal-lm")
     assert type(model.model.layers[0].self_attn) is Before
     assert model.generate(IDS, max_new_tokens=2, do_sample=False).shape == (2, 9)
+
+
+@pytest.mark.parametrize("mixer", [*NAMES, "short-conv,conv_bias=True"])
+@pytest.mark.parametrize("packs", [False, True])
+def test_gradients_of_gaps_and_packed_documents_are_those_of_single_texts(mixer: str, packs: bool) -> None:
+    model = small(mixer).train()
+    mask = torch.tensor([[0, 1, 1, 0, 1, 1, 0], [1, 1, 0, 0, 1, 0, 1]])
+    places = (
+        torch.tensor([[0, 1, 2, 0, 1, 2, 3], [0, 0, 1, 2, 3, 4, 5]]) if packs else (mask.cumsum(1) - 1).clamp(min=0)
+    )
+    together = model(IDS, attention_mask=None if packs else mask, position_ids=places, use_cache=False).logits
+    if packs:
+        texts = [*IDS[0].split([3, 4]), *IDS[1].split([1, 6])]
+    else:
+        together, texts = together[mask.bool()], [row[real] for row, real in zip(IDS, mask.bool(), strict=True)]
+    alone = torch.cat([model(text[None], use_cache=False).logits[0] for text in texts])
+    parameters = tuple(model.parameters())
+    one, other = (torch.autograd.grad(logits.square().sum(), parameters) for logits in (together, alone))
+    for (name, _), mine, theirs in zip(model.named_parameters(), one, other, strict=True):
+        torch.testing.assert_close(mine, theirs, atol=1e-8, rtol=1e-8, msg=name)
+
+
+@pytest.mark.slow
+def test_packed_documents_stay_apart_where_the_model_is_compiled() -> None:
+    model = small("gated-delta-net")
+    given = {"position_ids": torch.tensor([[0, 1, 2, 0, 1, 2, 3]]), "use_cache": False}
+    compiled = torch.compile(model, backend="eager")(IDS, **given).logits
+    close(compiled[:, 3:], model(IDS[:, 3:]).logits)
+    torch.compiler.reset()
+    with pytest.raises(torch._dynamo.exc.Unsupported, match="a state begins anew where position_ids restart"):
+        torch.compile(model, backend="eager", fullgraph=True)(IDS, **given)
 
 
 CASES = [case for name in NAMES for case in cases(f"llama-style:mixer={name}") if case.task == "causal-lm"]

@@ -21,9 +21,6 @@ from .switches import current
 from .unpadding import UnpaddedMask, Unpadding
 from .variable_length import computes
 
-ATTENDING = frozenset({"full_attention", "sliding_attention"})
-"""Types of layers with attention; all others carry a state from token to token."""
-
 RunLayers = TypeVar("RunLayers", bound=Callable[..., Tensor])
 
 GAIN = 150_000
@@ -131,15 +128,12 @@ def packed_rows(config: PreTrainedConfig, context: Any) -> Any:
             the same for all, *Shape:* (batch_size or 1, seq_len).
 
     Returns:
-        A mask for attention on the rows as they are; the given one where there is one row, or a document in each, and
-        for layers that carry a state from one document into the next, which are to refuse it.
+        A mask for attention on the rows as they are; the given one where there is one row, or a document in each.
     """
     mask, position_ids = context.attention_mask, context.given_positions
     if not config.is_decoder or mask is not None or context.cache is not None or is_traced():
         return mask
     if position_ids is None or len(position_ids) == 1:
-        return mask
-    if not ATTENDING.issuperset(getattr(config, "layer_types", None) or ()):
         return mask
     if ALL_ATTENTION_FUNCTIONS.get(config._attn_implementation) is not flash_attention_forward:
         return mask

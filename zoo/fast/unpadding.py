@@ -6,6 +6,7 @@ Attention then runs a sequence at a time on a CPU, and on FlashAttention by `cu_
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -94,6 +95,26 @@ class Unpadding:
         lengths = tuple(cu_seqlens.diff().tolist())
         indices = torch.arange(batch_size * seq_len, device=documents.device)
         return cls(indices, (0,) * len(lengths), lengths, cu_seqlens, batch_size, seq_len)
+
+    @cached_property
+    def rows_by_length(self) -> list[tuple[Tensor, Tensor]]:
+        """Sequences as rows, each with those that are less than twice as long or as short.
+
+        Returns:
+            Places among all tokens end to end, the last one again behind a shorter sequence, *Shape:* (num_sequences,
+            longest); and which of them hold a token of their own, as places in these rows, *Shape:* (num_tokens,).
+        """
+        lengths = torch.tensor(self.lengths, device="cpu")
+        firsts, rows = lengths.cumsum(0) - lengths, []
+        doublings = lengths.sub(1).double().add(0.5).log2().floor()
+        for doubling in doublings.unique():
+            chosen = doublings == doubling
+            ends = lengths[chosen, None]
+            steps = torch.arange(int(ends.max()), device="cpu")
+            places = firsts[chosen, None] + torch.minimum(steps, ends - 1)
+            own = (steps < ends).flatten().nonzero()[:, 0]
+            rows.append((places.to(self.indices.device), own.to(self.indices.device)))
+        return rows
 
     def unpad(self, states: Tensor) -> Tensor:
         """Lay the tokens of all sequences end to end.

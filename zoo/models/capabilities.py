@@ -132,6 +132,11 @@ def limits_of(config: ZooConfig) -> tuple[str, ...]:
         "UnsupportedBackendError."
         for why, names in reasons.items()
     ]
+    if config.mixer_layer_type is not None:
+        limits.append(
+            "Takes neither an attention_mask of 4 dimensions nor the prefix of prefix tuning, as "
+            f"mixer {config.mixer!r} keeps a state in the place of keys and values; either is an InputError."
+        )
     if config.stack == "decoder" and (why := what_engines_lack(config, backends_of(config)[0])) is not None:
         limits.append(f"Does not generate by continuous batching (generate_batch), because of {why}.")
     return tuple(limits)

@@ -14,6 +14,7 @@ from transformers.cache_utils import (
     DynamicLayer,
     DynamicSlidingWindowLayer,
     EncoderDecoderCache,
+    LinearAttentionLayer,
     StaticLayer,
 )
 from transformers.masking_utils import (
@@ -21,13 +22,14 @@ from transformers.masking_utils import (
     create_bidirectional_sliding_window_mask,
     create_causal_mask,
     create_sliding_window_causal_mask,
+    find_packed_sequence_indices,
 )
 from transformers.utils.import_utils import is_tracing
 
 from zoo.base.errors import InputError
 from zoo.fast.preallocated_cache import self_attention_cache
 from zoo.fast.unpad_layers import packed_rows
-from zoo.fast.unpadding import UnpaddedMask
+from zoo.fast.unpadding import UnpaddedMask, Unpadding
 
 if TYPE_CHECKING:
     from .configuration import ZooConfig
@@ -40,7 +42,7 @@ def padding_mask(
     attention_mask: Tensor | None,
     position_ids: Tensor | None = None,
     past_key_values: Cache | None = None,
-) -> Tensor | None:
+) -> Tensor | UnpaddedMask | None:
     """The mask of layers without attention, which carry a state from token to token.
 
     Args:
@@ -49,31 +51,57 @@ def padding_mask(
         position_ids: *Shape:* (batch_size or 1, seq_len)
 
     Returns:
-        1 for real tokens, *Shape:* (batch_size, seq_len); None where no token can be padding.
+        1 for real tokens, *Shape:* (batch_size, seq_len); where documents are that are packed into rows; None where
+        every row holds one document from its first position on, and without padding if there is a cache.
 
     Raises:
-        InputError: When documents are packed into a row, or the mask says which query sees which key: a state is not
-            begun anew between two tokens.
+        InputError: When the mask says which query sees which key, or packed documents are to be kept in a cache.
     """
-    if attention_mask is not None and attention_mask.ndim != 2:
+    if attention_mask is None:
+        documents = None if position_ids is None or hidden_states.shape[1] == 1 else find_documents(position_ids)
+        if documents is None:
+            return None
+        if past_key_values is not None:
+            raise packed_into_cache()
+        tokens = Unpadding.of_documents(documents.expand(len(hidden_states), -1))
+        return UnpaddedMask(tokens, tokens)
+    if attention_mask.ndim != 2:
         raise InputError(
             f"an attention_mask of {attention_mask.ndim} dimensions was given, but mixer={config.mixer!r} cannot "
             "choose which earlier tokens a token sees; give 1 for real tokens and 0 for padding, one a token"
         )
-    told = position_ids if attention_mask is None and past_key_values is None else None
-    if told is not None and has_values(told) and bool((told.diff(dim=-1) < 1).any()):
-        raise InputError(
-            f"position_ids begin anew within a row, but mixer={config.mixer!r} carries its state from one packed "
-            "document into the next; give one document a row"
-        )
-    # One token that is read or written by itself is no padding.
-    seq_len = hidden_states.shape[1]
-    return None if attention_mask is None or seq_len == 1 else attention_mask[:, -seq_len:]
+    is_token = attention_mask[:, -hidden_states.shape[1] :].bool()
+    if is_token.device.type != "cpu" or is_tracing(is_token):  # an accelerator would be waited for
+        return is_token
+    padding = ~is_token if past_key_values is not None else is_token[:, 1:] > is_token[:, :-1]
+    return is_token if padding.any() else None
 
 
-def has_values(tensor: Tensor) -> bool:
-    """Whether there are numbers to look at, which there are not while a model is traced."""
-    return tensor.device.type != "meta" and not is_tracing(tensor)
+def packed_documents(position_ids: Tensor | None) -> Tensor | None:
+    """Tell documents apart that are packed into rows, by transformers' rule: positions that do not count on.
+
+    Args:
+        position_ids: As they were given. *Shape:* (batch_size or 1, seq_len)
+
+    Returns:
+        The number of every position's document in its row, *Shape:* as position_ids; None for a document a row, and
+        where there are no numbers to look at.
+    """
+    if position_ids is None or position_ids.shape[1] == 1 or position_ids.device.type == "meta":
+        return None
+    return None if is_tracing(position_ids) else find_packed_sequence_indices(position_ids)
+
+
+find_documents = torch.compiler.disable(packed_documents, reason="a state begins anew where position_ids restart")
+"""The same outside of a compiled graph, of which it is a break."""
+
+
+def packed_into_cache() -> InputError:
+    """The error of a cache that is to hold several documents a row."""
+    return InputError(
+        "position_ids do not count on within a row, which packs several documents into it, but past_key_values holds "
+        "one a row: give no cache, or one document a row, or an attention_mask if some of it is padding"
+    )
 
 
 MASKS = {
@@ -150,6 +178,13 @@ class Context:
         self.given_positions = self.position_ids
         if self.position_ids is None:
             self.position_ids = position.count(inputs_embeds, self.attention_mask, seen)
+
+    @property
+    def is_first(self) -> bool:
+        """Whether a cache that grows holds nothing yet."""
+        layers = [] if self.cache is None else self.cache.layers
+        grows = all(isinstance(layer, (DynamicLayer, LinearAttentionLayer)) for layer in layers)
+        return self.cache is not None and grows and self.cache.get_seq_length() == 0
 
     def is_token(self, seq_len: int) -> Tensor | None:
         """1 for tokens, 0 for padding; None where a padding mask is not given. *Shape:* (batch_size, seq_len)."""
@@ -241,6 +276,8 @@ def self_attention_masks(
     options: dict[str, Any] = {"past_key_values": context.cache}
     if is_causal := config.is_decoder:
         options["position_ids"] = context.given_positions
+        if context.given_positions is not None and context.is_first:
+            options["past_key_values"] = None  # with any cache, transformers tells no documents apart
     return {kind: MASKS.get((is_causal, kind), padding_mask)(config, hidden_states, mask, **options) for kind in kinds}
 
 

@@ -18,7 +18,16 @@ from zoo.fast.unpad_layers import without_padding
 
 from .attention import Attention
 from .configuration import ZooConfig
-from .context import Context, EarlierLayers, new_cache, position_biases, prepare_cache, self_attention_masks
+from .context import (
+    Context,
+    EarlierLayers,
+    new_cache,
+    packed_documents,
+    packed_into_cache,
+    position_biases,
+    prepare_cache,
+    self_attention_masks,
+)
 from .embedding import TokenTypeEmbedding
 from .feed_forwards.routing import Router
 from .layers import TransformerLayer
@@ -244,12 +253,14 @@ class ZooDecoder(ZooStack):
         Args:
             input_ids: Token ids. *Shape:* (batch_size, seq_len)
             attention_mask: 1 for real tokens, cached ones included. *Shape:* (batch_size, key_len)
-            position_ids: Positions, by default counted on from the cache. *Shape:* (batch_size, seq_len)
+            position_ids: Positions, by default counted on from the cache; without a mask, a document begins where they
+                do not count on. *Shape:* (batch_size, seq_len)
             past_key_values: Keys and values of earlier positions, extended in place.
             inputs_embeds: Instead of input_ids. *Shape:* (batch_size, seq_len, embedding_size)
             encoder_hidden_states: What cross attention reads. *Shape:* (batch_size, source_len, hidden_size)
             encoder_attention_mask: 1 for real source tokens. *Shape:* (batch_size, source_len)
-            use_cache: Whether to return keys and values; a new cache is made if none is given.
+            use_cache: Whether to return keys and values; a new cache is made if none is given, and none for packed
+                documents, of which it could not say where they begin.
             kwargs: `output_attentions`, `output_hidden_states`, `return_dict`, and what attention backends take.
 
         Returns:
@@ -260,13 +271,17 @@ class ZooDecoder(ZooStack):
         Raises:
             TokenIdError: When an id is outside of the vocabulary.
             SequenceTooLongError: When the sequence is longer than the position table.
-            InputError: When the mask leaves out cached positions.
+            InputError: When the mask leaves out cached positions, or documents are packed where a cache is given.
         """
-        if past_key_values is not None:
-            prepare_cache(past_key_values, 0 if encoder_hidden_states is None else encoder_hidden_states.shape[1])
-        elif use_cache:
-            past_key_values = new_cache(self.config, has_source=encoder_hidden_states is not None)
         attention_mask = self.padding_mask(attention_mask, input_ids)
+        caches = past_key_values is not None or use_cache
+        packs = caches and attention_mask is None and packed_documents(position_ids) is not None
+        if past_key_values is not None:
+            if packs:
+                raise packed_into_cache()
+            prepare_cache(past_key_values, 0 if encoder_hidden_states is None else encoder_hidden_states.shape[1])
+        elif use_cache and not packs:
+            past_key_values = new_cache(self.config, has_source=encoder_hidden_states is not None)
         inputs_embeds = self.token_embeddings(input_ids, inputs_embeds)
         source = (encoder_hidden_states, encoder_attention_mask)
         context = Context(attention_mask, position_ids, past_key_values, *source, token_ids=input_ids)

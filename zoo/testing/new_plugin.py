@@ -108,12 +108,13 @@ class PrefixSum(Mixer):
         self.in_proj = nn.Linear(config.hidden_size, config.hidden_size, bias=False)
         self.out_proj = nn.Linear(config.hidden_size, config.hidden_size, bias=False)
 
-    def mix(self, hidden_states, past):
+    def mix(self, hidden_states, past, is_token):
         """Add up the values.
 
         Args:
-            hidden_states: Zeros where there is padding. *Shape:* (batch_size, seq_len, hidden_size)
+            hidden_states: The tokens of every row, then zeros. *Shape:* (batch_size, seq_len, hidden_size)
             past: The layer of the cache with the state of earlier tokens, None without a cache.
+            is_token: Which positions hold tokens, None if all do. Zeros, which add nothing, need no look at it.
 
         Returns:
             *Shape:* as hidden_states.

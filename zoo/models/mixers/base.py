@@ -11,6 +11,7 @@ from transformers.cache_utils import Cache, LinearAttentionLayer
 
 from zoo.base.errors import ConfigError, InputError
 from zoo.fast.preallocated_cache import may_be_written, self_attention_cache
+from zoo.fast.unpadding import UnpaddedMask
 
 from ..attention import build_attention
 from ..parts import MIXERS
@@ -67,7 +68,7 @@ class Mixer(nn.Module):
     def forward(
         self,
         hidden_states: Tensor,
-        attention_mask: Tensor | None = None,
+        attention_mask: Tensor | UnpaddedMask | None = None,
         position_bias: Tensor | None = None,
         past_key_values: Cache | None = None,
         step: int | None = None,
@@ -77,7 +78,8 @@ class Mixer(nn.Module):
 
         Args:
             hidden_states: *Shape:* (batch_size, seq_len, hidden_size)
-            attention_mask: 1 for real tokens, None if all are. *Shape:* (batch_size, seq_len)
+            attention_mask: 1 for real tokens, *Shape:* (batch_size, seq_len); None if all are, or if without a cache
+                no padding precedes them; or where packed documents are, each of which begins without a state.
             position_bias: Not read.
             past_key_values: Holds what is kept of earlier tokens, changed in place.
             step: The place in the cache; `layer_idx` if not given.
@@ -86,17 +88,49 @@ class Mixer(nn.Module):
         Returns:
             The output, *Shape:* as hidden_states, and None in the place of attention weights.
         """
-        if attention_mask is not None:
-            hidden_states = hidden_states * attention_mask.unsqueeze(-1).to(hidden_states.dtype)
+        if isinstance(attention_mask, UnpaddedMask):
+            return self.mix_documents(hidden_states, attention_mask), None
         idx = self.layer_idx if step is None else step
-        return self.mix(hidden_states, None if past_key_values is None else state_layer(past_key_values, idx)), None
+        past = None if past_key_values is None else state_layer(past_key_values, idx)
+        if attention_mask is None:
+            return self.mix(hidden_states, past, None), None
+        is_token = attention_mask.bool()
+        # The tokens of a row move to its beginning, in their order, and padding behind them.
+        places = torch.where(is_token, is_token.cumsum(1), is_token.sum(1, keepdim=True) + (~is_token).cumsum(1)) - 1
+        places = places.unsqueeze(-1).expand_as(hidden_states)
+        tokens = hidden_states.masked_fill(~is_token.unsqueeze(-1), 0)
+        tokens = torch.zeros_like(tokens).scatter(1, places, tokens)
+        is_token = is_token.sort(dim=1, descending=True).values
+        return self.mix(tokens, past, None if past is None else is_token).gather(1, places), None
 
-    def mix(self, hidden_states: Tensor, past: LinearAttentionLayer | None) -> Tensor:
+    @torch.compiler.disable(reason="packed documents are as many as the data say")
+    def mix_documents(self, hidden_states: Tensor, documents: UnpaddedMask) -> Tensor:
+        """Mix the tokens of every packed document by themselves, documents of similar lengths at once.
+
+        Args:
+            hidden_states: *Shape:* (batch_size, seq_len, hidden_size)
+            documents: Where they are.
+
+        Returns:
+            *Shape:* as hidden_states.
+        """
+        tokens, places, mixed = hidden_states.flatten(0, 1), [], []
+        for rows, is_token in documents.queries.rows_by_length:
+            rows, is_token = rows.to(tokens.device), is_token.to(tokens.device)
+            places.append(rows.take(is_token))
+            mixed.append(self.mix(tokens[rows], None, None).flatten(0, 1)[is_token])
+        together = torch.cat(mixed)
+        return torch.empty_like(together).index_copy(0, torch.cat(places), together).view_as(hidden_states)
+
+    def mix(self, hidden_states: Tensor, past: LinearAttentionLayer | None, is_token: Tensor | None = None) -> Tensor:
         """Mix tokens with those before them.
 
         Args:
-            hidden_states: Zeros where there is padding. *Shape:* (batch_size, seq_len, hidden_size)
+            hidden_states: The tokens of every row, from its first position on; what follows them is padding.
+                *Shape:* (batch_size, seq_len, hidden_size)
             past: The layer of the cache, to be read and changed; None without a cache.
+            is_token: Which positions hold tokens, after which the state is as it is behind the last one; None if all
+                do, or without a cache. *Shape:* (batch_size, seq_len)
 
         Returns:
             *Shape:* as hidden_states.

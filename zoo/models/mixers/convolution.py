@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 from transformers import initialization as init
 from transformers.cache_utils import LinearAttentionLayer
 
@@ -24,12 +26,15 @@ class CausalConvolution(nn.Conv1d):
         bound = self.kernel_size[0] ** -0.5
         init.uniform_(self.weight, -bound, bound)
 
-    def forward(self, states: Tensor, past: LinearAttentionLayer | None = None) -> Tensor:
+    def forward(
+        self, states: Tensor, past: LinearAttentionLayer | None = None, is_token: Tensor | None = None
+    ) -> Tensor:
         """Filter every channel.
 
         Args:
             states: *Shape:* (batch_size, seq_len, width)
             past: Holds the tokens before them, and is given these.
+            is_token: As for [`Mixer.mix`][zoo.models.mixers.base.Mixer.mix].
 
         Returns:
             *Shape:* as states.
@@ -37,5 +42,22 @@ class CausalConvolution(nn.Conv1d):
         seq_len, channels = states.shape[1], states.transpose(1, 2)
         if past is not None:
             channels = past.update_conv_state(channels, conv_kernel_size=self.kernel_size[0])
+            if is_token is not None:
+                keep_last_tokens(past, channels, is_token)
         filtered = super().forward(channels)[..., : channels.shape[-1]]
         return filtered[..., -seq_len:].transpose(1, 2)
+
+
+def keep_last_tokens(past: LinearAttentionLayer, channels: Tensor, is_token: Tensor) -> None:
+    """Keep the last tokens of every row, where the cache has kept the last positions.
+
+    Args:
+        past: The layer of the cache, changed in place.
+        channels: What it held, then the new positions. *Shape:* (batch_size, width, key_len)
+        is_token: *Shape:* (batch_size, seq_len)
+    """
+    kept = past.conv_states[0]
+    length = kept.shape[-1]
+    padding = (~is_token).sum(dim=1, keepdim=True)
+    last = channels.shape[-1] - padding + torch.arange(length, device=channels.device)  # in what is longer by `length`
+    kept.copy_(F.pad(channels, (length, 0)).gather(2, last[:, None].expand(-1, channels.shape[1], -1)))

@@ -99,9 +99,9 @@ class GatedDeltaNet(Mixer):
         """Draw rates of decay."""
         draw_decays(self.A_log, self.dt_bias)
 
-    def mix(self, hidden_states: Tensor, past: LinearAttentionLayer | None) -> Tensor:
+    def mix(self, hidden_states: Tensor, past: LinearAttentionLayer | None, is_token: Tensor | None = None) -> Tensor:
         """Read the memory of earlier tokens. Arguments as in the base class."""
-        mixed = F.silu(self.conv1d(self.in_proj_qkv(hidden_states), past))
+        mixed = F.silu(self.conv1d(self.in_proj_qkv(hidden_states), past, is_token))
         strength, decay = self.in_proj_b(hidden_states), self.in_proj_a(hidden_states)
         with in_own_precision(hidden_states.device):
             precise = at_least_float32(hidden_states.dtype)
@@ -113,7 +113,7 @@ class GatedDeltaNet(Mixer):
             value = value.unflatten(-1, (self.num_value_heads, -1)).transpose(1, 2)
             strength = self.strongest * strength.to(precise).sigmoid()
             decay = -self.A_log.to(precise).exp() * F.softplus(decay.to(precise) + self.dt_bias)
-            decay, strength = decay.transpose(1, 2), strength.transpose(1, 2)
+            decay, strength = (of_tokens(is_token, states).transpose(1, 2) for states in (decay, strength))
             read, state = gated_delta_rule(query * self.key_dim**-0.5, key, value, decay, strength, memory_of(past))
         if past is not None:
             past.update_recurrent_state(state)
@@ -133,6 +133,19 @@ def unit_heads(states: Tensor, num_heads: int) -> Tensor:
     """
     heads = states.unflatten(-1, (num_heads, -1)).transpose(1, 2)
     return heads * torch.rsqrt((heads * heads).sum(dim=-1, keepdim=True) + NORM_EPS)
+
+
+def of_tokens(is_token: Tensor | None, states: Tensor) -> Tensor:
+    """Set decays and strengths of padding to 0, which changes no memory.
+
+    Args:
+        is_token: As for [`Mixer.mix`][zoo.models.mixers.base.Mixer.mix].
+        states: *Shape:* (batch_size, seq_len, width)
+
+    Returns:
+        *Shape:* as states.
+    """
+    return states if is_token is None else states * is_token.unsqueeze(-1)
 
 
 def memory_of(past: LinearAttentionLayer | None) -> Tensor | None:

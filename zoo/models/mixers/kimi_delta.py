@@ -15,7 +15,7 @@ from ..precision import at_least_float32, in_own_precision
 from ..ranges import require_at_least
 from .base import Mixer
 from .convolution import CausalConvolution
-from .delta_net import draw_decays, memory_of, unit_heads
+from .delta_net import draw_decays, memory_of, of_tokens, unit_heads
 from .delta_rule import channel_gated_delta_rule
 
 if TYPE_CHECKING:
@@ -72,17 +72,17 @@ class KimiDeltaAttention(Mixer):
         """Draw rates of decay as gated DeltaNet does."""
         draw_decays(self.A_log, self.dt_bias)
 
-    def mix(self, hidden_states: Tensor, past: LinearAttentionLayer | None) -> Tensor:
+    def mix(self, hidden_states: Tensor, past: LinearAttentionLayer | None, is_token: Tensor | None = None) -> Tensor:
         """Read the memory of earlier tokens. Arguments as in the base class."""
-        mixed = F.silu(self.conv1d(self.in_proj_qkv(hidden_states), past))
+        mixed = F.silu(self.conv1d(self.in_proj_qkv(hidden_states), past, is_token))
         strength, decay = self.in_proj_b(hidden_states), self.f_b_proj(self.f_a_proj(hidden_states))
         with in_own_precision(hidden_states.device):
             precise = at_least_float32(hidden_states.dtype)
             query, key, value = mixed.to(precise).chunk(3, dim=-1)
             query, key = (unit_heads(states, self.num_heads) for states in (query, key))
             rate = self.A_log.to(precise).exp()[:, None, None]
-            decay = -rate * self.heads(F.softplus(decay.to(precise) + self.dt_bias))
-            strength = strength.to(precise).sigmoid().transpose(1, 2)
+            decay = -rate * self.heads(of_tokens(is_token, F.softplus(decay.to(precise) + self.dt_bias)))
+            strength = of_tokens(is_token, strength.to(precise).sigmoid()).transpose(1, 2)
             read, state = channel_gated_delta_rule(
                 query * self.head_dim**-0.5, key, self.heads(value), decay, strength, memory_of(past)
             )

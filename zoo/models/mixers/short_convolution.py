@@ -46,7 +46,7 @@ class ShortConvolution(Mixer):
         super().check_options(config)
         require_at_least(1, conv_L_cache=option(config, cls, "conv_L_cache"))
 
-    def mix(self, hidden_states: Tensor, past: LinearAttentionLayer | None) -> Tensor:
+    def mix(self, hidden_states: Tensor, past: LinearAttentionLayer | None, is_token: Tensor | None = None) -> Tensor:
         """Convolve what passes the first gate. Arguments as in the base class."""
         before, after, values = self.in_proj(hidden_states).chunk(3, dim=-1)
-        return self.out_proj(after * self.conv(before * values, past))
+        return self.out_proj(after * self.conv(before * values, past, is_token))
