@@ -35,6 +35,7 @@ class Module:
     foreign: list[tuple[ast.Import | ast.ImportFrom, bool]] = field(default_factory=list, init=False)
     definitions: dict[str, list[ast.stmt]] = field(default_factory=dict, init=False)
     effects: list[ast.Expr] = field(default_factory=list, init=False)
+    everything_of: list[str] = field(default_factory=list, init=False)
 
     def __post_init__(self) -> None:
         self.tree = ast.parse(self.source)
@@ -82,6 +83,7 @@ class Module:
             if source.partition(".")[0] in self.own:
                 table = self.for_types if for_types else self.imports
                 table.update({alias.asname or alias.name: (source, alias.name) for alias in statement.names})
+                self.everything_of += [source for alias in statement.names if alias.name == "*"]
                 return
             if source == "__future__":
                 return
@@ -188,7 +190,7 @@ class Shaker:
             return module, name
         if name in found.imports:
             return self.resolve(*found.imports[name])
-        return None
+        return next(filter(None, (self.resolve(source, name) for source in found.everything_of)), None)
 
     def keep(self, module: str, name: str) -> None:
         """Keep a definition and everything that it needs.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import inspect
 import sys
@@ -9,6 +10,8 @@ import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, Generic, TypeVar, overload
 
 from zoo.base.errors import (
@@ -48,13 +51,24 @@ class Reference:
         except (ImportError, AttributeError, ValueError) as error:
             raise RegistrationError(f"{self.path!r} was registered, but cannot be imported: {error}") from error
 
+    def docstring(self) -> str:
+        """The object's docstring, from the source where that is there, so that nothing is imported."""
+        module, _, name = self.path.partition(":")
+        top, *rest = module.split(".")
+        places: Iterable[str] = () if (spec := find_spec(top)) is None else spec.submodule_search_locations or ()
+        for file in (Path(place, *rest).with_suffix(".py") for place in places if rest):
+            if file.is_file():
+                for node in ast.parse(file.read_text(encoding="utf-8")).body:
+                    if isinstance(node, ast.ClassDef | ast.FunctionDef) and node.name == name:
+                        return ast.get_docstring(node) or ""
+        return inspect.getdoc(self.load()) or ""
+
 
 @dataclass
 class _Entry(Generic[T]):
     held: T | Reference
     origin: Origin
     deprecated: str | None
-    summary: str | None = None
 
     @property
     def value(self) -> T:
@@ -170,7 +184,6 @@ class Registry(Generic[T]):
         self,
         name: str,
         path: str,
-        summary: str,
         *,
         aliases: Iterable[str] = (),
         override: bool = False,
@@ -181,7 +194,6 @@ class Registry(Generic[T]):
         Args:
             name: Its name, as for [`register`][zoo.registry.Registry.register], and so are the other arguments.
             path: Where it is: "module:object".
-            summary: A line about it.
 
         Raises:
             RegistrationError: When the name cannot be a name.
@@ -191,7 +203,7 @@ class Registry(Generic[T]):
         if not origin.built_in:
             self._load_built_in()
         with self._lock:
-            self._add(name, _Entry(Reference(path), origin, deprecated, summary), tuple(aliases), override)
+            self._add(name, _Entry(Reference(path), origin, deprecated), tuple(aliases), override)
 
     def alias(self, name: str, target: str, *, override: bool = False, deprecated: str | None = None) -> None:
         """Add another name for a thing, for instance the one it had before.
@@ -271,15 +283,14 @@ class Registry(Generic[T]):
         return self._entry(name).origin
 
     def summary(self, name: str) -> str:
-        """Describe a thing in a line, without importing it where the line was registered with it.
+        """Describe a thing by the first line of its docstring, without importing it where it is registered lazily.
 
         Raises:
             UnknownNameError: When nothing has this name.
         """
-        entry = self._entry(name)
-        if entry.summary is None:
-            return inspect.cleandoc(getattr(entry.value, "__doc__", None) or "").partition("\n")[0]
-        return entry.summary
+        held = self._entry(name).held
+        text = held.docstring() if isinstance(held, Reference) else held.__doc__ or ""
+        return inspect.cleandoc(text).partition("\n")[0]
 
     def names(self) -> list[str]:
         """List everything, plugins' things included.

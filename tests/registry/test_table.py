@@ -10,6 +10,7 @@ import warnings
 from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
@@ -287,29 +288,38 @@ def test_of_many_threads_exactly_one_gets_the_name(positions: Registry[object]) 
 
 
 class TestLazyEntries:
-    def test_listing_and_summaries_import_nothing(self, positions: Registry[object]) -> None:
-        positions.register_lazily("late", "no_such_module:Late", "Comes late.", aliases=("tardy",))
+    def test_listing_imports_nothing(self, positions: Registry[object]) -> None:
+        positions.register_lazily("late", "no_such_module:Late", aliases=("tardy",))
         assert positions.names() == ["late"] and "tardy" in positions
-        assert positions.summary("tardy") == "Comes late."
 
     def test_the_object_is_imported_when_it_is_looked_up(self, positions: Registry[object]) -> None:
-        positions.register_lazily("late", "collections:OrderedDict", "Comes late.")
+        positions.register_lazily("late", "collections:OrderedDict")
         assert positions.get("late") is OrderedDict
 
     @pytest.mark.parametrize("path", ["no_such_module:Late", "collections:Late", "collections", ""])
     def test_an_object_that_is_not_there_is_named(self, positions: Registry[object], path: str) -> None:
-        positions.register_lazily("late", path, "Never comes.")
+        positions.register_lazily("late", path)
         with pytest.raises(RegistrationError, match=f"'{path}' was registered, but cannot be imported"):
             positions.get("late")
 
     def test_it_may_register_again_but_not_take_a_name(self, positions: Registry[object]) -> None:
-        positions.register_lazily("late", "collections:OrderedDict", "Comes late.")
-        positions.register_lazily("late", "collections:OrderedDict", "Comes again.")
+        positions.register_lazily("late", "collections:OrderedDict")
+        positions.register_lazily("late", "collections:OrderedDict")
         with pytest.raises(NameCollisionError):
-            positions.register_lazily("late", "collections:deque", "Comes too.")
+            positions.register_lazily("late", "collections:deque")
         with pytest.raises(NameCollisionError):
             positions.register("late", object)
 
-    def test_the_summary_of_others_is_the_first_line_of_the_docstring(self, positions: Registry[object]) -> None:
+    def test_summaries_are_first_lines_of_docstrings(
+        self, positions: Registry[object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        package = tmp_path / "of_the_source"
+        package.mkdir()
+        (package / "__init__.py").write_text("raise ImportError('imported')")
+        (package / "late.py").write_text('class Late:\n    """Comes late.\n\n    Or never.\n    """\n')
+        monkeypatch.syspath_prepend(tmp_path)
+        positions.register_lazily("late", "of_the_source.late:Late")
+        positions.register_lazily("loaded", "collections:OrderedDict")
         positions.register("early", OrderedDict)
-        assert positions.summary("early") == "Dictionary that remembers insertion order"
+        assert positions.summary("late") == "Comes late."
+        assert positions.summary("loaded") == positions.summary("early") == "Dictionary that remembers insertion order"

@@ -1,137 +1,27 @@
 """Everything a saved checkpoint needs in order to run: configuration, parts, stacks, wrapper and heads."""
 
-from . import initialization
-from .attention import Attention
-from .attentions.differential import DifferentialAttention
-from .attentions.exclusive import ExclusiveAttention
-from .attentions.gated import GatedAttention
-from .attentions.kv_sharing import SharedKeyValueAttention
-from .attentions.latent import LatentAttention
-from .attentions.normalized import NormalizedAttention
-from .attentions.sinks import SinkAttention
-from .attentions.value_embeddings import ValueEmbeddingAttention
-from .attentions.value_residual import ValueResidualAttention
-from .choices import AttentionScale, NormPlacement, Pooling, QKNorm, ResidualScaling
-from .classification import ZooForSequenceClassification, ZooForTokenClassification
-from .conditional_generation import ZooForConditionalGeneration
-from .configuration import ZooConfig
-from .embedding import LearnedPosition, Position, TokenEmbedding, TokenTypeEmbedding
-from .encoder_decoder import ZooEncoderDecoder
-from .feed_forward import FeedForward, GatedFeedForward
-from .feed_forwards import (
-    ClampedMixtureOfExperts,
-    MixtureOfExperts,
-    NormalizedFeedForward,
-    SharedMixtureOfExperts,
-    SigmoidMixtureOfExperts,
-    balance_experts,
-)
-from .language_modeling import ZooForCausalLM, ZooForMaskedLM
-from .layers import DecoderLayer, EncoderLayer, ParallelDecoderLayer, ParallelEncoderLayer, TransformerLayer
-from .mixers.base import Mixer
-from .mixers.delta_net import GatedDeltaNet
-from .mixers.kimi_delta import KimiDeltaAttention
-from .mixers.short_convolution import ShortConvolution
-from .norms import DynamicTanh, LayerNorm, RMSNorm
-from .parametrization import learning_rate_factors
-from .parts import ATTENTIONS, FEED_FORWARDS, INITIALIZERS, MIXERS, NORMS, POSITIONS, RESIDUALS
-from .position_bias import AlibiPosition, RelativeBucketPosition
-from .positions.rotary_by_layer import RotaryByLayerPosition
-from .pretrained import ZooModel, ZooPreTrainedModel
-from .residual import Residual
-from .residuals import HyperConnections, LambdaResidual, ManifoldHyperConnections, NormalizedResidual
-from .rotary import InterleavedRotaryPosition, RotaryPosition
-from .sinusoidal import SinusoidalHalvesPosition, SinusoidalPosition
-from .stack import ZooDecoder, ZooEncoder
-from .transformer import Transformer
-from .unit import UnitEmbedding, UnitHead, UnitNorm, normalize_weights
+import importlib
+import sys
+from typing import TYPE_CHECKING, Any
 
-TASK_CLASSES: dict[str, tuple[str, type[ZooPreTrainedModel]]] = {
-    "feature-extraction": ("AutoModel", ZooModel),
-    "masked-lm": ("AutoModelForMaskedLM", ZooForMaskedLM),
-    "sequence-classification": ("AutoModelForSequenceClassification", ZooForSequenceClassification),
-    "token-classification": ("AutoModelForTokenClassification", ZooForTokenClassification),
-    "causal-lm": ("AutoModelForCausalLM", ZooForCausalLM),
-    "seq2seq-lm": ("AutoModelForSeq2SeqLM", ZooForConditionalGeneration),
-}
-"""The Auto class and the model class of every task."""
+if TYPE_CHECKING:
+    from .api import *  # noqa: F403
 
-__all__ = [
-    "ATTENTIONS",
-    "FEED_FORWARDS",
-    "INITIALIZERS",
-    "MIXERS",
-    "NORMS",
-    "POSITIONS",
-    "RESIDUALS",
-    "TASK_CLASSES",
-    "AlibiPosition",
-    "Attention",
-    "AttentionScale",
-    "ClampedMixtureOfExperts",
-    "DecoderLayer",
-    "DifferentialAttention",
-    "DynamicTanh",
-    "EncoderLayer",
-    "ExclusiveAttention",
-    "FeedForward",
-    "GatedAttention",
-    "GatedDeltaNet",
-    "GatedFeedForward",
-    "HyperConnections",
-    "InterleavedRotaryPosition",
-    "KimiDeltaAttention",
-    "LambdaResidual",
-    "LatentAttention",
-    "LayerNorm",
-    "LearnedPosition",
-    "ManifoldHyperConnections",
-    "Mixer",
-    "MixtureOfExperts",
-    "NormPlacement",
-    "NormalizedAttention",
-    "NormalizedFeedForward",
-    "NormalizedResidual",
-    "ParallelDecoderLayer",
-    "ParallelEncoderLayer",
-    "Pooling",
-    "Position",
-    "QKNorm",
-    "RMSNorm",
-    "RelativeBucketPosition",
-    "Residual",
-    "ResidualScaling",
-    "RotaryByLayerPosition",
-    "RotaryPosition",
-    "SharedKeyValueAttention",
-    "SharedMixtureOfExperts",
-    "ShortConvolution",
-    "SigmoidMixtureOfExperts",
-    "SinkAttention",
-    "SinusoidalHalvesPosition",
-    "SinusoidalPosition",
-    "TokenEmbedding",
-    "TokenTypeEmbedding",
-    "Transformer",
-    "TransformerLayer",
-    "UnitEmbedding",
-    "UnitHead",
-    "UnitNorm",
-    "ValueEmbeddingAttention",
-    "ValueResidualAttention",
-    "ZooConfig",
-    "ZooDecoder",
-    "ZooEncoder",
-    "ZooEncoderDecoder",
-    "ZooForCausalLM",
-    "ZooForConditionalGeneration",
-    "ZooForMaskedLM",
-    "ZooForSequenceClassification",
-    "ZooForTokenClassification",
-    "ZooModel",
-    "ZooPreTrainedModel",
-    "balance_experts",
-    "initialization",
-    "learning_rate_factors",
-    "normalize_weights",
-]
+
+def _look_up(name: str) -> Any:
+    """Import everything when a public name or a module is first used: tables of parts are read without torch."""
+    if name.startswith("__"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    api = importlib.import_module(f"{__name__}.api")
+    here = vars(sys.modules[__name__])
+    if name in here:
+        return here[name]
+    return getattr(api, name)
+
+
+def __dir__() -> list[str]:
+    return sorted(importlib.import_module(f"{__name__}.api").__all__)
+
+
+if not TYPE_CHECKING:
+    __getattr__ = _look_up

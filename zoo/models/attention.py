@@ -30,7 +30,6 @@ Mixed: TypeAlias = tuple[Tensor, Tensor | None]
 """What attention makes of values, and the weights where the backend gives them."""
 
 
-@ATTENTIONS.register("multi-head")
 class Attention(nn.Module):
     """Multi-head attention (Vaswani et al. 2017, section 3.2), grouped when there are fewer key-value heads.
 

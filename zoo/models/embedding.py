@@ -16,7 +16,7 @@ from transformers import initialization as init
 
 from zoo.base.errors import InputError, SequenceTooLongError, TokenIdError
 
-from .parts import POSITIONS, refuse_former_names
+from .parts import refuse_former_names
 
 if TYPE_CHECKING:
     from .configuration import ZooConfig
@@ -233,10 +233,6 @@ class Position(nn.Module):
         return None
 
 
-POSITIONS.register("none", Position)
-
-
-@POSITIONS.register("learned")
 class LearnedPosition(Position):
     """A trained vector for every position (Gehring et al. 2017; BERT, GPT-2).
 
@@ -267,7 +263,6 @@ class LearnedPosition(Position):
             raise InputError(f"position_ids begin at {int(position_ids.min())}; they are counted from 0") from error
 
 
-@POSITIONS.register("learned-unpadded")
 class LearnedUnpaddedPosition(LearnedPosition):
     """A trained vector for every position, of which padding takes none wherever it stands (RoBERTa, OPT)."""
 

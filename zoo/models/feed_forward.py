@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from .configuration import ZooConfig
 
 
-@FEED_FORWARDS.register("mlp")
 class FeedForward(nn.Module):
     """`down_proj(act(up_proj(x)))`, the position-wise network (Vaswani et al. 2017, section 3.3).
 
@@ -40,7 +39,6 @@ class FeedForward(nn.Module):
         return self.down_proj(self.norm(self.dropout(inner)))
 
 
-@FEED_FORWARDS.register("gated")
 class GatedFeedForward(FeedForward):
     """`down_proj(act(gate_proj(x)) * up_proj(x))` (Shazeer 2020, "GLU Variants Improve Transformer").
 

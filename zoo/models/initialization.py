@@ -17,14 +17,12 @@ from .attention import Attention
 from .feed_forward import FeedForward
 from .feed_forwards import Experts
 from .mixers.base import Mixer
-from .parts import INITIALIZERS
 from .residual import deepnorm_constants
 
 if TYPE_CHECKING:
     from .configuration import ZooConfig
 
 
-@INITIALIZERS.register("normal")
 def normal(module: nn.Module, config: ZooConfig) -> None:
     """Normal with `initializer_range`, which is what transformers has done already but for experts (BERT, Llama)."""
     if isinstance(module, Experts):
@@ -32,7 +30,6 @@ def normal(module: nn.Module, config: ZooConfig) -> None:
             init.normal_(weight, mean=0.0, std=config.initializer_range)
 
 
-@INITIALIZERS.register("depth-scaled")
 def depth_scaled(module: nn.Module, config: ZooConfig) -> None:
     """Normal, with the projections onto the residual stream divided by sqrt(2 * depth) (GPT-2, section 2.3)."""
     normal(module, config)
@@ -47,7 +44,6 @@ def depth_scaled(module: nn.Module, config: ZooConfig) -> None:
         init.normal_(module.down_proj, mean=0.0, std=std)
 
 
-@INITIALIZERS.register("xavier-uniform")
 def xavier_uniform(module: nn.Module, config: ZooConfig) -> None:
     """Xavier-uniform linear layers; embeddings normal, with variance 1 / hidden_size where they are scaled up again."""
     if isinstance(module, nn.Linear):
@@ -58,7 +54,6 @@ def xavier_uniform(module: nn.Module, config: ZooConfig) -> None:
         init.normal_(module.weight, mean=0.0, std=config.hidden_size**-0.5)
 
 
-@INITIALIZERS.register("deepnorm")
 def deepnorm(module: nn.Module, config: ZooConfig) -> None:
     """Xavier-uniform, with gain beta on values, outputs and the feed-forward network (Wang et al. 2022, figure 2)."""
     xavier_uniform(module, config)
@@ -76,7 +71,6 @@ def deepnorm(module: nn.Module, config: ZooConfig) -> None:
         xavier_uniform_experts(module, gain)
 
 
-@INITIALIZERS.register("torch")
 def torch_default(module: nn.Module, config: ZooConfig) -> None:
     """PyTorch's own: uniform linear layers bounded by 1 / sqrt(fan_in), standard normal embeddings."""
     if isinstance(module, nn.Linear):

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from .configuration import ZooConfig
 
 
-@NORMS.register("layernorm")
 class LayerNorm(QuickLayerNorm):
     """Layer normalisation (Ba et al. 2016).
 
@@ -30,7 +29,6 @@ class LayerNorm(QuickLayerNorm):
         super().__init__(width, eps=config.layer_norm_eps)
 
 
-@NORMS.register("layernorm-no-bias")
 class BiaslessLayerNorm(QuickLayerNorm):
     """Layer normalisation that learns a factor for every channel and no bias (ModernBERT, Cohere, MPT).
 
@@ -43,7 +41,6 @@ class BiaslessLayerNorm(QuickLayerNorm):
         self.drawn_as = ("LayerNorm", "no bias")
 
 
-@NORMS.register("rmsnorm")
 class RMSNorm(nn.Module):
     """Root-mean-square normalisation (Zhang and Sennrich 2019): no mean is subtracted and there is no bias.
 
@@ -69,7 +66,6 @@ class RMSNorm(nn.Module):
         return f"{self.weight.numel()}, eps={self.eps}"
 
 
-@NORMS.register("zero-centered-rmsnorm")
 class ZeroCenteredNorm(RMSNorm):
     """Root-mean-square normalisation whose weights are learned as differences from one (Gemma; Qwen3-Next).
 
@@ -94,7 +90,6 @@ class ZeroCenteredNorm(RMSNorm):
         return F.rms_norm(precise, self.weight.shape, factors, self.eps).to(hidden_states.dtype)
 
 
-@NORMS.register("dyt", aliases=("dynamic-tanh",))
 class DynamicTanh(nn.Module):
     """Dynamic tanh in the place of a norm: `weight * tanh(alpha * x) + bias` (Zhu et al. 2025).
 

@@ -19,7 +19,6 @@ from .attention import attention_scaling
 from .embedding import ValueEmbedding
 from .feed_forwards import Experts
 from .feed_forwards.routing import Router
-from .parts import INITIALIZERS
 from .ranges import require_at_least
 
 if TYPE_CHECKING:
@@ -71,7 +70,6 @@ def width_factor(config: ZooConfig) -> float:
     return config.hidden_size / float(getattr(config, "mup_base_width", BASE_WIDTH))
 
 
-@INITIALIZERS.register("mup")
 class MaximalUpdate:
     """Normal, with hidden matrices divided by the root of the width and classifiers by the width (muP, table 8)."""
 

@@ -1,8 +1,8 @@
 """The registries of interchangeable parts.
 
 A part registered here, by the library or by a plugin, is available to every variant by its name:
-`zoo.build("pre-norm", position="my-rope")`. The tables themselves import nothing heavy; their built-in contents are
-registered when the modules beside this one are imported.
+`zoo.build("pre-norm", position="my-rope")`. The built-in ones are in a table of this file, which imports no
+torch: a part is imported when a model is built with it.
 """
 
 from __future__ import annotations
@@ -22,39 +22,26 @@ if TYPE_CHECKING:
     from .mixers.base import Mixer
     from .residual import Residual
 
-BUILT_IN = "zoo.models"
-
-POSITIONS: Registry[type[Position]] = Registry("position", built_in=BUILT_IN)
+POSITIONS: Registry[type[Position]] = Registry("position")
 """Position encodings: subclasses of [`zoo.models.embedding.Position`][]."""
 
-NORMS: Registry[Callable[[int, ZooConfig], nn.Module]] = Registry("norm", built_in=BUILT_IN)
+NORMS: Registry[Callable[[int, ZooConfig], nn.Module]] = Registry("norm")
 """Normalisations: called with the normalised width and the configuration."""
 
-FEED_FORWARDS: Registry[Callable[[ZooConfig], nn.Module]] = Registry("feed-forward", built_in=BUILT_IN)
+FEED_FORWARDS: Registry[Callable[[ZooConfig], nn.Module]] = Registry("feed-forward")
 """Feed-forward sublayers: called with the configuration, mapping hidden states to hidden states."""
 
-ATTENTIONS: Registry[type[Attention]] = Registry("attention", built_in=BUILT_IN)
+ATTENTIONS: Registry[type[Attention]] = Registry("attention")
 """Attention sublayers: subclasses of [`zoo.models.attention.Attention`][]."""
 
-MIXERS: Registry[type[Mixer]] = Registry("mixer", built_in=BUILT_IN)
+MIXERS: Registry[type[Mixer]] = Registry("mixer")
 """What mixes tokens in layers without attention: subclasses of [`zoo.models.mixers.base.Mixer`][]."""
 
-RESIDUALS: Registry[type[Residual]] = Registry("residual", built_in=BUILT_IN)
+RESIDUALS: Registry[type[Residual]] = Registry("residual")
 """How sublayers join the residual stream: subclasses of [`zoo.models.residual.Residual`][]."""
 
-INITIALIZERS: Registry[Callable[[Any, ZooConfig], None]] = Registry("initializer", built_in=BUILT_IN)
+INITIALIZERS: Registry[Callable[[Any, ZooConfig], None]] = Registry("initializer")
 """Initialisation schemes: called with every module of a new model, children before parents, and the configuration."""
-
-ATTENTIONS.register_lazily(
-    "masked-rows-uniform",
-    "zoo.variants.builders.vanilla:UniformMaskedRows",
-    "Attention in which a query without any visible key attends to all keys alike, whatever it and they are.",
-)
-INITIALIZERS.register_lazily(
-    "d2l",
-    "zoo.variants.builders.d2l:d2l_initializer",
-    "Xavier-uniform linear weights, everything else as PyTorch does. Arguments as for the built-in schemes.",
-)
 
 PART_FIELDS: dict[str, Registry[Any]] = {
     "position": POSITIONS,
@@ -66,6 +53,89 @@ PART_FIELDS: dict[str, Registry[Any]] = {
     "initializer": INITIALIZERS,
 }
 """Which configuration field names a part of which registry."""
+
+
+BUILT_IN: dict[str, dict[str, str]] = {
+    "position": {
+        "none": "models.embedding:Position",
+        "learned": "models.embedding:LearnedPosition",
+        "learned-unpadded": "models.embedding:LearnedUnpaddedPosition",
+        "alibi": "models.position_bias:AlibiPosition",
+        "t5, relative-buckets": "models.position_bias:RelativeBucketPosition",
+        "rotary-by-layer": "models.positions.rotary_by_layer:RotaryByLayerPosition",
+        "rotary, rope": "models.rotary:RotaryPosition",
+        "rotary-interleaved": "models.rotary:InterleavedRotaryPosition",
+        "sinusoidal, sinusoidal-interleaved": "models.sinusoidal:SinusoidalPosition",
+        "sinusoidal-halves": "models.sinusoidal:SinusoidalHalvesPosition",
+    },
+    "norm": {
+        "layernorm": "models.norms:LayerNorm",
+        "layernorm-no-bias": "models.norms:BiaslessLayerNorm",
+        "rmsnorm": "models.norms:RMSNorm",
+        "zero-centered-rmsnorm": "models.norms:ZeroCenteredNorm",
+        "dyt, dynamic-tanh": "models.norms:DynamicTanh",
+        "unit": "models.unit:UnitNorm",
+    },
+    "feed_forward": {
+        "mlp": "models.feed_forward:FeedForward",
+        "gated": "models.feed_forward:GatedFeedForward",
+        "moe-clamped": "models.feed_forwards.clamped:ClampedMixtureOfExperts",
+        "moe": "models.feed_forwards.mixture:MixtureOfExperts",
+        "moe-sigmoid": "models.feed_forwards.mixture:SigmoidMixtureOfExperts",
+        "moe-shared": "models.feed_forwards.mixture:SharedMixtureOfExperts",
+        "normalized": "models.feed_forwards.normalized:NormalizedFeedForward",
+    },
+    "attention": {
+        "multi-head": "models.attention:Attention",
+        "differential": "models.attentions.differential:DifferentialAttention",
+        "exclusive": "models.attentions.exclusive:ExclusiveAttention",
+        "gated": "models.attentions.gated:GatedAttention",
+        "kv-sharing": "models.attentions.kv_sharing:SharedKeyValueAttention",
+        "latent, mla": "models.attentions.latent:LatentAttention",
+        "normalized": "models.attentions.normalized:NormalizedAttention",
+        "sinks": "models.attentions.sinks:SinkAttention",
+        "value-embeddings": "models.attentions.value_embeddings:ValueEmbeddingAttention",
+        "value-residual": "models.attentions.value_residual:ValueResidualAttention",
+        "masked-rows-uniform": "variants.builders.vanilla:UniformMaskedRows",
+    },
+    "mixer": {
+        "attention": "models.mixers.base:Mixer",
+        "gated-delta-net, gated-deltanet": "models.mixers.delta_net:GatedDeltaNet",
+        "kimi-delta-attention, kda": "models.mixers.kimi_delta:KimiDeltaAttention",
+        "short-conv": "models.mixers.short_convolution:ShortConvolution",
+    },
+    "residual": {
+        "plain": "models.residual:Residual",
+        "gated-hyper-connections": "models.residuals.gated:GatedHyperConnections",
+        "hyper-connections": "models.residuals.hyper_connections:HyperConnections",
+        "lambdas": "models.residuals.lambdas:LambdaResidual",
+        "manifold-hyper-connections": "models.residuals.manifold:ManifoldHyperConnections",
+        "no-first-norm": "models.residuals.no_first_norm:NoFirstNormResidual",
+        "normalized": "models.residuals.normalized:NormalizedResidual",
+        "attention-residuals, attn-res": "models.residuals.over_depth:AttentionResidual",
+    },
+    "initializer": {
+        "normal": "models.initialization:normal",
+        "depth-scaled": "models.initialization:depth_scaled",
+        "xavier-uniform": "models.initialization:xavier_uniform",
+        "deepnorm": "models.initialization:deepnorm",
+        "torch": "models.initialization:torch_default",
+        "mup": "models.parametrization:MaximalUpdate",
+        "d2l": "variants.builders.d2l:d2l_initializer",
+    },
+}
+"""The built-in parts by field: a name and its aliases, and where the class or function is below `zoo`."""
+
+
+def register_built_in() -> None:
+    """Register the parts of the table, none of which is imported."""
+    for field, parts in BUILT_IN.items():
+        for names, path in parts.items():
+            name, *aliases = names.split(", ")
+            PART_FIELDS[field].register_lazily(name, f"zoo.{path}", aliases=aliases)
+
+
+register_built_in()
 
 
 def refuse_former_names(part: type, **names: str) -> None:

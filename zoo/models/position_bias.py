@@ -13,13 +13,11 @@ from transformers import initialization as init
 from zoo.base.errors import ConfigError
 
 from .embedding import Position
-from .parts import POSITIONS
 
 if TYPE_CHECKING:
     from .configuration import ZooConfig
 
 
-@POSITIONS.register("alibi")
 class AlibiPosition(Position):
     """Attention with linear biases: each head subtracts its slope times the distance (Press et al. 2021).
 
@@ -49,7 +47,6 @@ class AlibiPosition(Position):
         return (-self.slopes(distance.device)[:, None, None] * distance)[None]
 
 
-@POSITIONS.register("t5", aliases=("relative-buckets",))
 class RelativeBucketPosition(Position):
     """A learned scalar for every head and bucket of distances (Raffel et al. 2020, T5, section 2.1).
 

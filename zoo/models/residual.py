@@ -99,7 +99,6 @@ class SingleStream(Identity, Stream):
     """One vector a token, which the embeddings are and the last layer leaves."""
 
 
-@RESIDUALS.register("plain")
 class Residual(nn.Module):
     """`norm_out(skip(x) + dropout(scale(norm_branch(sublayer(norm_in(x))))))`.
 

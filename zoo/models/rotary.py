@@ -10,7 +10,6 @@ from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding, apply_rotary_pos_emb
 
 from .embedding import Position, Rotation
-from .parts import POSITIONS
 
 if TYPE_CHECKING:
     from .configuration import ZooConfig
@@ -87,7 +86,6 @@ def sequence_lengths(position_ids: Tensor) -> Tensor:
     return last.gather(-1, sequences) + 1
 
 
-@POSITIONS.register("rotary", aliases=("rope",))
 class RotaryPosition(Position):
     """Rotary embeddings in the half-split layout (Su et al. 2021, RoFormer, section 3.2; GPT-NeoX, Llama).
 
@@ -147,7 +145,6 @@ class RotaryPosition(Position):
         )
 
 
-@POSITIONS.register("rotary-interleaved")
 class InterleavedRotaryPosition(RotaryPosition):
     """Rotary embeddings in the paper's own layout: column 2j is paired with column 2j + 1 (RoFormer, GPT-J)."""
 

@@ -8,13 +8,11 @@ import torch
 from torch import Tensor
 
 from .embedding import Position
-from .parts import POSITIONS
 
 if TYPE_CHECKING:
     from .configuration import ZooConfig
 
 
-@POSITIONS.register("sinusoidal", aliases=("sinusoidal-interleaved",))
 class SinusoidalPosition(Position):
     """Fixed sines and cosines in alternating columns (Vaswani et al. 2017, section 3.5).
 
@@ -45,7 +43,6 @@ class SinusoidalPosition(Position):
         return inputs_embeds + self.table(position_ids).to(inputs_embeds.dtype)
 
 
-@POSITIONS.register("sinusoidal-halves")
 class SinusoidalHalvesPosition(SinusoidalPosition):
     """The same sines and cosines, all sines first and all cosines after them (tensor2tensor, Marian)."""
 

@@ -13,7 +13,6 @@ from torch.nn import functional as F
 from transformers import initialization as init
 
 from .embedding import TokenEmbedding
-from .parts import NORMS
 from .precision import at_least_float32
 
 if TYPE_CHECKING:
@@ -25,7 +24,6 @@ def unit(vectors: Tensor, dim: int = -1) -> Tensor:
     return F.normalize(vectors.to(at_least_float32(vectors.dtype)), dim=dim).to(vectors.dtype)
 
 
-@NORMS.register("unit")
 class UnitNorm(nn.Module):
     """Division by the length, `x / |x|`, without weights (nGPT, section 2.2).
 

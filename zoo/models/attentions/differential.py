@@ -12,7 +12,6 @@ from transformers import initialization as init
 from zoo.base.errors import ConfigError
 
 from ..attention import Attention, Mixed
-from ..parts import ATTENTIONS
 
 if TYPE_CHECKING:
     from ..configuration import ZooConfig
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
 LAMBDAS = ("lambda_q1", "lambda_k1", "lambda_q2", "lambda_k2")
 
 
-@ATTENTIONS.register("differential")
 class DifferentialAttention(Attention):
     """Attention whose heads subtract each other's weights in pairs (Ye et al. 2024, section 2.1).
 

@@ -10,14 +10,12 @@ from torch.nn import functional as F
 from zoo.base.errors import ConfigError
 
 from ..attention import Attention
-from ..parts import ATTENTIONS
 from ..residual import SLOTS
 
 if TYPE_CHECKING:
     from ..configuration import ZooConfig
 
 
-@ATTENTIONS.register("exclusive")
 class ExclusiveAttention(Attention):
     """Self-attention without its component along the token's own value, `y - (y·v) v / |v|^2` (Zhai 2026, section 3).
 

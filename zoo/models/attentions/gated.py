@@ -8,13 +8,11 @@ import torch
 from torch import Tensor, nn
 
 from ..attention import Attention
-from ..parts import ATTENTIONS
 
 if TYPE_CHECKING:
     from ..configuration import ZooConfig
 
 
-@ATTENTIONS.register("gated")
 class GatedAttention(Attention):
     """Attention whose mixed values are multiplied by sigmoids, one an element (Qiu et al. 2025, section 2.2, G1)."""
 

@@ -9,7 +9,7 @@ from torch import Tensor
 from zoo.base.errors import ConfigError
 
 from ..attention import Heads
-from ..parts import ATTENTIONS, option
+from ..parts import option
 from .earlier import EarlierLayersAttention
 
 if TYPE_CHECKING:
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from ..configuration import ZooConfig
 
 
-@ATTENTIONS.register("kv-sharing")
 class SharedKeyValueAttention(EarlierLayersAttention):
     """Attention whose last `num_kv_shared_layers` layers have queries only (Gemma 3n; Brandon et al. 2024, section 3).
 

@@ -16,7 +16,7 @@ from ..attention import Attention, Mixed
 from ..choices import AttentionScale
 from ..hf_config_checks import is_number
 from ..norms import build_norm
-from ..parts import ATTENTIONS, option
+from ..parts import option
 
 if TYPE_CHECKING:
     from ..configuration import ZooConfig
@@ -68,7 +68,6 @@ class LatentExpansion(nn.Linear):
         return states @ by_head[:, self.key_width :].transpose(-1, -2)
 
 
-@ATTENTIONS.register("latent", aliases=("mla",))
 class LatentAttention(Attention):
     """Multi-head latent attention (DeepSeek-AI 2024, DeepSeek-V2, section 2.1).
 

@@ -8,14 +8,12 @@ from torch import Tensor
 
 from ..attention import Attention, Mixed
 from ..choices import AttentionScale
-from ..parts import ATTENTIONS
 from ..unit import RescaledWeights, UnitWeights
 
 if TYPE_CHECKING:
     from ..configuration import ZooConfig
 
 
-@ATTENTIONS.register("normalized")
 class NormalizedAttention(UnitWeights, Attention):
     """Attention with weight vectors of length one (Loshchilov et al. 2024, nGPT, section 2.3.2, equations 13 to 16).
 

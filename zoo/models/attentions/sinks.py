@@ -10,13 +10,11 @@ from torch.nn import functional as F
 from transformers import initialization as init
 
 from ..attention import Attention, Mixed
-from ..parts import ATTENTIONS
 
 if TYPE_CHECKING:
     from ..configuration import ZooConfig
 
 
-@ATTENTIONS.register("sinks")
 class SinkAttention(Attention):
     """Attention with one more logit a head in the softmax, whose weight goes nowhere (OpenAI 2025, gpt-oss, section 2).
 

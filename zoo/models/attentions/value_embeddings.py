@@ -12,7 +12,7 @@ from zoo.base.errors import ConfigError, InputError
 
 from ..attention import Attention, Heads
 from ..embedding import ValueEmbedding
-from ..parts import ATTENTIONS, option
+from ..parts import option
 from ..ranges import require_at_least
 
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from ..context import EarlierLayers
 
 
-@ATTENTIONS.register("value-embeddings")
 class ValueEmbeddingAttention(Attention):
     """Attention to `lambda_1 * v + lambda_2 * e`, of values and a further embedding of tokens (modded-nanogpt, 2024).
 

@@ -9,7 +9,6 @@ from torch import Tensor, nn
 from transformers import initialization as init
 
 from ..attention import Heads
-from ..parts import ATTENTIONS
 from .earlier import EarlierLayersAttention
 
 if TYPE_CHECKING:
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
 FIRST = "values of the first layer"
 
 
-@ATTENTIONS.register("value-residual")
 class ValueResidualAttention(EarlierLayersAttention):
     """Attention to `lambda_1 * v_1 + lambda_2 * v`, of the values of the first layer and its own (Zhou et al. 2024).
 

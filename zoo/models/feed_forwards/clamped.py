@@ -10,7 +10,7 @@ from torch.nn import functional as F
 from transformers import initialization as init
 
 from zoo.base.errors import ConfigError
-from zoo.models.parts import FEED_FORWARDS, option
+from zoo.models.parts import option
 
 from .experts import Experts
 from .mixture import MixtureOfExperts
@@ -52,7 +52,6 @@ class ClampedExperts(Experts):
         return self.norm(self.dropout(gate * F.sigmoid(self.alpha * gate) * (up + 1)))
 
 
-@FEED_FORWARDS.register("moe-clamped")
 class ClampedMixtureOfExperts(MixtureOfExperts):
     """Experts that a softmax chooses, their gates clamped at `swiglu_limit` (OpenAI 2025, gpt-oss, section 2.1).
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from zoo.base.errors import ConfigError
 from zoo.models.feed_forward import GatedFeedForward
-from zoo.models.parts import FEED_FORWARDS, option
+from zoo.models.parts import option
 from zoo.models.ranges import require_at_least
 
 from .experts import Experts
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from zoo.models.configuration import ZooConfig
 
 
-@FEED_FORWARDS.register("moe")
 class MixtureOfExperts(nn.Module):
     """Gated networks of which every token sees a few, chosen by a softmax (Jiang et al. 2024, Mixtral, section 2.1).
 
@@ -89,7 +88,6 @@ class MixtureOfExperts(nn.Module):
         return self.experts(tokens, experts, weights).view_as(hidden_states)
 
 
-@FEED_FORWARDS.register("moe-sigmoid")
 class SigmoidMixtureOfExperts(MixtureOfExperts):
     """Experts chosen by sigmoids and a balancing bias, beside one that all tokens see (DeepSeek-V3, section 2.1.2).
 
@@ -146,7 +144,6 @@ class SigmoidMixtureOfExperts(MixtureOfExperts):
         return routed if self.shared_experts is None else routed + self.shared_experts(hidden_states)
 
 
-@FEED_FORWARDS.register("moe-shared")
 class SharedMixtureOfExperts(MixtureOfExperts):
     """Experts chosen by a softmax, beside one that all tokens see through a gate (Qwen team 2024, Qwen1.5-MoE).
 

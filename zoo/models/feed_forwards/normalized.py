@@ -7,14 +7,12 @@ from typing import TYPE_CHECKING, ClassVar
 from torch import Tensor
 
 from ..feed_forward import GatedFeedForward
-from ..parts import FEED_FORWARDS
 from ..unit import RescaledWeights, UnitWeights
 
 if TYPE_CHECKING:
     from ..configuration import ZooConfig
 
 
-@FEED_FORWARDS.register("normalized")
 class NormalizedFeedForward(UnitWeights, GatedFeedForward):
     """A gated network with weight vectors of length one (Loshchilov et al. 2024, nGPT, section 2.4).
 

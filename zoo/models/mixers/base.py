@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from ..configuration import ZooConfig
 
 
-@MIXERS.register("attention")
 class Mixer(nn.Module):
     """Attention in every layer.
 

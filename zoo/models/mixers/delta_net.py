@@ -14,7 +14,7 @@ from transformers.cache_utils import LinearAttentionLayer
 from zoo.base.errors import ConfigError
 
 from ..norms import RMSNorm
-from ..parts import MIXERS, option
+from ..parts import option
 from ..precision import at_least_float32, in_own_precision
 from ..ranges import require_at_least
 from .base import Mixer
@@ -34,7 +34,6 @@ NORM_EPS = 1e-6
 """Added to the squared lengths of queries and keys."""
 
 
-@MIXERS.register("gated-delta-net", aliases=("gated-deltanet",))
 class GatedDeltaNet(Mixer):
     """Linear attention by the gated delta rule (Yang et al. 2024, Gated Delta Networks, section 3).
 

@@ -10,7 +10,7 @@ from torch.nn import functional as F
 from transformers.cache_utils import LinearAttentionLayer
 
 from ..norms import RMSNorm
-from ..parts import MIXERS, option
+from ..parts import option
 from ..precision import at_least_float32, in_own_precision
 from ..ranges import require_at_least
 from .base import Mixer
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from ..configuration import ZooConfig
 
 
-@MIXERS.register("kimi-delta-attention", aliases=("kda",))
 class KimiDeltaAttention(Mixer):
     """Linear attention by the delta rule, forgetting by channel (Kimi Team 2025, Kimi Linear, section 3).
 

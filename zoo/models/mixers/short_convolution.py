@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from torch import Tensor, nn
 from transformers.cache_utils import LinearAttentionLayer
 
-from ..parts import MIXERS, option
+from ..parts import option
 from ..ranges import require_at_least
 from .base import Mixer
 from .convolution import CausalConvolution
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from ..configuration import ZooConfig
 
 
-@MIXERS.register("short-conv")
 class ShortConvolution(Mixer):
     """A convolution over `conv_L_cache` tokens between two gates, `c * conv(b * x)` (Liquid AI 2025, LFM2, section 2).
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 from torch import Tensor, nn
 
 from ..embedding import Position, Rotation
-from ..parts import POSITIONS
 from ..rotary import RotaryPosition
 from ..validation import LAYER_TYPES
 
@@ -17,7 +16,6 @@ if TYPE_CHECKING:
     from ..configuration import ZooConfig
 
 
-@POSITIONS.register("rotary-by-layer")
 class RotaryByLayerPosition(Position):
     """Rotary embeddings with settings for every layer type (Gemma team 2025, Gemma 3, section 2; ModernBERT).
 

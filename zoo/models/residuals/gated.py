@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import initialization as init
 
-from zoo.models.parts import RESIDUALS, option
+from zoo.models.parts import option
 from zoo.models.ranges import require_at_least
 from zoo.models.residual import Residual, Stream
 
@@ -90,7 +90,6 @@ class GatedStreams(SeveralStreams):
         return read
 
 
-@RESIDUALS.register("gated-hyper-connections")
 class GatedHyperConnections(Residual):
     """Several streams, which a sublayer reads through gates and to each of which it writes a share, up to twice.
 

@@ -11,7 +11,7 @@ from transformers import initialization as init
 
 from zoo.fast.identity import Identity
 from zoo.models.norms import build_norm
-from zoo.models.parts import RESIDUALS, option
+from zoo.models.parts import option
 from zoo.models.precision import at_least_float32, in_own_precision
 from zoo.models.ranges import require_at_least
 from zoo.models.residual import Residual, Stream
@@ -73,7 +73,6 @@ class ConnectionWeights(nn.Module):
         )
 
 
-@RESIDUALS.register("hyper-connections")
 class HyperConnections(Residual):
     """Several streams, of which a sublayer reads a weighted sum and to each of which it writes a share.
 

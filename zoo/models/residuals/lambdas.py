@@ -9,7 +9,6 @@ import torch
 from torch import Tensor, nn
 from transformers import initialization as init
 
-from zoo.models.parts import RESIDUALS
 from zoo.models.residual import Residual, Stream
 
 from .streams import SeveralStreams
@@ -47,7 +46,6 @@ class Lambdas(nn.Module):
         return self.weight[0] * hidden_states + self.weight[1] * embedded
 
 
-@RESIDUALS.register("lambdas")
 class LambdaResidual(Residual):
     """The plain sum; before each layer, the stream is scaled and the embeddings are added, by learned scalars.
 

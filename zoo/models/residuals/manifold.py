@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import initialization as init
 
-from zoo.models.parts import RESIDUALS, option
+from zoo.models.parts import option
 from zoo.models.precision import at_least_float32, in_own_precision
 from zoo.models.ranges import require_at_least
 from zoo.models.residual import Residual, Stream
@@ -118,7 +118,6 @@ class ReadingWeights(OfAllStreams):
         return read.sigmoid() + self.hyper_eps
 
 
-@RESIDUALS.register("manifold-hyper-connections")
 class ManifoldHyperConnections(HyperConnections):
     """Hyper-connections whose mixing neither amplifies nor loses what is in the streams.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from zoo.models.parts import RESIDUALS
 from zoo.models.residual import Residual
 
 if TYPE_CHECKING:
@@ -13,7 +12,6 @@ if TYPE_CHECKING:
     from zoo.models.configuration import ZooConfig
 
 
-@RESIDUALS.register("no-first-norm")
 class NoFirstNormResidual(Residual):
     """The plain sum; no norm stands before the first sublayer, for that on the embeddings does (ModernBERT)."""
 

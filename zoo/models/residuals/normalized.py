@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor, nn
 
 from zoo.models.norms import build_norm
-from zoo.models.parts import RESIDUALS
 from zoo.models.residual import Residual
 from zoo.models.unit import RescaledWeights
 
@@ -19,7 +18,6 @@ RATE = 0.05
 """The step of a new model."""
 
 
-@RESIDUALS.register("normalized")
 class NormalizedResidual(Residual):
     """`norm(x + |alpha| * (norm(sublayer(x)) - x))` (Loshchilov et al. 2024, nGPT, section 2.2, equations 10 and 11).
 

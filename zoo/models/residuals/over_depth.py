@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import initialization as init
 
-from zoo.models.parts import RESIDUALS, option
+from zoo.models.parts import option
 from zoo.models.precision import at_least_float32, in_own_precision
 from zoo.models.ranges import require_at_least
 from zoo.models.residual import Residual, Stream
@@ -67,7 +67,6 @@ class WrittenVectors(Stream):
         return hidden_states
 
 
-@RESIDUALS.register("attention-residuals", aliases=("attn-res",))
 class AttentionResidual(Residual):
     """A sublayer reads a weighted mean of what earlier ones wrote, and writes a vector of its own.
 
