@@ -19,6 +19,7 @@ from zoo.building.dispatch import HUB_OPTIONS
 from zoo.building.loading import LOADING
 from zoo.building.settings import setting_cards, values_of
 from zoo.models import ZooConfig
+from zoo.models.fields import Fields
 from zoo.models.parts import PART_FIELDS
 from zoo.registry import TASKS, VARIANTS, WEIGHTS, Registry
 from zoo.training import train
@@ -131,7 +132,7 @@ def field(name: str, kind: str, description: str) -> Iterator[str]:
 
 def settings() -> dict[str, str]:
     """Find every setting that `zoo.config` takes of what is built in, and its type."""
-    annotations: dict[str, str] = ZooConfig.__annotations__
+    annotations: dict[str, str] = Fields.__annotations__
     found = {name: TYPES.get(kind, kind) for name, kind in annotations.items() if "ClassVar" not in kind}
     found |= {name: choice(name, found[name]) for name in found}
     found |= {name: kind_of(value) for name, value in options()}

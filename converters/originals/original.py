@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from zoo.building.builder import config as make_config
 from zoo.models import ZooConfig, ZooPreTrainedModel
+from zoo.models.fields import Fields
 from zoo.registry import VARIANTS
 
 from ..checkpoint import Checkpoint
@@ -139,7 +140,7 @@ class Original(Converter):
         given = config.to_dict()
         differing = [
             f"{name} is {given.get(name)!r} instead of {original[name]!r}"
-            for name in sorted(ZooConfig.__annotations__.keys() - NOT_COMPUTED)
+            for name in sorted(Fields.__annotations__.keys() - NOT_COMPUTED)
             if name in original and given.get(name) != original[name]
         ]
         if lacking or differing:

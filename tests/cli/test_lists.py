@@ -14,6 +14,7 @@ from zoo.cli.main import cli
 from zoo.cli.parameters import data_options
 from zoo.data.tasks import TASKS, TOKENIZERS
 from zoo.models import ZooConfig
+from zoo.models.fields import Fields
 from zoo.models.parts import PART_FIELDS
 from zoo.registry import Task
 from zoo.training.arguments import ZooTrainingArguments
@@ -28,7 +29,7 @@ def listed(*words: str):
 
 def test_every_field_of_the_configuration_is_described():
     cards = {card.name: card for card in setting_cards()}
-    own = {field.name for field in dataclasses.fields(ZooConfig) if field.name in ZooConfig.__annotations__}
+    own = {field.name for field in dataclasses.fields(ZooConfig) if field.name in Fields.__annotations__}
     assert own - {"providers"} <= set(cards) and set(BESIDE_FIELDS) <= set(cards)
     assert all(card.description for card in cards.values())
 

@@ -13,6 +13,7 @@ from transformers import PreTrainedConfig
 import zoo
 from zoo.models import FEED_FORWARDS, INITIALIZERS, MIXERS, NORMS, POSITIONS, RESIDUALS, ZooConfig, ZooPreTrainedModel
 from zoo.models.choices import AttentionScale, NormPlacement, Pooling, QKNorm, ResidualScaling
+from zoo.models.fields import Fields
 from zoo.testing import randomize, token_ids
 
 BASE: dict[str, Any] = {
@@ -244,5 +245,5 @@ def test_randomizing_reaches_every_parameter() -> None:
 def test_a_saved_configuration_leaves_no_field_to_defaults(given):
     config = zoo.config("pre-norm", "causal-lm", **given)
     saved = config.to_diff_dict()
-    assert ZooConfig.__annotations__.keys() & {field.name for field in dataclasses.fields(ZooConfig)} <= saved.keys()
+    assert Fields.__annotations__.keys() & {field.name for field in dataclasses.fields(ZooConfig)} <= saved.keys()
     assert ZooConfig.from_dict(saved).to_dict() == config.to_dict()

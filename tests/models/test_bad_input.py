@@ -26,6 +26,7 @@ from zoo.base.errors import (
     ZooError,
 )
 from zoo.models import ZooConfig
+from zoo.models.fields import Fields
 from zoo.models.validation import TYPES
 
 SMALL: dict[str, Any] = {"vocab_size": 20, "max_position_embeddings": 8}
@@ -173,7 +174,7 @@ def test_a_value_of_the_wrong_type_is_told_the_right_one(settings: dict[str, Any
 
 
 def test_the_type_of_every_field_is_checked() -> None:
-    notes = {name: note for name, note in ZooConfig.__annotations__.items() if not str(note).startswith("ClassVar")}
+    notes = {name: note for name, note in Fields.__annotations__.items() if not str(note).startswith("ClassVar")}
     annotations = {name: note.split("|") for name, note in notes.items() if isinstance(note, str)}
     unknown = {name for name, words in annotations.items() if not {word.strip() for word in words} <= TYPES.keys()}
     assert unknown == set()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import inspect
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from zoo.building.builder import KEPT_BESIDE, skeleton
 from zoo.building.builder import config as configure
 from zoo.models import Transformer, ZooConfig
+from zoo.models.fields import Fields
 from zoo.models.transformer import transformer_of
 from zoo.registry import VARIANTS, Task, parse_name
 from zoo.registry.printed import Note, Part, Printed, Table
@@ -169,7 +169,7 @@ def plain(config: ZooConfig) -> dict[str, Any]:
     Returns:
         Those that the zoo defines, by name.
     """
-    return {name: getattr(config, name) for name in inspect.get_annotations(ZooConfig) if hasattr(config, name)}
+    return {name: getattr(config, name) for name in Fields.__annotations__ if hasattr(config, name)}
 
 
 def extras(config: ZooConfig) -> dict[str, Any]:

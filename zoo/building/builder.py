@@ -14,7 +14,8 @@ from zoo.building.completion import spell_out
 from zoo.building.keywords import Settings
 from zoo.models import TASK_CLASSES, ZooConfig, ZooPreTrainedModel
 from zoo.models.capabilities import deviations_of_parts, limits_of
-from zoo.models.parametrization import PARAMETRIZATIONS, mup_settings
+from zoo.models.choices import PARAMETRIZATIONS
+from zoo.models.parametrization import mup_settings
 from zoo.models.parts import PART_FIELDS
 from zoo.registry import VARIANTS, Facts, Task, Variant, find_facts_with, parse_name
 

@@ -8,20 +8,16 @@ import inspect
 import re
 import textwrap
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
+from functools import cached_property
 from typing import Any
 
-from transformers.activations import ACT2FN
-
 from zoo.base.errors import UnknownOverrideError
-from zoo.models import ZooConfig
-from zoo.models.choices import AttentionScale
-from zoo.models.configuration import GATED_ACTIVATIONS
-from zoo.models.parametrization import PARAMETRIZATIONS
+from zoo.models.choices import PARAMETRIZATIONS, AttentionScale
+from zoo.models.fields import GATED_ACTIVATIONS, Fields
 from zoo.models.parts import MIXERS, PART_FIELDS
 from zoo.models.validation import CHOICES, LAYER_TYPES, OPTIONAL
-from zoo.registry import Registry
 
 BESIDE_FIELDS = {
     "layer_types": "The kind of every layer, or a pattern repeated over them; all sliding if only a window is given, "
@@ -44,13 +40,20 @@ class SettingCard:
         name: The field.
         description: What it is.
         default: Its value in a plain configuration; a variant may have another one.
-        values: The words that it takes, each with a line; empty where any number, or true and false, will do.
     """
 
     name: str
     description: str
     default: Any
-    values: Mapping[str, str] = field(default_factory=dict)
+
+    @cached_property
+    def values(self) -> Mapping[str, str]:
+        """The words that it takes, each with a line; empty where any number, or true and false, will do."""
+        return values_of(self.name)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same as plain data."""
+        return {**dataclasses.asdict(self), "values": dict(self.values)}
 
 
 def setting_cards() -> list[SettingCard]:
@@ -59,10 +62,10 @@ def setting_cards() -> list[SettingCard]:
     Returns:
         A card a setting, in the order of the configuration.
     """
-    described = described_arguments(ZooConfig.__doc__ or "") | BESIDE_FIELDS
-    defaults = {one.name: one.default for one in dataclasses.fields(ZooConfig)}
+    described = described_arguments(Fields.__doc__ or "") | BESIDE_FIELDS
+    defaults = {one.name: one.default for one in dataclasses.fields(Fields)}
     own = [name for name in described if name in defaults and name != "providers"]
-    return [SettingCard(name, described[name], defaults.get(name), values_of(name)) for name in (*own, *BESIDE_FIELDS)]
+    return [SettingCard(name, described[name], defaults.get(name)) for name in (*own, *BESIDE_FIELDS)]
 
 
 def describe_setting(name: str) -> SettingCard:
@@ -88,12 +91,14 @@ def values_of(name: str) -> dict[str, str]:
     """
     values: dict[str, str] = {}
     if name in PART_FIELDS:
-        values = summaries(PART_FIELDS[name])
+        values = {part: PART_FIELDS[name].summary(part) for part in PART_FIELDS[name]}
     elif name in CHOICES:
         values = member_docs(CHOICES[name]) | ({"none": "None of these."} if name in OPTIONAL else {})
     elif name == "attention_scale":
         values = member_docs(AttentionScale) | {"NUMBER": "This number."}
     elif name == "hidden_act":
+        from transformers.activations import ACT2FN
+
         classes = {word: kind[0] if isinstance(kind, tuple) else kind for word, kind in sorted(ACT2FN.items())}
         values = {word: getattr(kind, "__name__", "") for word, kind in classes.items()}
     elif name == "parametrization":
@@ -107,15 +112,6 @@ def values_of(name: str) -> dict[str, str]:
     if name == "feed_forward":
         values |= {word: f"gated, with hidden_act={act}" for word, act in GATED_ACTIVATIONS.items()}
     return values
-
-
-def summaries(registry: Registry[Any]) -> dict[str, str]:
-    """Summarise what is registered.
-
-    Returns:
-        The first sentence of each docstring, by name.
-    """
-    return {name: first_line(registry.get(name)) for name in registry}
 
 
 def first_line(documented: Any) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-
 import click
 
 from .output import heading, table, value_text, write, write_json
@@ -23,7 +21,7 @@ def settings(name: str | None, as_json: bool) -> None:
     if name is None:
         cards = setting_cards()
         if as_json:
-            write_json([asdict(card) for card in cards])
+            write_json([card.to_dict() for card in cards])
             return
         rows = [(card.name, value_text(card.default), card.description) for card in cards]
         write(table(("Setting", "Default", "What it is"), rows))
@@ -31,7 +29,7 @@ def settings(name: str | None, as_json: bool) -> None:
         return
     card = describe_setting(name)
     if as_json:
-        write_json(asdict(card))
+        write_json(card.to_dict())
         return
     write(f"{card.name}: {card.description}", f"Default: {value_text(card.default)}")
     if card.values:

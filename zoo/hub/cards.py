@@ -11,6 +11,7 @@ from typing import Any
 from huggingface_hub import EvalResult, ModelCard, ModelCardData
 
 from zoo.base.errors import ZooError
+from zoo.models.fields import Fields
 
 from .acceptance import is_distribution
 from .addresses import MAIN, Address
@@ -189,11 +190,11 @@ def drawing_of(config: Mapping[str, Any]) -> str | None:
     if "variant" not in config:
         return None
     from zoo.analysis.drawing import draw, to_text
-    from zoo.models import TASK_CLASSES, ZooConfig
+    from zoo.models import TASK_CLASSES
 
     auto_class, _ = auto_class_of(config)
     task = next((task for task, (name, _) in TASK_CLASSES.items() if name == auto_class), None)
-    own = set(ZooConfig.__annotations__) - {"variant", "quirks", "provider", *STACK_FIELDS}
+    own = set(Fields.__annotations__) - {"variant", "quirks", "provider", *STACK_FIELDS}
     fields = {key: value for key, value in config.items() if key in own and value is not None}
     try:
         return to_text(draw("+".join((str(config["variant"]), *(config.get("quirks") or ()))), task, **fields))

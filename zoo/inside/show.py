@@ -15,6 +15,7 @@ from zoo.building.builder import config as configure
 from zoo.building.dispatch import load
 from zoo.hub import is_address
 from zoo.models import TASK_CLASSES, ZooConfig, ZooPreTrainedModel
+from zoo.models.fields import Fields
 from zoo.registry import Card, VariantSpec, describe, is_weights_name
 from zoo.registry.printed import Part, Printed, Title
 
@@ -92,6 +93,6 @@ def own_settings(config: ZooConfig, usual: ZooConfig) -> dict[str, Any]:
     Returns:
         Values by field.
     """
-    fields = [field for field in (*ZooConfig.__annotations__, *KEPT_BESIDE) if field not in IDENTITY]
+    fields = [field for field in (*Fields.__annotations__, *KEPT_BESIDE) if field not in IDENTITY]
     values = {field: getattr(config, field, None) for field in fields}
     return {field: value for field, value in values.items() if value != getattr(usual, field, None)}

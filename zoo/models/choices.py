@@ -70,3 +70,10 @@ class ResidualScaling(Choice):
     """One weight a channel on the branch, started small (Touvron et al. 2021, CaiT, section 2)."""
     REZERO = "rezero"
     """One scalar a branch, started at zero (Bachlechner et al. 2020, ReZero)."""
+
+
+PARAMETRIZATIONS = {
+    "standard": "The variant's own initialisation, one learning rate for all weights.",
+    "mup": "Maximal update: updates that are as large in a wide model as in one of `mup_base_width`.",
+}
+"""Values of `parametrization`, and what each means."""

@@ -24,12 +24,6 @@ from .ranges import require_at_least
 if TYPE_CHECKING:
     from .configuration import ZooConfig
 
-PARAMETRIZATIONS = {
-    "standard": "The variant's own initialisation, one learning rate for all weights.",
-    "mup": "Maximal update: updates that are as large in a wide model as in one of `mup_base_width`.",
-}
-"""What there is, and what it means."""
-
 BASE_WIDTH = 256
 """The hidden size at which muP is the standard parametrization, where `mup_base_width` does not say otherwise."""
 

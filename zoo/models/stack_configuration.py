@@ -6,6 +6,7 @@ import copy
 from typing import TYPE_CHECKING
 
 from .derived_defaults import repeat_pattern
+from .fields import Fields
 from .parts import ATTENTIONS, MIXERS
 from .saved_configuration import SavedConfig
 
@@ -13,34 +14,8 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 
-class StackConfig(SavedConfig):
-    """What a configuration says of stacks and their layers. Its fields are those of [`ZooConfig`][]."""
-
-    if TYPE_CHECKING:
-        num_hidden_layers: int
-        decoder_layers: int
-        hidden_size: int
-        embedding_size: int | None
-        layer_norm_eps: float
-        embedding_norm_eps: float
-        vocab_size: int
-        decoder_vocab_size: int
-        num_attention_heads: int
-        decoder_attention_heads: int
-        num_key_value_heads: int
-        head_dim: int
-        intermediate_size: int
-        decoder_intermediate_size: int
-        pad_token_id: int | None
-        decoder_pad_token_id: int | None
-        attention: str
-        mixer: str
-        sliding_window: int | None
-        nope_layers: list[bool] | None
-        share_encoder_decoder_embeddings: bool
-        is_decoder: bool
-        is_encoder_decoder: bool
-        add_cross_attention: bool
+class StackConfig(Fields, SavedConfig):
+    """What a configuration says of stacks and their layers."""
 
     @property
     def stack(self) -> str:
