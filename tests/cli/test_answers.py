@@ -14,7 +14,7 @@ import pytest
 from zoo.cli.answers import KEPT, SWITCH, answer, is_answer, keep, place_of_answer, sources
 
 ROOT = Path(__file__).parents[2]
-LIST = ["list", "*-norm"]
+LIST = ["tasks", "*-norm"]
 
 
 @pytest.fixture(autouse=True)
@@ -55,19 +55,19 @@ def test_an_answer_is_quick_the_second_time_and_follows_the_sources(tmp_path: Pa
 
     def listed() -> tuple[str, set[str]]:
         env = {**os.environ, "PYTHONPATH": str(place.parent), "PYTHONPROFILEIMPORTTIME": "1"}
-        command = [sys.executable, "-m", "zoo", "list", "universal", "--json"]
+        command = [sys.executable, "-m", "zoo", "tokenizers", "--json"]
         run = subprocess.run(command, env=env, cwd=tmp_path, capture_output=True, text=True, check=True)
         return run.stdout, {line.rpartition("|")[2].strip() for line in run.stderr.splitlines()}
 
     first, imported = listed()
-    assert "Universal Transformers" in first and "torch" in imported
+    assert "Train byte-level BPE" in first and "transformers" in imported
     again, imported = listed()
     assert again == first
     assert not imported & {"torch", "transformers", "huggingface_hub", "numpy", "rich"}
-    source = place / "variants" / "universal.py"
-    source.write_text(source.read_text().replace("2019, Universal Transformers", "2019, Different Transformers"))
+    source = place / "data" / "tokenizers" / "kinds.py"
+    source.write_text(source.read_text().replace("Train byte-level BPE", "Train pairs of bytes"))
     changed, _ = listed()
-    assert changed == first.replace("Universal Transformers", "Different Transformers") != first
+    assert changed == first.replace("Train byte-level BPE", "Train pairs of bytes") != first
 
 
 @pytest.mark.parametrize(
@@ -112,6 +112,7 @@ def test_only_what_was_said_without_complaint_is_kept(cache: Path, capsys: pytes
         ["bench", "run", "quirks"],
         ["bench", "verify", "char-lm"],
         ["list", "--hub", "someone"],
+        ["settings"],
         ["show", "vanilla", "--svg=out.svg"],
         ["recipes", str(Path(__file__))],
     ],
@@ -119,7 +120,6 @@ def test_only_what_was_said_without_complaint_is_kept(cache: Path, capsys: pytes
 def test_what_does_something_or_reads_files_is_no_answer(arguments: list[str]) -> None:
     assert (
         is_answer(LIST)
-        and is_answer(["weights"])
         and is_answer(["show", "vanilla.en-pt", "--json"])
         and is_answer(["bench", "show", "quirks"])
     )
@@ -145,7 +145,7 @@ def test_nothing_is_kept_where_plugins_are_or_where_it_is_turned_off(
 @pytest.mark.parametrize("name", ["COLUMNS", "NO_COLOR", "ZOO_PLUGINS"])
 def test_another_terminal_has_another_answer(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     before = place_of_answer(LIST)
-    assert place_of_answer(LIST) == before != place_of_answer(["list", "*", "-norm"])
+    assert place_of_answer(LIST) == before != place_of_answer(["tasks", "*", "-norm"])
     monkeypatch.setenv(name, "77")
     assert place_of_answer(LIST) != before
 

@@ -90,3 +90,30 @@ def test_garbage_is_left_alone_for_a_while_only() -> None:
         raise ImportError
     assert gc.isenabled()
     assert gc.get_freeze_count() <= frozen
+
+
+KNOWN = (
+    ["list"],
+    ["list", "--json"],
+    ["settings"],
+    ["settings", "position"],
+    ["weights", "list"],
+    ["weights", "list", "--json"],
+)
+"""Verbs that print what is declared."""
+
+MODULES = 450
+"""How many modules they import at most, click's and rich's included."""
+
+
+def test_what_is_declared_is_printed_without_torch() -> None:
+    program = f"""
+import sys
+from zoo.cli.main import cli
+for arguments in {KNOWN!r}:
+    cli.main(list(arguments), standalone_mode=False)
+print(len(sys.modules), sorted({{"torch", "transformers", "numpy"}} & set(sys.modules)))
+"""
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    number, _, heavy = run.stdout.splitlines()[-1].partition(" ")
+    assert heavy == "[]" and int(number) <= MODULES

@@ -23,10 +23,10 @@ from zoo.base.files import write_file
 
 from .importing import without_collecting
 
-VERBS = ("bench", "claims", "diff", "list", "params", "recipes", "settings", "show", "tasks", "tokenizers", "weights")
+VERBS = ("bench", "claims", "diff", "params", "recipes", "show", "tasks", "tokenizers")
 """What only says what the zoo knows."""
 
-WORKING = {"bench": ("run", "verify"), "weights": ("make", "verify")}
+WORKING = {"bench": ("run", "verify")}
 """Verbs of theirs that do more than that."""
 
 DOING = ("--hub", "--svg", "--traceback", "--help", "-h")
