@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import random
 from pathlib import Path
 
 import pytest
@@ -89,6 +90,20 @@ def test_equal_scores_are_not_right():
     assert found.interval[0] < found.value < found.interval[1]
 
 
+def test_the_interval_holds_the_true_accuracy():
+    """In 95 % of samples, also with few pairs for each paradigm; all of them may be right."""
+    draw, truth, held = random.Random(0), [0.5 + 0.03 * number for number in range(15)], 0
+    for _ in range(400):
+        scores = [
+            PairScore(MinimalPair("a", "b", str(number)), float(draw.random() < share), 0.5)
+            for number, share in enumerate(truth)
+            for _ in range(4)
+        ]
+        low, high = SuiteResult("mine", METHODS[0], tuple(scores)).interval
+        held += low <= 100 * sum(truth) / len(truth) <= high
+    assert held / 400 >= 0.93
+
+
 def test_the_overall_accuracy_is_the_mean_over_paradigms():
     large, small = MinimalPair("a", "b", "large"), MinimalPair("a", "b", "small")
     scores = [PairScore(large, 0.0, -1.0)] * 30 + [PairScore(small, -1.0, 0.0)] * 10
@@ -118,8 +133,10 @@ def test_what_cannot_be_scored_is_refused(tokenizer, tmp_path: Path, monkeypatch
         sentence_scores(built("gpt2-style", "causal-lm", tokenizer), tokenizer, ["The cat " * 2000])
     with pytest.raises(UnknownNameError, match="did you mean 'blimp'"):
         evaluate_suite("llama-style.char-en", "blmp")
+    with pytest.raises(DataError, match="--data DIR.*supplement_filtered"):
+        evaluate_suite("llama-style.char-en", "blimp-supplement")
     monkeypatch.setenv("ZOO_DATA", str(tmp_path))
-    with pytest.raises(DataError, match="alexwarstadt/blimp"):
+    with pytest.raises(DataError, match=str(tmp_path / "blimp")):
         evaluate_suite("llama-style.char-en", "blimp")
 
 

@@ -88,9 +88,12 @@ class SuiteResult:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """95 % interval of `overall`: normal, over pairs, with the paradigms fixed."""
+        """95 % interval of `overall` over pairs, the paradigms being fixed: normal, with variances of shares to which two
+        right and two wrong pairs are added (Agresti and Coull 1998), as few pairs may all be right."""
         found = self.by("paradigm").values()
-        variance = sum(one.value * (100 - one.value) / one.pairs for one in found) / len(found) ** 2
+        shares = [(one.right + 2) / (one.pairs + 4) for one in found]
+        variances = [1e4 * share * (1 - share) / one.pairs for share, one in zip(shares, found, strict=True)]
+        variance = sum(variances) / len(found) ** 2
         half = NormalDist().inv_cdf(0.975) * math.sqrt(variance)
         return max(0.0, self.overall - half), min(100.0, self.overall + half)
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from zoo.base.errors import DataError, UnknownNameError
-from zoo.registry import Registry
+from zoo.data.corpora import get
+from zoo.registry import CORPORA, Registry
 
 
 @dataclass(frozen=True)
@@ -85,16 +85,14 @@ SUITES: Registry[Suite] = Registry("suite", built_in="zoo.training.suites.built_
 
 
 def suite_folder(name: str, folder: str | Path | None) -> Path:
-    """Find the folder of a suite: the given one, or the one of its name in `ZOO_DATA`.
+    """Find the folder of a suite: the given one, or the corpus of its name, which is downloaded if it is not here.
 
     Raises:
-        DataError: When there is neither.
+        DataError: When the corpus cannot be downloaded, or there is none of this name.
     """
     if folder is not None:
         return Path(folder)
-    kept = Path(os.environ.get("ZOO_DATA") or Path.home() / ".cache/transformer-zoo/data", name)
-    if not kept.is_dir():
-        raise DataError(
-            f"the suite {name!r} is not at {kept}: put {SUITES.get(name).files} there, or give the folder (--data DIR)"
-        )
-    return kept
+    if name not in CORPORA:
+        files = SUITES.get(name).files
+        raise DataError(f"no corpus has the files of the suite {name!r}: give the folder (--data DIR) with {files}")
+    return get(name, progress=False)
