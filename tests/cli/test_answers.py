@@ -118,11 +118,7 @@ def test_only_what_was_said_without_complaint_is_kept(cache: Path, capsys: pytes
     ],
 )
 def test_what_does_something_or_reads_files_is_no_answer(arguments: list[str]) -> None:
-    assert (
-        is_answer(LIST)
-        and is_answer(["show", "vanilla.en-pt", "--json"])
-        and is_answer(["bench", "show", "quirks"])
-    )
+    assert is_answer(LIST) and is_answer(["show", "vanilla.en-pt", "--json"]) and is_answer(["bench", "show", "quirks"])
     assert not is_answer(arguments)
 
 

@@ -88,8 +88,10 @@ class SuiteResult:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """95 % interval of `overall` over pairs, the paradigms being fixed: normal, with variances of shares to which two
-        right and two wrong pairs are added (Agresti and Coull 1998), as few pairs may all be right."""
+        """95 % interval of `overall` over pairs, with the paradigms fixed.
+
+        Normal, with two right and two wrong pairs added to each share (Agresti and Coull 1998): few pairs may all be right.
+        """
         found = self.by("paradigm").values()
         shares = [(one.right + 2) / (one.pairs + 4) for one in found]
         variances = [1e4 * share * (1 - share) / one.pairs for share, one in zip(shares, found, strict=True)]

@@ -136,7 +136,7 @@ def compute(model: PreTrainedModel, batch: list[Query], source: list[int] | None
     given: dict[str, Any] = {"input_ids": ids}
     if source is not None:
         start = model.config.decoder_start_token_id
-        begun = torch.cat([torch.full_like(ids[:, :1], ids[0, 0] if start is None else start), ids[:, 1:]], dim=1)
+        begun = ids if start is None else torch.cat([torch.full_like(ids[:, :1], start), ids[:, 1:]], dim=1)
         given = {"input_ids": torch.tensor([source] * len(batch), device=device), "decoder_input_ids": begun}
     elif task_of(model) != Task.MASKED_LM:
         given["use_cache"] = False
