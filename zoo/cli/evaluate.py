@@ -147,7 +147,7 @@ def show_suite(
     model: str, suite: str, data: Path | None, method: str | None, limit: int | None, *, quiet: bool, as_json: bool
 ) -> None:
     """Score a model on minimal pairs, and print accuracies by phenomenon with bars."""
-    from tqdm import tqdm
+    from tqdm import tqdm  # type: ignore[import-untyped]
 
     from zoo.training.suites import evaluate_suite
 

@@ -90,7 +90,7 @@ class SuiteResult:
     def interval(self) -> tuple[float, float]:
         """95 % interval of `overall` over pairs, with the paradigms fixed.
 
-        Normal, with two right and two wrong pairs added to each share (Agresti and Coull 1998): few pairs may all be right.
+        Normal, with two right and two wrong pairs added per share (Agresti and Coull 1998), as few may all be right.
         """
         found = self.by("paradigm").values()
         shares = [(one.right + 2) / (one.pairs + 4) for one in found]
