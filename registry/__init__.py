@@ -5,6 +5,7 @@ Imports nothing but the standard library, and knows no model.
 
 from .cards import Card, Facts, describe, find_facts_with
 from .corpora import CORPORA, Corpus, CorpusFile, list_corpora, register_corpus
+from .engines import ENGINES
 from .names import VariantSpec, parse_name, parse_value, split_options
 from .origins import Origin
 from .table import Registry
@@ -23,6 +24,7 @@ from .weights import (
 
 __all__ = [
     "CORPORA",
+    "ENGINES",
     "SIZES",
     "TASKS",
     "VARIANTS",

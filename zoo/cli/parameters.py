@@ -11,25 +11,12 @@ import click
 from click.shell_completion import CompletionItem
 
 from zoo.base.errors import ConfigError, InvalidChoiceError, NameSyntaxError
-from zoo.registry import TASKS, list_variants, parse_name, parse_value, require_task
+from zoo.registry import ENGINES, TASKS, list_variants, parse_name, parse_value, require_task
+from zoo.registry.engines import BUILT_IN
 
 from .spelling import RenamedOption, hyphenated
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
-
-ENGINES = (
-    "torch",
-    "torch-int8",
-    "onnx",
-    "ctranslate2",
-    "ctranslate2-int8",
-    "llama.cpp",
-    "llama.cpp-q8_0",
-    "openvino",
-    "openvino-int8",
-    "fastest",
-)
-"""Those that come with the zoo, as in `zoo.training.generation.engines`, which a completion cannot wait for."""
 
 
 class VariantName(click.ParamType):  # type: ignore[type-arg]
@@ -87,14 +74,10 @@ class EngineName(click.ParamType):  # type: ignore[type-arg]
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Check that there is such an engine."""
-        if value not in ENGINES:
-            from zoo.training.generation import ENGINES as registered
-
-            registered.get(value)
-        return str(value)
+        return ENGINES.canonical(str(value))
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        """Complete the names of those that come with the zoo."""
+        """Complete the names of engines."""
         return [CompletionItem(name) for name in ENGINES if name.startswith(incomplete)]
 
 
@@ -257,7 +240,7 @@ def engine_option(command: Decorated) -> Decorated:
         type=EngineName(),
         metavar="ENGINE",
         help="Where the model runs; by default what the folder was exported for, else torch. "
-        f"One of {', '.join(ENGINES)}. Those with int8 and q8_0 round weights, which is faster and changes results; "
+        f"One of {', '.join(BUILT_IN)}. Those with int8 and q8_0 round weights, which is faster and changes results; "
         "fastest tries all others.",
     )(command)
 

@@ -1,7 +1,9 @@
 """Models that write: text in, text out."""
 
+from zoo.registry import ENGINES
+
 from .checkpoint import load_checkpoint
-from .engines import ENGINES, Engine, ExportEngine, load_for
+from .engines import Engine, ExportEngine, load_for
 from .fastest import Trial, accelerate, try_engines
 from .generating import generate
 from .results import Candidate, Generation

@@ -14,7 +14,7 @@ from zoo.building.quantizing import to_int8
 from zoo.building.weights import locate
 from zoo.converters.target import TARGETS, EngineTarget, ExportOptions
 from zoo.models import ZooPreTrainedModel
-from zoo.registry import Registry
+from zoo.registry import ENGINES
 
 TORCH, TORCH_INT8 = "torch", "torch-int8"
 
@@ -94,18 +94,11 @@ class ExportEngine(Engine):
             return self.target.load(Path(scratch))
 
 
-ENGINES: Registry[Engine] = Registry("engine", error=InvalidChoiceError, definition=type)
-"""What models run in, by name. Plugins may add some."""
-
-ENGINES.register(TORCH, Torch())
-ENGINES.register(TORCH_INT8, TorchInt8())
-ENGINES.register("onnx", ExportEngine("onnx"))
-ENGINES.register("ctranslate2", ExportEngine("ctranslate2"))
-ENGINES.register("ctranslate2-int8", ExportEngine("ctranslate2", "int8"))
-ENGINES.register("llama.cpp", ExportEngine("gguf"))
-ENGINES.register("llama.cpp-q8_0", ExportEngine("gguf", "q8_0"))
-ENGINES.register("openvino", ExportEngine("openvino"))
-ENGINES.register("openvino-int8", ExportEngine("openvino", "int8"))
+IN_TORCH, IN_TORCH_INT8 = Torch(), TorchInt8()
+IN_ONNX_RUNTIME = ExportEngine("onnx")
+IN_CTRANSLATE2, IN_CTRANSLATE2_INT8 = ExportEngine("ctranslate2"), ExportEngine("ctranslate2", "int8")
+IN_LLAMA_CPP, IN_LLAMA_CPP_Q8_0 = ExportEngine("gguf"), ExportEngine("gguf", "q8_0")
+IN_OPENVINO, IN_OPENVINO_INT8 = ExportEngine("openvino"), ExportEngine("openvino", "int8")
 
 
 def load_for(model: str | Path, engine: str | None = None) -> PreTrainedModel:
