@@ -21,6 +21,11 @@ def slow_in_a_file(bar: tqdm) -> None:
         bar.mininterval = bar.maxinterval = LOG_INTERVAL
 
 
+def begin_at(bar: tqdm, done: int) -> None:
+    """Let a new bar begin where work is already done, none of which counts for its rate."""
+    bar.n = bar.initial = bar.last_print_n = done
+
+
 class LossProgress(ProgressCallback):
     """transformers' progress bar, with a name before it and the loss behind it instead of lines of logs.
 
@@ -38,7 +43,8 @@ class LossProgress(ProgressCallback):
         """Name the bar."""
         super().on_train_begin(args, state, control, **kwargs)
         if self.training_bar is not None:
-            self.current_step = self.training_bar.n = self.training_bar.initial = state.global_step  # where resumed
+            self.current_step = state.global_step
+            begin_at(self.training_bar, state.global_step)  # where resumed
             slow_in_a_file(self.training_bar)
             self.training_bar.set_description(self.name)
 
@@ -49,7 +55,7 @@ class LossProgress(ProgressCallback):
         begins = self.prediction_bar is None
         super().on_prediction_step(args, state, control, **kwargs)
         if begins and self.prediction_bar is not None:
-            self.prediction_bar.initial = 1  # done before the bar was there, so no part of its rate
+            begin_at(self.prediction_bar, 1)  # done before the bar was there
             slow_in_a_file(self.prediction_bar)
             self.prediction_bar.set_description(f"{self.name}, evaluation")
 
