@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from zoo.base.errors import ConfigError
-from zoo.inside.explorer import build_page, launch
+from zoo.inside.explorer import build_page, launch, publish
 
 if TYPE_CHECKING:
     from zoo.serving.local import LocalServer
@@ -76,6 +76,36 @@ def test_a_taken_port_is_named(explorer: LocalServer) -> None:
     port = urlsplit(explorer.address).port
     with pytest.raises(ConfigError, match=rf"cannot listen at 127\.0\.0\.1:{port}: Address already in use"):
         launch(build_page(["vanilla.en-pt"]), port)
+
+
+class Launched:
+    """A page that notes how it is served."""
+
+    given: dict[str, object]
+
+    def launch(self, **given: object) -> None:
+        self.given = given
+
+
+def test_a_page_is_public_in_a_space_alone(explorer: LocalServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    from zoo.serving.local import LocalServer
+
+    run: list[LocalServer] = []
+
+    def note(server: LocalServer) -> None:
+        run.append(server)
+
+    monkeypatch.setattr(LocalServer, "run", note)
+    monkeypatch.delenv("SPACE_ID", raising=False)
+    publish(build_page(["vanilla.en-pt"], others=False))
+    (server,) = run
+    assert server.socket.getsockname()[0] == "127.0.0.1" and server.token in server.address
+    server.socket.close()
+
+    monkeypatch.setenv("SPACE_ID", "org/model")
+    page = Launched()
+    publish(page)
+    assert page.given["server_name"] == "0.0.0.0" and len(run) == 1
 
 
 def test_no_other_module_listens() -> None:

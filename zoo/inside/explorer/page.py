@@ -28,6 +28,9 @@ REPORT_HEIGHT = 1400
 PICTURES = ("/favicon.ico", "/manifest.json", "/static/img/logo_nosize.svg")
 """Files of Gradio that its page asks for without the token."""
 
+SPACE = "SPACE_ID"
+"""The environment variable that every Space has."""
+
 ONE_AT_A_TIME = Lock()
 """Gradio answers in several threads, and transformers loads one model at a time."""
 
@@ -231,12 +234,17 @@ def launch(page: Any, port: int | None = None) -> LocalServer:
 
 
 def publish(page: Any) -> None:
-    """Serve the page to everybody, as a Space does.
+    """Serve the page: to everybody in a Space of the Hub, and to this machine alone anywhere else.
 
     Args:
         page: The page, of which `others` is False.
     """
-    page.launch(server_name="0.0.0.0", share=False, quiet=True, **appearance(gradio()))
+    if SPACE in os.environ:
+        page.launch(server_name="0.0.0.0", share=False, quiet=True, **appearance(gradio()))
+        return
+    server = launch(page)
+    print(f"Explorer: {server.address}", flush=True)
+    server.run()
 
 
 def appearance(gr: Any) -> dict[str, Any]:
