@@ -7,7 +7,6 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from zoo.base.folders import scratch_folder
 from zoo.models import ZooPreTrainedModel
 from zoo.registry import Task
 
@@ -172,8 +172,7 @@ def run(request: dict[str, Any], batches: dict[str, dict[str, Tensor]], in_proce
     inputs = flat(batches)
     if in_process:
         return [fresh.compute(fresh.load(request, dtype), request, inputs) for dtype in request["dtypes"]]
-    with tempfile.TemporaryDirectory() as workshop:
-        place = Path(workshop)
+    with scratch_folder() as place:
         save_file(inputs, place / "inputs")
         request = {**request, "inputs": str(place / "inputs"), "results": str(place / "results")}
         (place / "request.json").write_text(json.dumps(request), encoding="utf-8")

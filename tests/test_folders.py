@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
+import tempfile
 import textwrap
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,7 @@ import pytest
 from filelock import FileLock
 
 from zoo.base.errors import OutputExistsError, UnwritableError
-from zoo.base.folders import check_output, finish_earlier, written_whole
+from zoo.base.folders import check_output, finish_earlier, scratch_folder, written_whole
 from zoo.base.manifest import MANIFEST_FILE, recorded
 
 
@@ -252,3 +254,31 @@ def test_a_full_and_a_read_only_disk_are_one_line(tmp_path: Path) -> None:
         pytest.skip("no user namespaces here")
     done = subprocess.run([*command, str(Path(__file__).parent)], check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_scratch_folders_of_killed_processes_go_and_those_in_use_stay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    (tmp_path / ".zoo.theirs").mkdir()
+    (tmp_path / ".zoo.theirs" / "file").write_text("no lock, so no scratch folder")
+    child = os.fork()
+    if child == 0:
+        with scratch_folder() as scratch:
+            (scratch / "model.safetensors").write_text("weights")
+            os.kill(os.getpid(), signal.SIGKILL)
+    assert os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGKILL
+    assert len(list(tmp_path.glob(".zoo.*/new/model.safetensors"))) == 1
+    with scratch_folder() as outer, scratch_folder() as inner:
+        assert not list(tmp_path.glob(".zoo.*/new/*"))
+        assert outer != inner and outer.is_dir() and inner.is_dir()
+    assert [path.name for path in tmp_path.iterdir()] == [".zoo.theirs"]
+
+
+def test_scratch_folders_of_another_user_are_not_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    (tmp_path / ".zoo.theirs").mkdir()
+    (tmp_path / ".zoo.theirs" / "lock").symlink_to(tmp_path / "precious")
+    (tmp_path / "precious").write_text("text")
+    finish_earlier(tmp_path / "zoo", owner=os.getuid() + 1)
+    assert (tmp_path / "precious").read_text() == "text" and (tmp_path / ".zoo.theirs").is_dir()

@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 from transformers import AutoTokenizer
 
+from zoo.base.folders import scratch_folder
 from zoo.models import ZooConfig, ZooPreTrainedModel
 
 from ..errors import VerificationError
@@ -173,8 +174,7 @@ def run(jobs: list[tuple[Path, Job]], config: ZooConfig) -> list[dict[str, Any]]
         VerificationError: When it cannot load a file, or ends the process.
     """
     require("gguf", "xllamacpp")
-    with tempfile.TemporaryDirectory() as workshop:
-        place = Path(workshop)
+    with scratch_folder() as place:
         request = [
             {
                 "file": str(path.absolute()),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from zoo.base.folders import scratch_folder
 from zoo.models import ZooPreTrainedModel
 
 from ..errors import VerificationError
@@ -94,8 +94,7 @@ def replay(calls: list[Call], folder: Path) -> None:
     Raises:
         VerificationError: When it cannot, or computes something else.
     """
-    with tempfile.TemporaryDirectory() as scratch:
-        place = Path(scratch)
+    with scratch_folder() as place:
         inputs = {
             f"{number}.{name}": tensor.contiguous().clone()
             for number, call in enumerate(calls)

@@ -6,11 +6,11 @@ import contextlib
 import logging
 import os
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
 from zoo.base.errors import UnwritableError
+from zoo.base.folders import scratch_folder
 from zoo.models import ZooPreTrainedModel
 
 from ..errors import ExportError
@@ -41,9 +41,9 @@ def write_openvino(model: ZooPreTrainedModel, folder: Path, dtype: str) -> None:
         # By this NNCF sends no report of its use.
         os.environ.setdefault("NNCF_CI", "1")
         require("nncf", "nncf")
-    with tempfile.TemporaryDirectory() as scratch:
-        write_graphs(model, Path(scratch))
-        for path in sorted(Path(scratch).glob(f"*{ONNX_ENDING}")):
+    with scratch_folder() as scratch:
+        write_graphs(model, scratch)
+        for path in sorted(scratch.glob(f"*{ONNX_ENDING}")):
             graph = read(path, model.config.variant)
             keep_cache(graph)
             check_rows(graph)

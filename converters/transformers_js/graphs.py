@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import tempfile
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
+from zoo.base.folders import scratch_folder
 from zoo.models import ZooPreTrainedModel
 from zoo.registry import Task
 
@@ -65,9 +65,9 @@ def write_browser_graphs(model: ZooPreTrainedModel, folder: Path) -> None:
 
     encoder, memory, decoder = parts_of(traceable(model))
     write_graph(encoder, folder, model.config.variant)
-    with tempfile.TemporaryDirectory() as scratch:
+    with scratch_folder() as scratch:
         for part in (memory, decoder):
-            write_graph(part, Path(scratch), model.config.variant)
+            write_graph(part, scratch, model.config.variant)
         merged = merge(*(onnx.load(f"{scratch}/{part.name}{GRAPH_ENDING}") for part in (memory, decoder)))
     onnx.save(merged, folder / f"{MERGED}{GRAPH_ENDING}")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +10,7 @@ import torch
 from transformers.utils import CONFIG_NAME
 
 from zoo.base.files import read_json
+from zoo.base.folders import scratch_folder
 from zoo.registry import Task
 
 from ..extras import require
@@ -135,10 +135,10 @@ class TransformersJsTarget(Target):
 
         names = {MERGED: DECODER}
         files = sorted((folder / GRAPHS).glob(f"*{GRAPH_ENDING}"))
-        with tempfile.TemporaryDirectory() as settings:
-            write_settings(model, Path(settings))
+        with scratch_folder() as settings:
+            write_settings(model, settings)
             sessions = {names.get(path.stem, path.stem): OnnxSession(path) for path in files}
-            return compare(model, model_of(Path(settings), sessions))
+            return compare(model, model_of(settings, sessions))
 
     def notes(self, plan: TargetPlan, options: ExportOptions) -> tuple[str, ...]:
         """Say how a page is looked at, if there is one."""

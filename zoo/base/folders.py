@@ -43,6 +43,8 @@ USUAL_FILES = (
 LOCK, MAKING, READY = "lock", "new", "ready"
 """In the temporary folder: what its process holds; what is being written; and what is whole and being moved."""
 
+SCRATCH = "zoo"
+"""Name of temporary folders in the system's own, between a dot and another."""
 
 WITHOUT_LOCKS = (errno.ENOSYS, errno.ENOTSUP, errno.ENOLCK)
 """What a file system answers that knows no locks."""
@@ -141,6 +143,25 @@ def written_whole(folder: Path, *, force: bool = False) -> Iterator[Path]:
             lock.release()
             if moved:
                 clear(workshop)
+
+
+@contextmanager
+def scratch_folder() -> Iterator[Path]:
+    """Temporary folder that is removed at the end of the block; those of killed processes are removed first.
+
+    Yields:
+        An empty folder.
+    """
+    place = Path(tempfile.gettempdir()).resolve() / SCRATCH
+    workshop, lock = locked_workshop(place)
+    finish_earlier(place, owner=workshop.stat().st_uid)
+    try:
+        made = workshop / MAKING
+        made.mkdir()
+        yield made
+    finally:
+        lock.release()
+        clear(workshop)
 
 
 @contextmanager
@@ -258,13 +279,16 @@ def move_into(folder: Path, new: Path) -> None:
         os.replace(new / name, folder / name)
 
 
-def finish_earlier(folder: Path) -> None:
+def finish_earlier(folder: Path, owner: int | None = None) -> None:
     """Clear away what killed processes have left beside a folder, and finish the replacements that had begun.
 
     Args:
         folder: The folder that they were writing.
+        owner: Number of the user whose folders they are; None for all users.
     """
     for workshop in folder.parent.glob(f".{glob.escape(folder.name)}.*"):
+        if owner is not None and (not os.path.lexists(workshop) or workshop.lstat().st_uid != owner):
+            continue
         with suppress(OSError):  # it is not empty, as it is once there is a lock
             workshop.rmdir()
         if not (workshop / LOCK).is_file():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -12,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from zoo.base.errors import CheckpointError
-from zoo.base.folders import RESULT_FILE
+from zoo.base.folders import RESULT_FILE, scratch_folder
 
 from .addresses import MAIN, Address, parse_address
 from .cards import CardFacts, write_card
@@ -242,8 +241,7 @@ def as_folder(
     Yields:
         The folder, the given one or a temporary one; and a temporary one for more.
     """
-    with tempfile.TemporaryDirectory(prefix="zoo-push-") as temporary:
-        workshop = Path(temporary)
+    with scratch_folder() as workshop:
         if isinstance(model, (str, Path)):
             if tokenizer is not None:
                 raise CheckpointError(f"a tokenizer was given beside the folder {model}; save it there instead")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import tempfile
 import time
 import warnings
 from collections.abc import Mapping, Sequence
@@ -15,6 +14,7 @@ from datasets import Dataset
 from transformers import PreTrainedModel, PrinterCallback, ProgressCallback
 
 from zoo.base.errors import ConfigError, ZooWarning
+from zoo.base.folders import scratch_folder
 from zoo.building.loading import class_of_task
 from zoo.building.weights import locate
 from zoo.converters.engine import EngineModel
@@ -171,7 +171,7 @@ def evaluate(
             examples = named_examples(data_task, data, heldout, columns if columns is not None else columns_of(run))
         called = file_name(full_path(heldout if heldout is not None else data))
     encoded: Any = data_task.encode(examples, tokenizers)
-    with tempfile.TemporaryDirectory() as scratch:
+    with scratch_folder() as scratch:
         arguments = evaluation_arguments(run, batch_size, on_cpu=evaluated.device.type == "cpu")
         trainer = ZooTrainer(
             model=evaluated,

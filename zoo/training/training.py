@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from transformers import EarlyStoppingCallback, PreTrainedModel, PrinterCallback, ProgressCallback, TrainerCallback
 
 from zoo.base.errors import ConfigError, ZooError
-from zoo.base.folders import check_output, held_alone
+from zoo.base.folders import check_output, held_alone, scratch_folder
 from zoo.building.completion import spell_out
 from zoo.building.keywords import TrainingOptions
 from zoo.data.tasks import DataSource, DataTask, Outputs, Splits, Tokenizers
@@ -137,10 +136,11 @@ def train(
     checkpoints = f"{Path(output_dir).absolute()}-checkpoints" if output_dir is not None else os.curdir
     args = training_arguments(chosen.arguments, output_dir=checkpoints, seed=seed, progress=progress)
     saves = args.save_strategy != "no"
-    kept = nullcontext(checkpoints) if saves and output_dir is not None else tempfile.TemporaryDirectory()
+    kept = nullcontext(checkpoints) if saves and output_dir is not None else scratch_folder()
     keeps_nothing = output_dir is None or args.process_index != 0
     alone = nullcontext() if keeps_nothing else held_alone(Path(output_dir or ""), "training into")
-    with alone, kept as args.output_dir:
+    with alone, kept as place:
+        args.output_dir = str(place)
         if args.process_index == 0:
             if output_dir is not None:
                 check_output(Path(output_dir), force=force or (resume and is_unscored(output_dir)))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 import random
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from zoo.base.errors import ConfigError
+from zoo.base.folders import scratch_folder
 from zoo.comparison import compare
 from zoo.models import ZooConfig
 
@@ -95,7 +95,7 @@ def repeat(benchmark: Benchmark, row: Row, verdicts: Verdicts, data: Path | None
     training = {name: value for name, value in row.settings.items() if name not in sizes and name != "max_steps"}
     settings = {**arguments.pop("settings", {}), **sizes}
     training = {**arguments.pop("arguments", {}), **training}
-    with tempfile.TemporaryDirectory() as scratch:
+    with scratch_folder() as scratch:
         found = compare(
             [row.variant],
             arguments.pop("task"),

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import tempfile
 from abc import ABC, abstractmethod
 from pathlib import Path
 
 from transformers import PreTrainedModel
 
 from zoo.base.errors import InvalidChoiceError
+from zoo.base.folders import scratch_folder
 from zoo.building.dispatch import load
 from zoo.building.quantizing import to_int8
 from zoo.building.weights import locate
@@ -88,10 +88,10 @@ class ExportEngine(Engine):
         """Export it to where it is gone when it has been loaded."""
         from zoo.converters.exporting import choose
 
-        with tempfile.TemporaryDirectory() as scratch:
+        with scratch_folder() as scratch:
             plan = choose(model, self._target)
-            self.target.write(model, Path(scratch), plan, ExportOptions(self.dtype, source))
-            return self.target.load(Path(scratch))
+            self.target.write(model, scratch, plan, ExportOptions(self.dtype, source))
+            return self.target.load(scratch)
 
 
 IN_TORCH, IN_TORCH_INT8 = Torch(), TorchInt8()
