@@ -6,8 +6,11 @@ import itertools
 import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from html import escape
 from typing import Any, Protocol
+
+from markupsafe import escape
+
+from zoo.base.printing import printable
 
 WIDTH = 100
 """How many columns text takes at most."""
@@ -181,7 +184,8 @@ class Table:
 
     def text(self) -> str:
         """Columns, folded so that a line has at most `WIDTH` characters; names never are."""
-        listed = [*([self.headings] if self.headings else []), *self.rows]
+        rows = [*([self.headings] if self.headings else []), *self.rows]
+        listed = [[printable(cell, keep="\n") for cell in row] for row in rows]
         widths = [
             max(len(line) for cell in column for line in cell.split("\n")) for column in zip(*listed, strict=True)
         ]

@@ -41,7 +41,7 @@ def claims(name: str | None, calibration: bool, as_json: bool) -> None:
             for one in findings
         )
         listed = [
-            (one.claim.name, one.claim.claim, one.verdict, "\n".join(lines))
+            (one.claim.name, one.claim.claim, one.verdict, Text("\n".join(lines)))
             for one, lines in zip(findings, said, strict=True)
         ]
         write(

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from zoo.base.printing import printable
-
 from .importing import without_collecting
-from .output import write_json
+from .output import for_stdout, write_json
 from .parameters import generation_option
 from .texts import read_lines, texts_options
 
 if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase, TextStreamer
+
     from zoo.training.generation import Generation
 
 
@@ -57,7 +57,6 @@ def generate(
     several = options.get("num_return_sequences", 1) > 1
 
     with without_collecting():
-        from transformers import TextStreamer
         from transformers.utils import logging
 
         from zoo.training.generation import generate as generate_texts
@@ -66,7 +65,7 @@ def generate(
     logging.disable_progress_bar()
     loaded, tokenizers = load_checkpoint(model, device=device, engine=engine)
     streams = sys.stdout.isatty() and len(lines) == 1 and not as_json and not several and not beams(options)
-    streamer = TextStreamer(tokenizers.target, skip_prompt=True, skip_special_tokens=True) if streams else None
+    streamer = streamer_to_stdout(tokenizers.target) if streams else None
     asked = [line for line in lines if texts or line.strip()]
     written = generate_texts(
         loaded,
@@ -85,6 +84,17 @@ def generate(
         rest = iter(written)
         for line in lines:
             show(next(rest) if texts or line.strip() else None, several=several)
+
+
+def streamer_to_stdout(tokenizer: PreTrainedTokenizerBase) -> TextStreamer:
+    """Print an output while it is generated, without what a terminal would obey."""
+    from transformers import TextStreamer
+
+    class Escaping(TextStreamer):
+        def on_finalized_text(self, text: str, stream_end: bool = False) -> None:
+            super().on_finalized_text(for_stdout(text), stream_end)
+
+    return Escaping(tokenizer, skip_prompt=True, skip_special_tokens=True)
 
 
 def beams(options: dict[str, Any]) -> bool:
@@ -107,5 +117,5 @@ def show(generation: Generation | None, *, several: bool) -> None:
         click.echo()
         return
     for candidate in generation.candidates:
-        text = printable(candidate.text, keep="\n\t")
+        text = for_stdout(candidate.text)
         click.echo(f"{candidate.score:.4f}\t{text}" if several else text)

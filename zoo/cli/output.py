@@ -89,6 +89,11 @@ def writable(text: str, encoding: str) -> str:
     return text
 
 
+def for_stdout(text: str) -> str:
+    """Escape what a terminal would obey, where stdout is one; a pipe or a file gets the text as it is."""
+    return printable(text, keep="\n\t") if sys.stdout.isatty() else text
+
+
 def write_json(value: Any) -> None:
     """Print JSON.
 
@@ -119,7 +124,7 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[RenderableType]], *, r
 
     Args:
         columns: The headings. Cells of the first are never broken.
-        rows: The cells.
+        rows: The cells; a text takes one line, a renderable of Rich as many as it has.
         right: Headings of the columns with numbers.
 
     Returns:
@@ -136,7 +141,7 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[RenderableType]], *, r
             style="cyan" if place == 0 else "",
         )
     for row in rows:
-        made.add_row(*(Text(printable(cell, keep="\n")) if isinstance(cell, str) else cell for cell in row))
+        made.add_row(*(Text(printable(cell)) if isinstance(cell, str) else cell for cell in row))
     return made
 
 

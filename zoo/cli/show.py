@@ -121,7 +121,7 @@ def facts(card: Card, drawing: Drawing) -> list[RenderableType]:
     from zoo.comparison.benchmarks.claims.page import tally
 
     findings = claims_about(card.name)
-    rows = {
+    rows: dict[str, str | Text | None] = {
         "tasks": f"{', '.join(card.tasks)} (the first is the default)",
         "paper": card.paper,
         "source": card.source,
@@ -130,7 +130,7 @@ def facts(card: Card, drawing: Drawing) -> list[RenderableType]:
         "deprecated": card.deprecated,
         "parameters": f"{card.num_parameters:,} for {card.tasks[0]}",
         "settings": ", ".join(map(setting_text, card.settings.items())),
-        "presets": presets(card),
+        "presets": Text(presets(card)),
         "from": origin_text(card.distribution, card.version),
         "code": card.file and f"{card.file}:{card.line}",
         "claims": f"{tally(findings)} (zoo claims {card.name})" if findings else "",

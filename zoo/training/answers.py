@@ -7,13 +7,13 @@ import io
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from html import escape
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from datasets import Dataset
+from markupsafe import escape
 
 from zoo.base.errors import ConfigError, enumerate_names
 from zoo.base.files import write_file
@@ -181,7 +181,7 @@ def write_report(folder: Path, title: str, answers: Sequence[Answer], labels: Se
 def html_table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
     """Write a table, its text escaped."""
     head = "".join(f"<th scope=col>{escape(name)}</th>" for name in columns)
-    lines = ("".join(f"<td>{escape(str(value))}</td>" for value in row) for row in rows)
+    lines = ("".join(f"<td>{escape(value)}</td>" for value in row) for row in rows)
     return f"<table><tr>{head}</tr>{''.join(f'<tr>{line}</tr>' for line in lines)}</table>"
 
 

@@ -8,6 +8,8 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from zoo.base.printing import printable
+
 from ..results.comparison import Comparison
 from ..results.metrics import Metric
 from ..results.statistics import BETTER, WORSE
@@ -98,6 +100,11 @@ def signatures(summary: ComparisonSummary) -> Iterator[Text]:
     )
 
 
+def one_line(text: str) -> str:
+    """A text of the data or of a model, cut, without what a terminal would obey."""
+    return printable(shortened(text))
+
+
 def examples(comparison: Comparison) -> Table:
     """Put some outputs beside what they should be."""
     made = Table(box=None, show_header=False, pad_edge=False, padding=(0, GAP, 0, 0))
@@ -106,13 +113,11 @@ def examples(comparison: Comparison) -> Table:
     finished = shown_runs(comparison)
     for place in chosen_examples(comparison, finished):
         reference = comparison.references[place]
-        made.add_row("source", Text(shortened(comparison.sources[place]), style="bold"))
-        made.add_row("reference", shortened(reference))
+        made.add_row("source", Text(one_line(comparison.sources[place]), style="bold"))
+        made.add_row("reference", Text(one_line(reference)))
         for run in finished:
-            right = run.outputs[place] == reference
-            made.add_row(
-                folded(run.name, NARROWEST_NAME), Text(shortened(run.outputs[place]), style="green" if right else "")
-            )
+            style = "green" if run.outputs[place] == reference else ""
+            made.add_row(Text(folded(run.name, NARROWEST_NAME)), Text(one_line(run.outputs[place]), style=style))
         made.add_row("", "")
     return made
 
