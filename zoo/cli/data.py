@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from .output import table, width, write, write_json
-from .parameters import json_option
+from .parameters import OneOf, json_option
 
 if TYPE_CHECKING:
     from zoo.registry import Corpus
@@ -21,7 +22,7 @@ WIDE = 180
 @json_option
 @click.pass_context
 def data(ctx: click.Context, as_json: bool) -> None:
-    """List corpora by name, and download them.
+    """List corpora by name, download them, and prepare texts for training.
 
     The name of a corpus works wherever a verb takes --data: `zoo train gpt2-style --task language-modeling --data
     tinyshakespeare`. Corpora are kept in the folder that the environment variable ZOO_DATA names.
@@ -80,3 +81,71 @@ def get(names: tuple[str, ...], force: bool, quiet: bool) -> None:
         CORPORA.get(name)  # refuses unknown names before anything is downloaded
     for name in names:
         click.echo(str(get_corpus(name, force=force, progress=not quiet)))
+
+
+@data.command("prepare")
+@click.argument("source", metavar="SOURCE")
+@click.option(
+    "--tokenizer",
+    required=True,
+    metavar="DIR|KIND[:OPTION=VALUE]",
+    help="A folder with a tokenizer.json, or a kind to train (zoo tokenizers): bpe:vocab_size=8000.",
+)
+@click.option(
+    "--output", "-o", required=True, type=click.Path(path_type=Path), metavar="DIR", help="The folder to write."
+)
+@click.option("--heldout", metavar="PATH", help="Texts to evaluate on; by default SOURCE's held-out split.")
+@click.option(
+    "--column", metavar="NAME", help="Column or key of the text; by default text, content, sentence or document."
+)
+@click.option(
+    "--task",
+    default="language-modeling",
+    show_default=True,
+    help="The task that a tokenizer of this KIND is trained for (masked-language-modeling adds a mask).",
+)
+@click.option(
+    "--on-error",
+    default="stop",
+    show_default=True,
+    type=OneOf("on-error", ("stop", "skip")),
+    help="At a line that is not valid: stop, or skip and count it.",
+)
+@click.option("--jobs", "-j", type=click.IntRange(1), help="Processes; by default one a core.")
+@click.option("--quiet", is_flag=True, help="No progress bar.")
+@json_option
+def prepare(
+    source: str,
+    tokenizer: str,
+    output: Path,
+    heldout: str | None,
+    column: str | None,
+    task: str,
+    on_error: str,
+    jobs: int | None,
+    quiet: bool,
+    as_json: bool,
+) -> None:
+    """Encode texts once into token shards that are trained on by memory map: `zoo train NAME --data DIR`.
+
+    SOURCE is a .txt, .jsonl or .parquet file (.gz and .zst too), a folder of them, a corpus (zoo data), or
+    hf:ORG/NAME, which is streamed. A preparation that was interrupted goes on when the same is given again. A
+    tokenizer is trained on 64 MiB of text, taken evenly from all of SOURCE.
+    """
+    from dataclasses import asdict
+
+    from zoo.data.corpora.preparing import prepare as prepare_source
+    from zoo.data.tasks.prepared import tokenizers_for
+
+    tokenizers = tokenizers_for(source, tokenizer, task, column=column)
+    made = prepare_source(
+        source, tokenizers, output, heldout=heldout, column=column, on_error=on_error, jobs=jobs, progress=not quiet
+    )
+    if as_json:
+        write_json(asdict(made))
+        return
+    skipped, left_out = (sum(getattr(shard, name) for shard in made.shards) for name in ("skipped", "heldout"))
+    write(
+        f"{output}: {made.tokens:,} tokens of {made.documents:,} documents ({made.bytes:,} bytes) "
+        f"in {len(made.shards):,} shards; {skipped:,} lines skipped, {left_out:,} held-out documents left out"
+    )

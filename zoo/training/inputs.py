@@ -16,6 +16,7 @@ from zoo.building.builder import build, seeded, skeleton
 from zoo.building.dispatch import load
 from zoo.building.weights import locate
 from zoo.data.tasks import DataTask, Splits, Tokenizers, full_path, load_tokenizers
+from zoo.data.tasks.prepared import PreparedTexts
 from zoo.registry import VARIANTS, parse_name
 
 from .recipe import Recipe, recipe_for
@@ -64,6 +65,8 @@ def tokenizers_for(task: DataTask, examples: Dataset, recipe: Recipe) -> Tokeniz
     Returns:
         The tokenizers.
     """
+    if isinstance(examples, PreparedTexts):
+        return load_tokenizers(recipe.tokenizer.get("folder", examples.folder))
     if "folder" in recipe.tokenizer:
         return load_tokenizers(recipe.tokenizer["folder"])
     made = task.train_tokenizers(examples, **recipe.tokenizer)

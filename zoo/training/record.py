@@ -17,6 +17,7 @@ from transformers import PreTrainedModel
 from zoo.base.files import read_json
 from zoo.base.folders import RESULT_FILE
 from zoo.data.tasks import DataSource, Splits, Tokenizers
+from zoo.data.tasks.prepared import PreparedTexts
 from zoo.data.tasks.tables import NUMBERS
 
 from .recipe import Recipe
@@ -206,6 +207,8 @@ def digest_of_examples(examples: Dataset) -> str:
     Returns:
         The SHA-256 of their columns, whatever their lines in a file, in hexadecimal digits.
     """
+    if isinstance(examples, PreparedTexts):
+        return examples.sha256
     digest = hashlib.sha256()
     examples = examples.remove_columns([name for name in NUMBERS.values() if name in examples.column_names])
     digest.update(f"{examples.column_names} {len(examples)}\n".encode())

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch.utils.data import Sampler
 
@@ -53,6 +55,67 @@ class LengthGroupedSampler(Sampler[int]):
         order = torch.randperm(len(batches), generator=generator).tolist()
         for batch in [*(batches[i] for i in order), *rest]:
             yield from batch
+
+
+class ShuffledBlocks(Sampler[int]):
+    """All blocks in an order that depends on the seed and the epoch alone, without a permutation in memory.
+
+    The order is a Feistel network over the numbers of blocks; results beyond the last one are permuted again (cycle
+    walking). An epoch has whole updates only, so that update n has the same blocks on any number of processes.
+
+    Args:
+        number: Number of blocks.
+        together: Blocks of an update, of all processes and accumulated batches.
+        seed: Which order.
+    """
+
+    def __init__(self, number: int, together: int, seed: int) -> None:
+        self.number = number
+        self.length = number - number % together if number >= together else number
+        self.seed = seed
+        self.epoch = 0
+
+    def set_epoch(self, epoch: int) -> None:
+        """Choose the order of an epoch; accelerate calls this."""
+        self.epoch = epoch
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __iter__(self) -> Iterator[int]:
+        keys = np.random.SeedSequence([self.seed, self.epoch]).generate_state(FEISTEL_ROUNDS, np.uint64)
+        for start in range(0, self.length, PERMUTED_TOGETHER):
+            places = np.arange(start, min(start + PERMUTED_TOGETHER, self.length), dtype=np.uint64)
+            yield from permuted(places, self.number, keys).tolist()
+
+
+FEISTEL_ROUNDS = 6
+PERMUTED_TOGETHER = 4096
+
+
+def permuted(places: npt.NDArray[np.uint64], number: int, keys: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    """Permute places in range(number).
+
+    Args:
+        places: Places. *Shape:* (any,)
+        number: How many there are in all.
+        keys: A random number for each round.
+
+    Returns:
+        Other places, different for different ones. *Shape:* as places.
+    """
+    half = np.uint64(max(1, (number.bit_length() + 1) // 2))
+    mask = (np.uint64(1) << half) - np.uint64(1)
+    result, outside = places.copy(), np.ones(len(places), bool)
+    while outside.any():
+        left, right = result[outside] >> half, result[outside] & mask
+        for key in keys:
+            mixed = (right + key) * np.uint64(0x9E3779B97F4A7C15)
+            mixed = (mixed ^ (mixed >> np.uint64(32))) * np.uint64(0xBF58476D1CE4E5B9)
+            left, right = right, left ^ ((mixed ^ (mixed >> np.uint64(29))) & mask)
+        result[outside] = (left << half) | right
+        outside = result >= number
+    return result
 
 
 def lengths_of(dataset: Any) -> Sequence[int]:

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
 from pathlib import Path
 
 from datasets import Dataset
 
 from zoo.base.errors import DataError
+from zoo.data.corpora.cutting import cut
 
 from .reading import read_lines
 
 TEXT_SUFFIX = ".txt"
-BORDER = re.compile(r"(?<=\S)\n(?=\S)")
-"""A single line break: pre-tokenizers end a piece after it, while of several they may split off the last."""
-
-PART_LENGTH = 1 << 16
-"""Characters after which a part of a long text ends at the next chance."""
 
 
 def read_text(path: str | Path) -> str:
@@ -51,18 +45,3 @@ def in_parts(text: str) -> Dataset:
     """
     parts = list(cut(text))
     return Dataset.from_dict({"text": parts, "document": [0] * len(parts)})
-
-
-def cut(text: str) -> Iterator[str]:
-    """Cut a text where no token reaches across.
-
-    Yields:
-        Parts, which together are the text.
-    """
-    begin = 0
-    for border in BORDER.finditer(text):
-        if border.end() - begin >= PART_LENGTH:
-            yield text[begin : border.end()]
-            begin = border.end()
-    if begin < len(text):
-        yield text[begin:]

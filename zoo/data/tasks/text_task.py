@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +12,14 @@ from datasets import Dataset
 
 from zoo.base.errors import ConfigError, DataError
 from zoo.data.corpora import located
+from zoo.data.corpora.shards import TokenRow, is_prepared
 from zoo.data.tokenizers import Tokenizers, train_tokenizers
 from zoo.data.tokenizers.encoding import to_ids
 
 from .blocks import Ids
+from .prepared import PreparedTexts, prepared_splits
 from .raw_text import TEXT_SUFFIX, in_parts, read_text
-from .sources import HELDOUT_NAMES, Splits, find_file
+from .sources import HELDOUT_NAMES, DataSource, Splits, find_file
 from .tables import Column, Kind
 from .task import DataTask
 
@@ -63,6 +65,8 @@ class RawTextTask(DataTask):
     ) -> Splits:
         """Load texts. Arguments as in the base class."""
         data = None if data is None else located(data)
+        if data is not None and is_prepared(data):
+            return prepared_splits(Path(data), heldout)
         train_file = Path(data) if data is not None else None
         if train_file is not None and (folder := train_file / f"train{TEXT_SUFFIX}").is_file():
             heldout = heldout if heldout is not None else find_file(folder.parent, HELDOUT_NAMES)
@@ -75,8 +79,18 @@ class RawTextTask(DataTask):
             return Splits(in_parts(text), in_parts(read_text(heldout)))
         return self.divided(text, str(train_file))
 
+    def load_from(self, source: DataSource) -> Splits:
+        """Load texts. Arguments as in the base class; of prepared data, held-out documents are left out already."""
+        if source.data is None or not is_prepared(source.data):
+            return super().load_from(source)
+        return replace(prepared_splits(Path(source.data), source.heldout), source=source)
+
     def set_aside(self, examples: Dataset, *, seed: int = 0) -> Splits:
         """Take the end of a text away, or some of several. Arguments as in the base class."""
+        if isinstance(examples, PreparedTexts):
+            raise DataError(
+                f"{examples.folder} is prepared, so nothing can be set aside of it to choose a checkpoint by"
+            )
         if len(set(examples["document"][:])) > 1:
             return super().set_aside(examples, seed=seed)
         return self.divided("".join(examples["text"][:]), "the text to train on")
@@ -99,7 +113,7 @@ class RawTextTask(DataTask):
         """Train the one tokenizer that a language model has. Arguments as in the base class."""
         return train_tokenizers(examples["text"], **options)
 
-    def row(self, examples: Dataset, tokenizers: Tokenizers, *, least: int, training: bool) -> Ids:
+    def row(self, examples: Dataset, tokenizers: Tokenizers, *, least: int, training: bool) -> Ids | TokenRow:
         """Turn texts into one row of ids, with the end of a text between two documents.
 
         Args:
@@ -113,6 +127,8 @@ class RawTextTask(DataTask):
         Raises:
             DataError: When there are too few.
         """
+        if isinstance(examples, PreparedTexts):
+            return examples.row(tokenizers)
         ids = np.concatenate([np.empty(0, np.int32), *parts_of_row(examples, tokenizers)])
         if len(ids) < least:
             use = "train" if training else "evaluate"

@@ -1,0 +1,238 @@
+"""Token shards: what is in them, who else reads them, and what interruptions and bad input leave."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import signal
+import struct
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pyarrow
+import pyarrow.parquet
+import pytest
+
+from zoo.base.errors import ConfigError, DataError, OutputExistsError
+from zoo.data.corpora.preparing import prepare
+from zoo.data.corpora.shards import MANIFEST, TokenRow, is_prepared, read_manifest
+from zoo.data.corpora.sources import Piece, lines_of, plan
+from zoo.data.tokenizers import Tokenizers, load_tokenizers, train_tokenizers
+
+DOCUMENTS = [f"Document {number} says {'very ' * (number % 7)}little.\nIts second line." for number in range(60)]
+
+
+@pytest.fixture(scope="module")
+def tokenizers() -> Tokenizers:
+    return train_tokenizers(DOCUMENTS, kind="bpe", vocab_size=300)
+
+
+def jsonl(file: Path, documents: list[str]) -> Path:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("".join(json.dumps({"text": text}) + "\n" for text in documents))
+    return file
+
+
+def expected_ids(tokenizers: Tokenizers, documents: list[str]) -> list[int]:
+    """Ids of documents, with the end of a text behind each: by the tokenizer's slow path, one by one."""
+    end = tokenizers.source.eos_token_id
+    return [i for text in documents for i in [*tokenizers.source.encode(text, add_special_tokens=False), end]]
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {str(file.relative_to(folder)): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "jsonl.gz", "jsonl.zst", "parquet", "txt", "folder"])
+def test_every_source_gives_the_ids_of_its_documents(tokenizers, tmp_path, kind):
+    source, documents = tmp_path / f"source.{kind}", DOCUMENTS
+    raw = jsonl(tmp_path / "raw", DOCUMENTS).read_bytes()
+    if kind == "jsonl":
+        source.write_bytes(raw)
+    elif kind == "jsonl.gz":
+        source.write_bytes(gzip.compress(raw))
+    elif kind == "jsonl.zst":
+        with pyarrow.CompressedOutputStream(str(source), "zstd") as stream:
+            stream.write(raw)
+    elif kind == "parquet":
+        table = pyarrow.table({"id": range(60), "text": DOCUMENTS})
+        pyarrow.parquet.write_table(table, source, row_group_size=17)
+    elif kind == "txt":
+        source.write_text(DOCUMENTS[5])
+        documents = [DOCUMENTS[5]]
+    else:
+        jsonl(source / "b.jsonl", DOCUMENTS[:20])
+        (source / "a.txt").parent.mkdir(exist_ok=True)
+        (source / "a.txt").write_text(DOCUMENTS[30])
+        (source / "ignored.bin").write_bytes(b"\xff")
+        documents = [DOCUMENTS[30], *DOCUMENTS[:20]]
+    made = prepare(source, tokenizers, tmp_path / "out", shard_bytes=1500, progress=False)
+    row = made.row(tmp_path / "out")
+    assert row[0 : len(row)].tolist() == expected_ids(tokenizers, documents)
+    assert made.documents == len(documents) and made.bytes == sum(len(text.encode()) for text in documents)
+    assert load_tokenizers(tmp_path / "out").source.get_vocab() == tokenizers.source.get_vocab()
+    if kind == "jsonl":
+        assert len(made.shards) > 2
+        spans = [(0, 0), (3, 700), (699, 701), (len(row) - 5, len(row) + 9)]
+        assert all(row[a:b].tolist() == expected_ids(tokenizers, documents)[a:b] for a, b in spans)
+
+
+def test_a_shard_is_an_indexed_dataset_of_megatron_and_a_bin_of_nanogpt(tokenizers, tmp_path):
+    prepare(jsonl(tmp_path / "a.jsonl", DOCUMENTS), tokenizers, tmp_path / "out", progress=False)
+    raw = (tmp_path / "out/shards/shard-00000.idx").read_bytes()
+    assert raw[:9] == b"MMIDIDX\x00\x00"
+    version, code, sequences, borders = struct.unpack("<QBQQ", raw[9:34])
+    assert (version, code, sequences, borders) == (1, 8, 60, 61)  # 8 is uint16
+    sizes = np.frombuffer(raw, np.int32, 60, 34)
+    starts = np.frombuffer(raw, np.int64, 60, 34 + 240)
+    documents = np.frombuffer(raw, np.int64, 61, 34 + 240 + 480)
+    ids = np.memmap(tmp_path / "out/shards/shard-00000.bin", dtype=np.uint16, mode="r")  # as nanoGPT's train.py does
+    assert documents.tolist() == list(range(61)) and len(raw) == 34 + 240 + 480 + 488
+    for text, size, start in zip(DOCUMENTS, sizes, starts, strict=True):
+        assert ids[start // 2 : start // 2 + size].tolist() == expected_ids(tokenizers, [text])
+
+
+def test_a_text_longer_than_a_shard_is_one_document(tokenizers, tmp_path):
+    lines = [f"Line {number} of a long text." for number in range(400)]
+    (tmp_path / "a.txt").write_text("\n".join(lines))
+    made = prepare(tmp_path / "a.txt", tokenizers, tmp_path / "out", shard_bytes=1000, progress=False)
+    row = made.row(tmp_path / "out")
+    ids = row[0 : len(row)]
+    assert made.documents == 1 and len(made.shards) > 5
+    assert (ids == tokenizers.source.eos_token_id).sum() == 1 and ids[-1] == tokenizers.source.eos_token_id
+    assert tokenizers.source.decode(ids[:-1]) == "\n".join(lines)
+
+
+@pytest.mark.parametrize("size", [1, 2, 7, 30, 1000])
+def test_every_line_is_in_one_piece(tmp_path, size):
+    file = tmp_path / "a.txt"
+    file.write_bytes(b"one\n\ntwo two\n\nthree" + b"\nx" * 9 + b"\n" * (size % 2))
+    pieces = [piece for shard in plan([file], size) for piece in shard]
+    assert b"".join(raw for piece in pieces for _, raw in lines_of(piece)) == file.read_bytes()
+
+
+def test_the_bytes_do_not_depend_on_processes_or_interruptions(tokenizers, tmp_path):
+    source = jsonl(tmp_path / "a.jsonl", DOCUMENTS)
+    for name, jobs in (("one", 1), ("three", 3)):
+        prepare(source, tokenizers, tmp_path / name, shard_bytes=1000, jobs=jobs, progress=False)
+    whole = content(tmp_path / "one")
+    assert content(tmp_path / "three") == whole
+    for removed in (MANIFEST, "shards/shard-00001.json"):
+        (tmp_path / "three" / removed).unlink()
+    (tmp_path / "three/shards/shard-00001.bin").write_bytes(b"half")
+    (tmp_path / "three/shards/shard-00001.partial").write_bytes(b"more than half of it")
+    prepare(source, tokenizers, tmp_path / "three", shard_bytes=1000, progress=False)
+    assert content(tmp_path / "three") == whole
+
+
+@pytest.mark.slow
+def test_a_killed_preparation_goes_on(tokenizers, tmp_path):
+    source, ready = jsonl(tmp_path / "a.jsonl", DOCUMENTS * 3), tmp_path / "tokenizer"
+    tokenizers.save(ready)
+    command = [sys.executable, "-m", "zoo", "data", "prepare", str(source), "--tokenizer", str(ready), "--jobs", "1"]
+    code = f"""
+import sys; import zoo.data.corpora.preparing as p; p.SHARD_BYTES = 1500
+sys.argv = {["zoo", *command[3:], "-o", str(tmp_path / "killed"), "--quiet"]!r}
+from zoo.cli.main import main; main()
+"""
+    process = subprocess.Popen([sys.executable, "-c", code])
+    deadline = time.monotonic() + 120
+    while not list((tmp_path / "killed").glob("shards/*-00001.json")) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert not is_prepared(tmp_path / "killed")
+    tokenizers = load_tokenizers(ready)
+    time.sleep(2)  # a shard that was begun is finished by its own process
+    for name in ("killed", "whole"):
+        prepare(source, tokenizers, tmp_path / name, shard_bytes=1500, progress=False)
+    assert content(tmp_path / "killed") == content(tmp_path / "whole")
+
+
+BAD = {
+    "broken JSON": (b'{"text": "no end', "not valid JSON at character"),
+    "not UTF-8": (b'{"text": "\xff"}', "not valid UTF-8 at byte"),
+    "half of a pair": (rb'{"text": "\ud800"}', "surrogates not allowed"),
+    "no text": (b'{"words": "x"}', "no text or content or sentence or document"),
+    "a number": (b'{"text": 5}', "text is int and no text"),
+    "a list": (b"[1]", "no text or"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_a_bad_line_is_named_and_stops_or_is_skipped(tokenizers, tmp_path, case, capfd):
+    raw, message = BAD[case]
+    source = jsonl(tmp_path / "a.jsonl", DOCUMENTS)
+    lines = source.read_bytes().splitlines(keepends=True)
+    source.write_bytes(b"".join([*lines[:40], raw + b"\n", *lines[40:]]))
+    out = tmp_path / "out"
+    with pytest.raises(DataError, match=f"a.jsonl, line 41: .*{message}"):
+        prepare(source, tokenizers, out, shard_bytes=1000, progress=False)
+    assert not is_prepared(out)
+    with pytest.raises(OutputExistsError, match="holds another preparation"):
+        prepare(source, tokenizers, out, shard_bytes=1000, on_error="skip", progress=False)
+    made = prepare(source, tokenizers, tmp_path / "skipped", shard_bytes=1000, on_error="skip", progress=False)
+    assert made.documents == 60 and sum(shard.skipped for shard in made.shards) == 1
+    assert "line 41" in capfd.readouterr().err
+
+
+def test_held_out_documents_are_left_out_of_training(tokenizers, tmp_path):
+    jsonl(tmp_path / "source/train.jsonl", [*DOCUMENTS, f"{DOCUMENTS[3]}\n"])
+    jsonl(tmp_path / "source/validation.jsonl", [DOCUMENTS[3], "Held out alone."])
+    jsonl(tmp_path / "source/test.jsonl", ["Of the test."])
+    made = prepare(tmp_path / "source", tokenizers, tmp_path / "out", progress=False)
+    row = made.row(tmp_path / "out")
+    assert row[0 : len(row)].tolist() == expected_ids(tokenizers, DOCUMENTS[:3] + DOCUMENTS[4:])
+    assert sum(shard.heldout for shard in made.shards) == 2
+    lines = (tmp_path / "out/heldout.jsonl").read_text().splitlines()
+    assert [json.loads(line)["text"] for line in lines] == [DOCUMENTS[3], "Held out alone."]
+
+
+@pytest.mark.parametrize("file", ["shards/shard-00000.bin", "shards/shard-00000.idx"])
+def test_a_truncated_shard_is_refused(tokenizers, tmp_path, file):
+    made = prepare(jsonl(tmp_path / "a.jsonl", DOCUMENTS), tokenizers, tmp_path / "out", progress=False)
+    (tmp_path / "out" / file).write_bytes((tmp_path / "out" / file).read_bytes()[:-2])
+    with pytest.raises(DataError, match=r"truncated: .* tokens are recorded; prepare the data again"):
+        made.row(tmp_path / "out")
+
+
+def test_bad_sources_and_options_are_refused(tokenizers, tmp_path):
+    out = tmp_path / "out"
+    with pytest.raises(DataError, match="nowhere does not exist"):
+        prepare(tmp_path / "nowhere", tokenizers, out, progress=False)
+    (tmp_path / "picture.png").write_bytes(b"x")
+    with pytest.raises(DataError, match=r"no source of text, and holds none; valid: \.txt"):
+        prepare(tmp_path / "picture.png", tokenizers, out, progress=False)
+    with pytest.raises(ConfigError, match="on_error='ignore' is not valid"):
+        prepare(tmp_path / "picture.png", tokenizers, out, on_error="ignore", progress=False)
+    source = jsonl(tmp_path / "a.jsonl", DOCUMENTS)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/thesis.tex").write_text("x")
+    with pytest.raises(OutputExistsError, match="holds no preparation"):
+        prepare(source, tokenizers, tmp_path / "mine", progress=False)
+    prepare(source, tokenizers, out, progress=False)
+    manifest = json.loads((out / MANIFEST).read_text())
+    for changed, message in (
+        ({"format": 9}, "is of format 9"),
+        ({"shards": 5}, "is damaged"),
+        ({"shards": []}, "no tokens"),
+    ):
+        (out / MANIFEST).write_text(json.dumps({**manifest, **changed}))
+        with pytest.raises(DataError, match=message):
+            read_manifest(out)
+
+
+def test_a_source_that_changed_since_is_refused(tokenizers, tmp_path):
+    source = jsonl(tmp_path / "a.jsonl", DOCUMENTS)
+    prepare(source, tokenizers, tmp_path / "out", progress=False)
+    jsonl(source, DOCUMENTS[:30])
+    with pytest.raises(OutputExistsError, match="other sources"):
+        prepare(source, tokenizers, tmp_path / "out", progress=False)
+
+
+def test_an_empty_row_has_no_ids():
+    assert len(TokenRow([])) == 0 and TokenRow([])[0:5].tolist() == []
+    assert Piece("a").last

@@ -1,0 +1,122 @@
+"""Training on prepared folders: by memory map, in one order, with the folder's own tokenizer."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from corpora.recorded import run
+
+from zoo.base.errors import DataError
+from zoo.cli.main import cli
+from zoo.data.tasks import find_task, load_tokenizers
+from zoo.data.tokenizers import train_tokenizers
+from zoo.training import train
+
+SCRIPT = Path(__file__).with_name("recorded.py")
+SENTENCES = [
+    f"The {a} {b} number {n} sees the {c}."
+    for n in range(40)
+    for a, b, c in (("old", "cat", "dog"), ("red", "fox", "sea"))
+]
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("texts")
+    for name, sentences in (("train", SENTENCES), ("validation", [SENTENCES[0], "A sentence of its own."])):
+        lines = [json.dumps({"text": sentence}) for sentence in sentences]
+        (folder / f"{name}.jsonl").write_text("\n".join(lines) + "\n")
+    out = folder / "prepared"
+    words = ["data", "prepare", str(folder), "-o", str(out), "--quiet", "--json"]
+    done = CliRunner().invoke(
+        cli, [*words, "--tokenizer", "bpe:vocab_size=300", "--task", "masked-language-modeling"], catch_exceptions=False
+    )
+    assert done.exit_code == 0 and json.loads(done.stdout)["shards"][0]["heldout"] == 1, done.output
+    return out
+
+
+def by_update(seen: list[Any]) -> dict[int, list[Any]]:
+    updates = defaultdict(list)
+    for number, block in seen:
+        updates[number].append(block)
+    return {number: sorted(blocks) for number, blocks in updates.items()}
+
+
+@pytest.mark.filterwarnings("ignore:1 example")
+def test_the_order_is_that_of_the_seed_whatever_the_accumulation_and_interruptions(prepared, tmp_path):
+    whole = by_update(run(tmp_path / "whole", prepared, 1, 6))
+    assert all(len(blocks) == 8 for blocks in whole.values()) and len(whole) == 6
+    assert by_update(run(tmp_path / "accumulated", prepared, 1, 6, accumulation=2)) == whole
+    assert by_update(run(tmp_path / "other", prepared, 1, 6, seed=1)) != whole
+
+
+@pytest.mark.slow
+@pytest.mark.nightly
+@pytest.mark.filterwarnings("ignore:1 example")
+def test_every_number_of_processes_reads_the_same_examples_in_each_update(prepared, tmp_path):
+    whole = by_update(run(tmp_path / "whole", prepared, 1, 6))
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node"]
+    for processes in (2, 4):
+        arguments = [str(SCRIPT), str(tmp_path), str(prepared), str(processes), "6"]
+        done = subprocess.run(
+            [*command, str(processes), *arguments], capture_output=True, text=True, env=environment, check=False
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        files = tmp_path.glob(f"seen-{processes}-*.json")
+        assert by_update([one for file in files for one in json.loads(file.read_text())]) == whole
+
+
+@pytest.mark.filterwarnings("ignore:1 example")
+def test_a_resumed_run_reads_the_next_update(prepared, tmp_path):
+    whole = by_update(run(tmp_path / "whole", prepared, 1, 4, resume=True))
+    checkpoints = tmp_path / "whole-checkpoints"
+    for file in sorted((checkpoints / "checkpoint-4").rglob("*"), reverse=True):
+        file.unlink() if file.is_file() else file.rmdir()
+    (checkpoints / "checkpoint-4").rmdir()
+    rest = by_update(run(tmp_path / "whole", prepared, 1, 4, resume=True, force=True))
+    assert rest == {number: whole[number] for number in (2, 3)}
+
+
+@pytest.mark.filterwarnings("ignore:1 example")
+def test_a_masked_model_is_trained_on_prepared_blocks(prepared, tmp_path):
+    result = train(
+        "bert-style",
+        "masked-language-modeling:block_size=16",
+        data=prepared,
+        output_dir=tmp_path / "out",
+        settings={"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32},
+        max_steps=2,
+        progress=False,
+    )
+    assert result.report.heldout_loss > 0 and result.run.data.duplicates == 1
+    vocabulary = load_tokenizers(prepared).source.get_vocab()
+    assert load_tokenizers(tmp_path / "out").source.get_vocab() == vocabulary
+
+
+def test_blocks_of_shards_are_those_of_the_texts(prepared):
+    task = find_task("language-modeling:block_size=16")
+    tokenizers = load_tokenizers(prepared)
+    from_shards = task.encode(task.load(prepared).train, tokenizers, training=True)
+    end = [tokenizers.source.eos_token_id]
+    ids = [i for text in SENTENCES[1:] for i in tokenizers.source.encode(text, add_special_tokens=False) + end]
+    expected = [ids[start : start + 17] for start in range(0, len(ids) - 1, 16)]
+    assert [[*block["input_ids"].tolist(), block["labels"][-1]] for block in from_shards] == expected
+
+
+def test_another_tokenizer_and_another_heldout_file_are_refused(prepared, tmp_path):
+    task, other = find_task("language-modeling"), train_tokenizers(SENTENCES, kind="character")
+    with pytest.raises(DataError, match="was prepared with another tokenizer"):
+        task.encode(task.load(prepared).train, other, training=True)
+    with pytest.raises(DataError, match="name the held-out texts at preparation"):
+        task.load(prepared, heldout=tmp_path / "x.txt")
+    with pytest.raises(DataError, match="nothing can be set aside"):
+        task.set_aside(task.load(prepared).train)

@@ -1,0 +1,164 @@
+"""Writes one token shard: `python -m zoo.data.corpora.shard_worker JOB.json`."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from zoo.base.errors import DataError, ZooError
+from zoo.base.files import read_json, write_file, written
+
+from .cutting import cut
+from .shards import TYPES, ShardRecord, write_index
+from .sources import BadLineError, Part, Piece, parts_of
+
+AT_ONCE = 1 << 20
+"""Characters that are encoded together."""
+
+FAILED = 3
+"""Exit code of an error that the JSON on stdout describes."""
+
+HASH_BYTES = 16
+
+
+def document_hash(text: str) -> bytes:
+    """Hash of a document, by which held-out ones are found among those to train on."""
+    return hashlib.blake2b(text.strip().encode(), digest_size=HASH_BYTES).digest()
+
+
+class Writer:
+    """Encodes documents and appends them to a .bin file.
+
+    Args:
+        stream: The file.
+        tokenizer: A tokenizer of the `tokenizers` library.
+        code: Type of ids, UINT16 or INT32.
+        end: Id after a document.
+    """
+
+    def __init__(self, stream: Any, tokenizer: Any, code: int, end: int) -> None:
+        self.stream, self.tokenizer, self.type, self.end = stream, tokenizer, np.dtype(TYPES[code]), end
+        self.digest = hashlib.sha256()
+        self.lengths: list[int] = []
+        self.tokens = self.bytes = self.documents = self._characters = 0
+        self._open = 0  # ids that are written of a document whose end is not
+        self._waiting: list[tuple[str, bool, bool]] = []
+
+    def add(self, part: Part) -> None:
+        """Add a document, or a part of one."""
+        self.documents += part.begins
+        texts = list(cut(part.text)) or [""]
+        for number, text in enumerate(texts):
+            last = number + 1 == len(texts)
+            self._waiting.append((text, last, last and part.ends))
+            self._characters += len(text)
+            if self._characters >= AT_ONCE:
+                self.flush()
+        self.bytes += len(part.text.encode())
+
+    def flush(self) -> None:
+        """Encode what waits."""
+        encoded = self.tokenizer.encode_batch_fast([text for text, *_ in self._waiting], add_special_tokens=False)
+        length = self._open
+        for encoding, (_, last, ends) in zip(encoded, self._waiting, strict=True):
+            ids = np.array([*encoding.ids, self.end] if ends else encoding.ids, self.type)
+            raw = ids.tobytes()
+            self.stream.write(raw)
+            self.digest.update(raw)
+            length += len(ids)
+            self.tokens += len(ids)
+            if last:
+                self.lengths.append(length)
+                length = 0
+        self._open = length
+        self._waiting, self._characters = [], 0
+
+
+def run(job: dict[str, Any]) -> ShardRecord:
+    """Write a shard.
+
+    Args:
+        job: Plain data: `pieces`, `stamps` of their files, `place` without suffix, `tokenizer` (a file), `code`, `end`,
+            `column`, `on_error` and `heldout` (a file of hashes, or None).
+
+    Raises:
+        DataError: When a line is not valid and `on_error` is "stop", or a file changes while it is read.
+    """
+    from tokenizers import Tokenizer
+
+    place, pieces = Path(job["place"]), [Piece(**piece) for piece in job["pieces"]]
+    raw = Path(job["heldout"]).read_bytes() if job["heldout"] else b""
+    heldout = {raw[start : start + HASH_BYTES] for start in range(0, len(raw), HASH_BYTES)}
+    skipped = left_out = 0
+
+    def skip(error: BadLineError) -> None:
+        nonlocal skipped
+        if job["on_error"] == "stop":
+            raise error
+        skipped += 1
+        print(error, file=sys.stderr)
+
+    partial = place.with_suffix(".partial")
+    check_unchanged(job["stamps"])
+    with partial.open("wb") as stream:
+        writer = Writer(stream, Tokenizer.from_file(job["tokenizer"]), job["code"], job["end"])
+        for part in documents(pieces, job["column"], skip):
+            if heldout and part.begins and part.ends and document_hash(part.text) in heldout:
+                left_out += 1
+            else:
+                writer.add(part)
+        writer.flush()
+    check_unchanged(job["stamps"])
+    index = place.with_suffix(".idx")
+    write_index(index, job["code"], writer.lengths)
+    os.replace(partial, place.with_suffix(".bin"))
+    hashes = (writer.digest.hexdigest(), hashlib.sha256(index.read_bytes()).hexdigest())
+    return ShardRecord(place.name, writer.tokens, writer.documents, writer.bytes, hashes, skipped, left_out)
+
+
+def documents(pieces: list[Piece], column: str | None, skip: Any) -> Iterator[Part]:
+    """All documents of pieces."""
+    for piece in pieces:
+        yield from parts_of(piece, column, skip)
+
+
+def check_unchanged(stamps: dict[str, list[int]]) -> None:
+    """Refuse sources that changed since the preparation began.
+
+    Raises:
+        DataError: With the first that did.
+    """
+    for file, stamp in stamps.items():
+        found = os.stat(file)
+        if [found.st_size, found.st_mtime_ns] != stamp:
+            raise DataError(f"{file} changed while it was prepared; prepare again when it no longer changes")
+
+
+def main(file: str) -> int:
+    """Do a job; an error is printed as JSON.
+
+    Returns:
+        The exit code.
+    """
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    try:
+        with written(Path(file).parent):
+            job = read_json(Path(file))
+            record = run(job)
+            write_file(Path(job["place"]).with_suffix(".json"), json.dumps(asdict(record)) + "\n")
+    except ZooError as error:
+        print(json.dumps({"error": str(error), "exit_code": error.exit_code}))
+        return FAILED
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

@@ -1,0 +1,224 @@
+"""Token shards: files of ids that Megatron-LM, NeMo and nanoGPT read too, with a manifest.
+
+A shard is a pair of files as Megatron-LM's `IndexedDataset` has them: NAME.bin holds ids and nothing else, which is
+also what nanoGPT's train.bin and OLMo-core's files are; NAME.idx holds the lengths of sequences and the borders of
+documents. A document ends with the tokenizer's end-of-text id.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from zoo.base.errors import DataError
+from zoo.base.files import read_json, write_file
+
+MANIFEST = "zoo-shards.json"
+FORMAT = 1
+"""Version of the manifest, raised when older versions of the zoo cannot read it."""
+
+MAGIC = b"MMIDIDX\x00\x00"
+HEADER = struct.Struct("<9sQBQQ")
+UINT16, INT32 = 8, 4
+"""Megatron-LM's codes of types. An id below 2**31 has the same bytes as int32 and uint32."""
+TYPES: Mapping[int, npt.DTypeLike] = {UINT16: np.uint16, INT32: np.int32}
+
+Ids = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class ShardRecord:
+    """What a manifest has of one shard.
+
+    Attributes:
+        name: Its files without suffix.
+        tokens: Number of ids, ends of documents included.
+        documents: Number of documents that begin in it.
+        bytes: UTF-8 bytes of their text.
+        sha256: Hashes of the .bin and the .idx file.
+        skipped: Lines and files that could not be read and were left out, as asked.
+        heldout: Documents that were left out because they are held out.
+    """
+
+    name: str
+    tokens: int
+    documents: int
+    bytes: int
+    sha256: Sequence[str]
+    skipped: int = 0
+    heldout: int = 0
+
+
+def id_type(vocab_size: int) -> int:
+    """Code of the smallest type for ids of a vocabulary."""
+    return UINT16 if vocab_size <= 1 << 16 else INT32
+
+
+def write_index(place: Path, code: int, lengths: Sequence[int]) -> None:
+    """Write an .idx file for documents of one sequence each.
+
+    Args:
+        place: The file.
+        code: UINT16 or INT32.
+        lengths: Number of ids of each document.
+    """
+    sizes = np.asarray(lengths, np.int32)
+    starts = np.zeros(len(sizes), np.int64)
+    np.cumsum(sizes[:-1], dtype=np.int64, out=starts[1:])
+    starts *= np.dtype(TYPES[code]).itemsize
+    with place.open("wb") as stream:
+        stream.write(HEADER.pack(MAGIC, 1, code, len(sizes), len(sizes) + 1))
+        for part in (sizes, starts, np.arange(len(sizes) + 1, dtype=np.int64)):
+            stream.write(part.tobytes())
+
+
+class Shard:
+    """A shard, read by memory map.
+
+    Args:
+        folder: Folder of its files.
+        record: Its record in the manifest.
+
+    Raises:
+        DataError: When a file is missing, truncated or of another format.
+    """
+
+    def __init__(self, folder: Path, record: ShardRecord) -> None:
+        self.record = record
+        self.file = folder / f"{record.name}.bin"
+        index = folder / f"{record.name}.idx"
+        try:
+            with index.open("rb") as stream:
+                magic, version, code, sequences, documents = HEADER.unpack(stream.read(HEADER.size))
+            size = self.file.stat().st_size
+        except (OSError, struct.error) as error:
+            raise DataError(f"{index.with_suffix('')} is not a whole shard: {error}; {AGAIN}") from error
+        if magic != MAGIC or version != 1 or code not in TYPES:
+            raise DataError(f"{index} is not an index of token shards; {AGAIN}")
+        self.type = np.dtype(TYPES[code])
+        expected = HEADER.size + 12 * sequences + 8 * documents
+        if size != record.tokens * self.type.itemsize or index.stat().st_size != expected:
+            raise DataError(f"{self.file} or its .idx is truncated: {record.tokens:,} tokens are recorded; {AGAIN}")
+        self._index, self._sequences = index, sequences
+
+    @cached_property
+    def ids(self) -> Ids:
+        """All ids. *Shape:* (tokens,)."""
+        return np.memmap(self.file, self.type, "r") if self.record.tokens else np.empty(0, self.type)
+
+    @cached_property
+    def lengths(self) -> Ids:
+        """Number of ids of each document. *Shape:* (documents,)."""
+        if not self._sequences:
+            return np.empty(0, np.int32)
+        return np.memmap(self._index, np.int32, "r", HEADER.size, (self._sequences,))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name not in ("ids", "lengths")}
+
+
+AGAIN = "prepare the data again"
+
+
+class TokenRow:
+    """The ids of several shards as one row, of which slices are read.
+
+    Args:
+        shards: Shards, in order.
+    """
+
+    def __init__(self, shards: Sequence[Shard]) -> None:
+        self.shards = list(shards)
+        self.ends = np.cumsum([shard.record.tokens for shard in self.shards], dtype=np.int64).tolist()
+
+    def __len__(self) -> int:
+        return self.ends[-1] if self.ends else 0
+
+    def __getitem__(self, wanted: slice) -> Ids:
+        start, stop, _ = wanted.indices(len(self))
+        parts, number = [], bisect_right(self.ends, start)
+        while start < stop:
+            before = self.ends[number - 1] if number else 0
+            end = min(stop, self.ends[number])
+            parts.append(self.shards[number].ids[start - before : end - before])
+            start, number = end, number + 1
+        return parts[0] if len(parts) == 1 else np.concatenate([np.empty(0, np.int32), *parts])
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What was prepared.
+
+    Attributes:
+        key: Hash of sources, tokenizer and options: the same key, the same bytes.
+        tokenizer: Hash of the tokenizer.
+        source: What was prepared, for readers.
+        options: Options of the preparation.
+        shards: The shards, in order.
+        format: Version of the manifest.
+    """
+
+    key: str
+    tokenizer: str
+    source: str
+    options: Mapping[str, Any]
+    shards: Sequence[ShardRecord]
+    format: int = FORMAT
+
+    @property
+    def tokens(self) -> int:
+        """Number of tokens."""
+        return sum(shard.tokens for shard in self.shards)
+
+    @property
+    def documents(self) -> int:
+        """Number of documents."""
+        return sum(shard.documents for shard in self.shards)
+
+    @property
+    def bytes(self) -> int:
+        """UTF-8 bytes of the text."""
+        return sum(shard.bytes for shard in self.shards)
+
+    def write(self, folder: Path) -> None:
+        """Write it, which makes the folder whole."""
+        write_file(folder / MANIFEST, json.dumps(asdict(self), indent=1, ensure_ascii=False) + "\n")
+
+    def row(self, folder: Path) -> TokenRow:
+        """Open the shards, all of which are checked for their sizes."""
+        return TokenRow([Shard(folder, shard) for shard in self.shards])
+
+
+def is_prepared(folder: str | Path) -> bool:
+    """Whether a folder was prepared, whole."""
+    return (Path(folder) / MANIFEST).is_file()
+
+
+def read_manifest(folder: str | Path) -> Manifest:
+    """Read the manifest of a prepared folder.
+
+    Raises:
+        DataError: When it is damaged, of a newer format, or has no tokens.
+    """
+    place = Path(folder) / MANIFEST
+    try:
+        fields = read_json(place)
+        if fields["format"] != FORMAT:
+            raise DataError(f"{place} is of format {fields['format']}, and this version of the zoo reads {FORMAT}")
+        made = Manifest(**{**fields, "shards": tuple(ShardRecord(**shard) for shard in fields["shards"])})
+    except DataError:
+        raise
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        raise DataError(f"{place} is damaged: {error}; {AGAIN}") from error
+    if not made.tokens:
+        raise DataError(f"{folder} holds no tokens; {AGAIN}")
+    return made

@@ -1,0 +1,287 @@
+"""Documents of text files, JSON lines, parquet and data sets of the Hub, in pieces that are read independently."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from zoo.base.errors import DataError, enumerate_names
+
+HUB = "hf:"
+"""What the name of a data set on the Hub begins with, in a piece."""
+
+COMPRESSED = (".gz", ".zst")
+KINDS = (".txt", ".jsonl", ".parquet")
+TEXT_COLUMNS = ("text", "content", "sentence", "document")
+"""Columns that are read unless one is named, the first that there is."""
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A part of a file.
+
+    Attributes:
+        file: The file, or "hf:" and a data set's name on the Hub.
+        start: First byte, row group (parquet) or shard (Hub). Of text, lines that begin in the piece belong to it.
+        stop: The end, exclusive; None for the whole file.
+        last: Whether it ends the file.
+    """
+
+    file: str
+    start: int = 0
+    stop: int | None = None
+    last: bool = True
+
+
+@dataclass(frozen=True)
+class Part:
+    """A document, or a part of one that is longer than a piece.
+
+    Attributes:
+        text: Its text.
+        begins: Whether it begins a document.
+        ends: Whether it ends one.
+    """
+
+    text: str
+    begins: bool = True
+    ends: bool = True
+
+
+LONGEST_PART = 1 << 23
+"""Bytes of a text that are held at once."""
+
+
+class BadLineError(DataError):
+    """A line or row that is not valid."""
+
+
+def kind_of(file: str | Path) -> str:
+    """Suffix of a file, without that of a compression."""
+    path = Path(file)
+    return (path.with_suffix("") if path.suffix in COMPRESSED else path).suffix.lower()
+
+
+def files_of(source: Path) -> list[Path]:
+    """List the files of a source that can be read, sorted by path.
+
+    Raises:
+        DataError: When there are none.
+    """
+    if source.is_file():
+        found = [source] if kind_of(source) in KINDS else []
+    else:
+        found = sorted(file for file in source.rglob("*") if file.is_file() and kind_of(file) in KINDS)
+    if not found:
+        valid = enumerate_names([*KINDS, *(f".jsonl{suffix}" for suffix in COMPRESSED)])
+        raise DataError(f"{source} is no source of text, and holds none; valid: {valid}")
+    return found
+
+
+def plan(files: Sequence[Path], size: int) -> list[list[Piece]]:
+    """Divide files into shards of about equal size.
+
+    Args:
+        files: The files.
+        size: Bytes of a shard. A compressed file, and a row group of parquet, is never divided.
+
+    Returns:
+        The pieces of each shard.
+    """
+    shards: list[list[Piece]] = [[]]
+    room = size
+    for file in files:
+        for piece, length in pieces_of(file, size):
+            if shards[-1] and length > room:
+                shards.append([])
+                room = size
+            shards[-1].append(piece)
+            room -= length
+    return shards
+
+
+def pieces_of(file: Path, size: int) -> Iterator[tuple[Piece, int]]:
+    """Divide a file, with the bytes of each piece."""
+    total = file.stat().st_size
+    if kind_of(file) == ".parquet":
+        from pyarrow.parquet import ParquetFile  # type: ignore[import-untyped]
+
+        with ParquetFile(file) as parquet:
+            groups = parquet.num_row_groups
+            for group in range(groups):
+                length = parquet.metadata.row_group(group).total_byte_size
+                yield Piece(str(file), group, group + 1, group + 1 == groups), length
+    elif file.suffix in COMPRESSED or total <= size:
+        yield Piece(str(file)), total
+    else:
+        for start in range(0, total, size):
+            stop = min(start + size, total)
+            yield Piece(str(file), start, stop, stop == total), stop - start
+
+
+def parts_of(piece: Piece, column: str | None, skip: Callable[[BadLineError], None]) -> Iterator[Part]:
+    """Read a piece.
+
+    Args:
+        piece: The piece.
+        column: Column or key of the text, None for the usual ones.
+        skip: Called with the error of a line or row that is not valid, which it may raise.
+
+    Yields:
+        Documents, and parts of those that are longer.
+    """
+    if piece.file.startswith(HUB):
+        yield from hub_rows(piece, column, skip)
+        return
+    kind = kind_of(piece.file)
+    if kind == ".parquet":
+        yield from parquet_rows(piece, column, skip)
+    elif kind == ".jsonl":
+        for number, raw in lines_of(piece):
+            if not raw.strip():
+                continue
+            try:
+                yield Part(text_of(json.loads(raw), column))
+            except ValueError as error:
+                skip(BadLineError(f"{piece.file}, line {line_number(piece, number)}: {reason_of(error)}"))
+    else:
+        yield from text_parts(piece, skip)
+
+
+def text_parts(piece: Piece, skip: Callable[[BadLineError], None]) -> Iterator[Part]:
+    """Read a piece of a text file, which is one document, without the lines that are not UTF-8."""
+    good: list[str] = []
+    begins, length = piece.start == 0, 0
+    for number, raw in lines_of(piece):
+        if length > LONGEST_PART:
+            yield Part("".join(good), begins, ends=False)
+            good, begins, length = [], False, 0
+        length += len(raw)
+        try:
+            good.append(raw.decode("utf-8-sig" if number == 0 and piece.start == 0 else "utf-8"))
+        except UnicodeDecodeError as error:
+            skip(BadLineError(f"{piece.file}, line {line_number(piece, number)}: {reason_of(error)}"))
+    yield Part("".join(good), begins, ends=piece.last)
+
+
+def lines_of(piece: Piece) -> Iterator[tuple[int, bytes]]:
+    """Lines that begin in a piece, numbered from 0."""
+    with opened(piece.file) as stream:
+        place = piece.start
+        if piece.start:
+            stream.seek(piece.start - 1)
+            place = piece.start - 1 + len(stream.readline())
+        number = 0
+        while (piece.stop is None or place < piece.stop) and (raw := stream.readline()):
+            yield number, raw
+            place, number = place + len(raw), number + 1
+
+
+def opened(file: str) -> BinaryIO:
+    """Open a file that may be compressed.
+
+    Raises:
+        DataError: When it is missing.
+    """
+    try:
+        if file.endswith(".gz"):
+            return gzip.open(file, "rb")  # type: ignore[return-value]
+        if file.endswith(".zst"):
+            import pyarrow  # type: ignore[import-untyped]
+
+            return io.BufferedReader(pyarrow.CompressedInputStream(pyarrow.OSFile(file), "zstd"))
+        return Path(file).open("rb")
+    except OSError as error:
+        raise DataError(f"{file} cannot be read: {error.strerror or error}") from error
+
+
+def line_number(piece: Piece, number: int) -> int:
+    """Number of a line in its file, from 1."""
+    if not piece.start:
+        return number + 1
+    before = 0
+    with Path(piece.file).open("rb") as stream:
+        left = piece.start
+        while left and (block := stream.read(min(left, 1 << 20))):
+            before, left, last = before + block.count(b"\n"), left - len(block), block[-1:]
+    return before + number + (1 if last == b"\n" else 2)
+
+
+def text_of(record: Any, column: str | None) -> str:
+    """Text of a record.
+
+    Raises:
+        ValueError: When there is none, or it cannot be written as UTF-8.
+    """
+    wanted = (column,) if column is not None else TEXT_COLUMNS
+    name = next((name for name in wanted if isinstance(record, dict) and name in record), None)
+    if name is None:
+        raise ValueError(f"no {' or '.join(wanted)}")
+    if not isinstance(record[name], str):
+        raise ValueError(f"{name} is {type(record[name]).__name__} and no text")
+    record[name].encode()  # half of a surrogate pair cannot be written
+    text: str = record[name]
+    return text
+
+
+def reason_of(error: ValueError) -> str:
+    """What is wrong with a line, in a few words."""
+    if isinstance(error, UnicodeDecodeError):
+        return f"not valid UTF-8 at byte {error.start}"
+    if isinstance(error, json.JSONDecodeError):
+        return f"not valid JSON at character {error.pos}: {error.msg}"
+    return str(error)
+
+
+def parquet_rows(piece: Piece, column: str | None, skip: Callable[[BadLineError], None]) -> Iterator[Part]:
+    """Read row groups of a parquet file, a thousand rows at a time."""
+    from pyarrow.parquet import ParquetFile
+
+    with ParquetFile(piece.file) as parquet:
+        names = parquet.schema_arrow.names
+        name = column or next((name for name in TEXT_COLUMNS if name in names), None)
+        if name not in names:
+            raise DataError(
+                f"{piece.file} has no column {column or ' or '.join(TEXT_COLUMNS)}; it has {', '.join(names)}"
+            )
+        groups = range(piece.start, piece.stop if piece.stop is not None else parquet.num_row_groups)
+        row = sum(parquet.metadata.row_group(group).num_rows for group in range(piece.start))
+        for batch in parquet.iter_batches(1000, row_groups=list(groups), columns=[name]):
+            for value in batch.column(0).to_pylist():
+                row += 1
+                if isinstance(value, str):
+                    yield Part(value)
+                else:
+                    skip(BadLineError(f"{piece.file}, row {row}: {name} is {type(value).__name__} and no text"))
+
+
+def hub_rows(piece: Piece, column: str | None, skip: Callable[[BadLineError], None]) -> Iterator[Part]:
+    """Stream one shard of a data set's training split."""
+    rows = streamed(piece.file).shard(num_shards=piece.stop or 1, index=piece.start)
+    for number, record in enumerate(rows, start=1):
+        try:
+            yield Part(text_of(record, column))
+        except ValueError as error:
+            skip(BadLineError(f"{piece.file}, shard {piece.start}, row {number}: {reason_of(error)}"))
+
+
+def streamed(name: str) -> Any:
+    """Open a data set of the Hub for streaming: "hf:org/name", "hf:org/name:configuration", "...@revision".
+
+    Raises:
+        DataError: When it cannot be opened.
+    """
+    from datasets import load_dataset
+
+    address, _, revision = name.removeprefix(HUB).partition("@")
+    repository, _, configuration = address.partition(":")
+    try:
+        return load_dataset(repository, configuration or None, revision=revision or None, split="train", streaming=True)
+    except Exception as error:  # of several libraries
+        reason = " ".join(str(error).split())[:200]
+        raise DataError(f"data set {address} cannot be streamed: {type(error).__name__}: {reason}") from error
