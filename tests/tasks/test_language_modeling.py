@@ -54,7 +54,7 @@ def test_a_shorter_block_is_padded_and_does_not_count():
 def test_long_texts_are_cut_where_no_token_reaches_across(text):
     tokenizer = TOKENIZER.source
     with mock.patch.object(raw_text, "PART_LENGTH", 3):
-        parts = list(raw_text.cut(text))
+        parts = list(cut(text))
     assert "".join(parts) == text
     ids = [i for part in parts for i in tokenizer.encode(part, add_special_tokens=False)]
     assert ids == tokenizer.encode(text, add_special_tokens=False)

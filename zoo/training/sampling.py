@@ -83,7 +83,9 @@ class ShuffledBlocks(Sampler[int]):
         return self.length
 
     def __iter__(self) -> Iterator[int]:
-        keys = np.random.SeedSequence([self.seed, self.epoch]).generate_state(FEISTEL_ROUNDS, np.uint64)
+        keys = (
+            np.random.SeedSequence([self.seed, self.epoch]).generate_state(FEISTEL_ROUNDS, np.uint64).astype(np.uint64)
+        )
         for start in range(0, self.length, PERMUTED_TOGETHER):
             places = np.arange(start, min(start + PERMUTED_TOGETHER, self.length), dtype=np.uint64)
             yield from permuted(places, self.number, keys).tolist()

@@ -221,10 +221,13 @@ def encode_all(
     with ThreadPoolExecutor(jobs) as pool:
         try:
             steps = pool.map(encode, range(len(units)))
-            return list(tqdm(steps, total=len(units), desc="shards", disable=not progress or None))
+            records = list(tqdm(steps, total=len(units), desc="shards", disable=not progress or None))
         except BaseException:
             pool.shutdown(wait=True, cancel_futures=True)
             raise
+    for left in (*(place / SHARDS).glob("*.job"), *(place / SHARDS).glob("*.partial")):
+        left.unlink(missing_ok=True)  # of a preparation that was killed
+    return records
 
 
 def call(file: Path, job: Mapping[str, Any]) -> None:

@@ -106,7 +106,8 @@ def run(job: dict[str, Any]) -> ShardRecord:
         skipped += 1
         print(error, file=sys.stderr)
 
-    partial = place.with_suffix(".partial")
+    # Names of its own, as the process of a preparation that was killed may still write the same shard.
+    partial, partial_index = (place.with_suffix(f".{kind}.{os.getpid()}.partial") for kind in ("bin", "idx"))
     check_unchanged(job["stamps"])
     with partial.open("wb") as stream:
         writer = Writer(stream, Tokenizer.from_file(job["tokenizer"]), job["code"], job["end"])
@@ -117,10 +118,10 @@ def run(job: dict[str, Any]) -> ShardRecord:
                 writer.add(part)
         writer.flush()
     check_unchanged(job["stamps"])
-    index = place.with_suffix(".idx")
-    write_index(index, job["code"], writer.lengths)
+    write_index(partial_index, job["code"], writer.lengths)
+    hashes = (writer.digest.hexdigest(), hashlib.sha256(partial_index.read_bytes()).hexdigest())
+    os.replace(partial_index, place.with_suffix(".idx"))
     os.replace(partial, place.with_suffix(".bin"))
-    hashes = (writer.digest.hexdigest(), hashlib.sha256(index.read_bytes()).hexdigest())
     return ShardRecord(place.name, writer.tokens, writer.documents, writer.bytes, hashes, skipped, left_out)
 
 
