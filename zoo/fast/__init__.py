@@ -1,7 +1,7 @@
-"""What makes models faster: each file replaces something of PyTorch or transformers where that pays, to rounding.
+"""Fast paths: faster replacements of code in PyTorch and transformers. Results are equal up to rounding.
 
-It knows tensors, modules and transformers' interfaces, but no model of the zoo: `zoo.models` imports it, never the
-other way round. Every fast path has a switch, see [`fast_paths`][].
+This package depends on tensors, modules and transformers' interfaces; `zoo.models` imports it, never the other way
+round. Every fast path has a switch, see [`fast_paths`][].
 """
 
 from .switches import FastPaths, fast_paths

@@ -1,4 +1,4 @@
-"""The seam between a model's attention and what computes it: transformers' attention interface, or something faster."""
+"""Dispatch of a model's attention: transformers' attention interface, or a faster implementation of the same."""
 
 from __future__ import annotations
 
@@ -31,18 +31,11 @@ BACKENDS = ("sdpa", "eager", "flex_attention", "flash_attention_2", "flash_atten
 attention weights."""
 
 ADDS_BIASES = ("sdpa", "eager", "flex_attention")
-"""Backends that are known to add position biases to the scores; of any other nobody knows."""
+"""Backends that are known to add position biases to the scores."""
 
 
 def config_of_call(config: Config, output_attentions: bool | None) -> Config:
-    """The configuration of one call: with eager attention where weights are asked for that the backend doesn't return.
-
-    Args:
-        output_attentions: Whether the caller wants attention weights, None for what the configuration says.
-
-    Returns:
-        The same configuration, or a copy of it.
-    """
+    """Configuration of one call: eager attention if weights are wanted that the backend doesn't return."""
     wanted = config.output_attentions if output_attentions is None else output_attentions
     backend = config._attn_implementation
     if not wanted or backend == "eager" or backend not in BACKENDS:
@@ -67,7 +60,7 @@ def attention(
     position_bias: Tensor | None = None,
     **kwargs: Any,
 ) -> tuple[Tensor, Tensor | None]:
-    """Mix values by the backend of a call, or by what computes the same faster.
+    """Mix values by the backend of a call, or by a faster implementation of it.
 
     Args:
         module: The attention module, for `is_causal`, `sliding_window` and its training mode.
@@ -78,7 +71,7 @@ def attention(
         attention_mask: In the form that the backend wants, None for no mask beyond causality.
         attn_implementation: The backend's name.
         dropout: Probability of dropping an attention weight.
-        interface: The backend's function, by default what stands under its name.
+        interface: The backend's function, by default the one registered under its name.
         position_bias: Added to the scores. *Shape:* (batch_size, num_attention_heads, query_len, key_len)
 
     Returns:
@@ -86,7 +79,7 @@ def attention(
         backend has them, *Shape:* (batch_size, num_attention_heads, query_len, key_len).
 
     Raises:
-        UnsupportedBackendError: When the backend would leave out the bias or the dropout.
+        UnsupportedBackendError: If the backend would ignore the bias or the dropout.
     """
     backend = interface or ALL_ATTENTION_FUNCTIONS.get_interface(attn_implementation, eager_attention)
     if query.shape[0] != key.shape[0]:
@@ -103,7 +96,7 @@ def attention(
             f"flex_attention cannot drop attention weights, and attention_dropout is {dropout}: build the model "
             "with attention_dropout=0, or train it on sdpa"
         )
-    # What computes the same faster takes the place of transformers' sdpa only: whoever registers another is obeyed.
+    # Fast implementations replace transformers' sdpa only: a user-registered sdpa backend is not replaced.
     if isinstance(attention_mask, UnpaddedMask) and backend is flash_attention_forward:
         kwargs, attention_mask = kwargs | attention_mask.flash_kwargs(), None
     elif isinstance(attention_mask, UnpaddedMask):
@@ -123,7 +116,7 @@ def attention(
 def attention_by_source(
     module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Any, **kwargs: Any
 ) -> tuple[Tensor, Tensor | None]:
-    """Attention to sources that several rows share, as beams do: for one decode step, beams become query positions.
+    """Attention to sources shared by several rows (beams): in one decode step, beams become query positions.
 
     Args:
         query: *Shape:* (batch_size * num_beams, num_attention_heads, query_len, head_dim)
@@ -148,6 +141,6 @@ def attention_by_source(
 
 
 def flash_window(module: nn.Module) -> int | None:
-    """The sliding window as FlashAttention counts it: with the query's own position, also where it looks ahead."""
+    """The sliding window as FlashAttention counts it: with the query's own position, also in both directions."""
     window = cast("int | None", module.sliding_window)
     return window if window is None or module.is_causal else window + 1

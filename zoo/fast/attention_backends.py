@@ -1,4 +1,4 @@
-"""What mixes values by scores, beside the backends of transformers' attention interface."""
+"""Attention functions in addition to those of transformers' attention interface."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def eager_attention(
         query: *Shape:* (batch_size, num_attention_heads, query_len, head_dim)
         key: *Shape:* (batch_size, num_key_value_heads, key_len, head_dim)
         value: *Shape:* as key.
-        attention_mask: Added to the scores, or True for what may be seen, as other backends have it. *Shape:*
-            (batch_size, 1 or num_attention_heads, query_len, key_len)
+        attention_mask: Added to the scores, or boolean with True for visible keys. *Shape:* (batch_size, 1 or
+            num_attention_heads, query_len, key_len)
         dropout: Probability of dropping an attention weight.
         softcap: Scores are squashed to (-softcap, softcap) (Gemma 2, section 2).
         position_bias: Added to the scores. *Shape:* (batch_size, num_attention_heads, query_len, key_len)
@@ -49,7 +49,7 @@ def eager_attention(
     if position_bias is not None:
         scores = scores + position_bias
     if attention_mask is not None and attention_mask.dtype == torch.bool:
-        hidden = torch.finfo(scores.dtype).min / 2  # far below every score, and no sum with one is infinite
+        hidden = torch.finfo(scores.dtype).min / 2  # far below every score, and a sum with it is finite
         attention_mask = torch.zeros_like(attention_mask, dtype=scores.dtype).masked_fill_(~attention_mask, hidden)
     if attention_mask is not None:
         scores = scores + attention_mask
@@ -69,14 +69,14 @@ def torch_attention(
     is_causal: bool = False,
     **kwargs: Any,
 ) -> tuple[Tensor, None]:
-    """PyTorch's scaled dot-product attention, where nothing else needs preparing.
+    """PyTorch's scaled dot-product attention without transformers' preparation of its inputs.
 
     Args:
         query: *Shape:* (batch_size, num_attention_heads, query_len, head_dim)
         key: *Shape:* (batch_size, num_key_value_heads, key_len, head_dim)
         value: *Shape:* as key.
         dropout: Probability of dropping an attention weight.
-        is_causal: Whether a query sees only keys up to its own position, unless a mask says so.
+        is_causal: Whether a query sees only keys up to its own position; ignored if there is a mask.
 
     Returns:
         The mixed values, *Shape:* (batch_size, query_len, num_attention_heads, head_dim), and no weights.
@@ -103,18 +103,18 @@ def dropping_attention(
     is_causal: bool | None = None,
     **kwargs: Any,
 ) -> tuple[Tensor, None]:
-    """What transformers' `sdpa` computes, written out so that its dropout is quick.
+    """Transformers' `sdpa` written out, with faster dropout.
 
-    On a CPU PyTorch's own function writes it out as well as soon as there are weights to drop.
+    On a CPU PyTorch's own function falls back to the same operations if there is dropout.
 
     Args:
         module: The attention module, for its training mode and `is_causal`.
-        query: As all that follows for [`eager_attention`][].
+        query: This and all others as for [`eager_attention`][].
         key: *Shape:* (batch_size, num_key_value_heads, key_len, head_dim)
         value: *Shape:* as key.
-        attention_mask: Added to the scores, or True for what may be seen.
-        is_causal: Whether a query sees only keys up to its own position, unless a mask says so; as the module if not
-            given.
+        attention_mask: Added to the scores, or boolean with True for visible keys.
+        is_causal: Whether a query sees only keys up to its own position, unless a mask is given; by default the
+            module's.
 
     Returns:
         The mixed values, *Shape:* (batch_size, query_len, num_attention_heads, head_dim), and no weights.

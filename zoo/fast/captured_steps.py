@@ -1,4 +1,4 @@
-"""Captured decode steps: of steps that are alike one is captured, and replayed from then on (as CUDA graphs are)."""
+"""Captured decode steps: one step of each kind is captured, and later ones replay it (like CUDA graphs)."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ logger = logging.get_logger(__name__)
 Forward = TypeVar("Forward", bound=Callable[..., Any])
 
 CAPTURE_AFTER = 400
-"""After how many steps of a kind one is captured, which takes about as long as so many save: at worst as much is lost
-as might have been gained. Measured with six layers of width 512 on a Xeon."""
+"""Steps of a kind before it is captured. Capturing takes about as long as this many replays save, so at worst the time
+lost equals the time that could have been saved. Measured with six layers of width 512 on a Xeon."""
 
 PREPACK_AFTER = 8
-"""After how many steps of a generation weights are prepacked for the rest of them."""
+"""Steps of a generation before weights are prepacked for the rest of it."""
 
 CLOSE = 1e-5
-"""How far logits of a replayed step may be from the forward's, relative to the largest: rounding."""
+"""Largest relative difference between the logits of a replayed step and the forward's: rounding."""
 
 
 @dataclass
@@ -45,11 +45,11 @@ class CapturedSteps:
     """Captured decode steps of one model.
 
     Attributes:
-        guards: What the model's forward depended on when they were captured.
-        counts: How many steps of each kind the model itself has done.
-        replays: How many steps were replayed.
-        steps: What takes the place of each kind; None where it cannot be captured.
-        prepackings: How weights are prepacked, by kind and mode; None where that would not make steps faster.
+        guards: State that the model's forward depended on at capture.
+        counts: Number of steps of each kind that the model itself has run.
+        replays: Number of replayed steps.
+        steps: Captured step of each kind; None if it cannot be captured.
+        prepackings: How weights are prepacked, by kind and mode; None if that makes steps no faster.
     """
 
     guards: Guards
@@ -61,7 +61,7 @@ class CapturedSteps:
 
 @dataclass(frozen=True)
 class CapturedStep:
-    """A captured decode step, which takes the place of all of its kind.
+    """A captured decode step, which replaces all of its kind.
 
     Attributes:
         program: The same as a Python function.
@@ -73,10 +73,10 @@ class CapturedStep:
     output: type[Any]
 
     def replay(self, step: DecodeStep, weights: PrepackedWeights | None = None) -> Any:
-        """Do a decode step of the captured kind, and extend its cache.
+        """Run a decode step of the captured kind, and extend its cache.
 
         Returns:
-            What the forward would return; None if it has to be asked, be it for an error.
+            The forward's output; None if the forward has to run, for instance to raise an error.
         """
         lengths = step.lengths.values()
         if not self.capture.fits(*lengths):
@@ -84,7 +84,7 @@ class CapturedStep:
         program, prepacked = (self.program, ()) if weights is None else (weights.program, weights.tensors)
         try:
             logits, *states = program(*step.inputs, *lengths, *self.capture.constants, *prepacked)
-        except (IndexError, RuntimeError):  # of a token or a position that there is not: the forward says it better
+        except (IndexError, RuntimeError):  # a token or position out of range: the forward raises the better error
             return None
         step.advance(states)
         return self.output(logits=logits, past_key_values=step.cache)
@@ -102,11 +102,11 @@ class StepReplayer:
 
     @cached_property
     def captured(self) -> CapturedSteps | None:
-        """The model's captured steps, looked up at the first decode step: `generate` itself may change the model."""
+        """The model's captured steps, looked up at the first decode step: `generate` may change the model."""
         return captured_steps_of(self.model) if self.modes.graph_capture != "never" else None
 
     def forward(self, forward: Callable[..., Any], arguments: dict[str, Any]) -> Any:
-        """Do a forward, by a captured step where there is one."""
+        """Run a forward, by a captured step if there is one."""
         if is_observed() or (captured := self.captured) is None:
             return forward(**arguments)
         if (step := DecodeStep.of(arguments, drops_masks=self.drops_masks)) is None:
@@ -133,14 +133,7 @@ class StepReplayer:
         return output
 
     def prepacked_for(self, captured: CapturedSteps, step: DecodeStep, known: CapturedStep) -> PrepackedWeights | None:
-        """Prepack the weights of a kind of step, once in a generation, as they may have other values in the next.
-
-        Args:
-            known: The captured step of its kind.
-
-        Returns:
-            None as long as it is not known that they pay, and from when a weight is written to.
-        """
+        """Prepacked weights for a kind of step, made once per generation; None until they pay, or after a write."""
         kind, mode = step.kind, self.modes.prepacked_weights
         if mode == "never" or (mode == "auto" and self.counts[kind] < PREPACK_AFTER):
             return None
@@ -159,26 +152,19 @@ class StepReplayer:
 
 
 def capture_step(forward: Callable[..., Any], step: DecodeStep, output: Any) -> CapturedStep | None:
-    """Capture a decode step, and see whether its replay comes out as the forward did.
-
-    Args:
-        step: The step as it was before the forward.
-
-    Returns:
-        None where it cannot be captured.
-    """
+    """Capture a decode step, and check its replay against the forward; None if it cannot be captured."""
     try:
         capture = step.capture(forward)
         captured = CapturedStep(capture, compile_graph(capture.graph), type(output))
         again = captured.replay(step)
-    except Exception as error:  # of tracing: there are as many kinds as things that a variant's code can do
+    except Exception as error:  # tracing may raise anything: a variant's code is arbitrary
         logger.info("a decode step cannot be captured: %s", error)
         return None
     return captured if agree(output, again) else None
 
 
 def agree(output: Any, other: Any) -> bool:
-    """Whether two outputs with logits are the same but for rounding; not where either is None."""
+    """Whether two outputs with logits are equal up to rounding; False if either is None."""
     if output is None or other is None or output.logits.shape != other.logits.shape:
         return False
     return bool((other.logits - output.logits).abs().max() <= CLOSE * output.logits.abs().max())
@@ -188,11 +174,7 @@ _captured: WeakKeyDictionary[nn.Module, CapturedSteps] = WeakKeyDictionary()
 
 
 def captured_steps_of(model: PreTrainedModel) -> CapturedSteps | None:
-    """Find the captured steps of a model as it is now; those of what it was before are forgotten.
-
-    Returns:
-        Captured steps, of which there may be none yet; None where there cannot be any.
-    """
+    """Captured steps of a model in its present state, dropping earlier ones; None if it cannot be captured."""
     if not can_be_captured(model):
         return None
     guards, known = Guards(model), _captured.get(model)
@@ -203,7 +185,7 @@ def captured_steps_of(model: PreTrainedModel) -> CapturedSteps | None:
 
 
 def is_observed() -> bool:
-    """Whether anybody wants to see more of a forward than its output: gradients, hooks, modes of PyTorch."""
+    """Whether more of a forward than its output is observed: gradients, hooks, modes of PyTorch."""
     return (
         torch.is_grad_enabled()
         or torch.is_autocast_enabled("cpu")
@@ -214,14 +196,14 @@ def is_observed() -> bool:
 
 
 _capturing = Lock()
-"""One thread captures at a time, others with a later step: PyTorch notes for the process that modes are active."""
+"""One thread captures at a time, other threads at a later step: PyTorch's flag for active modes is global."""
 
 _replayer: ContextVar[StepReplayer | None] = ContextVar("replayer", default=None)
 
 
 @contextmanager
 def replayed_steps(model: PreTrainedModel) -> Iterator[None]:
-    """Capture and replay decode steps of a model for a while, in this thread."""
+    """Capture and replay decode steps of a model in this context and thread."""
     token = _replayer.set(StepReplayer(model))
     try:
         yield
@@ -230,7 +212,7 @@ def replayed_steps(model: PreTrainedModel) -> Iterator[None]:
 
 
 def with_captured_steps(forward: Forward) -> Forward:
-    """Let captured steps take the place of a model's forward where it is a decode step."""
+    """Replace the model's forward by captured steps during decoding."""
 
     @wraps(forward)
     def step_forward(self: PreTrainedModel, *args: Any, **kwargs: Any) -> Any:

@@ -1,8 +1,8 @@
-"""Chunked cross entropy: the loss over a large vocabulary, without ever holding the logits of all tokens.
+"""Chunked cross entropy: the loss over a large vocabulary without the logits of all tokens in memory.
 
-PyTorch's `F.linear_cross_entropy` (2.13) is no substitute: it adds up in the dtype of the hidden states, in bfloat16 a
-percent off, and it neither smooths labels nor knows projections that do more than multiply. Nor do Liger's kernels know
-such projections; they are put into transformers' own classes only.
+PyTorch's `F.linear_cross_entropy` (2.13) is no substitute: it sums in the dtype of the hidden states (1% error in
+bfloat16), has no label smoothing, and supports linear projections only. Liger's kernels support linear projections only
+as well, and patch transformers' own classes.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ IGNORED = -100
 """The label of positions without a loss, as everywhere in transformers."""
 
 LOGITS = 1 << 24
-"""As many exist at one time; more would be no faster."""
+"""Logits in memory at one time; more are no faster."""
 
 SMALLEST_CHUNK = 128
-"""Tokens whose logits exist at one time however many they are, lest products get too thin."""
+"""Lower bound of tokens per chunk, because matmuls with fewer rows are slow."""
 
 FEW = 100_000
-"""Where there are no more logits than these, they are computed as if they were wanted, which is as fast."""
+"""Up to this many logits the plain loss is as fast and is used."""
 
 Projection = Callable[[Tensor], Tensor]
 """Maps hidden states to logits. *Shape:* (num_tokens, hidden_size) to (num_tokens, vocab_size)"""
 
 
 class ChunkedCrossEntropy(torch.autograd.Function):
-    """The sum of the losses of all tokens, with gradients computed chunk by chunk while the logits are there.
+    """Sum of the losses of all tokens, with gradients computed chunk by chunk in the forward pass.
 
-    A loss has one gradient, scaled by what comes from above; so it can be computed in the forward pass, and logits are
-    made once. What is kept for the backward pass are the gradients of hidden states and weights.
+    The gradient of a scalar loss is only scaled in the backward pass; so it is computed in the forward pass, and logits
+    are computed once. The gradients of hidden states and weights are saved for the backward pass.
     """
 
     @staticmethod
@@ -57,7 +57,7 @@ class ChunkedCrossEntropy(torch.autograd.Function):
             labels: Valid token ids. *Shape:* (num_tokens,)
             ignored: True where there is no loss, None if there is one everywhere. *Shape:* (num_tokens,)
             project: Maps hidden states to logits by the parameters.
-            chunk_size: Tokens whose logits exist at one time.
+            chunk_size: Tokens per chunk.
             label_smoothing: Share of the target that is spread over the whole vocabulary.
 
         Returns:
@@ -90,7 +90,7 @@ class ChunkedCrossEntropy(torch.autograd.Function):
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
-        """Scale the gradients. Arguments and results as autograd wants them."""
+        """Scale the gradients."""
         (scale,) = grad_outputs
         states, *parameters = [
             None if gradient is None else gradient * scale.to(gradient.dtype) for gradient in ctx.gradients
@@ -101,7 +101,7 @@ class ChunkedCrossEntropy(torch.autograd.Function):
 def loss_and_gradient(
     logits: Tensor, labels: Tensor, ignored: Tensor | None, label_smoothing: float
 ) -> tuple[Tensor, Tensor]:
-    """Sum the losses of tokens, and find the gradient in the memory of the probabilities.
+    """Sum the losses of tokens, and compute the gradient in place of the probabilities.
 
     Args:
         logits: *Shape:* (num_tokens, vocab_size)
@@ -129,7 +129,7 @@ def loss_and_gradient(
 
 
 class Head(Protocol):
-    """What [`cross_entropy`][] calls of a language model."""
+    """Interface of a language model that [`cross_entropy`][] uses."""
 
     lm_head: nn.Linear
 
@@ -140,7 +140,7 @@ class Head(Protocol):
         """The modules that `project` computes with."""
 
     def targets(self, labels: Tensor, **kwargs: Any) -> Tensor:
-        """The labels, each where it is predicted. *Shape:* (batch_size, seq_len), unchanged."""
+        """Labels, each at the position that predicts it. *Shape:* (batch_size, seq_len), unchanged."""
 
 
 def cross_entropy(
@@ -153,20 +153,20 @@ def cross_entropy(
     num_items_in_batch: Tensor | int | None = None,
     **kwargs: Any,
 ) -> tuple[Tensor | None, Tensor]:
-    """The mean cross entropy of a token, a chunk of tokens at a time where nobody wants the logits and that pays.
+    """Mean cross entropy per token, chunked if logits are not requested and chunks are faster.
 
     Args:
         hidden_states: *Shape:* (batch_size, seq_len, hidden_size)
         labels: Token ids, -100 where there is no loss. *Shape:* (batch_size, seq_len)
         label_smoothing: Share of the target that is spread over the whole vocabulary (Szegedy et al. 2016).
-        num_items_in_batch: What the sum of losses is divided by, the number of labels if not given.
+        num_items_in_batch: Divisor of the summed loss, by default the number of labels.
 
     Returns:
         Logits, *Shape:* (batch_size, seq_len, vocab_size), or None if they were skipped; and the loss, *Shape:* ()
     """
     targets = head.targets(labels, **kwargs)
     vocab_size = head.lm_head.out_features
-    # A replica of DataParallel has none: its weights are results of those that learn.
+    # A replica of DataParallel has no parameters: its weights are non-leaf tensors.
     parameters = [parameter for module in head.head_modules() for parameter in module.parameters()]
     if skip_logits and parameters and pays(targets, vocab_size):
         chunk_size = chunk_size_for(vocab_size)
@@ -198,12 +198,12 @@ def summed_loss(logits: Tensor, labels: Tensor, label_smoothing: float = 0.0) ->
 
 
 def mean_loss(total: Tensor, labels: Tensor, num_items_in_batch: Tensor | int | None = None) -> Tensor:
-    """The mean loss of a token, as transformers defines it.
+    """Mean loss per token, as transformers defines it.
 
     Args:
         total: The sum. *Shape:* ()
         labels: Token ids, -100 where there is no loss.
-        num_items_in_batch: What the sum is divided by, the number of labels if not given.
+        num_items_in_batch: Divisor of the sum, by default the number of labels.
 
     Returns:
         The mean, NaN if there are no labels. *Shape:* ()
@@ -219,15 +219,14 @@ def chunked_loss(
     chunk_size: int,
     label_smoothing: float = 0.0,
 ) -> Tensor:
-    """The sum of the losses of all tokens, for positions and labels that are aligned.
+    """Sum of the losses of all tokens, for aligned positions and labels.
 
     Args:
         hidden_states: *Shape:* (batch_size, seq_len, hidden_size)
-        labels: Token ids, -100 where there is no loss: on the CPU those positions are not even projected. Elsewhere
-            they are, as in transformers, for an accelerator had to be waited for to know them. *Shape:* (batch_size,
-            seq_len)
+        labels: Token ids, -100 where there is no loss. On the CPU those positions are not projected; on accelerators
+            they are, as in transformers, because selecting them needs a device sync. *Shape:* (batch_size, seq_len)
         project: Maps hidden states to logits by the parameters.
-        chunk_size: Tokens whose logits exist at one time.
+        chunk_size: Tokens per chunk.
         label_smoothing: Share of the target that is spread over the whole vocabulary (Szegedy et al. 2016).
 
     Returns:
@@ -245,18 +244,18 @@ def chunked_loss(
 
 
 def chunk_size_for(vocab_size: int) -> int:
-    """Say how many tokens' logits may exist at one time."""
+    """Number of tokens per chunk."""
     return max(SMALLEST_CHUNK, LOGITS // vocab_size)
 
 
 def pays(labels: Tensor, vocab_size: int) -> bool:
-    """Say whether a loss that is wanted without logits is to be computed a chunk at a time.
+    """Whether to compute a loss without logits in chunks.
 
     Args:
         labels: *Shape:* (batch_size, seq_len)
 
     Returns:
-        By the mode of [`zoo.fast.switches`][]; never while a graph is made, which knows no lengths.
+        By the mode in [`zoo.fast.switches`][]; False while tracing a graph, because lengths are unknown.
     """
     if torch.compiler.is_compiling() or (mode := current().chunked_loss) == "never":
         return False

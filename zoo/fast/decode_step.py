@@ -1,4 +1,4 @@
-"""A decode step: one token a row, and a cache of what came before."""
+"""A decode step: one token per row, and a cache of earlier tokens."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ DIMENSIONS: dict[str, tuple[int, str] | None] = {
     "decoder_attention_mask": (1, "read"),
     "encoder_outputs": (1, "source"),
 }
-"""Tensors that a decoder's step gets, and which dimension of them is which length; of an encoder's outputs the hidden
-states. With an encoder, `attention_mask` is the source's."""
+"""Tensor inputs of a decoder's step, with the dimension that is a length, and its name; of an encoder's outputs the
+hidden states. With an encoder, `attention_mask` is the source's."""
 
 FLAGS = ("use_cache", "logits_to_keep", "return_dict")
-"""Arguments of a step that are no tensors; any other one makes a step of its own kind, which is not captured."""
+"""Arguments of a step that are no tensors; a step with any other argument is not captured."""
 
 
 @dataclass(frozen=True)
 class DecodeStep:
-    """One token a row, and what was computed of the tokens before.
+    """A decode step: one token per row, and the cache.
 
     Attributes:
-        tensors: The arguments that are tensors.
-        flags: The others.
-        lengths: How many positions are in the cache, for how many there is room, and how long the masks are.
+        tensors: Tensor arguments.
+        flags: Other arguments.
+        lengths: Number of cached positions, capacity of the cache, and lengths of the masks.
     """
 
     tensors: dict[str, Tensor]
@@ -47,13 +47,13 @@ class DecodeStep:
 
     @classmethod
     def of(cls, arguments: dict[str, Any], *, drops_masks: bool) -> DecodeStep | None:
-        """Recognise a step by the arguments of a forward.
+        """Build a step from the arguments of a forward; None if it is no decode step.
 
         Args:
-            drops_masks: Whether a mask that masks nothing is as good as none.
+            drops_masks: Whether a mask without padding is dropped.
 
         Returns:
-            None if it is anything else.
+            None if it is no decode step.
         """
         cache = arguments["past_key_values"]
         tensors: dict[str, Tensor] = {}
@@ -77,7 +77,7 @@ class DecodeStep:
         return step if step.makes_room(len(ids)) and step.measures() else None
 
     def makes_room(self, rows: int) -> bool:
-        """See to it that one more position fits into the cache.
+        """Reserve room for one more position; False if the cache cannot be written in place or has other rows.
 
         Returns:
             Whether the cache is one that can be written in place, and holds that many rows.
@@ -104,7 +104,7 @@ class DecodeStep:
 
     @property
     def dimensions(self) -> list[tuple[int, str] | None]:
-        """Which dimension of each of the inputs is which length."""
+        """Dimension and name of the length of each input."""
         sources = self.source_layers
         named = [(1, "source") if sources and name == "attention_mask" else DIMENSIONS[name] for name in self.tensors]
         return [*named, *[(2, "room")] * (2 * len(self.own_layers)), *[(2, "source")] * (2 * len(sources))]
@@ -122,7 +122,7 @@ class DecodeStep:
 
     @property
     def kind(self) -> tuple[Any, ...]:
-        """What steps have in common that one captured step stands for: all but lengths and values."""
+        """Key of all steps that one captured step can replace: everything but lengths and values."""
         shapes = tuple(
             (name, tensor.dtype, tensor.ndim, tensor.shape[0], tensor.shape[2:])
             for name, tensor in self.tensors.items()
@@ -132,13 +132,13 @@ class DecodeStep:
 
     @property
     def memory(self) -> list[Tensor]:
-        """Where keys and values are, and are to be written to; then those of the sources."""
+        """Buffers of keys and values of self-attention, then those of the sources."""
         own = [room for layer in self.own_layers for room in layer.rooms]
         return own + [states for layer in self.source_layers for states in (layer.keys, layer.values)]
 
     @property
     def inputs(self) -> list[Tensor]:
-        """Everything that may be another one in another step of this kind."""
+        """Everything that may differ in another step of this kind."""
         return [*self.tensors.values(), *self.memory]
 
     def capture(self, forward: Callable[..., Any]) -> CapturedGraph:
@@ -179,10 +179,6 @@ class DecodeStep:
         return cache
 
     def advance(self, states: Sequence[Tensor]) -> None:
-        """Let the cache show one more position.
-
-        Args:
-            states: All keys and values of self-attention, in their rooms.
-        """
+        """Advance the cache by one position; `states` are the buffers of all keys and values of self-attention."""
         for place, layer in enumerate(self.own_layers):
             layer.keys, layer.values = layer.shown = (states[2 * place], states[2 * place + 1])

@@ -1,7 +1,7 @@
-"""Dropout (Srivastava et al. 2014), on a CPU with random numbers that cost little.
+"""Dropout (Srivastava et al. 2014) with cheaper random numbers on a CPU.
 
-PyTorch draws a 64-bit number for every element there, one after the other: that takes longer than most of a layer's
-other work. Sixteen bits decide as well.
+PyTorch draws one 64-bit number per element sequentially, which takes longer than most of a layer's other work. This
+module draws 16 bits per element.
 """
 
 from __future__ import annotations
@@ -21,11 +21,12 @@ WORD = torch.int64
 NUMBERS_OF_WORD = 64 // BITS
 
 PAYS_FROM = 4096
-"""Elements from which the cheaper numbers make up for their operations. Measured on two cores of a Xeon."""
+"""Number of elements from which cheaper random numbers outweigh the extra operations. Measured on two cores of a Xeon.
+"""
 
 
 class Dropout(nn.Dropout):
-    """`torch.nn.Dropout` that goes through [`dropout`][], and is not called where it would do nothing."""
+    """`torch.nn.Dropout` that uses [`dropout`][], and skips the call if it has no effect."""
 
     def __call__(self, states: Tensor) -> Any:
         """Drop elements in training. *Shape:* any, unchanged."""
@@ -42,7 +43,7 @@ def dropout(states: Tensor, p: float, *, training: bool) -> Tensor:
     Args:
         states: *Shape:* any
         p: Probability of dropping an element; on a CPU it is rounded to a multiple of 2**-16.
-        training: Whether to; nothing happens if not.
+        training: Whether to drop elements.
 
     Returns:
         *Shape:* as states.
@@ -53,15 +54,7 @@ def dropout(states: Tensor, p: float, *, training: bool) -> Tensor:
 
 
 def draws_bits(states: Tensor, p: float) -> bool:
-    """Whether dropout draws its own random numbers.
-
-    Args:
-        states: What elements are dropped from.
-        p: Probability of dropping one.
-
-    Returns:
-        False where PyTorch's own way is wanted, better or the only one, as in compiled code and in `torch.func`.
-    """
+    """Whether dropout draws its own bits; not in compiled code, in `torch.func`, or where PyTorch is faster."""
     if torch.compiler.is_compiling() or torch._C._functorch.is_functorch_wrapped_tensor(states):
         return False
     mode = current().quick_dropout
@@ -70,14 +63,14 @@ def draws_bits(states: Tensor, p: float) -> bool:
 
 
 def noise_like(states: Tensor, p: float) -> Tensor:
-    """Draw what dropout multiplies by, from PyTorch's generator of the CPU.
+    """Draw dropout's multiplier from PyTorch's CPU generator.
 
     Args:
-        states: Of which shape and type.
+        states: Gives shape and dtype.
         p: Probability of a zero.
 
     Returns:
-        Zeros, and elsewhere the one number that makes the expectation 1. *Shape:* as states.
+        Zeros, and elsewhere the scale that makes the expectation 1. *Shape:* as states.
     """
     dropped = round(p * LEVELS)
     words = torch.empty(-(-states.numel() // NUMBERS_OF_WORD), dtype=WORD, device=states.device)

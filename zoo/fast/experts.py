@@ -1,4 +1,4 @@
-"""Which of transformers' ways to run many small networks, each on the tokens that were routed to it."""
+"""Choice of transformers' experts implementation for mixture-of-experts layers."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ GROUPED = "grouped_mm"
 BATCHED = "batched_mm"
 ONE_BY_ONE = "eager"
 ALIGNMENT = 16
-"""Bytes of which PyTorch's grouped product wants rows to be a multiple."""
+"""Row alignment in bytes that PyTorch's grouped matmul requires."""
 
 ExpertsFunction = Callable[..., Tensor]
 
 
 def experts_function(experts: Any, one_by_one: ExpertsFunction, hidden_states: Tensor) -> ExpertsFunction:
-    """Choose how experts are run, by `experts_implementation` as in transformers' own classes.
+    """Choose the function that runs experts, by `experts_implementation` as in transformers' own classes.
 
-    Where PyTorch has no grouped product, experts run one after the other in training. A batched product, which copies
-    the weights of an expert for every token that it sees, takes ten times as long there. It is for graphs, which know
-    no numbers of tokens, and for inference: products of the copies do not depend on where in a file weights lie.
+    Without a grouped matmul in PyTorch, experts run one after the other in training: a batched matmul, which copies an
+    expert's weights for every token, takes ten times as long there. The batched one is used for graphs, where the
+    number of tokens is unknown, and for inference: its results do not depend on the memory alignment of the weights.
 
     Args:
         experts: The module, with its weights in one tensor each and `config`.
-        one_by_one: What "eager" means: one network after the other.
-        hidden_states: What they are to run on. *Shape:* (num_tokens, hidden_size)
+        one_by_one: Implementation of "eager": one expert after the other.
+        hidden_states: Their input. *Shape:* (num_tokens, hidden_size)
 
     Returns:
         A function of the module, the tokens, the experts of every token and their weights.
@@ -42,7 +42,7 @@ def experts_function(experts: Any, one_by_one: ExpertsFunction, hidden_states: T
 
 
 def can_group(*weights: Tensor) -> bool:
-    """Whether PyTorch has a grouped product of these weights, and graphs may hold it."""
+    """Whether PyTorch has a grouped matmul for these weights that graphs may contain."""
     if torch.compiler.is_exporting() or any(weight.device.type == "meta" for weight in weights):
         return False
     return all(
@@ -53,7 +53,7 @@ def can_group(*weights: Tensor) -> bool:
 
 
 def has_values(states: Tensor) -> bool:
-    """Whether there are values to choose by: none are in graphs being made, on fake tensors and in `torch.func`."""
+    """Whether tensors have values: not while tracing, on fake tensors or in `torch.func`."""
     if is_traced() or torch._C._functorch.is_functorch_wrapped_tensor(states):
         return False
     return type(states) is Tensor and states.device.type != "meta"

@@ -1,4 +1,4 @@
-"""Generation: transformers' own, with a KV cache that grows in place and captured decode steps."""
+"""transformers' generation with a preallocated KV cache and captured decode steps."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from .switches import current, fast_paths
 
 
 class LogitsProcessors(LogitsProcessorList):
-    """transformers' list, which looks at every signature in every decode step, without doing so."""
+    """transformers' LogitsProcessorList without inspecting every signature in every decode step."""
 
     def __call__(self, input_ids: Tensor, scores: Tensor, **kwargs: Any) -> Tensor:
         """Change the scores of the next token.
 
         Args:
-            input_ids: What has been written. *Shape:* (batch_size, seq_len)
+            input_ids: Tokens so far. *Shape:* (batch_size, seq_len)
             scores: *Shape:* (batch_size, vocab_size)
 
         Returns:
@@ -38,14 +38,7 @@ class LogitsProcessors(LogitsProcessorList):
 
 
 def refuse_flex(attn_implementation: str) -> None:
-    """Refuse a static cache on flex attention, whose masks transformers takes for tensors there.
-
-    Args:
-        attn_implementation: The attention backend's name.
-
-    Raises:
-        UnsupportedBackendError: When it is flex attention.
-    """
+    """Refuse a static cache on flex attention: transformers' mask preparation expects tensors there."""
     if attn_implementation == "flex_attention":
         raise UnsupportedBackendError(
             "flex_attention cannot generate with a static cache, as transformers cannot prepare its masks: leave "
@@ -54,10 +47,10 @@ def refuse_flex(attn_implementation: str) -> None:
 
 
 class CachedGenerationMixin(GenerationMixin):
-    """transformers' generation, with a cache that grows in place, and decode steps that are captured and replayed."""
+    """transformers' generation with a preallocated cache, and decode steps that are captured and replayed."""
 
     def generate(self, *args: Any, **kwargs: Any) -> Any:
-        """Write tokens. Arguments and result as for transformers' own."""
+        """Generate tokens. Arguments and result as for transformers' own."""
         with replayed_steps(self):
             written = super().generate(*args, **kwargs)
         hold_every_row(getattr(written, "past_key_values", None))
@@ -67,21 +60,22 @@ class CachedGenerationMixin(GenerationMixin):
     update_wrapper(generate, GenerationMixin.generate)
 
     def prepare_for_generation(self: Any, batch_size: int = 1, *, padded: bool | None = None, **options: Any) -> bool:
-        """Capture a decode step now, so that the first text on a CPU is written as fast as later ones.
+        """Capture a decode step now, so that the first text on a CPU is generated as fast as later ones.
 
-        Otherwise that is done after some hundred steps of a kind, for it takes about as long as so many save.
+        Otherwise a step is captured after some hundred steps of its kind, because capturing takes about as long as
+        they save.
 
         Args:
-            batch_size: How many texts are written at a time, at least 1: steps of other batches are of another kind.
-            padded: Whether the texts of a batch differ in length, another kind too; by default where there are several.
-            options: What `generate` will be called with of what makes steps different: `num_beams`, ...
+            batch_size: Number of texts at a time, at least 1: steps of other batch sizes are of another kind.
+            padded: Whether the texts of a batch differ in length, another kind too; by default if there are several.
+            options: Arguments of the later `generate` call that change its steps: `num_beams`, ...
 
         Returns:
-            Whether such steps will be replayed. If not, `generate` writes the same without: on a GPU, with a cache or a
-            module that is not the zoo's, PyTorch's or transformers', or with ZOO_GRAPH_CAPTURE=never.
+            Whether such steps will be replayed. If not, `generate` returns the same without replay: on a GPU, with a
+            cache or a module that is not the zoo's, PyTorch's or transformers', or with ZOO_GRAPH_CAPTURE=never.
 
         Raises:
-            ConfigError: When the batch size is not positive.
+            ConfigError: If the batch size is not positive.
         """
         if batch_size < 1:
             raise ConfigError(f"batch_size={batch_size} is not valid; at least 1 text at a time")
@@ -111,7 +105,7 @@ class CachedGenerationMixin(GenerationMixin):
         is_first_iteration: bool | None = False,
         **kwargs: Any,
     ) -> Any:
-        """Prepare a step as transformers does, and fill the cache again where a longer text rotates its keys anew.
+        """Prepare a step as transformers does, and recompute a cache whose keys are rotated for another length.
 
         Arguments and result as for transformers' own.
         """

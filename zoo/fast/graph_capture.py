@@ -1,11 +1,11 @@
-"""Graph capture: a function's operations, run in a row without the Python that chose them.
+"""Graph capture: run a function's operations without the Python that chose them.
 
-What a decode step computes takes PyTorch microseconds an operation, and as long again goes into modules, keyword
-arguments and choices that come out the same in every step. CUDA graphs rid a GPU of that; here it is done for a CPU,
-and lengths stay variables.
+In a decode step each operation takes PyTorch microseconds, and as long again goes into modules, keyword arguments and
+choices that are the same in every step. CUDA graphs remove that on a GPU; this module does so on a CPU, with lengths as
+variables.
 
-Operations are seen by a mode of PyTorch, which is the capturing thread's alone. `make_fx` and `torch.export` would do
-the same work, but raise a flag and patch `nn.Module` for the whole process: other threads' compiled models fail then.
+A `TorchFunctionMode`, local to the capturing thread, records operations. `make_fx` and `torch.export` would do the
+same, but set a global flag and patch `nn.Module` for the whole process, which breaks compiled models in other threads.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from .graph_passes import eliminate_dead_code, fold_transposes
 Program = Callable[..., tuple[Tensor, ...]]
 
 SHORTEST = 2
-"""The smallest length that a captured graph stands for: with 0 or 1 of something, other operations are chosen."""
+"""Smallest length for which a captured graph holds: for lengths 0 and 1 other operations are chosen."""
 
 PLAIN = (bool, int, float, str, slice, type(...), torch.dtype, torch.device, torch.layout, torch.memory_format)
-"""Arguments that are the same in every run, and that a program can be written with."""
+"""Types of constant arguments that the generated program can contain."""
 
 QUICKER: dict[Any, Callable[..., Any]] = {}
-"""Operations where Python reaches them sooner than by the function that was captured."""
+"""Equivalent operations with less Python overhead than the captured function."""
 
 
 def grouped_mm_shape(rows: Tensor, weights: Tensor, **kwargs: Any) -> Tensor:
@@ -58,17 +58,17 @@ STAND_INS: dict[Any, Callable[..., Any]] = {
     for place, name in ((nn.functional, "grouped_mm"), (torch, "_grouped_mm"))
     if hasattr(place, name)
 }
-"""Called on fake tensors instead of operations with a fake kernel for bfloat16 alone."""
+"""Replacements on fake tensors for operations with a fake kernel for bfloat16 alone."""
 
 
 @dataclass(frozen=True)
 class CapturedGraph:
-    """The operations of a function, to be run on other values and other lengths.
+    """Operations of a function, to be run on other values and other lengths.
 
     Attributes:
         graph: The operations, on placeholders for all inputs and then for all constants.
-        constants: Tensors that were no inputs, parameters for instance: the very same objects.
-        holds: Whether the same operations would be chosen for such lengths, in the order in which they were given.
+        constants: Tensors that were not inputs, for instance parameters: the same objects.
+        holds: Whether the same operations would be chosen for such lengths, in the given order.
     """
 
     graph: fx.Graph
@@ -76,14 +76,7 @@ class CapturedGraph:
     holds: Callable[..., bool]
 
     def fits(self, *lengths: int) -> bool:
-        """Whether the captured operations are those of a run.
-
-        Args:
-            lengths: Those of the run, in the order in which they were given.
-
-        Returns:
-            False where other operations would be chosen.
-        """
+        """Whether the captured operations hold for these lengths, in the order in which they were given."""
         return min(lengths) >= SHORTEST and bool(self.holds(*lengths))
 
 
@@ -95,7 +88,7 @@ def copy_graph(graph: fx.Graph) -> fx.Graph:
 
 
 def compile_graph(graph: fx.Graph) -> Program:
-    """Compile a captured graph to a Python function, which takes what the graph has placeholders for."""
+    """Compile a captured graph to a Python function of its placeholders."""
     graph = copy_graph(graph)
     for node in graph.nodes:
         if node.op == "call_function":
@@ -109,24 +102,23 @@ def capture(
     dimensions: Sequence[tuple[int, str] | None],
     lengths: dict[str, int],
 ) -> CapturedGraph:
-    """Capture a function: run it on tensors without values, and note every operation.
+    """Capture a function by running it on fake tensors; raises any exception if it cannot be captured.
 
     Args:
-        function: Takes the tensors, then all lengths. It must not look at values, and what it changes in place must be
-            among the tensors.
-        tensors: What it would run on; only shapes and dtypes matter.
-        dimensions: For every tensor the dimension that is a length, and which one; None if all of its shape is fixed.
-        lengths: Numbers that may be other ones in every run, by name.
+        function: Takes the tensors, then all lengths. It must not read values, and may change in place only its inputs.
+        tensors: Example inputs; only shapes and dtypes matter.
+        dimensions: For every tensor the dimension that is a length, and its name; None if its shape is fixed.
+        lengths: Numbers that may differ in every run, by name.
 
     Raises:
-        Exception: Of any kind, where the function does what cannot be captured.
+        Exception: Of any kind, if the function cannot be captured.
     """
-    shapes = ShapeEnv(duck_shape=False)  # lengths that are equal by chance stay two
+    shapes = ShapeEnv(duck_shape=False)  # lengths that are equal by chance stay two symbols
     fake = FakeTensorMode(shape_env=shapes, allow_non_fake_inputs=True)
-    fake.cache_enabled = False  # it is the process's, and compares int8 weights, which cannot be compared
+    fake.cache_enabled = False  # it is global, and compares int8 weights, which cannot be compared
     with torch.inference_mode(False), torch.no_grad():
         symbolic = {name: symbolic_length(fake, name, length) for name, length in lengths.items()}
-        symbols = [length.node.expr for length in symbolic.values()]  # before any turns out to depend on another
+        symbols = [length.node.expr for length in symbolic.values()]  # before any of them is replaced by another
         with fake:
             inputs = [fake_like(*pair, symbolic) for pair in zip(tensors, dimensions, strict=True)]
             with CaptureMode(inputs, symbolic) as mode:
@@ -142,10 +134,10 @@ def capture(
 
 
 class CaptureMode(TorchFunctionMode):
-    """Notes every function of PyTorch that is called, in a graph.
+    """Records every PyTorch function that is called, in a graph.
 
     Args:
-        inputs: Tensors without values, which become the graph's first placeholders.
+        inputs: Fake tensors, which become the graph's first placeholders.
         lengths: Its next ones, by name.
     """
 
@@ -154,7 +146,7 @@ class CaptureMode(TorchFunctionMode):
         self.graph = fx.Graph()
         self.constants: list[Any] = []
         self.nodes: dict[int, fx.Node] = {}
-        self.kept: list[Any] = []  # what nodes are of: an id would stand for another object once they are gone
+        self.kept: list[Any] = []  # keeps tensors alive: their ids are keys of `nodes`
         self.numbers: dict[sympy.Expr, Any] = {}
         for place, tensor in enumerate(inputs):
             self.keep(tensor, self.graph.placeholder(f"input_{place}"))
@@ -165,7 +157,7 @@ class CaptureMode(TorchFunctionMode):
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        """Call a function, and note it if it makes or changes tensors."""
+        """Call a function, and record it if it creates or changes tensors."""
         kwargs = kwargs or {}
         tensors = [one for one in tree_leaves((args, kwargs)) if isinstance(one, FakeTensor)]
         versions = [tensor._version for tensor in tensors]
@@ -180,7 +172,7 @@ class CaptureMode(TorchFunctionMode):
         return result
 
     def keep(self, result: Any, node: fx.Node) -> None:
-        """Remember which node gives a tensor, or each tensor of a tuple."""
+        """Record which node computes a tensor, or each tensor of a tuple."""
         node.meta["val"] = result
         if isinstance(result, Tensor):
             self.kept.append(result)
@@ -191,21 +183,11 @@ class CaptureMode(TorchFunctionMode):
                     self.keep(one, self.graph.call_function(operator.getitem, (node, place)))
 
     def arguments(self, given: Any) -> Any:
-        """Replace tensors and lengths by the nodes that give them, however deep they are nested."""
+        """Replace tensors and lengths, however deep they are nested, by their nodes."""
         return fx.node.map_aggregate(given, self.argument)
 
     def argument(self, value: Any) -> Any:
-        """Find the node that gives a value.
-
-        Args:
-            value: An argument of a function, or what the captured function returns.
-
-        Returns:
-            A node; what stays the same in every run as it is.
-
-        Raises:
-            NotImplementedError: When it is of a kind that cannot be written down.
-        """
+        """Node of a value; a constant is returned unchanged, other types raise NotImplementedError."""
         if isinstance(value, (Tensor, torch.ScriptObject)):
             return self.nodes.get(id(value)) or self.constant(value)
         if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
@@ -219,7 +201,7 @@ class CaptureMode(TorchFunctionMode):
         raise NotImplementedError(f"a {type(value).__name__} is passed to an operation")
 
     def constant(self, value: Any) -> fx.Node:
-        """Make a tensor that was no input, a parameter for instance, a further placeholder."""
+        """Add a placeholder for a tensor that is not an input, for instance a parameter."""
         if isinstance(value, FakeTensor):
             raise NotImplementedError("a tensor comes from where no operation was seen")
         with self.graph.inserting_after(self.last_placeholder):
@@ -231,22 +213,22 @@ class CaptureMode(TorchFunctionMode):
 
 
 def symbolic_length(mode: FakeTensorMode, name: str, length: int) -> torch.SymInt:
-    """Make a symbolic length: a number that stands for every other one, until it is compared."""
+    """Create a symbolic length."""
     context: StatelessSymbolicContext[Any, Any] = StatelessSymbolicContext(dynamic_sizes=[DimDynamic.DYNAMIC])
     stand_in = mode.from_tensor(torch.empty(length), source=ConstantSource(name), symbolic_context=context)
     return cast(torch.SymInt, stand_in.shape[0])
 
 
 def fake_like(tensor: Tensor, dimension: tuple[int, str] | None, lengths: dict[str, torch.SymInt]) -> Tensor:
-    """Make a fake tensor: the shape of another, with symbolic lengths, and no values.
+    """Create a fake tensor with symbolic lengths.
 
     Args:
         tensor: Gives shape, dtype and device.
-        dimension: Which dimension is a length, and which length.
+        dimension: Dimension that is a length, and its name.
         lengths: All lengths by name.
 
     Returns:
-        One of the mode that is active. *Shape:* as tensor.
+        A tensor of the active fake mode. *Shape:* as tensor.
     """
     shape: list[Any] = list(tensor.shape)
     if dimension is not None:

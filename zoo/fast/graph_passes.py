@@ -1,4 +1,4 @@
-"""Passes over a captured graph, which leave fewer operations."""
+"""Passes over a captured graph that remove operations."""
 
 from __future__ import annotations
 
@@ -11,18 +11,14 @@ VIEWS = (Tensor.view, Tensor.reshape)
 
 
 def eliminate_dead_code(graph: fx.Graph) -> None:
-    """Eliminate dead code: operations whose result nobody reads, unless they write.
-
-    Args:
-        graph: Changed in place.
-    """
+    """Eliminate dead code: operations without users and without side effects."""
     for node in reversed(graph.nodes):
         if node.op == "call_function" and not node.users and not node.meta.get("writes"):
             graph.erase_node(node)
 
 
 def fold_transposes(graph: fx.Graph) -> None:
-    """Fold transpositions that leave all elements in their order, as those of a single token, into views beside them.
+    """Fold transpositions that keep the order of all elements, as those of a single token, into adjacent views.
 
     Args:
         graph: Changed in place.
@@ -44,16 +40,7 @@ def fold_transposes(graph: fx.Graph) -> None:
 
 
 def keeps_order(shape: Sequence[int], first: int, second: int) -> bool:
-    """Whether elements stay in their order when two dimensions are swapped.
-
-    Args:
-        shape: Before.
-        first: One of the dimensions.
-        second: Another one.
-
-    Returns:
-        True where nothing but dimensions of size 1 moves past another.
-    """
+    """Whether elements keep their order when two dimensions are swapped: only dimensions of size 1 move past others."""
     dimensions = list(range(len(shape)))
     moved = dimensions.copy()
     moved[first], moved[second] = moved[second], moved[first]

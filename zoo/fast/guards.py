@@ -1,9 +1,8 @@
-"""Guards, as torch.compile has them: what a forward depends on beside values of tensors, so no captured step is stale.
+"""Guards, as in torch.compile: the state that a forward depends on apart from tensor values.
 
-A captured step reads parameters where they are, so their values count by themselves. All else was decided when the step
-was captured: which modules there are, which tensors they hold, their attributes (`scaling`, `eps`, a configuration's
-fields), their classes' methods, hooks, the functions of `torch.nn.functional`, and those in transformers' interfaces of
-attention and experts.
+A captured step reads parameters in place, so new values are seen without guards. Guarded are the decisions made at
+capture: modules, the tensors they hold, their attributes (`scaling`, `eps`, a configuration's fields), their classes'
+methods, hooks, the functions of `torch.nn.functional`, and transformers' registered attention and experts functions.
 """
 
 from __future__ import annotations
@@ -25,37 +24,37 @@ from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS, PreTrainedModel
 
 OURS = __name__.removesuffix("guards").removesuffix("fast.")
-"""Where the zoo's modules live: elsewhere if the code came with a checkpoint."""
+"""Package of the zoo's modules: another one if the code came with a checkpoint."""
 
 KNOWN_MODULES = ("torch.nn.", "transformers.activations", OURS)
-"""Where classes come from of which it is known that a forward is all they do."""
+"""Modules with classes that are known to do nothing but their forward."""
 
 KNOWN_FUNCTIONS = ("torch.", "transformers.", "typing", "dataclasses", OURS)
-"""Where their methods and attention functions may come from."""
+"""Modules that may define their methods and attention functions."""
 
 OWN_ATTRIBUTES = frozenset(vars(nn.Module())) - {"training"}
-"""What every module has for its own administration; hooks, parameters and submodules are looked at one by one."""
+"""Internal attributes of every module; hooks, parameters and submodules are compared one by one."""
 
 MEMBERS = attrgetter("_modules", "_parameters", "_buffers")
 HOOKS = attrgetter("_forward_hooks", "_forward_pre_hooks")
 
 LEAVES = (bool, int, float, str, bytes, type, FunctionType, Tensor, torch.dtype, nn.Module, ModuleType)
-"""What is looked at by identity; anything else may hold something that changes, and is looked into."""
+"""Types compared by identity; the attributes of any other object are compared too."""
 
 LARGE_BASES = (nn.Module, PreTrainedModel)
-"""Classes that take long to look at; whether their methods have been replaced is found out between generations."""
+"""Classes that are slow to compare; replaced methods are found between generations."""
 
 SCALARS = (bool, int, float, str)
 
 
 class Guards:
-    """What a model's forward depends on, to be compared with what it depends on now.
+    """Snapshot of a model's forward dependencies, to compare with their present state.
 
-    Objects are compared by identity: an equal tensor is another one as soon as either is written to. The model itself
-    is not held, so that it can be forgotten while its guards are kept.
+    Objects are compared by identity: an equal tensor is a different one as soon as either is written to. The model
+    itself is not referenced, so that it can be freed while its guards are kept.
 
     Args:
-        model: The model as it is now.
+        model: The model in its present state.
     """
 
     def __init__(self, model: nn.Module) -> None:
@@ -87,11 +86,11 @@ class Guards:
         self._seen = list(self._look())
         names = [tuple(dictionary) for dictionary in (*attributes, *members)]
         methods = [value for kind in classes for value in vars(kind).values()]
-        code = [getattr(method, "__code__", None) for method in methods]  # which reloading in a notebook replaces
+        code = [getattr(method, "__code__", None) for method in methods]  # replaced by reloading in a notebook
         self._whole = [type(model), *chain.from_iterable(names), *methods, *code, *self._seen]
 
     def _look(self) -> Iterator[Any]:
-        """Everything that is looked at before every decode step, in the same order each time."""
+        """Everything that is compared before every decode step, in a fixed order."""
         return chain(
             chain.from_iterable(self._views),
             chain.from_iterable([get(dictionary) for get, dictionary in self._attributes]),
@@ -102,12 +101,9 @@ class Guards:
         )
 
     def hold(self) -> bool:
-        """Whether the model is still what it was, quickly enough to ask before every decode step.
+        """Whether the model is unchanged.
 
-        Methods of `LARGE_BASES` and the code inside of functions are left to `==`.
-
-        Returns:
-            False as soon as anything has been replaced, added or taken away.
+        Fast enough for every decode step; `==` also compares the methods of `LARGE_BASES` and code objects.
         """
         try:
             return (
@@ -115,7 +111,7 @@ class Guards:
                 and list(map(len, self._dictionaries)) == self._sizes
                 and all(map(is_, self._look(), self._seen))
             )
-        except (KeyError, RuntimeError):  # an attribute has gone; another thread is changing what is looked at
+        except (KeyError, RuntimeError):  # an attribute has gone; another thread is changing the model
             return False
 
     def __eq__(self, other: object) -> bool:
@@ -128,22 +124,22 @@ class Guards:
 
 
 END = object()
-"""Stands behind what is looked at, lest something longer passes for the same."""
+"""Sentinel at the end of a sequence, so that a longer one is not equal."""
 
 
 def alike(one: object, other: object) -> bool:
-    """Whether something looked at is the same, or an equal number or word."""
+    """Whether two guarded values are identical, or equal numbers or strings."""
     return one is other or (type(one) is type(other) and isinstance(one, SCALARS) and one == other)
 
 
 def own_attributes(attributes: dict[str, Any]) -> Callable[[dict[str, Any]], tuple[Any, ...]]:
-    """Make a function that reads what a module has beside the administration of `torch.nn.Module`."""
+    """Make a function that reads a module's attributes other than those of `torch.nn.Module`."""
     names = [name for name in attributes if name not in OWN_ATTRIBUTES]
-    return itemgetter(*names, "training")  # once more, as a single name would give no tuple
+    return itemgetter(*names, "training")  # twice, because a single name would give no tuple
 
 
 def inner_values(values: Iterator[Any]) -> list[Any]:
-    """Find what can be changed inside of attributes: a configuration's fields, what lists and dictionaries hold.
+    """Find mutable values inside of attributes: a configuration's fields, elements of lists and dictionaries.
 
     Returns:
         For each object that holds others a collection of these, which shows what it will hold later.
@@ -163,28 +159,22 @@ def inner_values(values: Iterator[Any]) -> list[Any]:
 
 
 def attention_backends(modules: list[nn.Module]) -> set[str]:
-    """Names of the attention backends that modules call, as their configurations have it."""
+    """Names of the attention backends in the modules' configurations."""
     configs = [getattr(module, "config", None) for module in modules]
     return {str(config._attn_implementation) for config in configs if isinstance(config, PreTrainedConfig)}
 
 
 def own_files(kinds: list[type]) -> dict[str, None]:
-    """Names of the zoo's files that a forward may run through, so that a function replaced in one of them is seen.
-
-    Returns:
-        The files that the zoo's classes are in, and those of functions that they import.
-    """
+    """Names of the zoo's modules that a forward may run: those of its classes, and of functions that they import."""
     names = dict.fromkeys(kind.__module__ for kind in kinds if kind.__module__.startswith(OURS))
     functions = [value for name in names for value in vars(sys.modules[name]).values() if type(value) is FunctionType]
     return names | dict.fromkeys(name for one in functions if (name := one.__module__ or "").startswith(OURS))
 
 
 def can_be_captured(model: nn.Module) -> bool:
-    """Whether nothing happens in a model's forward but what its classes say, and these are known.
+    """Whether a model's forward can be captured.
 
-    Returns:
-        False on accelerators and in training; where hooks, other libraries or methods put in the place of others have
-        their hands in it; and of parts that come with plugins, of which nobody knows what else they do.
+    False on accelerators, in training, with hooks or replaced methods, and with parts of plugins.
     """
     modules = list(model.modules())
     names = attention_backends(modules)
@@ -199,12 +189,12 @@ def can_be_captured(model: nn.Module) -> bool:
 
 
 def is_patched(module: nn.Module) -> bool:
-    """Whether a module has something of its own in the place of a method of its class."""
+    """Whether a module overrides a method of its class on the instance."""
     return any(callable(getattr(type(module), name, None)) for name in vars(module))
 
 
 def is_known(kind: type) -> bool:
-    """Whether a class is the zoo's or PyTorch's, and nobody has put other methods into it or its bases."""
+    """Whether a class is the zoo's or PyTorch's, and no method of it or its bases has been replaced."""
     return kind.__module__.startswith(KNOWN_MODULES) and all(
         comes_from(value, KNOWN_FUNCTIONS)
         for base in kind.__mro__
@@ -214,15 +204,7 @@ def is_known(kind: type) -> bool:
 
 
 def comes_from(value: Any, places: tuple[str, ...]) -> bool:
-    """Whether a function was written in one of some modules; what is no function was.
-
-    Args:
-        value: A function, a method, or anything else that a class may hold.
-        places: How the modules' names begin.
-
-    Returns:
-        False of other functions, and of objects that are called in their place.
-    """
+    """Whether a function is defined in modules with one of these prefixes; True for other values."""
     function = getattr(value, "__func__", value)
     if isinstance(function, FunctionType):
         return f"{function.__globals__.get('__name__', '')}.".startswith(places)

@@ -1,4 +1,4 @@
-"""Modules that somebody has a hand in: those run as they read, and see what they would see without any fast path."""
+"""Detection of hooked or patched modules, for which fast paths are off."""
 
 from __future__ import annotations
 
@@ -8,19 +8,12 @@ from torch import nn
 from torch.nn.modules.module import _has_any_global_hook
 
 RECORDER = "transformers.utils.output_capturing"
-"""Whose hooks stay on a model for good after the first call that asked for hidden states or attention weights; in other
-calls they do nothing."""
+"""Module of hooks that transformers leaves on a model after the first call with hidden states or attention weights; in
+other calls they do nothing."""
 
 
 def is_watched(module: nn.Module) -> bool:
-    """Whether calling a module does more than its class says, or something else.
-
-    Args:
-        module: Any module; those in it are not looked at.
-
-    Returns:
-        True where it has hooks of any kind, an own `forward`, or is compiled by itself.
-    """
+    """Whether calling a module runs more than its class's forward: hooks, an own `forward`, or its own compilation."""
     return bool(
         module._forward_pre_hooks
         or module._backward_hooks
@@ -33,18 +26,10 @@ def is_watched(module: nn.Module) -> bool:
 
 
 def kinds_of(modules: Iterable[nn.Module]) -> frozenset[type[nn.Module]]:
-    """List the classes of modules and of all that is in them."""
+    """List the classes of modules and of all their submodules."""
     return frozenset(type(part) for module in modules for part in module.modules())
 
 
 def are_untouched(modules: Iterable[nn.Module], kinds: frozenset[type[nn.Module]]) -> bool:
-    """Whether modules are still what was built, and nobody watches them.
-
-    Args:
-        modules: Any modules, looked at with all that is in them.
-        kinds: The classes that they were built of.
-
-    Returns:
-        False also where another library has replaced a part.
-    """
+    """Whether modules and their submodules have the classes they were built of, and no hooks."""
     return not any(is_watched(part) or type(part) not in kinds for module in modules for part in module.modules())

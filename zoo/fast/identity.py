@@ -1,4 +1,4 @@
-"""Identity without a call: an empty slot costs what looking at it costs."""
+"""nn.Identity without the overhead of nn.Module.__call__."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from .hook_detection import is_watched
 
 
 class Identity(nn.Identity):
-    """`torch.nn.Identity` that is not called where nobody watches.
+    """`torch.nn.Identity` that skips the call unless it has hooks.
 
-    `nn.Module.__call__` takes as long as a small operation, and a decode step meets dozens of empty slots.
+    `nn.Module.__call__` takes as long as a small operation, and a decode step runs dozens of empty slots.
     """
 
     def __call__(self, states: Tensor) -> Any:

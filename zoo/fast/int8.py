@@ -1,9 +1,8 @@
-"""Linear layers on int8 weights: a quarter of the memory, a multiple of the speed on a CPU, and other results.
+"""Linear layers on int8 weights: a quarter of the memory, several times faster on a CPU, with different results.
 
-A weight matrix is rounded to int8 once, with a scale of its own for every output; the input of a product is rounded to
-eight bits when it comes, with one scale for all of it (Jacob et al. 2018, "Quantization and Training of Neural Networks
-for Efficient Integer-Arithmetic-Only Inference", section 2). Products are exact in integers, sums too, and outputs are
-float32 again.
+A weight matrix is rounded to int8 once, with one scale per output; the input of a product is rounded to eight bits at
+run time, with one scale per tensor (Jacob et al. 2018, "Quantization and Training of Neural Networks for Efficient
+Integer-Arithmetic-Only Inference", section 2). Products and sums are exact integers, and outputs are float32.
 """
 
 from __future__ import annotations
@@ -21,26 +20,26 @@ from zoo.base.errors import UnsupportedBackendError, UnsupportedOperationError
 from .graph_capture import QUICKER
 
 ENGINES = ("x86", "fbgemm", "onednn", "qnnpack")
-"""PyTorch's libraries for int8 products, the fastest for one token first; a build of PyTorch has some of them."""
+"""PyTorch's int8 libraries, the fastest for one token first; a build of PyTorch has some of them."""
 
 FASTEST_FOR_MANY = "onednn"
-"""The fastest for many tokens at a time, on processors on which it is exact."""
+"""The fastest for many tokens at a time, on processors where it is exact."""
 
 MANY = 256
-"""How many tokens are many: where both take equally long, on two cores of a Xeon."""
+"""Number of tokens from which it is faster, on two cores of a Xeon."""
 
 _operator: Any = getattr(torch.ops.quantized, "linear_dynamic", None)
 linear_dynamic: Any = _operator and _operator.default._op
-"""Rounds its input and multiplies; None where PyTorch cannot. Beneath `torch.ops`, whose look at arguments takes as
-long as a small product."""
+"""Rounds its input and multiplies; None if PyTorch lacks it. Bypasses `torch.ops`, where checking the arguments takes
+as long as a small product."""
 
 
 def int8_product(hidden_states: Tensor, packed: Any, reduce_range: bool = False) -> Tensor:
-    """Multiply by an int8 matrix, with no look at the arguments before PyTorch's own.
+    """Multiply by an int8 matrix, without checks of the arguments.
 
     Args:
         hidden_states: *Shape:* (..., in_features)
-        packed: What [`pack`][] returned.
+        packed: Result of [`pack`][].
         reduce_range: See [`Int8Engine`][].
 
     Returns:
@@ -55,7 +54,7 @@ if _operator is not None:
 
 @dataclass(frozen=True)
 class Int8Engine:
-    """What multiplies int8 matrices on this machine.
+    """Library for int8 matrix products on this machine.
 
     Attributes:
         name: PyTorch's name of the library.
@@ -68,17 +67,7 @@ class Int8Engine:
 
 
 def int8_engine(tokens: int = 1) -> Int8Engine:
-    """Choose the library, once in a process.
-
-    Args:
-        tokens: About how many tokens a layer will see at a time.
-
-    Returns:
-        The fastest that this build of PyTorch has.
-
-    Raises:
-        UnsupportedBackendError: When it has none.
-    """
+    """Choose the library, once in a process."""
     return _int8_engine(tokens >= MANY)
 
 
@@ -95,29 +84,25 @@ def _int8_engine(many: bool) -> Int8Engine:
 
 
 def overflows(engine: str) -> bool:
-    """Try whether large products are summed exactly.
-
-    Returns:
-        False if they are, and inputs may have all eight bits.
-    """
+    """Whether sums of large products overflow with eight-bit inputs."""
     output = linear_dynamic(torch.ones(1, 64), pack(engine, torch.ones(1, 64), torch.zeros(1)), False)
     return abs(float(output) - 64) > 1
 
 
 def pack(engine: str, weight: Tensor, bias: Tensor) -> Any:
-    """Round a weight matrix and lay it out as the library wants it.
+    """Quantize a weight matrix and pack it for the library.
 
     Args:
         weight: *Shape:* (out_features, in_features)
-        bias: Stays float32. *Shape:* (out_features,)
+        bias: Kept in float32. *Shape:* (out_features,)
 
     Returns:
-        What PyTorch's quantized products take for a weight.
+        Packed weight for PyTorch's quantized products.
     """
     weight = weight.float()
     scales = weight.abs().amax(dim=1).double().clamp(min=torch.finfo(torch.float32).tiny * 127) / 127
     zeros = torch.zeros(len(scales), dtype=torch.long)
-    with warnings.catch_warnings():  # of the dtype, which is to be removed some day, not of the products
+    with warnings.catch_warnings():  # a deprecation of the quantized dtypes, not of the products
         warnings.filterwarnings("ignore", message=".*quantized tensor creation functions")
         rounded = torch.quantize_per_channel(weight, scales, zeros, axis=0, dtype=torch.qint8)
     before = torch.backends.quantized.engine
@@ -129,11 +114,11 @@ def pack(engine: str, weight: Tensor, bias: Tensor) -> Any:
 
 
 class Int8Linear(nn.Module):
-    """A linear layer, or several that read the same input, on int8 weights. It has no parameters.
+    """A linear layer, or several with the same input, on int8 weights. It has no parameters.
 
     Args:
-        layers: The linear layers, which stay as they are; their outputs will stand side by side.
-        tokens: About how many tokens it will see at a time.
+        layers: The linear layers, unchanged; their outputs are concatenated.
+        tokens: Approximate number of tokens per call.
     """
 
     def __init__(self, *layers: nn.Linear, tokens: int = 1) -> None:
@@ -163,7 +148,7 @@ class Int8Linear(nn.Module):
         return int8_product(hidden_states, self.packed, self.reduce_range)
 
     def _save_to_state_dict(self, *args: Any) -> NoReturn:
-        """Refuse: a checkpoint without these weights would look whole."""
+        """Refuse: a checkpoint without these weights would look complete."""
         refuse("give a state_dict")
 
     def extra_repr(self) -> str:
@@ -172,14 +157,7 @@ class Int8Linear(nn.Module):
 
 
 def refuse(what: str) -> NoReturn:
-    """Raise the error of everything that needs float weights.
-
-    Args:
-        what: What was asked for, after "cannot".
-
-    Raises:
-        UnsupportedOperationError: Always.
-    """
+    """Raise the error of all operations that need float weights."""
     raise UnsupportedOperationError(
         f"a model on int8 weights cannot {what}: they are rounded, and packed for this processor; do that with the "
         "float model that zoo.to_int8 was given"

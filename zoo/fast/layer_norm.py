@@ -1,4 +1,4 @@
-"""Layer normalisation without the detour through `torch.nn.functional`."""
+"""Layer normalization without the overhead of `torch.nn.functional`."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from torch import Tensor, nn
 
 
 class QuickLayerNorm(nn.LayerNorm):
-    """`torch.nn.LayerNorm`; `torch.nn.functional.layer_norm` takes twice as long as this for a single token."""
+    """`torch.nn.LayerNorm`; `torch.nn.functional.layer_norm` takes twice as long for a single token."""
 
     def forward(self, input: Tensor) -> Tensor:
-        """Normalise the last dimension. *Shape:* (..., width), unchanged."""
+        """Normalize the last dimension. *Shape:* (..., width), unchanged."""
         return torch.layer_norm(input, self.normalized_shape, self.weight, self.bias, self.eps)

@@ -1,4 +1,4 @@
-"""Matmul of float32 matrices on a CPU, by whichever of PyTorch's two libraries is the faster."""
+"""Float32 matmul on a CPU by the faster of PyTorch's two libraries."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ from torch import Tensor
 from .switches import current
 
 PAYS = 1.4
-"""How many times as fast oneDNN has to be to be taken. There are processors on which both libraries are alike, and such
-on which it is twice as fast: between them, so that a busy machine does not decide."""
+"""Speedup from which oneDNN is used. On some processors both libraries are equal, on others oneDNN is twice as fast;
+the threshold lies between, so that the load of the machine does not decide."""
 
 EXACT = 1e-5
-"""The largest difference, relative to the largest value, that is rounding. With AMX instructions oneDNN multiplies in
-bfloat16 where it may, which is far above it."""
+"""Largest difference, relative to the largest value, that is rounding. With AMX instructions oneDNN may multiply in
+bfloat16, with far larger differences."""
 
 LARGEST = (512, 1024)
-"""Tokens and width up to which matmuls are tried; larger ones behave alike."""
+"""Largest number of tokens and width for which matmuls are measured; larger ones behave alike."""
 
 ROUNDS = 5
 
 
 @dataclass(frozen=True)
 class Trial:
-    """What came of trying another way to multiply.
+    """Measurement of an alternative matmul.
 
     Attributes:
-        gain: How many times as fast as the usual way it is.
-        deviation: How far its result is from the exact one, relative to the largest value.
-        needed: How many times as fast it has to be.
+        gain: Speedup over the default.
+        deviation: Difference from the exact result, relative to the largest value.
+        needed: Speedup required.
     """
 
     gain: float
@@ -44,23 +44,23 @@ class Trial:
 
     @property
     def pays(self) -> bool:
-        """Whether it is much faster, and no less exact."""
+        """Whether the speedup is reached at the same exactness."""
         return self.gain >= self.needed and self.deviation <= EXACT
 
 
 def compare(usual: Callable[[], object], other: Callable[[], Tensor], exact: Tensor, needed: float = PAYS) -> Trial:
-    """Compare two ways to multiply, by speed and by exactness.
+    """Compare two implementations of a matmul, by speed and exactness.
 
     Args:
         exact: The result, in float64.
-        needed: How many times as fast the other has to be.
+        needed: Speedup required.
     """
     deviation = float((other().double() - exact).abs().max() / exact.abs().max())
     return Trial(gain(usual, other), deviation, needed)
 
 
 def gain(usual: Callable[[], object], other: Callable[[], object]) -> float:
-    """How many times as fast the other way to do the same is, by the best of `ROUNDS` in turn."""
+    """Speedup of the second implementation, by the best of `ROUNDS` alternating runs."""
     times: dict[Callable[[], object], list[float]] = {usual: [], other: []}
     for _ in range(ROUNDS):
         for run, measured in times.items():
@@ -71,11 +71,7 @@ def gain(usual: Callable[[], object], other: Callable[[], object]) -> float:
 
 
 def try_matmul(tokens: int, width: int) -> Trial:
-    """Measure the matmul that widens hidden states to four times their size, once in a process for about one size.
-
-    Args:
-        tokens: How many there are at a time.
-    """
+    """Measure the matmul from hidden_size to four times that width, once in a process for about one size."""
     sizes = (min(1 << size.bit_length() - 1, most) for size, most in zip((tokens, width), LARGEST, strict=True))
     return _try_matmul(*sizes, torch.get_num_threads())
 
@@ -90,7 +86,7 @@ def _try_matmul(tokens: int, width: int, threads: int) -> Trial:
             torch.set_float32_matmul_precision(precision)
         return left @ right
 
-    with _lock:  # other threads' precision changes meanwhile, which they notice by the clock alone
+    with _lock:  # changes the precision of other threads meanwhile, which affects only their speed
         now = chosen_precision()
         usual = _precisions[0] if _precisions else now
         fast = None if now is None else "medium"
@@ -102,16 +98,15 @@ def _try_matmul(tokens: int, width: int, threads: int) -> Trial:
 
 _lock = Lock()
 _precisions: list[str | None] = []
-"""What precision each thread found that has asked for oneDNN and not finished: the first one found the user's own."""
+"""Precision that each thread using oneDNN found at its start: the first is the user's own."""
 
 
 @contextmanager
 def multiplied_by_onednn() -> Iterator[None]:
-    """Let oneDNN multiply float32 matrices for a while, in all threads.
+    """Let oneDNN multiply float32 matrices in this context, in all threads.
 
-    PyTorch asks it to where precision may be "medium", a setting of the process; without AMX instructions it computes
-    in float32 all the same. However threads overlap, the last one to finish puts the precision back, unless somebody
-    else has chosen one.
+    PyTorch uses oneDNN if the global matmul precision is "medium"; without AMX instructions it still computes in
+    float32. If threads overlap, the last one restores the precision, unless the user has set another meanwhile.
     """
     with _lock:
         _precisions.append(chosen_precision())
@@ -127,11 +122,7 @@ def multiplied_by_onednn() -> Iterator[None]:
 
 
 def chosen_precision() -> str | None:
-    """Read what precision float32 matmul has.
-
-    Returns:
-        PyTorch's word for it; None where somebody has chosen for each library by itself, which is left alone.
-    """
+    """Read the float32 matmul precision."""
     try:
         return torch.get_float32_matmul_precision()
     except RuntimeError:
@@ -140,12 +131,7 @@ def chosen_precision() -> str | None:
 
 @contextmanager
 def fast_matmul(tokens: int, width: int, device: torch.device | str = "cpu") -> Iterator[None]:
-    """Multiply float32 matrices by the faster library for a while, where it is no less exact.
-
-    Args:
-        tokens: About how many there are at a time.
-        device: Where; elsewhere than on a CPU nothing changes.
-    """
+    """Multiply float32 matrices by the faster library in this context, if it is as exact."""
     mode = current().onednn_matmul
     on_cpu = torch.device(device).type == "cpu"
     wanted = on_cpu and (mode == "always" or (mode == "auto" and try_matmul(tokens, width).pays))

@@ -1,4 +1,4 @@
-"""KV cache that grows in place: it writes what is new, where transformers' own copies all of it every decode step."""
+"""Preallocated KV cache: writes new positions in place, where transformers copies the whole cache every decode step."""
 
 from __future__ import annotations
 
@@ -17,27 +17,20 @@ from transformers.cache_utils import (
 )
 
 ROOM = 64
-"""For how many further positions there is room at least, when room is made."""
+"""Minimum of spare positions per allocation."""
 
 SHARE = 8
-"""There is room for this part of the positions that are there; each is copied about as many times in all."""
+"""Spare positions as a fraction of the length; each position is copied about this many times in all."""
 
 
 class SpareRoom:
-    """Memory for the keys and values of one layer, by which all layers of a cache put their beams in order."""
+    """Spare buffers for the keys and values of one layer, shared by all layers to reorder beams."""
 
     def __init__(self) -> None:
         self.rooms: tuple[Tensor, ...] = ()
 
     def swap(self, rooms: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        """Take a layer's rooms.
-
-        Args:
-            rooms: Its keys and values, which it still reads and does not write to again.
-
-        Returns:
-            Others of the same sizes, to write to.
-        """
+        """Exchange a layer's buffers for spare ones of the same size."""
         fits = len(self.rooms) == len(rooms) and all(
             (free.shape, free.dtype, free.device) == (room.shape, room.dtype, room.device) and may_be_written(free)
             for free, room in zip(self.rooms, rooms, strict=True)
@@ -48,14 +41,14 @@ class SpareRoom:
 
 
 class GrowingLayer(DynamicLayer):
-    """Keys and values of one layer, with room for those to come.
+    """Keys and values of one layer with preallocated room.
 
-    `keys` and `values` show what has been written. Whoever puts other tensors there, as a crop or another device does,
-    is understood: the next update makes room anew.
+    `keys` and `values` are views of the written positions. Assigning other tensors (crop, device move) is supported;
+    the next update reallocates.
 
     Args:
-        spare: What the layers of a cache share to put beams in order, its own if not given.
-        longest: For how many positions there will be room at most, unless more are written; 0 if nobody knows.
+        spare: Buffers shared by the layers of a cache to reorder beams, by default its own.
+        longest: Maximal number of preallocated positions, unless more are written; 0 if unknown.
         kwargs: As for `DynamicLayer`.
     """
 
@@ -67,14 +60,14 @@ class GrowingLayer(DynamicLayer):
         self.shown: tuple[Tensor, ...] = ()
 
     def __copy__(self) -> GrowingLayer:
-        """A branch: what has been written is shared, and whoever writes next, this layer or its copy, moves first."""
+        """A branch that shares the written positions; the first of the two to write copies them."""
         self.shown = ()
         branch = type(self)()
         branch.__dict__.update(self.__dict__)
         return branch
 
     def update(self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
-        """Write keys and values behind those that are there.
+        """Append keys and values.
 
         Args:
             key_states: *Shape:* (batch_size, num_key_value_heads, seq_len, head_dim)
@@ -83,7 +76,7 @@ class GrowingLayer(DynamicLayer):
         Returns:
             All keys and all values. *Shape:* (batch_size, num_key_value_heads, key_len, head_dim)
         """
-        if torch.is_grad_enabled() or torch.compiler.is_compiling():  # where nothing may change in place
+        if torch.is_grad_enabled() or torch.compiler.is_compiling():  # nothing may change in place
             return super().update(key_states, value_states, *args, **kwargs)
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
@@ -97,17 +90,16 @@ class GrowingLayer(DynamicLayer):
         return self.show(seen + added)
 
     def has_room(self, length: int) -> bool:
-        """Whether so many positions fit where `keys` and `values` are.
+        """Whether this many positions fit.
 
-        Returns:
-            False also where `keys` or `values` have been replaced, and of what inference mode has made, outside of it.
+        False if `keys` or `values` were replaced, and outside of inference mode if they were created in it.
         """
         if not self.shown or self.keys is not self.shown[0] or self.values is not self.shown[1]:
             return False
         return length <= self.rooms[0].shape[2] and all(map(may_be_written, self.rooms))
 
     def reserve(self, length: int) -> None:
-        """Move to where there is more room than needed, unless there is enough.
+        """Reallocate with spare room if this length does not fit.
 
         Args:
             length: Number of positions that will be.
@@ -124,16 +116,16 @@ class GrowingLayer(DynamicLayer):
         self.show(self.keys.shape[2])
 
     def show(self, length: int) -> tuple[Tensor, Tensor]:
-        """Let `keys` and `values` be what has been written."""
+        """Point `keys` and `values` to the written positions."""
         keys, values = self.rooms
         self.keys, self.values = self.shown = keys.narrow(2, 0, length), values.narrow(2, 0, length)
         return self.shown
 
     def reorder_cache(self, beam_idx: torch.LongTensor) -> None:
-        """Put beams in another order, or continue one of them several times.
+        """Reorder or repeat beams.
 
         Args:
-            beam_idx: For every row the row that it becomes. *Shape:* (batch_size,)
+            beam_idx: Source row of every row. *Shape:* (batch_size,)
         """
         if not self.has_room(0) or len(beam_idx) != len(self.keys):
             super().reorder_cache(beam_idx)
@@ -146,13 +138,13 @@ class GrowingLayer(DynamicLayer):
 
 
 class SourceLayer(DynamicLayer):
-    """Keys and values of sources, held once for all beams that read the same one.
+    """Keys and values of sources, stored once for all beams of the same source.
 
-    On an accelerator beams have to stay with their sources, as they do in beam search: to look would mean to wait.
-    Attention to fewer keys than it has queries goes by [`zoo.fast.attention.attention_by_source`][].
+    On an accelerator beams have to stay with their sources, as they do in beam search: a check would need a device
+    sync. Attention with fewer keys than queries uses [`zoo.fast.attention.attention_by_source`][].
 
     Args:
-        num_beams: How many rows in succession have the same source.
+        num_beams: Number of consecutive rows with the same source.
     """
 
     def __init__(self, num_beams: int, **kwargs: Any) -> None:
@@ -160,7 +152,7 @@ class SourceLayer(DynamicLayer):
         self.num_beams = num_beams
 
     def update(self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
-        """Hold the keys and values of one row of each source.
+        """Store the keys and values of one row per source.
 
         Args:
             key_states: *Shape:* (batch_size * num_beams, num_key_value_heads, source_len, head_dim)
@@ -173,10 +165,10 @@ class SourceLayer(DynamicLayer):
         return super().update(key_states[once], value_states[once], *args, **kwargs)
 
     def reorder_cache(self, beam_idx: torch.LongTensor) -> None:
-        """Put beams in another order, which changes nothing while they stay with their sources.
+        """Reorder beams; no change as long as they stay with their sources.
 
         Args:
-            beam_idx: For every row the row that it becomes. *Shape:* (batch_size * num_beams,)
+            beam_idx: Source row of every row. *Shape:* (batch_size * num_beams,)
         """
         if self.num_beams > 1:
             sources = beam_idx // self.num_beams
@@ -186,7 +178,7 @@ class SourceLayer(DynamicLayer):
         super().reorder_cache(beam_idx)
 
     def batch_repeat_interleave(self, repeats: int) -> None:
-        """Let every row stand for several."""
+        """Repeat every row."""
         self.num_beams *= repeats
 
     def batch_select_indices(self, indices: Tensor) -> None:
@@ -195,53 +187,35 @@ class SourceLayer(DynamicLayer):
         super().batch_select_indices(indices)
 
     def spread(self) -> None:
-        """Hold keys and values of every row from now on."""
+        """Store keys and values of every row from now on."""
         repeats, self.num_beams = self.num_beams, 1
         if repeats > 1:
             super().batch_repeat_interleave(repeats)
 
 
 def is_far(tensor: Tensor) -> bool:
-    """Whether asking for a tensor's values means to wait for an accelerator.
-
-    Returns:
-        False for one of the processor's own.
-    """
+    """Whether reading a tensor's values needs a device sync."""
     return tensor.device.type != "cpu"
 
 
 def may_be_written(states: Tensor) -> bool:
-    """Whether a tensor may be changed in place: outside of inference mode not one that was made in it.
-
-    Returns:
-        False if PyTorch would refuse.
-    """
+    """Whether a tensor may be changed in place: outside of inference mode not if it was created in it."""
     return torch.is_inference_mode_enabled() or not states.is_inference()
 
 
 def self_attention_cache(past_key_values: Cache) -> Cache:
-    """The self-attention part of any cache.
-
-    Args:
-        past_key_values: A cache of one sequence or of an encoder-decoder.
-    """
+    """The self-attention part of any cache."""
     if isinstance(past_key_values, EncoderDecoderCache):
         return past_key_values.self_attention_cache
     return past_key_values
 
 
 def let_grow(cache: Cache | None, num_beams: int, longest: int = 0) -> None:
-    """Change the layers of a new cache that would copy into such that do not.
-
-    Args:
-        cache: A cache that holds nothing yet; other kinds than `DynamicCache` stay as they are.
-        num_beams: How many rows in succession have the same source.
-        longest: How many positions will be written, 0 if nobody knows.
-    """
+    """Replace copying cache layers by preallocated ones."""
     growing = partial(GrowingLayer, SpareRoom(), longest)
     if isinstance(cache, EncoderDecoderCache):
         replace_layers(cache.self_attention_cache, growing)
-        # No window bounds what cross attention sees; transformers makes its layers as those of self-attention.
+        # Cross attention has no sliding window, but transformers makes its layers like those of self-attention.
         kinds = (DynamicLayer, DynamicSlidingWindowLayer)
         replace_layers(cache.cross_attention_cache, partial(SourceLayer, num_beams), kinds)
     else:
@@ -249,11 +223,7 @@ def let_grow(cache: Cache | None, num_beams: int, longest: int = 0) -> None:
 
 
 def hold_every_row(cache: Cache | None) -> None:
-    """Let a cache that generation is done with be as transformers' own: sources, too, in a row for each beam.
-
-    Args:
-        cache: Any cache, changed in place.
-    """
+    """Convert a finished cache to transformers' layout, with one row of the source per beam."""
     if isinstance(cache, EncoderDecoderCache):
         for layer in cache.cross_attention_cache.layers:
             if isinstance(layer, SourceLayer):
@@ -263,13 +233,7 @@ def hold_every_row(cache: Cache | None) -> None:
 def replace_layers(
     cache: Cache | None, layer: Callable[[], DynamicLayer], kinds: tuple[type[DynamicLayer], ...] = (DynamicLayer,)
 ) -> None:
-    """Put layers of another kind where a cache has, or would make, transformers' own.
-
-    Args:
-        cache: A cache that holds nothing yet.
-        layer: Makes a layer.
-        kinds: Which of transformers' layers it takes the place of.
-    """
+    """Replace transformers' layers of a cache, and the class of layers that it adds later."""
     if isinstance(cache, DynamicCache) and type(cache) is DynamicCache and not cache.offloading:
         cache.layers = [layer() if type(one) in kinds else one for one in cache.layers]
         if cache.layer_class_to_replicate is DynamicLayer:

@@ -1,7 +1,7 @@
-"""Prepacked weights: MKL lays those of linear layers out for the few rows of a decode step, on a CPU.
+"""Prepacked weights: MKL's layout of linear layers for the few rows of a decode step, on a CPU.
 
-A matrix is multiplied by one to some dozens of rows in every decode step. MKL then takes two to five times as long as
-it needs where it has to make do with the weights as they lie; it can prepack them once for a number of rows.
+Every decode step multiplies matrices by one to some dozens of rows. MKL takes two to five times as long with weights in
+plain layout as with weights prepacked for that number of rows.
 """
 
 from __future__ import annotations
@@ -22,28 +22,28 @@ from .graph_capture import CapturedGraph, Program, compile_graph, copy_graph
 from .matmul import Trial, compare
 
 PAYS = 1.25
-"""How many times as fast a linear layer has to be for its weights to be prepacked. That takes as long as ten to twenty
-times the layer; at this gain a hundred steps make up for it."""
+"""Speedup from which weights are prepacked. Prepacking takes as long as running the layer ten to twenty times; at this
+speedup a hundred steps make up for it."""
 
 SHARE = 1 / 8
-"""The share of the machine's memory that prepacked weights may take."""
+"""Share of the machine's memory that prepacked weights may take."""
 
 LARGEST = 1 << 23
-"""Size of the weights up to which layers are tried; larger ones behave alike."""
+"""Largest number of weights for which layers are measured; larger ones behave alike."""
 
 SAMPLES = 16
-"""How many values of a weight are compared in every step. PyTorch does not count what is written through `.data`."""
+"""Number of values of a weight compared in every step, because PyTorch does not count writes through `.data`."""
 
 
 @dataclass(frozen=True)
 class JointLinear:
-    """Linear layers of a captured graph that read the same input, as one.
+    """Linear layers of a captured graph with the same input, merged.
 
     Attributes:
         nodes: Their nodes in the graph.
-        weights: Which of the graph's constants they multiply by.
-        biases: Which they add; none, or as many.
-        rows: How many rows the input has.
+        weights: Their weights among the graph's constants.
+        biases: Their biases; none, or as many.
+        rows: Number of rows of the input.
     """
 
     nodes: tuple[fx.Node, ...]
@@ -52,16 +52,11 @@ class JointLinear:
     rows: int
 
     def widths(self, constants: Sequence[Tensor]) -> tuple[int, ...]:
-        """How many outputs each of the layers has."""
+        """Number of outputs of each layer."""
         return tuple(constants[place].shape[0] for place in self.weights)
 
     def prepack(self, constants: Sequence[Tensor]) -> tuple[Tensor, ...]:
-        """Lay the weights out.
-
-        Returns:
-            The weights as MKL wants them, a tensor that tells their shape and takes no memory, and the bias if there
-            is one.
-        """
+        """Prepack the weights."""
         weights = torch.cat([constants[place].detach() for place in self.weights])
         prepacked = torch.ops.mkl._mkl_reorder_linear_weight(weights, self.rows)
         biases = [constants[place].detach() for place in self.biases]
@@ -70,29 +65,29 @@ class JointLinear:
 
 @dataclass(frozen=True)
 class Prepacking:
-    """A captured graph whose linear layers read prepacked weights, and which they are.
+    """A captured graph with linear layers on prepacked weights.
 
     Attributes:
-        program: Takes all inputs, all constants of the graph, then what the layers prepack.
-        layers: The layers that do.
+        program: Takes all inputs, all constants of the graph, then the prepacked weights.
+        layers: Layers on prepacked weights.
     """
 
     program: Program
     layers: tuple[JointLinear, ...]
 
     def prepack(self, constants: Sequence[Tensor]) -> PrepackedWeights:
-        """Prepack weights as they are now."""
+        """Prepack the present weights."""
         tensors = tuple(tensor for layer in self.layers for tensor in layer.prepack(constants))
         places = dict.fromkeys(place for layer in self.layers for place in (*layer.weights, *layer.biases))
         return PrepackedWeights(self.program, tensors, tuple(constants[place] for place in places))
 
 
 class PrepackedWeights:
-    """A copy of weights, as MKL reads them fastest, and what it is a copy of.
+    """Prepacked copies of weights, with their sources.
 
     Args:
         program: Takes all inputs and all constants of the graph, then the tensors.
-        sources: The weights and biases themselves.
+        sources: The original weights and biases.
     """
 
     def __init__(self, program: Program, tensors: tuple[Tensor, ...], sources: tuple[Tensor, ...]) -> None:
@@ -107,17 +102,15 @@ class PrepackedWeights:
         return [(source.data_ptr(), source._version) for source in self._sources]
 
     def is_current(self) -> bool:
-        """Whether nobody has written to the weights since.
+        """Whether the weights are unchanged.
 
-        Returns:
-            False after a write that PyTorch counts, after other memory was put under a weight, and after a write
-            through `.data` that changes any of the sampled values, as one to a whole weight does.
+        Compares PyTorch's version counters, memory addresses and sampled values, which show writes through `.data`.
         """
         return self._current_versions() == self._versions and torch.equal(torch.cat(self._samples), self._values)
 
 
 def sample(tensor: Tensor) -> Tensor:
-    """Look at a few values of a tensor, spread over all of it.
+    """Sample values evenly spread over a tensor.
 
     Returns:
         A view. *Shape:* (at most SAMPLES,)
@@ -127,14 +120,7 @@ def sample(tensor: Tensor) -> Tensor:
 
 
 def prepacking_of(capture: CapturedGraph, *, everywhere: bool = False) -> Prepacking | None:
-    """Find the linear layers that prepacked weights make faster, by a trial of each size.
-
-    Args:
-        everywhere: Whether to take them all, without a trial.
-
-    Returns:
-        None if there are none, or no memory for them.
-    """
+    """Find the linear layers that are faster with prepacked weights, by measuring each size."""
     if not can_prepack():
         return None
     constants = capture.constants
@@ -150,7 +136,7 @@ def prepacking_of(capture: CapturedGraph, *, everywhere: bool = False) -> Prepac
 
 
 def joint_layers(graph: fx.Graph, constants: Sequence[Any]) -> list[JointLinear]:
-    """Find the float32 linear layers of a graph whose number of rows is known, and whose weights can be watched.
+    """Find the float32 linear layers of a graph with a known number of rows and tracked weights, merged by input.
 
     Returns:
         All of them, those with the same input as one.
@@ -177,15 +163,15 @@ def joint_layers(graph: fx.Graph, constants: Sequence[Any]) -> list[JointLinear]
 
 
 def can_be_watched(tensor: Tensor) -> bool:
-    """Whether a weight is in float32, and PyTorch counts what is written to it."""
+    """Whether a weight is float32, and PyTorch counts writes to it."""
     return tensor.dtype == torch.float32 and not tensor.is_inference()
 
 
 def replace(graph: fx.Graph, layer: JointLinear, constants: Sequence[Tensor]) -> None:
-    """Let linear layers read prepacked weights.
+    """Replace linear layers by prepacked ones.
 
     Args:
-        graph: Changed in place; what `prepack` returns become its last inputs.
+        graph: Changed in place; the results of `prepack` become its last inputs.
         layer: Layers of this graph.
     """
     inputs = graph.find_nodes(op="placeholder")
@@ -210,10 +196,10 @@ def prepacked_linear(states: Tensor, prepacked: Tensor, shape: Tensor, bias: Ten
     """Multiply by prepacked weights.
 
     Args:
-        states: As many rows as they were prepacked for. *Shape:* (..., in_features)
-        shape: Tells their size. *Shape:* (out_features, in_features)
+        states: With the number of rows that they were prepacked for. *Shape:* (..., in_features)
+        shape: Carries the size. *Shape:* (out_features, in_features)
         bias: *Shape:* (out_features,)
-        rows: For how many rows they were prepacked.
+        rows: Number of rows that they were prepacked for.
 
     Returns:
         *Shape:* (..., out_features)
@@ -227,23 +213,12 @@ def can_prepack() -> bool:
 
 
 def try_rows(rows: int, width: int = 1024) -> Trial | None:
-    """Measure the layer that widens so many rows to four times their size, once in a process.
-
-    Returns:
-        Speed and exactness of prepacked weights; None where they cannot be prepacked.
-    """
+    """Measure a layer from this width to four times that with a number of rows, once in a process."""
     return _try_prepacked(rows, (4 * width,), width, torch.get_num_threads()) if can_prepack() else None
 
 
 def try_prepacked(layer: JointLinear, constants: Sequence[Tensor]) -> Trial:
-    """Measure linear layers of about one size, once in a process.
-
-    Args:
-        layer: Layers of a captured graph.
-
-    Returns:
-        Speed and exactness of prepacked weights, beside those as they lie.
-    """
+    """Measure linear layers of about one size, once in a process."""
     widths, in_features = layer.widths(constants), constants[layer.weights[0]].shape[1]
     largest = max(1, LARGEST // (in_features * len(widths)))
     return _try_prepacked(
@@ -266,11 +241,7 @@ def _try_prepacked(rows: int, widths: tuple[int, ...], in_features: int, threads
 
 
 def memory_of_machine() -> int | None:
-    """Ask how much memory the machine has.
-
-    Returns:
-        Bytes, or None where the system does not say.
-    """
+    """Memory of the machine in bytes, None if the system does not report it."""
     try:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError, OSError):  # not a POSIX system

@@ -1,4 +1,4 @@
-"""Padding removed once at a stack's entry, so that layers run on the tokens of a batch in one row."""
+"""Unpad once at a stack's entry, so that layers run on the tokens of a batch in one row."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ from .variable_length import computes
 RunLayers = TypeVar("RunLayers", bound=Callable[..., Tensor])
 
 GAIN = 150_000
-"""Unpadding pays where what it saves of a layer's token-wise work is more than this for each sequence: tokens times
-hidden_size squared, so 9 tokens at a hidden size of 128. Measured on two cores of a Xeon, as SHORT and SHARE were."""
+"""Unpadding pays if it saves more than this per sequence of a layer's token-wise work, in tokens times hidden_size
+squared: 9 tokens at a hidden size of 128. Measured on two cores of a Xeon, like SHORT and SHARE."""
 
 SHARE = 0.125
-"""And where at least this share of the positions is padding."""
+"""Least share of padding among the positions."""
 
 
 class Stack(Protocol):
-    """What [`without_padding`][] reads of a stack of layers.
+    """Attributes of a stack of layers that [`without_padding`][] reads.
 
     Attributes:
-        layers: What may run without padding, with what stands before and behind it.
-        embedding_projection: What stands before it.
-        norm: The norm behind it.
+        layers: The layers to run without padding, with the modules before and after them.
+        embedding_projection: Module before the layers.
+        norm: Norm after the layers.
         training: Whether dropout is on.
-        can_unpad: Whether all of it looks at one token only, but for attention.
+        can_unpad: Whether all modules but attention are token-wise.
         built_of: The classes of which it was built.
     """
 
@@ -53,14 +53,10 @@ class Stack(Protocol):
 
 
 def without_padding(run_layers: RunLayers) -> RunLayers:
-    """Let the layers of a stack run on tokens laid end to end, where that pays and nobody can tell: a decorator.
+    """Decorator: run the layers on unpadded tokens when that is faster and unobservable.
 
-    Padding stays where there is a cache, where hidden states are recorded, where position ids tell documents in a row
-    apart, and where somebody has hooks on the layers or has replaced parts of them.
-
-    Args:
-        run_layers: A method of a [`Stack`][], called with the configuration of the call, hidden states and a dataclass
-            of what all layers see, whose masks become an [`UnpaddedMask`][zoo.fast.unpadding.UnpaddedMask].
+    Padding is kept with a cache, with recorded hidden states, with position ids of packed documents, and if layers have
+    hooks or replaced parts.
     """
 
     @wraps(run_layers)
@@ -90,15 +86,15 @@ def unpaddings(
     output_router_logits: bool | None = None,
     **kwargs: Any,
 ) -> tuple[Unpadding | None, Unpadding | None]:
-    """Find out where tokens are, if the layers of a stack are to run without padding in this call.
+    """Find the tokens, if the layers of a stack are to run without padding in this call.
 
     Args:
         hidden_states: *Shape:* (batch_size, seq_len, hidden_size)
-        output_hidden_states: Whether the caller wants to see what passes between the layers, with its padding.
-        output_router_logits: Whether the caller wants to see the scores of routers, with those of padding.
+        output_hidden_states: Whether the caller wants the padded hidden states of every layer.
+        output_router_logits: Whether the caller wants router scores, including those of padding.
 
     Returns:
-        An unpadding of the stack's input, and one of what cross attention reads; or None for both.
+        An unpadding of the stack's input, and one of the cross-attention input; or None for both.
     """
     records = stack.config.output_hidden_states if output_hidden_states is None else output_hidden_states
     records = records or output_router_logits or getattr(stack.config, "output_router_logits", False)
@@ -118,17 +114,17 @@ def unpaddings(
 
 
 def packed_rows(config: PreTrainedConfig, context: Any) -> Any:
-    """Tell documents apart that are packed into the rows of a batch, on FlashAttention, which takes no mask of them.
+    """Separate documents packed into the rows of a batch on FlashAttention, which takes no mask of them.
 
-    transformers does so for a single row.
+    transformers supports a single row only.
 
     Args:
-        config: Names the attention backend of the call, and whether it is a decoder.
-        context: What the layers see beside hidden states: the mask, the cache, and given position ids of every row or
-            the same for all, *Shape:* (batch_size or 1, seq_len).
+        config: Gives the attention backend of the call, and whether it is a decoder.
+        context: Inputs of the layers apart from hidden states: the mask, the cache, and position ids, *Shape:*
+            (batch_size or 1, seq_len).
 
     Returns:
-        A mask for attention on the rows as they are; the given one where there is one row, or a document in each.
+        A mask for attention on the rows; the given one for one row, or one document per row.
     """
     mask, position_ids = context.attention_mask, context.given_positions
     if not config.is_decoder or mask is not None or context.cache is not None or is_traced():
@@ -144,20 +140,20 @@ def packed_rows(config: PreTrainedConfig, context: Any) -> Any:
 
 
 def is_traced() -> bool:
-    """Whether a graph is being made, which knows no lengths, since these are data."""
+    """Whether a graph is being traced: lengths are unknown, because they are data."""
     return torch.compiler.is_compiling() or torch._C._get_tracing_state() is not None
 
 
 def mask_to_last_label(stack: Stack, labels: Tensor) -> Tensor | None:
-    """Make a decoder's padding mask from labels: no position after the last label of a row changes the loss.
+    """Make a decoder's padding mask from labels: positions after the last label of a row do not affect the loss.
 
     Args:
         stack: The decoder.
         labels: Token ids, -100 where there is no loss. *Shape:* (batch_size, seq_len)
 
     Returns:
-        1 up to the last label, and for the first position of every row. *Shape:* as labels. None on accelerators, which
-        would be waited for, and where few positions would be taken out.
+        1 up to the last label, and for the first position of every row. *Shape:* as labels. None on accelerators
+        (avoids a device sync), and if few positions would be removed.
     """
     if current().unpadding == "never" or not stack.can_unpad or is_traced() or labels.device.type != "cpu":
         return None
@@ -169,7 +165,7 @@ def mask_to_last_label(stack: Stack, labels: Tensor) -> Tensor | None:
 
 def takes_lengths(config: Any, hidden_states: Tensor, *, drops: bool, has_bias: bool) -> bool:
     """Whether attention takes the lengths of sequences in one call, windows or not. Arguments as for [`computes`][]."""
-    backend = ALL_ATTENTION_FUNCTIONS.get(config._attn_implementation)  # somebody may have registered another sdpa
+    backend = ALL_ATTENTION_FUNCTIONS.get(config._attn_implementation)  # a user may have registered another sdpa
     if backend is flash_attention_forward:
         return True
     return backend is sdpa_attention_forward and computes(config, hidden_states, drops=drops, has_bias=has_bias)
@@ -178,15 +174,15 @@ def takes_lengths(config: Any, hidden_states: Tensor, *, drops: bool, has_bias: 
 def find_unpaddings(
     config: PreTrainedConfig, *sequences: tuple[Any, Tensor | None], by_length: bool
 ) -> tuple[Unpadding | None, ...]:
-    """Find the tokens of everything that a stack reads, if it can do without padding and gains by it.
+    """Find the tokens of all inputs of a stack, if it can run without padding and gains from it.
 
     Args:
-        sequences: A padding mask and the states that it belongs to, of the stack's input and of what cross attention
-            reads. *Shape:* (batch_size, seq_len) or None, and (batch_size, seq_len, hidden_size) or None
+        sequences: A padding mask and its states, of the stack's input and of the cross-attention input. *Shape:*
+            (batch_size, seq_len) or None, and (batch_size, seq_len, hidden_size) or None
         by_length: Whether attention takes the lengths of sequences.
 
     Returns:
-        An unpadding for each that has states, or None for all.
+        An unpadding for each input with states, or None for all.
     """
     nothing = (None,) * len(sequences)
     mode = current().unpadding
@@ -199,7 +195,7 @@ def find_unpaddings(
     for mask, states in sequences:
         unpadding = None
         if states is not None:
-            if not (by_length or states.device.type == "cpu"):  # an accelerator would be waited for
+            if not (by_length or states.device.type == "cpu"):  # an accelerator would need a device sync
                 return nothing
             unpadding = find_tokens(mask, states)
             if unpadding is None:
@@ -209,7 +205,7 @@ def find_unpaddings(
             if config.is_decoder and any(unpadding.starts):  # padding before a sequence predicts its first token
                 return nothing
         unpaddings.append(unpadding)
-    if by_length or mode == "always":  # which else makes masks, or unpads in every layer anew
+    if by_length or mode == "always":  # otherwise masks are built and every layer unpads again
         return tuple(unpaddings)
     found = [unpadding for unpadding in unpaddings if unpadding is not None]
     saved = sum(unpadding.saved for unpadding in found)
@@ -227,7 +223,7 @@ def find_tokens(attention_mask: Any, states: Tensor) -> Unpadding | None:
         states: *Shape:* (batch_size, seq_len, hidden_size)
 
     Returns:
-        Where they are; None where that cannot be told.
+        The tokens; None for masks of another form.
     """
     if attention_mask is None:
         batch_size, seq_len = states.shape[:2]

@@ -1,4 +1,4 @@
-"""Attention on tokens that stand end to end: a sequence at a time, or padded again where sequences are short."""
+"""Attention on unpadded sequences: one sequence at a time, or padded again if sequences are short."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .dropout import draws_bits
 from .unpadding import UnpaddedMask
 
 SHORT = 48
-"""Mean number of tokens of a sequence below which one call of attention with padding is cheaper than many without."""
+"""Mean sequence length below which one padded call of attention is cheaper than one call per sequence."""
 
 
 def unpadded_attention(
@@ -27,14 +27,14 @@ def unpadded_attention(
     position_bias: Tensor | None = None,
     **kwargs: Any,
 ) -> tuple[Tensor, None]:
-    """PyTorch's scaled dot-product attention on unpadded sequences: each by itself, or short ones padded again.
+    """PyTorch's scaled dot-product attention on unpadded sequences: one at a time, or short ones padded again.
 
     Args:
         module: The attention module, for `is_causal`.
         query: *Shape:* (1, num_attention_heads, num_tokens, head_dim)
         key: *Shape:* (1, num_key_value_heads, num_key_tokens, head_dim)
         value: *Shape:* as key.
-        attention_mask: Tells the sequences apart.
+        attention_mask: Lengths of the sequences.
         dropout: Probability of dropping an attention weight.
         position_bias: Added to the scores. *Shape:* (batch_size, num_attention_heads, query_len, key_len)
 
@@ -63,15 +63,15 @@ def unpadded_attention(
 
 
 def padded_mask(mask: UnpaddedMask, is_causal: bool, position_bias: Tensor | None) -> Tensor | None:
-    """What attention takes for a mask once the padding is back.
+    """Attention mask after padding again.
 
     Args:
         is_causal: Whether a query sees only keys up to its own position.
         position_bias: *Shape:* (batch_size, num_attention_heads, query_len, key_len)
 
     Returns:
-        As [`UnpaddedMask.visible`][zoo.fast.unpadding.UnpaddedMask.visible]; where there is a bias, that with -inf for
-        what may not be seen.
+        As [`UnpaddedMask.visible`][zoo.fast.unpadding.UnpaddedMask.visible]; with a bias, the bias with -inf at
+        hidden keys.
     """
     visible = mask.visible(is_causal)
     if position_bias is None:
@@ -80,10 +80,10 @@ def padded_mask(mask: UnpaddedMask, is_causal: bool, position_bias: Tensor | Non
 
 
 def sequence_biases(mask: UnpaddedMask, is_causal: bool, position_bias: Tensor | None) -> list[Tensor | None]:
-    """Cut a bias to the sequences. Arguments as for [`padded_mask`][].
+    """Split a bias into sequences. Arguments as for [`padded_mask`][].
 
     Returns:
-        For each None, or the bias with -inf for what a causal query may not see.
+        For each None, or the bias with -inf for keys hidden from a causal query.
         *Shape:* (1, num_attention_heads, query_len, key_len), of the sequence's own lengths
     """
     queries, keys = mask.queries, mask.keys

@@ -1,6 +1,6 @@
-"""Unpadding: where the tokens of a padded batch are, so that they can stand end to end in one row.
+"""Unpadding: positions of the tokens in a padded batch, to concatenate them in one row.
 
-Attention then runs a sequence at a time on a CPU, and on FlashAttention by `cu_seqlens`.
+Attention then runs one sequence at a time on a CPU, and by `cu_seqlens` on FlashAttention.
 """
 
 from __future__ import annotations
@@ -16,15 +16,14 @@ from torch.nn import functional as F
 
 @dataclass(frozen=True)
 class Unpadding:
-    """Where the tokens of a padded batch are.
+    """Positions of the tokens in a padded batch.
 
     Args:
-        indices: Places of the tokens among all positions of the batch. *Shape:* (num_tokens,)
+        indices: Indices of the tokens among all positions of the batch. *Shape:* (num_tokens,)
         starts: First position of every sequence.
-        lengths: Number of tokens of every sequence; they stand without a gap.
-        cu_seqlens: Where sequences begin once they are end to end, and where the last one ends, as FlashAttention takes
-            them. *Shape:* (batch_size + 1,)
-        seq_len: Number of positions of each.
+        lengths: Number of tokens of every sequence, which are contiguous.
+        cu_seqlens: Cumulative lengths of the sequences, as FlashAttention takes them. *Shape:* (batch_size + 1,)
+        seq_len: Padded length.
     """
 
     indices: Tensor
@@ -36,18 +35,18 @@ class Unpadding:
 
     @property
     def saved(self) -> int:
-        """How many positions hold no token."""
+        """Number of positions without a token."""
         return self.batch_size * self.seq_len - len(self.indices)
 
     @classmethod
     def of(cls, attention_mask: Tensor) -> Unpadding | None:
-        """Find the tokens. An accelerator is waited for once.
+        """Find the tokens. On an accelerator this needs one device sync.
 
         Args:
             attention_mask: 1 for real tokens, 0 for padding. *Shape:* (batch_size, seq_len)
 
         Returns:
-            Where they are; None where a sequence is empty or has padding between its tokens.
+            None if a sequence is empty or has padding between its tokens.
         """
         is_token = attention_mask.bool()
         batch_size, seq_len = is_token.shape
@@ -56,7 +55,7 @@ class Unpadding:
         last = torch.where(is_token, places, -1).amax(dim=1)
         counts = is_token.sum(dim=1)
         starts, ends, lengths = torch.stack([first, last, counts]).tolist()
-        # Tokens stand without a gap where the first and the last are as far apart as there are tokens.
+        # Tokens are contiguous if the distance of the first and the last equals their number.
         if not all(
             length and end - start + 1 == length for start, end, length in zip(starts, ends, lengths, strict=True)
         ):
@@ -67,27 +66,20 @@ class Unpadding:
 
     @classmethod
     def full(cls, batch_size: int, seq_len: int, device: torch.device) -> Unpadding:
-        """Every position holds a token.
-
-        Args:
-            seq_len: Number of positions of each.
-
-        Returns:
-            An unpadding that only lays sequences end to end.
-        """
+        """Unpadding of a batch without padding."""
         indices = torch.arange(batch_size * seq_len, device=device)
         cu_seqlens = torch.arange(batch_size + 1, dtype=torch.int32, device=device) * seq_len
         return cls(indices, (0,) * batch_size, (seq_len,) * batch_size, cu_seqlens, batch_size, seq_len)
 
     @classmethod
     def of_documents(cls, documents: Tensor) -> Unpadding:
-        """Tell documents apart that are packed into rows without padding. An accelerator is waited for twice.
+        """Separate documents packed into rows without padding. On an accelerator this needs two device syncs.
 
         Args:
-            documents: The number of a position's document in its row. *Shape:* (batch_size, seq_len)
+            documents: Index of a position's document in its row. *Shape:* (batch_size, seq_len)
 
         Returns:
-            An unpadding whose sequences are the documents.
+            An unpadding with the documents as sequences.
         """
         batch_size, seq_len = documents.shape
         begins = F.pad(documents.diff(dim=1) != 0, (1, 0), value=True).flatten().nonzero()[:, 0]
@@ -98,11 +90,11 @@ class Unpadding:
 
     @cached_property
     def rows_by_length(self) -> list[tuple[Tensor, Tensor]]:
-        """Sequences as rows, each with those that are less than twice as long or as short.
+        """Group sequences with others of similar length (less than a factor of two), as padded rows.
 
         Returns:
-            Places among all tokens end to end, the last one again behind a shorter sequence, *Shape:* (num_sequences,
-            longest); and which of them hold a token of their own, as places in these rows, *Shape:* (num_tokens,).
+            Indices into the concatenated tokens, with the last one repeated after a shorter sequence, *Shape:*
+            (num_sequences, longest); and the indices of real tokens in these rows, *Shape:* (num_tokens,).
         """
         lengths = torch.tensor(self.lengths, device="cpu")
         firsts, rows = lengths.cumsum(0) - lengths, []
@@ -117,7 +109,7 @@ class Unpadding:
         return rows
 
     def unpad(self, states: Tensor) -> Tensor:
-        """Lay the tokens of all sequences end to end.
+        """Concatenate the tokens of all sequences.
 
         Args:
             states: *Shape:* (batch_size or 1, seq_len, ...)
@@ -129,7 +121,7 @@ class Unpadding:
         return states.flatten(0, 1).index_select(0, self.indices)[None]
 
     def pad(self, states: Tensor) -> Tensor:
-        """Put every token back where it was, and zeros where there was padding.
+        """Scatter tokens to their padded positions, with zeros for padding.
 
         Args:
             states: *Shape:* (1, num_tokens, ...)
@@ -143,17 +135,13 @@ class Unpadding:
 
 @dataclass(frozen=True)
 class UnpaddedMask:
-    """What attention on unpadded sequences takes for a mask: which queries may see which keys."""
+    """Attention mask of unpadded sequences."""
 
     queries: Unpadding
     keys: Unpadding
 
     def flash_kwargs(self) -> dict[str, Any]:
-        """The same as transformers' FlashAttention takes it.
-
-        Returns:
-            Its `FlashAttentionKwargs`.
-        """
+        """Its FlashAttentionKwargs, as transformers names them."""
         return {
             "cu_seq_lens_q": self.queries.cu_seqlens,
             "cu_seq_lens_k": self.keys.cu_seqlens,
@@ -162,13 +150,13 @@ class UnpaddedMask:
         }
 
     def visible(self, is_causal: bool) -> Tensor | None:
-        """The same as a tensor, for sequences that are padded again.
+        """The mask as a tensor, for sequences that are padded again.
 
         Args:
             is_causal: Whether a query sees only keys up to its own position.
 
         Returns:
-            True for what may be seen, None where that is everything. *Shape:* (batch_size or 1, 1, 1 or query_len,
+            True for visible keys, None if all are visible. *Shape:* (batch_size or 1, 1, 1 or query_len,
             key_len)
         """
         causal = None

@@ -1,4 +1,4 @@
-"""PyTorch's variable-length attention: FlashAttention on unpadded sequences of a GPU, by no other package."""
+"""PyTorch's variable-length attention: FlashAttention on unpadded sequences of a GPU, without another package."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from torch import Tensor, nn
 from .unpadding import UnpaddedMask
 
 HALF = (torch.bfloat16, torch.float16)
-"""What its kernel computes in."""
+"""Dtypes of its kernel."""
 
 WIDEST = 256
-"""The largest head_dim of its kernel, of which 8 is a divisor."""
+"""The largest head_dim of its kernel, which has to be a multiple of 8."""
 
 
 def kernel() -> Callable[..., Any]:
-    """PyTorch's function, which takes more than a second to import, and is for GPUs only."""
+    """PyTorch's function, imported late: it takes more than a second, and is for GPUs only."""
     from torch.nn.attention.varlen import varlen_attn
 
     return varlen_attn
@@ -28,11 +28,7 @@ def kernel() -> Callable[..., Any]:
 
 @cache
 def has_kernel(device: torch.device) -> bool:
-    """Whether there is a kernel for a device: NVIDIA's, since Ampere.
-
-    Args:
-        device: Where tensors are.
-    """
+    """Whether a device has the kernel: NVIDIA's, since Ampere."""
     return (
         device.type == "cuda"
         and torch.version.hip is None
@@ -43,21 +39,14 @@ def has_kernel(device: torch.device) -> bool:
 
 
 def computes(config: Any, hidden_states: Tensor, *, drops: bool, has_bias: bool) -> bool:
-    """Whether it computes what the layers of a stack ask for.
-
-    Args:
-        config: Supplies `head_dim`.
-        hidden_states: What the layers start from.
-        drops: Whether attention weights are dropped, which it cannot do.
-        has_bias: Whether something is added to the scores, which it cannot do either.
-    """
+    """Whether the kernel supports the attention of a stack."""
     if drops or has_bias or not has_kernel(hidden_states.device) or not torch.backends.cuda.flash_sdp_enabled():
         return False
     return dtype_of_products(hidden_states) in HALF and config.head_dim % 8 == 0 and config.head_dim <= WIDEST
 
 
 def dtype_of_products(states: Tensor) -> torch.dtype:
-    """What matrix products of these are computed in: autocast's type where it is on, or their own."""
+    """Dtype of matrix products of these tensors: autocast's if it is on, otherwise their own."""
     kind = states.device.type
     return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else states.dtype
 
@@ -79,9 +68,9 @@ def variable_length_attention(
         query: *Shape:* (1, num_attention_heads, num_tokens, head_dim)
         key: *Shape:* (1, num_key_value_heads, num_key_tokens, head_dim)
         value: *Shape:* as key.
-        attention_mask: Tells the sequences apart.
-        sliding_window: How many positions a query sees on a side, its own one included; None for all.
-        kwargs: What is nothing here: no dropout, no bias.
+        attention_mask: Lengths of the sequences.
+        sliding_window: Number of positions that a query sees on each side, including its own; None for all.
+        kwargs: Ignored: no dropout, no bias.
 
     Returns:
         The mixed values, *Shape:* (1, num_tokens, num_attention_heads, head_dim), and no weights.
