@@ -11,9 +11,9 @@ import torch
 from transformers import AutoTokenizer, BertConfig, BertForMaskedLM
 
 import zoo
+from zoo.building.weights import locate
 from zoo.converters import convert_back
 from zoo.models import Transformer
-from zoo.registry import find_weights
 
 Names = dict[str, Any]
 
@@ -40,13 +40,13 @@ def reviews_and_a_model(names: Names) -> None:
 
 def a_folder(names: Names) -> None:
     """A trained translator."""
-    shutil.copytree(find_weights(TRANSLATOR).source, "models/en-pt")
+    shutil.copytree(locate(TRANSLATOR), "models/en-pt")
 
 
 def a_model(names: Names) -> None:
     """A model with its tokenizer, and in a folder."""
     names |= {"model": zoo.build(TRANSLATOR), "tokenizer": tokenizer()}
-    shutil.copytree(find_weights(TRANSLATOR).source, "my-model")
+    shutil.copytree(locate(TRANSLATOR), "my-model")
 
 
 def foreign_models(names: Names) -> None:
@@ -74,7 +74,7 @@ def a_small_decoder(names: Names) -> None:
 
 
 def tokenizer() -> Any:
-    return AutoTokenizer.from_pretrained(find_weights(TRANSLATOR).source)
+    return AutoTokenizer.from_pretrained(locate(TRANSLATOR))
 
 
 BEFORE: dict[str, Callable[[Names], object]] = {

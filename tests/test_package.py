@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import email
+import hashlib
 import importlib
 import importlib.metadata
 import json
@@ -13,6 +15,7 @@ import subprocess
 import sys
 import tarfile
 import zipfile
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -141,12 +144,39 @@ def test_distributions_hold_every_file(tmp_path: Path) -> None:
     subprocess.run(command, check=True, capture_output=True)
     with tarfile.open(next(tmp_path.glob("*.tar.gz"))) as archive:
         assert files <= {name.partition("/")[2] for name in archive.getnames()}
-    installed = zipfile.ZipFile(next(tmp_path.glob("*.whl"))).namelist()
+    wheel = zipfile.ZipFile(next(tmp_path.glob("*.whl")))
+    check_long_description(wheel.read(next(name for name in wheel.namelist() if name.endswith("METADATA"))).decode())
+    digests = Counter(hashlib.sha256(wheel.read(name)).hexdigest() for name in wheel.namelist() if "/weights/" in name)
+    assert set(digests.values()) == {1}, "files of weights that are equal are stored once"
+    installed = wheel.namelist()
     assert {name for name in installed if ".dist-info/" not in name} == {
         name if name.startswith("zoo/") else f"zoo/{name}"
         for name in files
         if name.startswith(("zoo/", "registry/", "converters/"))
     }
+
+
+def check_long_description(metadata: str) -> None:
+    """A package index shows it, and its links and pictures lead to files of this version in the repository."""
+    markdown = pytest.importorskip("readme_renderer.markdown")
+    fields, text = email.message_from_string(metadata), metadata.partition("\n\n")[2]
+    assert fields["Description-Content-Type"].startswith("text/markdown")
+    repository = dict(one.split(", ", 1) for one in fields.get_all("Project-URL"))["Repository"]
+    assert f"repository-code: {repository}" in (ROOT / "CITATION.cff").read_text()
+    version = f"v{fields['Version']}/"
+    pictures = repository.replace("github.com", "raw.githubusercontent.com") + f"/{version}"
+    for attribute, start in (("href", f"{repository}/blob/{version}"), ("src", pictures)):
+        addresses = re.findall(rf'{attribute}="(.*?)"', markdown.render(text))
+        local = [one.removeprefix(start).partition("#")[0] for one in addresses if one.startswith(start)]
+        assert local and all((ROOT / path).exists() for path in local)
+        assert [one for one in addresses if not one.startswith(("https://", "#"))] == []
+
+
+def test_the_extra_all_is_all_that_users_install() -> None:
+    project = (ROOT / "pyproject.toml").read_text()
+    (listed,) = re.findall(r'^all = \["transformer-zoo\[(.*)\]"\]$', project, flags=re.MULTILINE)
+    (table,) = re.findall(r"^\[project.optional-dependencies\]\n(.*?)^\[", project, flags=re.DOTALL | re.MULTILINE)
+    assert set(listed.split(",")) == set(re.findall(r"^(\w+) =", table, flags=re.MULTILINE)) - {"all", "dev", "tested"}
 
 
 @pytest.mark.slow
@@ -178,6 +208,26 @@ def test_a_release_begins_with_what_the_files_say(tmp_path: Path) -> None:
     citation = tmp_path / "CITATION.cff"
     citation.write_text(citation.read_text().replace(version, "0.0.0"))
     assert missing(version) == "not ready: CITATION.cff has another version"
+
+
+@pytest.mark.parametrize("status", [0, 3])
+def test_an_installation_shows_progress(status: int, tmp_path: Path) -> None:
+    """Of what pip prints, large downloads and how many packages are installed; its failure ends the script."""
+    for name in ("scripts/environment", "pyproject.toml", "setup.py", "constraints.txt"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        shutil.copy(ROOT / name, tmp_path / name)
+    (tmp_path / ".venv/bin").mkdir(parents=True)
+    (tmp_path / ".venv/bin/activate").touch()
+    printed = (
+        "Collecting it\n  Downloading torch.whl (191.1 MB)\n  Downloading six.whl (11 kB)\nInstalling it: six, torch"
+    )
+    pip = tmp_path / ".venv/bin/python"
+    pip.write_text(f"#!/bin/sh\necho '{printed}'\nexit {status}\n")
+    pip.chmod(0o755)
+    run = subprocess.run(["bash", tmp_path / "scripts/environment"], capture_output=True, text=True, check=False)
+    assert run.returncode == status
+    assert run.stdout.splitlines()[1:3] == ["  Downloading torch.whl (191.1 MB)", "  Installing 2 packages ..."]
+    assert (tmp_path / ".venv/installed").exists() is (status == 0)
 
 
 @pytest.mark.slow

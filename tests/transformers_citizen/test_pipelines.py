@@ -10,7 +10,7 @@ from transformers import PreTrainedTokenizerFast, pipeline
 from transformers_citizen.support import warnings_of
 
 import zoo
-from zoo.registry import find_weights
+from zoo.building.weights import locate
 from zoo.training.generation import generate as write
 
 SPECIAL = ["[PAD]", "[BOS]", "[EOS]", "[UNK]", "[MASK]"]
@@ -95,7 +95,7 @@ def test_feature_extraction(variant, tokenizer, tmp_path: Path):
 
 def test_what_is_trained_to_write_goes_on_where_the_prompt_ends():
     """And not behind the end of a text, where it would begin another."""
-    writer = pipeline("text-generation", model=str(find_weights("gpt2-style.char-en").source))
+    writer = pipeline("text-generation", model=str(locate("gpt2-style.char-en")))
     assert writer.tokenizer("The water ").input_ids[-1] != writer.tokenizer.eos_token_id
     (ours,) = write("gpt2-style.char-en", ["The water "], max_new_tokens=20)
     (theirs,) = writer("The water ", max_new_tokens=20, do_sample=False, return_full_text=False)

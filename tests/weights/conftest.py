@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from zoo.building.weights.built_in import SHIPPED
+from zoo.building.weights import locate
 from zoo.registry import WEIGHTS, Weights, find_weights, register_weights
 
 
@@ -17,7 +17,7 @@ from zoo.registry import WEIGHTS, Weights, find_weights, register_weights
 def copied(tmp_path: Path) -> Weights:
     """Weights that ship, in a folder of the test's own, as a plugin might bring them."""
     folder = tmp_path / "vanilla.mine"
-    shutil.copytree(SHIPPED / "vanilla.language", folder)
+    shutil.copytree(locate("vanilla.language"), folder)
     return replace(find_weights("vanilla.language"), name="vanilla.mine", source=str(folder))
 
 

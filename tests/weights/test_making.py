@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from zoo.base.errors import ConfigError
-from zoo.building.weights import locate_weights, read_record
-from zoo.building.weights.built_in import SHIPPED
+from zoo.building.weights import locate, locate_weights, read_record
 from zoo.registry import RecordedScore, find_weights
 from zoo.training.reproduce import ScoreComparison, make_weights, verify_weights
 
@@ -22,7 +21,7 @@ def test_weights_verify() -> None:
 
 def test_made_again_from_what_is_trained(tmp_path: Path) -> None:
     """From a trained folder on: float16, a record, the same scores."""
-    made, scores = make_weights("vanilla.language", tmp_path / "again", trained=SHIPPED / "vanilla.language")
+    made, scores = make_weights("vanilla.language", tmp_path / "again", trained=locate("vanilla.language"))
     assert made.dtype == "float16" and all(score.same and score.within_noise for score in scores)
     assert made.fingerprint == pytest.approx(find_weights("vanilla.language").fingerprint, abs=1e-4)
     read = read_record(tmp_path / "again")

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 import re
+import runpy
 import shutil
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 import zoo
 from zoo.base.folders import RECORD_FILE
-from zoo.building.weights import read_record
+from zoo.base.manifest import describe
+from zoo.building.weights import locate, locate_weights, read_record
 from zoo.building.weights.built_in import SHIPPED, read_definitions
+from zoo.building.weights.records import SHARED
 from zoo.building.weights.tables import facts
 from zoo.comparison.benchmarks import read_rows
 from zoo.comparison.benchmarks.weights import RESULTS, rows_of_weights
@@ -23,6 +27,7 @@ from zoo.hub.records import recorded_limits
 from zoo.registry import VARIANTS, find_weights
 
 MIB = 2**20
+ROOT = Path(__file__).parents[2]
 SHIPPED_NAMES = sorted(read_definitions("shipped"))
 TRANSLATORS = [name for name in SHIPPED_NAMES if name.endswith(".en-pt")]
 FIRST_TRIES = {
@@ -47,11 +52,50 @@ def test_what_ships_is_small_and_whole() -> None:
     assert sum(weights.size or 0 for weights in found) <= 12 * MIB
     assert {folder.name for folder in SHIPPED.iterdir()} == set(SHIPPED_NAMES)
     for weights in found:
-        files = {file.name for file in Path(weights.source).iterdir() if file.name[0] != "."}
+        files = {file.name for file in locate_weights(weights).iterdir() if file.name[0] != "."}
         assert files == {*weights.files, RECORD_FILE}
         assert weights.scores and weights.fingerprint and weights.versions and weights.data_license
         assert weights.command[:3] == ("zoo", "train", weights.command[2])
         assert weights.command[2].partition("+")[0] == weights.variant
+
+
+def test_equal_files_ship_once() -> None:
+    stored = [file for folder in (*SHIPPED.iterdir(), SHARED) for file in folder.iterdir() if file.name[0] != "."]
+    digests = Counter(describe(file).sha256 for file in stored)
+    assert [file for file in stored if digests[describe(file).sha256] > 1] == [], (
+        "run `python scripts/share_weights.py`"
+    )
+    needed = {digest.sha256 for name in SHIPPED_NAMES for digest in find_weights(name).files.values()}
+    assert {file.stem for file in SHARED.iterdir()} <= needed
+
+
+def test_equal_files_are_moved_to_one_place(tmp_path: Path) -> None:
+    share = runpy.run_path(str(ROOT / "scripts/share_weights.py"))["share"]
+    for name in ("a", "b"):
+        (tmp_path / "shipped" / name).mkdir(parents=True)
+        (tmp_path / "shipped" / name / "tokenizer.json").write_text("{}")
+        (tmp_path / "shipped" / name / "config.json").write_text(json.dumps({"name": name}))
+    assert len(share(tmp_path / "shipped", tmp_path / "shared")) == 2
+    assert sorted(file.name for file in (tmp_path / "shipped").glob("*/*")) == ["config.json"] * 2
+    assert [file.read_text() for file in (tmp_path / "shared").iterdir()] == ["{}"]
+    assert share(tmp_path / "shipped", tmp_path / "shared") == []
+
+
+@pytest.mark.parametrize("state", ["new", "kept", "damaged", "read-only"])
+def test_a_name_gives_a_whole_folder(state: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the files that weights share. A damaged copy is replaced, and the cache need not be writable."""
+    place = "/proc/nowhere" if state == "read-only" else str(tmp_path)
+    monkeypatch.setattr("huggingface_hub.utils._cache_assets.HF_ASSETS_CACHE", place)
+    if state in ("kept", "damaged"):
+        earlier = locate("vanilla.en-pt")
+        assert tmp_path in earlier.parents
+        if state == "damaged":
+            (earlier / "tokenizer.json").write_text("{}")
+    folder = locate("vanilla.en-pt")
+    assert (tmp_path in folder.parents) is (state != "read-only")
+    assert zoo.generate(str(folder), ["The water is cold."])[0].text == FIRST_TRIES["The water is cold."]
+    for name, digest in find_weights("vanilla.en-pt").files.items():
+        assert describe(folder / name).sha256 == digest.sha256
 
 
 @pytest.mark.parametrize("name", SHIPPED_NAMES)
@@ -100,7 +144,7 @@ def test_what_users_try_first_comes_out_right_or_the_card_says_what_does_not(nam
 
 
 def test_what_comes_out_wrong_is_told(tmp_path: Path) -> None:
-    folder = shutil.copytree(SHIPPED / "explicando.en-pt", tmp_path / "weights")
+    folder = shutil.copytree(locate("explicando.en-pt"), tmp_path / "weights")
     record = json.loads((folder / RECORD_FILE).read_text())
     (folder / RECORD_FILE).write_text(json.dumps({**record, "limits": "it gets poems wrong"}))
     card = write_card(folder, parse_address("org/name"), CardFacts(limits=recorded_limits(folder)))

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import functools
 import os
+import shutil
+import tempfile
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from zoo.base.errors import CheckpointError
+from zoo.base.errors import CheckpointError, UnwritableError
+from zoo.base.files import check_writable
 from zoo.registry import VARIANTS, Weights, find_weights, is_weights_name, list_weights
 
-from .records import check_files, read_record, versions, write_record
+from .records import check_files, read_record, shared_files, versions, write_record
 
 FILE_ENDINGS = (".pt", ".pth", ".bin", ".safetensors", ".onnx", ".json")
 """By which the name of a file that is missing differs from that of weights."""
@@ -75,8 +81,51 @@ def locate_weights(weights: Weights, **options: Any) -> Path:
     if weights.on_hub:
         return fetch_weights(weights, **options)
     folder = Path(weights.source)
+    if shared := shared_files(folder, weights):
+        folder = assemble(folder, shared, weights)
     check_files(folder, weights)
     return folder
+
+
+def assemble(folder: Path, shared: Mapping[str, Path], weights: Weights) -> Path:
+    """Copy weights and the files that they share with others into one folder of the cache, once.
+
+    Args:
+        folder: The folder of the weights, without what they share.
+        shared: Where the shared files are, by their names.
+        weights: Their record.
+
+    Returns:
+        The whole folder; in a temporary one, for this process, where nothing can be written into the cache.
+    """
+    from filelock import FileLock
+    from huggingface_hub import cached_assets_path
+
+    from zoo.base.folders import RECORD_FILE, written_whole
+    from zoo.base.manifest import describe
+
+    try:
+        kept = cached_assets_path("transformer-zoo", "weights", weights.name)
+        check_writable(kept)
+    except (OSError, ValueError, UnwritableError):  # a cache that takes no writing, or has a file in this place
+        kept = Path(_temporary().name, weights.name)
+        kept.mkdir(exist_ok=True)
+    whole = kept / f"shipped-{describe(folder / RECORD_FILE).sha256[:16]}"
+    with FileLock(kept / f"{whole.name}.lock"):
+        with suppress(CheckpointError):
+            check_files(whole, weights)
+            return whole
+        shutil.rmtree(whole, ignore_errors=True)
+        with written_whole(whole) as place:
+            shutil.copytree(folder, place, dirs_exist_ok=True)
+            for name, file in shared.items():
+                shutil.copyfile(file, place / name)
+    return whole
+
+
+@functools.cache
+def _temporary() -> tempfile.TemporaryDirectory[str]:
+    return tempfile.TemporaryDirectory(prefix="transformer-zoo-")
 
 
 def fetch_weights(weights: Weights, **options: Any) -> Path:

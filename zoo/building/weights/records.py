@@ -18,6 +18,9 @@ from zoo.registry import FileDigest, RecordedScore, Weights
 MAKERS = ("transformer-zoo", "torch", "transformers", "tokenizers")
 """The distributions whose versions a record tells."""
 
+SHARED = Path(__file__).parent / "shared"
+"""Files that several weights that ship have, each once, called by its SHA-256."""
+
 HERE = ("source", "scores")
 """What of a record is not in its file: the folder that it is in, and what another file says."""
 
@@ -96,6 +99,22 @@ def write_record(folder: Path, weights: Weights) -> Weights:
     fields = {name: value for name, value in asdict(recorded).items() if name not in HERE}
     write_file(folder / RECORD_FILE, json.dumps(fields, indent=2, ensure_ascii=False) + "\n")
     return recorded
+
+
+def shared_files(folder: Path, weights: Weights) -> dict[str, Path]:
+    """Find the files of weights that ship, and of which several have the same.
+
+    Returns:
+        Where they are, by their names; none of those that are in the folder itself, and none of other weights.
+    """
+    if folder.parent.parent != SHARED.parent:
+        return {}
+    stored = {
+        name: SHARED / f"{digest.sha256}{Path(name).suffix}"
+        for name, digest in weights.files.items()
+        if not (folder / name).is_file()
+    }
+    return {name: file for name, file in stored.items() if file.is_file()}
 
 
 def check_files(folder: Path, weights: Weights) -> None:
