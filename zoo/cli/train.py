@@ -96,7 +96,7 @@ def training_flags(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.option(
     "--resume",
     is_flag=True,
-    help="Keep checkpoints beside DIR, and go on from the last one that an interrupted run has left there.",
+    help="Keep checkpoints beside DIR until the end, and go on from the last one of an interrupted run.",
 )
 @click.option("--push", metavar="REPO", help="Push the model to this repository on the Hugging Face Hub at the end.")
 @click.option("--quiet", is_flag=True, help="No progress bars.")

@@ -8,6 +8,7 @@ import re
 import shutil
 import warnings
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -232,6 +233,13 @@ def remove_except(folder: str | Path, kept: str | None) -> None:
         if str(checkpoint) == kept:
             return
         shutil.rmtree(checkpoint)
+
+
+def remove_checkpoints(folder: str | Path) -> None:
+    """Remove the checkpoints of a finished run, and their folder where nothing else is in it."""
+    remove_except(folder, None)
+    with suppress(OSError):
+        Path(folder).rmdir()
 
 
 def rotate(folder: str | Path, limit: int | None, best: str | None) -> None:

@@ -24,7 +24,7 @@ from zoo.data.tasks.libraries import loading_bars
 from zoo.data.tasks.tables import Column, DataWarning
 
 from .arguments import ZooTrainingArguments, training_arguments
-from .checkpoints import clear_checkpoints, going_on_from, remove_except
+from .checkpoints import clear_checkpoints, going_on_from, remove_checkpoints, remove_except
 from .determinism import determinism
 from .inputs import build_for, encode, full_recipe, num_parameters, tokenizers_for
 from .memory_check import check_room
@@ -101,7 +101,8 @@ def train(
         output_dir: Where to save the model and its tokenizer; by default nothing is kept.
         force: Whether a saved model there may be replaced, and checkpoints of an earlier run removed.
         resume: Whether to keep checkpoints in the folder `output_dir`-checkpoints, one an epoch unless `save_strategy`
-            says otherwise, and to go on from the last whole one that an earlier run has left there, if any.
+            says otherwise, and to go on from the last whole one that an earlier run has left there, if any. They are
+            removed at the end.
         push: The repository on the Hugging Face Hub that gets the model at the end, as for [`zoo.push`][].
         seed: Seed of weights, dropout and data.
         scored: Whether to score outputs at the end, and not the loss alone.
@@ -224,6 +225,8 @@ def train(
         if output_dir is not None and trainer.is_world_process_zero():
             keep_report(output_dir, report.to_dict())
             pushed = push_result(output_dir, push)
+            if resume:
+                remove_checkpoints(checkpoints)
         trainer.accelerator.wait_for_everyone()
     return TrainingResult(trained, tokenizers, list(predictions.outputs), report, run, pushed)
 

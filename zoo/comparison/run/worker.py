@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import importlib
 import inspect
-import shutil
 import sys
 import traceback
 import warnings
@@ -177,7 +176,6 @@ def main(arguments: Sequence[str]) -> int:
             return 1
         made = circumstances(result["report"]["device"])
         write_json(folder / RESULT, {"hash": job.hash, **result, "circumstances": made})
-        shutil.rmtree(f"{folder / CHECKPOINT}-checkpoints", ignore_errors=True)
     return 0
 
 
