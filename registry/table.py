@@ -192,7 +192,7 @@ class Registry(Generic[T]):
         """Add a thing that is imported when it is looked up; listing it imports nothing.
 
         Args:
-            name: Its name, as for [`register`][zoo.registry.Registry.register], and so are the other arguments.
+            name: Its name, as for [`register`][zoo.registry.table.Registry.register], and so are the other arguments.
             path: Where it is: "module:object".
 
         Raises:

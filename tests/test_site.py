@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib.util
 import os
 import subprocess
 import threading
@@ -21,6 +22,14 @@ pytest.importorskip("mkdocstrings", reason="the site needs Python 3.11")
 
 ROOT = Path(__file__).parents[1]
 CHECKS = Path(__file__).with_name("page_checks.js").read_text(encoding="utf-8")
+
+AXE = """axe.run(document, {resultTypes: ["violations"]}).then((found) => found.violations
+    .filter((one) => ["serious", "critical"].includes(one.impact))
+    .map((one) => `${one.id}: ${one.nodes.slice(0, 3).map((node) => node.target.join(" ")).join(", ")}`))"""
+"""Asks axe-core for what it calls serious."""
+
+LONG = ("reference/cli.html", "reference/zoo.data.tasks.html")
+"""Pages on which axe-core takes minutes."""
 
 CONTRAST = 4.5
 """Of letters on what is behind them, at least (WCAG 2.2, success criterion 1.4.3)."""
@@ -41,8 +50,8 @@ KINDS = (
     "notebooks/price-of-bugs.html",
     "reference/settings.html",
     "reference/cli.html",
-    "reference/zoo.tasks.html",
-    "source/zoo/benchmarks.html",
+    "reference/zoo.data.tasks.html",
+    "source/zoo/comparison/benchmarks.html",
 )
 """A page of every kind."""
 
@@ -101,8 +110,16 @@ def test_everything_public_has_its_place(site: Path) -> None:
     assert all(verb in command for verb in ("zoo compare", "zoo bench run", "--learning-rate", "--set"))
 
 
-def complaints(page: chromium.Page, address: str, paths: list[str]) -> dict[str, list[str]]:
-    """Open pages in the light, in the dark and in the width of a telephone, and say what is wrong with each.
+@pytest.fixture(scope="module")
+def axe() -> str:
+    """The script of axe-core, as a package for Python brings it; empty where that is not installed."""
+    found = importlib.util.find_spec("axe_playwright_python")
+    places = found.submodule_search_locations if found else None
+    return Path(places[0], "axe.min.js").read_text(encoding="utf-8") if places else ""
+
+
+def complaints(page: chromium.Page, address: str, paths: list[str], axe: str = "") -> dict[str, list[str]]:
+    """Open pages in the light, in the dark and in the width of a telephone, and list what is wrong with each.
 
     The first page is opened in the light and turned dark while it is open, the second one the other way round.
     """
@@ -113,13 +130,20 @@ def complaints(page: chromium.Page, address: str, paths: list[str]) -> dict[str,
         page.resize(1280)
         page.send("Page.navigate", url=f"{address}/{path}")
         page.wait(f"location.pathname === '/{path}' && document.readyState === 'complete'")
+        asked = axe and path not in LONG
+        if asked:
+            page.evaluate(f"{axe}; null")
         for scheme in schemes:
             page.emulate(color_scheme=scheme)
             page.wait(f"document.body.dataset.mdColorScheme === '{SCHEMES[scheme]}'")
             for width in (1280, 360) if scheme == "light" else (1280,):
                 page.resize(width)
                 page.wait(SETTLED)
-                said = [*page.evaluate(f"({CHECKS})({CONTRAST})"), *page.problems]
+                said = [
+                    *page.evaluate(f"({CHECKS})({CONTRAST})"),
+                    *(page.evaluate(AXE) if asked else ()),
+                    *page.problems,
+                ]
                 page.problems.clear()
                 if said:
                     found[f"{path}, {scheme}, {width} pixels"] = said
@@ -136,12 +160,16 @@ def page(site: Path) -> Iterator[chromium.Page]:
 @pytest.mark.skipif(chromium.find() is None, reason="there is no Chromium")
 @pytest.mark.parametrize("which", ["one of each kind", pytest.param("every one", marks=pytest.mark.nightly)])
 def test_pages_can_be_read_in_the_light_in_the_dark_and_on_a_telephone(
-    which: str, site: Path, address: str, page: chromium.Page
+    which: str, site: Path, address: str, page: chromium.Page, axe: str
 ) -> None:
-    """Letters stand out, images are there, nothing is wider than the window, and nothing comes from elsewhere."""
+    """Letters stand out, images are there, nothing is wider than the window, and nothing comes from elsewhere.
+
+    axe-core finds nothing serious on a page of every kind.
+    """
     every = sorted(str(file.relative_to(site)) for file in site.rglob("*.html"))
     assert set(KINDS) < set(every)
-    assert complaints(page, address, every if which == "every one" else list(KINDS)) == {}
+    found = complaints(page, address, every) if which == "every one" else complaints(page, address, list(KINDS), axe)
+    assert found == {}
     assert [one for one in page.requests if one.startswith("http") and not one.startswith(address)] == []
 
 
@@ -158,6 +186,31 @@ def test_what_cannot_be_read_is_found(address: str, page: chromium.Page) -> None
         assert not any(complaint in one for one in page.evaluate(f"({CHECKS})({CONTRAST})"))
         page.evaluate(f"void ({change})")
         assert any(complaint in one for one in page.evaluate(f"({CHECKS})({CONTRAST})"))
+
+
+@pytest.mark.skipif(chromium.find() is None, reason="there is no Chromium")
+def test_pages_opened_as_files_are_searched(site: Path, page: chromium.Page) -> None:
+    """From a page in a folder, too; nothing comes from elsewhere."""
+    for path in ("index.html", "gallery/index.html"):
+        page.send("Page.navigate", url=(site / path).as_uri())
+        page.wait(f"location.pathname.endsWith('/{path}') && document.readyState === 'complete'")
+        page.evaluate("document.querySelector('.md-search__input').focus()")
+        page.send("Input.insertText", text="deepnorm")
+        page.wait("document.querySelector('.md-search-result__item a')")
+        assert "deepnorm" in page.evaluate("document.querySelector('.md-search-result__list').textContent").lower()
+    assert page.problems == []
+    assert [one for one in page.requests if not one.startswith(("file:", "data:", "about:"))] == []
+
+
+@pytest.mark.skipif(chromium.find() is None, reason="there is no Chromium")
+def test_the_code_of_the_front_pages_is_not_cut(address: str, page: chromium.Page) -> None:
+    page.resize(1280)
+    for path in ("index.html", "pt/index.html"):
+        page.send("Page.navigate", url=f"{address}/{path}")
+        page.wait(f"location.pathname === '/{path}' && document.readyState === 'complete'")
+        blocks = "[...document.querySelectorAll('pre > code')]"
+        assert page.evaluate(f"{blocks}.length") > 3
+        assert page.evaluate(f"{blocks}.filter(one => one.scrollWidth > one.clientWidth).length") == 0
 
 
 @pytest.mark.skipif(chromium.find() is None, reason="there is no Chromium")

@@ -1,7 +1,7 @@
 """Write docs/results.md from what `zoo bench run NAME --record` has recorded, and a page and a picture a benchmark.
 
-The front of README.md, a table with a row a benchmark and a picture of one, and the rows of the weights that ship are
-written too.
+The fronts of README.md and README.pt-BR.md, a table with a row a benchmark and a picture of one, and the rows of the
+weights that ship are written too.
 
     python scripts/bench/results.py
 """
@@ -29,7 +29,17 @@ from zoo.comparison.results.summary import VariantSummary
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "results.md"
-FRONT = ROOT / "README.md"
+FRONTS = {
+    ROOT / "README.md": (
+        *("benchmark", "decided by", "baseline", "furthest ahead", "furthest behind"),
+        *("better, within noise, worse", "none"),
+    ),
+    ROOT / "README.pt-BR.md": (
+        *("benchmark", "decidido por", "referência", "o mais à frente", "o mais atrás"),
+        *("melhores, dentro do ruído, piores", "nenhum"),
+    ),
+}
+"""Pages with the table of all benchmarks: its headings, and the word for an empty cell."""
 PAGES = PAGE.with_suffix("")
 PICTURE = ROOT / "docs" / "pictures" / "quirks.svg"
 PICTURES = PICTURE.with_name("results")
@@ -139,7 +149,7 @@ def pages() -> dict[Path, str]:
     """
     found = {name: Recorded.of(one) for name, one in benchmarks().items()}
     shown = found[PICTURED[0]].judged[PICTURED[1]]
-    written = {PAGE: overview(found.values()), FRONT: front(found.values()), PICTURE: picture(shown)}
+    written = {PAGE: overview(found.values()), **fronts(found.values()), PICTURE: picture(shown)}
     for name, recorded in found.items():
         written[PAGES / f"{name}.md"] = benchmark_page(recorded)
         if drawn := pictured(recorded.judged.values()):
@@ -147,33 +157,39 @@ def pages() -> dict[Path, str]:
     return written
 
 
-def front(found: Iterable[Recorded]) -> str:
-    """Write README.md, with the table as it should be."""
-    return replace_part(FRONT.read_text(encoding="utf-8"), "python scripts/bench/results.py", front_table(found))
+def fronts(found: Iterable[Recorded]) -> dict[Path, str]:
+    """Write README.md in each language, with the table as it should be."""
+    command = "python scripts/bench/results.py"
+    return {
+        page: replace_part(page.read_text(encoding="utf-8"), command, front_table(found, headings, empty))
+        for page, (*headings, empty) in FRONTS.items()
+    }
 
 
-def front_table(found: Iterable[Recorded]) -> str:
-    """Write the table of README.md: what stands out in each benchmark, under its first condition that has enough.
+def front_table(found: Iterable[Recorded], headings: Iterable[str], empty: str) -> str:
+    """Write the table of README.md: the extremes of each benchmark, under its first condition that has enough variants.
 
     Args:
         found: All benchmarks.
+        headings: The table's, six.
+        empty: The word where no variant is to be named.
 
     Returns:
         Markdown.
     """
     enough = ([one for one in recorded.judged.values() if len(one.standings) >= ENOUGH] for recorded in found)
     return markdown(
-        ("benchmark", "decided by", "baseline", "furthest ahead", "furthest behind", "better, within noise, worse"),
-        (front_row(verdicts) for verdicts, *_ in filter(None, enough)),
+        tuple(headings),
+        (front_row(verdicts, empty) for verdicts, *_ in filter(None, enough)),
     )
 
 
-def front_row(verdicts: Verdicts) -> tuple[str, ...]:
+def front_row(verdicts: Verdicts, empty: str) -> tuple[str, ...]:
     """Write what stands out in a benchmark."""
 
     def named(word: str, place: int = 0) -> str:
         found = [one for one in verdicts.standings if one.verdict == word]
-        return f"`{found[place].variant}` {spread(found[place].samples.get(verdicts.score))}" if found else "none"
+        return f"`{found[place].variant}` {spread(found[place].samples.get(verdicts.score))}" if found else empty
 
     words = [one.verdict for one in verdicts.standings]
     name = verdicts.benchmark.name
@@ -212,4 +228,7 @@ if __name__ == "__main__":
     for path, text in written.items():
         path.parent.mkdir(exist_ok=True)
         write_file(path, text)
-    print(f"Wrote {RESULTS}, the table of {FRONT}, and {len(written) - 1} pages and pictures from {PAGE} on")
+    print(
+        f"Wrote {RESULTS}, the tables of {len(FRONTS)} fronts, and {len(written) - len(FRONTS)} pages and pictures "
+        f"from {PAGE} on"
+    )

@@ -21,6 +21,9 @@ DOCUMENTS = {
 }
 """Pages of the site that are files at the top of the repository."""
 
+WIDE = ("index.md", "pt/index.md")
+"""Pages without columns at their sides, as their code and tables are wide."""
+
 LINK = re.compile(r"(?:(?<=\]\()|(?<=src=\"))(?![a-z]+:|#|/)([^)#\s\"]+)(#[^)\s\"]*)?(?=[)\"])")
 
 
@@ -35,7 +38,8 @@ def from_root(file: str) -> str:
     """
     text = (ROOT / file).read_text(encoding="utf-8")
     (page,) = (page for page, name in DOCUMENTS.items() if name == file)
-    return LINK.sub(lambda link: _relative(_in_site(link[1]), page) + (link[2] or ""), text)
+    head = "---\nhide: [navigation, toc]\n---\n\n" if page in WIDE else ""
+    return head + LINK.sub(lambda link: _relative(_in_site(link[1]), page) + (link[2] or ""), text)
 
 
 def to_site(markdown: str, page: str) -> str:

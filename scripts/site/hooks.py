@@ -32,7 +32,7 @@ def on_config(config: MkDocsConfig) -> None:
         ("registry", package / "registry"),
         ("converters", package / "converters"),
     ):
-        shutil.copytree(ROOT / source, target, ignore=shutil.ignore_patterns("shipped", "data", "__pycache__"))
+        shutil.copytree(ROOT / source, target, ignore=shutil.ignore_patterns("shipped", "__pycache__"))
     config.plugins["mkdocstrings"].config.handlers["python"]["paths"] = [PACKAGE.name]
 
 
@@ -51,6 +51,12 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Leave out the word by which click says that an option has no default, which mkdocs-click prints."""
     return html.replace("<code>Sentinel.UNSET</code>", "")
+
+
+def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
+    """Name the dialog of the search, which the theme does not."""
+    dialog = 'data-md-component="search" role="dialog"'
+    return output.replace(dialog, f'{dialog} aria-label="Search"')
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:

@@ -12,14 +12,14 @@ SUBMODULES = (
     "registry",
     "models",
     "testing",
-    "tasks",
+    "data.tasks",
     "inside",
-    "drawing",
-    "measuring",
+    "analysis.drawing",
+    "analysis.measuring",
     "hub",
-    "benchmarks",
-    "benchmarks.claims",
-    "weights",
+    "comparison.benchmarks",
+    "comparison.benchmarks.claims",
+    "building.weights",
 )
 """What users import from beside the top level."""
 
