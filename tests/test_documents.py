@@ -22,6 +22,7 @@ from snippets import PACKAGES, ROOT, docstrings, python_of, snippets
 
 import zoo
 from zoo.base.files import replace_part
+from zoo.cli.examples import EXAMPLES
 from zoo.cli.main import cli
 from zoo.registry import VARIANTS
 from zoo.testing.new_plugin import plugin_files
@@ -62,6 +63,7 @@ COMMANDS = [
     for command in commands(document)
     if "..." not in command
 ]
+COMMANDS += [pytest.param(command, id=f"--help-{command}") for shown in EXAMPLES.values() for command in shown]
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -124,6 +126,15 @@ def test_a_translated_page_shows_the_code_of_the_other(page: str) -> None:
     """All but what its comments say, which are in the reader's language."""
     theirs, ours = ([ast.dump(ast.parse(one)) for one in blocks(name, "python")] for name in (page, TRANSLATED[page]))
     assert theirs == ours and ours
+
+
+@pytest.mark.parametrize("page", TRANSLATED)
+def test_a_translated_page_has_the_links_the_pictures_and_the_parts_of_the_other(page: str) -> None:
+    """The pages of each benchmark, which its table links to, are among them."""
+    theirs, ours = ((ROOT / name).read_text(encoding="utf-8") for name in (page, TRANSLATED[page]))
+    for pattern in (r"\]\((?!README)([^)#]+)", r'src="([^"]+)"', r"^(#+) "):
+        found, wanted = (re.findall(pattern, text, flags=re.MULTILINE) for text in (theirs, ours))
+        assert sorted(found) == sorted(wanted)
 
 
 @pytest.fixture(scope="module")
@@ -191,9 +202,19 @@ def test_the_first_steps_are_short_and_their_times_are_what_was_recorded() -> No
     assert newcomer.table() in newcomer.PAGE.read_text(encoding="utf-8")
 
 
-def test_the_table_of_engines_is_what_was_recorded() -> None:
-    table = runpy.run_path(str(ROOT / "scripts/bench/engines.py"))["table"]()
-    assert table in (ROOT / "docs/performance.md").read_text(encoding="utf-8")
+@pytest.mark.parametrize(
+    ("script", "page"), [("bench/engines.py", "performance.md"), ("upstream/tools.py", "transformers.md")]
+)
+def test_a_table_is_what_was_recorded(script: str, page: str) -> None:
+    table = runpy.run_path(str(ROOT / "scripts" / script))["table"]()
+    assert table in (ROOT / "docs" / page).read_text(encoding="utf-8")
+
+
+def test_every_tool_was_run_and_works() -> None:
+    tools = runpy.run_path(str(ROOT / "scripts/upstream/tools.py"))
+    recorded = json.loads(tools["RECORD"].read_text(encoding="utf-8"))
+    assert list(recorded) == list(tools["TOOLS"])
+    assert [name for name, row in recorded.items() if "fails" in row["result"]] == []
 
 
 def test_a_command_replaces_its_own_part_of_a_page() -> None:

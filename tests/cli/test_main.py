@@ -9,11 +9,13 @@ import sys
 import warnings
 from pathlib import Path
 
+import click
 import pytest
 
 import zoo as library
 from zoo.base.errors import PluginWarning
-from zoo.cli.main import VERBS
+from zoo.cli.examples import EXAMPLES
+from zoo.cli.main import VERBS, cli
 
 INTERRUPTED = """
 import os, signal
@@ -54,6 +56,20 @@ cli(["--help"], standalone_mode=False)
 print([module for module in sys.modules if module in {[home.partition(":")[0] for home, _ in VERBS.values()]!r}])
 """
     assert command(code=code).stdout.splitlines()[-1] == "[]"
+
+
+def test_every_command_has_two_examples():
+    """That they are read without an error is tested with the commands of the documents."""
+    context = click.Context(cli)
+    commands = {verb: cli.get_command(context, verb) for verb in VERBS}
+    for verb, found in list(commands.items()):
+        if isinstance(found, click.Group):
+            commands |= {f"{verb} {name}": inner for name, inner in commands.pop(verb).commands.items()}
+    assert set(EXAMPLES) == set(commands)
+    for verb, found in commands.items():
+        shown = found.get_help(click.Context(found)).partition("Examples:\n")[2].splitlines()
+        assert shown == [f"    {example}" for example in EXAMPLES[verb]] and len(set(shown)) == 2
+        assert all(f"{line} ".startswith(f"    zoo {verb} ") for line in shown)
 
 
 @pytest.mark.parametrize("verb", VERBS)

@@ -107,6 +107,7 @@ class VerbGroup(click.Group):
         """Import a verb."""
         if cmd_name not in VERBS:
             return None
+        from zoo.cli.examples import with_examples
         from zoo.cli.following import followed
 
         module, _, attribute = VERBS[cmd_name][0].partition(":")
@@ -115,7 +116,7 @@ class VerbGroup(click.Group):
         for one in (command, *inner):
             if TRACEBACK_OPTION not in one.params:
                 one.params.append(TRACEBACK_OPTION)
-        return followed(command, cmd_name)
+        return followed(with_examples(command, cmd_name), cmd_name)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
