@@ -41,7 +41,7 @@ OTHERS_WORK = {
     "zoo.hub.pushing",
     "zoo.inside",
     "zoo.data.tasks",
-    "zoo.training",
+    "zoo.training.training",
 }
 
 RUNS = {
@@ -59,7 +59,7 @@ gc.callbacks.append(lambda phase, info: collections.append(len(gc.get_objects())
 for verb, arguments in {RUNS!r}.items():
     cli.main(arguments, standalone_mode=False)
     print(json.dumps([verb, sorted(sys.modules)]), file=sys.stderr)
-import zoo.training
+import zoo.training.training
 print(json.dumps(["training", sorted(sys.modules)]), file=sys.stderr)
 print(json.dumps(["looked through", max(collections), gc.get_freeze_count()]), file=sys.stderr)
 """

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 def _look_up(name: str) -> Any:
     """Import everything when a public name or a module is first used: tables of parts are read without torch."""
-    if name.startswith("__"):
+    if name.startswith("__") and name != "__all__":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     api = importlib.import_module(f"{__name__}.api")
     here = vars(sys.modules[__name__])
