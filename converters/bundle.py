@@ -22,7 +22,7 @@ from zoo.registry import VARIANTS, Task
 
 from . import bundle_registry
 from .flattening import write_module
-from .target import TARGETS, ExportOptions, Target, TargetPlan
+from .target import PLACE, TARGETS, ExportOptions, Target, TargetPlan
 from .tree_shaking import Shaker
 from .verification import Difference, verify
 from .weights import task_of
@@ -34,6 +34,17 @@ REGISTRY = "zoo.registry"
 TABLES = {name: table for name, table in vars(registries).items() if table in PART_FIELDS.values()}
 """The registries of parts, by their names in source code."""
 MANIFEST = "bundle.json"
+
+TOKENIZER_USAGE = f"""A tokenizer in this folder needs no code. With `trust_remote_code=False` transformers loads it
+without a question; without that argument it asks, as it reads the model's configuration first:
+
+```python
+from transformers import AutoTokenizer
+
+tokenizer = AutoTokenizer.from_pretrained("{PLACE}", trust_remote_code=False)
+```
+"""
+"""How a card tells to load the tokenizer: `AutoTokenizer` asks for every folder with code for `AutoConfig`."""
 
 
 class BundleTarget(Target):
@@ -64,8 +75,8 @@ class BundleTarget(Target):
         return ("Load it with trust_remote_code=True: it brings its own code.",)
 
     def usage(self, auto_class: str) -> str:
-        """Say that its code has to be trusted."""
-        return self.load_with(auto_class, trust_remote_code=True)
+        """Say that its code has to be trusted, and that its tokenizer needs none."""
+        return f"{self.load_with(auto_class, trust_remote_code=True)}\n{TOKENIZER_USAGE}"
 
 
 TARGETS.register(BundleTarget.name, BundleTarget())

@@ -83,7 +83,7 @@ def export(
         report = replace(report, notes=(*report.notes, *left_out))
         if source is not None:
             carry_tokenizer(source, workshop)
-        write_card(workshop, report, loaded, find_target(report.target))
+        write_card(workshop, report, loaded, find_target(report.target), options)
         written = sorted(str(path.relative_to(workshop)) for path in workshop.rglob("*") if path.is_file())
         files = tuple(name for name in written if name != MANIFEST_FILE)
     return ExportReport(**{**report.__dict__, "folder": folder, "files": files})

@@ -9,12 +9,16 @@ from typing import TYPE_CHECKING
 from zoo.models import ZooPreTrainedModel
 
 if TYPE_CHECKING:
+    from huggingface_hub import ModelCardData
+
     from .report import ExportReport
-    from .target import Target
+    from .target import ExportOptions, Target
     from .verification import Difference
 
 
-def write_card(folder: Path, report: ExportReport, model: ZooPreTrainedModel, target: Target) -> None:
+def write_card(
+    folder: Path, report: ExportReport, model: ZooPreTrainedModel, target: Target, options: ExportOptions
+) -> None:
     """Write README.md.
 
     Args:
@@ -22,11 +26,14 @@ def write_card(folder: Path, report: ExportReport, model: ZooPreTrainedModel, ta
         report: What it did.
         model: The original.
         target: What it was exported to.
+        options: How; the card keeps what the records in the folder of the original know.
     """
     config = model.config
     quirks = f" with the quirks {', '.join(config.quirks)}" if config.quirks else ""
+    exact = not target.rounding(options)
+    data, records = recorded(model, target, options.source, exact=exact)
     sections = [
-        f"---\nlibrary_name: {target.library}\ntags:\n- transformer-zoo\n---\n",
+        f"---\n{data.to_yaml()}\n---\n",
         f"# {report.class_name}, exported from transformer-zoo\n",
         f"The variant `{config.variant}`{quirks}, exported by transformer-zoo {version('transformer-zoo')}. "
         f"It has {model.num_parameters():,} parameters.\n",
@@ -42,9 +49,54 @@ def write_card(folder: Path, report: ExportReport, model: ZooPreTrainedModel, ta
     if report.transforms:
         changes = "\n".join(f"- `{name}`: {summary}" for name, summary in report.transforms.items())
         sections.append(f"Weights were rewritten by these exact symmetries:\n\n{changes}\n")
+    sections += records
     if report.notes:
         sections.append("## Notes\n\n" + "\n".join(f"- {note}" for note in report.notes) + "\n")
     (folder / "README.md").write_text("\n".join(sections), encoding="utf-8")
+
+
+def recorded(
+    model: ZooPreTrainedModel, target: Target, source: Path | None, *, exact: bool
+) -> tuple[ModelCardData, list[str]]:
+    """Collect what the records of the original know.
+
+    Args:
+        source: Folder of the original, None for a model in memory.
+        exact: Whether weights are stored as they are, so that the scores are the export's own.
+
+    Returns:
+        Metadata for the Hub, and the card's sections on training data, scores and limits.
+    """
+    from huggingface_hub import ModelCardData
+
+    from zoo.hub.cards import as_text, auto_class_of, eval_result
+    from zoo.hub.records import find_results, recorded_license, recorded_limits, recorded_origin
+
+    config = model.config
+    _, pipeline = auto_class_of({"architectures": [type(model).__name__]})
+    pipeline = None if getattr(config, "classifier_positions", None) else pipeline
+    results = [eval_result(result, pipeline) for result in find_results(source)] if source is not None else []
+    data = ModelCardData(
+        license=None if source is None else recorded_license(source),
+        library_name=target.library,
+        pipeline_tag=pipeline,
+        tags=["transformer-zoo", config.variant],
+        model_name=config.variant,
+        eval_results=results if exact and results else None,
+    )
+    sections = []
+    if source is not None and (origin := recorded_origin(source)):
+        lines = "".join(f"- {name}: {as_text(value)}\n" for name, value in origin.items())
+        sections.append(f"## Training\n\n{lines}")
+    if results:
+        rows = "".join(
+            f"| {as_text(one.dataset_name)} | {as_text(one.metric_name)} | {one.metric_value} |\n" for one in results
+        )
+        of_original = "" if exact else " of the original, before its weights were rounded"
+        sections.append(f"## Scores{of_original}\n\n| Data | Metric | Value |\n|---|---|---|\n{rows}")
+    if source is not None and (limits := recorded_limits(source)):
+        sections.append("## Limits\n\n" + "".join(f"- {as_text(limit)}\n" for limit in limits))
+    return data, sections
 
 
 def measured(report: ExportReport, target: Target) -> str:

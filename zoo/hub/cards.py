@@ -91,7 +91,7 @@ def write_card(folder: Path, address: Address, facts: CardFacts) -> str:
     if pipeline == "text-classification" and "classifier_positions" in shown:
         pipeline = None
         known["limits"] = (*known["limits"], SEVERAL_LABELS.format(shown["classifier_positions"]))
-    results = [_eval_result(result, pipeline) for result in facts.eval_results]
+    results = [eval_result(result, pipeline) for result in facts.eval_results]
     name = address.repo_id.rpartition("/")[2]
     variant = config.get("variant")
     data = ModelCardData(
@@ -230,7 +230,8 @@ def _opening(config: Mapping[str, Any]) -> str:
     return f"A model of type `{config.get('model_type', 'unknown')}`, pushed with the transformer-zoo."
 
 
-def _eval_result(result: EvalResult | Mapping[str, Any], pipeline: str | None) -> EvalResult:
+def eval_result(result: EvalResult | Mapping[str, Any], pipeline: str | None) -> EvalResult:
+    """An evaluation result of the Hub's client, of the given task if it names none."""
     if isinstance(result, EvalResult):
         return result
     return EvalResult(**{"task_type": pipeline or "other", **result})

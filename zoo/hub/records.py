@@ -145,6 +145,21 @@ def recorded_limits(folder: Path) -> tuple[str, ...]:
     return (found,) if found else ()
 
 
+def recorded_origin(folder: Path) -> dict[str, str]:
+    """Find the data and the tokenizer of a checkpoint: of weights by name as recorded, else of its training.
+
+    Returns:
+        Names and values for the card, as far as they are recorded.
+    """
+    trained = recipe_of(find_result(folder))
+    found = {
+        "Training data": _recorded(folder, "data") or trained.get("Data"),
+        "Licence of the training data": _recorded(folder, "data_license"),
+        "Tokenizer": _recorded(folder, "tokenizer") or trained.get("Tokenizer"),
+    }
+    return {name: value for name, value in found.items() if value}
+
+
 def _recorded(folder: Path, field: str) -> str | None:
     try:
         record = read_json(folder / RECORD_FILE)
