@@ -120,3 +120,31 @@ def test_another_tokenizer_and_another_heldout_file_are_refused(prepared, tmp_pa
         task.load(prepared, heldout=tmp_path / "x.txt")
     with pytest.raises(DataError, match="nothing can be set aside"):
         task.set_aside(task.load(prepared).train)
+
+
+@pytest.mark.filterwarnings("ignore:1 example")
+@pytest.mark.parametrize("decay", [None, 0.5, 4])
+def test_warmup_stable_decay_needs_no_number_of_steps(prepared, decay):
+    result = train(
+        "gpt2-style",
+        "language-modeling:block_size=16",
+        data=prepared,
+        settings={"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32},
+        max_steps=10,
+        warmup_steps=2,
+        learning_rate=0.01,
+        lr_scheduler_type="warmup_stable_decay",
+        **({} if decay is None else {"lr_scheduler_kwargs": {"num_decay_steps": decay}}),
+        logging_steps=1,
+        scored=False,
+        progress=False,
+    )
+    rates = [entry["learning_rate"] for entry in result.report.history]
+    falling = {None: 2, 0.5: 5, 4: 4}[decay]
+    assert rates[2] == 0.01 and [rate < 0.01 for rate in rates[2:]] == [n > 8 - falling for n in range(8)]
+    assert {"tokens", "grad_norm"} <= set(result.report.history[-1])
+
+
+def test_a_streamed_corpus_is_to_be_prepared():
+    with pytest.raises(DataError, match="`zoo data prepare tinystories .*then --data DIR"):
+        find_task("language-modeling").load("tinystories")

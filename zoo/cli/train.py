@@ -33,7 +33,10 @@ TRAINING_FLAGS: dict[str, tuple[Any, str]] = {
     "per_device_train_batch_size": (int, "Examples an update and device."),
     "gradient_accumulation_steps": (int, "How many batches make an update."),
     "optim": (str, "adamw_torch_fused (the default), adafactor, muon, or another one that transformers knows."),
-    "lr_scheduler_type": (str, "linear, cosine, cosine_with_min_lr, inverse_sqrt, constant_with_warmup, constant, ..."),
+    "lr_scheduler_type": (
+        str,
+        "linear, cosine, warmup_stable_decay (decays in the last fifth), inverse_sqrt, constant, ...",
+    ),
     "warmup_steps": (float, "Updates until the highest learning rate; below 1, a share of all."),
     "weight_decay": (float, "How much weights shrink."),
     "eval_strategy": (str, "When to evaluate while training: no, steps or epoch."),

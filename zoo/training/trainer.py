@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 import time
 from collections.abc import Mapping
@@ -12,7 +13,7 @@ import torch
 from accelerate.utils import DynamoBackend
 from torch import Tensor, nn
 from torch.utils.data import Sampler
-from transformers import PreTrainedModel
+from transformers import PreTrainedModel, SchedulerType
 from transformers.trainer_callback import ExportableState
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
@@ -31,6 +32,9 @@ from .optimizers import build_muon, scaled_groups
 from .sampling import LengthGroupedSampler, ShuffledBlocks, have_many_lengths, lengths_of
 from .saving import explained
 from .totals import RunTotals
+
+DECAY_SHARE = 0.2
+"""Share of the updates in which "warmup_stable_decay" decays, unless `lr_scheduler_kwargs` has `num_decay_steps`."""
 
 
 class ZooTrainer(EvaluatingTrainer):
@@ -95,6 +99,17 @@ class ZooTrainer(EvaluatingTrainer):
             decayed = self.get_decay_parameter_names(trained)
             self.optimizer = kind(scaled_groups(trained, decayed, options["lr"], self.args.weight_decay), **options)
         return super().create_optimizer(model)
+
+    def create_scheduler(self, num_training_steps: int, optimizer: Any = None) -> Any:
+        """Make the schedule; a decay of "warmup_stable_decay" may be a share. Arguments as in the base class."""
+        if self.args.lr_scheduler_type == SchedulerType.WARMUP_STABLE_DECAY:
+            given = dict(self.args.lr_scheduler_kwargs or {})
+            decay = given.get("num_decay_steps", DECAY_SHARE)
+            self.args.lr_scheduler_kwargs = {
+                **given,
+                "num_decay_steps": math.ceil(decay * num_training_steps) if decay < 1 else decay,
+            }
+        return super().create_scheduler(num_training_steps, optimizer)
 
     def _get_train_sampler(self, train_dataset: Any = None) -> Sampler[int] | None:
         together = self.args.train_batch_size * self.args.gradient_accumulation_steps * self.args.world_size

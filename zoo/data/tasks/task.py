@@ -13,7 +13,7 @@ from typing_extensions import Self
 from zoo.base.errors import ConfigError, DataError, UnknownNameError, UnknownTaskError, UnsupportedTaskError
 from zoo.data.corpora import located
 from zoo.data.tokenizers import Tokenizers
-from zoo.registry import VARIANTS, Registry, parse_name
+from zoo.registry import CORPORA, VARIANTS, Registry, parse_name
 
 from .leaks import without_leaks
 from .predictions import Outputs, Predictions
@@ -143,6 +143,11 @@ class DataTask(ABC):
             DataError: When they cannot be read.
         """
         source = self.shipped if data is None else located(data)
+        if source in CORPORA and not Path(source).exists():
+            raise DataError(
+                f"corpus {str(source)!r} is streamed while it is prepared: `zoo data prepare {source} --tokenizer KIND "
+                "--heldout FILE -o DIR`, then --data DIR"
+            )
         if source is None:
             raise DataError(f"task {self.name!r} has no data of its own; give some (--data)")
         return load_splits(
