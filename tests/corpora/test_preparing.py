@@ -20,7 +20,9 @@ from zoo.base.errors import ConfigError, DataError, OutputExistsError
 from zoo.data.corpora.preparing import prepare
 from zoo.data.corpora.shards import MANIFEST, TokenRow, is_prepared, read_manifest
 from zoo.data.corpora.sources import Piece, lines_of, plan
+from zoo.data.tasks.blocks import TokenBlocks
 from zoo.data.tokenizers import Tokenizers, load_tokenizers, train_tokenizers
+from zoo.training.sampling import ShuffledBlocks
 
 DOCUMENTS = [f"Document {number} says {'very ' * (number % 7)}little.\nIts second line." for number in range(60)]
 
@@ -235,3 +237,27 @@ def test_a_source_that_changed_since_is_refused(tokenizers, tmp_path):
 def test_an_empty_row_has_no_ids():
     assert len(TokenRow([])) == 0 and TokenRow([])[0:5].tolist() == []
     assert Piece("a").last
+
+
+def anonymous_memory() -> int:
+    """Bytes of this process that are no file's pages."""
+    status = Path("/proc/self/status").read_text()
+    return 1024 * next(int(line.split()[1]) for line in status.splitlines() if line.startswith("RssAnon"))
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads /proc")
+def test_reading_ten_thousand_batches_takes_no_more_memory(tokenizers, tmp_path):
+    made = prepare(jsonl(tmp_path / "a.jsonl", DOCUMENTS * 100), tokenizers, tmp_path / "out", progress=False)
+    blocks = TokenBlocks(made.row(tmp_path / "out"), 16)
+    sampler = ShuffledBlocks(len(blocks), 8, seed=0)
+    before, read = None, 0
+    for epoch in range(100):
+        sampler.set_epoch(epoch)
+        for number in sampler:
+            assert len(blocks[number]["input_ids"]) > 0
+            read += 1
+            if read == 8_000:
+                before = anonymous_memory()
+        if read >= 80_000:
+            break
+    assert before is not None and anonymous_memory() - before < 4 << 20

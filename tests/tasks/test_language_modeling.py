@@ -26,7 +26,7 @@ def test_blocks_meet_every_id_but_the_first_once_as_a_label(num_tokens, block_si
     blocks = TokenBlocks(np.arange(num_tokens), block_size)
     labels = [label for block in blocks for label in block["labels"]]
     assert labels == list(range(1, num_tokens))
-    assert [len(block["input_ids"]) for block in blocks] == blocks.lengths
+    assert [len(block["input_ids"]) for block in blocks] == blocks.lengths.tolist()
     assert all((block["labels"] == block["input_ids"] + 1).all() for block in blocks)
 
 

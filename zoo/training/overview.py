@@ -67,7 +67,7 @@ def shown_lengths(encoded: Splits) -> Iterator[str]:
     examples = f"{len(lengths):,} examples to train on and {len(encoded.heldout):,} held out"
     if not len(lengths):
         return
-    if len(set(lengths[:-1].tolist())) <= 1:
+    if len(np.unique(lengths[:-1])) <= 1:
         yield f"Tokens: {lengths.sum():,}, in {examples}, of {lengths.max():,} each"
         return
     yield f"Tokens: {lengths.sum():,}, in {examples}:"

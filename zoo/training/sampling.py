@@ -131,4 +131,4 @@ def lengths_of(dataset: Any) -> Sequence[int]:
 
 def have_many_lengths(dataset: Any) -> bool:
     """Whether examples are of different lengths, and batches therefore too; None has no examples."""
-    return dataset is not None and len(set(lengths_of(dataset))) > 1
+    return dataset is not None and len(np.unique(np.asarray(lengths_of(dataset)))) > 1

@@ -48,10 +48,9 @@ class TokenBlocks(Dataset[Any]):
         return {"input_ids": block[:-1], "labels": block[1:]}
 
     @property
-    def lengths(self) -> list[int]:
+    def lengths(self) -> Ids:
         """Number of ids of each block."""
-        last = len(self.ids) - 1
-        return [min(self.block_size, last - start) for start in self.starts]
+        return block_lengths(self.starts, self.block_size, len(self.ids) - 1)
 
 
 class MaskedBlocks(Dataset[Any]):
@@ -99,9 +98,19 @@ class MaskedBlocks(Dataset[Any]):
         return {"input_ids": inputs[0].numpy(), "labels": labels[0].numpy()}
 
     @property
-    def lengths(self) -> list[int]:
+    def lengths(self) -> Ids:
         """Number of ids of each block."""
-        return [min(self.block_size, len(self.ids) - start) for start in self.starts]
+        return block_lengths(self.starts, self.block_size, len(self.ids))
+
+
+def block_lengths(starts: range, block_size: int, end: int) -> Ids:
+    """Number of ids of blocks in a row that ends somewhere: all but the last ones are whole."""
+    lengths = np.full(len(starts), block_size, np.int32)
+    for number in range(len(starts) - 1, -1, -1):
+        if starts[number] + block_size <= end:
+            break
+        lengths[number] = end - starts[number]
+    return lengths
 
 
 class BlockCollator:
