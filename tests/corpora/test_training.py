@@ -148,3 +148,13 @@ def test_warmup_stable_decay_needs_no_number_of_steps(prepared, decay):
 def test_a_streamed_corpus_is_to_be_prepared():
     with pytest.raises(DataError, match="`zoo data prepare tinystories .*then --data DIR"):
         find_task("language-modeling").load("tinystories")
+
+
+def test_a_plan_has_the_tokens_and_updates_of_an_epoch(prepared):
+    words = ["plan", "gpt2-style", "--devices", "1", "--tokens-per-update", "1024", "--data", str(prepared)]
+    (plan,) = json.loads(CliRunner().invoke(cli, [*words, "--json"], catch_exceptions=False).stdout)
+    tokens = json.loads((prepared / "zoo-shards.json").read_text())["shards"][0]["tokens"]
+    assert plan["epoch_tokens"] == tokens and plan["epoch_updates"] == tokens / plan["tokens_per_update"]
+    assert f"An epoch of {prepared}: {tokens:,} tokens" in CliRunner().invoke(cli, words, env={"COLUMNS": "300"}).stdout
+    wrong = CliRunner().invoke(cli, [*words[:-1], str(prepared / "shards")], standalone_mode=False)
+    assert isinstance(wrong.exception, DataError)

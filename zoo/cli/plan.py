@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import TYPE_CHECKING
+
 import click
 from rich.text import Text
 
 from .importing import without_collecting
 from .output import heading, indented, table, width, write, write_json
 from .parameters import VariantName, json_option, task_option
+
+if TYPE_CHECKING:
+    from zoo.analysis.scaling.planning import Plan
 
 WIDE = 150
 """From how many columns plans are rows, and not columns."""
@@ -37,6 +43,12 @@ class Numbers(click.ParamType):  # type: ignore[type-arg]
 @click.option("--seq-len", type=click.IntRange(1), help="Tokens of a sequence; by default the model's positions.")
 @click.option("--tokens-per-update", default=2**19, show_default=True, type=click.IntRange(1), help="About how many.")
 @click.option("--optim", default="adamw_torch_fused", show_default=True, help="The optimiser, as for zoo train.")
+@click.option(
+    "--data",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="A prepared folder (zoo data prepare): its tokens, and updates and hours of an epoch.",
+)
 @click.option("--markdown", "as_markdown", is_flag=True, help="Print a table for a document.")
 @json_option
 def plan(
@@ -48,6 +60,7 @@ def plan(
     seq_len: int | None,
     tokens_per_update: int,
     optim: str,
+    data: Path | None,
     as_markdown: bool,
     as_json: bool,
 ) -> None:
@@ -60,6 +73,11 @@ def plan(
         from zoo.analysis.scaling import plan as make_plan
         from zoo.analysis.scaling import tables
 
+    tokens = None
+    if data is not None:
+        from zoo.data.corpora.shards import read_manifest
+
+        tokens = read_manifest(data).tokens
     plans = [
         make_plan(
             name,
@@ -74,7 +92,7 @@ def plan(
         for number in devices
     ]
     if as_json:
-        write_json([plan.to_dict() for plan in plans])
+        write_json([{**plan.to_dict(), **({} if tokens is None else epoch(plan, tokens))} for plan in plans])
         return
     if as_markdown:
         click.echo(tables.to_markdown(plans), nl=False)
@@ -90,3 +108,18 @@ def plan(
     for made in plans:
         write(heading(f"On {made.devices}"), *([] if made.slurm is None else [indented("For sbatch:")]))
         click.echo(made.slurm or made.command)  # not broken at the edge of the terminal
+        if tokens is not None:
+            found = epoch(made, tokens)
+            write(
+                f"\nAn epoch of {data}: {tokens:,} tokens, {found['epoch_updates']:,.1f} updates, "
+                f"at least {found['epoch_seconds'] / 3600:,.2f} hours"
+            )
+
+
+def epoch(plan: Plan, tokens: int) -> dict[str, float]:
+    """Updates and least seconds of an epoch of so many tokens."""
+    return {
+        "epoch_tokens": tokens,
+        "epoch_updates": tokens / plan.tokens_per_update,
+        "epoch_seconds": tokens / plan.tokens_per_second,
+    }

@@ -143,7 +143,7 @@ class DataTask(ABC):
             DataError: When they cannot be read.
         """
         source = self.shipped if data is None else located(data)
-        if source in CORPORA and not Path(source).exists():
+        if isinstance(source, str) and source in CORPORA and not Path(source).exists():
             raise DataError(
                 f"corpus {str(source)!r} is streamed while it is prepared: `zoo data prepare {source} --tokenizer KIND "
                 "--heldout FILE -o DIR`, then --data DIR"
