@@ -55,6 +55,10 @@ EXAMPLES = {
     "pull": ("zoo pull org/name", "zoo pull org/name models/mine --revision v1"),
     "data list": ("zoo data list", "zoo data list --json"),
     "data get": ("zoo data get tinyshakespeare", "zoo data get blimp --force"),
+    "data prepare": (
+        "zoo data prepare books --tokenizer bpe:vocab_size=8000 -o prepared/books",
+        "zoo data prepare book.txt --tokenizer character -o prepared/book",
+    ),
     "doctor": ("zoo doctor", "zoo doctor --json"),
     "env": ("zoo env", "zoo env --json"),
     "completion": ("zoo completion bash", "zoo completion fish"),
@@ -75,6 +79,6 @@ def with_examples(command: click.Command, verb: str) -> click.Command:
     if isinstance(command, click.Group):
         for name, inner in command.commands.items():
             with_examples(inner, f"{verb} {name}")
-    else:
+    elif verb in EXAMPLES:
         command.epilog = "\b\n" + "\n".join(("Examples:", *(f"  {one}" for one in EXAMPLES[verb])))
     return command
