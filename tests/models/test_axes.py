@@ -128,6 +128,7 @@ TRAINED = [
 INITIAL: list[tuple[str, dict[str, Any], list[Any]]] = [
     ("initializer", {"norm_placement": "deepnorm", "scale_embedding": True}, INITIALIZERS.names()),
     ("initializer_range", {"initializer": "normal"}, [0.02, 0.1]),
+    ("initializer_width", {"initializer": "normal"}, [1, 768]),
     ("layer_scale_init", {"residual_scaling": "layer-scale"}, [1e-4, 0.5]),
     ("dyt_alpha", {"norm": "dyt"}, [0.5, 0.9]),
 ]

@@ -54,7 +54,8 @@ def test_weights_and_learning_rates_follow_table_8(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["llama-style", "post-norm"])
 def test_the_coordinate_check_tells_mup_from_the_usual(name: str) -> None:
-    settings: dict[str, Any] = {"widths": (32, 64, 128, 256), "steps": 1, "mup_base_width": 32}
+    widths = (32, 64, 128, 256)
+    settings: dict[str, Any] = {"widths": widths, "steps": 1, "mup_base_width": 32, "initializer_width": 1}
     grows = growth(check_coordinates(name, "causal-lm", **settings))
     stays = growth(check_coordinates(name, "causal-lm", parametrization="mup", **settings))
     assert grows > 0.4

@@ -15,7 +15,8 @@ from zoo.building.keywords import Settings
 from zoo.models import TASK_CLASSES, ZooConfig, ZooPreTrainedModel
 from zoo.models.capabilities import deviations_of_parts, limits_of
 from zoo.models.choices import PARAMETRIZATIONS
-from zoo.models.parametrization import mup_settings
+from zoo.models.derived_defaults import usual_range
+from zoo.models.parametrization import BASE_WIDTH, mup_settings
 from zoo.models.parts import PART_FIELDS
 from zoo.registry import VARIANTS, Facts, Task, Variant, find_facts_with, parse_name
 
@@ -101,7 +102,9 @@ def config(
         return made
     if {"initializer"} & {*spec.overrides, *overrides}:
         raise ConfigError(f"initializer={made.initializer!r} was given; parametrization='mup' has one of its own")
-    return ZooConfig(variant=variant.name, quirks=list(quirks), **{**settings, **mup_settings(made)})
+    scaled = mup_settings(made)
+    as_base = {"initializer_range": usual_range(settings.get("mup_base_width", BASE_WIDTH), made.initializer_width)}
+    return ZooConfig(variant=variant.name, quirks=list(quirks), **{**as_base, **settings, **scaled})
 
 
 spell_out(config, Settings)

@@ -176,8 +176,11 @@ class Settings(Keywords, total=False):
     """Probability of dropping an element before a classifier, `dropout` if not given."""
     initializer: Literal["d2l", "deepnorm", "depth-scaled", "mup", "normal", "torch", "xavier-uniform"]
     """Initialisation part: "normal", "depth-scaled", "xavier-uniform", "deepnorm", "torch"."""
-    initializer_range: float
-    """Standard deviation of normal initialisation."""
+    initializer_range: float | None
+    """Standard deviation of normal initialisation; by default 0.02, times sqrt(initializer_width / hidden_size) in
+    narrower models."""
+    initializer_width: int
+    """Width from which on the default of `initializer_range` is 0.02; 1 for 0.02 at every width."""
     use_cache: bool
     """Whether decoders return their keys and values."""
     pad_token_id: int | None
@@ -393,3 +396,4 @@ class TrainingOptions(Keywords, total=False):
     generation_config: Any
     early_stopping_patience: int | None
     early_stopping_threshold: float
+    decay: str

@@ -39,6 +39,10 @@ TRAINING_FLAGS: dict[str, tuple[Any, str]] = {
     ),
     "warmup_steps": (float, "Updates until the highest learning rate; below 1, a share of all."),
     "weight_decay": (float, "How much weights shrink."),
+    "decay": (
+        str,
+        "Weights that shrink: matrices (the default), matrices-and-embeddings, all, or transformers' choice.",
+    ),
     "eval_strategy": (str, "When to evaluate while training: no, steps or epoch."),
     "eval_steps": (float, "Updates between evaluations."),
     "save_strategy": (str, "When to keep a checkpoint: no, steps, epoch or best."),

@@ -33,6 +33,8 @@ def fill(config: ZooConfig) -> None:
         config.embedding_norm_eps = config.layer_norm_eps
     if config.classifier_dropout is None:
         config.classifier_dropout = config.dropout
+    if config.initializer_range is None:
+        config.initializer_range = usual_range(config.hidden_size, config.initializer_width)
     if config.nope_layers is not None:
         nope = repeat_pattern(config.nope_layers, config.num_hidden_layers)
         config.nope_layers = nope if any(nope) else None
@@ -56,6 +58,19 @@ def fill_decoder(config: ZooConfig) -> None:
         config.decoder_intermediate_size = config.intermediate_size
     if config.decoder_start_token_id is None:
         config.decoder_start_token_id = config.bos_token_id
+
+
+def usual_range(width: int, full_width: int) -> float:
+    """Standard deviation of new weights: 0.02, as in BERT and GPT-2, and larger in narrow models.
+
+    A matrix multiplies lengths by its deviation times the root of the width. With 0.02 at every width, branches of
+    narrow models start near zero, and products of two, as in gated networks, all the more.
+
+    Args:
+        width: The hidden size.
+        full_width: The width from which on it is 0.02.
+    """
+    return float(0.02 * max(1.0, full_width / width) ** 0.5)
 
 
 def repeat_pattern(pattern: list[Kind], length: int) -> list[Kind]:

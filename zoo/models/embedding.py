@@ -240,6 +240,8 @@ class LearnedPosition(Position):
         config: Supplies `max_position_embeddings`, `hidden_size` and `initializer_range`.
     """
 
+    parameter_roles: ClassVar[dict[str, str]] = {"weight": "table"}
+
     def __init__(self, config: ZooConfig) -> None:
         super().__init__(config)
         self.max_length = config.max_position_embeddings

@@ -101,7 +101,9 @@ class Fields:
         activation_dropout: Probability of dropping an element after the feed-forward activation.
         classifier_dropout: Probability of dropping an element before a classifier, `dropout` if not given.
         initializer: Initialisation part: "normal", "depth-scaled", "xavier-uniform", "deepnorm", "torch".
-        initializer_range: Standard deviation of normal initialisation.
+        initializer_range: Standard deviation of normal initialisation; by default 0.02, times
+            sqrt(initializer_width / hidden_size) in narrower models.
+        initializer_width: Width from which on the default of `initializer_range` is 0.02; 1 for 0.02 at every width.
         is_decoder: Whether the only stack is causal.
         is_encoder_decoder: Whether there is an encoder and a decoder.
         add_cross_attention: Whether a decoder's layers have cross attention; set by the encoder-decoder itself.
@@ -183,7 +185,8 @@ class Fields:
     classifier_dropout: FilledFloat = None
 
     initializer: str = "normal"
-    initializer_range: float = 0.02
+    initializer_range: FilledFloat = None
+    initializer_width: int = 768
 
     is_decoder: bool = False
     is_encoder_decoder: bool = False

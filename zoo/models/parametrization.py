@@ -18,8 +18,8 @@ from zoo.base.errors import ConfigError
 from .attention import attention_scaling
 from .embedding import ValueEmbedding
 from .feed_forwards import Experts
-from .feed_forwards.routing import Router
 from .ranges import require_at_least
+from .roles import Role, parameter_roles
 
 if TYPE_CHECKING:
     from .configuration import ZooConfig
@@ -121,12 +121,11 @@ def learning_rate_factors(model: PreTrainedModel) -> dict[str, float]:
     if config.initializer != "mup":
         return factors
     narrow = 1 / width_factor(config)
-    output = heads(model).get("lm_head")
+    output, roles = heads(model).get("lm_head"), parameter_roles(model)
     for path, module in model.named_modules():
         own = [name for name in names if name.rpartition(".")[0] == path]
         if is_scaled_embedding(module, config):
             factors |= dict.fromkeys(own, narrow**0.5)
-        elif isinstance(module, (nn.Linear, Experts, Router)) and module is not output:
-            matrices = [name for name in own if module.get_parameter(name.rpartition(".")[2]).ndim > 1]
-            factors |= dict.fromkeys((name for name in matrices if not name.endswith("_bias")), narrow)
+        elif module is not output and not isinstance(module, (nn.Conv1d, nn.Conv2d)):  # these sum over positions alone
+            factors |= dict.fromkeys((name for name in own if roles[name] == Role.MATRIX), narrow)
     return factors

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -56,6 +56,8 @@ class RelativeBucketPosition(Position):
     Args:
         config: Supplies `relative_attention_num_buckets`, `relative_attention_max_distance`, `num_attention_heads`.
     """
+
+    parameter_roles: ClassVar[dict[str, str]] = {"weight": "table"}
 
     has_bias = True
 

@@ -23,7 +23,7 @@ LARGEST_FLOAT = float.fromhex("0x1.fffffep+127")
 
 RANGES: dict[str, tuple[float, float]] = {
     **dict.fromkeys(("vocab_size", "decoder_vocab_size", "max_position_embeddings", "sliding_window"), (1, LARGEST)),
-    **dict.fromkeys(("hidden_size", "embedding_size", "head_dim"), (1, WIDEST)),
+    **dict.fromkeys(("hidden_size", "embedding_size", "head_dim", "initializer_width"), (1, WIDEST)),
     **dict.fromkeys(("intermediate_size", "decoder_intermediate_size"), (1, WIDEST)),
     **dict.fromkeys(("num_hidden_layers", "decoder_layers"), (1, MOST)),
     **dict.fromkeys(("num_attention_heads", "decoder_attention_heads", "num_key_value_heads"), (1, MOST)),

@@ -13,11 +13,18 @@ from transformers import Seq2SeqTrainingArguments
 from transformers.training_args import OptimizerNames
 
 from zoo.base.errors import ConfigError, InvalidChoiceError, UnknownOverrideError
+from zoo.models.roles import DECAY
 
 from .tracking import check_trackers
 
 MUON = "muon"
 """The value of `optim` that transformers does not know."""
+
+BY_CLASS = "transformers"
+"""The value of `decay` for the rule of transformers' trainer: all but biases and what it knows as norms."""
+
+DECAYS = (*DECAY, BY_CLASS)
+"""Values of `decay`."""
 
 DEFAULTS: dict[str, Any] = {
     "save_strategy": "no",
@@ -49,10 +56,13 @@ class ZooTrainingArguments(Seq2SeqTrainingArguments):
     Attributes:
         early_stopping_patience: How many evaluations without a better one end the run; None for no such end.
         early_stopping_threshold: By how much an evaluation must be better to count.
+        decay: What weight decay applies to: "matrices", "matrices-and-embeddings" (tables of positions too), "all", or
+            "transformers", the rule of transformers' trainer, which depends on classes and names.
     """
 
     early_stopping_patience: int | None = None
     early_stopping_threshold: float = 0.0
+    decay: str = "matrices"
 
     def __post_init__(self) -> None:
         self.optim: OptimizerNames | str
@@ -68,8 +78,7 @@ def training_arguments(
     """Make transformers' training arguments.
 
     Args:
-        given: Fields of `Seq2SeqTrainingArguments`, and `early_stopping_patience` and `early_stopping_threshold`;
-            `optim` may be "muon".
+        given: Fields of [`ZooTrainingArguments`][]; `optim` may be "muon".
         output_dir: Where checkpoints go.
         seed: The seed, unless `given` has one.
         progress: Whether to show progress bars.
@@ -165,7 +174,7 @@ def check_numbers(given: Mapping[str, Any]) -> None:
 
 
 def check_choices(given: Mapping[str, Any]) -> None:
-    """Refuse an optimiser that there is not.
+    """Refuse an optimiser and a rule of weight decay that there are not.
 
     Raises:
         InvalidChoiceError: With the nearest valid name.
@@ -174,3 +183,5 @@ def check_choices(given: Mapping[str, Any]) -> None:
     optim = given.get("optim")
     if isinstance(optim, str) and optim not in valid:
         raise InvalidChoiceError(optim, valid, kind="optim")
+    if given.get("decay", DECAYS[0]) not in DECAYS:
+        raise InvalidChoiceError(str(given["decay"]), DECAYS, kind="decay")

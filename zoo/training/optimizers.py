@@ -11,6 +11,7 @@ from transformers import PreTrainedModel
 
 from zoo.base.errors import ConfigError
 from zoo.models import learning_rate_factors
+from zoo.models.roles import Role, parameter_roles
 
 
 class MuonWithAdamW(torch.optim.Optimizer):
@@ -103,17 +104,12 @@ def build_muon(
     """
     if getattr(model.config, "initializer", None) == "mup":
         raise ConfigError("parametrization='mup' was given with Muon; its learning rates are those of Adam")
-    outside = {
-        id(parameter)
-        for module in model.modules()
-        if isinstance(module, nn.Embedding)
-        for parameter in module.parameters()
-    }
-    head = model.get_output_embeddings()
+    head = getattr(model.get_output_embeddings(), "weight", None)
+    roles = parameter_roles(model)
     matrices = {
-        id(module.weight)
-        for module in model.modules()
-        if isinstance(module, nn.Linear) and module is not head and id(module.weight) not in outside
+        id(parameter)
+        for name, parameter in model.named_parameters()
+        if roles[name] == Role.MATRIX and parameter.ndim == 2 and parameter is not head
     }
     names = set(decayed)
     trained = [(name, parameter) for name, parameter in model.named_parameters() if parameter.requires_grad]

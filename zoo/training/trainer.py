@@ -22,9 +22,10 @@ from zoo.data.corpora.shards import TokenRow
 from zoo.fast.chunked_loss import IGNORED
 from zoo.fast.matmul import fast_matmul
 from zoo.models.feed_forwards.balance import has_router_loss
+from zoo.models.roles import decayed_names
 
 from .after_steps import AfterSteps
-from .arguments import ZooTrainingArguments
+from .arguments import BY_CLASS, ZooTrainingArguments
 from .checkpoints import rotate, seal
 from .evaluating import EvaluatingTrainer
 from .guard import LossGuard, check_weights, memory_explained
@@ -110,6 +111,13 @@ class ZooTrainer(EvaluatingTrainer):
                 "num_decay_steps": math.ceil(decay * num_training_steps) if decay < 1 else decay,
             }
         return super().create_scheduler(num_training_steps, optimizer)
+
+    def get_decay_parameter_names(self, model: nn.Module) -> list[str]:
+        """List what weight decay applies to, by role. Arguments as in the base class."""
+        if self.args.decay == BY_CLASS:
+            names: list[str] = super().get_decay_parameter_names(model)
+            return names
+        return list(decayed_names(model, self.args.decay))
 
     def _get_train_sampler(self, train_dataset: Any = None) -> Sampler[int] | None:
         together = self.args.train_batch_size * self.args.gradient_accumulation_steps * self.args.world_size

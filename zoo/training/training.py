@@ -112,8 +112,9 @@ def train(
             of lengths. By default it is printed to stderr together with progress bars.
         arguments: Fields of transformers' `Seq2SeqTrainingArguments`: `num_train_epochs`, `learning_rate`, ...; and
             `early_stopping_patience`, after how many evaluations without a better one the run ends. `optim` may be
-            "muon". Where the best checkpoint is kept, it is chosen by examples that are set aside from the training
-            data, never by those that are reported.
+            "muon". `decay` is what weight decay applies to, by default "matrices", else "matrices-and-embeddings",
+            "all" or "transformers". Where the best checkpoint is kept, it is chosen by examples that are set aside from
+            the training data, never by those that are reported.
 
     Returns:
         The trained model, what it wrote, and the numbers.

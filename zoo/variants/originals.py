@@ -12,6 +12,7 @@ register(
     paper="Vaswani et al. 2017, Attention Is All You Need",
     tags=("original", "encoder-decoder", "post-norm"),
     defaults={
+        "initializer_range": 0.02,
         "norm_placement": "post",
         "position": "learned",
         "hidden_act": "relu",
@@ -61,6 +62,7 @@ register(
     paper="Vaswani et al. 2017, Attention Is All You Need",
     tags=("original", "encoder-decoder", "post-norm"),
     defaults={
+        "initializer_range": 0.02,
         "norm_placement": "post",
         "position": "sinusoidal",
         "hidden_act": "relu",
@@ -97,6 +99,7 @@ register(
     paper="Xiong et al. 2020, On Layer Normalization in the Transformer Architecture",
     tags=("original", "encoder", "pre-norm"),
     defaults={
+        "initializer_range": 0.02,
         "norm_placement": "pre",
         "final_norm": False,
         "position": "learned",
@@ -124,6 +127,7 @@ register(
     paper="Vaswani et al. 2017, Attention Is All You Need",
     tags=("original", "encoder-decoder", "post-norm"),
     defaults={
+        "initializer_range": 0.02,
         "norm_placement": "post",
         "position": "sinusoidal",
         "hidden_act": "relu",

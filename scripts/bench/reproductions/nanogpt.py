@@ -103,9 +103,9 @@ def after(script: str, line: str, more: str) -> str:
 
 def run_zoo(name: str, data: Path, text: str, seed: int) -> tuple[Predict, list[int], float]:
     """Train by the recipe that ships with the zoo."""
-    result = zoo.train(
-        name, recipe="nanogpt-cpu", data=data, seed=seed, progress=False, scored=False, use_cpu=True, report_to="none"
-    )
+    said: dict[str, Any] = {"progress": False, "scored": False, "use_cpu": True, "report_to": "none"}
+    said |= {"settings": {"initializer_width": 1}, "decay": "transformers"}  # as nanoGPT: 0.02, and norms do not decay
+    result = zoo.train(name, recipe="nanogpt-cpu", data=data, seed=seed, **said)
     model = result.model
     ids = result.tokenizers.source(text, add_special_tokens=False)["input_ids"]
     return lambda rows: model(input_ids=rows).logits, ids, result.report.train_seconds

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -20,6 +20,8 @@ class SinkAttention(Attention):
 
     The weights of a query over the keys therefore sum to less than one. A bound on the scores bounds the sinks as well.
     """
+
+    parameter_roles: ClassVar[dict[str, str]] = {"sinks": "bias"}
 
     # Others have no place for a further logit, or give no sum of exponentials on a CPU to bring it in afterwards.
     backends = ("sdpa", "eager")

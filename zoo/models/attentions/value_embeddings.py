@@ -30,6 +30,8 @@ class ValueEmbeddingAttention(Attention):
     decoding needs nothing more. Cross attention is the usual one.
     """
 
+    parameter_roles: ClassVar[dict[str, str]] = {"value_lambdas": "scalar"}
+
     reads_token_ids = True
     options: ClassVar[dict[str, Any]] = {"value_embedding_interval": 2}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -26,6 +26,8 @@ class ValueResidualAttention(EarlierLayersAttention):
     pair a layer, and start at one half: Learnable-ResFormer. What is cached are mixed values, so that decoding needs
     nothing more. Cross attention is the usual one.
     """
+
+    parameter_roles: ClassVar[dict[str, str]] = {"value_lambdas": "scalar"}
 
     def __init__(self, config: ZooConfig, layer_idx: int, **kwargs: Any) -> None:
         super().__init__(config, layer_idx, **kwargs)

@@ -47,6 +47,8 @@ class GatedDeltaNet(Mixer):
         layer_idx: The layer's place.
     """
 
+    parameter_roles: ClassVar[dict[str, str]] = {"A_log": "scalar"}
+
     layer_type = "linear_attention"
     options: ClassVar[dict[str, Any]] = {
         "linear_num_key_heads": 0,

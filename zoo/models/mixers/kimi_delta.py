@@ -34,6 +34,8 @@ class KimiDeltaAttention(Mixer):
         layer_idx: The layer's place.
     """
 
+    parameter_roles: ClassVar[dict[str, str]] = {"A_log": "scalar"}
+
     layer_type = "linear_attention"
     options: ClassVar[dict[str, Any]] = {"linear_num_heads": 0, "linear_head_dim": 0, "linear_conv_kernel_dim": 4}
 

@@ -28,6 +28,8 @@ class StreamNorm(nn.Module):
         config: Supplies the width and `layer_norm_eps`.
     """
 
+    parameter_roles: ClassVar[dict[str, str]] = {"weight": "gain"}
+
     def __init__(self, num_streams: int, config: ZooConfig) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.empty(num_streams, config.hidden_size))

@@ -36,6 +36,13 @@ class ConnectionWeights(nn.Module):
         stream: The stream that the sublayer reads in a new model.
     """
 
+    parameter_roles: ClassVar[dict[str, str]] = {
+        "read": "scalar",
+        "write": "scalar",
+        "mix": "scalar",
+        "scale": "scalar",
+    }
+
     def __init__(self, config: ZooConfig, stream: int) -> None:
         super().__init__()
         self.num_streams = option(config, HyperConnections, "num_streams")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -31,6 +31,8 @@ class WithEmbeddings(SeveralStreams):
 
 class Lambdas(nn.Module):
     """`lambda * x + lambda_0 * x_0`, two learned scalars."""
+
+    parameter_roles: ClassVar[dict[str, str]] = {"weight": "scalar"}
 
     def __init__(self) -> None:
         super().__init__()

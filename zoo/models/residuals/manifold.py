@@ -29,6 +29,8 @@ class OfAllStreams(nn.Module):
         sizes: How many numbers there are of each kind; each has a scale of its own.
     """
 
+    parameter_roles: ClassVar[dict[str, str]] = {"base": "bias", "scale": "scalar"}
+
     def __init__(self, config: ZooConfig, *sizes: int) -> None:
         super().__init__()
         num_streams = option(config, ManifoldHyperConnections, "num_streams")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -17,6 +17,8 @@ class StepEmbedding(nn.Module):
     Args:
         config: Supplies `num_hidden_layers`, `hidden_size` and `initializer_range`.
     """
+
+    parameter_roles: ClassVar[dict[str, str]] = {"weight": "table"}
 
     def __init__(self, config: ZooConfig) -> None:
         super().__init__()

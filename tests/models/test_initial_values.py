@@ -1,0 +1,82 @@
+"""Initial values by width: the default of `initializer_range`, and the sizes of branches in new models."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+import zoo
+from zoo.benchmarks import benchmarks
+from zoo.models import ZooConfig
+from zoo.registry import VARIANTS, find_weights, list_variants, list_weights, parse_name
+from zoo.training.recipe import recipe_for
+
+ORIGINALS = {
+    **dict.fromkeys(("vanilla", "d2l-style", "odom-style", "nlpt-encoder"), 0.02),
+    "explicando": 1.0,
+}
+
+
+@pytest.mark.parametrize("width", [16, 128, 512, 768, 1024])
+def test_the_default_is_0_02_from_768_on_and_grows_below(width: int) -> None:
+    config = zoo.config("gpt2-style", hidden_size=width, num_attention_heads=1)
+    assert config.initializer_range == pytest.approx(0.02 * math.sqrt(768 / width) if width < 768 else 0.02)
+    assert (
+        zoo.config("gpt2-style", hidden_size=width, num_attention_heads=1, initializer_range=0.5).initializer_range
+        == 0.5
+    )
+    fixed = zoo.config("gpt2-style", hidden_size=width, num_attention_heads=1, initializer_width=1)
+    assert fixed.initializer_range == 0.02
+
+
+@pytest.mark.parametrize("name", list_variants())
+def test_originals_keep_theirs_and_all_others_follow_the_width(name: str) -> None:
+    follows = zoo.config(name, hidden_size=64, num_attention_heads=4).initializer_range
+    assert follows == pytest.approx(ORIGINALS.get(name, 0.02 * math.sqrt(768 / 64)))
+
+
+def test_a_saved_configuration_keeps_its_own(tmp_path: Any) -> None:
+    old = zoo.config("gpt2-style@tiny").to_dict()
+    old["initializer_range"] = 0.02
+    old.pop("initializer_width")
+    assert ZooConfig.from_dict(old).initializer_range == 0.02
+
+
+def test_mup_is_the_standard_parametrization_at_its_base_width() -> None:
+    sizes: dict[str, Any] = {"hidden_size": 128, "num_attention_heads": 2, "vocab_size": 64, "num_hidden_layers": 1}
+    mup = zoo.build("gpt2-style", parametrization="mup", mup_base_width=128, seed=0, **sizes)
+    plain = zoo.build("gpt2-style", initializer="normal", seed=0, **sizes)
+    for (path, one), (_, other) in zip(mup.named_parameters(), plain.named_parameters(), strict=True):
+        assert one.std().item() == pytest.approx(other.std().item(), rel=0.1), path
+
+
+@pytest.mark.parametrize("name", sorted(benchmarks()))
+def test_recorded_rows_keep_the_initial_values_and_the_decay_that_they_were_made_with(name: str) -> None:
+    benchmark = benchmarks()[name]
+    for condition in benchmark.conditions:
+        said = benchmark.arguments(condition)
+        recipe = recipe_for(said["task"], said.get("recipe"))
+        recipe = recipe.changed(model=said.get("settings"), arguments=said.get("arguments"))
+        if recipe.arguments.get("weight_decay", 0) or "weight_decay" in (said.get("sweep") or {}):
+            assert recipe.arguments["decay"] == "transformers"
+        for variant in benchmark.names(condition):
+            spec = parse_name(variant)
+            quirks = VARIANTS.get(spec.name).check_quirks(spec.quirks, faithful=spec.faithful)
+            own = VARIANTS.get(spec.name).settings(preset=spec.preset, quirks=quirks) | spec.overrides
+            settings = recipe.model_settings(variant)
+            expected = settings.get("initializer_range", own.get("initializer_range", 0.02))
+            assert zoo.config(variant, **settings).initializer_range == expected, variant
+
+
+@pytest.mark.parametrize("name", list_weights())
+def test_commands_of_weights_keep_theirs(name: str) -> None:
+    command = find_weights(name).command
+    if not command:
+        pytest.skip("not trained by the zoo")
+    variant, recipe = command[2], recipe_for(None, command[command.index("--recipe") + 1])
+    given = {"initializer_width": 1} if "initializer_width=1" in command else {}
+    expected = 1.0 if variant == "explicando" or ("+faithful" in variant and variant.startswith("vanilla")) else 0.02
+    assert zoo.config(variant, hidden_size=64, num_attention_heads=4, **given).initializer_range == expected
+    assert not recipe.arguments.get("weight_decay") or "transformers" in command
