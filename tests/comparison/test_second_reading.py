@@ -1,4 +1,4 @@
-"""Second readings of seeds: pooled noise, power, equivalence, other sentences; on results whose answer is known."""
+"""Beside the verdicts: power, equivalence, other sentences; on results whose answer is known."""
 
 from __future__ import annotations
 
@@ -10,65 +10,9 @@ from synthetic_comparison import made_up
 
 from zoo.comparison import summarize
 from zoo.comparison.display.findings import sentences
-from zoo.comparison.results.distributions import largest_quantile
-from zoo.comparison.results.pooled import pooled_test
 from zoo.comparison.results.power import equivalence_p, same_within, seeds_needed, smallest_difference
 from zoo.comparison.results.resampled_sentences import sentence_tests
-from zoo.comparison.results.statistics import BETTER, PairedDifference, Pairs, compare_all, verdict
-
-
-@pytest.mark.parametrize(
-    "freedom, criticals", [(5, "2.57 3.03 3.29 3.48 3.62 3.73 3.82"), (20, "2.09 2.38 2.54 2.65 2.73 2.80 2.86")]
-)
-def test_dunnetts_distribution_is_that_of_his_table(freedom, criticals):
-    # Dunnett 1964, table II: two-sided, 5 %.
-    found = [largest_quantile(0.95, comparisons, freedom) for comparisons in range(1, 8)]
-    assert [f"{value:.2f}" for value in found] == criticals.split()
-
-
-@pytest.mark.parametrize("seeds", [2, 3, 5])
-@pytest.mark.parametrize(
-    "draw",
-    [
-        pytest.param(lambda luck, shape: luck.normal(size=shape), id="normal"),
-        pytest.param(lambda luck, shape: luck.binomial(200, 0.995, shape) / 200, id="accuracy near one"),
-        pytest.param(lambda luck, shape: luck.binomial(20, 0.5, shape) / 20, id="few examples"),
-        pytest.param(lambda luck, shape: luck.standard_t(3, shape), id="heavy tails"),
-        pytest.param(lambda luck, shape: np.round(luck.normal(size=shape), 0), id="ties"),
-    ],
-)
-def test_the_second_reading_raises_no_more_alarms(draw, seeds):
-    luck = np.random.default_rng(seeds)
-    tests = [pooled(draw(luck, (8, seeds)) + luck.normal(size=seeds)) for _ in range(400)]
-    assert np.mean([bool(test and test.told) for test in tests]) <= 0.05 + 0.033
-
-
-def pooled(scores):
-    """Dunnett's test of variants against the first."""
-    return pooled_test({str(place): list(row) for place, row in enumerate(scores)}, "0")
-
-
-def test_the_second_reading_finds_what_the_first_misses():
-    luck, found, first = np.random.default_rng(0), 0, 0
-    offered = 0
-    for _ in range(300):
-        scores = luck.normal(size=(8, 3))
-        scores[1] += 3
-        test = pooled(scores)
-        if test is not None:
-            offered += 1
-            found += "1" in test.told
-            assert (test.p("1") < 0.05) == ("1" in test.told)
-        first += verdict(compare_all([Pairs(row) for row in scores[1:] - scores[0]])[0]) == BETTER
-    assert found / offered > 0.65 and first / 300 < 0.25 and offered / 300 > 0.6
-
-
-def test_the_second_reading_is_not_offered_where_noise_is_not_alike():
-    luck = np.random.default_rng(0)
-    spreads = np.array([[5], *[[1]] * 7])
-    assert np.mean([pooled(spreads * luck.normal(size=(8, 5))) is None for _ in range(100)]) > 0.9
-    assert pooled([[1.0, 2.0], [1.0, 2.0], [1.0, 2.0]]) is None and pooled(luck.normal(size=(2, 5))) is None
-    assert pooled(luck.normal(size=(3, 1))) is None
+from zoo.comparison.results.statistics import PairedDifference, Pairs
 
 
 def test_power_is_what_simulation_says():

@@ -22,7 +22,6 @@ from zoo.comparison.results.statistics import (
     compare_all,
     holm,
     most_coverage,
-    noise_floor,
     paired_p,
     sign_p,
     student_interval,
@@ -52,7 +51,7 @@ def test_the_example_that_student_gave():
     assert found.effect * math.sqrt(10) == pytest.approx(4.0621, abs=1e-4)
 
 
-@pytest.mark.parametrize("seeds", [2, 3, 5, 10])
+@pytest.mark.parametrize("seeds", [3, 5, 10])
 def test_no_difference_is_noise_in_nineteen_of_twenty(seeds):
     noise = np.random.default_rng(seeds).normal(size=(4000, seeds))
     said = [verdict(*compare_all([Pairs(differences)])) for differences in noise]
@@ -70,7 +69,7 @@ def test_one_false_alarm_among_seven_variants_is_as_rare():
     assert alarms > 0
 
 
-@pytest.mark.parametrize("seeds", [2, 3, 5])
+@pytest.mark.parametrize("seeds", [3, 5])
 @pytest.mark.parametrize(
     "draw",
     [
@@ -122,12 +121,11 @@ def test_a_planted_difference_is_found_and_its_direction_told():
 
 
 def test_what_cannot_be_told_is_not_told():
-    alone = compare_all([Pairs([0.7]), Pairs([0.1, 0.2, 0.3])])
-    assert verdict(alone[0]) == UNKNOWN and alone[0].interval is alone[0].p is None
-    assert alone[1].adjusted == alone[1].p  # not corrected for what was not tested
+    *few, tested = compare_all([Pairs([0.7]), Pairs([0.7, 0.70001]), Pairs([0.1, 0.2, 0.3])])
+    assert all(verdict(one) == UNKNOWN and one.interval is one.p is None for one in few)
+    assert tested.adjusted == tested.p  # not corrected for what was not tested
     same, other = compare_all([Pairs([0.0, 0.0, 0.0]), Pairs([0.1, 0.1, 0.1])])
     assert (verdict(same), same.adjusted, verdict(other), other.effect) == (NOISE, 1.0, NOISE, None)
-    assert noise_floor([same, other]) is None, "a floor of zero would let everything above it count"
     one = Measurements.of([3.0])
     assert (one.mean, one.deviation, one.interval) == (3.0, None, None)
 

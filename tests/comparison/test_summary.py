@@ -81,7 +81,7 @@ def test_what_is_missing_is_not_made_up():
     assert (b.difference.pairs, len(b.finished), len(b.failed), c.verdict) == (2, 2, 1, "failed")
     words = " ".join(sentences(summary))
     assert "1 run of 3 failed" in words and "c failed with every seed" in words
-    # A score that is no number pairs with nothing, and one pair has no noise floor.
+    # A score that is no number pairs with nothing, and one pair is not tested.
     left = summarize(replace(comparison, runs=[*runs[:5], infinite, *runs[6:]])).rows[1]
     assert (left.difference.pairs, left.verdict) == (1, "untested")
     nothing = summarize(replace(comparison, runs=[Run(name, name, error="gone") for name in "abc"]))
@@ -90,10 +90,10 @@ def test_what_is_missing_is_not_made_up():
     assert "flops_per_token" not in [column.key for column in metrics_of(unmeasured)]
 
 
-def test_one_seed_has_no_noise_floor():
+def test_one_seed_tests_nothing():
     summary = summarize(made_up(seeds=1))
     assert {row.verdict for row in summary.rows} == {"baseline", "untested"}
-    assert summary.floor is None and "no noise floor" in headline(summary)
+    assert "Fewer than three seeds" in headline(summary)
     alone = summarize(made_up({"vanilla": (30.0, 1.0)}, seeds=3))
     assert "stands alone" in headline(alone) and list(sentences(alone)) == []
 

@@ -56,13 +56,13 @@ def test_the_table_says_everything():
         "470 MiB",
         "29.1",
     )
-    for part in (*told, "7.82 ms", "217", "identical", "noise floor"):
+    for part in (*told, "7.82 ms", "217", "identical", "corrected interval"):
         assert part in text
     assert "BLEU: nrefs:1|case:mixed" in text
     assert "8 epochs, seeds 0, 1, 2" in text
     assert "source" in text and "reference" in text and "Ela leu o livro ontem." in text
     one = shown(made_up(seeds=1), 300)
-    assert one.count("no noise floor") == 1 and " ± " not in one and "8 epochs, seed 0;" in one
+    assert one.count("Fewer than three seeds: nothing") == 1 and " ± " not in one and "8 epochs, seed 0;" in one
 
 
 def test_the_table_survives_failures():

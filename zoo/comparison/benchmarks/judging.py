@@ -10,7 +10,6 @@ from zoo.building.builder import deviations_of
 from zoo.comparison import Run
 from zoo.comparison.request.sweep import at_the_edge, read_sweep
 from zoo.comparison.results.metrics import COSTS, LOSSES
-from zoo.comparison.results.pooled import PooledTest, pooled_over
 from zoo.comparison.results.statistics import Measurements, PairedDifference
 from zoo.comparison.results.verdicts import FAILED, finite, judged
 
@@ -58,7 +57,6 @@ class Verdicts:
         score: The column that decides.
         standings: The variants, the best one first; those without a number come last.
         missing: Variants of the benchmark that no run was recorded of.
-        pooled: A second reading, of the variants whose runs have all finished; None where it does not apply.
     """
 
     benchmark: Benchmark
@@ -67,7 +65,6 @@ class Verdicts:
     score: str
     standings: Sequence[Standing]
     missing: Sequence[str]
-    pooled: PooledTest | None
 
     def of(self, variant: str) -> Standing | None:
         """Find a variant.
@@ -145,7 +142,7 @@ def judge(
 
     standings.sort(key=badness)
     missing = [name for name in names if name not in found]
-    return Verdicts(benchmark, condition, data, score, standings, missing, pooled_over(scores, baseline))
+    return Verdicts(benchmark, condition, data, score, standings, missing)
 
 
 def samples_of(rows: Sequence[Row]) -> dict[str, Measurements]:

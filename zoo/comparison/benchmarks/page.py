@@ -165,7 +165,6 @@ def told(verdicts: Verdicts) -> str:
         lines.append(
             f"- Best for the operations that training takes (the Pareto front of the means, cheapest first): {names}."
         )
-    lines += pooled_told(verdicts)
     for argument, variants in verdicts.at_the_edge().items():
         values = ", ".join(f"`{name}` ({value:g})" for name, value in variants.items())
         lines.append(
@@ -177,28 +176,6 @@ def told(verdicts: Verdicts) -> str:
     if verdicts.missing:
         lines.append(f"- Not recorded yet: {', '.join(f'`{name}`' for name in verdicts.missing)}.")
     return "\n".join(lines)
-
-
-def pooled_told(verdicts: Verdicts) -> list[str]:
-    """Say what the noise of all variants together tells.
-
-    Returns:
-        A line; none where the noise of the variants is not alike.
-    """
-    pooled = verdicts.pooled
-    if pooled is None:
-        return []
-    better = verdicts.benchmark.better(verdicts.score)
-    sides = {"ahead": better, "behind": -better}
-    named = {
-        word: [f"`{name}`" for name in pooled.told if sign * pooled.differences[name] > 0]
-        for word, sign in sides.items()
-    }
-    said = "; ".join(f"{word}: {', '.join(names)}" for word, names in named.items() if names) or "none"
-    return [
-        f"- A second reading, with the noise of all variants pooled ({pooled.freedom} degrees of freedom, Dunnett's "
-        f"test), tells differences from {pooled.smallest:.3g} on; {said}."
-    ]
 
 
 def made_on(rows: Sequence[Row]) -> str:

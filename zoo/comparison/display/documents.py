@@ -87,7 +87,7 @@ def markdown(text: str) -> str:
 def to_latex(summary: ComparisonSummary, columns: Sequence[str] | None = None) -> str:
     """Write one row a variant as a table of the package booktabs. Arguments as of `write_files`."""
     metrics = {metric.key: metric for metric in summary.metrics}
-    usual = (summary.comparison.main_score, *LATEX_COSTS)
+    usual = (summary.main.key if summary.main else summary.comparison.main_score, *LATEX_COSTS)
     for name in columns or ():
         if name not in metrics:
             raise UnknownNameError(name, metrics, kind="column", owner=LATEX)

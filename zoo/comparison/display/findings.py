@@ -34,7 +34,7 @@ def headline(summary: ComparisonSummary) -> str:
     if not verdicts:
         return f"{baseline} stands alone: give other variants to compare it with."
     if verdicts.count(UNKNOWN) + verdicts.count(FAILED) == len(verdicts):
-        return "One seed a variant: there is no noise floor, so nothing can be told from luck; --seeds 3 measures it."
+        return "Fewer than three seeds: nothing can be told from luck; give --seeds 3 or more."
     parts = [f"{verdicts.count(word)} {word}" for word in (BETTER, WORSE, NOISE, FAILED) if word in verdicts]
     return f"Of {counted(len(verdicts), 'variant')} beside {baseline}: {', '.join(parts)}."
 
@@ -56,8 +56,8 @@ def basis(summary: ComparisonSummary) -> Iterator[str]:
     if is_tested(summary):
         yield from tests_told(summary, main)
         yield from power_told(summary, main)
-        yield from pooled_told(summary, main)
-    yield from sentences_told(summary)
+    else:
+        yield from sentences_told(summary)
     yield from utilization_told(summary)
 
 
@@ -76,16 +76,12 @@ def utilization_told(summary: ComparisonSummary) -> Iterator[str]:
 
 def tests_told(summary: ComparisonSummary, main: Metric) -> Iterator[str]:
     """Say what the verdicts rest on."""
-    if summary.floor is not None:
-        yield (
-            f"The noise floor is about {main.write(summary.floor)} {main.title}: as a rule, smaller differences from "
-            f"{summary.comparison.baseline} cannot be told from noise with these seeds."
-        )
     tested = [difference for difference in summary.differences if difference.p is not None]
     pairs = max(difference.pairs for difference in tested)
     yield (
-        f"Tested by paired t-tests over {pairs} seeds, corrected for {counted(len(tested), 'variant')} after Holm: "
-        f"where all variants are alike, at most one such comparison in twenty says anything else."
+        f"Tested by paired t-tests of {main.title} over {pairs} seeds, corrected for "
+        f"{counted(len(tested), 'variant')} after Holm, intervals too: where all variants are alike, at most one such "
+        "comparison in twenty finds a difference."
     )
     if any(row.failed for row in summary.rows):
         yield "A run that failed is worse than any that finished: where there is one, signs are tested, not sizes."
@@ -107,21 +103,6 @@ def power_told(summary: ComparisonSummary, main: Metric) -> Iterator[str]:
     yield (
         f"A true difference of {main.write(found)} {main.title} is found in four of five such comparisons with {seeds} "
         f"seeds; half of it takes {needed or f'more than {MOST_SEEDS}'}."
-    )
-
-
-def pooled_told(summary: ComparisonSummary, main: Metric) -> Iterator[str]:
-    """Say what the noise of all variants together tells."""
-    pooled = summary.pooled
-    if pooled is None:
-        return
-    told = ", ".join(
-        f"{name} ({signed(main.write, pooled.differences[name])}, p {p_value(pooled.p(name))})" for name in pooled.told
-    )
-    yield (
-        f"A second reading, which takes the noise of all variants for alike (nothing speaks against it: "
-        f"{pooled.freedom} degrees of freedom, Dunnett's test), tells differences from {main.write(pooled.smallest)} "
-        f"{main.title} on: {told or 'none'}."
     )
 
 
@@ -151,10 +132,10 @@ def sentence(row: VariantSummary, main: Metric, baseline: str, tests: int) -> st
     if difference is None:
         return f"{row.name} has no seed in common with {baseline} for which both have a {main.title}.{failed}"
     distance = f"{signed(main.write, difference.mean)} {main.title}"
-    if difference.adjusted is None or difference.interval is None:
-        return f"{row.name} differs from {baseline} by {distance}.{failed}"
-    low, high = (signed(main.write, end) for end in difference.interval)
-    numbers = f"{distance}, 95 % interval {low} to {high}, p {p_value(difference.adjusted)} after Holm"
+    if difference.adjusted is None:
+        return f"{row.name} differs from {baseline} by {distance}; fewer than three seeds test nothing.{failed}"
+    ends = "" if difference.interval is None else " to ".join(signed(main.write, end) for end in difference.interval)
+    numbers = f"{distance}, {f'corrected interval {ends}, ' if ends else ''}p {p_value(difference.adjusted)} after Holm"
     if row.verdict == NOISE:
         margin = same_within(difference, tests) if difference.pairs == len(row.runs) else None
         same = "" if margin is None else f"; the same within ±{main.write(margin)} by two one-sided t-tests"

@@ -1,7 +1,7 @@
-"""Distributions of test statistics: Student's t, its power, and Dunnett's largest of several against one baseline.
+"""Distributions of test statistics: Student's t and its power.
 
 scipy has them, and would be one more dependency of 113 MB, which transformers imports with every model as soon as it is
-there. Student's is evaluated in its closed form, the others as sums over a grid, which for smooth densities that vanish
+there. Student's is evaluated in its closed form, its power as a sum over a grid, which for smooth densities that vanish
 at both ends is exact to many digits.
 """
 
@@ -54,31 +54,6 @@ def power(shift: float, critical: float, freedom: int) -> float:
     """
     scale, weight = estimated_deviations(freedom)
     return float(weight @ (normal_below(shift - critical * scale) + normal_below(-shift - critical * scale)))
-
-
-def all_within(limit: float, comparisons: int, freedom: int) -> float:
-    """The probability that all t of several variants against one baseline lie within a limit (Dunnett 1955).
-
-    Each t is (variant - baseline) / (deviation * sqrt(2 / seeds)): they share the baseline, so any two correlate by one
-    half, and the deviation. Given both, variants are independent.
-
-    Args:
-        limit: Not negative.
-        comparisons: Variants beside the baseline.
-        freedom: Degrees of freedom of the deviation.
-    """
-    scale, weight = estimated_deviations(freedom)
-    baseline = np.linspace(-8, 8, 81)
-    density = np.exp(-(baseline**2) / 2)
-    reach = math.sqrt(2) * limit * scale[:, None]
-    one = normal_below(baseline + reach) - normal_below(baseline - reach)
-    return float(weight @ (one**comparisons @ density) / density.sum())
-
-
-@cache
-def largest_quantile(probability: float, comparisons: int, freedom: int) -> float:
-    """The limit within which all t of several variants lie with a given probability: Dunnett's critical value."""
-    return increasing_inverse(lambda limit: all_within(limit, comparisons, freedom), probability)
 
 
 @cache

@@ -22,6 +22,9 @@ from .distributions import student_quantile, student_within
 LEVEL = 0.95
 """Of intervals; and 1 - LEVEL is the error that tests allow over all variants together."""
 
+FEWEST_SEEDS = 3
+"""Seeds from which on a difference is tested."""
+
 MOST_ENUMERATED = 6
 """Values of which all resamples are gone through: 6 ** 6 are 46,656."""
 
@@ -94,11 +97,12 @@ class PairedDifference:
     Attributes:
         mean: Mean difference, variant minus baseline.
         deviation: Sample standard deviation of the differences; None of a single one.
-        interval: Student's interval for the mean difference, not corrected for the number of variants; None of a single
-            one.
+        interval: Student's interval for the mean difference. After correction it has the level at which it excludes
+            zero just where `adjusted` is below 0.05. None where sizes are not tested: with fewer than three seeds,
+            where runs were lost, and where nothing spreads.
         effect: The mean in units of the deviation, Cohen's d_z; None where there is no deviation.
         pairs: Number of seeds.
-        p: Of the paired t-test, or of the sign test where runs were lost; None of a single difference.
+        p: Of the paired t-test, or of the sign test where runs were lost; None with fewer than three seeds.
         adjusted: The same after Holm's correction, see [`holm`][].
         wins: Seeds on which the variant is better; the baseline's lost runs count among them.
         losses: Seeds on which it is worse; its own lost runs count among them.
@@ -130,12 +134,23 @@ class PairedDifference:
         pairs, mean = len(differences), math.fsum(differences) / len(differences)
         wins = sum(one * paired.better > 0 for one in differences) + paired.baseline_lost
         losses = sum(one * paired.better < 0 for one in differences) + paired.lost
-        if pairs == 1:
-            return cls(mean, None, None, None, pairs, None, wins=wins, losses=losses)
-        deviation = spread(differences)
+        deviation = spread(differences) if pairs > 1 else None
         effect = mean / deviation if deviation else None
-        p = sign_p(wins, losses) if paired.lost or paired.baseline_lost else paired_p(differences)
-        return cls(mean, deviation, student_interval(differences), effect, pairs, p, wins=wins, losses=losses)
+        lost = paired.lost + paired.baseline_lost
+        if pairs == 1 or pairs + lost < FEWEST_SEEDS:
+            return cls(mean, deviation, None, effect, pairs, None, wins=wins, losses=losses)
+        p = sign_p(wins, losses) if lost else paired_p(differences)
+        interval = student_interval(differences) if deviation and not lost else None
+        return cls(mean, deviation, interval, effect, pairs, p, wins=wins, losses=losses)
+
+    def corrected(self, adjusted: float) -> PairedDifference:
+        """Set the corrected p-value, and the interval that says the same."""
+        interval = self.interval
+        if interval is not None and self.deviation and self.p is not None:
+            level = 1 - (1 - LEVEL) * (self.p / adjusted if adjusted else 1.0)
+            reach = student_quantile((1 + level) / 2, self.pairs - 1) * self.deviation / math.sqrt(self.pairs)
+            interval = (self.mean - reach, self.mean + reach)
+        return replace(self, adjusted=adjusted, interval=interval)
 
 
 def verdict(difference: PairedDifference) -> str:
@@ -146,7 +161,7 @@ def verdict(difference: PairedDifference) -> str:
 
     Returns:
         `BETTER` or `WORSE` where noise alone would make such a difference in less than one of twenty comparisons,
-        `NOISE` where it might, `UNKNOWN` where a single seed cannot tell.
+        `NOISE` where it might, `UNKNOWN` where fewer than three seeds cannot tell.
     """
     if difference.adjusted is None:
         return UNKNOWN
@@ -159,24 +174,7 @@ def compare_all(paired: Sequence[Pairs]) -> list[PairedDifference]:
     """Test variants against one baseline, corrected for the number of those that could be tested."""
     found = [PairedDifference.of(pairs) for pairs in paired]
     adjusted = iter(holm([difference.p for difference in found if difference.p is not None]))
-    return [one if one.p is None else replace(one, adjusted=next(adjusted)) for one in found]
-
-
-def noise_floor(differences: Sequence[PairedDifference]) -> float | None:
-    """Say how large a mean difference must be to be told from noise.
-
-    Args:
-        differences: Those of all variants from one baseline.
-
-    Returns:
-        What Bonferroni's correction, which is Holm's first step, asks of typical differences; None where none could be
-        tested, or none spread.
-    """
-    typical = typical_spread(differences)
-    if typical is None:
-        return None
-    deviation, pairs, tests = typical
-    return student_quantile(1 - (1 - LEVEL) / 2 / tests, pairs - 1) * deviation / math.sqrt(pairs)
+    return [one if one.p is None else one.corrected(next(adjusted)) for one in found]
 
 
 def typical_spread(differences: Sequence[PairedDifference]) -> tuple[float, int, int] | None:
@@ -186,7 +184,7 @@ def typical_spread(differences: Sequence[PairedDifference]) -> tuple[float, int,
         Their standard deviation, the seeds that variants usually have, and how many variants were tested; None where
         none could be, or none spread.
     """
-    tested = [one for one in differences if one.deviation is not None]
+    tested = [one for one in differences if one.p is not None and one.deviation is not None]
     if not any(one.deviation for one in tested):
         return None
     deviation = math.sqrt(math.fsum((one.deviation or 0.0) ** 2 for one in tested) / len(tested))

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from ..run.record import Run
 from .comparison import Comparison
 from .metrics import Metric, metrics_of
-from .pooled import PooledTest, pooled_over
-from .statistics import Measurements, PairedDifference, noise_floor
+from .statistics import Measurements, PairedDifference
 from .verdicts import FAILED, finite, judged
 
 
@@ -51,18 +50,14 @@ class ComparisonSummary:
         comparison: The comparison.
         metrics: Those that at least one run has.
         rows: The variants, in their order.
-        main: The metric that decides; None where no run has finished.
-        floor: How far a variant must be from the baseline to be told from noise, as a rule; None where nothing was
-            tested.
-        pooled: The second reading, of those variants whose runs have all finished; None where it does not apply.
+        main: The metric that decides; None where no run has finished. In place of perplexity it is the held-out loss,
+            its logarithm, which is nearer to a normal distribution.
     """
 
     comparison: Comparison
     metrics: list[Metric]
     rows: list[VariantSummary]
     main: Metric | None
-    floor: float | None
-    pooled: PooledTest | None
 
     @property
     def differences(self) -> list[PairedDifference]:
@@ -86,7 +81,8 @@ class ComparisonSummary:
 def summarize(comparison: Comparison) -> ComparisonSummary:
     """Put the runs of each variant together, and test the main score against the baseline's."""
     metrics = metrics_of(comparison)
-    main = next((metric for metric in metrics if metric.key == comparison.main_score), None)
+    decides = "heldout_loss" if comparison.main_score == "perplexity" else comparison.main_score
+    main = next((metric for metric in metrics if metric.key == decides), None)
     runs = {name: comparison.runs_of(name) for name in comparison.names}
     scores = {name: {run.seed: number_of(main, run) for run in own} for name, own in runs.items()}
     rows = []
@@ -94,8 +90,7 @@ def summarize(comparison: Comparison) -> ComparisonSummary:
         finished = any(run.report is not None for run in runs[name])
         samples = samples_of(metrics, runs[name])
         rows.append(VariantSummary(name, runs[name], samples, difference, word if finished else FAILED))
-    floor = noise_floor([row.difference for row in rows if row.difference is not None])
-    return ComparisonSummary(comparison, metrics, rows, main, floor, pooled_over(scores, comparison.baseline))
+    return ComparisonSummary(comparison, metrics, rows, main)
 
 
 def samples_of(metrics: Sequence[Metric], runs: Sequence[Run]) -> dict[str, Measurements]:

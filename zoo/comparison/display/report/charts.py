@@ -38,7 +38,7 @@ def forest(summary: ComparisonSummary) -> Chart | None:
     """Draw the differences from the baseline, if there are any."""
     if summary.main is None:
         return None
-    shown = summary.main, summary.rows, summary.comparison.baseline, summary.floor
+    shown = summary.main, summary.rows, summary.comparison.baseline
     wide, narrow = (draw_forest(*shown, width) for width in (WIDE, NARROW))
     return None if wide is None or narrow is None else Chart("forest", "Differences", wide, narrow)
 

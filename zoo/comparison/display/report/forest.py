@@ -1,4 +1,4 @@
-"""Differences from the baseline with their intervals, above the noise or in it: a forest plot."""
+"""Differences from the baseline with their corrected intervals: a forest plot."""
 
 from __future__ import annotations
 
@@ -25,16 +25,13 @@ LONGEST_NAME = 46
 NARROWEST = 600
 
 
-def draw_forest(
-    main: Metric, variants: Sequence[VariantSummary], baseline: str, floor: float | None, width: int
-) -> Markup | None:
+def draw_forest(main: Metric, variants: Sequence[VariantSummary], baseline: str, width: int) -> Markup | None:
     """Draw how each variant differs from the baseline.
 
     Args:
         main: The metric that decides.
         variants: The variants, in their order.
         baseline: The name of the baseline.
-        floor: The noise floor; None where there is none.
         width: Width of the picture.
 
     Returns:
@@ -49,18 +46,14 @@ def draw_forest(
     ends = [0.0]
     for _, row in rows:
         ends += interval(row)
-    if floor is not None and floor >= 3 * max(map(abs, ends)):
-        floor = None
-    if floor is not None:
-        ends += [-floor, floor]
     bottom = 14 + height_of_row * len(rows)
     left, right = (12.0, width - 12.0) if is_narrow else (names, float(width - NUMBERS))
     title = f"{main.title}, difference from {baseline}"
     x = Axis(title, *padded(ends, 0.05), left, right, lambda value: short(main, value), 4 if is_narrow else 6)
-    drawn = [*background(x, floor, bottom)]
+    drawn = [*background(x, bottom)]
     for line, (place, row) in enumerate(rows):
         drawn.append(draw_row(main, row, place, x, 14 + height_of_row * line, height_of_row, is_narrow=is_narrow))
-    about = f"{len(rows)} differences with their 95 % intervals; the table holds the numbers"
+    about = f"{len(rows)} differences with their intervals after correction; the table holds the numbers"
     return picture(width, bottom + 56, title, about, *drawn)
 
 
@@ -70,12 +63,9 @@ def interval(row: VariantSummary) -> tuple[float, float]:
     return row.difference.interval or (row.difference.mean, row.difference.mean)
 
 
-def background(x: Axis, floor: float | None, bottom: float) -> list[Markup]:
-    """Draw the scale, the line of no difference and the noise floor, if there is one, around it."""
+def background(x: Axis, bottom: float) -> list[Markup]:
+    """Draw the scale, and the line of no difference."""
     drawn = []
-    if floor is not None:
-        wide = x(floor) - x(-floor)
-        drawn.append(element("rect", class_="noise", x=x(-floor), y=4, width=wide, height=bottom - 4))
     for value, text in x.labels():
         drawn.append(element("line", class_="grid", x1=x(value), x2=x(value), y1=4, y2=bottom))
         drawn.append(element("text", text, class_="tick", x=x(value), y=bottom + 18, text_anchor="middle"))

@@ -1,0 +1,97 @@
+"""One reading decides: the word of a verdict, its sentence, its interval and its picture agree."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from synthetic_comparison import made_up
+
+from zoo.comparison import Run, summarize
+from zoo.comparison.display.findings import sentence, sentences
+from zoo.comparison.display.report import to_html
+from zoo.comparison.display.report.forest import draw_forest
+from zoo.comparison.results.statistics import BETTER, FEWEST_SEEDS, UNKNOWN, WORSE
+
+scores = st.lists(
+    st.lists(st.one_of(st.floats(20, 40), st.sampled_from([30.0, 31.0]), st.none()), min_size=1, max_size=6),
+    min_size=2,
+    max_size=5,
+)
+
+
+def comparison_of(table: list[list[float | None]]) -> Any:
+    """A comparison with given scores, a list a variant; None is a run that failed."""
+    seeds = min(map(len, table))
+    comparison = made_up({f"v{place}": (30.0, 1.0) for place in range(len(table))}, seeds=seeds)
+    runs = []
+    for run in comparison.runs:
+        score = table[int(run.name[1:])][run.seed]
+        if score is None:
+            runs.append(Run(run.name, run.folder, seed=run.seed, error="gone"))
+            continue
+        run.report["scores"]["bleu"]["value"] = score
+        runs.append(run)
+    return replace(comparison, runs=runs)
+
+
+@settings(max_examples=150, deadline=None)
+@given(scores)
+def test_word_sentence_interval_and_picture_agree(table: list[list[float | None]]) -> None:
+    summary = summarize(comparison_of(table))
+    told = "\n".join(sentences(summary))
+    for row in summary.rows[1:]:
+        difference, decided = row.difference, row.verdict in (BETTER, WORSE)
+        for word in (BETTER, WORSE):
+            assert (f"{row.name} is {word} than v0:" in told) == (row.verdict == word)
+        if difference is None:
+            assert not decided
+            continue
+        assert decided == (difference.adjusted is not None and difference.adjusted < 0.05)
+        if decided:
+            assert difference.wins + difference.losses >= FEWEST_SEEDS
+        if difference.interval is not None and difference.adjusted is not None:
+            low, high = difference.interval
+            assert low <= difference.mean <= high
+            if abs(difference.adjusted - 0.05) > 1e-6:
+                assert decided == (low > 0 or high < 0)
+        assert summary.main is not None
+        drawn = draw_forest(summary.main, [row], "v0", 900)
+        assert drawn is not None
+        assert ("hollow" in drawn) == (not decided)
+        assert row.verdict in drawn and row.verdict in (sentence(row, summary.main, "v0", 1) + row.verdict)
+
+
+@pytest.mark.parametrize("seeds", [1, 2])
+def test_fewer_than_three_seeds_test_nothing(seeds: int) -> None:
+    """Two differences that are nearly the same have a p of 0.0001."""
+    summary = summarize(comparison_of([[30.0, 30.0001][:seeds], [39.0, 39.0][:seeds]]))
+    assert summary.rows[1].verdict == UNKNOWN
+    told = "\n".join(sentences(summary))
+    assert "better" not in told and "three seeds" in told
+
+
+def test_the_loss_decides_in_place_of_perplexity() -> None:
+    comparison = made_up({"a": (30.0, 1.0), "b": (36.0, 1.0)}, seeds=5)
+    for run in comparison.runs:
+        value = math.exp(run.report["heldout_loss"])
+        run.report["scores"] = {
+            "perplexity": {"name": "Perplexity", "value": value, "signature": "-", "higher_is_better": False}
+        }
+    summary = summarize(replace(comparison, main_score="perplexity"))
+    assert summary.main is not None and summary.main.key == "heldout_loss"
+    losses = [[run.report["heldout_loss"] for run in row.runs] for row in summary.rows]
+    expected = sum(one - other for one, other in zip(losses[1], losses[0], strict=True)) / 5
+    assert summary.rows[1].difference is not None
+    assert summary.rows[1].difference.mean == pytest.approx(expected)
+
+
+def test_nothing_in_a_report_names_another_reading() -> None:
+    page = re.sub(r"\s+", " ", to_html(summarize(made_up(seeds=3))))
+    for words in ("noise floor", "second reading", "Dunnett", "Shaded"):
+        assert words not in page
