@@ -161,6 +161,11 @@ settings_option = key_value_option(
 training_option = key_value_option(
     "--training", "training", "One of transformers' training arguments, e.g. num_train_epochs=4"
 )
+decay_option = click.option(
+    "--decay",
+    type=OneOf("decay", ("matrices", "matrices-and-embeddings", "all", "transformers")),
+    help="What weight decay applies to, by default matrices; transformers is its trainer's rule, by class and name.",
+)
 generation_option = key_value_option(
     *("--generation", "generation", "A field of transformers' GenerationConfig, e.g. no_repeat_ngram_size=3"),
     former="--set",

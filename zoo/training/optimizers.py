@@ -7,11 +7,11 @@ from typing import Any
 
 import torch
 from torch import nn
-from transformers import PreTrainedModel
+from transformers import PreTrainedModel, Trainer
 
 from zoo.base.errors import ConfigError
 from zoo.models import learning_rate_factors
-from zoo.models.roles import Role, parameter_roles
+from zoo.models.roles import DECAY, Role, decayed_names, parameter_roles
 
 
 class MuonWithAdamW(torch.optim.Optimizer):
@@ -125,6 +125,18 @@ def build_muon(
         betas=betas,
         eps=eps,
     )
+
+
+def decayed_parameters(model: nn.Module, decay: str) -> list[str]:
+    """List the parameters that weight decay applies to.
+
+    Args:
+        decay: One of `zoo.training.arguments.DECAYS`.
+    """
+    if decay in DECAY:
+        return list(decayed_names(model, decay))
+    names: list[str] = Trainer.get_decay_parameter_names(None, model)  # type: ignore[arg-type]
+    return names
 
 
 def scaled_groups(

@@ -22,14 +22,13 @@ from zoo.data.corpora.shards import TokenRow
 from zoo.fast.chunked_loss import IGNORED
 from zoo.fast.matmul import fast_matmul
 from zoo.models.feed_forwards.balance import has_router_loss
-from zoo.models.roles import decayed_names
 
 from .after_steps import AfterSteps
-from .arguments import BY_CLASS, ZooTrainingArguments
+from .arguments import ZooTrainingArguments
 from .checkpoints import rotate, seal
 from .evaluating import EvaluatingTrainer
 from .guard import LossGuard, check_weights, memory_explained
-from .optimizers import build_muon, scaled_groups
+from .optimizers import build_muon, decayed_parameters, scaled_groups
 from .sampling import LengthGroupedSampler, ShuffledBlocks, have_many_lengths, lengths_of
 from .saving import explained
 from .totals import RunTotals
@@ -114,10 +113,7 @@ class ZooTrainer(EvaluatingTrainer):
 
     def get_decay_parameter_names(self, model: nn.Module) -> list[str]:
         """List what weight decay applies to, by role. Arguments as in the base class."""
-        if self.args.decay == BY_CLASS:
-            names: list[str] = super().get_decay_parameter_names(model)
-            return names
-        return list(decayed_names(model, self.args.decay))
+        return decayed_parameters(model, self.args.decay)
 
     def _get_train_sampler(self, train_dataset: Any = None) -> Sampler[int] | None:
         together = self.args.train_batch_size * self.args.gradient_accumulation_steps * self.args.world_size

@@ -76,7 +76,17 @@ def to_markdown(summary: ComparisonSummary) -> str:
     command = printable(shlex.join(summary.comparison.command))  # a path may have the end of the block in it
     numbers = (counted(len(summary.rows), "variant"), counted(len(summary.comparison.seeds), "seed"))
     title = f"# {markdown(summary.comparison.task)}: {', '.join(numbers)}"
-    return "\n".join([title, "", *lines, "", *words, "", "```console", f"$ {command}", "```", ""])
+    sheet = [*fairness_lines(summary), ""]
+    return "\n".join([title, "", *lines, "", *words, "", *sheet, "```console", f"$ {command}", "```", ""])
+
+
+def fairness_lines(summary: ComparisonSummary) -> list[str]:
+    """Write the fairness sheet as Markdown: what is shared, and a column a variant."""
+    sheet = summary.fairness
+    rows = [["", *sheet.variants], [":--", *(":--" for _ in sheet.variants)]]
+    rows += [[topic, *(own.get(topic, "") for own in sheet.variants.values())] for topic in sheet.topics]
+    table = ["| " + " | ".join(markdown(cell).replace("|", "\\|") for cell in row) + " |" for row in rows]
+    return ["## Fairness", "", *(f"- {topic}: {markdown(text)}" for topic, text in sheet.shared.items()), "", *table]
 
 
 def markdown(text: str) -> str:
@@ -112,9 +122,18 @@ def to_latex(summary: ComparisonSummary, columns: Sequence[str] | None = None) -
         *latex_rows(rows),
         r"    \bottomrule",
         r"  \end{tabular}",
+        *(rf"  \par\footnotesize {for_latex(note)}" for note in notes(summary)),
         r"\end{table}",
+        *(f"% {line}" for line in fairness_lines(summary)),
     ]
     return "% \\usepackage{booktabs}\n" + "\n".join(lines) + "\n"
+
+
+def notes(summary: ComparisonSummary) -> Iterator[str]:
+    """Write what belongs to the verdicts, a line a variant."""
+    for name, qualified in summary.fairness.qualifications.items():
+        if qualified:
+            yield f"{name}: {'; '.join(qualified)}."
 
 
 def latex_rows(rows: Sequence[Sequence[str]]) -> Iterator[str]:

@@ -45,7 +45,9 @@ def findings(summary: ComparisonSummary) -> Iterator[tuple[VariantSummary, str]]
         return
     for row in summary.rows:
         if row.verdict != BASELINE:
-            yield row, sentence(row, summary.main, summary.comparison.baseline, len(summary.differences))
+            told = sentence(row, summary.main, summary.comparison.baseline, len(summary.differences))
+            qualified = "; ".join(summary.fairness.qualifications[row.name])
+            yield row, f"{told} To be read with: {qualified}." if qualified else told
 
 
 def basis(summary: ComparisonSummary) -> Iterator[str]:

@@ -89,7 +89,12 @@ class Comparison(Printed):
 
     def write(self) -> Path:
         """Write results.json."""
-        return write_json(Path(self.folder) / RESULTS, {"format": FORMAT, **asdict(self), "folder": str(self.folder)})
+        from .fairness import fairness_sheet  # which is made of this
+
+        sheet = {"fairness": fairness_sheet(self).to_dict()}
+        return write_json(
+            Path(self.folder) / RESULTS, {"format": FORMAT, **asdict(self), "folder": str(self.folder), **sheet}
+        )
 
     @classmethod
     def read(cls, folder: str | Path) -> Comparison:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from ..run.record import Run
 from .comparison import Comparison
+from .fairness import FairnessSheet, fairness_sheet
 from .metrics import Metric, metrics_of
 from .statistics import Measurements, PairedDifference
 from .verdicts import FAILED, finite, judged
@@ -58,6 +60,11 @@ class ComparisonSummary:
     metrics: list[Metric]
     rows: list[VariantSummary]
     main: Metric | None
+
+    @cached_property
+    def fairness(self) -> FairnessSheet:
+        """What the variants share, in which settings they differ, and what qualifies their verdicts."""
+        return fairness_sheet(self.comparison)
 
     @property
     def differences(self) -> list[PairedDifference]:

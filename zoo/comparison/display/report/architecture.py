@@ -10,10 +10,8 @@ from markupsafe import Markup
 from zoo.analysis.diff import diff, tasks_of
 from zoo.analysis.drawing import draw, to_svg_beside
 from zoo.base.errors import ZooError
-from zoo.models import ZooConfig
-from zoo.registry import parse_name
-from zoo.training import Recipe
 
+from ...results.as_built import as_built, flat, recipe_of, settings_of
 from ...results.comparison import Comparison
 
 KINDS = {"setting": "setting", "quirk": "quirk", "code": "code"}
@@ -88,37 +86,6 @@ def architectures_of(comparison: Comparison) -> list[Architecture]:
     return found
 
 
-def recipe_of(comparison: Comparison) -> Recipe | None:
-    """Find the recipe of a comparison; None where its task is not known here."""
-    known = {key: value for key, value in comparison.recipe.items() if key in Recipe.__dataclass_fields__}
-    try:
-        recipe = Recipe(**known)
-        recipe.data_task()
-    except (ZooError, TypeError):
-        return None
-    return recipe
-
-
-def settings_of(comparison: Comparison, name: str) -> dict[str, Any]:
-    """Find what was chosen for a variant."""
-    return next((run.settings for run in comparison.runs_of(name)), {})
-
-
-def as_built(comparison: Comparison, name: str, recipe: Recipe | None) -> str:
-    """Put into a variant's name what the recipe and matching have said of it."""
-    spec = parse_name(name)
-    usual = {} if recipe is None else recipe.model_settings(name)
-    if recipe is not None and "vocab_size" in recipe.tokenizer:
-        usual = {**usual, "vocab_size": recipe.tokenizer["vocab_size"]}
-    swept = () if comparison.sweep is None else comparison.sweep["values"]
-    chosen = {
-        key: value
-        for key, value in flat(settings_of(comparison, name)).items()
-        if key in ZooConfig.__dataclass_fields__ and key not in swept
-    }
-    return str(replace(spec, overrides={**usual, **spec.overrides, **chosen}))
-
-
 def side(kind: str, value: Any) -> str:
     """Write what one of two variants has: "on" or "off" for a quirk."""
     if kind == "quirk":
@@ -135,11 +102,3 @@ def in_words(value: Any) -> str:
     if isinstance(value, dict):
         return ", ".join(f"{name} = {in_words(one)}" for name, one in value.items())
     return ", ".join(map(in_words, value)) if isinstance(value, list | tuple) else str(value)
-
-
-def flat(settings: dict[str, Any]) -> dict[str, Any]:
-    """Take settings out of what they are grouped in."""
-    found: dict[str, Any] = {}
-    for name, value in settings.items():
-        found |= flat(value) if isinstance(value, dict) else {name: value}
-    return found

@@ -1,0 +1,179 @@
+"""The fairness sheet of a comparison: what variants share, in which settings they differ, and what qualifies verdicts.
+
+Every report shows this sheet, whatever its format.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from functools import cache
+from statistics import fmean
+from typing import Any
+
+from zoo.building import config, deviations_of, skeleton
+from zoo.errors import ZooError
+from zoo.models.roles import parameter_roles
+from zoo.training.arguments import DECAYS
+from zoo.training.optimizers import decayed_parameters
+
+from ..request.sweep import at_the_edge
+from .as_built import as_built, flat, matched_sizes, recipe_of, settings_of
+from .comparison import Comparison
+from .units import large
+
+DROPOUTS = ("dropout", "attention_dropout", "activation_dropout")
+
+
+@dataclass(frozen=True)
+class FairnessSheet:
+    """What is equal between variants and what is not.
+
+    Attributes:
+        shared: What holds for all variants, by topic.
+        variants: What holds for each, by name and topic.
+        qualifications: Phrases that belong to the verdict of each variant, by name.
+    """
+
+    shared: Mapping[str, str]
+    variants: Mapping[str, Mapping[str, str]]
+    qualifications: Mapping[str, tuple[str, ...]]
+
+    @property
+    def topics(self) -> list[str]:
+        """The topics of `variants`."""
+        return list(dict.fromkeys(topic for facts in self.variants.values() for topic in facts))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Write it as plain data."""
+        return asdict(self)
+
+
+def fairness_sheet(comparison: Comparison) -> FairnessSheet:
+    """Collect the sheet of a comparison, from its results and from the configurations of its variants."""
+    variants = {name: dict(facts(comparison, name)) for name in comparison.names}
+    qualified = {name: tuple(qualifications(comparison, name)) for name in comparison.names}
+    return FairnessSheet(dict(shared(comparison)), variants, qualified)
+
+
+def shared(comparison: Comparison) -> Iterator[tuple[str, str]]:
+    """What holds for all variants, by topic."""
+    arguments = comparison.recipe.get("arguments", {})
+    yield "Shared", "data, tokenizer, held-out examples, recipe; the order of data, by seed"
+    optimizer = {name: arguments[name] for name in ("optim", "learning_rate", "lr_scheduler_type") if name in arguments}
+    yield "Optimiser", said(optimizer) or "AdamW with transformers' defaults"
+    yield "Weight decay", f"{arguments.get('weight_decay', 0)} on {decay_of(comparison)}"
+    budget = said(comparison.budget or {}) or said(
+        {name: arguments[name] for name in ("max_steps", "num_train_epochs") if name in arguments}
+    )
+    yield "Budget", budget or "transformers' default"
+    matched = {"none": "nothing", "params": "parameters", "flops": "FLOPs a token"}[comparison.match]
+    yield "Matched", matched if comparison.match_to is None else f"{matched} of {comparison.match_to}"
+    sweep = comparison.sweep
+    values = {} if sweep is None else {name: " ".join(map(str, tried)) for name, tried in sweep["values"].items()}
+    yield "Swept", "nothing" if sweep is None else f"{said(values)}; chosen with seed {sweep['seed']}"
+
+
+def facts(comparison: Comparison, name: str) -> Iterator[tuple[str, str]]:
+    """What holds for one variant, by topic."""
+    reports = [run.report for run in comparison.runs_of(name) if run.report is not None]
+    if reports:
+        means = {key: fmean(report[key] for report in reports) for key in ("train_tokens", "epochs")}
+        yield "Trained on", f"{large(means['train_tokens'])} tokens, {means['epochs']:.3g} epochs"
+    if comparison.sweep is not None:
+        chosen = flat(settings_of(comparison, name))
+        yield "Chosen by the sweep", said({key: chosen[key] for key in comparison.sweep["values"] if key in chosen})
+    yield "Sizes changed by matching", "; ".join(changed_sizes(comparison, name)) or "none"
+    built = built_name(comparison, name)
+    try:
+        groups, made = decay_groups(built, model_task(comparison), decay_of(comparison)), config(built)
+    except ZooError as error:  # a variant of the user's own that is not there any more
+        yield "Not known here", str(error)
+        return
+    yield "Decays", ", ".join(f"{role} {large(count)}" for role, count in groups.items()) or "nothing"
+    yield "Initial values", f"{made.initializer}, initializer_range {made.initializer_range:.4g}"
+    yield "Tied output", "yes" if made.tie_word_embeddings else "no"
+    yield "Dropout", said({field: getattr(made, field) for field in DROPOUTS if getattr(made, field)}) or "none"
+    yield "Deviations from papers", " ".join(deviations_of(name)) or "none recorded"
+
+
+def qualifications(comparison: Comparison, name: str) -> Iterator[str]:
+    """Phrases that belong to the verdict of one variant."""
+    chosen = flat(settings_of(comparison, name))
+    for argument, tried in (comparison.sweep or {"values": {}})["values"].items():
+        if len(tried) > 2 and at_the_edge(chosen.get(argument), tried):
+            yield f"its best {argument}, {chosen[argument]:g}, is at the edge of what was tried"
+    yield from changed_sizes(comparison, name)
+    if name == comparison.baseline:
+        return
+    try:
+        rest = [
+            set(decay_groups(built_name(comparison, one), model_task(comparison), decay_of(comparison)))
+            for one in (name, comparison.baseline)
+        ]
+        deviations = deviations_of(name)
+    except ZooError:
+        return
+    if comparison.recipe.get("arguments", {}).get("weight_decay") and rest[0] != rest[1]:
+        yield f"weight decay is not equal: its {enumerated(rest[0] ^ rest[1])} decay in one of the two alone"
+    yield from (f"deviation from its paper: {one.rstrip('.')}" for one in deviations)
+
+
+def changed_sizes(comparison: Comparison, name: str) -> list[str]:
+    """Sizes that matching has changed: "hidden_size 72 in place of 64"."""
+    matched = matched_sizes(comparison, name)
+    try:
+        before = config(as_built(comparison, name, recipe_of(comparison), matched=False)) if matched else None
+    except ZooError:
+        before = None
+    return [
+        f"{field} {value} in place of {getattr(before, field, 'another')}, by matching"
+        for field, value in matched.items()
+        if before is None or getattr(before, field, None) != value
+    ]
+
+
+def built_name(comparison: Comparison, name: str) -> str:
+    """A variant's name with all that was said of it."""
+    return as_built(comparison, name, recipe_of(comparison))
+
+
+def model_task(comparison: Comparison) -> str | None:
+    """What models of a comparison are built for; None where its task is not known here."""
+    recipe = recipe_of(comparison)
+    return None if recipe is None else str(recipe.data_task().model_task)
+
+
+def decay_of(comparison: Comparison) -> str:
+    """The rule of weight decay."""
+    return str(comparison.recipe.get("arguments", {}).get("decay", DECAYS[0]))
+
+
+@cache
+def decay_groups(name: str, task: str | None, decay: str) -> Mapping[str, int]:
+    """Numbers of parameters that weight decay applies to, by role.
+
+    Args:
+        name: A variant's name with its settings.
+        task: What the model is built for.
+        decay: One of `zoo.training.arguments.DECAYS`.
+    """
+    model = skeleton(name, task)
+    roles, sizes = parameter_roles(model), {path: one.numel() for path, one in model.named_parameters()}
+    found: Counter[str] = Counter()
+    for path in decayed_parameters(model, decay):
+        found[str(roles[path])] += sizes[path]
+    return found
+
+
+def said(values: Mapping[str, Any]) -> str:
+    """Write settings: "learning_rate 0.001, optim muon"."""
+    return ", ".join(f"{name} {value}" for name, value in values.items())
+
+
+def enumerated(words: Iterable[str]) -> str:
+    """Write roles: "gains and scalars"."""
+    return " and ".join(f"{word}s" if word != "matrix" else "matrices" for word in sorted(words)).replace(
+        "biass", "biases"
+    )
