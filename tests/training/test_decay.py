@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
+import click
 import pytest
 import torch
 from torch import nn
 
 import zoo
+from zoo.cli.main import cli
 from zoo.errors import InvalidChoiceError, ZooError
 from zoo.models.parts import NORMS, PART_FIELDS
 from zoo.models.roles import DECAY, Role, decayed_names, parameter_roles
 from zoo.registry import list_variants
-from zoo.training.arguments import training_arguments
+from zoo.training.arguments import DECAYS, training_arguments
 from zoo.training.trainer import ZooTrainer
 
 SIZES: dict[str, Any] = {
@@ -153,3 +155,10 @@ def test_the_rule_of_transformers_is_there_for_records(tmp_path: Any) -> None:
 def test_an_unknown_rule_is_refused() -> None:
     with pytest.raises(InvalidChoiceError, match="did you mean 'matrices'"):
         training_arguments({"decay": "matrix"}, output_dir=".", seed=0)
+
+
+@pytest.mark.parametrize("verb", ["train", "compare"])
+def test_both_commands_offer_every_rule(verb: str) -> None:
+    command = cli.get_command(click.Context(cli), verb)
+    (option,) = (one for one in command.params if one.name == "decay")
+    assert tuple(option.type.choices) == DECAYS

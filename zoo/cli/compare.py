@@ -23,6 +23,7 @@ from .parameters import (
     VariantName,
     arguments_for,
     data_options,
+    decay_option,
     json_option,
     model_settings,
     settings_option,
@@ -79,6 +80,7 @@ def comparison_options(*names: str) -> Callable[[Decorated], Decorated]:
 @click.argument("names", nargs=-1, type=VariantName(), metavar="NAME...")
 @data_options
 @training_option
+@decay_option
 @settings_option
 @comparison_options()
 @click.option(
@@ -105,6 +107,7 @@ def comparison_options(*names: str) -> Callable[[Decorated], Decorated]:
 def compare(
     names: tuple[str, ...],
     training: tuple[tuple[str, Any], ...],
+    decay: str | None,
     settings: tuple[tuple[str, Any], ...],
     launch_with: tuple[tuple[str, Any], ...],
     report_only: Path | None,
@@ -155,7 +158,7 @@ def compare(
         **options,
         "settings": model_settings(settings),
         "launch_with": dict(launch_with),
-        **arguments_for(training, run_comparison),
+        **arguments_for([*training, *([] if decay is None else [("decay", decay)])], run_comparison),
     }
     if recorded is not None:
         require_same_data(recorded, {**options, "names": names})

@@ -15,6 +15,7 @@ from .parameters import (
     VariantName,
     arguments_for,
     data_options,
+    decay_option,
     json_option,
     model_settings,
     settings_option,
@@ -39,10 +40,6 @@ TRAINING_FLAGS: dict[str, tuple[Any, str]] = {
     ),
     "warmup_steps": (float, "Updates until the highest learning rate; below 1, a share of all."),
     "weight_decay": (float, "How much weights shrink."),
-    "decay": (
-        str,
-        "Weights that shrink: matrices (the default), matrices-and-embeddings, all, or transformers' choice.",
-    ),
     "eval_strategy": (str, "When to evaluate while training: no, steps or epoch."),
     "eval_steps": (float, "Updates between evaluations."),
     "save_strategy": (str, "When to keep a checkpoint: no, steps, epoch or best."),
@@ -63,6 +60,7 @@ def training_flags(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the flags of training: a decorator."""
     for name, help in reversed(TRAINING_SWITCHES.items()):
         command = click.option(f"--{hyphenated(name)}", name, is_flag=True, default=None, help=help)(command)
+    command = decay_option(command)
     for name, (kind, help) in reversed(TRAINING_FLAGS.items()):
         command = click.option(f"--{hyphenated(name)}", name, type=kind, help=help)(command)
     return command

@@ -85,8 +85,8 @@ def facts(comparison: Comparison, name: str) -> Iterator[tuple[str, str]]:
         chosen = flat(settings_of(comparison, name))
         yield "Chosen by the sweep", said({key: chosen[key] for key in comparison.sweep["values"] if key in chosen})
     yield "Sizes changed by matching", "; ".join(changed_sizes(comparison, name)) or "none"
-    built = built_name(comparison, name)
     try:
+        built = built_name(comparison, name)
         groups, made = decay_groups(built, model_task(comparison), decay_of(comparison)), config(built)
     except ZooError as error:  # a variant of the user's own that is not there any more
         yield "Not known here", str(error)
