@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import zoo
-from zoo.benchmarks import benchmarks
+from zoo.comparison.benchmarks import benchmarks
 from zoo.models import ZooConfig
 from zoo.registry import VARIANTS, find_weights, list_variants, list_weights, parse_name
 from zoo.training.recipe import recipe_for

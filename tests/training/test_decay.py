@@ -11,8 +11,8 @@ import torch
 from torch import nn
 
 import zoo
+from zoo.base.errors import InvalidChoiceError, ZooError
 from zoo.cli.main import cli
-from zoo.errors import InvalidChoiceError, ZooError
 from zoo.models.parts import NORMS, PART_FIELDS
 from zoo.models.roles import DECAY, Role, decayed_names, parameter_roles
 from zoo.registry import list_variants
@@ -61,7 +61,7 @@ def subjects() -> Iterator[str]:
 def test_matrices_decay_and_nothing_else(name: str) -> None:
     """Against a list of classes, so that a new class with a table is decided on."""
     try:
-        model = zoo.building.skeleton(name, **SIZES)
+        model = zoo.building.builder.skeleton(name, **SIZES)
     except ZooError:
         pytest.skip("the part needs others")
     roles = parameter_roles(model)

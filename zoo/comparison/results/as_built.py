@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from zoo.errors import ZooError
+from zoo.base.errors import ZooError
 from zoo.models import ZooConfig
 from zoo.registry import parse_name
 from zoo.training import Recipe

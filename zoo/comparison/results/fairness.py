@@ -12,8 +12,8 @@ from functools import cache
 from statistics import fmean
 from typing import Any
 
-from zoo.building import config, deviations_of, skeleton
-from zoo.errors import ZooError
+from zoo.base.errors import ZooError
+from zoo.building.builder import config, deviations_of, skeleton
 from zoo.models.roles import parameter_roles
 from zoo.training.arguments import DECAYS
 from zoo.training.optimizers import decayed_parameters
