@@ -135,7 +135,7 @@ def decayed_parameters(model: nn.Module, decay: str) -> list[str]:
     """
     if decay in DECAY:
         return list(decayed_names(model, decay))
-    names: list[str] = Trainer.get_decay_parameter_names(None, model)  # type: ignore[arg-type]
+    names: list[str] = Trainer.get_decay_parameter_names(None, model)
     return names
 
 
