@@ -19,7 +19,6 @@ from .spelling import RenamedOption, hyphenated
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
 
-
 class VariantName(click.ParamType):  # type: ignore[type-arg]
     """A variant's name, possibly with settings."""
 
