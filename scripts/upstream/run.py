@@ -29,15 +29,28 @@ TASKS = {"encoder": "masked-lm", "decoder": "causal-lm", "encoder-decoder": "seq
 
 COLUMNS = ("passed", "failed", "skipped")
 
+PAGE = Path(__file__).parents[2] / "docs" / "transformers.md"
+
 CLASSES = {
     "bart": "BartModelTest",
     "bert": "BertModelTest",
+    "gemma3": "Gemma3TextModelTest",
     "gpt2": "GPT2ModelTest",
+    "lfm2": "Lfm2ModelTest",
     "llama": "LlamaModelTest",
     "marian": "MarianModelTest",
+    "qwen3_next": "Qwen3NextModelTest",
     "t5": "T5ModelTest",
 }
 """Test classes of transformers' models."""
+
+NEAREST = {
+    "gemma3-style": "gemma3",
+    "kimi-linear-style": "qwen3_next",
+    "lfm2-style": "lfm2",
+    "qwen3-next-style": "qwen3_next",
+}
+"""Variants that are compared with a model nearer than their family's."""
 
 VARIANTS = (
     "pre-norm",
@@ -46,6 +59,10 @@ VARIANTS = (
     "gpt2-style",
     "llama-style",
     "gemma2-style",
+    "gemma3-style",
+    "qwen3-next-style",
+    "kimi-linear-style",
+    "lfm2-style",
     "alibi-decoder",
     "gptj-style",
     "t5-style",
@@ -141,6 +158,8 @@ def references_of(variant: str, family: str) -> tuple[str, ...]:
     Returns:
         Keys of `CLASSES`.
     """
+    if variant in NEAREST:
+        return (NEAREST[variant],)
     if family == "decoder":
         return ("llama",) if zoo.config(variant, TASKS[family]).position.startswith("rotary") else ("gpt2",)
     return {"encoder": ("bert",), "encoder-decoder": ("marian", "bart")}[family]
@@ -182,6 +201,21 @@ def versions(checkout: Path) -> str:
     return f"transformer-zoo {own}, {libraries}, suites of transformers {suites[1] if suites else 'unknown'}"
 
 
+def record(file: Path, table: str) -> None:
+    """Write a table to a file, and into the page where it shows the earlier one.
+
+    Args:
+        file: Which, for instance `counts.txt`.
+        table: All lines.
+    """
+    page, before = PAGE.read_text(encoding="utf-8"), file.read_text(encoding="utf-8").strip() if file.exists() else ""
+    if before and before in page:
+        PAGE.write_text(page.replace(before, table.strip()), encoding="utf-8")
+    else:
+        print(f"{PAGE} does not show {file} yet")
+    file.write_text(f"{table.rstrip()}\n", encoding="utf-8")
+
+
 def main() -> None:
     """Run what was asked for and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -192,7 +226,14 @@ def main() -> None:
     parser.add_argument("-k", dest="only", default="", help="which tests, an expression as for pytest")
     parser.add_argument("--logs", type=Path, help="folder for pytest's output, kept if given")
     parser.add_argument("--reuse", action="store_true", help="take the reports in that folder instead of running again")
+    parser.add_argument("--record", type=Path, help="file to write the table to, and into the documents")
     arguments = parser.parse_args()
+    table: list[str] = []
+
+    def show(line: str) -> None:
+        print(line, flush=True)
+        table.append(line)
+
     checkout = arguments.checkout.resolve()
     logs = arguments.logs or Path(tempfile.mkdtemp())
     logs.mkdir(parents=True, exist_ok=True)
@@ -203,7 +244,7 @@ def main() -> None:
         for family in ([only] if only else families(name))
     ]
     names = arguments.references or sorted({name for pair in wanted for name in references_of(*pair)})
-    print(f"{'':36}" + "".join(f"{word:>9}" for word in COLUMNS) + f"{'than':>8}{'passed':>8}{'behind':>8}")
+    show(f"{'':36}" + "".join(f"{word:>9}" for word in COLUMNS) + f"{'than':>8}{'passed':>8}{'behind':>8}")
     references: dict[str, dict[str, str]] = {}
     for name in names:
         target = f"tests/models/{name}/test_modeling_{name}.py::{CLASSES[name]}"
@@ -213,7 +254,7 @@ def main() -> None:
             if report.exists()
             else run_suite(checkout, target, report.with_suffix(".txt"), jobs=arguments.jobs, only=arguments.only)
         )
-        print(row(f"transformers' {name}", references[name]), flush=True)
+        show(row(f"transformers' {name}", references[name]))
     suites = str(Path(__file__).with_name("zoo_suites.py"))
     found: dict[str, dict[str, dict[str, str]]] = {}
     for name, family in wanted:
@@ -226,13 +267,15 @@ def main() -> None:
         )
         found.setdefault(name, {})[family] = results
         for other in references_of(name, family):
-            print(row(f"{name} ({family})", results, other, references.get(other)), flush=True)
+            show(row(f"{name} ({family})", results, other, references.get(other)))
     for name, results_of in found.items():
         if "bert" in references and {"encoder", "decoder"} <= results_of.keys():
             both = {**results_of["decoder"], **results_of["encoder"]}
-            print(row(f"{name} (encoder and decoder)", both, "bert", references["bert"]), flush=True)
+            show(row(f"{name} (encoder and decoder)", both, "bert", references["bert"]))
     without = f" Tests: {arguments.only}." if arguments.only else ""
-    print(f"\nCounts beside a reference are of the tests that it has too.{without}\nOf {versions(checkout)}.")
+    show(f"\nCounts beside a reference are of the tests that it has too.{without}\nOf {versions(checkout)}.")
+    if arguments.record:
+        record(arguments.record, "\n".join(table))
     if arguments.logs is None:
         print(f"Logs: {logs}")
 

@@ -10,14 +10,18 @@ from __future__ import annotations
 import os
 import tempfile
 import unittest
+from collections.abc import Iterator
 from importlib import import_module
 from typing import Any, ClassVar
+from unittest import mock
 
-from torch import Tensor
+from torch import Tensor, nn
 from transformers.models.auto.modeling_auto import MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES as classes
 
 import zoo
 import zoo.models
+from zoo.models.positions.rotary_by_layer import RotaryByLayerPosition
+from zoo.models.validation import LAYER_TYPES
 
 causal_lm: Any = import_module("tests.causal_lm_tester")
 configuration: Any = import_module("tests.test_configuration_common")
@@ -44,6 +48,29 @@ TINY = {
     "initializer": "normal",  # as in transformers' own testers: the suites' tolerances are absolute
     "initializer_range": 0.02,
 }
+
+STATES: dict[str, tuple[dict[str, int], tuple[int, ...], tuple[int, ...]]] = {
+    "gated-delta-net": (
+        {
+            "linear_num_key_heads": 4,
+            "linear_num_value_heads": 8,
+            "linear_key_head_dim": 16,
+            "linear_value_head_dim": 8,
+            "linear_conv_kernel_dim": 2,
+        },
+        (2 * 4 * 16 + 8 * 8, 2),
+        (8, 16, 8),
+    ),
+    "kimi-delta-attention": (
+        {"linear_num_heads": 4, "linear_head_dim": 8, "linear_conv_kernel_dim": 2},
+        (3 * 4 * 8, 2),
+        (4, 8, 8),
+    ),
+    "short-conv": ({"conv_L_cache": 3}, (64, 3), ()),
+}
+"""Settings of mixers; channels and tokens that a convolution keeps; heads, key and value sizes of a recurrent state."""
+
+NO_STATES: tuple[dict[str, int], tuple[int, ...], tuple[int, ...]] = ({}, (), ())
 
 
 class Tester:
@@ -170,6 +197,12 @@ class CausalLMTester(Tester, causal_lm.CausalLMModelTester):
         causal_lm.CausalLMModelTester.__init__(self, parent)
         self.num_attention_heads, self.hidden_size = 4, 64
 
+    def get_config(self) -> Any:
+        """A tiny configuration; mixers have the sizes of `STATES`."""
+        mixer = zoo.config(self.variant, self.task).mixer
+        sizes = STATES.get(mixer, NO_STATES)[0]
+        return zoo.config(self.variant, self.task, **{**TINY, **self.settings, **sizes})
+
     def prepare_config_and_inputs(self) -> Any:
         """What transformers' own tester makes."""
         return causal_lm.CausalLMModelTester.prepare_config_and_inputs(self)
@@ -179,9 +212,56 @@ class CausalLMTester(Tester, causal_lm.CausalLMModelTester):
         return causal_lm.CausalLMModelTester.prepare_config_and_inputs_for_common(self)
 
 
+class RotaryByLayerTables(RotaryByLayerPosition):
+    """Rotary tables by layer type, with the interface of transformers' own."""
+
+    def forward(self, x: Tensor, position_ids: Tensor, layer_type: str) -> tuple[Tensor, Tensor]:
+        """Cosines and sines of one layer type."""
+        return self.rotations(x, position_ids, [layer_type])[layer_type]
+
+    def __getattr__(self, name: str) -> Any:
+        """Frequencies of a layer type, for instance `full_attention_inv_freq`."""
+        layer_type, found, _ = name.partition("_inv_freq")
+        return self.by_type[layer_type].rotary_emb.inv_freq if found else super().__getattr__(name)
+
+
+class CausalLMSuite(causal_lm.CausalLMModelTest):
+    """The suites that transformers runs on its decoders, with what its hybrids override."""
+
+    def _get_conv_state_shape(self, batch_size: int, config: Any) -> tuple[int, ...]:
+        return (batch_size, *STATES.get(config.mixer, NO_STATES)[1])
+
+    def _get_recurrent_state_shape(self, batch_size: int, config: Any) -> tuple[int, ...]:
+        return (batch_size, *STATES.get(config.mixer, NO_STATES)[2])
+
+    def _get_attention_shape(self, batch_size: int, seq_length: int | None, config: Any) -> Any:
+        if config.attention != "latent":
+            return super()._get_attention_shape(batch_size, seq_length, config)
+        return (batch_size, 1, seq_length, config.head_dim), (batch_size, 1, seq_length, config.kv_lora_rank)
+
+    def test_attention_outputs(self) -> None:
+        """The common test, with attentions of attention layers alone, as for Qwen3-Next and LFM2."""
+        layer_types = getattr(self.model_tester.get_config(), "layer_types", None)
+        if layer_types:
+            self.model_tester.num_hidden_layers = sum(name in LAYER_TYPES for name in layer_types)
+        super().test_attention_outputs()
+
+    def test_model_rope_scaling_frequencies(self) -> None:
+        """The common test, which finds tables by layer type under the names of transformers' own."""
+        listed = nn.Module.named_modules
+
+        def with_tables(model: Any, *args: Any, **kwargs: Any) -> Iterator[tuple[str, nn.Module]]:
+            if model.config.position == "rotary-by-layer":
+                yield "rotary_emb", RotaryByLayerTables(model.config)
+            yield from listed(model, *args, **kwargs)
+
+        with mock.patch.object(zoo.models.ZooModel, "named_modules", with_tables):
+            super().test_model_rope_scaling_frequencies()
+
+
 SUITES: dict[str, tuple[str, type, type]] = {
     "encoder": ("masked-lm", Tester, EncoderSuite),
-    "decoder": ("causal-lm", CausalLMTester, causal_lm.CausalLMModelTest),
+    "decoder": ("causal-lm", CausalLMTester, CausalLMSuite),
     "encoder-decoder": ("seq2seq-lm", EncoderDecoderTester, EncoderDecoderSuite),
 }
 """The task, the tester and the suites of every family."""
