@@ -210,6 +210,33 @@ def test_a_release_begins_with_what_the_files_say(tmp_path: Path) -> None:
     assert missing(version) == "not ready: CITATION.cff has another version"
 
 
+def supply_chain(tmp_path: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run the script on two pins."""
+    (tmp_path / "scripts").mkdir(exist_ok=True)
+    for name in ("scripts/supply-chain", "pyproject.toml"):
+        shutil.copy(ROOT / name, tmp_path / name)
+    (tmp_path / "constraints.txt").write_text("# Pins.\n" + "\n".join(one for one in CONSTRAINTS if "click==" in one))
+    command = ["bash", str(tmp_path / "scripts/supply-chain"), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, **environment})
+
+
+def test_an_audit_that_cannot_be_made_fails_in_one_line(tmp_path: Path) -> None:
+    without = supply_chain(tmp_path, PATH="/usr/bin:/bin") if shutil.which("uv", path="/usr/bin:/bin") is None else None
+    if without is not None:
+        assert without.returncode == 1
+        assert without.stderr == "not ready: uv is needed: python3 -m pip install --group release\n"
+    skipped = supply_chain(tmp_path, "--offline", PATH="/usr/bin:/bin")
+    assert skipped.returncode == 0 and len(skipped.stdout.splitlines()) == 1 and not (tmp_path / "build").exists()
+
+
+@pytest.mark.skipif(not all(map(shutil.which, ("uv", "cyclonedx-py", "pip-audit"))), reason="the tools are not here")
+def test_an_audit_without_the_index_fails_in_one_line(tmp_path: Path) -> None:
+    nowhere = "http://127.0.0.1:9/simple"
+    failed = supply_chain(tmp_path, UV_DEFAULT_INDEX=nowhere, UV_HTTP_RETRIES="0", UV_NO_CACHE="1")
+    assert failed.returncode == 1 and failed.stderr.startswith("not ready: no hashes of the pins (--offline ")
+    assert len(failed.stderr.splitlines()) == 1
+
+
 @pytest.mark.parametrize("status", [0, 3])
 def test_an_installation_shows_progress(status: int, tmp_path: Path) -> None:
     """Of what pip prints, large downloads and how many packages are installed; its failure ends the script."""
