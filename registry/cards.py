@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from zoo.base.printed import Part, Printed, Table, Title
+
 from .names import parse_name
-from .printed import Part, Printed, Table, Title
 from .variants import VARIANTS
 
 if TYPE_CHECKING:

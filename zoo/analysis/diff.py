@@ -7,13 +7,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from zoo.base.printed import Note, Part, Printed, Table
 from zoo.building.builder import KEPT_BESIDE, skeleton
 from zoo.building.builder import config as configure
 from zoo.models import Transformer, ZooConfig
 from zoo.models.fields import Fields
 from zoo.models.transformer import transformer_of
 from zoo.registry import VARIANTS, Task, parse_name
-from zoo.registry.printed import Note, Part, Printed, Table
 
 if TYPE_CHECKING:
     from zoo.building.literals import TaskName, VariantName

@@ -10,11 +10,11 @@ from typing import Any
 
 from torch import nn
 
+from zoo.base.printed import Note, Part, Printed, Table, Title
 from zoo.building.builder import skeleton
 from zoo.models import Position
 from zoo.models.feed_forwards import Experts
 from zoo.registry import VARIANTS, parse_name
-from zoo.registry.printed import Note, Part, Printed, Table, Title
 
 MODULE_HEADINGS = ("Module", "Shapes", "Parameters", "Times", "Total")
 """Of a table of modules, numbers last."""

@@ -18,10 +18,10 @@ import torch
 from torch import Tensor, nn
 
 from zoo.base.errors import ConfigError, InputError
+from zoo.base.printed import Part, Printed, Source
 from zoo.building.builder import build
 from zoo.models import ZooPreTrainedModel
 from zoo.registry import VARIANTS, parse_name
-from zoo.registry.printed import Part, Printed, Source
 
 if TYPE_CHECKING:
     from zoo.building.literals import TaskName, VariantName

@@ -14,7 +14,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from zoo.base.errors import ConfigError, UnknownNameError
-from zoo.registry.printed import Page, Part, Printed
+from zoo.base.printed import Page, Part, Printed
 from zoo.training.generation import load_checkpoint
 from zoo.training.generation.checkpoint import TokenizerSource
 

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from transformers import PreTrainedModel
 
 from zoo.base.errors import ConfigError
+from zoo.base.printed import Note, Part, Printed, Table
 from zoo.models import ZooEncoderDecoder
-from zoo.registry.printed import Note, Part, Printed, Table
 from zoo.training.generation import load_checkpoint
 from zoo.training.generation.checkpoint import TokenizerSource
 

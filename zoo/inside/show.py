@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from zoo.analysis.drawing import Drawing, draw
 from zoo.base.errors import InputError
+from zoo.base.printed import Part, Printed, Title
 from zoo.building.builder import KEPT_BESIDE
 from zoo.building.builder import config as configure
 from zoo.building.dispatch import load
@@ -17,7 +18,6 @@ from zoo.hub import is_address
 from zoo.models import TASK_CLASSES, ZooConfig, ZooPreTrainedModel
 from zoo.models.fields import Fields
 from zoo.registry import Card, VariantSpec, describe, is_weights_name
-from zoo.registry.printed import Part, Printed, Title
 
 if TYPE_CHECKING:
     from zoo.building.literals import TaskName, VariantName

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from huggingface_hub.dataclasses import strict
 
-from zoo.registry.printed import Folded, Part, Table, Title, as_html
+from zoo.base.printed import Folded, Part, Table, Title, as_html
 
 from .derived_defaults import fill, repeat_pattern, usual_layer_types
 from .fields import GATED_ACTIVATIONS, Fields

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
-from zoo.registry.printed import Part, Picture, Printed
+from zoo.base.printed import Part, Picture, Printed
 
 Drawn = TypeVar("Drawn")
 

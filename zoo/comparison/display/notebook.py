@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from zoo.registry.printed import Note, Part, Table, Title
+from zoo.base.printed import Note, Part, Table, Title
 
 from ..results.comparison import Comparison
 from ..results.summary import summarize

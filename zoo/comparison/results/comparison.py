@@ -9,7 +9,7 @@ from typing import Any
 
 from zoo.base.errors import ConfigError
 from zoo.base.files import read_json
-from zoo.registry.printed import Part, Printed
+from zoo.base.printed import Part, Printed
 
 from ..files import RESULTS, write_json
 from ..run.record import Run

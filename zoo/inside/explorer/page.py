@@ -9,9 +9,9 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from zoo.base.errors import ZooError
+from zoo.base.printed import Note, Page, Part, as_html
 from zoo.converters.extras import require
 from zoo.registry import VARIANTS
-from zoo.registry.printed import Note, Page, Part, as_html
 
 from . import views
 

@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zoo.registry.printed import Folded, Note, Page, Part, Picture, Printed, Source, Table, Title, as_html
+from zoo.base.printed import Folded, Note, Page, Part, Picture, Printed, Source, Table, Title, as_html
 
 WORDS = st.text(alphabet=st.sampled_from("ab<>&\"' \n☃"), max_size=60)
 
