@@ -29,7 +29,7 @@ class ZooConfig(StackConfig):
 
     A configuration is complete: a saved one rebuilds its model even if a variant's defaults change later. Use
     [`zoo.config`][] to start from a variant's defaults; the defaults are those of a plain pre-norm Transformer. The
-    settings are described in [`Fields`][zoo.models.fields.Fields].
+    settings are described in `zoo.models.fields.Fields`.
 
     Args:
         kwargs: Fields; `layer_types`, "full_attention", "sliding_attention" or the type of the mixer's layers, for
