@@ -97,6 +97,12 @@ KNOWN = (
     ["list", "--json"],
     ["settings"],
     ["settings", "position"],
+    ["tasks"],
+    ["tasks", "--json"],
+    ["tokenizers"],
+    ["tokenizers", "--json"],
+    ["recipes"],
+    ["recipes", "translation", "--json"],
     ["weights", "list"],
     ["weights", "list", "--json"],
 )
@@ -112,7 +118,7 @@ import sys
 from zoo.cli.main import cli
 for arguments in {KNOWN!r}:
     cli.main(list(arguments), standalone_mode=False)
-print(len(sys.modules), sorted({{"torch", "transformers", "numpy"}} & set(sys.modules)))
+print(len(sys.modules), sorted({{"torch", "transformers", "datasets", "numpy"}} & set(sys.modules)))
 """
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     number, _, heavy = run.stdout.splitlines()[-1].partition(" ")

@@ -165,7 +165,7 @@ def test_datasets_that_cannot_be_loaded(monkeypatch):
     def offline(name, configuration):
         raise ConnectionError(f"no network\nfor {name} {configuration}")
 
-    monkeypatch.setattr("zoo.data.tasks.libraries.load_dataset", offline)
+    monkeypatch.setattr("datasets.load_dataset", offline)
     with pytest.raises(
         DataError, match="dataset me/reviews:en cannot be loaded: ConnectionError: no network for me/rev"
     ):
@@ -173,7 +173,7 @@ def test_datasets_that_cannot_be_loaded(monkeypatch):
     with pytest.raises(DataError, match="folder/reviews.tsv does not exist"):
         find_task("text-classification").load("folder/reviews.tsv")
     empty = Dataset.from_dict({"text": [], "label": []})
-    monkeypatch.setattr("zoo.data.tasks.libraries.load_dataset", lambda *name: DatasetDict({"train": empty}))
+    monkeypatch.setattr("datasets.load_dataset", lambda *name: DatasetDict({"train": empty}))
     with pytest.raises(DataError, match="dataset me/reviews is empty"):
         find_task("text-classification").load("me/reviews")
 
@@ -185,7 +185,7 @@ def test_loading_a_dataset_shows_bars_only_where_they_are_wanted(tmp_path, monke
     def load(name, configuration):
         return load_dataset("json", **files, download_mode="force_redownload")
 
-    monkeypatch.setattr("zoo.data.tasks.libraries.load_dataset", load)
+    monkeypatch.setattr("datasets.load_dataset", load)
     for progress in (True, False):
         with pytest.raises(DataError, match="did you mean 'text'"):
             zoo.train("bert-style", "text-classification", data="me/r", columns=["txt", "label"], progress=progress)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
-
-from datasets import Dataset, DatasetInfo
+from typing import TYPE_CHECKING, Any
 
 from zoo.base.errors import ConfigError, DataError
 
 from .tables import NUMBERS
+
+if TYPE_CHECKING:
+    from datasets import Dataset
 
 
 def check_length(max_length: int | None) -> None:
@@ -33,6 +34,8 @@ def encoded(columns: Mapping[str, Any], examples: Dataset, kept: Sequence[int] |
         examples: The examples as texts.
         kept: The numbers of those that are encoded, by default all.
     """
+    from datasets import Dataset, DatasetInfo
+
     rows = examples if kept is None else examples.select(kept)
     # A slice reads a column at once; a dataset's row costs thirty times as much.
     numbers = {name: rows[name][:] for name in NUMBERS.values() if name in rows.column_names}

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from datasets import Dataset
 from typing_extensions import Self
 
 from zoo.base.errors import ConfigError, DataError, enumerate_names, suggest
@@ -17,6 +16,9 @@ from .encoding import check_length
 from .sources import Splits
 from .tables import Table, place_of
 from .task import DataTask
+
+if TYPE_CHECKING:
+    from datasets import Dataset
 
 FEW_LABELS = 8
 """Different labels that are never too many, however few examples there are."""

@@ -5,17 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
-
-from datasets import Dataset
+from typing import TYPE_CHECKING, Any
 
 from zoo.data.tokenizers import Tokenizers, leave_open
 
-from .blocks import BlockCollator, TokenBlocks
 from .predictions import Outputs, Predictions
 from .scores import Score, perplexity
 from .task import TASKS
 from .text_task import RawTextTask, padding_of
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+    from .blocks import BlockCollator, TokenBlocks
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,8 @@ class LanguageModeling(RawTextTask):
         self, examples: Dataset, tokenizers: Tokenizers, *, training: bool = False, seed: int = 0
     ) -> TokenBlocks:
         """Turn texts into blocks. Arguments as in the base class."""
+        from .blocks import TokenBlocks
+
         stride = self.stride if training else None
         least = self.block_size + 1 if stride is not None else 2
         ids = self.row(examples, tokenizers, least=least, training=training)
@@ -47,6 +51,8 @@ class LanguageModeling(RawTextTask):
 
     def collator(self, tokenizers: Tokenizers) -> BlockCollator:
         """Make what puts blocks into batches. Arguments as in the base class."""
+        from .blocks import BlockCollator
+
         return BlockCollator(padding_of(tokenizers))
 
     def score(self, predictions: Predictions, examples: Dataset, *, n_bootstrap: int = 1) -> Mapping[str, Score]:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-
-from datasets import Dataset
+from typing import TYPE_CHECKING
 
 from zoo.base.errors import DataError
 
 from .sources import Splits
 from .tables import NUMBERS
+
+if TYPE_CHECKING:
+    from datasets import Dataset
 
 PLACES = {*NUMBERS.values(), "document"}
 """Columns that say where an example stands, and not what it is."""

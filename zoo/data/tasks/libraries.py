@@ -6,12 +6,12 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-
-import datasets
-import huggingface_hub.utils
-from datasets import Dataset, DatasetDict, load_dataset, load_from_disk
+from typing import TYPE_CHECKING
 
 from zoo.base.errors import DataError
+
+if TYPE_CHECKING:
+    from datasets import Dataset
 
 SAVED_FILES = ("dataset_info.json", "dataset_dict.json")
 """What `save_to_disk` leaves in a folder."""
@@ -48,6 +48,9 @@ def loading_bars(*, shown: bool) -> Iterator[None]:
     Yields:
         Nothing. What was set for the process counts again afterwards.
     """
+    import datasets
+    import huggingface_hub.utils
+
     libraries = (
         []
         if shown
@@ -74,6 +77,8 @@ def dataset_splits(data: str | Path) -> dict[str, Dataset]:
     Raises:
         DataError: When it cannot be loaded.
     """
+    from datasets import DatasetDict, load_dataset, load_from_disk
+
     try:
         if Path(data).is_dir():
             loaded = load_from_disk(str(data), keep_in_memory=True)

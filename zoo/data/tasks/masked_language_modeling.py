@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
-
-from datasets import Dataset
-from transformers import DataCollatorForLanguageModeling
+from typing import TYPE_CHECKING, Any
 
 from zoo.base.errors import ConfigError
 from zoo.data.tokenizers import Tokenizers
 
-from .blocks import BlockCollator, MaskedBlocks
-from .metrics import accuracy_score
 from .predictions import Outputs, Predictions
 from .scores import Score, perplexity
 from .task import TASKS
 from .text_task import RawTextTask, padding_of
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+    from .blocks import BlockCollator, MaskedBlocks
 
 MASK = "<mask>"
 
@@ -55,6 +55,10 @@ class MaskedLanguageModeling(RawTextTask):
         self, examples: Dataset, tokenizers: Tokenizers, *, training: bool = False, seed: int = 0
     ) -> MaskedBlocks:
         """Turn texts into masked blocks. Arguments as in the base class."""
+        from transformers import DataCollatorForLanguageModeling
+
+        from .blocks import MaskedBlocks
+
         tokenizer = tokenizers.source
         if tokenizer.mask_token is None:
             raise ConfigError("the tokenizer has no mask_token, which masked language modelling needs")
@@ -66,10 +70,14 @@ class MaskedLanguageModeling(RawTextTask):
 
     def collator(self, tokenizers: Tokenizers) -> BlockCollator:
         """Make what puts blocks into batches. Arguments as in the base class."""
+        from .blocks import BlockCollator
+
         return BlockCollator(padding_of(tokenizers), shifted=False)
 
     def score(self, predictions: Predictions, examples: Dataset, *, n_bootstrap: int = 1) -> Mapping[str, Score]:
         """Perplexity of the masked tokens, and the share of them that is guessed. Arguments as in the base class."""
+        from .metrics import accuracy_score
+
         signature = f"masked:{predictions.num_labels}|block:{self.block_size}|mlm_probability:{self.mlm_probability}"
         return {
             "perplexity": perplexity(predictions.loss, signature),

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
-
-from datasets import Dataset
-from transformers import DataCollatorForSeq2Seq
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from zoo.data.tokenizers import Tokenizers, train_tokenizers
 from zoo.data.tokenizers.encoding import to_ids
@@ -15,6 +12,9 @@ from zoo.data.tokenizers.encoding import to_ids
 from .encoding import check_length, encoded, short_enough
 from .tables import Kind
 from .task import DataTask
+
+if TYPE_CHECKING:
+    from datasets import Dataset
 
 
 @dataclass(frozen=True)
@@ -56,6 +56,8 @@ class PairsTask(DataTask):
 
     def collator(self, tokenizers: Tokenizers) -> Callable[[Any], dict[str, Any]]:
         """Make transformers' collator for pairs. Arguments as in the base class."""
+        from transformers import DataCollatorForSeq2Seq
+
         return DataCollatorForSeq2Seq(tokenizers.source)
 
     def model_settings(self, tokenizers: Tokenizers) -> dict[str, Any]:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-
-from datasets import Dataset
+from typing import TYPE_CHECKING
 
 from zoo.base.errors import DataError
 from zoo.data.corpora.cutting import cut
 
 from .reading import read_lines
+
+if TYPE_CHECKING:
+    from datasets import Dataset
 
 TEXT_SUFFIX = ".txt"
 
@@ -43,5 +45,7 @@ def in_parts(text: str) -> Dataset:
     Returns:
         A dataset with the columns `text` and `document`, which is 0: the parts are one document.
     """
+    from datasets import Dataset
+
     parts = list(cut(text))
     return Dataset.from_dict({"text": parts, "document": [0] * len(parts)})

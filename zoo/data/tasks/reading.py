@@ -8,11 +8,7 @@ import re
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
-
-from datasets import ClassLabel, Dataset
-from datasets.table import InMemoryTable
-from pyarrow.parquet import read_table as read_parquet_table  # type: ignore[import-untyped]
+from typing import TYPE_CHECKING, Any
 
 from zoo.base.errors import DataError, enumerate_names, suggest
 
@@ -26,6 +22,9 @@ from .tables import (
     chosen_columns,
     make_table,
 )
+
+if TYPE_CHECKING:
+    from datasets import Dataset
 
 Row = tuple[int, list[Any]]
 
@@ -180,6 +179,10 @@ def read_jsonl(file: Path, columns: Sequence[Column] | None, kinds: Sequence[Kin
 
 def read_parquet(file: Path, columns: Sequence[Column] | None, kinds: Sequence[Kind]) -> Table:
     """Read a Parquet file. Arguments as of `read_table`."""
+    from datasets import Dataset
+    from datasets.table import InMemoryTable
+    from pyarrow.parquet import read_table as read_parquet_table  # type: ignore[import-untyped]
+
     try:
         dataset = Dataset(
             InMemoryTable(read_parquet_table(file))
@@ -243,6 +246,8 @@ def named_labels(dataset: Dataset, column: str) -> list[Any]:
     Returns:
         Its values, with names for `ClassLabel`s; of other numbers, the numbers.
     """
+    from datasets import ClassLabel
+
     values = list(dataset[column])
     feature = dataset.features[column]
     inner = getattr(feature, "feature", None)

@@ -7,8 +7,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sacrebleu.metrics import BLEU, CHRF
-
 
 @dataclass(frozen=True)
 class Score:
@@ -42,6 +40,8 @@ def translation_scores(
     Returns:
         BLEU (Papineni et al. 2002; Post 2018) and chrF (Popović 2015), each from 0 to 100.
     """
+    from sacrebleu.metrics import BLEU, CHRF
+
     scores = {}
     for name, metric in (("bleu", BLEU()), ("chrf", CHRF())):
         result = metric.corpus_score(list(hypotheses), [list(references)], n_bootstrap=n_bootstrap)

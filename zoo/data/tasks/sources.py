@@ -6,14 +6,16 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-
-from datasets import Dataset
+from typing import TYPE_CHECKING
 
 from zoo.base.errors import DataError
 
 from .libraries import dataset_splits, is_dataset_name, is_saved_dataset
 from .reading import PAIR, READERS, read_table, table_of
 from .tables import Column, Kind, Table
+
+if TYPE_CHECKING:
+    from datasets import Dataset
 
 SHIPPED = Path(__file__).parent / "data"
 """Corpora that ship with the zoo."""

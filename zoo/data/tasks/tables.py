@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from typing import Any
-
-from datasets import Dataset, DatasetInfo
+from typing import TYPE_CHECKING, Any
 
 from zoo.base.errors import DataError, UnknownNameError, ZooWarning
+
+if TYPE_CHECKING:
+    from datasets import Dataset
 
 Column = str | int
 
@@ -103,6 +104,8 @@ class Table:
             The dataset. Its description is the source, and its last column, "line_number" or "row_number", says where
             in it each row stands, unless there is a column of this name.
         """
+        from datasets import Dataset, DatasetInfo
+
         numbers = {} if NUMBERS[self.unit] in self.columns else {NUMBERS[self.unit]: list(self.lines)}
         return Dataset.from_dict({**self.columns, **numbers}, info=DatasetInfo(description=self.source))
 
@@ -117,6 +120,8 @@ def place_of(examples: Any, row: int) -> str | None:
     Returns:
         For instance "pairs.tsv, line 17"; None for examples that come from no file.
     """
+    from datasets import Dataset
+
     if not isinstance(examples, Dataset) or not examples.info.description:
         return None
     for unit, name in NUMBERS.items():

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
-
-from datasets import Dataset
-from transformers import DataCollatorWithPadding
+from typing import TYPE_CHECKING, Any
 
 from zoo.data.tokenizers import Tokenizers
 from zoo.data.tokenizers.encoding import to_ids
 
 from .encoding import encoded
 from .labels import LabelsTask
-from .metrics import accuracy_score, macro_f1_score
 from .predictions import Outputs, Predictions
 from .scores import Score
 from .tables import Kind
 from .task import TASKS
+
+if TYPE_CHECKING:
+    from datasets import Dataset
 
 
 @dataclass(frozen=True)
@@ -44,6 +43,8 @@ class TextClassification(LabelsTask):
 
     def collator(self, tokenizers: Tokenizers) -> Callable[[Any], dict[str, Any]]:
         """Make transformers' collator for texts. Arguments as in the base class."""
+        from transformers import DataCollatorWithPadding
+
         return DataCollatorWithPadding(tokenizers.source)
 
     def sources(self, examples: Dataset) -> list[str]:
@@ -60,6 +61,8 @@ class TextClassification(LabelsTask):
 
     def score(self, predictions: Predictions, examples: Dataset, *, n_bootstrap: int = 1) -> Mapping[str, Score]:
         """Accuracy and F1. Arguments as in the base class."""
+        from .metrics import accuracy_score, macro_f1_score
+
         answers, labels = predictions.ids, predictions.labels
         return {
             "accuracy": accuracy_score(answers, labels, n_bootstrap=n_bootstrap),

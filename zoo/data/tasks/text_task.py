@@ -5,23 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
-
-import numpy as np
-from datasets import Dataset
+from typing import TYPE_CHECKING, Any
 
 from zoo.base.errors import ConfigError, DataError
 from zoo.data.corpora import located
-from zoo.data.corpora.shards import TokenRow, is_prepared
 from zoo.data.tokenizers import Tokenizers, train_tokenizers
 from zoo.data.tokenizers.encoding import to_ids
 
-from .blocks import Ids
-from .prepared import PreparedTexts, prepared_splits
 from .raw_text import TEXT_SUFFIX, in_parts, read_text
 from .sources import HELDOUT_NAMES, DataSource, Splits, find_file
 from .tables import Column, Kind
 from .task import DataTask
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+    from zoo.data.corpora.shards import TokenRow
+
+    from .blocks import Ids
 
 TEXTS_AT_ONCE = 64
 """Texts that are tokenized together."""
@@ -64,6 +65,10 @@ class RawTextTask(DataTask):
         seed: int = 0,
     ) -> Splits:
         """Load texts. Arguments as in the base class."""
+        from zoo.data.corpora.shards import is_prepared
+
+        from .prepared import prepared_splits
+
         data = None if data is None else located(data)
         if data is not None and is_prepared(data):
             return prepared_splits(Path(data), heldout)
@@ -81,12 +86,18 @@ class RawTextTask(DataTask):
 
     def load_from(self, source: DataSource) -> Splits:
         """Load texts. Arguments as in the base class; of prepared data, held-out documents are left out already."""
+        from zoo.data.corpora.shards import is_prepared
+
+        from .prepared import prepared_splits
+
         if source.data is None or not is_prepared(source.data):
             return super().load_from(source)
         return replace(prepared_splits(Path(source.data), source.heldout), source=source)
 
     def set_aside(self, examples: Dataset, *, seed: int = 0) -> Splits:
         """Take the end of a text away, or some of several. Arguments as in the base class."""
+        from .prepared import PreparedTexts
+
         if isinstance(examples, PreparedTexts):
             raise DataError(
                 f"{examples.folder} is prepared, so nothing can be set aside of it to choose a checkpoint by"
@@ -127,6 +138,10 @@ class RawTextTask(DataTask):
         Raises:
             DataError: When there are too few.
         """
+        import numpy as np
+
+        from .prepared import PreparedTexts
+
         if isinstance(examples, PreparedTexts):
             return examples.row(tokenizers)
         ids = np.concatenate([np.empty(0, np.int32), *parts_of_row(examples, tokenizers)])
@@ -153,6 +168,8 @@ def documents(examples: Dataset) -> Dataset:
     Returns:
         A dataset with the columns `text` and `document`.
     """
+    from datasets import Dataset
+
     texts = examples[examples.column_names[0]][:]
     return Dataset.from_dict({"text": texts, "document": list(range(len(texts)))})
 
@@ -166,6 +183,8 @@ def parts_of_row(examples: Dataset, tokenizers: Tokenizers) -> Iterator[Ids]:
     Yields:
         Ids, in the order of the texts.
     """
+    import numpy as np
+
     tokenizer = tokenizers.source
     previous = None
     for start in range(0, len(examples), TEXTS_AT_ONCE):

@@ -5,22 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any
-
-from datasets import Dataset
-from transformers import DataCollatorForTokenClassification
+from typing import TYPE_CHECKING, Any
 
 from zoo.data.tokenizers import Tokenizers
 from zoo.data.tokenizers.encoding import pieces_of
-from zoo.fast.chunked_loss import IGNORED
 
 from .encoding import encoded
 from .labels import LabelsTask
-from .metrics import accuracy_score, entity_f1_score, has_entities, macro_f1_score
 from .predictions import Outputs, Predictions
 from .scores import Score
 from .tables import Kind
 from .task import TASKS
+
+if TYPE_CHECKING:
+    from datasets import Dataset
 
 
 @dataclass(frozen=True)
@@ -42,6 +40,8 @@ class TokenClassification(LabelsTask):
 
     def encode(self, examples: Dataset, tokenizers: Tokenizers, *, training: bool = False, seed: int = 0) -> Dataset:
         """Turn tokens into ids, and labels into numbers. Arguments as in the base class."""
+        from zoo.fast.chunked_loss import IGNORED
+
         tokenizer = tokenizers.source
         ending = [] if tokenizer.eos_token_id is None else [tokenizer.eos_token_id]
         rows: list[list[int]] = []
@@ -64,6 +64,8 @@ class TokenClassification(LabelsTask):
 
     def collator(self, tokenizers: Tokenizers) -> Callable[[Any], dict[str, Any]]:
         """Make transformers' collator for labelled tokens. Arguments as in the base class."""
+        from transformers import DataCollatorForTokenClassification
+
         return DataCollatorForTokenClassification(tokenizers.source)
 
     def sources(self, examples: Dataset) -> list[str]:
@@ -91,6 +93,8 @@ class TokenClassification(LabelsTask):
 
     def score(self, predictions: Predictions, examples: Dataset, *, n_bootstrap: int = 1) -> Mapping[str, Score]:
         """F1 and accuracy. Arguments as in the base class."""
+        from .metrics import accuracy_score, entity_f1_score, has_entities, macro_f1_score
+
         answers, labels = predictions.ids, predictions.labels
         if has_entities(self.labels):
             named = [[self.named(row) for row in rows] for rows in (answers, labels)]

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-
-from datasets import Dataset
+from typing import TYPE_CHECKING
 
 from .pairs import PairsTask
 from .predictions import Predictions
 from .scores import Score, translation_scores
 from .sources import SHIPPED
 from .task import TASKS
+
+if TYPE_CHECKING:
+    from datasets import Dataset
 
 
 @dataclass(frozen=True)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
 
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
-from transformers import PreTrainedTokenizerFast
 
 from zoo.registry import Registry
 
 from .vocabulary import SPECIALS, UNKNOWN, counted, whole_tokens, wrap
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
 
 TOKENIZERS: Registry[Callable[..., PreTrainedTokenizerFast]] = Registry(
     "tokenizer", built_in="zoo.data.tokenizers.originals"

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from tokenizers import Regex, decoders, normalizers, pre_tokenizers
-from transformers import PreTrainedTokenizerFast
 
 from .kinds import CHARACTERS, TOKENIZERS
 from .vocabulary import counted, whole_tokens
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
 
 D2L_SPECIALS = {"unk_token": "<unk>", "pad_token": "<pad>", "bos_token": "<bos>", "eos_token": "<eos>"}
 EXPLICANDO_SPECIALS = {"pad_token": "<pad>", "bos_token": "<bos>", "eos_token": "<eos>"}

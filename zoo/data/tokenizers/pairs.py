@@ -7,14 +7,15 @@ import shutil
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
-
-from transformers import AutoTokenizer, PreTrainedTokenizerFast
+from typing import TYPE_CHECKING, Any
 
 from zoo.base.errors import CheckpointError, ConfigError, UnknownNameError
 from zoo.registry import split_options
 
 from .kinds import TOKENIZERS
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
 
 TARGET_FOLDER = "target"
 """Where a checkpoint holds the target's tokenizer, if it has its own: `AutoTokenizer`'s `subfolder`."""
@@ -90,6 +91,8 @@ def read_tokenizer(folder: Path) -> PreTrainedTokenizerFast:
     Raises:
         CheckpointError: When its files cannot be used.
     """
+    from transformers import AutoTokenizer
+
     try:
         tokenizer = AutoTokenizer.from_pretrained(folder)
         tokenizer("")  # which some settings that can be read do not survive

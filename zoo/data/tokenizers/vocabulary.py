@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 from tokenizers.processors import TemplateProcessing
-from transformers import PreTrainedTokenizerFast
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
 
 SPECIAL_TOKENS = {"pad_token": "<pad>", "bos_token": "<bos>", "eos_token": "<eos>", "unk_token": "<unk>"}
 """In the order of their ids, which are the defaults of [`zoo.models.ZooConfig`][]."""
@@ -33,6 +36,8 @@ def wrap(
     Returns:
         The same tokenizer, which `AutoTokenizer` loads once it is saved.
     """
+    from transformers import PreTrainedTokenizerFast
+
     framing = [token for token in frame.split() if token != "$A"]
     tokenizer.post_processor = TemplateProcessing(
         single=frame, special_tokens=[(token, tokenizer.token_to_id(token)) for token in framing]

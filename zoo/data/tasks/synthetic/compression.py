@@ -5,10 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
-
-from datasets import Dataset
-from transformers import DataCollatorWithPadding
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from zoo.base.errors import ConfigError, DataError
 from zoo.data.tokenizers import Tokenizers, train_tokenizers
@@ -19,6 +16,9 @@ from ..predictions import Outputs
 from ..task import TASKS
 from ..text_task import single_vocabulary
 from .task import Synthetic
+
+if TYPE_CHECKING:
+    from datasets import Dataset
 
 
 @dataclass(frozen=True)
@@ -59,6 +59,8 @@ class Compression(Synthetic):
 
     def encode(self, examples: Dataset, tokenizers: Tokenizers, *, training: bool = False, seed: int = 0) -> Dataset:
         """Turn sequences into ids, and their symbols into numbers. Arguments as in the base class."""
+        from datasets import Dataset
+
         ids = to_ids(tokenizers.source, self.sources(examples))
         if any(len(row) != self.length + 1 for row in ids):
             raise DataError(f"task {self.name!r} needs a token a symbol, as the tokenizer 'word' makes them")
@@ -74,6 +76,8 @@ class Compression(Synthetic):
 
     def collator(self, tokenizers: Tokenizers) -> Callable[[Any], dict[str, Any]]:
         """Make transformers' collator for texts. Arguments as in the base class."""
+        from transformers import DataCollatorWithPadding
+
         return DataCollatorWithPadding(tokenizers.source)
 
     def model_settings(self, tokenizers: Tokenizers) -> dict[str, Any]:

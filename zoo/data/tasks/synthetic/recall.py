@@ -10,18 +10,18 @@ import random
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
-
-from datasets import Dataset
+from typing import TYPE_CHECKING, ClassVar
 
 from zoo.base.errors import ConfigError, DataError
 from zoo.data.tokenizers import Tokenizers
 from zoo.data.tokenizers.encoding import to_ids
-from zoo.fast.chunked_loss import IGNORED
 
 from ..encoding import short_enough
 from ..task import TASKS
 from .task import Synthetic
+
+if TYPE_CHECKING:
+    from datasets import Dataset
 
 UNASKED = "."
 """Stands in an answer where nothing is asked."""
@@ -54,6 +54,10 @@ class AskedInPlace(Synthetic):
 
     def encode(self, examples: Dataset, tokenizers: Tokenizers, *, training: bool = False, seed: int = 0) -> Dataset:
         """Turn sequences into ids, with labels where something is asked. Arguments as in the base class."""
+        from datasets import Dataset
+
+        from zoo.fast.chunked_loss import IGNORED
+
         tokenizer = tokenizers.source
         ids = to_ids(tokenizer, self.sources(examples), add_special_tokens=False)
         answers = to_ids(tokenizer, self.references(examples), add_special_tokens=False)
@@ -159,6 +163,8 @@ class InContextRecall(AskedInPlace):
 
     def encode(self, examples: Dataset, tokenizers: Tokenizers, *, training: bool = False, seed: int = 0) -> Dataset:
         """Turn sequences into ids, with labels where something is asked. Arguments as in the base class."""
+        from zoo.fast.chunked_loss import IGNORED
+
         encoded = super().encode(examples, tokenizers, training=training, seed=seed)
         if not (training and self.train_everywhere):
             return encoded

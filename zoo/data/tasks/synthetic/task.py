@@ -7,25 +7,22 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
-
-import numpy as np
-from datasets import Dataset
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from zoo.base.errors import ConfigError, DataError
 from zoo.data.tokenizers import Tokenizers, train_tokenizers
 from zoo.data.tokenizers.encoding import to_ids
-from zoo.fast.chunked_loss import IGNORED
 
-from ..blocks import BlockCollator
 from ..encoding import short_enough
-from ..metrics import ratio, resampled
 from ..pairs import PairsTask
 from ..predictions import Outputs, Predictions
 from ..scores import Score
 from ..sources import Splits
 from ..tables import Column
 from ..text_task import padding_of, single_vocabulary
+
+if TYPE_CHECKING:
+    from datasets import Dataset
 
 TRIES = 100
 """How often a new example is looked for before the space of examples is taken to be exhausted."""
@@ -140,6 +137,10 @@ class Synthetic(PairsTask):
 
     def encode(self, examples: Dataset, tokenizers: Tokenizers, *, training: bool = False, seed: int = 0) -> Dataset:
         """Turn pairs into ids. Arguments as in the base class."""
+        from datasets import Dataset
+
+        from zoo.fast.chunked_loss import IGNORED
+
         if not self.decoder_only:
             return super().encode(examples, tokenizers, training=training, seed=seed)
         tokenizer = tokenizers.source
@@ -158,6 +159,8 @@ class Synthetic(PairsTask):
 
     def collator(self, tokenizers: Tokenizers) -> Callable[[Any], dict[str, Any]]:
         """Make what puts pairs into batches. Arguments as in the base class."""
+        from ..blocks import BlockCollator
+
         return BlockCollator(padding_of(tokenizers)) if self.decoder_only else super().collator(tokenizers)
 
     def model_settings(self, tokenizers: Tokenizers) -> dict[str, Any]:
@@ -171,6 +174,10 @@ class Synthetic(PairsTask):
 
     def score(self, predictions: Predictions, examples: Dataset, *, n_bootstrap: int = 1) -> Mapping[str, Score]:
         """Answers that are right as a whole, and symbols at their place. Arguments as in the base class."""
+        import numpy as np
+
+        from ..metrics import ratio, resampled
+
         if self.outputs == Outputs.PREDICTED:
             right = [np.equal(*row) for row in zip(predictions.ids, predictions.labels, strict=True)]
             whole = [(int(row.all()), 1) for row in right]
@@ -207,4 +214,6 @@ def as_dataset(rows: Sequence[tuple[str, str]]) -> Dataset:
     Returns:
         The columns `question` and `answer`.
     """
+    from datasets import Dataset
+
     return Dataset.from_dict({"question": [row[0] for row in rows], "answer": [row[1] for row in rows]})
