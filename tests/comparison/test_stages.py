@@ -11,7 +11,7 @@ ROOT = Path(zoo.comparison.__file__).parent
 STAGES = ("files", "digests", "sources", "request", "plan", "setup", "run", "results", "display", "pipeline")
 """As docs/architecture.md lists them."""
 
-NO_STAGES = ("benchmarks", "doctor.py")
+NO_STAGES = ("benchmarks", "doctor.py", "repeating.py")
 """Modules of the room that use comparisons and are no part of one."""
 
 SHOWN = ("results/comparison.py", "display")

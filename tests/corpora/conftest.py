@@ -8,6 +8,7 @@ from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
+from huggingface_hub import constants
 
 from zoo.registry import CORPORA, Corpus, CorpusFile, register_corpus
 
@@ -50,7 +51,8 @@ class Origin:
 
 
 @pytest.fixture
-def origin() -> Iterator[Origin]:
+def origin(monkeypatch: pytest.MonkeyPatch) -> Iterator[Origin]:
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
     made = Origin()
     yield made
     made.close()

@@ -39,6 +39,9 @@ NEXT = {
     "push": "zoo pull {repo_id}",
     "pull": "zoo explore {repo_id}",
     "doctor": "zoo plan NAME",
+    "data list": "zoo data get NAME",
+    "data get": "zoo data prepare NAME",
+    "data prepare": "zoo train NAME --data {output}",
 }
 """The next command by verb, with what the verb was given. `train`, `compare` and `plan` say by themselves what fits."""
 
