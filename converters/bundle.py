@@ -25,7 +25,7 @@ from .flattening import write_module
 from .target import PLACE, TARGETS, ExportOptions, Target, TargetPlan
 from .tree_shaking import Shaker
 from .verification import Difference, verify
-from .weights import task_of
+from .weights import save_generation, task_of
 
 ENTRY = "modeling"
 """The module that `auto_map` names."""
@@ -91,6 +91,8 @@ def write_bundle(model: ZooPreTrainedModel, folder: Path) -> None:
     """
     config = model.config
     model.save_pretrained(folder)
+    if model.can_generate():
+        save_generation(model, folder)
     files = bundle_files(config)
     for name, text in files.items():
         (folder / name).write_text(text, encoding="utf-8")

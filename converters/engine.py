@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, cast
 
 import torch
 from torch import Tensor
@@ -165,15 +165,15 @@ class WritingModel(EngineModel, GenerationMixin):
             UnsupportedOperationError: Without labels, as there are no logits; with labels for an encoder; and where
                 labels of a decoder are not the tokens that follow.
         """
+        mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
+        self.check_lengths(mask)
         encodes = self.config.stack == "encoder"
         if encodes and labels is None:
-            mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
             return BaseModelOutput(last_hidden_state=self.encode(input_ids, mask.bool()))
         if labels is None or encodes:
             raise UnsupportedOperationError(
                 f"{self.engine_name} returns no logits here: it generates, and computes the loss of labels"
             )
-        mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
         prompts = [ids[kept].tolist() for ids, kept in zip(input_ids, mask.bool(), strict=True)]
         if self.config.is_encoder_decoder:
             texts = [
@@ -189,6 +189,19 @@ class WritingModel(EngineModel, GenerationMixin):
         pairs = zip(scored, (text.labels for text in texts if text.ids), strict=True)
         counted = [score for scores, row in pairs for score, label in zip(scores, row, strict=True) if label != IGNORED]
         return kind(loss=-torch.tensor(counted).mean())
+
+    def check_lengths(self, mask: Tensor) -> None:
+        """Refuse texts without a token, and those with more tokens than the first stack has positions.
+
+        Args:
+            mask: 1 for real tokens. *Shape:* (batch_size, seq_len)
+
+        Raises:
+            InputError: When there is one.
+        """
+        lengths = mask.long().sum(1)
+        refuse_empty(mask[:, : int(lengths.min())])
+        cast(NoPosition, self.positions[0]).check(int(lengths.max()))
 
     def encode(self, input_ids: Tensor, mask: Tensor) -> Tensor:
         """Let the engine encode.
@@ -252,7 +265,7 @@ class WritingModel(EngineModel, GenerationMixin):
             setattr(settings, name, value)
         mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
         causal = not self.config.is_encoder_decoder
-        refuse_empty(input_ids)
+        self.check_lengths(mask)
         given, most = input_ids.shape[1], settings.max_length or DEFAULT_LENGTH
         if causal and settings.max_new_tokens is None and given >= most:
             raise InputError(

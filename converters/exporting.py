@@ -22,7 +22,7 @@ from .opening import open_folder
 from .planning import plan_engines, plan_export
 from .report import ExportReport
 from .target import TARGETS, ExportOptions, Target, TargetPlan, check_dtype, check_page
-from .weights import task_of, without_further_tokens
+from .weights import longest, task_of, without_further_tokens
 
 
 def export(
@@ -82,7 +82,7 @@ def export(
         report = export_as(choose(loaded, target), loaded, workshop, options)
         report = replace(report, notes=(*report.notes, *left_out))
         if source is not None:
-            carry_tokenizer(source, workshop)
+            carry_tokenizer(source, workshop, longest(loaded))
         write_card(workshop, report, loaded, find_target(report.target), options)
         written = sorted(str(path.relative_to(workshop)) for path in workshop.rglob("*") if path.is_file())
         files = tuple(name for name in written if name != MANIFEST_FILE)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import warnings
 from pathlib import Path
@@ -35,8 +36,14 @@ TARGET_FOLDER = "target"
 """Where a checkpoint holds its target's tokenizer, if that has its own."""
 
 
-def carry_tokenizer(folder: Path, out: Path) -> list[str]:
+def carry_tokenizer(folder: Path, out: Path, positions: int | None = None) -> list[str]:
     """Take a checkpoint's tokenizer into another folder, where `AutoTokenizer` loads it whatever the model there is.
+
+    Args:
+        folder: The checkpoint.
+        out: Where to.
+        positions: Rows of the model's table of positions, which becomes `model_max_length`, to which other code cuts
+            texts; None where it has no table.
 
     Returns:
         Names of the files that were written; none where the checkpoint has no tokenizer.
@@ -57,8 +64,21 @@ def carry_tokenizer(folder: Path, out: Path) -> list[str]:
         for name in names:
             if not (out / prefix / name).exists():
                 shutil.copyfile(folder / prefix / name, out / prefix / name)
+        if positions is not None and TOKENIZER_CONFIG in names:
+            set_longest(out / prefix / TOKENIZER_CONFIG, positions)
         written += [f"{prefix}{name}" for name in names]
     return written
+
+
+def set_longest(file: Path, positions: int) -> None:
+    """Write `model_max_length` into a tokenizer's configuration, if it is one."""
+    try:
+        saved = read_json(file)
+    except (ValueError, TypeError):
+        return
+    if isinstance(saved, dict):
+        saved["model_max_length"] = positions
+        file.write_text(json.dumps(saved, indent=2) + "\n", encoding="utf-8")
 
 
 def names_its_class(folder: Path) -> bool:

@@ -77,8 +77,9 @@ class GraphModel(EngineModel):
             *Shape:* (batch_size, seq_len)
 
         Raises:
-            SequenceTooLongError: When there are more positions than the model has.
+            InputError: When there are no tokens, or more than the model has positions.
         """
+        refuse_empty(input_ids)
         part = cast(NoPosition, self.positions[stack])
         position_ids = part.count(input_ids, attention_mask, seen).expand(len(input_ids), -1)
         part.check(seen + input_ids.shape[1], position_ids)

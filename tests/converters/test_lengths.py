@@ -12,6 +12,7 @@ import zoo
 from zoo.base.errors import ZooError
 from zoo.converters import TARGETS
 from zoo.converters.target import EngineTarget
+from zoo.data.tokenizers import train_word
 
 pytestmark = [pytest.mark.xdist_group("engines")]
 
@@ -19,6 +20,7 @@ POSITIONS = 16
 SIZES = dict(hidden_size=32, num_hidden_layers=1, num_attention_heads=2, intermediate_size=48, vocab_size=20)
 ENGINES = {name: target for name in TARGETS if isinstance(target := TARGETS.get(name), EngineTarget)}
 VARIANTS = {"gpt2-style": "causal-lm", "marian-style": "seq2seq-lm"}
+TEXT = torch.tensor([[3, 4, 5]])
 
 
 def endless(variant: str):
@@ -30,13 +32,47 @@ def endless(variant: str):
     return model
 
 
+def max_length_in(folder):
+    return json.loads((folder / "generation_config.json").read_text())["max_length"]
+
+
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_native_classes_end_at_their_last_position(variant, tmp_path):
     zoo.export(endless(variant), tmp_path / "out", fresh_process=False)
-    assert json.loads((tmp_path / "out" / "generation_config.json").read_text())["max_length"] == POSITIONS
+    assert max_length_in(tmp_path / "out") == POSITIONS
     auto = transformers.AutoModelForCausalLM if variant == "gpt2-style" else transformers.AutoModelForSeq2SeqLM
     native = auto.from_pretrained(tmp_path / "out")
-    assert native.generate(torch.tensor([[3, 4, 5]])).shape == (1, POSITIONS)
+    assert native.generate(TEXT).shape == (1, POSITIONS)
+
+
+def test_a_bundle_ends_at_its_last_position(tmp_path):
+    zoo.export(endless("gpt2-style"), tmp_path / "out", "bundle", fresh_process=False)
+    assert max_length_in(tmp_path / "out") == POSITIONS
+    assert zoo.load(tmp_path / "out").generate(TEXT).shape == (1, POSITIONS)
+
+
+@pytest.mark.parametrize("target", ["gpt2", "bundle"])
+def test_tokenizers_cut_at_the_last_position(target, tmp_path):
+    endless("gpt2-style").save_pretrained(tmp_path / "saved")
+    tokenizer = train_word(["a b c"])
+    assert tokenizer.model_max_length > POSITIONS
+    tokenizer.save_pretrained(tmp_path / "saved")
+    tokenizer.save_pretrained(tmp_path / "saved" / "target")
+    zoo.export(tmp_path / "saved", tmp_path / "out", target, fresh_process=False)
+    for folder in ("", "target"):
+        found = transformers.AutoTokenizer.from_pretrained(tmp_path / "out", subfolder=folder)
+        assert found.model_max_length == POSITIONS
+        assert len(found("a " * 20, truncation=True).input_ids) == POSITIONS
+
+
+def test_tokenizers_of_models_without_a_table_stay(tmp_path):
+    zoo.build("llama-style", **SIZES, max_position_embeddings=POSITIONS).save_pretrained(tmp_path / "saved")
+    train_word(["a b c"]).save_pretrained(tmp_path / "saved")
+    zoo.export(tmp_path / "saved", tmp_path / "out", fresh_process=False)
+    before, after = (
+        (tmp_path / folder / "tokenizer_config.json").read_text(encoding="utf-8") for folder in ("saved", "out")
+    )
+    assert before == after
 
 
 def test_a_length_that_was_set_is_kept(tmp_path):
@@ -54,16 +90,22 @@ def test_a_length_that_was_set_is_kept(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.thorough
-@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("variant", [*VARIANTS, "bert-style"])
 @pytest.mark.parametrize("target", ENGINES)
 def test_engines_end_at_their_last_position_and_refuse_more(target, variant, tmp_path):
-    model = endless(variant)
+    if variant == "bert-style":
+        model = zoo.build(variant, "feature-extraction", **SIZES, max_position_embeddings=POSITIONS, seed=0)
+    else:
+        model = endless(variant)
     if not (plan := ENGINES[target].plan(model)).exact:
         pytest.skip(plan.why_not)
     zoo.export(model, tmp_path / "out", target, fresh_process=False)
     running = ENGINES[target].open(tmp_path / "out")
-    assert running.generate(torch.tensor([[3, 4, 5]])).shape == (1, POSITIONS)
-    if variant == "gpt2-style":
-        for ids in (torch.full((1, POSITIONS + 1), 3), torch.zeros(1, 0, dtype=torch.long)):
-            with pytest.raises((ZooError, ValueError)):  # of transformers' own generate
-                running.generate(ids)
+    run = running.generate if model.can_generate() else running
+    if model.can_generate():
+        assert run(TEXT).shape == (1, POSITIONS)
+    else:
+        assert run(TEXT).last_hidden_state.shape == (*TEXT.shape, SIZES["hidden_size"])
+    for ids in (torch.full((1, POSITIONS + 1), 3), torch.zeros(1, 0, dtype=torch.long)):
+        with pytest.raises((ZooError, ValueError)):  # of transformers' own generate
+            run(ids)

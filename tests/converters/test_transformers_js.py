@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 from transformers import AutoTokenizer
-from transformers_js import NODE, NPM, SIZES, TEXTS, VOCABULARY, build, run
+from transformers_js import LENGTH, NODE, NPM, SIZES, TEXTS, VOCABULARY, build, run
 
 import zoo
 from zoo.converters import TARGETS
@@ -166,6 +166,30 @@ def test_a_page_that_cannot_be_made_is_refused_in_one_line(tmp_path, monkeypatch
     assert "http" not in text.replace("http-equiv", "")
 
 
+def in_node(folder: Path, models: dict, tokenizers: dict) -> dict:
+    """Run exports in transformers.js."""
+    (folder / "requests.json").write_text(json.dumps({"models": models, "tokenizers": tokenizers}))
+    script = Path(__file__).with_name("transformers_js.mjs")
+    module = NPM / "@huggingface" / "transformers" / "dist" / "transformers.node.mjs"
+    command = ["node", str(script), str(module), str(folder), str(folder / "requests.json")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.mark.nightly
+@NODE
+def test_outputs_that_never_end_do_so_at_the_last_position(tmp_path):
+    models = {}
+    for name, task in (("gpt2-style", "causal-lm"), ("vanilla", "seq2seq-lm")):
+        zoo.export(build(name, task), tmp_path / name, "transformers.js")
+        start = [[1]] if task == "seq2seq-lm" else None
+        models[name] = dict(auto=TASK_CLASSES[task][0], ids=[[5, 6, 7]], mask=[[1, 1, 1]], start=start)
+        models[name]["settings"] = dict(do_sample=False, eos_token_id=None)
+    answers = in_node(tmp_path, models, {})["models"]
+    assert {name: len(answer["tokens"][0]) for name, answer in answers.items()} == dict.fromkeys(models, LENGTH)
+
+
 @pytest.mark.nightly
 @NODE
 def test_node_computes_writes_and_cuts_texts_as_the_zoo_does(tmp_path):
@@ -177,8 +201,8 @@ def test_node_computes_writes_and_cuts_texts_as_the_zoo_does(tmp_path):
         mask = torch.ones_like(ids)
         mask[1, slice(3) if task == "causal-lm" else slice(4, None)] = 0
         start = torch.tensor([[1, 5, 9], [1, 7, 8]]) if task == "seq2seq-lm" else None
-        new = 12 if model.can_generate() else 0
-        models[name] = dict(auto=TASK_CLASSES[task][0], ids=ids.tolist(), mask=mask.tolist(), new_tokens=new)
+        how = dict(max_new_tokens=12, do_sample=False, eos_token_id=None) if model.can_generate() else None
+        models[name] = dict(auto=TASK_CLASSES[task][0], ids=ids.tolist(), mask=mask.tolist(), settings=how)
         models[name]["start"] = None if start is None else start.tolist()
         given = {} if start is None else {"decoder_input_ids": start}
         if task == "causal-lm":
@@ -187,21 +211,12 @@ def test_node_computes_writes_and_cuts_texts_as_the_zoo_does(tmp_path):
             outputs = model(input_ids=ids, attention_mask=mask, **given)
         values = outputs.last_hidden_state if task == "feature-extraction" else outputs.logits
         real = mask if values.ndim == 3 and start is None else torch.ones(values.shape[:2])
-        how = dict(max_new_tokens=new, do_sample=False, eos_token_id=None, pad_token_id=0)
-        tokens = model.generate(ids, attention_mask=mask, **how).tolist() if new else None
+        tokens = model.generate(ids, attention_mask=mask, **how, pad_token_id=0).tolist() if how else None
         expected[name] = (values, real.bool(), tokens)
     kinds = [kind for kind in TOKENIZERS if kind != "d2l-word"]
     for kind in kinds:
         TOKENIZERS.get(kind)(TEXTS).save_pretrained(tmp_path / "tokenizers" / kind)
-    requests = {"models": models, "tokenizers": {f"tokenizers/{kind}": TEXTS for kind in kinds}}
-    (tmp_path / "requests.json").write_text(json.dumps(requests))
-
-    script = Path(__file__).with_name("transformers_js.mjs")
-    module = NPM / "@huggingface" / "transformers" / "dist" / "transformers.node.mjs"
-    command = ["node", str(script), str(module), str(tmp_path), str(tmp_path / "requests.json")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
-    assert done.returncode == 0, done.stderr
-    answers = json.loads(done.stdout.splitlines()[-1])
+    answers = in_node(tmp_path, models, {f"tokenizers/{kind}": TEXTS for kind in kinds})
     for name, (values, real, tokens) in expected.items():
         found = torch.tensor(answers["models"][name]["values"])
         torch.testing.assert_close(

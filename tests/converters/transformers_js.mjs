@@ -15,17 +15,14 @@ for (const [auto, model] of Object.entries(js)) {
   const mappings = model?.MODEL_CLASS_MAPPINGS;
   if (mappings) answers.types[auto] = mappings.flatMap((mapping) => [...mapping.keys()]);
 }
-for (const [name, { auto, ids, mask, start, new_tokens }] of Object.entries(models)) {
+for (const [name, { auto, ids, mask, start, settings }] of Object.entries(models)) {
   const tensor = (numbers) =>
     new js.Tensor("int64", BigInt64Array.from(numbers.flat().map(BigInt)), [numbers.length, numbers[0].length]);
   const inputs = { input_ids: tensor(ids), attention_mask: tensor(mask) };
   const model = await js[auto].from_pretrained(name);
   const outputs = await model(start ? { ...inputs, decoder_input_ids: tensor(start) } : inputs);
   const answer = (answers.models[name] = { values: (outputs.logits ?? outputs.last_hidden_state).tolist() });
-  if (new_tokens) {
-    const settings = { max_new_tokens: new_tokens, do_sample: false, eos_token_id: null };
-    answer.tokens = rows(await model.generate({ ...inputs, ...settings }));
-  }
+  if (settings) answer.tokens = rows(await model.generate({ ...inputs, ...settings }));
   await model.dispose();
 }
 for (const [name, texts] of Object.entries(tokenizers)) {
