@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 import torch
 from click.testing import CliRunner
@@ -11,7 +13,7 @@ from zoo.base.errors import InputError, InvalidChoiceError, UnsupportedOperation
 from zoo.cli.main import cli
 from zoo.data.tasks import TASKS, train_tokenizers
 from zoo.training import save_checkpoint
-from zoo.training.generation import ENGINES, Engine, accelerate, fastest, try_engines
+from zoo.training.generation import ENGINES, Engine, accelerate, engine_cache, fastest, try_engines
 from zoo.training.generation.fastest import SAME
 
 TINY = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
@@ -172,8 +174,82 @@ def test_no_engine_is_tried_after_the_limit(engines, clock):
     assert third.model is None and "not tried, since the others took more than 20 s" in str(third)
 
 
+@pytest.fixture
+def cache(monkeypatch, tmp_path):
+    """The user's cache, of the test's own."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("LOCALAPPDATA", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "transformer-zoo" / "engines"
+
+
+def test_a_choice_is_kept_for_one_model_batch_and_machine(engines, clock, cache, monkeypatch):
+    engines.register("quick", Pretended(clock, 0.1))
+    inputs = {"input_ids": torch.ones(2, 4, dtype=torch.long)}
+
+    def sentences(model, inputs=inputs):
+        said = []
+        accelerate(model, inputs, engines=["quick"], kept=True, tell=said.append)
+        return len(said)
+
+    def model():
+        return clock.slow(encoder(), 1)
+
+    measured, read = 3, 1
+    assert [sentences(model()) for _ in range(2)] == [measured, read]
+    other = model()
+    with torch.no_grad():
+        next(other.parameters()).flatten()[0] += 1
+    assert sentences(other) == measured
+    assert sentences(model(), {"input_ids": torch.ones(2, 5, dtype=torch.long)}) == measured
+    monkeypatch.setattr(engine_cache, "device_name", lambda device: "another processor")
+    assert sentences(model()) == measured
+
+
+def test_a_damaged_choice_is_made_again_and_few_stay(engines, clock, cache, monkeypatch):
+    engines.register("quick", Pretended(clock, 0.1))
+    monkeypatch.setattr(engine_cache, "KEPT", 2)
+
+    def choose(length):
+        said = []
+        inputs = {"input_ids": torch.ones(1, length, dtype=torch.long)}
+        accelerate(clock.slow(encoder(), 1), inputs, engines=["quick"], kept=True, tell=said.append)
+        return said[-1]
+
+    assert choose(3) == "quick is taken, 10.00 times as fast as torch"
+    (place,) = cache.iterdir()
+    assert (
+        choose(3)
+        == f"quick is taken, 10.00 times as fast as torch when it was measured; remove {place} to measure again"
+    )
+    for text in ("{", "[]", '{"engine": "gone", "speed": 2}'):
+        (place / "choice.json").write_text(text)
+        assert choose(3) == "quick is taken, 10.00 times as fast as torch"
+    for length in (4, 5, 6):
+        choose(length)
+    assert len(list(cache.glob("*/choice.json"))) == 2
+
+
 @pytest.mark.slow
-def test_the_command_line_takes_the_fastest_and_says_what_each_took(engines, tmp_path):
+@pytest.mark.xdist_group("engines")
+def test_a_kept_export_computes_the_same(cache):
+    pytest.importorskip("ctranslate2")
+    model = zoo.build("vanilla", "seq2seq-lm", seed=0, vocab_size=50, **TINY).eval()
+    generate = model.generate
+
+    def slow(*args, **kwargs):
+        time.sleep(1)
+        return generate(*args, **kwargs)
+
+    model.generate = slow
+    said = []
+    first, second = (accelerate(model, engines=["ctranslate2"], kept=True, tell=said.append) for _ in range(2))
+    assert "when it was measured" in said[-1] and type(first) is type(second) is not type(model)
+    ids = torch.arange(5, 25).view(2, 10)
+    assert torch.equal(first.generate(ids, max_new_tokens=5), second.generate(ids, max_new_tokens=5))
+
+
+@pytest.mark.slow
+def test_the_command_line_takes_the_fastest_and_says_what_each_took(engines, tmp_path, cache):
     pytest.importorskip("ctranslate2")
     for name in ("onnx", "openvino", "llama.cpp"):  # whose exports take seconds
         del engines._items[name]

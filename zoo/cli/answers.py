@@ -14,10 +14,10 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import redirect_stderr, redirect_stdout
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TextIO
 
+from zoo.base.caching import cache_folder, distributions, sources
 from zoo.base.errors import ZooError
 from zoo.base.files import write_file
 
@@ -32,12 +32,11 @@ WORKING = {"bench": ("run", "verify")}
 DOING = ("--hub", "--svg", "--traceback", "--help", "-h")
 """Options that ask the network, write files, or explain."""
 
-PACKAGES = ("zoo", "zoo.registry", "zoo.converters")
-SOURCES = (".py", ".yaml", ".json", ".jinja", ".csv", ".tsv")
 TERMINAL = ("COLORTERM", "COLUMNS", "FORCE_COLOR", "LINES", "NO_COLOR", "TERM", "TTY_COMPATIBLE", "TTY_INTERACTIVE")
 """Environment variables that decide what output looks like; those of the zoo begin with `ZOO_`."""
 
 SWITCH = "ZOO_KEPT_ANSWERS"
+ANSWERS = "answers"
 KEPT = 300
 """How many answers stay, the latest."""
 
@@ -57,7 +56,7 @@ def is_answer(arguments: Sequence[str]) -> bool:
         and not set(arguments).intersection(WORKING.get(arguments[0], ()))
         and not any(argument.startswith(DOING) or os.path.exists(argument) for argument in arguments[1:])
         and os.environ.get(SWITCH) != "never"
-        and cache_folder() is not None
+        and cache_folder(ANSWERS) is not None
         and not _plugins()
     )
 
@@ -82,7 +81,7 @@ def place_of_answer(arguments: Sequence[str]) -> Path:
         digest.update(part.encode("utf-8", "surrogatepass") + b"\0")
     for file in sources():
         digest.update(str(file).encode("utf-8", "surrogatepass") + b"\0" + hashlib.sha256(file.read_bytes()).digest())
-    folder = cache_folder()
+    folder = cache_folder(ANSWERS)
     assert folder is not None, "is_answer has said that there is one"
     return folder / f"{digest.hexdigest()}.txt"
 
@@ -98,35 +97,7 @@ def surroundings() -> Iterator[str]:
     for name in sorted(os.environ):
         if name in TERMINAL or name.startswith("ZOO_"):
             yield f"{name}={os.environ[name]}"
-    for folder in filter(os.path.isdir, sys.path):
-        yield from sorted(name for name in os.listdir(folder) if name.endswith((".dist-info", ".egg-info")))
-
-
-def sources() -> Iterator[Path]:
-    """List the files of the zoo that decide what it says of itself: code, definitions and records.
-
-    Yields:
-        The files, always in the same order.
-    """
-    for package in PACKAGES:
-        spec = find_spec(package)
-        for root in (spec and spec.submodule_search_locations) or ():
-            for folder, folders, names in os.walk(root):
-                folders.sort()
-                yield from (Path(folder, name) for name in sorted(names) if name.endswith(SOURCES))
-
-
-def cache_folder() -> Path | None:
-    """Find the user's folder for what can be made again.
-
-    Returns:
-        A folder of the zoo's own in it, which need not be there; None where the user has no home.
-    """
-    usual = os.environ.get("LOCALAPPDATA") if sys.platform == "win32" else os.environ.get("XDG_CACHE_HOME")
-    home = os.path.expanduser("~")
-    if not usual and home == "~":  # in containers, processes may belong to nobody that is known
-        return None
-    return Path(usual or home, "" if usual else ".cache", "transformer-zoo", "answers")
+    yield from distributions()
 
 
 class Recorder:

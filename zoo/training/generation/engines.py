@@ -86,12 +86,15 @@ class ExportEngine(Engine):
 
     def run(self, model: ZooPreTrainedModel, source: Path | None) -> PreTrainedModel:
         """Export it to where it is gone when it has been loaded."""
+        with scratch_folder() as scratch:
+            return self.run_in(scratch, model, source)
+
+    def run_in(self, folder: Path, model: ZooPreTrainedModel, source: Path | None) -> PreTrainedModel:
+        """Export a model to an empty folder, and load it. Other arguments and errors as for `run`."""
         from zoo.converters.exporting import choose
 
-        with scratch_folder() as scratch:
-            plan = choose(model, self._target)
-            self.target.write(model, scratch, plan, ExportOptions(self.dtype, source))
-            return self.target.load(scratch)
+        self.target.write(model, folder, choose(model, self._target), ExportOptions(self.dtype, source))
+        return self.target.load(folder)
 
 
 IN_TORCH, IN_TORCH_INT8 = Torch(), TorchInt8()

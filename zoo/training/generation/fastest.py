@@ -17,12 +17,14 @@ from transformers import GenerationConfig, PreTrainedModel
 from transformers.utils.logging import get_logger
 
 from zoo.base.errors import InputError, InvalidChoiceError, ZooError
+from zoo.base.folders import scratch_folder
 from zoo.converters.errors import ExportError
 from zoo.converters.samples import neutral_generation, sample_inputs
 from zoo.fast.generation import CachedGenerationMixin
 from zoo.models import ZooPreTrainedModel
 from zoo.registry import ENGINES
 
+from .engine_cache import Choice, keep_choice, place_of_choice, read_choice
 from .engines import TORCH, Engine, ExportEngine
 
 PAYS = 1.1
@@ -77,6 +79,7 @@ def accelerate(
     exact: bool = True,
     source: Path | None = None,
     limit: float = LIMIT,
+    kept: bool = False,
     tell: Callable[[str], object] = logger.info,
 ) -> PreTrainedModel:
     """Let a model run in the engine in which it is fastest: PyTorch, ONNX Runtime, OpenVINO, CTranslate2, llama.cpp.
@@ -104,6 +107,8 @@ def accelerate(
             nothing have to compute the same all the same.
         source: The folder of the model, for engines that want its tokenizer.
         limit: Seconds after which no other engine is tried; the one at that time is tried to its end.
+        kept: Whether a choice that was made on this machine for the same model, batch and settings is taken again, with
+            its export, from the user's cache (`~/.cache/transformer-zoo/engines`); and a new one kept there.
         tell: Takes a sentence about each trial.
 
     Returns:
@@ -113,15 +118,27 @@ def accelerate(
         InputError: When the model is not one of the zoo's, or not on the CPU.
         InvalidChoiceError: When there is no such engine.
     """
-    trials = try_engines(model, inputs, engines=engines, exact=exact, source=source, limit=limit)
-    for trial in trials:
-        tell(str(trial))
-    usual, *others = trials
-    right = [trial for trial in others if trial.difference <= SAME or not ENGINES.get(trial.engine).exact]
-    best = min((trial for trial in right if trial.model is not None), key=lambda trial: trial.seconds, default=usual)
-    chosen = best if usual.seconds >= PAYS * best.seconds else usual
-    assert chosen.model is not None, "PyTorch runs every model"
-    tell(f"{chosen.engine} is taken, {usual.seconds / chosen.seconds:.2f} times as fast as {usual.engine}")
+    names = tried_engines(model, engines, exact)
+    place = place_of_choice(model, inputs or {}, source, [*names, exact, limit]) if kept else None
+    if place is not None and (found := read_choice(place, model, source)) is not None:
+        choice, running = found
+        faster = f"{choice.speed:.2f} times as fast as {TORCH} when it was measured"
+        tell(f"{choice.engine} is taken, {faster}; remove {place} to measure again")
+        return running
+    with scratch_folder() as folder:
+        exports = folder if place is not None else None
+        trials = try_engines(model, inputs, engines=engines, exact=exact, source=source, limit=limit, exports=exports)
+        for trial in trials:
+            tell(str(trial))
+        usual, *others = trials
+        right = [trial for trial in others if trial.difference <= SAME or not ENGINES.get(trial.engine).exact]
+        best = min((one for one in right if one.model is not None), key=lambda trial: trial.seconds, default=usual)
+        chosen = best if usual.seconds >= PAYS * best.seconds else usual
+        assert chosen.model is not None, "PyTorch runs every model"
+        speed = usual.seconds / chosen.seconds
+        tell(f"{chosen.engine} is taken, {speed:.2f} times as fast as {usual.engine}")
+        if place is not None:
+            keep_choice(place, Choice(chosen.engine, speed), folder / chosen.engine)
     return chosen.model
 
 
@@ -133,22 +150,17 @@ def try_engines(
     exact: bool = True,
     source: Path | None = None,
     limit: float = LIMIT,
+    exports: Path | None = None,
 ) -> list[Trial]:
-    """Measure a model in one engine after the other. Arguments and errors as of [`accelerate`][].
+    """Measure a model in one engine after the other. Other arguments and errors as of [`accelerate`][].
+
+    Args:
+        exports: A folder in which exports stay, under the names of their engines.
 
     Returns:
         A trial an engine, PyTorch's first.
     """
-    if not isinstance(model, ZooPreTrainedModel):
-        raise InputError(f"a {type(model).__name__} was given; models of the zoo run in engines, zoo.convert makes one")
-    if model.device.type != "cpu":
-        raise InputError(f"the model is on {model.device}; engines are for the CPU: give model.cpu()")
-    known = [name for name in ENGINES if not isinstance(ENGINES.get(name), Fastest)]
-    names = list(known if engines is None else dict.fromkeys(engines))
-    for name in names:
-        if name not in known:
-            raise InvalidChoiceError(name, known, kind="engine")
-    names = [TORCH, *(name for name in names if name != TORCH and (ENGINES.get(name).exact or not exact))]
+    names = tried_engines(model, engines, exact)
     work = Work.of(model, inputs)
     running: dict[str, PreTrainedModel] = {}
     results: dict[str, Tensor] = {}
@@ -160,7 +172,7 @@ def try_engines(
             problems[name] = f"not tried, since the others took more than {limit:g} s"
             continue
         try:
-            running[name] = opened(model, name, source)
+            running[name] = opened(model, name, source, exports)
             work.run(running[name])  # the first time is another one
             results[name], first = work.timed(running[name])
             seconds[name] = [first]
@@ -181,13 +193,28 @@ def try_engines(
     ]
 
 
-def opened(model: ZooPreTrainedModel, name: str, source: Path | None) -> PreTrainedModel:
+def tried_engines(model: ZooPreTrainedModel, engines: Iterable[str] | None, exact: bool) -> list[str]:
+    """List the engines to try, PyTorch first. Arguments and errors as of [`accelerate`][]."""
+    if not isinstance(model, ZooPreTrainedModel):
+        raise InputError(f"a {type(model).__name__} was given; models of the zoo run in engines, zoo.convert makes one")
+    if model.device.type != "cpu":
+        raise InputError(f"the model is on {model.device}; engines are for the CPU: give model.cpu()")
+    known = [name for name in ENGINES if not isinstance(ENGINES.get(name), Fastest)]
+    names = list(known if engines is None else dict.fromkeys(engines))
+    for name in names:
+        if name not in known:
+            raise InvalidChoiceError(name, known, kind="engine")
+    return [TORCH, *(name for name in names if name != TORCH and (ENGINES.get(name).exact or not exact))]
+
+
+def opened(model: ZooPreTrainedModel, name: str, source: Path | None, exports: Path | None) -> PreTrainedModel:
     """Take a model to an engine.
 
     Args:
         model: The model, which stays as it is.
         name: The engine's name.
         source: The folder of the model.
+        exports: Where its export stays, None where it does not.
 
     Raises:
         ZooError: When it cannot go there.
@@ -195,6 +222,9 @@ def opened(model: ZooPreTrainedModel, name: str, source: Path | None) -> PreTrai
     engine = ENGINES.get(name)
     if isinstance(engine, ExportEngine) and not (plan := engine.target.plan(model)).exact:
         raise ExportError(plan.why_not)
+    if isinstance(engine, ExportEngine) and exports is not None:
+        (exports / name).mkdir()
+        return engine.run_in(exports / name, model, source).eval()
     # What rounds weights in PyTorch does so in the very model.
     return engine.run(model if engine.exact else copy.deepcopy(model), source).eval()
 
@@ -279,8 +309,8 @@ class Fastest(Engine):
     """The fastest of all exact ones, by a trial."""
 
     def run(self, model: ZooPreTrainedModel, source: Path | None) -> PreTrainedModel:
-        """Try them, and tell which it is."""
-        return accelerate(model, source=source, tell=partial(print, file=sys.stderr))
+        """Try them, or take the choice that was made here before, and tell which it is."""
+        return accelerate(model, source=source, kept=True, tell=partial(print, file=sys.stderr))
 
 
 IN_THE_FASTEST = Fastest()
