@@ -6,9 +6,8 @@ import itertools
 import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from html import escape
 from typing import Any, Protocol
-
-from markupsafe import escape
 
 from zoo.base.printing import printable
 
