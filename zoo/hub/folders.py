@@ -213,5 +213,5 @@ def _header(file: Path) -> dict[str, tuple[int, ...]]:
         if file.stat().st_size != HEADER_SIZE.size + length + end:
             raise ValueError(f"{file.stat().st_size} bytes instead of {HEADER_SIZE.size + length + end}")
         return {name: tuple(tensor["shape"]) for name, tensor in header.items()}
-    except (struct.error, ValueError, LookupError, TypeError, AttributeError, OSError) as error:
+    except (struct.error, ValueError, LookupError, TypeError, AttributeError, OSError, RecursionError) as error:
         raise CheckpointError(f"{file} is truncated or damaged: {error}") from error
