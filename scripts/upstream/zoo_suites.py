@@ -70,6 +70,8 @@ STATES: dict[str, tuple[dict[str, int], tuple[int, ...], tuple[int, ...]]] = {
 }
 """Settings of mixers; channels and tokens that a convolution keeps; heads, key and value sizes of a recurrent state."""
 
+EXPERTS = {"num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 16}
+
 NO_STATES: tuple[dict[str, int], tuple[int, ...], tuple[int, ...]] = ({}, (), ())
 
 
@@ -199,8 +201,8 @@ class CausalLMTester(Tester, causal_lm.CausalLMModelTester):
 
     def get_config(self) -> Any:
         """A tiny configuration; mixers have the sizes of `STATES`."""
-        mixer = zoo.config(self.variant, self.task).mixer
-        sizes = STATES.get(mixer, NO_STATES)[0]
+        usual = zoo.config(self.variant, self.task)
+        sizes = STATES.get(usual.mixer, NO_STATES)[0] | (EXPERTS if hasattr(usual, "num_experts") else {})
         return zoo.config(self.variant, self.task, **{**TINY, **self.settings, **sizes})
 
     def prepare_config_and_inputs(self) -> Any:
@@ -228,6 +230,14 @@ class RotaryByLayerTables(RotaryByLayerPosition):
 class CausalLMSuite(causal_lm.CausalLMModelTest):
     """The suites that transformers runs on its decoders, with what its hybrids override."""
 
+    def setUp(self) -> None:
+        """Give the class the answer that the suites ask it for, and the zoo's models give: whether there are states."""
+        super().setUp()
+        stateful = self.model_tester.get_config().mixer_layer_type is not None
+        patch = mock.patch.object(zoo.models.ZooForCausalLM, "_is_stateful", stateful)
+        patch.start()
+        self.addCleanup(patch.stop)
+
     def _get_conv_state_shape(self, batch_size: int, config: Any) -> tuple[int, ...]:
         return (batch_size, *STATES.get(config.mixer, NO_STATES)[1])
 
@@ -238,6 +248,20 @@ class CausalLMSuite(causal_lm.CausalLMModelTest):
         if config.attention != "latent":
             return super()._get_attention_shape(batch_size, seq_length, config)
         return (batch_size, 1, seq_length, config.head_dim), (batch_size, 1, seq_length, config.kv_lora_rank)
+
+    def attention_mask_padding_matches_padding_free_with_position_ids(self, *args: Any, **kwargs: Any) -> None:
+        """The common check, without its exception for models with states: the zoo's take packed rows."""
+        with mock.patch.object(zoo.models.ZooForCausalLM, "_is_stateful", new=False):
+            super().attention_mask_padding_matches_padding_free_with_position_ids(*args, **kwargs)
+
+    def test_left_padding_compatibility(self) -> None:
+        """The common test without padding on the right, after which it would compare logits of padding.
+
+        States skip padding, so that these depend on nothing that is defined; logits of tokens do not.
+        """
+        config, inputs = self.prepare_config_and_inputs_for_generate()
+        whole = {"attention_mask": inputs["input_ids"].new_ones(inputs["input_ids"].shape)}
+        super().test_left_padding_compatibility(whole if config.mixer_layer_type else None)
 
     def test_attention_outputs(self) -> None:
         """The common test, with attentions of attention layers alone, as for Qwen3-Next and LFM2."""

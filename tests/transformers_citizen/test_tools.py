@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
@@ -88,4 +89,37 @@ def test_trl_trains_a_decoder(method: str, decoder: str, tmp_path: Path) -> None
         **options,
     )
     assert isinstance(trainer.model, zoo.models.ZooForCausalLM)
+    assert trainer.train().global_step == 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("variant", ["llama-style", "lfm2-style", "qwen3-next-style"])
+@pytest.mark.parametrize(
+    "settings",
+    [{"padding_free": True, "max_length": None}, {"packing": True, "max_length": 16}],
+    ids=lambda settings: next(iter(settings)),
+)
+def test_trl_packs_documents_that_stay_apart(
+    variant: str, settings: dict[str, Any], decoder: str, tmp_path: Path
+) -> None:
+    trl = pytest.importorskip("trl")
+    from datasets import Dataset
+
+    model = zoo.build(f"{variant}@tiny", "causal-lm", vocab_size=len(WORDS), seed=0)
+    trainer = trl.SFTTrainer(
+        model=model,
+        processing_class=PreTrainedTokenizerFast.from_pretrained(decoder),
+        args=trl.SFTConfig(output_dir=str(tmp_path), **TRAINING, **settings),
+        train_dataset=Dataset.from_list([{"text": "the cat sat"}, {"text": "yes the dog ran"}, {"text": "no"}] * 4),
+    )
+    batch = next(iter(trainer.get_train_dataloader()))
+    ids, places = batch["input_ids"], batch["position_ids"]
+    starts = [place for place in range(ids.shape[1]) if places[0, place] == 0]
+    assert ids.shape[0] == 1
+    assert len(starts) > 1
+    with torch.no_grad():
+        together = model(input_ids=ids, position_ids=places, use_cache=False).logits[0]
+        lengths = torch.tensor([*starts, ids.shape[1]]).diff().tolist()
+        alone = [model(text[None], use_cache=False).logits[0] for text in ids[0].split(lengths)]
+    torch.testing.assert_close(together, torch.cat(alone), atol=1e-5, rtol=1e-5)
     assert trainer.train().global_step == 2
