@@ -110,11 +110,7 @@ def write_bundle(model: ZooPreTrainedModel, folder: Path) -> None:
 
 
 def heads_of(config: ZooConfig) -> dict[str, type[ZooPreTrainedModel]]:
-    """The classes that a configuration's stack can stand under.
-
-    Returns:
-        Classes by Auto class.
-    """
+    """The classes that a configuration's stack can stand under."""
     tasks = {
         "encoder": (Task.MASKED_LM, Task.SEQUENCE_CLASSIFICATION, Task.TOKEN_CLASSIFICATION),
         "decoder": (Task.CAUSAL_LM, Task.SEQUENCE_CLASSIFICATION, Task.TOKEN_CLASSIFICATION),
@@ -127,11 +123,7 @@ def heads_of(config: ZooConfig) -> dict[str, type[ZooPreTrainedModel]]:
 
 
 def auto_map(config: ZooConfig) -> dict[str, str]:
-    """Where transformers finds the classes.
-
-    Returns:
-        "module.Class" by Auto class.
-    """
+    """Where transformers finds the classes."""
     found = {auto: f"{ENTRY}.{head.__name__}" for auto, head in heads_of(config).items()}
     return {"AutoConfig": "configuration.ZooConfig", **found}
 
@@ -201,15 +193,7 @@ def registered_parts(shaker: Shaker, config: ZooConfig) -> dict[str, Any]:
 
 
 def looked_up(shaker: Shaker, module: str, name: str) -> list[tuple[str, str]]:
-    """Parts that a definition looks up by name: `NORMS.get("layernorm")`.
-
-    Args:
-        shaker: Knows the source.
-        module: The definition's module.
-
-    Returns:
-        Names of registries, and names in them.
-    """
+    """Parts that a definition looks up by name: `NORMS.get("layernorm")`."""
     found = []
     for statement in shaker.module(module).definitions[name]:
         for node in ast.walk(statement):
@@ -222,14 +206,7 @@ def looked_up(shaker: Shaker, module: str, name: str) -> list[tuple[str, str]]:
 
 
 def flat_names(modules: dict[str, set[str]]) -> dict[str, str]:
-    """Give every module a name in a flat folder.
-
-    Args:
-        modules: Full names.
-
-    Returns:
-        A short name for each, no two alike.
-    """
+    """Give every module a name in a flat folder."""
     names: dict[str, str] = {}
     for module in sorted(modules, key=lambda module: (not module.startswith("zoo.models"), module)):
         short = module.rpartition(".")[2]

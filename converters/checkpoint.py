@@ -47,15 +47,7 @@ class Checkpoint:
 
     @classmethod
     def of(cls, source: Source) -> Checkpoint:
-        """Take tensors from wherever they are.
-
-        Args:
-            source: A module, a state_dict, or the path of a `.pt`, `.pth`, `.bin` or `.safetensors` file.
-
-        Raises:
-            ConversionError: When the source is none of these, or empty.
-            UnsafeFileError: When a file holds more than tensors.
-        """
+        """Take tensors from wherever they are."""
         if isinstance(source, nn.Module):
             found = cls(unwrapped(source.state_dict()), unwrapped_module(source), type(source).__name__)
         elif isinstance(source, Mapping):
@@ -99,15 +91,7 @@ def unwrapped_module(module: nn.Module) -> nn.Module:
 
 
 def read_file(path: Path) -> dict[str, Tensor]:
-    """Read the tensors of a file, and nothing else.
-
-    Args:
-        path: A safetensors file, or one that `torch.save` wrote.
-
-    Raises:
-        ConversionError: When there is no such file, or it cannot be read.
-        UnsafeFileError: When it holds more than tensors.
-    """
+    """Read the tensors of a file, and nothing else."""
     if not path.is_file():
         raise ConversionError(f"{str(path)!r} is not a file")
     if path.suffix == ".safetensors":
@@ -116,14 +100,7 @@ def read_file(path: Path) -> dict[str, Tensor]:
 
 
 def read_safetensors(path: Path) -> Iterator[tuple[str, Tensor]]:
-    """Read the tensors of a safetensors file one by one.
-
-    Yields:
-        Names and tensors, which do not depend on the file any longer.
-
-    Raises:
-        ConversionError: When the file is damaged.
-    """
+    """Read the tensors of a safetensors file one by one."""
     try:
         with safe_open(path, framework="pt") as file:
             for name in file.keys():  # noqa: SIM118 - no mapping
@@ -133,15 +110,7 @@ def read_safetensors(path: Path) -> Iterator[tuple[str, Tensor]]:
 
 
 def read_pickled(path: Path, *, mmap: bool = False) -> dict[str, Tensor]:
-    """Read the tensors of a file that `torch.save` wrote, and nothing else.
-
-    Args:
-        mmap: Whether tensors may stay in the file until they are used.
-
-    Raises:
-        ConversionError: When it cannot be read.
-        UnsafeFileError: When it holds more than tensors.
-    """
+    """Read the tensors of a file that `torch.save` wrote, and nothing else."""
     refuse_bombs(path)
     try:
         content = torch.load(path, map_location="cpu", weights_only=True, mmap=mmap and zipfile.is_zipfile(path))
@@ -158,11 +127,7 @@ def read_pickled(path: Path, *, mmap: bool = False) -> dict[str, Tensor]:
 
 
 def refuse_bombs(path: Path) -> None:
-    """Refuse archives that grow when they are unpacked; `torch.save` never compresses.
-
-    Raises:
-        UnsafeFileError: When its entries are compressed, or larger together than the file.
-    """
+    """Refuse archives that grow when they are unpacked; `torch.save` never compresses."""
     if not zipfile.is_zipfile(path):
         return
     with zipfile.ZipFile(path) as archive:
@@ -175,11 +140,7 @@ def refuse_bombs(path: Path) -> None:
 
 
 def refuse_unbacked(tensors: Mapping[str, Tensor], path: Path) -> None:
-    """Refuse tensors that claim more elements than the file holds.
-
-    Raises:
-        UnsafeFileError: Naming them.
-    """
+    """Refuse tensors that claim more elements than the file holds."""
     claims = [
         key for key, value in tensors.items() if value.numel() * value.element_size() > value.untyped_storage().nbytes()
     ]
@@ -188,15 +149,7 @@ def refuse_unbacked(tensors: Mapping[str, Tensor], path: Path) -> None:
 
 
 def require_tensors(content: Any, name: str) -> dict[str, Tensor]:
-    """Take the state_dict out of what was given or read.
-
-    Args:
-        content: A state_dict, or a dictionary that has one under a usual name.
-        name: What to call it in messages.
-
-    Raises:
-        ConversionError: When there is none.
-    """
+    """Take the state_dict out of what was given or read."""
     if isinstance(content, Mapping):
         for key in NESTED:
             if isinstance(content.get(key), Mapping):

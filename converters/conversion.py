@@ -78,12 +78,7 @@ def convert(source: Source, origin: str | None = None, *, prefix: str = "", **hi
 
 
 def own(tensors: dict[str, Tensor], *, copies: bool) -> dict[str, Tensor]:
-    """Give every parameter memory of its own.
-
-    Args:
-        tensors: By the names of parameters.
-        copies: Whether somebody else holds them; if not, only what shares memory is copied.
-    """
+    """Give every parameter memory of its own."""
     seen: set[int] = set()
     found = {}
     for name, tensor in tensors.items():
@@ -127,11 +122,7 @@ def is_weights_alone(source: Source) -> bool:
 
 
 def parameters_on_meta(plan: Plan) -> dict[str, Tensor]:
-    """The parameters of a planned model, without allocating any.
-
-    Returns:
-        Meta tensors, each shared one under its first name only.
-    """
+    """The parameters of a planned model, without allocating any."""
     with torch.device("meta"):
         return dict(plan.model_class(plan.config).named_parameters())
 

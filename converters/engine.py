@@ -58,11 +58,7 @@ def task_saved(config: ZooConfig) -> str:
 
 
 def refuse_empty(input_ids: Tensor) -> None:
-    """Refuse rows without a token, after which there is none to predict.
-
-    Raises:
-        InputError: When there is none.
-    """
+    """Refuse rows without a token, after which there is none to predict."""
     if input_ids.shape[1] == 0:
         raise InputError("an empty text was given; each needs at least one token")
 
@@ -117,15 +113,7 @@ class Said(NamedTuple):
 
 
 def continued(ids: list[int], following: list[int]) -> Said:
-    """Make a text of the tokens that a decoder is given, its first token the prompt.
-
-    Args:
-        ids: The tokens.
-        following: Labels: what follows each, which for the last one the tokens do not say; -100 does not count.
-
-    Raises:
-        UnsupportedOperationError: When they are not what follows.
-    """
+    """Make a text of the tokens that a decoder is given, its first token the prompt."""
     text = [*ids[1:], *(label for label in following[-1:] if label != IGNORED)]
     labels = following[: len(text)]
     if any(label not in (IGNORED, number) for label, number in zip(labels, text, strict=True)):

@@ -90,14 +90,7 @@ def export(
 
 
 def find_target(name: str) -> Target:
-    """Find a target.
-
-    Args:
-        name: One of `TARGETS`, or a model type of transformers.
-
-    Raises:
-        UnknownNativeError: When there is none of this name.
-    """
+    """Find a target."""
     if name in TARGETS:
         return TARGETS.get(name)
     if name not in NATIVE:
@@ -106,30 +99,13 @@ def find_target(name: str) -> Target:
 
 
 def opened(model: str | os.PathLike[str]) -> tuple[Path, ZooPreTrainedModel]:
-    """Load a saved model.
-
-    Args:
-        model: A folder, or a repository on the Hub.
-
-    Returns:
-        Its folder, and the model.
-    """
+    """Load a saved model."""
     folder = folder_of(model)
     return folder, open_folder(folder)
 
 
 def choose(model: ZooPreTrainedModel, target: str | None) -> TargetPlan:
-    """Plan an export.
-
-    Args:
-        target: A target's name, None for the first exact class of transformers.
-
-    Returns:
-        A plan without obstacles.
-
-    Raises:
-        ExportError: When there is none, saying why and what else would work.
-    """
+    """Plan an export."""
     if target is not None:
         plan = find_target(target).plan(model)
         if plan.exact:
@@ -146,11 +122,7 @@ def choose(model: ZooPreTrainedModel, target: str | None) -> TargetPlan:
 
 
 def what_works(model: ZooPreTrainedModel) -> str:
-    """Name the exports that are no class of transformers.
-
-    Returns:
-        Those that will work, and those that are worth trying.
-    """
+    """Name the exports that are no class of transformers."""
     plans = [plan.target for plan in plan_engines(model) if plan.exact]
     sure = [name for name in plans if not TARGETS.get(name).by_trial]
     tried = [name for name in plans if TARGETS.get(name).by_trial]
@@ -158,17 +130,7 @@ def what_works(model: ZooPreTrainedModel) -> str:
 
 
 def export_as(plan: TargetPlan, model: ZooPreTrainedModel, workshop: Path, options: ExportOptions) -> ExportReport:
-    """Write a model for a target, and compare what was written with it.
-
-    Args:
-        plan: A plan without obstacles.
-        workshop: An empty folder.
-        options: What was asked for beside the target.
-
-    Raises:
-        ExportError: When it cannot be written after all.
-        VerificationError: When the export does not compute what the model does.
-    """
+    """Write a model for a target, and compare what was written with it."""
     target = find_target(plan.target)
     target.write(model, workshop, plan, options)
     difference = target.check(model, workshop, plan, options)

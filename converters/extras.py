@@ -9,18 +9,7 @@ from .errors import MissingExtraError
 
 
 def require(extra: str, *modules: str) -> Any:
-    """Import what an extra brings.
-
-    Args:
-        extra: The extra's name: "onnx", "ctranslate2", ...
-        modules: Modules, the first of which is returned.
-
-    Returns:
-        The first module.
-
-    Raises:
-        MissingExtraError: When one of them is not installed, saying how to install all of them.
-    """
+    """Import what an extra brings."""
     try:
         found = [importlib.import_module(module) for module in modules]
     except ImportError as error:

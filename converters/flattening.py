@@ -37,13 +37,7 @@ def write_module(shaker: Shaker, module: str, names: dict[str, str]) -> str:
 
 
 def foreign_imports(source: Module, used: set[str], *, for_types: bool) -> list[str]:
-    """Imports of other packages.
-
-    Args:
-        source: A module.
-        used: Names that what is kept of it mentions.
-        for_types: Which ones: those for type checkers, or the others.
-    """
+    """Imports of other packages."""
     lines = []
     for statement, only_types in source.foreign:
         kept = [alias for alias in statement.names if (alias.asname or alias.name).partition(".")[0] in used]
@@ -53,14 +47,7 @@ def foreign_imports(source: Module, used: set[str], *, for_types: bool) -> list[
 
 
 def own_imports(shaker: Shaker, table: dict[str, tuple[str, str]], used: set[str], names: dict[str, str]) -> list[str]:
-    """Imports of modules that are taken along.
-
-    Args:
-        shaker: Knows what is kept.
-        table: Names, and where they are imported from.
-        used: Names that what is kept of the module mentions.
-        names: Short names of all modules.
-    """
+    """Imports of modules that are taken along."""
     gathered: dict[str, list[str]] = {}
     for name, origin in table.items():
         found = shaker.resolve(*origin) if name in used else None
@@ -76,12 +63,7 @@ def future(source: Module) -> list[str]:
 
 
 def join_statements(source: Module, statements: list[ast.stmt]) -> str:
-    """Write statements one after another, spaced as in the library.
-
-    Args:
-        source: Their module.
-        statements: In order.
-    """
+    """Write statements one after another, spaced as in the library."""
     text = ""
     for statement in statements:
         is_doc = isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
@@ -92,13 +74,7 @@ def join_statements(source: Module, statements: list[ast.stmt]) -> str:
 
 
 def rewrite_inner_imports(source: Module, body: str, names: dict[str, str]) -> str:
-    """Rewrite imports inside of functions for the flat folder.
-
-    Args:
-        source: Their module.
-        body: Source.
-        names: Short names of all modules.
-    """
+    """Rewrite imports inside of functions for the flat folder."""
 
     def flat(found: re.Match[str]) -> str:
         node = ast.parse(found[0].strip()).body[0]

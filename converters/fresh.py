@@ -12,11 +12,7 @@ class NoZoo:
     """An import hook that makes as if the zoo were not installed."""
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:
-        """Refuse to find the zoo.
-
-        Raises:
-            ModuleNotFoundError: When it is the zoo.
-        """
+        """Refuse to find the zoo."""
         if name.partition(".")[0] == "zoo":
             raise ModuleNotFoundError(f"No module named {name!r} (an exported model must not need it)", name=name)
 
@@ -51,17 +47,7 @@ def load(request: dict[str, Any], dtype: str) -> Any:
 
 
 def compute(model: Any, request: dict[str, Any], tensors: dict[str, Any]) -> dict[str, Any]:
-    """Run the model on every batch.
-
-    Args:
-        model: A model, whose generation configuration is replaced.
-        request: `output`, `batches` (names of inputs), `generate` (whole generation configurations by batch, of which
-            tokens are wanted).
-        tensors: Inputs by "batch.name".
-
-    Returns:
-        Outputs by "batch.output" and "batch.tokens".
-    """
+    """Run the model on every batch."""
     import torch
     from transformers import GenerationConfig
 
@@ -80,11 +66,7 @@ def compute(model: Any, request: dict[str, Any], tensors: dict[str, Any]) -> dic
 
 
 def main(path: str) -> None:
-    """Do what a request file says.
-
-    Args:
-        path: A JSON file with `inputs`, `results` and `dtypes`, and what [`load`][] and [`compute`][] read.
-    """
+    """Do what a request file says."""
     with open(path, encoding="utf-8") as file:
         request = json.load(file)
     import torch

@@ -169,21 +169,7 @@ class KeyMap:
 
 
 def apply(rows: Iterable[Row], tensors: dict[str, Tensor], owner: str) -> dict[str, Tensor]:
-    """Carry tensors from the left side of rows to their right side.
-
-    Args:
-        rows: A table.
-        tensors: By left keys; empty afterwards.
-        owner: Whose keys these are, for messages.
-
-    Returns:
-        By right keys.
-
-    Raises:
-        CheckpointKeysError: Naming every key that no row matches, and every key that a row lacks.
-        ConversionError: When values do not fit together.
-        KeyMapError: When several rows match one key.
-    """
+    """Carry tensors from the left side of rows to their right side."""
     gathered: dict[tuple[int, tuple[str, ...]], set[str]] = {}
     table = list(rows)
     known: dict[str, Shape] = {}

@@ -48,27 +48,13 @@ class Side:
         return f"^{''.join(pieces)}$"
 
     def match(self, key: str) -> Iterable[tuple[int, tuple[str, ...]]]:
-        """Find the patterns that a key fits.
-
-        Args:
-            key: A key of a checkpoint.
-
-        Yields:
-            The pattern's place, and what the groups stand for.
-        """
+        """Find the patterns that a key fits."""
         for place, pattern in enumerate(self.patterns):
             if (found := pattern.match(key)) is not None:
                 yield place, tuple(found[f"g{number + 1}"] for number in range(len(self.groups)))
 
     def write(self, groups: tuple[str, ...]) -> tuple[str, ...]:
-        """Write the keys down.
-
-        Args:
-            groups: What the groups stand for.
-
-        Returns:
-            A key for every template.
-        """
+        """Write the keys down."""
         return tuple(REFERENCE.sub(lambda found: groups[int(found[1]) - 1], template) for template in self.templates)
 
 

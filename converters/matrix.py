@@ -63,14 +63,7 @@ class MatrixRow:
         return measured().get((self.variant, self.task, target))
 
     def cell(self, target: str) -> str:
-        """Say whether it goes to another target.
-
-        Args:
-            target: The target's name.
-
-        Returns:
-            The measured difference, "exact", "tried" where only exporting tells, or "no".
-        """
+        """Say whether it goes to another target."""
         if self.engines[target]:
             return "no"
         difference = self.difference(target)
@@ -88,11 +81,7 @@ def measured() -> Mapping[tuple[str, str, str], float]:
 
 
 def other_targets() -> dict[str, str]:
-    """The targets that are no class of transformers, but for the bundle, to which everything goes.
-
-    Returns:
-        Titles of their columns, by name.
-    """
+    """The targets that are no class of transformers, but for the bundle, to which everything goes."""
     return {name: title(TARGETS.get(name)) for name in TARGETS if name != BundleTarget.name}
 
 
@@ -102,26 +91,14 @@ def title(target: Target) -> str:
 
 
 def export_matrix(patterns: str | Iterable[str] = "*") -> Iterator[MatrixRow]:
-    """Plan exports of small models of every variant and task.
-
-    Args:
-        patterns: Which variants, as for [`zoo.list_variants`][].
-
-    Yields:
-        A row for each variant and task.
-    """
+    """Plan exports of small models of every variant and task."""
     for name in list_variants(patterns):
         for task in VARIANTS.get(name).tasks:
             yield matrix_row(name, task)
 
 
 def matrix_row(name: str, task: str) -> MatrixRow:
-    """Plan exports of a small model.
-
-    Args:
-        name: A variant.
-        task: One of its tasks.
-    """
+    """Plan exports of a small model."""
     model = small_model(name, task)
     engines = {target: TARGETS.get(target).plan(model).obstacles for target in other_targets()}
     plans = plan_export(model)
@@ -136,21 +113,12 @@ def matrix_row(name: str, task: str) -> MatrixRow:
 
 
 def small_model(name: str, task: str) -> ZooPreTrainedModel:
-    """Build a small model with random weights, in all of its parameters.
-
-    Args:
-        name: A variant.
-        task: One of its tasks.
-    """
+    """Build a small model with random weights, in all of its parameters."""
     return scrambled(build(name, task, seed=0, **sizes(name, task)))
 
 
 def sizes(name: str, task: str) -> dict[str, Any]:
-    """Sizes of a small model.
-
-    Returns:
-        `TINY`, with wider heads where a part of each is rotated that would be less than a pair of columns.
-    """
+    """Sizes of a small model."""
     rope = getattr(config(name, task, **TINY), "rope_parameters", None) or {}
     is_narrow = TINY["hidden_size"] // TINY["num_attention_heads"] * rope.get("partial_rotary_factor", 1.0) < 2
     return {**TINY, "num_attention_heads": 2} if is_narrow else TINY

@@ -115,11 +115,7 @@ def measured(report: ExportReport, target: Target) -> str:
 
 
 def rounding(found: Difference) -> str:
-    """Say what rounding weights cost.
-
-    Returns:
-        A sentence with a space before it, or nothing.
-    """
+    """Say what rounding weights cost."""
     cost = found.perplexities
     if cost is None:
         return ""
@@ -130,11 +126,7 @@ def rounding(found: Difference) -> str:
 
 
 def decoding(found: Difference) -> str:
-    """Say which decoding gives the same tokens.
-
-    Returns:
-        A sentence with a space before it, or nothing.
-    """
+    """Say which decoding gives the same tokens."""
     ways = {"greedy decoding": found.greedy, "beam search": found.beams}
     same = [way for way, equal in ways.items() if equal]
     other = [way for way, equal in ways.items() if equal is False]

@@ -21,21 +21,7 @@ DTYPES = ("float64", "float32", "bfloat16", "float16")
 
 
 def open_folder(folder: Path, task: str | None = None, **options: Any) -> ZooPreTrainedModel:
-    """Load a checkpoint of the zoo, or convert one of transformers' own classes.
-
-    Args:
-        folder: The checkpoint.
-        task: The head to load, by default the one that was saved.
-        options: As for `from_pretrained`; for one that is converted only [`OPTIONS`][].
-
-    Returns:
-        The model, in evaluation mode.
-
-    Raises:
-        CheckpointError: When the folder is missing, empty, truncated, or holds something else.
-        ConversionError: When a checkpoint of transformers' own classes cannot be converted.
-        UnknownOverrideError: When it is given an option that a conversion does not take.
-    """
+    """Load a checkpoint of the zoo, or convert one of transformers' own classes."""
     if model_type_of(folder) in (None, MODEL_TYPE):
         return load(folder, task, **options)
     if unknown := next((name for name in options if name not in OPTIONS), None):
@@ -53,11 +39,7 @@ def open_folder(folder: Path, task: str | None = None, **options: Any) -> ZooPre
 
 
 def model_type_of(folder: Path) -> str | None:
-    """Read of which model type a checkpoint is.
-
-    Returns:
-        The model type, None where there is nothing that says it.
-    """
+    """Read of which model type a checkpoint is."""
     try:
         saved = read_json(folder / CONFIG_NAME)
     except (OSError, ValueError):
@@ -67,17 +49,7 @@ def model_type_of(folder: Path) -> str | None:
 
 
 def dtype_of(given: torch.dtype | str | None) -> torch.dtype | None:
-    """Resolve a type of weights.
-
-    Args:
-        given: A type, its name, or "auto" or None for what the checkpoint has.
-
-    Returns:
-        The type, None for what the checkpoint has.
-
-    Raises:
-        InvalidChoiceError: When there is no such type.
-    """
+    """Resolve a type of weights."""
     name = str(given).removeprefix("torch.")
     if given is None or name == "auto":
         return None

@@ -26,11 +26,7 @@ SHOWN = 4
 
 
 def below(checkpoint: Checkpoint, prefix: str) -> Checkpoint:
-    """Take the part of a checkpoint below a prefix.
-
-    Raises:
-        ConversionError: When no key begins with it.
-    """
+    """Take the part of a checkpoint below a prefix."""
     prefix = f"{prefix.rstrip('.')}."
     found = {key.removeprefix(prefix): value for key, value in checkpoint.tensors.items() if key.startswith(prefix)}
     if not found:

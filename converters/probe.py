@@ -63,15 +63,7 @@ def arithmetic_of(config: ZooConfig, task: str) -> Arithmetic:
 
 
 def compared(config: ZooConfig, task: str) -> tuple[bool, bool]:
-    """Compare a model with the plain Transformer of the same settings and weights.
-
-    Args:
-        config: Small settings.
-        task: What the head is for.
-
-    Returns:
-        Whether they compute the same where the padding is masked, and where no mask is given.
-    """
+    """Compare a model with the plain Transformer of the same settings and weights."""
     model_class = TASK_CLASSES[task][1]
     try:
         with torch.random.fork_rng():
@@ -137,25 +129,13 @@ def shrink(config: ZooConfig) -> ZooConfig:
 
 
 def shrunk_rope(rope: dict[str, Any], head_dim: int) -> dict[str, Any]:
-    """Rotary settings for narrower heads.
-
-    Args:
-        rope: Those of one kind of layer.
-        head_dim: Width of a head.
-
-    Returns:
-        A copy whose factors are as many as there are wavelengths.
-    """
+    """Rotary settings for narrower heads."""
     columns = int(head_dim * rope.get("partial_rotary_factor", 1.0)) // 2
     return {**rope, **{name: [1.0] * columns for name in ("short_factor", "long_factor") if name in rope}}
 
 
 def scrambled(model: ZooPreTrainedModel) -> ZooPreTrainedModel:
-    """Give every parameter random values, so that none hides behind a zero or a one.
-
-    Returns:
-        The same model, in evaluation mode.
-    """
+    """Give every parameter random values, so that none hides behind a zero or a one."""
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.copy_(torch.randn_like(parameter) * 0.3 + 0.1)
@@ -163,14 +143,7 @@ def scrambled(model: ZooPreTrainedModel) -> ZooPreTrainedModel:
 
 
 def random_inputs(config: ZooConfig) -> dict[str, Tensor]:
-    """Two sequences, one of them padded.
-
-    Args:
-        config: Small settings.
-
-    Returns:
-        What a model is called with.
-    """
+    """Two sequences, one of them padded."""
     ids = torch.randint(3, VOCABULARY, (2, LENGTH))
     ids[1, LENGTH - 2 :] = 0
     given = {"input_ids": ids, "attention_mask": (ids != 0).long()}
@@ -180,11 +153,7 @@ def random_inputs(config: ZooConfig) -> dict[str, Tensor]:
 
 
 def outputs(model: ZooPreTrainedModel, given: dict[str, Tensor]) -> Tensor:
-    """What a model computes for real tokens.
-
-    Returns:
-        Logits, or the last hidden states.
-    """
+    """What a model computes for real tokens."""
     result = model(**given)
     found = result.logits if hasattr(result, "logits") else result.last_hidden_state
     if found.ndim == 3 and "decoder_input_ids" not in given:

@@ -62,11 +62,7 @@ def sample_inputs(model: ZooPreTrainedModel, seed: int = 0, *, longest: int = 9)
 
 
 def neutral_generation(config: ZooConfig) -> dict[str, dict[str, Any]]:
-    """Say how tokens are compared: by plain search, whatever the model's own settings (sampling, forced tokens) are.
-
-    Returns:
-        Whole generation configurations, by the batches of these names.
-    """
+    """Say how tokens are compared: by plain search, whatever the model's own settings (sampling, forced tokens) are."""
     pad = config.decoder_pad_token_id if config.decoder_pad_token_id is not None else config.pad_token_id
     ids = {"pad_token_id": pad, "bos_token_id": config.bos_token_id, "eos_token_id": config.eos_token_id}
     if config.stack == "encoder-decoder":
@@ -77,9 +73,5 @@ def neutral_generation(config: ZooConfig) -> dict[str, dict[str, Any]]:
 
 
 def flat(batches: dict[str, dict[str, Tensor]]) -> dict[str, Tensor]:
-    """Name inputs by batch and argument.
-
-    Returns:
-        Tensors by "batch.argument".
-    """
+    """Name inputs by batch and argument."""
     return {f"{batch}.{name}": tensor.clone() for batch, given in batches.items() for name, tensor in given.items()}

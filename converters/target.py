@@ -291,15 +291,7 @@ TARGETS: Registry[Target] = Registry("target", built_in="zoo.converters.targets"
 
 
 def check_dtype(target: Target | None, dtype: str | None) -> None:
-    """Refuse a dtype that a target does not store.
-
-    Args:
-        target: The target, None for a class of transformers.
-        dtype: How weights shall be stored, None for the target's default.
-
-    Raises:
-        ExportError: With those that it does.
-    """
+    """Refuse a dtype that a target does not store."""
     valid = target.dtypes if target is not None else ()
     if dtype is None or dtype in valid:
         return
@@ -310,15 +302,7 @@ def check_dtype(target: Target | None, dtype: str | None) -> None:
 
 
 def check_page(target: Target | None, page: bool) -> None:
-    """Refuse a page that a target has not.
-
-    Args:
-        target: The target, None for a class of transformers.
-        page: Whether one was asked for.
-
-    Raises:
-        ExportError: With the targets that have one.
-    """
+    """Refuse a page that a target has not."""
     if page and not (target is not None and target.pages):
         having = ", ".join(name for name in TARGETS if TARGETS.get(name).pages)
         raise ExportError(f"a page was asked for; exports to {having} have one")

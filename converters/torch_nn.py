@@ -110,11 +110,7 @@ class TorchNN(Converter):
 
 
 def norms_have_biases(tensors: Mapping[str, Tensor]) -> bool:
-    """Whether norms have biases, which they lack in modules that were made with `bias=False`.
-
-    Returns:
-        True if they have.
-    """
+    """Whether norms have biases, which they lack in modules that were made with `bias=False`."""
     return any(key.endswith("layers.0.norm1.bias") for key in tensors)
 
 
@@ -182,12 +178,7 @@ def ask(module: nn.Module | None) -> dict[str, Any]:
 
 
 def key_map(model_class: type[ZooPreTrainedModel], config: ZooConfig, norm_biases: bool) -> KeyMap:
-    """Write the table for one model.
-
-    Args:
-        model_class: A body of the zoo.
-        norm_biases: Whether norms have biases on PyTorch's side.
-    """
+    """Write the table for one model."""
     stacks = ("encoder", "decoder") if model_class is ZooEncoderDecoder else (None,)
     rows = []
     for stack in stacks:

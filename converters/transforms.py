@@ -61,11 +61,7 @@ LEADING_AXIS = each("drop the leading axis of", lambda tensor: tensor.squeeze(0)
 
 
 def join(parts: int) -> Transform:
-    """Stack the rows of several equally large tensors.
-
-    Returns:
-        A transform from `parts` tensors to one.
-    """
+    """Stack the rows of several equally large tensors."""
     return Transform(
         "join",
         lambda tensors: (torch.cat(tensors),),
@@ -80,15 +76,7 @@ def _equal_parts(tensor: Tensor, parts: int) -> Tensors:
 
 
 def split(parts: int, then: Transform = SAME) -> Transform:
-    """Cut the rows of one tensor into equal parts.
-
-    Args:
-        parts: How many.
-        then: A change of a single tensor that comes before the cut.
-
-    Returns:
-        A transform from one tensor to `parts`.
-    """
+    """Cut the rows of one tensor into equal parts."""
     whole = join(parts).inverse
     return Transform(
         "split",
@@ -147,15 +135,7 @@ def pairs_to_halves(num_heads: int, rotary_dim: int) -> Transform:
 
 
 def repeat_heads(num_heads: int, groups: int) -> Transform:
-    """Give every query head its own copy of the key or value head that it shares.
-
-    Args:
-        num_heads: Number of key-value heads.
-        groups: Query heads a key-value head.
-
-    Returns:
-        A transform of each tensor, from (num_heads * head_dim, ...) to (num_heads * groups * head_dim, ...).
-    """
+    """Give every query head its own copy of the key or value head that it shares."""
     return each(
         "repeat the heads of",
         lambda tensor: tensor.unflatten(0, (num_heads, -1)).repeat_interleave(groups, dim=0).flatten(0, 1),
@@ -182,16 +162,7 @@ def scale(factor: float | Tensor) -> Transform:
 
 
 def pad_rows(given: int, wanted: int, value: float = 0.0) -> Transform:
-    """Append rows.
-
-    Args:
-        given: How many there are.
-        wanted: How many there shall be.
-        value: What the new ones hold.
-
-    Returns:
-        A transform of each tensor, from (given, ...) to (wanted, ...).
-    """
+    """Append rows."""
     return each(
         "pad",
         lambda tensor: torch.cat([tensor, tensor.new_full((wanted - given, *tensor.shape[1:]), value)]),
@@ -200,15 +171,7 @@ def pad_rows(given: int, wanted: int, value: float = 0.0) -> Transform:
 
 
 def pad_columns(given: int, wanted: int) -> Transform:
-    """Append columns of zeros.
-
-    Args:
-        given: How many there are.
-        wanted: How many there shall be.
-
-    Returns:
-        A transform of each tensor, from (..., given) to (..., wanted).
-    """
+    """Append columns of zeros."""
     return each(
         "pad",
         lambda tensor: torch.cat([tensor, tensor.new_zeros(*tensor.shape[:-1], wanted - given)], dim=-1),
@@ -217,14 +180,7 @@ def pad_columns(given: int, wanted: int) -> Transform:
 
 
 def skip_rows(rows: int) -> Transform:
-    """Drop the first rows of a table, which its class never reads.
-
-    Args:
-        rows: How many. The way back puts zeros there.
-
-    Returns:
-        A transform of each tensor, from (rows + length, width) to (length, width).
-    """
+    """Drop the first rows of a table, which its class never reads."""
     return each(
         "skip the first rows of",
         lambda tensor: tensor[rows:].clone(),
@@ -233,11 +189,7 @@ def skip_rows(rows: int) -> Transform:
 
 
 def zero_bias() -> Transform:
-    """Give a norm the bias that it lacks.
-
-    Returns:
-        A transform from a weight to a weight and a bias of zeros. The way back needs one of zeros.
-    """
+    """Give a norm the bias that it lacks."""
 
     def remove(tensors: Tensors) -> Tensors:
         weight, bias = tensors
@@ -249,14 +201,7 @@ def zero_bias() -> Transform:
 
 
 def split_rows(sizes: tuple[int, ...]) -> Transform:
-    """Cut the rows of one tensor into parts of these shares, as where queries, keys and values are one projection.
-
-    Args:
-        sizes: How many rows each part has, in any common unit.
-
-    Returns:
-        A transform from one tensor to as many as there are sizes.
-    """
+    """Cut the rows of one tensor into parts of these shares, as where queries, keys and values are one projection."""
 
     def cut(tensors: Tensors) -> Tensors:
         (tensor,) = tensors
@@ -269,15 +214,7 @@ def split_rows(sizes: tuple[int, ...]) -> Transform:
 
 
 def split_by_group(groups: int, sizes: tuple[int, ...]) -> Transform:
-    """Cut the rows of one tensor into parts, each of which has a share of every group of rows.
-
-    Args:
-        groups: Number of groups, for instance of one key-value head each and of the query heads that it serves.
-        sizes: How many rows of a group each part has, in any common unit.
-
-    Returns:
-        A transform from one tensor to as many as there are sizes.
-    """
+    """Cut the rows of one tensor into parts, each of which has a share of every group of rows."""
 
     def cut(tensors: Tensors) -> Tensors:
         by_group = tensors[0].unflatten(0, (groups, sum(sizes), -1))

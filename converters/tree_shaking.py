@@ -90,14 +90,7 @@ class Module:
         self.foreign.append((statement, for_types))
 
     def absolute(self, statement: ast.ImportFrom) -> str:
-        """The full name of the module that a statement imports from.
-
-        Args:
-            statement: `from x import y`.
-
-        Returns:
-            A module's name.
-        """
+        """The full name of the module that a statement imports from."""
         if not statement.level:
             return statement.module or ""
         parts = self.name.split(".")
@@ -105,11 +98,7 @@ class Module:
         return ".".join([*parts, statement.module] if statement.module else parts)
 
     def text(self, statement: ast.stmt) -> str:
-        """The source of a statement, with its decorators and the comments right above.
-
-        Args:
-            statement: A statement at the top level.
-        """
+        """The source of a statement, with its decorators and the comments right above."""
         decorators = getattr(statement, "decorator_list", [])
         first = min([statement.lineno, *(decorator.lineno for decorator in decorators)]) - 1
         while first and self.lines[first - 1].startswith("#"):
@@ -122,14 +111,7 @@ parsed = cache(Module)
 
 
 def defined(statement: ast.stmt) -> list[str]:
-    """Names that a statement defines.
-
-    Args:
-        statement: A statement at the top level.
-
-    Returns:
-        The names, none for imports and expressions.
-    """
+    """Names that a statement defines."""
     if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         return [statement.name]
     targets = statement.targets if isinstance(statement, ast.Assign) else [getattr(statement, "target", None)]
@@ -139,11 +121,7 @@ def defined(statement: ast.stmt) -> list[str]:
 
 @cache
 def names_in(statement: ast.AST) -> frozenset[str]:
-    """Names that a statement mentions.
-
-    Returns:
-        The names.
-    """
+    """Names that a statement mentions."""
     return frozenset(node.id for node in ast.walk(statement) if isinstance(node, ast.Name))
 
 
@@ -163,26 +141,14 @@ class Shaker:
         self.kept_effects: dict[str, list[ast.Expr]] = {}
 
     def module(self, name: str) -> Module:
-        """Read a module once.
-
-        Args:
-            name: Its full name.
-        """
+        """Read a module once."""
         if name not in self.modules:
             module = importlib.import_module(name)
             self.modules[name] = parsed(name, hasattr(module, "__path__"), inspect.getsource(module), self.own)
         return self.modules[name]
 
     def resolve(self, module: str, name: str) -> Definition | None:
-        """Find where something is defined that a module imports.
-
-        Args:
-            module: A module's name.
-            name: A name in it.
-
-        Returns:
-            The definition; None for what is no module's own, or stands in a replaced one.
-        """
+        """Find where something is defined that a module imports."""
         if module in self.replaced:
             return module, name
         found = self.module(module)
@@ -218,27 +184,13 @@ class Shaker:
             pending += self.pending_effects(where, what)
 
     def effects_on(self, module: str, name: str) -> list[ast.Expr]:
-        """Statements beside a definition that fill it: `NAME.update(...)`, but not registrations.
-
-        Args:
-            name: The definition's name.
-
-        Returns:
-            The statements, which are kept from now on.
-        """
+        """Statements beside a definition that fill it: `NAME.update(...)`, but not registrations."""
         found = [effect for effect in self.module(module).effects if receiver(effect) == (name, "update")]
         self.kept_effects.setdefault(module, []).extend(found)
         return found
 
     def pending_effects(self, module: str, name: str) -> list[Definition]:
-        """What fills a definition from other modules.
-
-        Args:
-            module: The module of the definition.
-
-        Returns:
-            What those statements need.
-        """
+        """What fills a definition from other modules."""
         needed: list[Definition] = []
         for other in list(self.modules.values()):
             if other.name == module or other.name in self.replaced:
@@ -255,14 +207,7 @@ class Shaker:
 
 
 def receiver(effect: ast.Expr) -> tuple[str, str]:
-    """On what, and by which method, a statement has its effect.
-
-    Args:
-        effect: A call at the top level.
-
-    Returns:
-        The name and the method, empty where it is something else.
-    """
+    """On what, and by which method, a statement has its effect."""
     call = effect.value
     if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and isinstance(call.func.value, ast.Name):
         return call.func.value.id, call.func.attr

@@ -82,17 +82,7 @@ class Difference:
 def real(
     outputs: dict[str, Tensor], batches: dict[str, dict[str, Tensor]], width: int, of_tokens: bool
 ) -> dict[str, Tensor]:
-    """Outputs where there are real tokens, and of ids that the original has.
-
-    Args:
-        outputs: What a model computed.
-        batches: Its inputs.
-        width: Number of outputs of the original.
-        of_tokens: Whether each is of a token, and not of a sequence.
-
-    Returns:
-        The same outputs, zero elsewhere.
-    """
+    """Outputs where there are real tokens, and of ids that the original has."""
     kept = {}
     for name, tensor in outputs.items():
         batch = batches[name.partition(".")[0]]
@@ -156,19 +146,7 @@ def in_dtype(model: ZooPreTrainedModel, dtype: torch.dtype) -> ZooPreTrainedMode
 
 
 def run(request: dict[str, Any], batches: dict[str, dict[str, Tensor]], in_process: bool) -> list[dict[str, Tensor]]:
-    """Let a process of its own compute, or this one.
-
-    Args:
-        request: What [`zoo.converters.fresh`][] is asked.
-        batches: Inputs.
-        in_process: Whether this process shall do it.
-
-    Returns:
-        Outputs by name, for every dtype.
-
-    Raises:
-        VerificationError: When it fails.
-    """
+    """Let a process of its own compute, or this one."""
     inputs = flat(batches)
     if in_process:
         return [fresh.compute(fresh.load(request, dtype), request, inputs) for dtype in request["dtypes"]]
@@ -241,15 +219,6 @@ def judge(
 
 
 def distance(first: dict[str, Tensor], second: dict[str, Tensor], names: list[str]) -> float:
-    """Largest difference between outputs.
-
-    Args:
-        first: Outputs by name.
-        second: The same of another model.
-        names: Which ones.
-
-    Returns:
-        The largest absolute difference; infinity where there is a NaN.
-    """
+    """Largest difference between outputs."""
     worst = max(float((first[name].double() - second[name].double()).abs().max()) for name in names)
     return float("inf") if worst != worst else worst

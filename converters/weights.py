@@ -40,14 +40,7 @@ def no_progress_bar() -> Iterator[None]:
 
 
 def task_of(model: PreTrainedModel) -> str:
-    """The task that a model's head is for.
-
-    Args:
-        model: Any model of the zoo, or an export in an engine.
-
-    Returns:
-        A name of a task; feature-extraction for bodies.
-    """
+    """The task that a model's head is for."""
     if isinstance(model, EngineModel):
         return model.task
     for task, (_, model_class) in TASK_CLASSES.items():
@@ -57,24 +50,13 @@ def task_of(model: PreTrainedModel) -> str:
 
 
 def weights_of(model: ZooPreTrainedModel) -> dict[str, Tensor]:
-    """The weights of a model, every shared one under all of its names.
-
-    Args:
-        model: Any model of the zoo.
-
-    Returns:
-        Detached tensors, named as under a head.
-    """
+    """The weights of a model, every shared one under all of its names."""
     prefix = PREFIX if task_of(model) == Task.FEATURE_EXTRACTION else ""
     return {prefix + name: value.detach() for name, value in under_all_names(model).items()}
 
 
 def under_all_names(model: nn.Module) -> dict[str, Tensor]:
-    """What a model saves, and the parameters of borrowed modules under the borrower's names as well.
-
-    Returns:
-        Parameters by name, and buffers that are saved, such as those that balance experts.
-    """
+    """What a model saves, and the parameters of borrowed modules under the borrower's names as well."""
     found: dict[str, Tensor] = model.state_dict(keep_vars=True)
     for path, module in model.named_modules(remove_duplicate=False):
         for name, lent in borrowed_by(module).items():
@@ -83,14 +65,7 @@ def under_all_names(model: nn.Module) -> dict[str, Tensor]:
 
 
 def without_further_tokens(model: ZooPreTrainedModel) -> tuple[ZooPreTrainedModel, tuple[str, ...]]:
-    """Leave out what predicts further tokens in training, which no other code has a place for.
-
-    Args:
-        model: Any model of the zoo.
-
-    Returns:
-        The model, or one with its other weights; and what users should know of that.
-    """
+    """Leave out what predicts further tokens in training, which no other code has a place for."""
     if not (notes := further_tokens_left_out(model.config, task_of(model))):
         return model, ()
     config = copy.deepcopy(model.config)
@@ -102,25 +77,13 @@ def without_further_tokens(model: ZooPreTrainedModel) -> tuple[ZooPreTrainedMode
 
 
 def further_tokens_left_out(config: ZooConfig, task: str) -> tuple[str, ...]:
-    """Say that what predicts further tokens in training is left out of an export, where there is any.
-
-    Args:
-        config: The model's settings.
-        task: What its head is for.
-    """
+    """Say that what predicts further tokens in training is left out of an export, where there is any."""
     depth = prediction_depth(config) if task == Task.CAUSAL_LM else 0
     return (f"The modules of num_nextn_predict_layers={depth}, which only train, are left out.",) if depth else ()
 
 
 def save_generation(model: ZooPreTrainedModel, folder: Path) -> None:
-    """Write a model's generation configuration, also one that transformers would warn of or not write.
-
-    Where it bounds no length, the model's positions do: other engines fail, or read past their table, behind the last.
-
-    Args:
-        model: A model that generates.
-        folder: Where to.
-    """
+    """Write a model's generation configuration, also one that transformers would warn of or not write."""
     settings = copy.deepcopy(model.generation_config)
     if settings.max_length is None and settings.max_new_tokens is None:
         settings.max_length = longest(model)
@@ -128,14 +91,7 @@ def save_generation(model: ZooPreTrainedModel, folder: Path) -> None:
 
 
 def longest(model: ZooPreTrainedModel) -> int | None:
-    """How many positions the tables of a model have, computed ones included, since other code stores those too.
-
-    Args:
-        model: Any model of the zoo.
-
-    Returns:
-        The fewest rows of a stack's table, None where no stack has one.
-    """
+    """How many positions the tables of a model have, computed ones included, since other code stores those too."""
     config = model.config
     stacks = [config, config.decoder_config()] if config.is_encoder_decoder else [config]
     rows = [stack.max_position_embeddings for stack in stacks if stack.position.startswith(TABLES)]
@@ -143,19 +99,7 @@ def longest(model: ZooPreTrainedModel) -> int | None:
 
 
 def model_with(config: ZooConfig, task: str, weights: dict[str, Tensor]) -> ZooPreTrainedModel:
-    """Build a model around given weights.
-
-    Args:
-        config: Its complete configuration.
-        task: What its head is for.
-        weights: Named as under a head, tied ones under all of their names; they become the parameters.
-
-    Returns:
-        The model, in evaluation mode and in the weights' type.
-
-    Raises:
-        RuntimeError: When weights are missing, left over, or of the wrong shape.
-    """
+    """Build a model around given weights."""
     if task == Task.FEATURE_EXTRACTION:
         weights = {name.removeprefix(PREFIX): value for name, value in weights.items()}
     dtype = next(iter(weights.values())).dtype

@@ -35,16 +35,7 @@ def is_word(text: str) -> bool:
 
 
 def matching(names: Iterable[str], pattern: str | Iterable[str]) -> list[str]:
-    """Choose names.
-
-    Args:
-        names: The names there are.
-        pattern: A name with wildcards ("*-norm"), or several, of which one must match. A pattern that begins with "!"
-            leaves out what it matches.
-
-    Returns:
-        Those that match, in their order.
-    """
+    """Choose names."""
     patterns = (pattern,) if isinstance(pattern, str) else tuple(pattern)
     wanted = [text for text in patterns if not text.startswith("!")] or ["*"]
     unwanted = [text[1:] for text in patterns if text.startswith("!")]

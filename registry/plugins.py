@@ -77,11 +77,7 @@ class PluginLoader:
 
 
 def installed() -> list[EntryPoint]:
-    """Find the installed plugins.
-
-    Returns:
-        Their entry points, in the order in which they are loaded.
-    """
+    """Find the installed plugins."""
     return sorted(importlib.metadata.entry_points(group=GROUP), key=lambda plugin: (provider_of(plugin), plugin.name))
 
 
@@ -134,14 +130,7 @@ PLUGINS = PluginLoader()
 
 
 def why_missing(distribution: str) -> str:
-    """Tell why a distribution's plugin is not there.
-
-    Args:
-        distribution: Its name, as pip knows it.
-
-    Returns:
-        The end of a sentence, with what to do.
-    """
+    """Tell why a distribution's plugin is not there."""
     try:
         version = importlib.metadata.version(distribution)
     except importlib.metadata.PackageNotFoundError:
@@ -170,12 +159,7 @@ def loaded_plugins() -> list[str]:
 
 
 def plugin_at_fault(error: BaseException) -> str | None:
-    """Find the plugin that an exception comes from.
-
-    Returns:
-        Its distribution, file and line: "zoo-wave 1.2 (/site/zoo_wave.py, line 12)"; None where it comes from no
-        plugin.
-    """
+    """Find the plugin that an exception comes from."""
     tops = plugin_modules()
     for frame, line in reversed(list(traceback.walk_tb(error.__traceback__))):
         provider = tops.get(str(frame.f_globals.get("__name__", "")).partition(".")[0])

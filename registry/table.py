@@ -40,11 +40,7 @@ class Reference:
     path: str
 
     def load(self) -> Any:
-        """Import the object.
-
-        Raises:
-            RegistrationError: When there is no such module, or no such object in it.
-        """
+        """Import the object."""
         module, _, name = self.path.partition(":")
         try:
             return getattr(importlib.import_module(module), name)

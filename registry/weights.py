@@ -62,14 +62,7 @@ class RecordedScore:
 
 
 def digits(value: float) -> int:
-    """How many digits of a score behind the point are printed.
-
-    Args:
-        value: The score.
-
-    Returns:
-        One for percentages, three for small numbers.
-    """
+    """How many digits of a score behind the point are printed."""
     return 1 if abs(value) >= SMALL else 3
 
 

@@ -63,20 +63,7 @@ def draw(config: ZooConfig, seed: int = 0) -> Sample:
 
 
 def check_ctranslate2(model: ZooPreTrainedModel, folder: Path, dtype: str = "float32", seed: int = 0) -> Difference:
-    """Load an export, and compare probabilities and outputs with the original's.
-
-    Args:
-        model: The original.
-        folder: The export.
-        dtype: How its weights are stored; only float32 has to be equal.
-        seed: Of the inputs.
-
-    Returns:
-        The difference: of log-probabilities, or of an encoder's hidden states.
-
-    Raises:
-        VerificationError: When it is too large, or other tokens are decoded.
-    """
+    """Load an export, and compare probabilities and outputs with the original's."""
     require("ctranslate2", "ctranslate2")
     engine = load_ctranslate2(folder)
     reference = in_float(model)
@@ -104,20 +91,12 @@ def check_ctranslate2(model: ZooPreTrainedModel, folder: Path, dtype: str = "flo
 
 
 def largest(ours: list[Tensor], theirs: list[Tensor]) -> float:
-    """Largest difference of outputs.
-
-    Returns:
-        The largest absolute difference.
-    """
+    """Largest difference of outputs."""
     return max(float((one - other).abs().max()) for one, other in zip(ours, theirs, strict=True))
 
 
 def in_float(model: ZooPreTrainedModel, dtype: torch.dtype = torch.float32) -> ZooPreTrainedModel:
-    """The original in another type.
-
-    Returns:
-        A copy on the CPU, in evaluation mode.
-    """
+    """The original in another type."""
     return in_dtype(model, dtype).to("cpu").eval()
 
 
@@ -181,17 +160,7 @@ def outputs_there(engine: CTranslate2Model, sample: Sample) -> list[Tensor]:
 
 
 def decoded(model: ZooPreTrainedModel, engine: CTranslate2Model, sample: Sample, beams: int) -> float:
-    """How often both decode the same tokens, by plain search.
-
-    Args:
-        model: The model; its generation configuration is replaced.
-        engine: Its export; likewise.
-        sample: Inputs.
-        beams: Width of the search.
-
-    Returns:
-        The share of inputs.
-    """
+    """How often both decode the same tokens, by plain search."""
     config = model.config
     side = "left" if config.stack == "decoder" else "right"
     ids, mask = padded(sample.prompts, config.pad_token_id or 0, side)
@@ -209,14 +178,6 @@ def decoded(model: ZooPreTrainedModel, engine: CTranslate2Model, sample: Sample,
 
 
 def until(ends: list[int], tokens: list[int]) -> list[int]:
-    """Cut what follows an end, which everybody fills in another way.
-
-    Args:
-        ends: Ids that end a sequence.
-        tokens: Ids.
-
-    Returns:
-        The ids up to the first end.
-    """
+    """Cut what follows an end, which everybody fills in another way."""
     places = [tokens.index(end) for end in ends if end in tokens]
     return tokens[: min(places) + 1] if places else tokens

@@ -84,14 +84,7 @@ def needs(config: ZooConfig, task: str) -> dict[str, Any]:
 
 
 def rotated(config: ZooConfig) -> int:
-    """How many dimensions of each head are rotated.
-
-    Args:
-        config: The settings of a rotary model.
-
-    Returns:
-        Their number, which is even.
-    """
+    """How many dimensions of each head are rotated."""
     asked = int(config.head_dim * config.rope_parameters.get("partial_rotary_factor", 1.0))
     return asked + asked % 2
 

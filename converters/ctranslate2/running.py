@@ -19,17 +19,7 @@ from .vocabulary import ends_of, saved_vocabularies
 
 
 def load_ctranslate2(folder: Path) -> CTranslate2Model:
-    """Load an exported folder.
-
-    Args:
-        folder: What `zoo export --as ctranslate2` wrote.
-
-    Returns:
-        A model whose `generate` runs there.
-
-    Raises:
-        CheckpointError: When CTranslate2 cannot read it.
-    """
+    """Load an exported folder."""
     return CTranslate2Model(ZooConfig.from_pretrained(folder), folder)
 
 
@@ -139,17 +129,7 @@ class CTranslate2Model(WritingModel):
         ]
 
     def continued(self, prompts: list[list[str]], asked: dict[str, Any]) -> list[tuple[list[list[int]], list[float]]]:
-        """Continue prompts, those of one length at a time.
-
-        Where a batch holds a prompt of one token, the engine repeats the others' before it continues them.
-
-        Args:
-            prompts: Tokens.
-            asked: Options of the engine.
-
-        Returns:
-            For every prompt its continuations as ids, and their scores.
-        """
+        """Continue prompts, those of one length at a time."""
         places: dict[int, list[int]] = {}
         for place, prompt in enumerate(prompts):
             places.setdefault(len(prompt), []).append(place)

@@ -20,15 +20,7 @@ SHORTEST_TABLE = 2048
 
 
 def specify(config: ZooConfig, state: State) -> Any:
-    """Make the specification of a model.
-
-    Args:
-        config: Settings that CTranslate2 has.
-        state: Weights that go with them, named as under a head.
-
-    Returns:
-        A model specification of CTranslate2 without vocabularies.
-    """
+    """Make the specification of a model."""
     specs = require("ctranslate2", "ctranslate2.specs.transformer_spec", "ctranslate2")
     parts = list(stacks(config).items())
     if config.stack == "encoder":

@@ -28,12 +28,7 @@ class Vocabularies:
 
 
 def read_vocabularies(config: ZooConfig, folder: Path | None) -> Vocabularies:
-    """Name every id, by the tokenizers in a folder where there are some.
-
-    Args:
-        config: Supplies the sizes.
-        folder: Where tokenizers may be.
-    """
+    """Name every id, by the tokenizers in a folder where there are some."""
     size = config.decoder_vocab_size if config.stack == "encoder-decoder" else config.vocab_size
     if config.stack == "encoder-decoder" and config.share_encoder_decoder_embeddings:
         size = config.vocab_size
@@ -43,15 +38,7 @@ def read_vocabularies(config: ZooConfig, folder: Path | None) -> Vocabularies:
 
 
 def tokens_of(folder: Path | None, size: int) -> tuple[str, ...]:
-    """Name ids by a tokenizer, or by their numbers.
-
-    Args:
-        folder: Where a tokenizer may be.
-        size: Number of ids.
-
-    Returns:
-        Different tokens; what the tokenizer lacks, or has twice, is called by its number.
-    """
+    """Name ids by a tokenizer, or by their numbers."""
     named: dict[int, str] = {}
     if folder is not None and (folder / "tokenizer.json").is_file():
         from transformers import AutoTokenizer
@@ -81,13 +68,6 @@ def saved_vocabularies(folder: Path) -> Vocabularies:
 
 
 def ends_of(config: ZooConfig) -> list[int]:
-    """The ids that end a sequence.
-
-    Args:
-        config: The settings of a model that writes.
-
-    Returns:
-        At least one.
-    """
+    """The ids that end a sequence."""
     ends = config.eos_token_id
     return list(ends) if isinstance(ends, list) else [int(ends or 0)]

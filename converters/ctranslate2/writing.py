@@ -52,12 +52,7 @@ def write_ctranslate2(
 
 
 def name_special(spec: Any, config: ZooConfig, tokens: tuple[str, ...]) -> None:
-    """Say which tokens begin, end, and stand for what is unknown.
-
-    Args:
-        spec: The specification, changed here.
-        tokens: A token for every id.
-    """
+    """Say which tokens begin, end, and stand for what is unknown."""
     ends = config.eos_token_id if isinstance(config.eos_token_id, list) else [config.eos_token_id]
     first = next((number for number in (config.bos_token_id, *ends, 0) if number is not None), 0)
     spec.config.bos_token = tokens[first]
@@ -67,12 +62,7 @@ def name_special(spec: Any, config: ZooConfig, tokens: tuple[str, ...]) -> None:
 
 
 def join_configs(path: Path, model: ZooPreTrainedModel) -> None:
-    """Keep the zoo's own settings beside those that CTranslate2 reads.
-
-    Args:
-        path: CTranslate2's config.json.
-        model: The original.
-    """
+    """Keep the zoo's own settings beside those that CTranslate2 reads."""
     saved = json.loads(path.read_text(encoding="utf-8"))
     own = json.loads(model.config.to_json_string(use_diff=False))
     own["architectures"] = [type(model).__name__]

@@ -118,11 +118,7 @@ class Architecture:
         return {**found, **self.metadata(config)}
 
     def rewrite(self, state: State, config: ZooConfig) -> dict[str, Tensor]:
-        """Turn the class's weights into llama.cpp's, still under the class's names.
-
-        Args:
-            state: The class's weights.
-        """
+        """Turn the class's weights into llama.cpp's, still under the class's names."""
         found = dict(state)
         if not self.output and config.tie_word_embeddings:
             found.pop("lm_head.weight", None)
@@ -141,11 +137,7 @@ def setting(config: ZooConfig, name: str) -> Any:
 
 
 def period(flags: list[bool]) -> int | None:
-    """Of how many layers the last has no flag, and all others have one.
-
-    Returns:
-        The number: 1 where no layer has a flag, more than there are layers where all have; None for other patterns.
-    """
+    """Of how many layers the last has no flag, and all others have one."""
     sizes = range(1, len(flags) + 2)
     return next((size for size in sizes if flags == [(layer + 1) % size > 0 for layer in range(len(flags))]), None)
 

@@ -65,21 +65,7 @@ AWKWARD = (
 def check_gguf(
     model: ZooPreTrainedModel, folder: Path, plan: TargetPlan, dtype: str, source: Path | None
 ) -> Difference:
-    """Compare a file with the original, and where weights were rounded first a file with those that were not.
-
-    Args:
-        model: The original.
-        folder: Where the file is.
-        plan: How it was written.
-        dtype: How its matrices are stored.
-        source: Where the tokenizer is.
-
-    Returns:
-        The difference of log-probabilities, and the perplexities of rounded weights.
-
-    Raises:
-        VerificationError: When weights that were not rounded compute something else, or the tokenizer does.
-    """
+    """Compare a file with the original, and where weights were rounded first a file with those that were not."""
     assert isinstance(plan, GgufPlan)
     path, tolerance = folder / FILE, plan.architecture.tolerance
     rounds = dtype != EXACT
@@ -161,18 +147,7 @@ def own_text(model: ZooPreTrainedModel, start: int, length: int, seed: int) -> l
 
 
 def run(jobs: list[tuple[Path, Job]], config: ZooConfig) -> list[dict[str, Any]]:
-    """Let llama.cpp compute in a process of its own.
-
-    Args:
-        jobs: Files and what is asked of each.
-        config: The model's settings.
-
-    Returns:
-        What [`zoo.converters.gguf.serving`][] found of each.
-
-    Raises:
-        VerificationError: When it cannot load a file, or ends the process.
-    """
+    """Let llama.cpp compute in a process of its own."""
     require("gguf", "xllamacpp")
     with scratch_folder() as place:
         request = [
@@ -253,11 +228,7 @@ def judge(
 
 
 def compare_prompts(job: Job, found: dict[str, Any], source: Path | None) -> None:
-    """Require of llama.cpp's tokenizer what ours does with every text.
-
-    Raises:
-        VerificationError: Naming the first text that it cuts otherwise.
-    """
+    """Require of llama.cpp's tokenizer what ours does with every text."""
     if not job.texts:
         return
     tokenizer = AutoTokenizer.from_pretrained(source)

@@ -88,11 +88,7 @@ def plan_gguf(target: str, model: ZooPreTrainedModel) -> GgufPlan:
 
 
 def beyond(model: ZooPreTrainedModel) -> Obstacle | None:
-    """Find a class that computes what a model does, where the zoo writes no file of it.
-
-    Returns:
-        An obstacle: of the zoo where llama.cpp has the class's architecture, else of llama.cpp. None without a class.
-    """
+    """Find a class that computes what a model does, where the zoo writes no file of it."""
     exact = [plan.target for plan in plan_export(model) if plan.exact]
     known = next((name for name in exact if name in UNWRITTEN), None)
     if known is not None:

@@ -40,14 +40,7 @@ def quantize(data: Any, kind: Any) -> Any:
 
 
 def ggml_quantize_chunk(kind: Any) -> Any:
-    """Find ggml's function in the library that xllamacpp is.
-
-    Args:
-        kind: The type that it is wanted for.
-
-    Raises:
-        ExportError: When it cannot be called there.
-    """
+    """Find ggml's function in the library that xllamacpp is."""
     library = require("gguf", "xllamacpp.xllamacpp").__file__
     try:
         found = ctypes.CDLL(library).ggml_quantize_chunk

@@ -25,17 +25,7 @@ FOLLOWED = {
 
 
 def load_gguf(folder: Path) -> GgufModel:
-    """Load an exported folder.
-
-    Args:
-        folder: What `zoo export --as gguf` wrote.
-
-    Returns:
-        A model whose `generate` runs in llama.cpp.
-
-    Raises:
-        CheckpointError: When llama.cpp cannot read it.
-    """
+    """Load an exported folder."""
     return GgufModel(ZooConfig.from_pretrained(folder), folder)
 
 
@@ -72,18 +62,7 @@ class GgufModel(WritingModel):
         ]
 
     def request(self, settings: GenerationConfig, width: int) -> dict[str, Any]:
-        """Translate generation settings.
-
-        Args:
-            settings: Those of transformers.
-            width: Length of the padded prompts, which counts for `max_length`.
-
-        Returns:
-            Fields of a request to llama.cpp's server.
-
-        Raises:
-            ConfigError: When one is set that has no counterpart.
-        """
+        """Translate generation settings."""
         given = {name for name, value in settings.to_diff_dict().items() if value and not name.startswith("_")}
         neutral = {name for name in given if getattr(settings, name) == getattr(GenerationConfig(), name, None)}
         foreign = sorted(given - neutral - FOLLOWED - ({"num_beams"} if settings.num_beams == 1 else set()))
@@ -105,15 +84,7 @@ class GgufModel(WritingModel):
         return found
 
     def continued(self, prompt: list[int], request: dict[str, Any]) -> tuple[list[int], float]:
-        """Continue a prompt.
-
-        Args:
-            prompt: Ids.
-            request: What `request` returned.
-
-        Returns:
-            New ids, an end included, and the mean of their log-probabilities where they were asked for.
-        """
+        """Continue a prompt."""
         seed = int(torch.randint(2**31, ())) if "samplers" in request else 0
         answer = self.server.complete(prompt, seed=seed, cache_prompt=False, **request)
         written = list(answer["tokens"])

@@ -53,15 +53,7 @@ class Server:
         self._opener = build_opener(ProxyHandler({}))
 
     def ask(self, place: str, **request: Any) -> dict[str, Any]:
-        """Ask the server.
-
-        Args:
-            place: One of its paths.
-            request: What it is asked.
-
-        Raises:
-            RuntimeError: When it refuses.
-        """
+        """Ask the server."""
         body = json.dumps(request).encode()
         headers = {"Content-Type": "application/json", "Authorization": f"Bearer {self._key}"}
         asked = Request(self._server.listening_address + place, body, headers)
@@ -72,15 +64,7 @@ class Server:
             raise RuntimeError(f"llama.cpp refused: {error.read().decode(errors='replace')}") from error
 
     def complete(self, ids: Sequence[int], **options: Any) -> dict[str, Any]:
-        """Continue a prompt.
-
-        Args:
-            ids: The prompt.
-            options: Fields of a request to `/completion`.
-
-        Returns:
-            Its answer: `tokens`, `stop_type`, `completion_probabilities`, ...
-        """
+        """Continue a prompt."""
         return self.ask("/completion", prompt=list(ids), return_tokens=True, **options)
 
     def tokenize(self, text: str) -> list[int]:
@@ -88,15 +72,7 @@ class Server:
         return list(self.ask("/tokenize", content=text, add_special=True, parse_special=True)["tokens"])
 
     def expected(self, ids: Sequence[int], most: int) -> dict[int, float]:
-        """The largest log-probabilities after a prompt.
-
-        Args:
-            ids: The prompt.
-            most: How many.
-
-        Returns:
-            Log-probabilities by id, the largest first.
-        """
+        """The largest log-probabilities after a prompt."""
         # The server tells them of whole letters only, so it is made to take one.
         whole = [*ids[:1], *self.tokenize("a")][-1]  # without a tokenizer, every token has a name of whole letters
         forced = {"logit_bias": [[whole, FORCED]], "temperature": 0.0, "n_predict": 1}
@@ -111,14 +87,7 @@ class Server:
         return float(told[0]["logprob"] if told[0]["id"] == token else self.expected(ids, EVERY)[token])
 
     def told(self, answer: dict[str, Any]) -> list[dict[str, Any]]:
-        """The steps of a completion of which probabilities were told, up to the first token that ends no letter.
-
-        Args:
-            answer: Of [`complete`][], with `n_probs`.
-
-        Returns:
-            For every token its `id`, `logprob` and `top_logprobs`.
-        """
+        """The steps of a completion of which probabilities were told, up to the first token that ends no letter."""
         steps = zip(answer["tokens"], answer.get("completion_probabilities", ()), strict=False)
         return [step for token, step in takewhile(lambda pair: pair[0] == pair[1]["id"], steps)]
 
@@ -153,11 +122,7 @@ def measure(server: Server, request: dict[str, Any]) -> dict[str, Any]:
 
 
 def main(path: str) -> None:
-    """Do what a request file says.
-
-    Args:
-        path: A JSON file with `jobs`, each with `file`, `context`, `results` and what [`measure`][] reads.
-    """
+    """Do what a request file says."""
     with open(path, encoding="utf-8") as file:
         jobs = json.load(file)["jobs"]
     for job in jobs:

@@ -46,14 +46,7 @@ class TokenizerMetadata:
     fields: Mapping[str, Any]
 
     def entries(self, vocab_size: int) -> dict[str, Any]:
-        """Complete it to as many tokens as the embedding has.
-
-        Args:
-            vocab_size: Rows of the embedding.
-
-        Returns:
-            Values by what follows `add_` in the names of GGUFWriter's methods.
-        """
+        """Complete it to as many tokens as the embedding has."""
         missing = range(len(self.tokens), vocab_size)
         found = {
             "token_list": [*self.tokens, *(f"[PAD{number}]" for number in missing)],
@@ -66,19 +59,7 @@ class TokenizerMetadata:
 
 
 def read_tokenizer(folder: Path | None, config: ZooConfig) -> TokenizerMetadata:
-    """Read what a file has to say of a tokenizer.
-
-    Args:
-        folder: Where it is.
-        config: The model's settings, of which the special ids are taken.
-
-    Returns:
-        Tokens named by their numbers where there is no tokenizer.
-
-    Raises:
-        ExportError: When llama.cpp has no such tokenizer.
-        CheckpointError: When the tokenizer's file cannot be read.
-    """
+    """Read what a file has to say of a tokenizer."""
     if folder is None or not (folder / TOKENIZER_FILE).is_file():
         return numbered(config)
     try:
@@ -98,24 +79,12 @@ def read_tokenizer(folder: Path | None, config: ZooConfig) -> TokenizerMetadata:
 
 
 def refuse(problems: list[str]) -> NoReturn:
-    """Refuse a tokenizer.
-
-    Raises:
-        ExportError: Always, saying what llama.cpp has no code for, and what it has.
-    """
+    """Refuse a tokenizer."""
     raise ExportError(f"llama.cpp cannot hold this tokenizer: it has {' and '.join(problems)}; valid: {KINDS}")
 
 
 def read_bpe(saved: Mapping[str, Any], specials: Mapping[str, int]) -> TokenizerMetadata:
-    """Byte-level BPE.
-
-    Args:
-        saved: A `tokenizer.json`.
-        specials: Ids by their role.
-
-    Raises:
-        ExportError: When it is another BPE.
-    """
+    """Byte-level BPE."""
     model = saved["model"]
     problems = [f"{name}={model[name]!r}" for name in UNHEARD_OF if model.get(name)]
     name = pre_tokenizer(saved.get("pre_tokenizer") or {})
@@ -156,14 +125,7 @@ READERS: Mapping[str, Callable[[Mapping[str, Any], Mapping[str, int]], Tokenizer
 
 
 def pre_tokenizer(saved: Mapping[str, Any]) -> str | None:
-    """Name the rules by which texts are cut, as llama.cpp does.
-
-    Args:
-        saved: `pre_tokenizer` of a `tokenizer.json`.
-
-    Returns:
-        The name, None where it has no such rules.
-    """
+    """Name the rules by which texts are cut, as llama.cpp does."""
     steps = saved.get("pretokenizers", [saved])
     *cuts, last = steps
     if last.get("type") != "ByteLevel" or last.get("add_prefix_space"):
@@ -206,15 +168,7 @@ def described(
 
 
 def begins_with(processor: Mapping[str, Any] | None, start: int | None) -> bool:
-    """Whether texts are begun with a special token.
-
-    Args:
-        processor: `post_processor` of a `tokenizer.json`.
-        start: The id of the token that llama.cpp would put there.
-
-    Raises:
-        ExportError: When it is another one, or more than one.
-    """
+    """Whether texts are begun with a special token."""
     before: list[int] = []
     for step in (processor or {}).get("processors", [processor] if processor else []):
         if step["type"] == "TemplateProcessing":
@@ -237,11 +191,7 @@ def special_ids(config: ZooConfig) -> dict[str, int]:
 
 
 def numbered(config: ZooConfig) -> TokenizerMetadata:
-    """Name tokens by their numbers, for a model without a tokenizer, whose prompts are ids.
-
-    Args:
-        config: The model's settings.
-    """
+    """Name tokens by their numbers, for a model without a tokenizer, whose prompts are ids."""
     tokens = tuple(f"<{number}>" for number in range(config.vocab_size))
     fields = {"tokenizer_model": "gpt2", "tokenizer_pre": GPT2, "token_merges": ["< 0"], "add_bos_token": False}
     return TokenizerMetadata(tokens, (NORMAL,) * len(tokens), {**fields, **special_ids(config)})

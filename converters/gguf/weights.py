@@ -49,11 +49,7 @@ def transposed(state: Weights, config: ZooConfig) -> Weights:
 
 
 def grouped(module: str) -> Change:
-    """Store all queries, then all keys, then all values, which the class stores by groups of heads.
-
-    Args:
-        module: The projection's name.
-    """
+    """Store all queries, then all keys, then all values, which the class stores by groups of heads."""
 
     def change(state: Weights, config: ZooConfig) -> Weights:
         groups = split_groups(config.num_key_value_heads, config.num_attention_heads // config.num_key_value_heads)

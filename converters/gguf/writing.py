@@ -31,19 +31,7 @@ EXACT_PARTS = ("_norm", "position_embd", "ffn_gate_inp", "conv", ".bias")
 def write_folder(
     model: ZooPreTrainedModel, folder: Path, plan: TargetPlan, tokenizer: TokenizerMetadata, dtype: str
 ) -> None:
-    """Write the file, and the configuration that the zoo loads it by.
-
-    Args:
-        model: A model of the zoo.
-        folder: An empty folder.
-        plan: A plan of [`plan_gguf`][zoo.converters.gguf.planning.plan_gguf] without obstacles.
-        tokenizer: What the file says of the tokenizer.
-        dtype: How matrices are stored: a name of GGMLQuantizationType.
-
-    Raises:
-        MissingExtraError: When gguf is not installed.
-        ExportError: When a weight has no place in the architecture, or none can be stored in the type.
-    """
+    """Write the file, and the configuration that the zoo loads it by."""
     write_gguf(model, folder / FILE, plan, tokenizer, dtype)
     config = copy.deepcopy(model.config)
     config.architectures = [type(model).__name__]
@@ -102,17 +90,7 @@ def write_gguf(
 
 
 def in_type(tensor: Tensor, name: str, dtype: str, gguf: Any) -> tuple[Any, Any]:
-    """Round a weight.
-
-    Args:
-        tensor: The weight.
-        name: Its name in the file.
-        dtype: How matrices are stored.
-        gguf: The library.
-
-    Returns:
-        An array, and its type: float32 for vectors and whatever no block divides.
-    """
+    """Round a weight."""
     kinds = gguf.GGMLQuantizationType
     data = np.ascontiguousarray(tensor.float().numpy())
     wanted = kinds[dtype.upper()]

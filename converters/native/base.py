@@ -228,15 +228,7 @@ def native_format(cls: type[NativeFormat]) -> type[NativeFormat]:
 
 
 def table(*pairs: Pair, owner: str) -> KeyMap:
-    """Write a key map with placeholders instead of regular expressions.
-
-    Args:
-        pairs: Native keys and the zoo's, in which `{n}`, `{p}` and `{s}` stand for [`PLACEHOLDERS`][].
-        owner: The native format's name.
-
-    Returns:
-        The key map.
-    """
+    """Write a key map with placeholders instead of regular expressions."""
     return KeyMap.of(*(_row(*pair) for pair in pairs), owner=owner)
 
 

@@ -38,12 +38,7 @@ RELATED = {
 
 
 def format_of(native: PreTrainedConfig) -> NativeFormat:
-    """Find the format of a native configuration.
-
-    Raises:
-        UnknownNativeError: When no format reads this model type.
-        NoCounterpartError: When it is known why none does.
-    """
+    """Find the format of a native configuration."""
     by_type = {model_type: NATIVE.get(name) for name in NATIVE for model_type in NATIVE.get(name).model_types}
     if native.model_type in RELATED:
         raise NoCounterpartError(native.model_type, [RELATED[native.model_type]])
@@ -53,31 +48,14 @@ def format_of(native: PreTrainedConfig) -> NativeFormat:
 
 
 def class_names(found: NativeFormat, model_type: str) -> dict[str, str]:
-    """The classes of a model type, which may be a sibling that shares the format's code.
-
-    Args:
-        found: The format.
-        model_type: One of its model types.
-
-    Returns:
-        Names of classes by task.
-    """
+    """The classes of a model type, which may be a sibling that shares the format's code."""
     if model_type == found.model_types[0]:
         return dict(found.classes)
     return {task: AUTO_CLASSES[task][model_type] for task in found.classes if model_type in AUTO_CLASSES[task]}
 
 
 def task_of_class(found: NativeFormat, native: PreTrainedConfig, *names: str) -> str:
-    """The task of a class of transformers.
-
-    Args:
-        found: Its format.
-        native: Its configuration.
-        names: Its name, and those of the classes that it is made from.
-
-    Raises:
-        NoCounterpartError: When the zoo has no such head.
-    """
+    """The task of a class of transformers."""
     tasks = {name: task for task, name in class_names(found, native.model_type).items()}
     for name in names:
         if name in tasks:
@@ -97,30 +75,12 @@ def task_of_class(found: NativeFormat, native: PreTrainedConfig, *names: str) ->
 
 
 def has_both_stacks(found: NativeFormat, class_name: str) -> bool:
-    """Whether a class has all the layers that its format reads.
-
-    Args:
-        found: The format.
-        class_name: The name of a class of transformers with a head that the zoo lacks.
-
-    Returns:
-        False for one stack of an encoder-decoder.
-    """
+    """Whether a class has all the layers that its format reads."""
     return found.stack != "encoder-decoder" or not class_name.endswith(("EncoderModel", "ForCausalLM"))
 
 
 def task_of_architecture(found: NativeFormat, native: PreTrainedConfig, name: str) -> str:
-    """The task that a checkpoint says it is for.
-
-    Args:
-        found: Its format.
-        native: Its configuration.
-        name: What to call the checkpoint.
-
-    Raises:
-        ConversionError: When it does not say.
-        NoCounterpartError: When the zoo has no such head.
-    """
+    """The task that a checkpoint says it is for."""
     if not native.architectures:
         raise ConversionError(
             f"the configuration of {name} names no architecture, so its head is not known; give task= (on the command "

@@ -63,25 +63,12 @@ def plain_needs(task: str) -> dict[str, Any]:
 
 
 def drop(state: State, *names: str) -> State:
-    """Leave weights out.
-
-    Args:
-        state: The weights.
-        names: Which ones, if they are there.
-    """
+    """Leave weights out."""
     return {name: tensor for name, tensor in state.items() if name not in names}
 
 
 def labels_in(native: Any, task: str) -> dict[str, Any]:
-    """The labels of a native classifier.
-
-    Args:
-        native: The native configuration.
-        task: What the head is for.
-
-    Returns:
-        Fields of [`ZooConfig`][].
-    """
+    """The labels of a native classifier."""
     if task not in (Task.SEQUENCE_CLASSIFICATION, Task.TOKEN_CLASSIFICATION):
         return {}
     return {"id2label": native.id2label, "label2id": native.label2id, "problem_type": native.problem_type}
@@ -93,29 +80,14 @@ def labels_out(config: ZooConfig, task: str) -> dict[str, Any]:
 
 
 def tokens(config: Any, *, decoder_start: bool = False) -> dict[str, Any]:
-    """The special ids of a configuration, whose names are the same on both sides.
-
-    Args:
-        config: Any configuration.
-        decoder_start: Whether the id that begins a target counts.
-
-    Returns:
-        Fields of either configuration.
-    """
+    """The special ids of a configuration, whose names are the same on both sides."""
     names = ["pad_token_id", "bos_token_id", "eos_token_id"]
     names += ["decoder_start_token_id"] if decoder_start else []
     return {name: getattr(config, name, None) for name in names}
 
 
 def a_stack(config: Any) -> str:
-    """A stack with its article.
-
-    Args:
-        config: Settings of the zoo, or a native format.
-
-    Returns:
-        "a decoder", "an encoder" or "an encoder-decoder".
-    """
+    """A stack with its article."""
     return f"{'a' if config.stack == 'decoder' else 'an'} {config.stack}"
 
 
@@ -135,15 +107,7 @@ def absorbs_bias(config: ZooConfig, classifier: Tensor) -> bool:
 
 
 def without_classifier_bias(state: State, norm_bias: str) -> State:
-    """Move a classifier's bias into that of the norm before it: `W (h + d) = W h + b` for the shortest such d.
-
-    Args:
-        state: Native weights with `score.weight` and `score.bias`.
-        norm_bias: Name of the norm's bias.
-
-    Returns:
-        The weights without `score.bias`.
-    """
+    """Move a classifier's bias into that of the norm before it: `W (h + d) = W h + b` for the shortest such d."""
     bias = state.get("score.bias")
     state = drop(state, "score.bias")
     if bias is None or not bias.any():
@@ -153,13 +117,7 @@ def without_classifier_bias(state: State, norm_bias: str) -> State:
 
 
 def decoder_obstacles(config: ZooConfig, state: State, task: str) -> list[str]:
-    """What keeps a decoder's head from being one of transformers', whose sequence classifiers have no bias.
-
-    Args:
-        config: The model's settings.
-        state: Its weights.
-        task: What its head is for.
-    """
+    """What keeps a decoder's head from being one of transformers', whose sequence classifiers have no bias."""
     found = [] if config.stack == "decoder" else [f"it is {a_stack(config)}, this is a decoder"]
     if task == Task.SEQUENCE_CLASSIFICATION:
         bias = state.get("classifier.bias")

@@ -91,21 +91,7 @@ class Observation:
 
 
 def observe(native: PreTrainedModel, config: ZooConfig, task: str, output: str) -> Observation | None:
-    """Let a native model compute.
-
-    Args:
-        native: The model; what it is like afterwards is what it was before.
-        config: The settings that it has in the zoo.
-        task: What its head is for.
-        output: Where its outputs are.
-
-    Returns:
-        What it computes, None for a model without weights. Of a classifier that reads the first position, the row that
-        is padded on the left is what it computes without the padding.
-
-    Raises:
-        ConversionError: When it fails by itself.
-    """
+    """Let a native model compute."""
     if any(parameter.is_meta for parameter in native.parameters()):
         return None
     inputs = sample(config, task)
@@ -158,15 +144,7 @@ def sample(config: ZooConfig, task: str, seed: int = 0) -> dict[str, Tensor]:
 
 
 def without_padding(inputs: dict[str, Tensor], config: ZooConfig) -> dict[str, Tensor]:
-    """Take the row that is padded on the left, and its padding away.
-
-    Args:
-        inputs: A batch.
-        config: The settings of the model.
-
-    Returns:
-        Its tokens, at the positions that the zoo gives them behind padding.
-    """
+    """Take the row that is padded on the left, and its padding away."""
     tokens = inputs["attention_mask"][-1].nonzero().squeeze(1)
     kept = {name: tensor[-1:, tokens] for name, tensor in inputs.items()}
     return {**kept, "position_ids": tokens[None]} if config.position == "learned" else kept
@@ -174,17 +152,7 @@ def without_padding(inputs: dict[str, Tensor], config: ZooConfig) -> dict[str, T
 
 @torch.no_grad()
 def compute(model: PreTrainedModel, inputs: dict[str, Tensor], config: ZooConfig, output: str) -> Tensor:
-    """Run a model, in float32 at least.
-
-    Args:
-        model: A native model, or one of the zoo.
-        inputs: A batch.
-        config: The settings that the model has in the zoo.
-        output: Where its outputs are.
-
-    Returns:
-        The outputs on the CPU.
-    """
+    """Run a model, in float32 at least."""
     given: dict[str, Any] = {name: tensor.to(model.device) for name, tensor in inputs.items()}
     if config.stack != "encoder":
         given["use_cache"] = False
@@ -195,11 +163,7 @@ def compute(model: PreTrainedModel, inputs: dict[str, Tensor], config: ZooConfig
 
 @contextmanager
 def in_evaluation(model: PreTrainedModel) -> Iterator[None]:
-    """Switch dropout off for a while.
-
-    Args:
-        model: The model, whose modules' modes come back.
-    """
+    """Switch dropout off for a while."""
     training = [module for module in model.modules() if module.training]
     model.eval()
     try:
@@ -211,11 +175,7 @@ def in_evaluation(model: PreTrainedModel) -> Iterator[None]:
 
 @contextmanager
 def in_any_precision(model: PreTrainedModel) -> Iterator[None]:
-    """Run experts, where there are any, by a product that knows float64 for a while: the grouped one does not.
-
-    Args:
-        model: The model, whose configurations come back as they were.
-    """
+    """Run experts, where there are any, by a product that knows float64 for a while: the grouped one does not."""
     configs = {id(module.config): module.config for module in model.modules() if isinstance(module, PreTrainedModel)}
     chosen = [(config, config._experts_implementation) for config in configs.values()]
     for config, _ in chosen:
@@ -228,15 +188,7 @@ def in_any_precision(model: PreTrainedModel) -> Iterator[None]:
 
 
 def require_same(seen: Observation, model: ZooPreTrainedModel) -> None:
-    """Require a converted model to compute what the native one did.
-
-    Args:
-        seen: What the native model computed.
-        model: What was made of it.
-
-    Raises:
-        DifferentOutputsError: When the difference is more than rounding.
-    """
+    """Require a converted model to compute what the native one did."""
     require_close(
         seen.name,
         seen.values,
@@ -248,17 +200,7 @@ def require_same(seen: Observation, model: ZooPreTrainedModel) -> None:
 def require_close(
     name: str, values: Tensor, run: Callable[[], Tensor], distances: Callable[[Tensor], dict[str, float]]
 ) -> None:
-    """Require outputs to be those of the native model.
-
-    Args:
-        name: The native class.
-        values: What it computed.
-        run: Computes the same by the converted model.
-        distances: Measures how far that is from `values`, by the name of the inputs.
-
-    Raises:
-        DifferentOutputsError: When the difference is more than rounding.
-    """
+    """Require outputs to be those of the native model."""
     ours = run()
     differences = distances(ours)
     finite = values[values.isfinite()]
@@ -274,15 +216,7 @@ def require_close(
 
 
 def by_row(ours: Tensor, seen: Observation) -> dict[str, float]:
-    """Measure how far a model is from the native one.
-
-    Args:
-        ours: What the model computes.
-        seen: What the native one computed; where that is not finite, nothing can be said.
-
-    Returns:
-        The largest difference of real tokens' outputs by the name of the row.
-    """
+    """Measure how far a model is from the native one."""
     distance = (ours - seen.values).abs().masked_fill(~seen.values.isfinite(), 0.0)
     distance = distance.nan_to_num(nan=float("inf"), posinf=float("inf"))
     if distance.ndim == 3 and "decoder_input_ids" not in seen.inputs:

@@ -48,13 +48,7 @@ class Field:
 
 
 def choice(name: str, field: str, values: Mapping[Any, Any]) -> Field:
-    """A native field with a value of its own for each of the zoo's.
-
-    Args:
-        name: The native field.
-        field: The zoo's field.
-        values: Native values by the zoo's, which are all that the class has.
-    """
+    """A native field with a value of its own for each of the zoo's."""
     back = {native: zoo for zoo, native in values.items()}
     return Field(
         name,
@@ -65,48 +59,22 @@ def choice(name: str, field: str, values: Mapping[Any, Any]) -> Field:
 
 
 def same(*names: str) -> dict[str, str]:
-    """Fields that have the same name on both sides.
-
-    Returns:
-        Native fields by the zoo's.
-    """
+    """Fields that have the same name on both sides."""
     return {name: name for name in names}
 
 
 def without(table: Mapping[Any, Any], *names: Any) -> dict[Any, Any]:
-    """A table but for some of its lines.
-
-    Args:
-        table: Fields or keys.
-        names: The zoo's names of those to leave out.
-    """
+    """A table but for some of its lines."""
     return {name: native for name, native in table.items() if name not in names}
 
 
 def biasless(names: Mapping[str, str]) -> dict[tuple[str, str], tuple[str, Transform]]:
-    """Layer norms that have no bias, which the zoo's have.
-
-    Args:
-        names: Native modules by the zoo's.
-
-    Returns:
-        As [`Keys`][]: a bias of zeros on the way in, and on the way out there must be none.
-    """
+    """Layer norms that have no bias, which the zoo's have."""
     return {(f"{zoo}.weight", f"{zoo}.bias"): (f"{native}.weight", zero_bias()) for zoo, native in names.items()}
 
 
 def pairs(keys: Keys, zoo_prefix: str, native_prefix: str, config: ZooConfig) -> Iterator[Pair]:
-    """Write keys as rows of a key map.
-
-    Args:
-        keys: The zoo's and native ones.
-        zoo_prefix: What the zoo's begin with.
-        native_prefix: What native ones begin with.
-        config: The zoo's settings.
-
-    Yields:
-        Rows.
-    """
+    """Write keys as rows of a key map."""
     for zoo, native in keys.items():
         names, transform = native if isinstance(native, tuple) else (native, SAME)
         lefts = names if isinstance(names, tuple) else (names,)

@@ -34,14 +34,7 @@ HEAD_DIM = Field(
 
 
 def whole_heads(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Read the rotary settings of a class that rotates heads as a whole, whatever a default scheme says.
-
-    Args:
-        given: `rope_parameters` of the native configuration.
-
-    Returns:
-        `rope_parameters` of the zoo.
-    """
+    """Read the rotary settings of a class that rotates heads as a whole, whatever a default scheme says."""
     rope = dict(given)
     if rope.get("rope_type", "default") == "default" or rope.get("partial_rotary_factor") == 1.0:
         rope.pop("partial_rotary_factor", None)
@@ -49,34 +42,19 @@ def whole_heads(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def rope_tables(rope_parameters: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Rotary settings, one for each kind of layer that has its own.
-
-    Args:
-        rope_parameters: Of the zoo, or native ones.
-
-    Returns:
-        Those of every kind, or the only ones.
-    """
+    """Rotary settings, one for each kind of layer that has its own."""
     return [rope_parameters[kind] for kind in LAYER_TYPES if kind in rope_parameters] or [rope_parameters]
 
 
 def rotation_by_layer(native: Any) -> dict[str, Any]:
-    """Read rotary settings that are given for every kind of layer.
-
-    Returns:
-        `rope_parameters` of the zoo: one for all if the layers that there are rotate alike.
-    """
+    """Read rotary settings that are given for every kind of layer."""
     kinds = {kind: whole_heads(native.rope_parameters[kind]) for kind in LAYER_TYPES}
     first, *others = (kinds[kind] for kind in sorted(set(native.layer_types)))
     return kinds if any(other != first for other in others) else first
 
 
 def with_both_kinds(config: ZooConfig) -> dict[str, Any]:
-    """Write rotary settings for every kind of layer.
-
-    Returns:
-        `rope_parameters` of the native configuration.
-    """
+    """Write rotary settings for every kind of layer."""
     rope = config.rope_parameters
     return {kind: dict(rope.get(kind, rope)) for kind in LAYER_TYPES}
 
@@ -101,27 +79,13 @@ ROPE_BY_LAYER: Mapping[str, str | Field] = {
 
 
 def rotated_columns(config: Any) -> int:
-    """How many columns of a head are rotated.
-
-    Args:
-        config: A configuration of the zoo, or a native one.
-
-    Returns:
-        An even number, unless the configuration is one that classes differ about.
-    """
+    """How many columns of a head are rotated."""
     head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     return int(head_dim * config.rope_parameters.get("partial_rotary_factor", 1.0))
 
 
 def part_of_heads(native: Any) -> dict[str, Any]:
-    """Read the rotary settings of a class that rotates a part of each head.
-
-    Returns:
-        `rope_parameters` of the zoo.
-
-    Raises:
-        NoCounterpartError: When that part has an odd number of columns, which are no pairs.
-    """
+    """Read the rotary settings of a class that rotates a part of each head."""
     if rotated_columns(native) % 2:
         raise NoCounterpartError(native.model_type, [f"{rotated_columns(native)} {ODD}"])
     return dict(native.rope_parameters)
@@ -139,11 +103,7 @@ ONE_WINDOW: Mapping[str, str | Field] = {"sliding_window": "sliding_window"}
 
 
 def sliding_window(native: Any) -> int | None:
-    """The window of the layers that slide.
-
-    Returns:
-        None if no layer does.
-    """
+    """The window of the layers that slide."""
     return native.sliding_window if "sliding_attention" in native.layer_types else None
 
 

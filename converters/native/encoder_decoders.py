@@ -199,13 +199,5 @@ def computed_table(rows: int, width: int) -> Tensor:
 
 
 def bart_classes(name: str, head: str = "ForConditionalGeneration") -> dict[str, str]:
-    """Names of the classes of such a family.
-
-    Args:
-        name: What they begin with.
-        head: What the language model's ends with.
-
-    Returns:
-        The class of every task.
-    """
+    """Names of the classes of such a family."""
     return {"seq2seq-lm": f"{name}{head}", "feature-extraction": f"{name}Model"}

@@ -38,16 +38,7 @@ def fairseq_table(rows: int, width: int, first: int, padding: int | None) -> Ten
 
 
 def table_obstacles(state: State, first: int, padding: int | None) -> list[str]:
-    """What keeps a model's positions from being these.
-
-    Args:
-        state: The zoo's weights.
-        first: As for [`fairseq_table`][].
-        padding: As for [`fairseq_table`][].
-
-    Returns:
-        A phrase, or nothing.
-    """
+    """What keeps a model's positions from being these."""
     tables = [value for name, value in state.items() if name.endswith("position.weight")]
     same = tables and all(
         (table.float() - fairseq_table(table.shape[0], table.shape[1], first, padding).to(table.device)).abs().max()
@@ -58,13 +49,7 @@ def table_obstacles(state: State, first: int, padding: int | None) -> list[str]:
 
 
 def fairseq_layer(native: str, layer: str, slot: str) -> list[tuple[str, str]]:
-    """Lay the keys of self-attention and of the feed-forward network side by side, with their norms.
-
-    Args:
-        native: What begins a layer's keys in these classes.
-        layer: What begins them in the zoo.
-        slot: Where norms stand.
-    """
+    """Lay the keys of self-attention and of the feed-forward network side by side, with their norms."""
     return [
         *((f"{native}.self_attn.{p}_proj.{{p}}", f"{layer}.self_attn.{p}_proj.{{p}}") for p in "qkv"),
         (f"{native}.self_attn.out_proj.{{p}}", f"{layer}.self_attn.o_proj.{{p}}"),

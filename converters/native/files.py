@@ -33,40 +33,21 @@ FILE_ENDINGS = (".pt", ".pth", ".bin", ".safetensors")
 
 
 def is_checkpoint(source: str | os.PathLike[str]) -> bool:
-    """Whether a checkpoint of transformers is meant rather than a file of weights.
-
-    Returns:
-        True for a folder with a configuration, and for the name of a repository.
-    """
+    """Whether a checkpoint of transformers is meant rather than a file of weights."""
     if (Path(source) / CONFIG_NAME).is_file():
         return True
     return is_repository(str(source)) and Path(source).suffix not in FILE_ENDINGS
 
 
 def folder_of(source: str | os.PathLike[str]) -> Path:
-    """Find the folder of a checkpoint: a repository is pulled.
-
-    Args:
-        source: A folder, the name of weights, or a repository on the Hub.
-
-    Raises:
-        HubError: When the repository cannot be had.
-    """
+    """Find the folder of a checkpoint: a repository is pulled."""
     from zoo.building.weights import locate
 
     return locate(str(source), with_pickles=True)
 
 
 def read_weights(folder: Path) -> dict[str, Tensor]:
-    """Read all weights of a checkpoint, file by file: no more than one of them is mapped into memory at a time.
-
-    Returns:
-        Tensors of their own, by the names in the files.
-
-    Raises:
-        ConversionError: When there are no weights, or a file is damaged.
-        UnsafeFileError: When a file lies outside of the folder, or holds more than tensors.
-    """
+    """Read all weights of a checkpoint, file by file: no more than one of them is mapped into memory at a time."""
     tensors: dict[str, Tensor] = {}
     for path in weight_files(folder):
         for name, tensor in tensors_of(path):
@@ -77,12 +58,7 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
 
 
 def weight_files(folder: Path) -> list[Path]:
-    """Find the files that hold the weights, safetensors if there are any.
-
-    Raises:
-        ConversionError: When there are none, or the index is damaged.
-        UnsafeFileError: When one lies outside of the folder.
-    """
+    """Find the files that hold the weights, safetensors if there are any."""
     for whole, index in INDEXES.items():
         if (path := find(folder, whole)) is not None:
             return [path]
@@ -92,32 +68,13 @@ def weight_files(folder: Path) -> list[Path]:
 
 
 def find(folder: Path, name: str) -> Path | None:
-    """Find a file of a checkpoint.
-
-    Args:
-        folder: The checkpoint.
-        name: The file's name.
-
-    Returns:
-        Its path, None if there is no such file.
-
-    Raises:
-        UnsafeFileError: When it is a link to somewhere else.
-    """
+    """Find a file of a checkpoint."""
     path = folder / name
     return require_inside(path, folder) if path.exists() or path.is_symlink() else None
 
 
 def names_in(index: Path) -> list[str]:
-    """Read which files an index names.
-
-    Returns:
-        Names, each once.
-
-    Raises:
-        ConversionError: When it is damaged.
-        UnsafeFileError: When it names a file outside of its folder.
-    """
+    """Read which files an index names."""
     try:
         names = sorted(set(read_json(index)["weight_map"].values()))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -137,14 +94,7 @@ def member(folder: Path, name: str, index: Path) -> Path:
 
 
 def require_inside(path: Path, folder: Path) -> Path:
-    """Refuse links that lead out of a folder, but for those of the Hub's cache, whose snapshots link to blobs.
-
-    Args:
-        path: A file in the folder.
-
-    Raises:
-        UnsafeFileError: When it leads elsewhere.
-    """
+    """Refuse links that lead out of a folder, but for those of the Hub's cache, whose snapshots link to blobs."""
     real, home = path.resolve(), folder.resolve()
     allowed = [home]
     if home.parent.name == "snapshots":
@@ -158,18 +108,7 @@ def require_inside(path: Path, folder: Path) -> Path:
 
 
 def tensors_of(path: Path) -> Iterator[tuple[str, Tensor]]:
-    """Read the tensors of one file.
-
-    Args:
-        path: A safetensors file, or one that `torch.save` wrote.
-
-    Yields:
-        Names and tensors that do not depend on the file any longer.
-
-    Raises:
-        ConversionError: When the file is damaged.
-        UnsafeFileError: When it holds more than tensors.
-    """
+    """Read the tensors of one file."""
     if path.suffix != ".safetensors":
         pickled = read_pickled(path, mmap=True)
         shared: dict[tuple[int, int, tuple[int, ...]], Tensor] = {}

@@ -12,15 +12,7 @@ from ..symmetries.base import State
 
 
 def changed_exactly(state: State, change: Callable[[State], State], name: str) -> State:
-    """Change weights in float32 at least, and store them as they were where that loses nothing.
-
-    Args:
-        state: Native weights.
-        name: The native format's name, for the warning.
-
-    Returns:
-        The changed weights, all of them wider where one of them has to be.
-    """
+    """Change weights in float32 at least, and store them as they were where that loses nothing."""
     dtype = next(iter(state.values())).dtype
     wide = change({key: value.to(torch.promote_types(value.dtype, torch.float32)) for key, value in state.items()})
     narrow = {key: value.to(dtype) for key, value in wide.items()}
@@ -36,13 +28,7 @@ def changed_exactly(state: State, change: Callable[[State], State], name: str) -
 
 
 def fold_norm(state: State, norm: str, *readers: str) -> None:
-    """Multiply a norm's weight and bias into what reads it, and leave the norm with ones and zeros.
-
-    Args:
-        state: Native weights, changed in place.
-        norm: The norm's name.
-        readers: Names of the linear layers that read it, which get a bias where the norm has one.
-    """
+    """Multiply a norm's weight and bias into what reads it, and leave the norm with ones and zeros."""
     weight, bias = state[f"{norm}.weight"], state.get(f"{norm}.bias")
     for reader in readers:
         matrix = state[f"{reader}.weight"]
@@ -57,18 +43,7 @@ def fold_norm(state: State, norm: str, *readers: str) -> None:
 def share_norms(
     state: State, layers: Iterable[str], norms: tuple[str, str], readers: tuple[str, str], name: str
 ) -> State:
-    """Make one norm of the two that parallel sublayers have, by folding both into what reads them if they differ.
-
-    Args:
-        state: Native weights.
-        layers: What the names of each layer's weights begin with.
-        norms: The norms, the kept one first.
-        readers: The linear layer that reads each.
-        name: The native format's name, for the warning of [`changed_exactly`][].
-
-    Returns:
-        The weights without the second norms.
-    """
+    """Make one norm of the two that parallel sublayers have, by folding both into what reads them if they differ."""
 
     def shared(state: State) -> State:
         for layer in layers:

@@ -45,11 +45,7 @@ class Growth:
 
 
 def observe_growth(native: PreTrainedModel, config: ZooConfig, task: str, output: str) -> tuple[Growth, ...]:
-    """Let a native model read texts that grow, without its cache. Arguments as for `observe`.
-
-    Returns:
-        One for a short text, and one for each length at which positions or windows change; none where no text grows.
-    """
+    """Let a native model read texts that grow, without its cache."""
     changes = POSITIONS.get(config.position).changes_after(config)
     if task not in (Task.CAUSAL_LM, Task.SEQ2SEQ_LM) and changes is None:
         return ()
@@ -57,15 +53,7 @@ def observe_growth(native: PreTrainedModel, config: ZooConfig, task: str, output
 
 
 def all_lengths(config: ZooConfig, num_parameters: int) -> Iterator[range]:
-    """Where to look: from the token before each length at which something changes.
-
-    Args:
-        config: The settings of the model.
-        num_parameters: How many weights it has.
-
-    Warns:
-        NotComparedWarning: When the model is too large to reach one of these lengths.
-    """
+    """Where to look: from the token before each length at which something changes."""
     changes = POSITIONS.get(config.position).changes_after(config)
     found = {PROMPT, max(1, (config.sliding_window or 0) - 1), max(1, (changes or 0) - 1)} - {1}
     longest = config.max_position_embeddings if changes is None else max(found) + STEPS
@@ -124,16 +112,7 @@ def last(outputs: Tensor, positions: Tensor | None = None) -> Tensor:
 
 
 def require_same_growth(name: str, seen: tuple[Growth, ...], model: ZooPreTrainedModel, output: str) -> None:
-    """Require a converted model to compute on its cache what the native one did without.
-
-    Args:
-        name: The native class.
-        seen: What the native one computed.
-        output: Where the outputs are.
-
-    Raises:
-        DifferentOutputsError: When the difference is more than rounding.
-    """
+    """Require a converted model to compute on its cache what the native one did without."""
     for growth in seen:
         side = f"that grow from {growth.lengths[0]} to {growth.lengths[-1]} tokens"
 

@@ -43,20 +43,7 @@ def read_native_config(folder: Path) -> PreTrainedConfig:
 
 
 def open_folder(folder: Path, found: NativeFormat, native: PreTrainedConfig, task: str) -> PreTrainedModel:
-    """Load a checkpoint as the class for a task.
-
-    Args:
-        folder: The checkpoint.
-        found: Its format.
-        native: Its configuration.
-        task: What the head is for.
-
-    Returns:
-        The model, with the checkpoint's generation configuration.
-
-    Raises:
-        ConversionError: When the class has no such head, or weights are missing or misshapen.
-    """
+    """Load a checkpoint as the class for a task."""
     weights = unwrapped(read_weights(folder))
     report_not_finite(Checkpoint(weights, name=str(folder)))
     model = build(weights, str(folder), found, native, task)

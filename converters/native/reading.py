@@ -27,15 +27,7 @@ from .opening import build, open_folder, read_native_config
 
 
 def is_native(source: Any, origin: str | None = None) -> bool:
-    """Whether a conversion starts from one of transformers' own classes.
-
-    Args:
-        source: What is to be converted.
-        origin: The name of its format, if it was given.
-
-    Returns:
-        True for a model of transformers, its folder, a repository on the Hub, and where a native format was named.
-    """
+    """Whether a conversion starts from one of transformers' own classes."""
     if origin is not None:
         return origin in NATIVE
     if isinstance(source, PreTrainedModel):
@@ -46,24 +38,7 @@ def is_native(source: Any, origin: str | None = None) -> bool:
 def convert_native(
     source: PreTrainedModel | str | os.PathLike[str], task: str | None = None, *, origin: str | None = None
 ) -> ZooPreTrainedModel:
-    """Make a model of the zoo from a checkpoint of transformers' own classes.
-
-    Both are run on one small batch, of rows without padding and with padding on either side, and on a text that grows,
-    which the converted model reads on its cache, across each length at which positions or windows change.
-
-    Args:
-        source: A folder, a repository on the Hub, or a live model of transformers.
-        task: What the head is for; by default what the checkpoint's class is for.
-        origin: The native format that it must be in, by default any.
-
-    Returns:
-        A `PreTrainedModel` with the same outputs, in evaluation mode, in the checkpoint's dtype.
-
-    Raises:
-        UnknownNativeError: When the checkpoint is of a class that the zoo does not know.
-        ConversionError: When it has something that the zoo lacks, or weights are missing.
-        DifferentOutputsError: When the result does not compute what the checkpoint's class does.
-    """
+    """Make a model of the zoo from a checkpoint of transformers' own classes."""
     if isinstance(source, PreTrainedModel):
         found = format_of(source.config)
         require_origin(origin, found, type(source).__name__)
@@ -100,19 +75,7 @@ def convert_native(
 
 
 def with_head(source: PreTrainedModel, found: NativeFormat, task: str | None) -> tuple[PreTrainedModel, str]:
-    """Make sure that a live model has the head that was asked for, and computes what a loaded one does.
-
-    Args:
-        source: The model.
-        found: Its format.
-        task: What the head shall be for, None for what it is for.
-
-    Returns:
-        The model, or another one around copies of its weights; and its task.
-
-    Raises:
-        ConversionError: When it lacks weights of that head.
-    """
+    """Make sure that a live model has the head that was asked for, and computes what a loaded one does."""
     names = [cls.__name__ for cls in type(source).__mro__]
     own = None
     try:
@@ -130,16 +93,7 @@ def with_head(source: PreTrainedModel, found: NativeFormat, task: str | None) ->
 
 
 def require_origin(origin: str | None, found: NativeFormat, name: str) -> None:
-    """Refuse a checkpoint that is in another format than was said.
-
-    Args:
-        origin: The name of the format that was given, if one was.
-        found: The format that it is in.
-        name: What to call the checkpoint.
-
-    Raises:
-        ConversionError: When they differ.
-    """
+    """Refuse a checkpoint that is in another format than was said."""
     if origin is not None and origin != found.name:
         raise ConversionError(f"origin={origin!r} was given, but {name} is {found.name}")
 
@@ -175,12 +129,6 @@ def describe(
 
 
 def with_prefix(tensors: dict[str, Tensor], found: NativeFormat, task: str) -> dict[str, Tensor]:
-    """Name a body's weights as under a head.
-
-    Args:
-        tensors: Weights.
-        found: Their format.
-        task: What their model is for.
-    """
+    """Name a body's weights as under a head."""
     prefix = found.prefix if task == Task.FEATURE_EXTRACTION else ""
     return {prefix + name: value for name, value in tensors.items()}

@@ -37,20 +37,7 @@ TARGET_FOLDER = "target"
 
 
 def carry_tokenizer(folder: Path, out: Path, positions: int | None = None) -> list[str]:
-    """Take a checkpoint's tokenizer into another folder, where `AutoTokenizer` loads it whatever the model there is.
-
-    Args:
-        folder: The checkpoint.
-        out: Where to.
-        positions: Rows of the model's table of positions, which becomes `model_max_length`, to which other code cuts
-            texts; None where it has no table.
-
-    Returns:
-        Names of the files that were written; none where the checkpoint has no tokenizer.
-
-    Raises:
-        UnsafeFileError: When one of the files is a link to somewhere else.
-    """
+    """Take a checkpoint's tokenizer into another folder, where `AutoTokenizer` loads it whatever the model there is."""
     written = []
     for prefix in ("", f"{TARGET_FOLDER}/"):
         names = [file for file in TOKENIZER_FILES if (folder / prefix / file).is_file()]
@@ -82,11 +69,7 @@ def set_longest(file: Path, positions: int) -> None:
 
 
 def names_its_class(folder: Path) -> bool:
-    """Whether a tokenizer's own files say how to load it; if not, the model type beside them does.
-
-    Returns:
-        True where they may be copied as they are.
-    """
+    """Whether a tokenizer's own files say how to load it; if not, the model type beside them does."""
     config = folder / TOKENIZER_CONFIG
     if not ((folder / TOKENIZER_FILE).is_file() and config.is_file()):
         return False
@@ -97,15 +80,7 @@ def names_its_class(folder: Path) -> bool:
 
 
 def save_again(folder: Path, out: Path) -> list[str]:
-    """Load a tokenizer and save it, so that its files name their class.
-
-    Args:
-        folder: Where it is, with the configuration of a model of transformers.
-        out: Where to save it.
-
-    Returns:
-        Names of the files that were written; none, with a warning, where it cannot be loaded here.
-    """
+    """Load a tokenizer and save it, so that its files name their class."""
     from transformers import AutoTokenizer
 
     try:

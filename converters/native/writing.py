@@ -26,16 +26,7 @@ WEIGHTS_PATTERN = SAFE_WEIGHTS_NAME.replace(".safetensors", "{suffix}.safetensor
 
 
 def write_native(model: ZooPreTrainedModel, workshop: Path, native: NativeFormat, route: Route) -> None:
-    """Write configuration, generation configuration and weights.
-
-    Args:
-        workshop: An empty folder.
-        native: The format to write.
-        route: The way from the model's settings to those of the format, without obstacles.
-
-    Raises:
-        VerificationError: When weights are missing, left over, or of the wrong shape for the class.
-    """
+    """Write configuration, generation configuration and weights."""
     task = task_of(model)
     state = narrowed(native_weights(model, native, route), next(iter(model.parameters())).dtype)
     if task == Task.FEATURE_EXTRACTION:
@@ -47,17 +38,7 @@ def write_native(model: ZooPreTrainedModel, workshop: Path, native: NativeFormat
 def write_settings(
     model: ZooPreTrainedModel, workshop: Path, native: NativeFormat, route: Route, dtype: torch.dtype
 ) -> Any:
-    """Write configuration and generation configuration.
-
-    Args:
-        workshop: Where to.
-        native: The format to write.
-        route: The way from the model's settings to those of the format, without obstacles.
-        dtype: What it says of the weights' type.
-
-    Returns:
-        The configuration.
-    """
+    """Write configuration and generation configuration."""
     task = task_of(model)
     model_class = getattr(transformers, native.classes[task])
     fields = native.write_config(route.config, task)
@@ -71,15 +52,7 @@ def write_settings(
 
 
 def native_weights(model: ZooPreTrainedModel, native: NativeFormat, route: Route) -> dict[str, Tensor]:
-    """A model's weights as a class of transformers has them, in float32 at least.
-
-    Args:
-        native: The class's format.
-        route: The way to settings of the format, without obstacles.
-
-    Returns:
-        Tensors by the class's names, as under a head.
-    """
+    """A model's weights as a class of transformers has them, in float32 at least."""
     task, config = task_of(model), route.config
     working = torch.promote_types(next(iter(model.parameters())).dtype, torch.float32)
     state = route({name: tensor.to(working) for name, tensor in weights_of(model).items()})
@@ -94,14 +67,7 @@ def narrowed(state: dict[str, Tensor], dtype: torch.dtype) -> dict[str, Tensor]:
 
 
 def without_copies(state: dict[str, Tensor], model_class: Any, native_config: Any) -> dict[str, Tensor]:
-    """Check weights against a class, and leave out those that it ties by itself.
-
-    Returns:
-        What has to be stored.
-
-    Raises:
-        VerificationError: When weights are missing, left over, or of the wrong shape.
-    """
+    """Check weights against a class, and leave out those that it ties by itself."""
     with torch.device("meta"):
         shell = model_class(native_config)
     expected = {name: tuple(tensor.shape) for name, tensor in shell.state_dict().items()}
@@ -125,12 +91,7 @@ def settle_config(path: Path, fields: dict[str, Any]) -> None:
 
 
 def save_weights(state: dict[str, Tensor], folder: Path) -> None:
-    """Write safetensors files, several where one would be too large.
-
-    Args:
-        state: Weights; tensors that share memory are stored apart.
-        folder: Where to.
-    """
+    """Write safetensors files, several where one would be too large."""
     apart = {name: tensor.clone(memory_format=torch.contiguous_format) for name, tensor in state.items()}
     split = split_torch_state_dict_into_shards(apart, max_shard_size=SHARD_SIZE, filename_pattern=WEIGHTS_PATTERN)
     for file, names in split.filename_to_tensors.items():

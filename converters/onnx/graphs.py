@@ -49,26 +49,12 @@ class Graph:
 
 
 def names_of_cache(prefix: str, layers: int, inner: str = "") -> list[str]:
-    """Names of keys and values.
-
-    Args:
-        prefix: "past_key_values" or "present".
-        layers: Number of layers.
-        inner: Whose they are in an encoder-decoder: "decoder." or "encoder.".
-
-    Returns:
-        Two names a layer.
-    """
+    """Names of keys and values."""
     return [f"{prefix}.{layer}.{inner}{part}" for layer in range(layers) for part in ("key", "value")]
 
 
 def free(length: str, place: int = 1) -> Axes:
-    """Name the two free axes of a tensor.
-
-    Args:
-        length: What its length is called.
-        place: Which axis that is.
-    """
+    """Name the two free axes of a tensor."""
     return {0: "batch_size", place: length}
 
 

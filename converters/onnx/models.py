@@ -86,14 +86,7 @@ class GraphModel(EngineModel):
         return position_ids
 
     def refuse(self, options: dict[str, Any]) -> None:
-        """Refuse what graphs do not return.
-
-        Args:
-            options: What a call asks for.
-
-        Raises:
-            UnsupportedOperationError: When it asks for hidden states, attention weights or embeddings.
-        """
+        """Refuse what graphs do not return."""
         names = ("output_attentions", "output_hidden_states", "inputs_embeds", "decoder_inputs_embeds")
         asked = [name for name in names if options.get(name) not in (None, False)]
         if asked:
@@ -314,14 +307,6 @@ CLASSES: dict[str, type[GraphModel]] = {
 
 
 def model_of(folder: Path, sessions: Mapping[str, Session]) -> GraphModel:
-    """Make a model of graphs.
-
-    Args:
-        folder: Where the configuration of the model is that was exported.
-        sessions: The graphs by name.
-
-    Returns:
-        A `PreTrainedModel` for the task that was exported; language models generate.
-    """
+    """Make a model of graphs."""
     config = ZooConfig.from_pretrained(folder)
     return CLASSES.get(task_saved(config), WholeModel)(config, folder, sessions)

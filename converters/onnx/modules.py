@@ -34,14 +34,7 @@ def filled_cache(pairs: Pairs) -> DynamicCache:
 
 
 def content(cache: Any) -> tuple[Tensor, ...]:
-    """Keys and values of a cache.
-
-    Args:
-        cache: A cache of one sequence.
-
-    Returns:
-        Two tensors a layer.
-    """
+    """Keys and values of a cache."""
     return tuple(tensor for layer in cache.layers for tensor in (layer.keys, layer.values))
 
 
@@ -170,11 +163,7 @@ class Encode(nn.Module):
         self.encoder, self.memory = Encoder(model), Memory(model)
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> tuple[Tensor, ...]:
-        """Encode. Arguments as for the encoder.
-
-        Returns:
-            The encoder's output, then keys and values of every decoder layer that caches them.
-        """
+        """Encode."""
         encoded = self.encoder(input_ids, attention_mask)
         return encoded, *self.memory(encoded, attention_mask)
 

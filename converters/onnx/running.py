@@ -10,15 +10,5 @@ from .session import OnnxSession
 
 
 def load_onnx(folder: Path) -> GraphModel:
-    """Load exported graphs as a model.
-
-    Args:
-        folder: What `zoo export --as onnx` wrote.
-
-    Returns:
-        A `PreTrainedModel` for the task that was exported; language models generate.
-
-    Raises:
-        CheckpointError: When a graph cannot be loaded.
-    """
+    """Load exported graphs as a model."""
     return model_of(folder, {path.stem: OnnxSession(path) for path in sorted(folder.glob(f"*{GRAPH_ENDING}"))})

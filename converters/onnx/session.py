@@ -33,15 +33,7 @@ class Session(ABC):
 
     @abstractmethod
     def run(self, given: Mapping[str, Tensor], past: Any = None) -> tuple[dict[str, Tensor], Any]:
-        """Run the graph.
-
-        Args:
-            given: Inputs by name; those that the graph does not read are left out.
-            past: What an earlier run returned as its cache, None for the beginning.
-
-        Returns:
-            Outputs by name, and the cache of all positions, None if the graph has none.
-        """
+        """Run the graph."""
 
 
 class OnnxSession(Session):

@@ -22,16 +22,7 @@ LARGEST_IN_ONE_FILE = 1_500_000_000
 
 
 def write_onnx(model: ZooPreTrainedModel, folder: Path) -> None:
-    """Write configuration and graphs.
-
-    Args:
-        model: A model of the zoo that graphs can hold.
-        folder: An empty folder.
-
-    Raises:
-        MissingExtraError: When the extra is not installed.
-        ExportError: When the model cannot be traced.
-    """
+    """Write configuration and graphs."""
     require("onnx", "onnx", "onnxscript", "onnxruntime")
     write_graphs(model, folder)
     write_settings(model, folder)
@@ -44,12 +35,7 @@ def write_graphs(model: ZooPreTrainedModel, folder: Path) -> None:
 
 
 def write_settings(model: ZooPreTrainedModel, folder: Path) -> None:
-    """Write the configuration by which graphs are a model again, and how it generates.
-
-    Args:
-        model: The model that was exported.
-        folder: Where the graphs are.
-    """
+    """Write the configuration by which graphs are a model again, and how it generates."""
     config = copy.deepcopy(model.config)
     config.architectures = [type(model).__name__]
     config.dtype = torch.float32
@@ -59,11 +45,7 @@ def write_settings(model: ZooPreTrainedModel, folder: Path) -> None:
 
 
 def traceable(model: ZooPreTrainedModel) -> ZooPreTrainedModel:
-    """The same model in float32 on eager attention, whose operators every runtime has.
-
-    Returns:
-        A model that shares the weights where they are float32 already.
-    """
+    """The same model in float32 on eager attention, whose operators every runtime has."""
     weights = {name: value.to("cpu", torch.float32) for name, value in weights_of(model).items()}
     traced = model_with(copy.deepcopy(model.config), task_of(model), weights)
     traced.set_attn_implementation("eager")

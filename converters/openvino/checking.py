@@ -65,17 +65,7 @@ class Recorded(Session):
 def check_openvino(
     model: ZooPreTrainedModel, folder: Path, *, exact: bool = True, fresh_process: bool = True
 ) -> Difference:
-    """Load an export, and compare it with the original in float32.
-
-    Args:
-        model: The original.
-        folder: The export.
-        exact: Whether they have to be equal but for rounding.
-        fresh_process: Whether what it computes here is compared with what OpenVINO alone does.
-
-    Raises:
-        VerificationError: When something differs.
-    """
+    """Load an export, and compare it with the original in float32."""
     graphs, calls = load_openvino(folder), list[Call]()
     graphs.sessions = {name: Recorded(name, session, calls) for name, session in graphs.sessions.items()}
     difference = compare(model, graphs, exact=exact)

@@ -12,12 +12,7 @@ from safetensors.numpy import load_file, save_file
 
 
 def main(path: str) -> None:
-    """Do what a request file says.
-
-    Args:
-        path: A JSON file with `calls` (files of graphs, one a call), `inputs` and `results` (files of tensors by
-            "number.name"), `settings` (how to compile) and `order` (an input that counts the sequences).
-    """
+    """Do what a request file says."""
     with open(path, encoding="utf-8") as file:
         request = json.load(file)
     tensors, results = load_file(request["inputs"]), dict[str, np.ndarray]()

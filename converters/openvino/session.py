@@ -22,17 +22,7 @@ from .stateful import ORDER
 
 
 def load_openvino(folder: Path) -> GraphModel:
-    """Load exported graphs as a model.
-
-    Args:
-        folder: What `zoo export --as openvino` wrote.
-
-    Returns:
-        A `PreTrainedModel` for the task that was exported; language models generate.
-
-    Raises:
-        CheckpointError: When a graph cannot be loaded.
-    """
+    """Load exported graphs as a model."""
     files = sorted(folder.glob(f"{PREFIX}*{GRAPH_ENDING}"))
     return model_of(folder, {path.stem.removeprefix(PREFIX): OpenVinoSession(path) for path in files})
 
@@ -79,11 +69,7 @@ class EngineCache(Cache):
         self.order = self.order.repeat_interleave(repeats)
 
     def crop(self, tokens_to_remove: int) -> None:
-        """Refuse to forget positions.
-
-        Raises:
-            UnsupportedOperationError: Always.
-        """
+        """Refuse to forget positions."""
         raise UnsupportedOperationError("the cache is inside of OpenVINO, which forgets no positions")
 
 
@@ -123,18 +109,7 @@ class OpenVinoSession(Session):
         return outputs, cache
 
     def infer(self, run: Any, given: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Run the graph once.
-
-        Args:
-            run: What takes inputs by name.
-            given: Inputs by name, and others.
-
-        Returns:
-            Outputs by name.
-
-        Raises:
-            InputError: When ids or positions are outside of their tables.
-        """
+        """Run the graph once."""
         try:
             outputs = run({name: given[name].contiguous().numpy() for name in self.reads}, share_inputs=True)
         except RuntimeError as error:

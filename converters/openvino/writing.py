@@ -24,18 +24,7 @@ from .stateful import keep_cache
 
 
 def write_openvino(model: ZooPreTrainedModel, folder: Path, dtype: str) -> None:
-    """Write configuration and graphs.
-
-    Args:
-        model: A model of the zoo that graphs can hold.
-        folder: An empty folder.
-        dtype: How weights are stored: "float32", "float16" or "int8".
-
-    Raises:
-        MissingExtraError: When the extra is not installed.
-        ExportError: When the model cannot be traced, or OpenVINO lacks an operation.
-        UnwritableError: When the disk does not take it.
-    """
+    """Write configuration and graphs."""
     require("openvino", "openvino", "onnx", "onnxscript")
     if dtype == "int8":
         # By this NNCF sends no report of its use.
@@ -83,14 +72,7 @@ def rounded(graph: Any) -> Any:
 
 
 def save(graph: Any, path: Path, *, half: bool = False) -> None:
-    """Write a graph, and its weights beside it.
-
-    Args:
-        half: Whether weights are rounded to float16.
-
-    Raises:
-        UnwritableError: When the disk does not take it.
-    """
+    """Write a graph, and its weights beside it."""
     import openvino
 
     try:

@@ -8,29 +8,12 @@ from ..transforms import Tensors, Transform, join
 
 
 def one_of(aliases: int) -> Transform:
-    """Take the one tensor that stands under several keys.
-
-    Args:
-        aliases: How many keys there are.
-
-    Returns:
-        A transform from `aliases` equal tensors to one.
-    """
+    """Take the one tensor that stands under several keys."""
     return Transform("unite", agree, lambda tensors: tensors * aliases)
 
 
 def agree(tensors: Tensors) -> Tensors:
-    """Require tensors to be one.
-
-    Args:
-        tensors: The same tensor, or equal copies of it.
-
-    Returns:
-        The first one alone.
-
-    Raises:
-        ValueError: When values differ.
-    """
+    """Require tensors to be one."""
     first, *others = tensors
     for other in others:
         if not torch.allclose(first, other, rtol=0, atol=0, equal_nan=True):
@@ -39,15 +22,7 @@ def agree(tensors: Tensors) -> Tensors:
 
 
 def join_aliases(heads: int, aliases: int) -> Transform:
-    """Concatenate heads, each of which stands under several keys.
-
-    Args:
-        heads: How many heads there are.
-        aliases: Under how many keys each stands, one after the other.
-
-    Returns:
-        A transform from `heads * aliases` tensors to one.
-    """
+    """Concatenate heads, each of which stands under several keys."""
     joined, one = join(heads), one_of(aliases)
     return Transform(
         "join",

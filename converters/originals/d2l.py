@@ -89,15 +89,7 @@ class D2L(Original):
 
 
 def encoder(theirs: str, ours: str) -> list[tuple[str, str]]:
-    """The rows of an encoder.
-
-    Args:
-        theirs: Anchored prefix of the book's keys.
-        ours: Prefix of the zoo's names.
-
-    Returns:
-        Rows of a key map.
-    """
+    """The rows of an encoder."""
     block, layer = rf"{theirs}blks\.block(\d+)", rf"{ours}layers.\1"
     return [
         *common(theirs, ours, {"attention": "self_attn"}),
@@ -117,16 +109,7 @@ def decoder(theirs: str, ours: str) -> list[tuple[str, str]]:
 
 
 def common(theirs: str, ours: str, attentions: Mapping[str, str]) -> list[tuple[str, str]]:
-    """The rows that encoder and decoder have in common.
-
-    Args:
-        theirs: Anchored prefix of the book's keys.
-        ours: Prefix of the zoo's names.
-        attentions: The book's names of a block's attentions, and the zoo's.
-
-    Returns:
-        Rows of a key map.
-    """
+    """The rows that encoder and decoder have in common."""
     block, layer = rf"{theirs}blks\.block(\d+)", rf"{ours}layers.\1"
     return [
         (rf"{theirs}embedding\.weight$", f"{ours}embed_tokens.weight"),

@@ -112,28 +112,13 @@ class Explicando(Original):
 
 
 def projections(theirs: str, ours: str) -> list[tuple[str, str]]:
-    """The rows of one attention.
-
-    Args:
-        theirs: Anchored prefix of the document's keys.
-        ours: The zoo's name of the attention.
-
-    Returns:
-        Rows of a key map.
-    """
+    """The rows of one attention."""
     names = {"query": "q_proj", "key": "k_proj", "value": "v_proj", "output": "o_proj"}
     return [(rf"{theirs}mha\.{name}_projection\.weight$", f"{ours}.{proj}.weight") for name, proj in names.items()]
 
 
 def character_tokenizer(characters: Sequence[str]) -> PreTrainedTokenizerFast:
-    """Make the document's tokenizer: <pad> 0, <bos> 1, <eos> 2, then a character an id; no unknown characters.
-
-    Args:
-        characters: The characters in the order of their ids, `model.config.input_characters` of a converted model.
-
-    Returns:
-        A tokenizer that puts <bos> and <eos> around a text.
-    """
+    """Make the document's tokenizer: <pad> 0, <bos> 1, <eos> 2, then a character an id; no unknown characters."""
     vocab = {token: number for number, token in enumerate((*SPECIAL, *dict.fromkeys(characters)))}
     tokenizer = Tokenizer(models.WordLevel(vocab))
     tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
@@ -153,22 +138,7 @@ def character_tokenizer(characters: Sequence[str]) -> PreTrainedTokenizerFast:
 
 @torch.no_grad()
 def translate(model: ZooForConditionalGeneration, texts: Sequence[str]) -> list[str]:
-    """Turn texts into texts as the document does: the likeliest output character at every input position.
-
-    There is no generation: one forward pass, which reads the source on both sides. The places of <bos> and <eos> give
-    a character each, too.
-
-    Args:
-        model: A converted model that knows its `input_characters` and `output_characters`.
-        texts: Any number of texts, at least one.
-
-    Returns:
-        For every text one that is two characters longer.
-
-    Raises:
-        InputError: When there are no texts, the model does not know its characters, or a text has a character that is
-            not among them.
-    """
+    """Turn texts into texts as the document does: the likeliest output character at every input position."""
     known, written = model.config.input_characters, model.config.output_characters
     if known is None or written is None:
         raise InputError(

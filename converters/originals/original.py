@@ -59,22 +59,11 @@ class Original(Converter):
 
     @abstractmethod
     def layout(self, tensors: Mapping[str, Tensor]) -> Layout:
-        """Infer what keys and shapes say.
-
-        Returns:
-            The model's class, task and sizes.
-        """
+        """Infer what keys and shapes say."""
 
     @abstractmethod
     def ask(self, module: Any) -> dict[str, Any]:
-        """Ask a live module what its state_dict does not say.
-
-        Args:
-            module: One of the document's modules.
-
-        Raises:
-            AttributeError: When it is not one of them after all; the fields have to be given as hints then.
-        """
+        """Ask a live module what its state_dict does not say."""
 
     @abstractmethod
     def key_map(self, model_class: type[ZooPreTrainedModel], config: ZooConfig) -> KeyMap:
@@ -83,19 +72,7 @@ class Original(Converter):
     def plan(
         self, checkpoint: Checkpoint, *, quirks: Iterable[str] | None = None, keep_dead: bool = False, **hints: Any
     ) -> Plan:
-        """Plan the way in.
-
-        Args:
-            checkpoint: In this format.
-            quirks: The defects to keep, by default all.
-            keep_dead: Whether to keep weights that the document's own code never uses.
-            hints: What the checkpoint does not say, and other settings.
-
-        Raises:
-            CheckpointKeysError: When keys are missing that sizes are read from.
-            MissingHintError: When something that the checkpoint does not say was not given.
-            ConversionError: When a hint contradicts the checkpoint.
-        """
+        """Plan the way in."""
         layout = self.layout(Shapes(checkpoint.tensors, self.name))
         for name, value in layout.settings.items():
             if hints.setdefault(name, value) != value:
@@ -111,11 +88,7 @@ class Original(Converter):
         return Plan(layout.model_class, config, self.key_map(layout.model_class, config))
 
     def needed(self, layout: Layout) -> dict[str, str]:
-        """What has to be known beside a checkpoint of this layout.
-
-        Returns:
-            Configuration fields, and what the document calls them.
-        """
+        """What has to be known beside a checkpoint of this layout."""
         return dict(self.unsaid)
 
     def _ask(self, module: nn.Module | None) -> dict[str, Any]:
@@ -177,13 +150,5 @@ class Shapes(Mapping[str, Tensor]):
 
 
 def count(keys: Iterable[str], pattern: str) -> int:
-    """Count what keys enumerate.
-
-    Args:
-        keys: Keys of a checkpoint.
-        pattern: A regular expression whose one group is a number.
-
-    Returns:
-        The number of different numbers.
-    """
+    """Count what keys enumerate."""
     return len({found[1] for key in keys if (found := re.match(pattern, key))})

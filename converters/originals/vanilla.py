@@ -102,16 +102,7 @@ ATTENTION = {"queries": "q_proj", "keys": "k_proj", "values": "v_proj", "proj": 
 
 
 def stack(theirs: str, ours: str, after_mlp: str | None = "norm_2") -> list[tuple[str, str]]:
-    """The rows that encoder and decoder have in common.
-
-    Args:
-        theirs: Anchored prefix of the document's keys.
-        ours: Prefix of the zoo's names.
-        after_mlp: The norm that stands after the feed-forward network only, None if there is no such norm.
-
-    Returns:
-        Rows of a key map.
-    """
+    """The rows that encoder and decoder have in common."""
     block, layer = rf"{theirs}\.blocks\.(\d+)", rf"{ours}.layers.\1"
     rows = [
         (rf"{theirs}\.tok_emb\.weight$", f"{ours}.embed_tokens.weight"),

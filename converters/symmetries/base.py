@@ -106,63 +106,34 @@ def symmetry(cls: type[Symmetry]) -> type[Symmetry]:
 
 
 def change(state: State, patterns: str | Iterable[str], function: Callable[[Tensor], Tensor]) -> State:
-    """Change the weights whose names fit, leave the others.
-
-    Args:
-        state: The weights.
-        patterns: Regular expressions that a name is searched for.
-        function: The change.
-    """
+    """Change the weights whose names fit, leave the others."""
     joined = re.compile("|".join([patterns] if isinstance(patterns, str) else patterns))
     return {name: function(tensor) if joined.search(name) else tensor for name, tensor in state.items()}
 
 
 def layer_readers(cross: bool = True) -> list[str]:
-    """The weights in layers whose columns stand for the channels of the residual stream.
-
-    Args:
-        cross: Whether the keys and values of cross attention count, which read the encoder's output.
-
-    Returns:
-        Regular expressions.
-    """
+    """The weights in layers whose columns stand for the channels of the residual stream."""
     if cross:
         return [QUERY_KEY_VALUE, FEED_FORWARD_IN]
     return [r"\.self_attn\.[qkv]_proj\.weight$", r"\.cross_attn\.q_proj\.weight$", FEED_FORWARD_IN]
 
 
 def head_readers(config: ZooConfig) -> list[str]:
-    """The weights after the last layer whose columns stand for the channels of the residual stream.
-
-    Returns:
-        Regular expressions.
-    """
+    """The weights after the last layer whose columns stand for the channels of the residual stream."""
     output = r"^transform\.dense\.weight$" if config.lm_head_transform else r"^lm_head\.weight$"
     classifier = r"^classifier\.weight$" if config.classifier_pooler_act is None else r"^pooler\.dense\.weight$"
     return [output, classifier]
 
 
 def stacks(config: ZooConfig) -> Mapping[str, ZooConfig]:
-    """The configuration of each stack, by the beginning of its weights' names.
-
-    Returns:
-        One entry, or two for an encoder-decoder.
-    """
+    """The configuration of each stack, by the beginning of its weights' names."""
     if config.stack == "encoder-decoder":
         return {"model.encoder.": config, "model.decoder.": config.decoder_config()}
     return {"model.": config}
 
 
 def stack_of(name: str, config: ZooConfig) -> ZooConfig:
-    """The configuration of the stack that a weight stands in.
-
-    Args:
-        name: The weight's name.
-        config: The settings of the model.
-
-    Returns:
-        The settings of the stack.
-    """
+    """The configuration of the stack that a weight stands in."""
     if config.stack == "encoder-decoder" and name.startswith("model.decoder."):
         return config.decoder_config()
     return config

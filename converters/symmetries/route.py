@@ -69,16 +69,7 @@ def find_route(config: ZooConfig, needs: Needs, task: str, reasons: Mapping[str,
 
 
 def first_step(config: ZooConfig, field: str, options: tuple[Any, ...], task: str) -> list[Step]:
-    """Find the first symmetry that gives a field one of some values.
-
-    Args:
-        field: Which field.
-        options: The values, the preferred first.
-        task: As for [`find_route`][].
-
-    Returns:
-        The step, after another one that unties the output projection where it has to; nothing if there is none.
-    """
+    """Find the first symmetry that gives a field one of some values."""
     for wanted in options:
         for name in SYMMETRIES:
             found: Symmetry = SYMMETRIES.get(name)
@@ -92,26 +83,14 @@ def first_step(config: ZooConfig, field: str, options: tuple[Any, ...], task: st
 
 
 def admissible(need: Any, config: ZooConfig) -> tuple[Any, ...]:
-    """Resolve what a class has.
-
-    Args:
-        need: A value, a tuple of values, or a function of the settings.
-        config: The settings so far.
-
-    Returns:
-        The values, the preferred first.
-    """
+    """Resolve what a class has."""
     if callable(need):
         need = need(config)
     return need if isinstance(need, tuple) else (need,)
 
 
 def phrase(field: str, given: Any, options: tuple[Any, ...]) -> str:
-    """Say that a setting is not among what a class has.
-
-    Returns:
-        For instance "norm_placement='sandwich', it has 'post'".
-    """
+    """Say that a setting is not among what a class has."""
     return f"{field}={given!r}, it has {' or '.join(repr(option) for option in options)}"
 
 

@@ -49,15 +49,7 @@ class DecodeWhole(Decode):
 
 
 def write_browser_graphs(model: ZooPreTrainedModel, folder: Path) -> None:
-    """Write the graphs of a model.
-
-    Args:
-        model: A model of the zoo that graphs can hold.
-        folder: Where to.
-
-    Raises:
-        ExportError: When it cannot be traced.
-    """
+    """Write the graphs of a model."""
     if task_of(model) != Task.SEQ2SEQ_LM:
         write_graphs(model, folder)
         return
@@ -141,12 +133,7 @@ SOURCE = "encoder_sequence_length"
 
 
 def renamed(value: ValueInfoProto, name: str, length: str) -> Any:
-    """The type of keys or values under another name.
-
-    Args:
-        value: Their type.
-        length: What the axis of their positions is called.
-    """
+    """The type of keys or values under another name."""
     copied = type(value)()
     copied.CopyFrom(value)
     copied.name = name

@@ -33,14 +33,7 @@ OLDEST, NEXT = (4, 3), (5,)
 
 
 def find_runtime() -> Path:
-    """Find transformers.js where Node would: in `node_modules` here or in a folder above, or in a folder of NODE_PATH.
-
-    Returns:
-        The folder of packages.
-
-    Raises:
-        ExportError: When it is not there, or of a version that the page is not for.
-    """
+    """Find transformers.js as Node does: in `node_modules` here or in a parent folder, or in NODE_PATH."""
     here = Path.cwd()
     named = [Path(entry) for entry in os.environ.get("NODE_PATH", "").split(os.pathsep) if entry]
     places = [*(place / NODE_MODULES for place in (here, *here.parents)), *named]
@@ -91,15 +84,7 @@ def write_page(folder: Path, model: ZooPreTrainedModel, runtime: Path) -> None:
 
 
 def require_texts(folder: Path, task: str) -> None:
-    """Refuse a page for a model that cannot be given a text.
-
-    Args:
-        folder: Where the export's tokenizer is, if it has one.
-        task: What its head is for.
-
-    Raises:
-        ExportError: When there is no tokenizer, or none that can leave a word out where words are guessed.
-    """
+    """Refuse a page for a model that cannot be given a text."""
     if not (folder / TOKENIZER_FILE).is_file():
         raise ExportError("a page reads texts, and there is no tokenizer beside the model")
     if task == Task.MASKED_LM and not read_json(folder / TOKENIZER_CONFIG).get("mask_token"):

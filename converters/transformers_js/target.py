@@ -166,12 +166,7 @@ class TransformersJsTarget(Target):
 
 
 def class_of(plan: TargetPlan, task: str) -> NativeFormat:
-    """Find what writes the configuration of a planned class.
-
-    Args:
-        plan: A plan without obstacles.
-        task: What the model's head is for.
-    """
+    """Find what writes the configuration of a planned class."""
     formats = (NATIVE.get(name) for name in KNOWN[task])
     return next(native for native in formats if native.classes.get(task) == plan.class_name)
 

@@ -32,16 +32,7 @@ PARTS = {
 
 
 def carry(source: Path, folder: Path) -> None:
-    """Take tokenizers along, if there are any.
-
-    Args:
-        source: The saved model's folder.
-        folder: Where to.
-
-    Raises:
-        ExportError: When transformers.js has no code for one.
-        CheckpointError: When one cannot be read.
-    """
+    """Take tokenizers along, if there are any."""
     carry_tokenizer(source, folder)
     for place in (folder, folder / TARGET_FOLDER):
         if any((place / name).is_file() for name in TOKENIZER_FILES):
@@ -95,12 +86,7 @@ def inside(saved: Any) -> Iterator[dict[str, Any]]:
 
 
 def problem_of(one: dict[str, Any], known: Iterable[str]) -> str | None:
-    """Name what transformers.js has no code for, None where it has.
-
-    Args:
-        one: A part.
-        known: Types of such parts that it knows.
-    """
+    """Name what transformers.js has no code for, None where it has."""
     kind = str(one["type"])
     if kind == "Split":
         behavior, inverted = one["behavior"].lower(), bool(one["invert"])

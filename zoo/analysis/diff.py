@@ -115,20 +115,7 @@ def diff(a: VariantName | str, b: VariantName | str, task: TaskName | str | None
 
 
 def tasks_of(a: str, b: str, task: str | None = None) -> tuple[str, str]:
-    """Choose what two variants are built for.
-
-    Args:
-        a: A variant's name, possibly with settings.
-        b: Another.
-        task: What both should be for, None to choose.
-
-    Returns:
-        Two tasks, the same where both variants can do it.
-
-    Raises:
-        UnknownTaskError: When there is no such task.
-        UnsupportedTaskError: When there is, but not for both.
-    """
+    """Choose what two variants are built for."""
     one, other = VARIANTS.get(parse_name(a).name), VARIANTS.get(parse_name(b).name)
     if task is not None:
         return one.check_task(task), other.check_task(task)
@@ -155,29 +142,17 @@ def settings(configs: tuple[ZooConfig, ZooConfig], tasks: tuple[str, str]) -> It
 
 
 def follows_width(config: ZooConfig) -> bool:
-    """Whether heads are as wide as the model's width and their number make them.
-
-    Returns:
-        False where their width is a choice of its own.
-    """
+    """Whether heads are as wide as the model's width and their number make them."""
     return bool(config.head_dim == config.hidden_size // config.num_attention_heads)
 
 
 def plain(config: ZooConfig) -> dict[str, Any]:
-    """The fields that every configuration has.
-
-    Returns:
-        Those that the zoo defines, by name.
-    """
+    """The fields that every configuration has."""
     return {name: getattr(config, name) for name in Fields.__annotations__ if hasattr(config, name)}
 
 
 def extras(config: ZooConfig) -> dict[str, Any]:
-    """The fields that only some configurations have.
-
-    Returns:
-        What the variant or its parts added and has not left empty or switched off, by name.
-    """
+    """The fields that only some configurations have."""
     names = {field.name for field in dataclasses.fields(ZooConfig)}
     own = {*VARIANTS.get(config.variant).defaults, *KEPT_BESIDE}
     values = ((name, getattr(config, name, None)) for name in sorted(own - names))
@@ -185,14 +160,7 @@ def extras(config: ZooConfig) -> dict[str, Any]:
 
 
 def is_read(axis: str, task: str) -> bool:
-    """Whether a setting plays a part in a task.
-
-    Args:
-        axis: The field's name.
-
-    Returns:
-        False for settings of another task's head.
-    """
+    """Whether a setting plays a part in a task."""
     if axis in READ_BY_CLASSIFIERS:
         pooling = axis != "classifier_dropout"
         return task == Task.SEQUENCE_CLASSIFICATION or (task == Task.TOKEN_CLASSIFICATION and not pooling)
@@ -224,12 +192,5 @@ def code(configs: tuple[ZooConfig, ZooConfig], tasks: tuple[str, str]) -> Iterat
 
 
 def name_of(part: Any) -> Any:
-    """Name a class or function.
-
-    Args:
-        part: It, or something else.
-
-    Returns:
-        Its name; what has none, such as a tuple, as it is.
-    """
+    """Name a class or function."""
     return getattr(part, "__qualname__", part)

@@ -37,11 +37,7 @@ REPORTED = ("transformer-zoo", "torch", "transformers", "huggingface-hub")
 
 
 def version_line() -> str:
-    """Say in one line what the zoo runs on, without importing any of it.
-
-    Returns:
-        Versions of what is in `REPORTED`, of Python and of the system.
-    """
+    """Say in one line what the zoo runs on, without importing any of it."""
     versions = [f"{package} {version_of(package) or 'not installed'}" for package in REPORTED]
     return ", ".join([*versions, f"Python {platform.python_version()}", platform.platform()])
 
@@ -71,14 +67,7 @@ def environment() -> dict[str, dict[str, str | None]]:
 
 
 def version_of(package: str) -> str | None:
-    """The version of a distribution.
-
-    Args:
-        package: Its name.
-
-    Returns:
-        The version, None where it is not installed.
-    """
+    """The version of a distribution."""
     try:
         return version(package)
     except PackageNotFoundError:
@@ -96,14 +85,7 @@ def processor_facts() -> dict[str, str]:
 
 
 def device_name(device: torch.device) -> str:
-    """Name what computes.
-
-    Args:
-        device: A GPU, or else the processor is meant.
-
-    Returns:
-        The name that its maker gave it.
-    """
+    """Name what computes."""
     if device.type == "cuda":
         import torch
 
@@ -112,15 +94,7 @@ def device_name(device: torch.device) -> str:
 
 
 def circumstances(device: str | None = None) -> dict[str, Any]:
-    """Say where and when this process computes, which decides how fast it does, and the last bits of what it computes.
-
-    Args:
-        device: On which device, by default on the GPU if there is one.
-
-    Returns:
-        The versions of `zoo`, `torch`, `transformers` and `python`; the `machine`'s processor or accelerator; how many
-        `threads` compute; the `load`, processes that wanted a processor in the last minute; and the `date`.
-    """
+    """Describe where and when this process computes, which decides speed and the last bits of results."""
     import torch
 
     return {

@@ -68,25 +68,14 @@ class ParameterTable(Printed):
         yield from map(Note, self.remarks(modules))
 
     def remarks(self, modules: list[ModuleRow]) -> Iterator[str]:
-        """Say what no row says: what is shared, what a token sees, and what is no embedding.
-
-        Args:
-            modules: The rows.
-
-        Yields:
-            Sentences.
-        """
+        """Say what no row says: what is shared, what a token sees, and what is no embedding."""
         yield from (f"{row.name} uses what {row.shared_with} has." for row in modules if row.shared_with)
         if self.active != self.total:
             yield f"{self.active:,} of them for any one token, which does not see all experts"
         yield f"{self.non_embedding:,} without embeddings of tokens and positions"
 
     def to_dict(self) -> dict[str, Any]:
-        """Convert to what JSON can hold.
-
-        Returns:
-            The fields by name, in order.
-        """
+        """Convert to what JSON can hold."""
         return dataclasses.asdict(self)
 
 
@@ -109,14 +98,7 @@ class ModuleRow:
     shared_with: str | None
 
     def shapes_text(self, *, named: bool = True) -> str:
-        """Write the shapes.
-
-        Args:
-            named: Whether to say which is which.
-
-        Returns:
-            For instance "weight 2048×512, bias 2048", or without names "2048×512 + 2048".
-        """
+        """Write the shapes."""
         sizes = {key: "×".join(map(str, shape)) for key, shape in self.shapes.items()}
         return ", ".join(f"{key} {size}" for key, size in sizes.items()) if named else " + ".join(sizes.values())
 
@@ -164,11 +146,7 @@ def count_by_parameter(name: str, task: str | None = None, **overrides: Any) -> 
 
 
 def count_idle(model: nn.Module) -> int:
-    """Count the parameters of experts that a token does not see.
-
-    Returns:
-        Their number, 0 where there are no experts.
-    """
+    """Count the parameters of experts that a token does not see."""
     return sum(
         parameter.numel() // experts.num_experts * (experts.num_experts - experts.num_experts_per_tok)
         for experts in model.modules()
@@ -179,11 +157,7 @@ def count_idle(model: nn.Module) -> int:
 
 
 def ids_of_embeddings(model: nn.Module) -> set[int]:
-    """Find the parameters that belong to embeddings of tokens or positions.
-
-    Returns:
-        The `id` of each.
-    """
+    """Find the parameters that belong to embeddings of tokens or positions."""
     return {
         id(parameter)
         for module in model.modules()
@@ -220,12 +194,5 @@ def by_module(table: ParameterTable, *, fold: bool = True) -> list[ModuleRow]:
 
 
 def without_number(name: str) -> str:
-    """Replace layers' numbers.
-
-    Args:
-        name: A module's name.
-
-    Returns:
-        For instance "model.layers.*.mlp" for "model.layers.0.mlp".
-    """
+    """Replace layers' numbers."""
     return ".".join("*" if part.isdecimal() else part for part in name.split("."))

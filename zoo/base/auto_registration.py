@@ -38,23 +38,12 @@ HOME = "zoo.models.auto"
 
 
 def is_watched(name: str) -> bool:
-    """Whether a module belongs to one of the packages in `WATCHED`.
-
-    Args:
-        name: The module's full name.
-
-    Returns:
-        True if it does.
-    """
+    """Whether a module belongs to one of the packages in `WATCHED`."""
     return name.startswith(WATCHED) and any(name == package or name.startswith(f"{package}.") for package in WATCHED)
 
 
 def half_imported() -> list[str]:
-    """List the watched modules whose import has begun and not ended.
-
-    Returns:
-        Their names.
-    """
+    """List the watched modules whose import has begun and not ended."""
     return [
         name
         for name, module in list(sys.modules.items())
@@ -80,16 +69,7 @@ class AutoRegistration:
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Find a watched module as the other finders do, and wrap its loader.
-
-        Args:
-            name: The module's full name.
-            path: Where its package looks for modules.
-            target: The module that is being reloaded, if any.
-
-        Returns:
-            The spec, or None for modules that are not watched, and once everything is registered.
-        """
+        """Find a watched module as the other finders do, and wrap its loader."""
         if not self._pending or not is_watched(name):
             return None
         finders = iter(sys.meta_path)
@@ -109,11 +89,7 @@ class AutoRegistration:
             self._under_way += 1
 
     def end(self, name: str) -> None:
-        """Note that the import of a watched module has ended, well or not.
-
-        Args:
-            name: The module's full name.
-        """
+        """Note that the import of a watched module has ended, well or not."""
         with self._lock:
             self._under_way -= 1
             outermost = not self._under_way

@@ -13,14 +13,7 @@ SOURCES = (".py", ".yaml", ".json", ".jinja", ".csv", ".tsv")
 
 
 def cache_folder(name: str) -> Path | None:
-    """Find the user's folder for what can be made again.
-
-    Args:
-        name: Which of the zoo's own folders in it.
-
-    Returns:
-        The folder, which need not be there; None where the user has no home.
-    """
+    """Find the user's folder for what can be made again."""
     usual = os.environ.get("LOCALAPPDATA") if sys.platform == "win32" else os.environ.get("XDG_CACHE_HOME")
     home = os.path.expanduser("~")
     if not usual and home == "~":  # in containers, the user may have no account
@@ -29,11 +22,7 @@ def cache_folder(name: str) -> Path | None:
 
 
 def sources() -> Iterator[Path]:
-    """List the files of the zoo that decide what it does: code, definitions and records.
-
-    Yields:
-        The files, always in the same order.
-    """
+    """List the files of the zoo that decide what it does: code, definitions and records."""
     for package in PACKAGES:
         spec = find_spec(package)
         for root in (spec and spec.submodule_search_locations) or ():

@@ -14,18 +14,7 @@ MOST_NAMES_SHOWN = 16
 
 
 def nearest(given: str, valid: Iterable[str]) -> str | None:
-    """Find the valid name that `given` was probably meant to be.
-
-    Case and the difference between hyphens, underscores and blanks are ignored. Where nothing is spelled alike, a name
-    that contains what was given is taken ("llama" means "llama-style").
-
-    Args:
-        given: What the user wrote.
-        valid: The names there are.
-
-    Returns:
-        One of `valid`, or None where nothing is near.
-    """
+    """Find the valid name that `given` was probably meant to be."""
     import difflib
 
     by_spelling = {_spelling(name): name for name in sorted(valid, reverse=True)}
@@ -43,28 +32,13 @@ def _spelling(name: str) -> str:
 
 
 def suggest(given: str, valid: Iterable[str]) -> str:
-    """Write the nearest valid name as the end of a message.
-
-    Args:
-        given: What the user wrote.
-        valid: The names there are.
-
-    Returns:
-        "; did you mean 'vanilla'?", or nothing where no name is near.
-    """
+    """Write the nearest valid name as the end of a message."""
     match = nearest(given, valid)
     return f"; did you mean {match!r}?" if match else ""
 
 
 def enumerate_names(names: Iterable[str]) -> str:
-    """Write names for a message, at most `MOST_NAMES_SHOWN` of them.
-
-    Args:
-        names: The names, in the order to show them.
-
-    Returns:
-        For instance "a, b, c", "a, b and 7 more" or "none".
-    """
+    """Write names for a message, at most `MOST_NAMES_SHOWN` of them."""
     listed = [str(name) for name in names]
     hidden = len(listed) - MOST_NAMES_SHOWN
     if hidden > 1:

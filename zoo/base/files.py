@@ -20,12 +20,7 @@ LONGEST_NAME = 255
 
 
 def read_json(file: Path) -> Any:
-    """Read a JSON file that anybody may have written.
-
-    Raises:
-        OSError: When there is no such file, or it cannot be read.
-        ValueError: When it holds no JSON, or JSON that is nested too deeply for Python.
-    """
+    """Read a JSON file that anybody may have written."""
     try:
         return json.loads(file.read_text(encoding="utf-8"))
     except RecursionError:
@@ -33,17 +28,7 @@ def read_json(file: Path) -> Any:
 
 
 def files_in_index(index: Path) -> list[str]:
-    """Read which files a checkpoint's weights are in.
-
-    Args:
-        index: The index of its shards, which anybody may have written.
-
-    Returns:
-        Their names, sorted.
-
-    Raises:
-        CheckpointError: When it is no index, or names what is not a file of its own folder.
-    """
+    """Read which files a checkpoint's weights are in."""
     try:
         content = read_json(index)
         names = sorted(set(content["weight_map"].values()))
@@ -62,16 +47,7 @@ def files_in_index(index: Path) -> list[str]:
 
 
 def write_file(file: Path, text: str) -> None:
-    """Write a file under a temporary name beside it, and rename it when that has succeeded.
-
-    Args:
-        file: The file, which is replaced; its folder is made.
-        text: What to write.
-
-    Raises:
-        OutputExistsError: When a folder has that name.
-        UnwritableError: When the disk does not take it.
-    """
+    """Write a file under a temporary name beside it, and rename it when that has succeeded."""
     if file.is_dir():
         raise OutputExistsError(f"{str(file)!r} is a folder; name a file")
     with written(file):
@@ -88,19 +64,7 @@ def write_file(file: Path, text: str) -> None:
 
 
 def replace_part(page: str, command: str, text: str) -> str:
-    """Put a text into a page in place of the one that its comments enclose.
-
-    Args:
-        page: The page, in Markdown.
-        command: What the comment before the text names: `<!-- command -->`. The comment after it is `<!-- end -->`.
-        text: The new text; ends with a new line.
-
-    Returns:
-        The page with the new text.
-
-    Raises:
-        ValueError: When the page has no such comments.
-    """
+    """Put a text into a page in place of the one that its comments enclose."""
     before, end = f"<!-- {command} -->\n", "<!-- end -->"
     pattern = re.compile(f"(?<={re.escape(before)}).*?(?={end})", re.DOTALL)
     changed, places = pattern.subn(lambda _: text, page, count=1)
@@ -111,14 +75,7 @@ def replace_part(page: str, command: str, text: str) -> str:
 
 @contextmanager
 def written(place: Path) -> Iterator[None]:
-    """Say in one line why something could not be written.
-
-    Yields:
-        Nothing.
-
-    Raises:
-        UnwritableError: When the system, or safetensors, gives an error.
-    """
+    """Say in one line why something could not be written."""
     from safetensors import SafetensorError
 
     try:
@@ -133,15 +90,7 @@ def written(place: Path) -> Iterator[None]:
 
 
 def check_writable(folder: Path) -> None:
-    """Refuse a folder that cannot be written, before anything is computed that should go there.
-
-    Args:
-        folder: The folder, which need not exist yet.
-
-    Raises:
-        UnwritableError: When its name cannot be written in UTF-8, which safetensors wants, or the disk or the rights
-            do not allow it.
-    """
+    """Refuse a folder that cannot be written, before anything is computed that should go there."""
     try:
         str(folder.resolve()).encode()
     except UnicodeEncodeError:
@@ -157,9 +106,5 @@ def check_writable(folder: Path) -> None:
 
 
 def is_read_only(place: Path) -> bool:
-    """Whether a file system takes no writing at all.
-
-    Returns:
-        True if it is known not to.
-    """
+    """Whether a file system takes no writing at all."""
     return hasattr(os, "statvfs") and bool(os.statvfs(place).f_flag & os.ST_RDONLY)

@@ -51,16 +51,7 @@ WITHOUT_LOCKS = (errno.ENOSYS, errno.ENOTSUP, errno.ENOLCK)
 
 
 def check_output(folder: Path, *, force: bool = False) -> None:
-    """Refuse to write where something is that should not be lost, or where nothing can be written.
-
-    Args:
-        folder: The folder to be written.
-        force: Whether a saved model may be replaced.
-
-    Raises:
-        OutputExistsError: When the folder holds files that may not be replaced, or is no folder.
-        UnwritableError: When nothing can be written there.
-    """
+    """Refuse to write where something is that should not be lost, or where nothing can be written."""
     if folder.exists() and folder.resolve() == Path.cwd():
         raise OutputExistsError("the current folder cannot be written as a whole; name a folder inside of it")
     if folder.exists() and not folder.is_dir():
@@ -107,19 +98,7 @@ def check_replaceable(folder: Path, names: tuple[str, ...]) -> None:
 
 @contextmanager
 def written_whole(folder: Path, *, force: bool = False) -> Iterator[Path]:
-    """Write a folder under a temporary name beside it, and move it there when that has succeeded.
-
-    Args:
-        folder: The folder to be written; its parents are made.
-        force: Whether the files that the zoo wrote there may be replaced. All others stay.
-
-    Yields:
-        An empty folder to write into.
-
-    Raises:
-        OutputExistsError: When the folder holds files that may not be replaced.
-        UnwritableError: When the disk does not take it.
-    """
+    """Write a folder under a temporary name beside it, and move it there when that has succeeded."""
     folder = folder.expanduser().resolve()
     with written(folder):
         finish_earlier(folder)
@@ -197,18 +176,7 @@ def locked(lock_file: Path, *, wait: bool = True) -> Iterator[bool]:
 
 @contextmanager
 def held_alone(folder: Path, what: str) -> Iterator[None]:
-    """Refuse a folder that another process is writing, before anything is computed that should go there.
-
-    Args:
-        folder: The folder to be written, which need not exist.
-        what: What the other process does, for the message: "training into".
-
-    Yields:
-        Nothing.
-
-    Raises:
-        OutputExistsError: When another process holds it.
-    """
+    """Refuse a folder that another process is writing, before anything is computed that should go there."""
     folder = folder.expanduser().resolve()
     lock_file = folder.with_name(f".{folder.name}.{LOCK}")
     with locked(lock_file, wait=False) as ours:
@@ -224,14 +192,7 @@ def held_alone(folder: Path, what: str) -> Iterator[None]:
 
 
 def locked_workshop(folder: Path) -> tuple[Path, BaseFileLock]:
-    """Make a temporary folder and hold its lock; until then another process may take it for a dead one's.
-
-    Args:
-        folder: What is going to be written.
-
-    Returns:
-        The temporary folder, and its lock, which is held.
-    """
+    """Make a temporary folder and hold its lock; until then another process may take it for a dead one's."""
     while True:
         workshop = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
         lock = FileLock(workshop / LOCK)
@@ -243,14 +204,7 @@ def locked_workshop(folder: Path) -> tuple[Path, BaseFileLock]:
 
 
 def relative_files(folder: Path) -> list[str]:
-    """List the files of a folder in the order in which they are moved: weights first, the manifest last.
-
-    Until the manifest is there, weights differ from the old one, so that nobody takes half of a replacement for a
-    saved model.
-
-    Returns:
-        Their paths in it.
-    """
+    """List the files of a folder in the order in which they are moved: weights first, the manifest last."""
     names = [file.relative_to(folder).as_posix() for file in folder.rglob("*") if not file.is_dir()]
     return sorted(names, key=lambda name: (name == MANIFEST_FILE, not name.endswith(WEIGHTS), name))
 

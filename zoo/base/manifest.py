@@ -47,11 +47,7 @@ class Written:
     xxh3_128: str | None = None
 
     def is_content_of(self, file: Path) -> bool:
-        """Whether a file is as it was written.
-
-        Returns:
-            True if size and hash are the same.
-        """
+        """Whether a file is as it was written."""
         if file.stat().st_size != self.size:
             return False
         if xxhash is not None and self.xxh3_128 is not None:
@@ -110,25 +106,14 @@ def record_all(folder: Path) -> None:
 
 @contextmanager
 def recorded(folder: Path) -> Iterator[None]:
-    """Write into the manifest which files of a folder are written meanwhile.
-
-    Args:
-        folder: The folder, which need not exist yet.
-
-    Yields:
-        Nothing.
-    """
+    """Write into the manifest which files of a folder are written meanwhile."""
     before = stats(folder)
     yield
     record(folder, [name for name, stat in stats(folder).items() if before.get(name) != stat])
 
 
 def stats(folder: Path) -> dict[str, tuple[int, int, int]]:
-    """What tells whether a file was written again.
-
-    Returns:
-        Number, size and time of every file in the folder itself, by name.
-    """
+    """What tells whether a file was written again."""
     if not folder.is_dir():
         return {}
     files = [entry for entry in os.scandir(folder) if entry.is_file() and entry.name != MANIFEST_FILE]
@@ -169,34 +154,14 @@ def quick_hash(file: Path) -> str:
 
 
 def changed_files(folder: Path, files: Mapping[str, Written]) -> list[str]:
-    """List files that are not as they were written.
-
-    Args:
-        files: What was written into them.
-
-    Returns:
-        Their paths, without those that are no longer there.
-    """
+    """List files that are not as they were written."""
     there = {name: entry for name, entry in files.items() if (folder / name).is_file()}
     return sorted(name for name, entry in there.items() if not entry.is_content_of(folder / name))
 
 
 @contextmanager
 def verified(folder: Path, *, strict: bool = True) -> Iterator[None]:
-    """Compare a folder's weights with its manifest while they are loaded.
-
-    Hashing runs in a second thread beside loading, which maps the file.
-
-    Args:
-        folder: The folder, with a manifest or without.
-        strict: Whether weights that differ are an error, and not a warning.
-
-    Yields:
-        Nothing.
-
-    Raises:
-        CheckpointError: When weights are not those that were written.
-    """
+    """Compare a folder's weights with its manifest while they are loaded."""
     # In the Hub's cache files are links to what their hash is the name of.
     weights = {
         name: entry

@@ -9,15 +9,7 @@ OBEYED = re.compile("[\\x00-\\x1f\\x7f-\\x9f\\u061c\\u200e\\u200f\\u2028-\\u202e
 
 
 def printable(text: object, keep: str = "") -> str:
-    """Write what a terminal would obey as escapes, so that a text of anybody's is shown and nothing else happens.
-
-    Args:
-        text: What is about to be shown: an answer of a Hub, a label, the name of a file.
-        keep: Characters that are left as they are, such as ends of lines where a text has several.
-
-    Returns:
-        The text on one line, with what a string of Python has in place of such a character.
-    """
+    """Write what a terminal would obey as escapes, so that a text of anybody's is shown and nothing else happens."""
     return OBEYED.sub(lambda found: found[0] if found[0] in keep else escaped(found[0]), str(text))
 
 

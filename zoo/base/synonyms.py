@@ -72,14 +72,6 @@ TASKS = {
 
 
 def translate(given: str, valid: Iterable[str]) -> str | None:
-    """Translate a name of another library.
-
-    Args:
-        given: What the user wrote.
-        valid: The names there are.
-
-    Returns:
-        The one that means the same, None where none is known.
-    """
+    """Translate a name of another library."""
     known, names = set(valid), {**FIELDS, **ARGUMENTS, **TASKS}
     return next((name for name, others in names.items() if given in others and name in known), None)

@@ -15,12 +15,5 @@ speed where nothing else runs. GNU's OpenMP, PyTorch's on Linux, counts turns; o
 
 
 def short_waits(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Choose how threads wait, for a process that has not imported torch.
-
-    Args:
-        environment: Variables that are set.
-
-    Returns:
-        [`SHORTLY`][zoo.base.waiting.SHORTLY], or nothing where the environment says one of these itself.
-    """
+    """Choose how threads wait, for a process that has not imported torch."""
     return {} if SHORTLY.keys() & environment.keys() else dict(SHORTLY)

@@ -45,12 +45,7 @@ PATTERNS = frozenset({"layer_types", "nope_layers"})
 
 
 def stack_of(variant: Variant, task: str) -> str:
-    """Which stacks a variant has for a task.
-
-    Returns:
-        "encoder", "decoder" or "encoder-decoder". Classification reads an encoder where the variant has one; feature
-        extraction the stack of the variant's default task.
-    """
+    """Which stacks a variant has for a task."""
     if task in OWN_STACK:
         return OWN_STACK[Task(task)]
     if task == Task.FEATURE_EXTRACTION and variant.default_task != task:
@@ -111,15 +106,7 @@ spell_out(config, Settings)
 
 
 def check_settings(variant: Variant, settings: dict[str, Any]) -> None:
-    """Refuse settings that nothing reads.
-
-    Args:
-        variant: The variant, whose own options count as known.
-        settings: Configuration fields and their values.
-
-    Raises:
-        UnknownOverrideError: At the first name that is neither a field nor an option of the variant or of its parts.
-    """
+    """Refuse settings that nothing reads."""
     known = {field.name for field in dataclasses.fields(ZooConfig)} | set(ZooConfig.attribute_map) | PASSED_ON
     known |= set(variant.defaults) | {key for preset in variant.presets.values() for key in preset}
     for field, registry in PART_FIELDS.items():
@@ -194,21 +181,7 @@ def seeded(seed: int) -> Iterator[None]:
 def skeleton(
     name: str, task: str | None = None, *, faithful: bool = False, quirks: Iterable[str] = (), **overrides: Any
 ) -> ZooPreTrainedModel:
-    """Build a model without weights: all of its modules and shapes, on the meta device, where nothing is allocated.
-
-    Args:
-        name: A variant's name, possibly with settings.
-        task: What the model is for, by default the variant's first task.
-        faithful: Whether to switch on every quirk of the original.
-        quirks: Names of quirks to switch on.
-        overrides: Fields of [`ZooConfig`][] that differ from the variant's defaults.
-
-    Returns:
-        The model, in evaluation mode.
-
-    Raises:
-        ZooError: As for [`build`][].
-    """
+    """Build a model without weights: all of its modules and shapes, on the meta device, where nothing is allocated."""
     task = VARIANTS.get(parse_name(name).name).check_task(task)
     model_config = config(name, task, faithful=faithful, quirks=quirks, **overrides)
     with torch.device("meta"):
@@ -216,25 +189,12 @@ def skeleton(
 
 
 def count_parameters(name: str, task: str | None = None, **overrides: Any) -> int:
-    """Count the parameters of a variant without allocating them.
-
-    Args:
-        name: A variant's name, possibly with settings.
-        task: What the model is for, by default the variant's first task.
-        overrides: As for [`build`][].
-
-    Returns:
-        The number of parameters, each shared one counted once.
-    """
+    """Count the parameters of a variant without allocating them."""
     return skeleton(name, task, **overrides).num_parameters()
 
 
 def deviations_of(name: str) -> tuple[str, ...]:
-    """List how a variant, and the parts in its default build, differ from their papers.
-
-    Args:
-        name: A variant's name, possibly with settings.
-    """
+    """List how a variant, and the parts in its default build, differ from their papers."""
     return (*VARIANTS.get(parse_name(name).name).deviations, *deviations_of_parts(config(name)))
 
 

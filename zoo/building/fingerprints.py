@@ -27,14 +27,7 @@ TOLERANCE = 1e-3
 
 @torch.no_grad()
 def fingerprint(model: ZooPreTrainedModel) -> tuple[float, ...]:
-    """Compute a model's fingerprint.
-
-    Args:
-        model: The model, in evaluation mode.
-
-    Returns:
-        Logits (or hidden states, where it has no head) from all over the output on a fixed input.
-    """
+    """Compute a model's fingerprint."""
     inputs = {"input_ids": fixed_ids(model.config.vocab_size, model)}
     if model.config.is_encoder_decoder:
         inputs["decoder_input_ids"] = fixed_ids(model.config.decoder_vocab_size or model.config.vocab_size, model)
@@ -60,26 +53,12 @@ def fixed_ids(vocab_size: int, model: ZooPreTrainedModel) -> Tensor:
 
 
 def recorded_fingerprint(folder: Path) -> tuple[float, ...]:
-    """Read the fingerprint that was recorded with a checkpoint's weights.
-
-    Returns:
-        The fingerprint, empty where none was recorded.
-
-    Raises:
-        CheckpointError: When the record is damaged.
-    """
+    """Read the fingerprint that was recorded with a checkpoint's weights."""
     return tuple(map(float, read_record_file(folder).get("fingerprint", ())))
 
 
 def read_record_file(folder: Path) -> dict[str, Any]:
-    """Read the record of a checkpoint's weights.
-
-    Returns:
-        Its fields, none where there is no record.
-
-    Raises:
-        CheckpointError: When it is damaged.
-    """
+    """Read the record of a checkpoint's weights."""
     file = folder / RECORD_FILE
     if not file.is_file():
         return {}
@@ -93,16 +72,7 @@ def read_record_file(folder: Path) -> dict[str, Any]:
 
 
 def check_fingerprint(model: ZooPreTrainedModel, recorded: Sequence[float], folder: Path) -> None:
-    """Require a model to compute what it did when its weights were recorded.
-
-    Args:
-        model: The model, as it was loaded.
-        recorded: The fingerprint that was recorded.
-        folder: Where it was loaded from.
-
-    Raises:
-        CheckpointError: When it computes something else.
-    """
+    """Require a model to compute what it did when its weights were recorded."""
     if model.device.type == "meta":
         return
     found = fingerprint(model)

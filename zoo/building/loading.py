@@ -130,15 +130,7 @@ def load(folder: Path, task: str | None = None, **kwargs: Any) -> ZooPreTrainedM
 
 
 def changed_sizes(config: ZooConfig, options: Mapping[str, Any]) -> dict[str, int]:
-    """Find the sizes of heads and embeddings that a checkpoint is to be loaded with instead of its own.
-
-    Args:
-        config: The saved configuration.
-        options: Of `load`.
-
-    Returns:
-        Fields and their new values.
-    """
+    """Find the sizes of heads and embeddings that a checkpoint is to be loaded with instead of its own."""
     asked = {name: options[name] for name in SIZES if options.get(name) is not None}
     if options.get("id2label") is not None:
         asked["num_labels"] = len(options["id2label"])
@@ -174,12 +166,7 @@ def read_config(folder: Path) -> dict[str, Any]:
 
 
 def saved_config(folder: Path) -> ZooConfig:
-    """Read a checkpoint's configuration, and require it to be valid.
-
-    Raises:
-        CheckpointError: When there is none, or a value in it cannot be used.
-        ZooError: When it names what there is not, with the nearest match.
-    """
+    """Read a checkpoint's configuration, and require it to be valid."""
     saved = read_config(folder)
     try:
         config: ZooConfig = ZooConfig.from_dict(saved)
@@ -191,11 +178,7 @@ def saved_config(folder: Path) -> ZooConfig:
 
 
 def check_weights(folder: Path, config: ZooConfig) -> None:
-    """Require weights that are whole, and those that the configuration describes.
-
-    Raises:
-        CheckpointError: When something is missing, damaged, or does not fit the rest.
-    """
+    """Require weights that are whole, and those that the configuration describes."""
     shapes = saved_shapes(folder)
     if hasattr(config, "quantization_config"):  # whose weights have other names and shapes
         return
@@ -208,17 +191,7 @@ def check_weights(folder: Path, config: ZooConfig) -> None:
 
 
 def saved_class(folder: Path, config: ZooConfig) -> type[ZooPreTrainedModel]:
-    """Find the class that was saved.
-
-    Args:
-        folder: The checkpoint, for the message.
-
-    Returns:
-        One of the heads or bodies.
-
-    Raises:
-        CheckpointError: When the configuration names none of them.
-    """
+    """Find the class that was saved."""
     architectures = config.architectures or [None]
     model_class = getattr(models, str(architectures[0]), None)
     if not (isinstance(model_class, type) and issubclass(model_class, ZooPreTrainedModel)):
@@ -230,14 +203,7 @@ def saved_class(folder: Path, config: ZooConfig) -> type[ZooPreTrainedModel]:
 
 
 def class_of_task(task: str) -> type[ZooPreTrainedModel]:
-    """Find the class of a task.
-
-    Args:
-        task: The task's name.
-
-    Raises:
-        UnknownTaskError: When there is no such task.
-    """
+    """Find the class of a task."""
     if task not in TASK_CLASSES:
         raise UnknownTaskError(task, TASK_CLASSES)
     return TASK_CLASSES[task][1]

@@ -70,12 +70,7 @@ def to_int8(model: Model, *, inplace: bool = False) -> Model:
 
 
 def quantise(model: nn.Module, tokens: int) -> None:
-    """Put int8 layers in the place of all linear layers.
-
-    Args:
-        model: Changed in place.
-        tokens: About how many tokens it will see at a time.
-    """
+    """Put int8 layers in the place of all linear layers."""
     fuse(model, tokens)
     replace(model, tokens)
 
@@ -132,25 +127,12 @@ class FusedGate(GatedFeedForward):
 
 
 def inherits(module: nn.Module, base: type[nn.Module], *methods: str) -> bool:
-    """Whether a module's class has methods of a base class as they are.
-
-    Args:
-        base: One of its classes.
-        methods: Names of methods.
-
-    Returns:
-        False if a subclass replaces one of them.
-    """
+    """Whether a module's class has methods of a base class as they are."""
     return all(getattr(type(module), name) is getattr(base, name) for name in methods)
 
 
 def fuse(model: nn.Module, tokens: int) -> None:
-    """Let layers that read the same input become one, where a sublayer computes as the library's own does.
-
-    Args:
-        model: Changed in place.
-        tokens: About how many tokens it will see at a time.
-    """
+    """Let layers that read the same input become one, where a sublayer computes as the library's own does."""
     owners = Counter(
         id(child) for module in model.modules() for child in (*module._modules.values(), *borrowed_by(module).values())
     )
@@ -164,12 +146,7 @@ def fuse(model: nn.Module, tokens: int) -> None:
 
 
 def replace(model: nn.Module, tokens: int) -> None:
-    """Put int8 layers in the place of the linear layers, one for all places of a shared one.
-
-    Args:
-        model: Changed in place.
-        tokens: About how many tokens it will see at a time.
-    """
+    """Put int8 layers in the place of the linear layers, one for all places of a shared one."""
     replaced: dict[int, Int8Linear] = {}
     for parent in list(model.modules()):
         for name, child in parent._modules.items():
@@ -180,15 +157,7 @@ def replace(model: nn.Module, tokens: int) -> None:
 
 
 def subclass(first: type, second: type) -> Any:
-    """A class with the methods of both, of two kinds of the same module.
-
-    Args:
-        first: Comes before the other.
-        second: What it is made for.
-
-    Returns:
-        The class, always the same one.
-    """
+    """A class with the methods of both, of two kinds of the same module."""
     return _subclass(first, second)
 
 
@@ -209,11 +178,7 @@ class Int8Model(ZooPreTrainedModel):
     """What a model on int8 weights refuses."""
 
     def train(self, mode: bool = True) -> Any:
-        """Stay in evaluation mode.
-
-        Raises:
-            UnsupportedOperationError: When it is True.
-        """
+        """Stay in evaluation mode."""
         return refuse("be trained") if mode else super().train(False)
 
     def save_pretrained(self, *args: Any, **kwargs: Any) -> NoReturn:

@@ -57,11 +57,7 @@ class SettingCard:
 
 
 def setting_cards() -> list[SettingCard]:
-    """Describe every setting that every variant takes.
-
-    Returns:
-        A card a setting, in the order of the configuration.
-    """
+    """Describe every setting that every variant takes."""
     described = described_arguments(Fields.__doc__ or "") | BESIDE_FIELDS
     defaults = {one.name: one.default for one in dataclasses.fields(Fields)}
     own = [name for name in described if name in defaults and name != "providers"]
@@ -69,14 +65,7 @@ def setting_cards() -> list[SettingCard]:
 
 
 def describe_setting(name: str) -> SettingCard:
-    """Describe one setting.
-
-    Args:
-        name: A field of [`zoo.models.ZooConfig`][], e.g. "position".
-
-    Raises:
-        UnknownOverrideError: When there is no such setting.
-    """
+    """Describe one setting."""
     cards = {card.name: card for card in setting_cards()}
     if name not in cards:
         raise UnknownOverrideError(name, sorted(cards))
@@ -115,23 +104,12 @@ def values_of(name: str) -> dict[str, str]:
 
 
 def first_line(documented: Any) -> str:
-    """The first line of a docstring.
-
-    Args:
-        documented: A class, a function or an instance.
-
-    Returns:
-        The line, empty where there is no docstring.
-    """
+    """The first line of a docstring."""
     return inspect.cleandoc(documented.__doc__ or "").partition("\n")[0]
 
 
 def member_docs(kind: type[Enum]) -> dict[str, str]:
-    """Read the strings that stand below the members of an enumeration.
-
-    Returns:
-        A description for each value.
-    """
+    """Read the strings that stand below the members of an enumeration."""
     (definition,) = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
     assert isinstance(definition, ast.ClassDef)
     docs = {}
@@ -143,11 +121,7 @@ def member_docs(kind: type[Enum]) -> dict[str, str]:
 
 
 def described_arguments(docstring: str) -> dict[str, str]:
-    """Read what a docstring says of arguments.
-
-    Returns:
-        A description for each argument.
-    """
+    """Read what a docstring says of arguments."""
     section = inspect.cleandoc(docstring).partition("\nArgs:\n")[2].partition("\n\n")[0]
     entries = re.findall(r"^    (\w+): (.*(?:\n {8}.*)*)", section, flags=re.MULTILINE)
     return {name: " ".join(text.split()) for name, text in entries}

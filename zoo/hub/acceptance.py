@@ -47,19 +47,7 @@ PICKLED_WEIGHTS = ("pytorch_model.bin", "pytorch_model.bin.index.json", "pytorch
 
 
 def files_to_pull(listed: dict[str, Any], *, with_code: bool, with_pickles: bool = False) -> list[str]:
-    """Choose the files that a model needs.
-
-    Args:
-        listed: The repository's files, by path.
-        with_code: Whether code is wanted.
-        with_pickles: Whether pickled weights are wanted where there are no others.
-
-    Returns:
-        Their paths: everything but other formats of the weights, and code.
-
-    Raises:
-        HubError: When a path would leave the folder.
-    """
+    """Choose the files that a model needs."""
     for path in listed:
         parts = PurePosixPath(path)
         if parts.is_absolute() or ".." in parts.parts or "\\" in path:
@@ -72,29 +60,12 @@ def files_to_pull(listed: dict[str, Any], *, with_code: bool, with_pickles: bool
 
 
 def matching(files: Iterable[str], *patterns: str) -> list[str]:
-    """Choose files by their names.
-
-    Args:
-        files: Paths.
-        patterns: Patterns as in a shell.
-
-    Returns:
-        Those that match one.
-    """
+    """Choose files by their names."""
     return list(filter_repo_objects(list(files), allow_patterns=list(patterns)))
 
 
 def require_weights(address: Address, files: Iterable[str], *, with_pickles: bool = False) -> None:
-    """Require weights in the safetensors format.
-
-    Args:
-        address: The repository.
-        files: The paths of its files.
-        with_pickles: Whether pickled ones will do.
-
-    Raises:
-        UnsafeWeightsError: When there are none.
-    """
+    """Require weights in the safetensors format."""
     if not matching(files, WEIGHTS, *(PICKLED_WEIGHTS if with_pickles else ())):
         pickles = matching(files, *PICKLES, "*.bin")
         held = f"; it has {enumerate_names(pickles)}, which could run code when read" if pickles else ""
@@ -102,14 +73,7 @@ def require_weights(address: Address, files: Iterable[str], *, with_pickles: boo
 
 
 def refuse_code(address: Address, config: dict[str, Any], *, trust_remote_code: bool) -> bool:
-    """Refuse a model that needs code from its repository, unless that is allowed.
-
-    Returns:
-        Whether the code is needed. It is not for the zoo's own models, even if they bring it.
-
-    Raises:
-        RemoteCodeError: When it is needed and not allowed. The message says what would run.
-    """
+    """Refuse a model that needs code from its repository, unless that is allowed."""
     classes = config.get("auto_map") or {}
     if config.get("model_type") == LIBRARY or not classes:
         return False
@@ -123,14 +87,7 @@ def refuse_code(address: Address, config: dict[str, Any], *, trust_remote_code: 
 
 
 def is_distribution(name: Any) -> bool:
-    """Whether something is the name of a distribution, so that a command to install it can be shown.
-
-    Args:
-        name: What a configuration calls the plugin.
-
-    Returns:
-        True for a name as PyPI's.
-    """
+    """Whether something is the name of a distribution, so that a command to install it can be shown."""
     return isinstance(name, str) and DISTRIBUTION.fullmatch(name) is not None
 
 

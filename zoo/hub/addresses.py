@@ -82,11 +82,7 @@ def is_address(text: str) -> bool:
 
 
 def is_repository(path: str | Path) -> bool:
-    """Whether a repository is meant rather than a folder.
-
-    Returns:
-        True for "hf-hub:..." and for "org/name" where there is no such folder.
-    """
+    """Whether a repository is meant rather than a folder."""
     return isinstance(path, str) and (
         is_address(path) or (REPOSITORY.fullmatch(path) is not None and not Path(path).exists())
     )

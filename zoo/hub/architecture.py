@@ -15,27 +15,12 @@ LAYER = "layers.0."
 
 
 def parameter_count(shapes: Shapes) -> int:
-    """Count what a checkpoint stores.
-
-    Args:
-        shapes: The shapes of its tensors.
-
-    Returns:
-        The number of values.
-    """
+    """Count what a checkpoint stores."""
     return sum(prod(shape) for shape in shapes.values())
 
 
 def forward_flops(config: Mapping[str, Any], shapes: Shapes) -> int | None:
-    """Estimate the arithmetic of a forward pass: two operations for every weight of every matrix that a token meets.
-
-    Args:
-        shapes: The shapes of the tensors.
-
-    Returns:
-        Operations per token (for an encoder-decoder: per pair of a source and a target token), without the attention
-        scores, which depend on the length; None for models that are not the zoo's.
-    """
+    """Estimate the arithmetic of a forward pass: two operations for every weight of every matrix that a token meets."""
     if "variant" not in config:
         return None
     repeats = int(config.get("num_hidden_layers", 1)) if config.get("share_layers") else 1

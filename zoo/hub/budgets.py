@@ -37,14 +37,7 @@ _BUDGET: ContextVar[Budget | None] = ContextVar("budget", default=None)
 
 @contextmanager
 def budget() -> Iterator[None]:
-    """Limit all answers of a block together.
-
-    Yields:
-        Nothing.
-
-    Raises:
-        HubError: In the block, when they are longer.
-    """
+    """Limit all answers of a block together."""
     token = _BUDGET.set(Budget())
     try:
         yield

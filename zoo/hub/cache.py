@@ -25,23 +25,13 @@ UNFINISHED = ".zoo-unfinished-"
 
 
 def snapshot_folder(address: Address, commit: str, cache_dir: str | Path | None) -> Path:
-    """Find where the client puts the files of a commit.
-
-    Args:
-        address: The repository.
-        commit: The commit's hash.
-        cache_dir: The cache, by default huggingface_hub's.
-    """
+    """Find where the client puts the files of a commit."""
     cache = Path(cache_dir or constants.HF_HUB_CACHE).expanduser().resolve()
     return cache / repo_folder_name(repo_id=address.repo_id, repo_type="model") / "snapshots" / commit
 
 
 def is_unfinished(snapshot: Path) -> bool:
-    """Whether a pull of this commit has begun and not ended.
-
-    Returns:
-        True if files of it may be missing.
-    """
+    """Whether a pull of this commit has begun and not ended."""
     return _mark(snapshot).exists()
 
 
@@ -91,14 +81,7 @@ def discard_damaged(snapshot: Path, entry: RepoFile) -> None:
 
 @contextmanager
 def empty_cache(snapshot: Path) -> Iterator[Path]:
-    """Have a cache with nothing in it for a while, on the same disk.
-
-    Args:
-        snapshot: The folder of the commit that is to be downloaded.
-
-    Yields:
-        Its folder. What a killed process left of an earlier one is removed.
-    """
+    """Have a cache with nothing in it for a while, on the same disk."""
     folder = snapshot.parents[1] / FRESH
     folder.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(f"{folder}.lock"):
@@ -110,13 +93,7 @@ def empty_cache(snapshot: Path) -> Iterator[Path]:
 
 
 def adopt(fresh: Path, snapshot: Path, entry: RepoFile) -> None:
-    """Take a verified file over from another cache, unless the same is there.
-
-    Args:
-        fresh: The commit's folder in the other cache.
-        snapshot: The commit's folder.
-        entry: The Hub's metadata of the file.
-    """
+    """Take a verified file over from another cache, unless the same is there."""
     if is_intact(entry, snapshot / entry.path):
         return
     discard_damaged(snapshot, entry)

@@ -129,20 +129,12 @@ def write_card(folder: Path, address: Address, facts: CardFacts) -> str:
 
 
 def as_text(value: Any) -> str:
-    """Write what comes from a checkpoint's files so that a page shows it and does nothing else with it.
-
-    Returns:
-        One line, in which no character means anything to HTML or Markdown.
-    """
+    """Write what comes from a checkpoint's files so that a page shows it and does nothing else with it."""
     return " ".join(str(value).split()).translate(MARKUP).replace("://", "&#58;//")
 
 
 def auto_class_of(config: Mapping[str, Any]) -> tuple[str | None, str | None]:
-    """Which of transformers' Auto classes loads a checkpoint.
-
-    Returns:
-        The class's name and the Hub's name of its task; None for both where the configuration names no class.
-    """
+    """Which of transformers' Auto classes loads a checkpoint."""
     saved = str((config.get("architectures") or [""])[0])
     return next((pair for ending, pair in PIPELINES.items() if saved.endswith(ending)), (None, None))
 
@@ -203,14 +195,7 @@ def drawing_of(config: Mapping[str, Any]) -> str | None:
 
 
 def provenance(config: Mapping[str, Any], origin: Any = None) -> dict[str, str]:
-    """Say which software made a checkpoint.
-
-    Args:
-        origin: Where its variant comes from, if that is known.
-
-    Returns:
-        Versions by name.
-    """
+    """Say which software made a checkpoint."""
     versions = {}
     for distribution in VERSIONS:
         try:

@@ -14,20 +14,12 @@ SHA1, SHA256 = re.compile(r"[0-9a-f]{40}"), re.compile(r"[0-9a-f]{64}")
 
 
 def sha256_of(content: Path | bytes) -> str:
-    """The sha256 of a file or of bytes.
-
-    Returns:
-        64 hexadecimal digits.
-    """
+    """The sha256 of a file or of bytes."""
     return _digest(hashlib.sha256(), content)
 
 
 def git_id_of(content: Path | bytes) -> str:
-    """The name that git gives a file's content: the sha1 of "blob", its size and itself.
-
-    Returns:
-        40 hexadecimal digits.
-    """
+    """The name that git gives a file's content: the sha1 of "blob", its size and itself."""
     size = len(content) if isinstance(content, bytes) else content.stat().st_size
     return _digest(hashlib.sha1(b"blob %d\0" % size, usedforsecurity=False), content)
 
@@ -43,17 +35,7 @@ def _digest(digest: hashlib._Hash, content: Path | bytes) -> str:
 
 
 def checksum_of(entry: RepoFile) -> str:
-    """The checksum that the Hub lists for a file.
-
-    Args:
-        entry: The Hub's metadata of a file.
-
-    Returns:
-        Its sha256 for large files, git's own for the others.
-
-    Raises:
-        ValueError: When it is no checksum.
-    """
+    """The checksum that the Hub lists for a file."""
     kind, checksum = (SHA1, entry.blob_id) if entry.lfs is None else (SHA256, entry.lfs.sha256)
     if not kind.fullmatch(checksum):
         raise ValueError(f"{checksum!r}, which {entry.path} is listed with, is no checksum")
@@ -61,15 +43,7 @@ def checksum_of(entry: RepoFile) -> str:
 
 
 def is_intact(entry: RepoFile, content: Path | bytes) -> bool:
-    """Whether a content is the one that the Hub lists.
-
-    Args:
-        entry: The Hub's metadata of a file.
-        content: What should be that file's content.
-
-    Returns:
-        True if size and checksum agree: sha256 for large files, git's own for the others.
-    """
+    """Whether a content is the one that the Hub lists."""
     if isinstance(content, Path) and not content.is_file():
         return False
     size = len(content) if isinstance(content, bytes) else content.stat().st_size
@@ -78,14 +52,7 @@ def is_intact(entry: RepoFile, content: Path | bytes) -> bool:
 
 
 def is_intact_blob(file: Path) -> bool:
-    """Whether a file of the cache is what the name of its blob says: the way to check without a connection.
-
-    Args:
-        file: A file of a snapshot, which links to a blob named by its checksum.
-
-    Returns:
-        True if they agree, or if the file is no link, as on systems without any.
-    """
+    """Whether a file of the cache is what the name of its blob says: the way to check without a connection."""
     if not file.is_symlink():
         return file.is_file()
     # The link's own target: the blob may be a link again, to a file that repositories share and that Xet has named.

@@ -58,20 +58,7 @@ class Hub:
         SESSION.install(self.patience)
 
     def ask(self, purpose: str, address: Address | None, call: Callable[[], T], *, client_retries: bool = False) -> T:
-        """Make a request, again if need be.
-
-        Args:
-            purpose: What for, as it goes into "the Hub did not answer while ...".
-            address: The repository that is asked about.
-            call: Makes the request through `api`.
-            client_retries: Whether the client itself asks again where the Hub is down.
-
-        Returns:
-            What the call returns.
-
-        Raises:
-            HubError: When it cannot be had.
-        """
+        """Make a request, again if need be."""
         try:
             bounded = budget()(call)
             answer = persist(bounded, self.patience, client_retries=client_retries, first_contact=not self._answered)
@@ -152,20 +139,12 @@ class Hub:
         return f"; valid: {', '.join(names)}{suggest(address.revision, names)}"
 
     def reach(self) -> None:
-        """Make sure that the Hub is there, before something is asked that the client itself would repeat for long.
-
-        Raises:
-            HubUnreachableError: When it is not.
-        """
+        """Make sure that the Hub is there, before something is asked that the client itself would repeat for long."""
         self.ask("connecting", None, lambda: get_session().head(self.api.endpoint))
 
     @contextmanager
     def cached_if_unreachable(self) -> Iterator[None]:
-        """Let libraries that use the client take what is in the cache at once, where no Hub can be reached.
-
-        Yields:
-            Nothing.
-        """
+        """Let libraries that use the client take what is in the cache at once, where no Hub can be reached."""
         try:
             self.reach()
         except HubUnreachableError:
@@ -175,11 +154,7 @@ class Hub:
             yield
 
     def resolve(self, address: Address) -> str:
-        """Find the commit that a revision stands for.
-
-        Raises:
-            HubError: When there is no such repository or revision for this user.
-        """
+        """Find the commit that a revision stands for."""
 
         def head() -> str:
             sha = str(self.api.model_info(address.repo_id, revision=address.revision).sha)
@@ -190,14 +165,7 @@ class Hub:
         return self.ask("looking up the revision", address, head)
 
     def files(self, address: Address, commit: str) -> dict[str, RepoFile]:
-        """List the files of a commit.
-
-        Returns:
-            Size and checksum of every file, by path.
-
-        Raises:
-            HubError: When they cannot be listed.
-        """
+        """List the files of a commit."""
 
         def tree() -> dict[str, RepoFile]:
             entries = self.api.list_repo_tree(address.repo_id, recursive=True, revision=commit)

@@ -31,18 +31,7 @@ LAST = "config.json"
 
 
 def deliver(snapshot: Path, files: Iterable[str], folder: Path, source: str) -> Path:
-    """Copy a snapshot to a folder.
-
-    Args:
-        snapshot: The snapshot in the cache.
-        files: Paths of its files.
-        folder: A new or empty folder, or one of an earlier pull.
-        source: Repository and commit.
-
-    Raises:
-        OutputExistsError: When there is something else in it, or a file of the user's where one would come.
-        HubError: When it cannot be written.
-    """
+    """Copy a snapshot to a folder."""
     files = sorted(path for path in files if not path.startswith(STAGE))
     stage = folder / STAGE
     try:

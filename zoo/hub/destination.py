@@ -13,20 +13,7 @@ from .folders import INDEX, WEIGHTS
 
 
 def require_repository(hub: Hub, address: Address, private: bool | None) -> Address:
-    """Create the repository unless it is there.
-
-    Args:
-        hub: The connection.
-        address: Where to push.
-        private: Whether it has to be private, or public; None for either.
-
-    Returns:
-        The address with the owner's name.
-
-    Raises:
-        HubError: When it can be neither found nor created, or is something else than a model's.
-        VisibilityError: When others see it who should not, or the other way round.
-    """
+    """Create the repository unless it is there."""
     url = hub.ask(
         "creating the repository",
         address,
@@ -47,11 +34,7 @@ def require_repository(hub: Hub, address: Address, private: bool | None) -> Addr
 
 
 def require_branch(hub: Hub, address: Address) -> str:
-    """Create the branch unless it is there.
-
-    Raises:
-        HubError: When it can be neither found nor created.
-    """
+    """Create the branch unless it is there."""
     try:
         return hub.resolve(address)
     except RevisionMissingError:
@@ -64,15 +47,7 @@ def require_branch(hub: Hub, address: Address) -> str:
 
 
 def stale_weights(files: Iterable[str], there: Iterable[str]) -> list[str]:
-    """List weights of an earlier push that a loader would prefer to, or mix up with, the new ones.
-
-    Args:
-        files: Paths that are pushed.
-        there: Paths that are in the repository.
-
-    Returns:
-        Paths to remove: weights and their index beside the configuration, where new weights come.
-    """
+    """List weights of an earlier push that a loader would prefer to, or mix up with, the new ones."""
 
     def are_weights(path: str) -> bool:
         return "/" not in path and (fnmatchcase(path, WEIGHTS) or path == INDEX)

@@ -83,15 +83,7 @@ class RemoteCodeError(HubError):
 
 
 def without_secrets(text: object, token: str | bool | None = None) -> str:
-    """Remove access tokens from a text.
-
-    Args:
-        text: What is about to be shown.
-        token: The token in use, which need not look like one.
-
-    Returns:
-        The text on one line, with three asterisks for every token.
-    """
+    """Remove access tokens from a text."""
     line = printable(" ".join(str(text).split()))
     if isinstance(token, str) and token:
         line = line.replace(token, "***")

@@ -29,11 +29,7 @@ class Exported:
     difference: float | None
 
     def for_card(self) -> Mapping[str, Any]:
-        """Tell a model card what was verified.
-
-        Returns:
-            `target`, `verified` and `difference`.
-        """
+        """Tell a model card what was verified."""
         if self.difference is None:
             return {"target": self.target, "verified": "no", "difference": "not measured"}
         verified = "yes, without the zoo, on random padded batches"
@@ -41,16 +37,7 @@ class Exported:
 
 
 def export_checkpoint(folder: Path, out: Path, target: str | None) -> Exported:
-    """Export a checkpoint.
-
-    Args:
-        folder: The checkpoint.
-        out: Where to write.
-        target: "bundle" for the checkpoint with its code, a model type of transformers, or None for the first exact.
-
-    Raises:
-        ZooError: When the target cannot express the model, or the export does not compute what the model does.
-    """
+    """Export a checkpoint."""
     from zoo.converters import export
 
     report = export(folder, out, target)

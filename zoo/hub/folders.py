@@ -159,11 +159,7 @@ def _listed(entry: Any) -> list[Any]:
 
 
 def read_object(file: Path) -> dict[str, Any]:
-    """Read an object from a JSON file.
-
-    Raises:
-        CheckpointError: When it is none.
-    """
+    """Read an object from a JSON file."""
     try:
         content = read_json(file)
     except (ValueError, OSError) as error:
@@ -174,11 +170,7 @@ def read_object(file: Path) -> dict[str, Any]:
 
 
 def check_shards(folder: Path) -> None:
-    """Require every weight file that an index names.
-
-    Raises:
-        CheckpointError: When one is missing.
-    """
+    """Require every weight file that an index names."""
     index = folder / INDEX
     if index.is_file():
         missing = [name for name in files_in_index(index) if not (folder / name).is_file()]
@@ -187,14 +179,7 @@ def check_shards(folder: Path) -> None:
 
 
 def tensor_shapes(folder: Path) -> dict[str, tuple[int, ...]]:
-    """Read names and shapes of all tensors, and nothing else, from a folder's safetensors files.
-
-    Returns:
-        The shape of every tensor, by name.
-
-    Raises:
-        CheckpointError: When a file is truncated or damaged.
-    """
+    """Read names and shapes of all tensors, and nothing else, from a folder's safetensors files."""
     shapes: dict[str, tuple[int, ...]] = {}
     for file in sorted(folder.glob(WEIGHTS)):
         shapes.update(_header(file))

@@ -15,14 +15,7 @@ T = TypeVar("T")
 
 @contextmanager
 def interrupts_heard() -> Iterator[list[str]]:
-    """End a block by a KeyboardInterrupt that reports what was done, also where other code swallows the first one.
-
-    Yields:
-        What was done so far, in sentences without a full stop; to be added to.
-
-    Raises:
-        KeyboardInterrupt: At the end of the block, when Ctrl-C came anywhere in it.
-    """
+    """End a block by a KeyboardInterrupt that reports what was done, also where other code swallows the first one."""
     done: list[str] = []
     with interrupts_counted() as heard:
         try:
@@ -38,15 +31,7 @@ def interrupts_heard() -> Iterator[list[str]]:
 
 
 def interruptible(call: Callable[[], T], timeout: float | None = None) -> T:
-    """Call something in a thread, so that Ctrl-C is heard while compiled code waits.
-
-    Args:
-        call: What to call; it goes on where its end is not waited for.
-        timeout: Seconds to wait at most.
-
-    Raises:
-        TimeoutError: When they are over.
-    """
+    """Call something in a thread, so that Ctrl-C is heard while compiled code waits."""
     answer: Future[T] = Future()
 
     def run() -> None:

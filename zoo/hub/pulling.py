@@ -100,19 +100,7 @@ def pull(
 def from_cache(
     address: Address, cache_dir: str | Path | None, *, trust_remote_code: bool = False, with_pickles: bool = False
 ) -> Snapshot:
-    """Find a repository in the cache, without any connection.
-
-    Args:
-        address: Repository and revision.
-        cache_dir: The cache, by default huggingface_hub's.
-        trust_remote_code: Whether a model that needs code is welcome.
-        with_pickles: Whether pickled weights are.
-
-    Raises:
-        HubAccessError: When it is not there.
-        IntegrityError: When a file has been damaged since.
-        HubError: When it is not usable.
-    """
+    """Find a repository in the cache, without any connection."""
     try:
         found = snapshot_download(
             address.repo_id, revision=address.revision, cache_dir=cache_dir, local_files_only=True

@@ -184,18 +184,7 @@ def push(
 
 
 def push_native(hub: Hub, address: Address, files: Mapping[str, PushedFile], message: str, pushed: str) -> None:
-    """Let the native export's branch hold the export and nothing else, after the model itself has been pushed.
-
-    Args:
-        hub: The connection.
-        address: The repository.
-        files: The export's files, by path.
-        message: The commit's message.
-        pushed: The commit that holds the model.
-
-    Raises:
-        HubError: When that does not work.
-    """
+    """Let the native export's branch hold the export and nothing else, after the model itself has been pushed."""
     branch = replace(address, revision=NATIVE_REVISION)
     try:
         parent = require_branch(hub, branch)
@@ -231,16 +220,7 @@ def _report(
 def as_folder(
     model: PreTrainedModel | str | Path, tokenizer: PreTrainedTokenizerBase | None, max_shard_size: str | int
 ) -> Iterator[tuple[Path, Path]]:
-    """Have a model as a folder for a while.
-
-    Args:
-        model: A model, a folder, or the name of weights.
-        tokenizer: Saved beside a model.
-        max_shard_size: From which size on a model's weights are split.
-
-    Yields:
-        The folder, the given one or a temporary one; and a temporary one for more.
-    """
+    """Have a model as a folder for a while."""
     with scratch_folder() as workshop:
         if isinstance(model, (str, Path)):
             if tokenizer is not None:

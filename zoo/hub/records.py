@@ -43,11 +43,7 @@ DATASET = "held-out examples"
 
 
 def find_result(folder: Path) -> Mapping[str, Any]:
-    """Find what the run that made a checkpoint has recorded.
-
-    Returns:
-        The fields of its record, and its `report`; nothing where there is none.
-    """
+    """Find what the run that made a checkpoint has recorded."""
     for file in (folder / RESULT_FILE, folder.resolve().parent / RESULT_FILE):  # in a comparison it is beside it
         try:
             result = read_json(file)
@@ -59,14 +55,7 @@ def find_result(folder: Path) -> Mapping[str, Any]:
 
 
 def recipe_of(result: Mapping[str, Any]) -> dict[str, str]:
-    """Tell how a checkpoint was trained.
-
-    Args:
-        result: What its run has recorded.
-
-    Returns:
-        Names and values for the card.
-    """
+    """Tell how a checkpoint was trained."""
     report, recipe = _mapping(result.get("report")), _mapping(result.get("recipe"))
     sections = {name: _settings(recipe.get(section)) for section, name in SECTIONS.items()}
     return {
@@ -77,14 +66,7 @@ def recipe_of(result: Mapping[str, Any]) -> dict[str, str]:
 
 
 def without_places(result: Mapping[str, Any]) -> dict[str, Any]:
-    """Leave out where files are on this machine, which is nobody else's business.
-
-    Args:
-        result: What a run has recorded.
-
-    Returns:
-        The same, with the names of files and folders instead of their paths.
-    """
+    """Leave out where files are on this machine, which is nobody else's business."""
     kept: dict[str, Any] = json.loads(json.dumps(result))
     source = _mapping(_mapping(kept.get("data")).get("source"))
     tokenizer = _mapping(_mapping(kept.get("recipe")).get("tokenizer"))
@@ -94,24 +76,13 @@ def without_places(result: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def results_of(report: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Tell how well a checkpoint did at the end of its training.
-
-    Returns:
-        Evaluation results with the fields of huggingface_hub's `EvalResult`.
-    """
+    """Tell how well a checkpoint did at the end of its training."""
     examples = f"{report.get('heldout_examples', '')} {DATASET}".strip()
     return _results(report.get("task"), examples, report.get("scores"), report.get("heldout_loss"))
 
 
 def keep_evaluation(folder: Path, evaluation: Mapping[str, Any], data: str) -> Path:
-    """Write the numbers of an evaluation into the checkpoint's folder, where its model card finds them.
-
-    Args:
-        folder: The checkpoint.
-        evaluation: The numbers, as `zoo.evaluate(...).to_dict()` gives them. Earlier ones of the same task and data
-            are replaced.
-        data: What the examples are called.
-    """
+    """Write the numbers of an evaluation into the checkpoint's folder, where its model card finds them."""
     kept = {key: value for key, value in evaluation.items() if key not in NOT_KEPT}
     others = [
         earlier
@@ -126,31 +97,19 @@ def keep_evaluation(folder: Path, evaluation: Mapping[str, Any], data: str) -> P
 
 
 def recorded_license(folder: Path) -> str | None:
-    """Find the licence of weights by name.
-
-    Returns:
-        Its SPDX identifier as the Hub writes it, None where there is no record of one.
-    """
+    """Find the licence of weights by name."""
     found = _recorded(folder, "license")
     return None if found is None else found.lower()
 
 
 def recorded_limits(folder: Path) -> tuple[str, ...]:
-    """Find what weights by name are known to get wrong.
-
-    Returns:
-        Sentences, none where nothing is recorded.
-    """
+    """Find what weights by name are known to get wrong."""
     found = _recorded(folder, "limits")
     return (found,) if found else ()
 
 
 def recorded_origin(folder: Path) -> dict[str, str]:
-    """Find the data and the tokenizer of a checkpoint: of weights by name as recorded, else of its training.
-
-    Returns:
-        Names and values for the card, as far as they are recorded.
-    """
+    """Find the data and the tokenizer of a checkpoint: of weights by name as recorded, else of its training."""
     trained = recipe_of(find_result(folder))
     found = {
         "Training data": _recorded(folder, "data") or trained.get("Data"),
@@ -170,11 +129,7 @@ def _recorded(folder: Path, field: str) -> str | None:
 
 
 def find_evaluations(folder: Path) -> list[Mapping[str, Any]]:
-    """Find what `zoo evaluate --save` wrote.
-
-    Returns:
-        The evaluations, none where there is no such file.
-    """
+    """Find what `zoo evaluate --save` wrote."""
     try:
         found = read_json(folder / EVALUATIONS_FILE)["evaluations"]
     except (OSError, ValueError, LookupError, TypeError):

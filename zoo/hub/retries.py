@@ -72,11 +72,7 @@ class Patience:
 
 
 def origin(error: BaseException) -> BaseException:
-    """Find the failure behind what the client made of it.
-
-    Returns:
-        The answer or the broken connection at the beginning of its chain of causes, or else the error itself.
-    """
+    """Find the failure behind what the client made of it."""
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, TRANSPORT_ERROR):
@@ -86,35 +82,19 @@ def origin(error: BaseException) -> BaseException:
 
 
 def status(error: BaseException) -> int | None:
-    """The status that the Hub answered with.
-
-    Returns:
-        The number, or None where there was no answer.
-    """
+    """The status that the Hub answered with."""
     found = origin(error)
     return found.response.status_code if isinstance(found, HfHubHTTPError) else None
 
 
 def retry_after(error: BaseException) -> float:
-    """Seconds that the Hub asked to wait.
-
-    Returns:
-        What its answer says, 0 where there was none.
-    """
+    """Seconds that the Hub asked to wait."""
     found = origin(error)
     return asked_wait(found.response) if isinstance(found, HfHubHTTPError) else 0.0
 
 
 def asked_wait(response: Any) -> float:
-    """Seconds that an answer asks to wait.
-
-    Args:
-        response: An answer of the Hub.
-
-    Returns:
-        The value of its header Retry-After, or of the one in which the Hub says when the next requests are free; 0 for
-        an answer that is no refusal, or says nothing.
-    """
+    """Seconds that an answer asks to wait."""
     if response.status_code < BAD_REQUEST:
         return 0.0
     limits = parse_ratelimit_headers(response.headers)
@@ -148,17 +128,7 @@ def _is_from_xet(error: Exception) -> bool:
 def persist(
     call: Callable[[], T], patience: Patience, *, client_retries: bool = False, first_contact: bool = False
 ) -> T:
-    """Call until it succeeds, or until asking again is of no use.
-
-    Args:
-        call: What to do.
-        patience: How often and at what distance.
-        client_retries: Whether the client has asked again by itself where the Hub was down or the connection broke.
-        first_contact: Whether the Hub has not answered anything yet.
-
-    Returns:
-        What the call returns.
-    """
+    """Call until it succeeds, or until asking again is of no use."""
     for attempt in range(1, patience.attempts + 1):
         try:
             return call()

@@ -26,15 +26,7 @@ BINARY = (".safetensors", ".onnx", ".onnx_data", ".data", ".gguf", ".bin", ".png
 
 
 def refuse_secrets(files: Iterable[PushedFile], token: str | None) -> None:
-    """Refuse to push files with secrets in them.
-
-    Args:
-        files: What is to be pushed.
-        token: The token in use, which need not look like one.
-
-    Raises:
-        SecretError: When a file holds one. The message names the file and the kind, and never the secret.
-    """
+    """Refuse to push files with secrets in them."""
     found = [f"{file.path} ({kind})" for file in files for kind in sorted(set(_secrets(file, token)))]
     if found:
         raise SecretError(

@@ -27,18 +27,7 @@ _EXPECTED: ContextVar[tuple[str, RepoFile] | None] = ContextVar("expected", defa
 
 @contextmanager
 def expecting(commit: str, entry: RepoFile) -> Iterator[None]:
-    """Refuse a file of another name or size than the Hub has listed.
-
-    The client makes paths of its cache of what the Hub answers: of a commit's hash and of an ETag, which may be
-    absolute paths, or the names of other files. It has to be stopped at the answer.
-
-    Args:
-        commit: The commit that the file is downloaded from.
-        entry: What the Hub has listed: a size, and a checksum, which is the file's ETag.
-
-    Raises:
-        IntegrityError: In the block, when the Hub answers otherwise.
-    """
+    """Refuse a file of another name or size than the Hub has listed."""
     token = _EXPECTED.set((commit, entry))
     try:
         yield
@@ -84,11 +73,7 @@ class _Session:
 
     @contextmanager
     def closed(self) -> Iterator[None]:
-        """Let the client, and libraries that use it, know at once that there is no connection.
-
-        Yields:
-            Nothing; requests fail in the block as if HF_HUB_OFFLINE were set.
-        """
+        """Let the client, and libraries that use it, know at once that there is no connection."""
         self._closed = True
         try:
             yield

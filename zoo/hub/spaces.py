@@ -28,15 +28,7 @@ machine.
 
 
 def space_files(address: Address, license: str | None = None) -> dict[str, bytes]:
-    """Write what a Space consists of.
-
-    Args:
-        address: Where the model is.
-        license: The licence's identifier, if there is one.
-
-    Returns:
-        The files' contents, by path.
-    """
+    """Write what a Space consists of."""
     model = str(address)
     data = SpaceCardData(
         title=address.repo_id.rpartition("/")[2],
@@ -57,20 +49,7 @@ def space_files(address: Address, license: str | None = None) -> dict[str, bytes
 
 
 def push_space(hub: Hub, address: Address, files: dict[str, bytes], private: bool | None) -> str:
-    """Create or update the Space that has the model's name. Files that somebody added to it stay.
-
-    Args:
-        hub: The connection.
-        address: Where the model is.
-        files: What the Space consists of, by path.
-        private: Whether a new one is private; by default as the owner's settings say.
-
-    Returns:
-        The Space's address.
-
-    Raises:
-        HubError: When the Hub refuses, or cannot be reached.
-    """
+    """Create or update the Space that has the model's name. Files that somebody added to it stay."""
     url = hub.ask(
         "creating the Space",
         address,

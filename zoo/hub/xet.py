@@ -39,22 +39,13 @@ def limit_xet(patience: Patience) -> None:
 
 
 def leave_xet_to_the_hub() -> None:
-    """Use plain HTTP at every endpoint but huggingface.co, unless HF_HUB_DISABLE_XET is set to 0.
-
-    hf_xet reads answers to their end however long they are, and has no setting for it.
-    """
+    """Use plain HTTP at every endpoint but huggingface.co, unless HF_HUB_DISABLE_XET is set to 0."""
     if not os.environ.get(SWITCH) and constants.ENDPOINT != HUB:
         constants.HF_HUB_DISABLE_XET = True
 
 
 def watch_uploads(patience: Callable[[], Patience]) -> None:
-    """Let uploads of this process that a `with` waits for end when nothing of them moves any more, as those of commits.
-
-    hf_xet sends the list of a file's blocks without a time-out where a Hub takes only the first version of such lists.
-
-    Args:
-        patience: Says what uploads are held to from now on.
-    """
+    """Context manager: end uploads of this process that make no progress, as those of commits."""
     make = getattr(client, "get_xet_session", None)
     if make is not None:  # which there is since the client hands sessions out
         client.get_xet_session = lambda: WatchedSession(make(), patience())
@@ -129,11 +120,7 @@ class WatchedUpload:
 
 
 def progress(upload: Any) -> str:
-    """How far an upload is.
-
-    Returns:
-        All of its counters, to compare.
-    """
+    """How far an upload is."""
     report = upload.progress()
     parts = (report, report.shard)
     names = [[name for name in dir(part) if name.endswith("completed")] for part in parts]

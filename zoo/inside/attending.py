@@ -96,14 +96,7 @@ class AttentionMaps(Printed):
         yield Page(attention_page(self), f"{self.name} reads {self.source!r}: {kinds}", PAGE_HEIGHT)
 
     def __getitem__(self, kind: str) -> AttentionMap:
-        """Look one kind of attention up.
-
-        Args:
-            kind: "encoder", "decoder" or "cross".
-
-        Raises:
-            UnknownNameError: When the model has no such attention.
-        """
+        """Look one kind of attention up."""
         found = {one.kind: one for one in self.maps}
         if kind not in found:
             raise UnknownNameError(kind, found, kind="attention", owner=self.name)
@@ -174,14 +167,7 @@ def attention(
 
 
 def sides_of(kind: str) -> tuple[str, str]:
-    """Tell whose tokens attend and whose are attended to.
-
-    Args:
-        kind: "encoder", "decoder" or "cross".
-
-    Returns:
-        Twice "encoder" or "decoder".
-    """
+    """Tell whose tokens attend and whose are attended to."""
     return ("decoder", "encoder") if kind == "cross" else (kind, kind)
 
 

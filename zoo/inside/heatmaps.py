@@ -24,11 +24,7 @@ LARGEST = 48.0
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """Make an empty picture, which no window shows.
-
-    Raises:
-        MissingExtraError: When matplotlib is not installed.
-    """
+    """Make an empty picture, which no window shows."""
     figures: Any = require("inside", "matplotlib.figure")
     return figures.Figure(figsize=(width, height), layout="constrained", dpi=150)
 
@@ -96,12 +92,7 @@ def table_figure(
 
 
 def name_ticks(panel: Axes, across: Sequence[str], down: Sequence[str]) -> None:
-    """Write tokens beside a panel's axes.
-
-    Args:
-        across: The tokens of the columns.
-        down: The tokens of the rows.
-    """
+    """Write tokens beside a panel's axes."""
     panel.set_xticks(range(len(across)), [plain(token) for token in across])
     panel.set_yticks(range(len(down)), [plain(token) for token in down])
     panel.tick_params(labelsize=7)
@@ -109,9 +100,5 @@ def name_ticks(panel: Axes, across: Sequence[str], down: Sequence[str]) -> None:
 
 
 def plain(token: str) -> str:
-    """Keep matplotlib from reading a token as a formula.
-
-    Returns:
-        Its letters, with signs of formulas escaped.
-    """
+    """Keep matplotlib from reading a token as a formula."""
     return token.replace("$", r"\$")

@@ -175,15 +175,7 @@ def summary(
 
 
 def unallocated(name: str, task: str | None) -> PreTrainedModel:
-    """Build a model without weights.
-
-    Args:
-        name: A variant's name, or a checkpoint's folder.
-        task: What a variant is for.
-
-    Returns:
-        The model, on the meta device.
-    """
+    """Build a model without weights."""
     folder = Path(name)
     if not folder.is_dir():
         return skeleton(name, task)
@@ -220,36 +212,19 @@ def shapes_of(model: PreTrainedModel, batch_size: int, seq_len: int) -> dict[str
 
 
 def shape_text(shape: Shape | None) -> str:
-    """Write a shape.
-
-    Returns:
-        For instance "1×128×512".
-    """
+    """Write a shape."""
     return "×".join(map(str, shape or ()))
 
 
 def shape(size: Any) -> Shape | None:
-    """Read a shape of torchinfo's.
-
-    Args:
-        size: A list of numbers, or something else for what is no tensor.
-
-    Returns:
-        The shape.
-    """
+    """Read a shape of torchinfo's."""
     return tuple(size) if size and all(isinstance(one, int) for one in size) else None
 
 
 def row_of(
     path: str, module: nn.Module, shapes: tuple[Shape | None, Shape | None], owners: dict[int, str]
 ) -> SummaryRow:
-    """Summarise one module.
-
-    Args:
-        path: Its place.
-        shapes: What passes through it.
-        owners: The first name of every parameter.
-    """
+    """Summarise one module."""
     borrowed = (
         (f"{name}.{inner}", parameter)
         for name, lent in borrowed_by(module).items()
@@ -264,14 +239,7 @@ def row_of(
 
 
 def folded(rows: list[SummaryRow]) -> Iterator[SummaryRow]:
-    """Let layers that are alike share their rows.
-
-    Args:
-        rows: The rows of all layers.
-
-    Yields:
-        Those of one layer of every kind.
-    """
+    """Let layers that are alike share their rows."""
     for stack, inside in groupby(rows, key=lambda row: layer_of(row)[0]):
         if not stack:
             yield from inside
@@ -283,23 +251,13 @@ def folded(rows: list[SummaryRow]) -> Iterator[SummaryRow]:
 
 
 def layer_of(row: SummaryRow) -> tuple[str, str]:
-    """Tell which layer a row is about.
-
-    Returns:
-        The layers' path and the layer's number in it; nothing for a row that is about none.
-    """
+    """Tell which layer a row is about."""
     parts = NUMBERED.fullmatch(row.path)
     return (parts[1], parts[2]) if parts else ("", "")
 
 
 def relabelled(layer: list[SummaryRow], label: str, times: int) -> list[SummaryRow]:
-    """Call a layer something else.
-
-    Args:
-        layer: Its rows.
-        label: What to write for its number.
-        times: How many layers it stands for.
-    """
+    """Call a layer something else."""
 
     def rename(path: str | None) -> str | None:
         return path and NUMBERED.sub(rf"\g<1>{label}\g<3>", path)

@@ -16,19 +16,7 @@ PAGE = "attention.html"
 
 
 def save_attention(maps: AttentionMaps, folder: str | Path, *, force: bool = False) -> list[Path]:
-    """Write a picture of each kind of attention, and the interactive page.
-
-    Args:
-        maps: The weights.
-        folder: Where to; it is made.
-        force: Whether files of the same names may be replaced.
-
-    Returns:
-        The files: encoder.png, decoder.png, cross.png, as far as the model has them, and attention.html.
-
-    Raises:
-        OutputExistsError: When there is one of them already.
-    """
+    """Write a picture of each kind of attention, and the interactive page."""
     place = Path(folder)
     pictures = {place / f"{one.kind}.png": one for one in maps.maps}
     page = place / PAGE

@@ -70,14 +70,7 @@ def show(model: VariantName | str | ZooPreTrainedModel, task: TaskName | str | N
 
 
 def task_of(model: ZooPreTrainedModel) -> str:
-    """Tell what a model is for.
-
-    Returns:
-        The task's name.
-
-    Raises:
-        InputError: When it is not one of the zoo.
-    """
+    """Tell what a model is for."""
     for task, (_, kind) in TASK_CLASSES.items():
         if type(model) is kind:
             return task
@@ -85,14 +78,7 @@ def task_of(model: ZooPreTrainedModel) -> str:
 
 
 def own_settings(config: ZooConfig, usual: ZooConfig) -> dict[str, Any]:
-    """Find what a configuration has otherwise than its variant.
-
-    Args:
-        usual: The variant's own, with the same quirks.
-
-    Returns:
-        Values by field.
-    """
+    """Find what a configuration has otherwise than its variant."""
     fields = [field for field in (*Fields.__annotations__, *KEPT_BESIDE) if field not in IDENTITY]
     values = {field: getattr(config, field, None) for field in fields}
     return {field: value for field, value in values.items() if value != getattr(usual, field, None)}

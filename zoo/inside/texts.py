@@ -82,11 +82,7 @@ def inputs_of(
 
 
 def encode(tokenizer: PreTrainedTokenizerFast, text: str, *, end: bool = True) -> list[int]:
-    """Turn a text into ids.
-
-    Args:
-        end: Whether a token for the end, which the tokenizer may add, is kept.
-    """
+    """Turn a text into ids."""
     ids = list(tokenizer(text)["input_ids"])
     return ids[:-1] if not end and ids and ids[-1] == tokenizer.eos_token_id else ids
 
@@ -109,11 +105,7 @@ def padded(sequences: Sequence[Sequence[int]], pad_token_id: int | None, device:
 
 @torch.no_grad()
 def greedy(model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, source: Sequence[int]) -> list[int]:
-    """Let an encoder-decoder write what it finds most probable, token by token.
-
-    Returns:
-        What it wrote, with the end but without the start.
-    """
+    """Let an encoder-decoder write what it finds most probable, token by token."""
     settings = generation_config(model, tokenizer, {"do_sample": False, "num_beams": 1})
     limit = position_limit(model)
     settings.max_new_tokens = MAX_NEW_TOKENS if limit is None else min(MAX_NEW_TOKENS, limit - 1)
@@ -124,14 +116,7 @@ def greedy(model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, source: S
 
 
 def readable(tokenizer: PreTrainedTokenizerFast, ids: Sequence[int]) -> tuple[str, ...]:
-    """Write tokens as people read them.
-
-    Args:
-        ids: The tokens.
-
-    Returns:
-        The letters that each stands for; its own name where it stands for none, or for a part of one.
-    """
+    """Write tokens as people read them."""
     decoded = [tokenizer.decode([one]).strip() for one in ids]
     names = tokenizer.convert_ids_to_tokens(list(ids))
     return tuple(text if text and REPLACEMENT not in text else name for text, name in zip(decoded, names, strict=True))

@@ -153,11 +153,7 @@ async def read(kind: type[R], request: Request, served: ServedModel) -> R:
 
 
 def check_model(served: ServedModel, name: str) -> None:
-    """Refuse any model but this one.
-
-    Raises:
-        RefusedRequestError: With the model that there is.
-    """
+    """Refuse any model but this one."""
     if name not in served.names:
         reason = f"model {name!r} does not exist; valid: {', '.join(map(repr, served.names))}"
         raise RefusedRequestError(reason, "model", "model_not_found", 404)

@@ -26,24 +26,13 @@ class Form(ABC):
 
     @abstractmethod
     def choice(self, tokenizer: PreTrainedTokenizerFast, piece: Piece, top: int | None, start: int) -> dict[str, Any]:
-        """Write an output.
-
-        Args:
-            tokenizer: What names tokens.
-            piece: The output.
-            top: How many log-probabilities a step, None for none.
-            start: How many letters the prompt has.
-        """
+        """Write an output."""
 
     @abstractmethod
     def chunks(
         self, tokenizer: PreTrainedTokenizerFast, piece: Piece, top: int | None, start: int, *, new: bool
     ) -> Iterator[dict[str, Any]]:
-        """Write a piece of a stream. Arguments as for `choice`.
-
-        Args:
-            new: Whether it is the output's first.
-        """
+        """Write a piece of a stream."""
 
 
 class Completion(Form):

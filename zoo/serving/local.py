@@ -75,11 +75,7 @@ class LocalOnly:
         return await self.app(scope, receive, private)
 
     def foreign(self, headers: Iterable[tuple[str, str]]) -> str | None:
-        """Find a host or an origin that is not served.
-
-        Returns:
-            What is wrong; None for requests of this site.
-        """
+        """Find a host or an origin that is not served."""
         found = list(headers)
         hosts = [value for name, value in found if name == "host"]
         if len(hosts) != 1 or host_name(hosts[0]) not in self.hosts:
@@ -165,11 +161,7 @@ class LocalServer:
 
 
 def listen(host: str, port: int | None) -> socket.socket:
-    """Take a port, by default the first free one.
-
-    Raises:
-        ConfigError: When there is none.
-    """
+    """Take a port, by default the first free one."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     ports = range(FIRST_PORT, FIRST_PORT + PORTS) if port is None else [port]
     for one in ports:

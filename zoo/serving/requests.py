@@ -168,15 +168,7 @@ R = TypeVar("R", bound=Request)
 
 
 def read_request(kind: type[R], body: bytes) -> R:
-    """Check a request.
-
-    Args:
-        kind: The model of its fields.
-        body: JSON.
-
-    Raises:
-        RefusedRequestError: When a field is missing, unknown, not supported, or has a value that is not valid.
-    """
+    """Check a request."""
     try:
         return kind.model_validate_json(body)
     except ValidationError as error:

@@ -247,11 +247,7 @@ class ServedModel:
         )
 
     def check_writes(self) -> None:
-        """Refuse to write with a model that does not.
-
-        Raises:
-            RefusedRequestError: For encoders and classifiers.
-        """
+        """Refuse to write with a model that does not."""
         if not self.model.can_generate():
             raise RefusedRequestError(
                 f"{self.names[0]} is a {type(self.model).__name__}, which writes nothing", "model"
@@ -300,11 +296,7 @@ class ServedModel:
         return [text.count for text in texts]
 
     def check_embeds(self) -> None:
-        """Refuse embeddings of a model that is no encoder.
-
-        Raises:
-            RefusedRequestError: For decoders, encoder-decoders and classifiers.
-        """
+        """Refuse embeddings of a model that is no encoder."""
         config, kind = self.model.config, type(self.model)
         if kind not in (ZooModel, ZooForMaskedLM) or config.is_decoder or config.is_encoder_decoder:
             raise RefusedRequestError(f"{self.names[0]} is a {kind.__name__}; embeddings are of encoders", "model")

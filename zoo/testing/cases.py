@@ -74,11 +74,7 @@ class Case:
     check: Check
 
     def __call__(self) -> None:
-        """Run the check.
-
-        Raises:
-            AssertionError: When the model lacks the property. The message begins with variant and task.
-        """
+        """Run the check."""
         try:
             self.check.function(subject_of(self.variant, self.task))
         except AssertionError as error:

@@ -45,19 +45,7 @@ def assert_equal(one: Tensor, other: Tensor, what: str, tolerance: float = TOLER
 
 
 def assert_same_weights(one: nn.Module, other: nn.Module, what: str) -> None:
-    """Require the weights of two models to be equal bit for bit.
-
-    What they compute is equal up to rounding only: kernels add in another order where tensors begin elsewhere in
-    memory, as those of a mapped file do.
-
-    Args:
-        one: A model.
-        other: A model of the same class.
-        what: What should hold, for the message.
-
-    Raises:
-        AssertionError: When they are not.
-    """
+    """Require the weights of two models to be equal bit for bit."""
     weights, others = one.state_dict(), other.state_dict()
     assert weights.keys() == others.keys(), f"{what}: one alone has {sorted(weights.keys() ^ others.keys())}"
     differing = [name for name, weight in weights.items() if not torch.equal(weight, others[name])]

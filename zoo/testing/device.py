@@ -56,14 +56,7 @@ class PretendedDevice(TorchDispatchMode):
         self.allocated = FarTensor.allocated = Allocations()
 
     def put(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
-        """Bring tensors there.
-
-        Args:
-            inputs: Arguments of a model; what is no tensor stays.
-
-        Returns:
-            The same on the device.
-        """
+        """Bring tensors there."""
         return {key: value.to(self.name) if isinstance(value, Tensor) else value for key, value in inputs.items()}
 
     def move(self, model: Model) -> Model:
@@ -83,11 +76,7 @@ class PretendedDevice(TorchDispatchMode):
 
     @contextmanager
     def counted(self) -> Iterator[Counter[str]]:
-        """Count what waits in a block.
-
-        Yields:
-            What has waited there, complete at its end.
-        """
+        """Count what waits in a block."""
         before, found = Counter(self.waits), Counter[str]()
         yield found
         found.update(self.waits - before)
@@ -122,14 +111,7 @@ class Construction(TorchFunctionMode):
 
 @contextmanager
 def pretended_device() -> Iterator[PretendedDevice]:
-    """Have a pretended accelerator for a while.
-
-    PyTorch keeps its name for the rest of the process, and has no use for it outside. It has to know it before the
-    process's first backward pass.
-
-    Yields:
-        The device.
-    """
+    """Have a pretended accelerator for a while."""
     register()
     with PretendedDevice() as device, Construction(device.waits):
         try:

@@ -87,19 +87,7 @@ class FarTensor(Tensor):
 
 
 def compute(func: Callable[..., Any], args: Any, kwargs: dict[str, Any], waits: Counter[str]) -> Any:
-    """Compute one operation on the CPU, as if where its tensors say that they are.
-
-    Args:
-        func: An operator of PyTorch.
-        kwargs: Likewise, by name.
-        waits: Gets the operation if it waits for the device.
-
-    Returns:
-        Its results, on the device that they would be on.
-
-    Raises:
-        MixedDevicesError: When tensors are of both devices; single numbers may be anywhere, and indices on the CPU.
-    """
+    """Compute one operation on the CPU, as if where its tensors say that they are."""
     tensors = list(tensors_of((*args, *kwargs.values())))
     far = [tensor for tensor in tensors if isinstance(tensor, FarTensor)]
     near = [tensor for tensor in tensors if not isinstance(tensor, FarTensor) and tensor.ndim]
@@ -121,28 +109,14 @@ def compute(func: Callable[..., Any], args: Any, kwargs: dict[str, Any], waits: 
 
 
 def has_to_wait(func: Any, args: Any, goes_there: bool) -> bool:
-    """Whether an operation on tensors of the device goes on only when these have been computed.
-
-    Args:
-        func: The operator.
-        goes_there: Whether its results are on the device as well.
-
-    Returns:
-        True for those that give values, or whose results' sizes depend on them.
-    """
+    """Whether an operation on tensors of the device goes on only when these have been computed."""
     masks = (torch.bool, torch.uint8)
     by_mask = func in INDEXING and any(isinstance(index, FarTensor) and index.dtype in masks for index in args[1])
     return func in WAITING or by_mask or (func in ACROSS and not goes_there)
 
 
 def written(func: Any, args: Any, kwargs: dict[str, Any], found: Any) -> Any:
-    """The results of an operation that writes: the very tensors that it was given to write to.
-
-    Args:
-        func: The operator.
-        kwargs: Likewise, by name.
-        found: What it has returned on the CPU.
-    """
+    """The results of an operation that writes: the very tensors that it was given to write to."""
     if found is None or not func._schema.returns:
         return None
     names = [argument.name for argument in func._schema.arguments]

@@ -111,15 +111,7 @@ def check_training_is_the_same_on_every_fast_path(subject: Subject) -> None:
 
 
 def trained(subject: Subject, model: ZooPreTrainedModel, spare: int = 0) -> dict[str, Tensor]:
-    """Train a copy of a model for a few steps on padded batches, with what follows every update.
-
-    Args:
-        model: A model in training mode, without dropout.
-        spare: Columns of padding beyond the longest sequence.
-
-    Returns:
-        Parameters and buffers by name, those that are not saved too; buffers also as the last step left them.
-    """
+    """Train a copy of a model for a few steps on padded batches, with what follows every update."""
     model = copy.deepcopy(model)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     for step in range(STEPS):
@@ -183,11 +175,7 @@ def outputs_and_rows(model: ZooPreTrainedModel, inputs: dict[str, Any], real: Te
 
 @contextmanager
 def rows_of_layers() -> Iterator[set[int]]:
-    """Look at the batches that layers get, from outside: with hooks on them they would keep their padding.
-
-    Yields:
-        The batch sizes that have been seen.
-    """
+    """Look at the batches that layers get, from outside: with hooks on them they would keep their padding."""
     rows: set[int] = set()
     call = TransformerLayer.__call__
 

@@ -38,16 +38,7 @@ def generate(subject: Subject, model: ZooPreTrainedModel | None = None, **settin
 
 
 def assert_same_text(one: Any, other: Any, what: str) -> None:
-    """Require two generations to agree in their tokens and in the logits of every step.
-
-    Args:
-        one: What `generate` returned.
-        other: The same.
-        what: What should hold, for the message.
-
-    Raises:
-        AssertionError: When they do not.
-    """
+    """Require two generations to agree in their tokens and in the logits of every step."""
     assert one.sequences.tolist() == other.sequences.tolist(), (
         f"{what}: the texts are {one.sequences.tolist()} and {other.sequences.tolist()}"
     )

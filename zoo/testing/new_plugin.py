@@ -170,15 +170,7 @@ KINDS = {
 
 
 def plugin_files(kind: str, name: str) -> dict[str, str]:
-    """Write the files of a plugin.
-
-    Args:
-        kind: One of `KINDS`.
-        name: What it registers, which is the name of the distribution too.
-
-    Returns:
-        Contents by names of files.
-    """
+    """Write the files of a plugin."""
     source, variant = KINDS[kind]
     module = name.replace("-", "_")
     named = {"name": name, "module": module, "variant": variant.format(name=name)}
@@ -187,19 +179,7 @@ def plugin_files(kind: str, name: str) -> dict[str, str]:
 
 
 def new_plugin(kind: str, folder: Path) -> tuple[str, list[Path]]:
-    """Write a package with a plugin; its name is that of the folder.
-
-    Args:
-        kind: One of `KINDS`.
-        folder: The new folder.
-
-    Returns:
-        The variant that its tests build, and the files.
-
-    Raises:
-        NameSyntaxError: When the folder's name cannot be that of a package.
-        OutputExistsError: When there is something in the folder.
-    """
+    """Write a package with a plugin; its name is that of the folder."""
     name = folder.absolute().name
     if not re.fullmatch(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", name) or name == "zoo":
         raise NameSyntaxError(

@@ -157,11 +157,7 @@ class Subject:
 
 
 def main_output(outputs: Any) -> Tensor:
-    """What a model is run for.
-
-    Returns:
-        `logits`, else `last_hidden_state`.
-    """
+    """What a model is run for."""
     return outputs.logits if "logits" in outputs else outputs.last_hidden_state
 
 
@@ -184,11 +180,7 @@ def token_ids(batch_size: int, length: int, vocabulary: int, seed: int) -> Tenso
 
 
 def on_device(tensor: Tensor) -> Tensor:
-    """Bring a tensor to where checks run, PyTorch's default device: `torch.set_default_device("cuda")` moves them all.
-
-    Args:
-        tensor: On the CPU, so that its numbers are the same everywhere.
-    """
+    """Move a tensor to PyTorch's default device, where all checks run (`torch.set_default_device("cuda")`)."""
     return tensor.to(torch.get_default_device())
 
 
@@ -212,15 +204,7 @@ def randomize(model: ZooPreTrainedModel, seed: int = 0, std: float = 0.15) -> Zo
 
 
 def tiny_name(name: str, task: str) -> str:
-    """Write a variant's name with the settings of a test model.
-
-    Args:
-        name: A variant's name, possibly with settings, which are kept.
-        task: What the model is for.
-
-    Returns:
-        For instance "pre-norm@tiny:vocab_size=37,...".
-    """
+    """Write a variant's name with the settings of a test model."""
     spec = parse_name(name)
     spec = dataclasses.replace(spec, preset=spec.preset or "tiny")
     sizes: dict[str, Any] = {"vocab_size": SOURCE_VOCABULARY, "max_position_embeddings": 64, "num_labels": NUM_LABELS}

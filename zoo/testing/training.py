@@ -17,15 +17,7 @@ STEPS = 12
 
 
 def gradients(subject: Subject, model: ZooPreTrainedModel) -> tuple[dict[str, Tensor], int]:
-    """One training step's gradients, with dropout.
-
-    Args:
-        subject: Gives the batch.
-        model: A model in training mode.
-
-    Returns:
-        The gradient of every parameter that has one, and how often a layer's norms, attentions and so on ran.
-    """
+    """One training step's gradients, with dropout."""
     calls = []
     hooks = [
         module.register_forward_hook(lambda *_: calls.append(1))

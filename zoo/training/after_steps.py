@@ -25,9 +25,6 @@ class AfterSteps(TrainerCallback):
 
 
 def after_step(model: nn.Module) -> None:
-    """Move the balancing bias of routers, and normalise weights that have length one, after an update of the weights.
-
-    `zoo train` does it; a training loop of your own calls it after `optimizer.step()`.
-    """
+    """After an update of the weights: move the balancing bias of routers, and normalise weights of length one."""
     balance_experts(model)
     normalize_weights(model)

@@ -55,16 +55,7 @@ class Answer:
 
 
 def answers_of(task: DataTask, examples: Dataset, predictions: Predictions) -> Iterator[Answer]:
-    """Put examples and predictions together.
-
-    Args:
-        task: The task, which knows texts and references.
-        examples: The examples as text.
-        predictions: What a model made of them.
-
-    Yields:
-        An answer an example; none for tasks without outputs.
-    """
+    """Put examples and predictions together."""
     sources, golds = task.sources(examples), task.references(examples)
     if not golds or not len(sources) == len(golds) == len(predictions.outputs):
         return
@@ -76,13 +67,7 @@ def answers_of(task: DataTask, examples: Dataset, predictions: Predictions) -> I
 
 
 def table_text(columns: Sequence[str], rows: Iterable[Sequence[Any]], suffix: str = ".csv") -> str:
-    """Write a table as CSV, as TSV without quotes, or as a JSON object a line.
-
-    Args:
-        columns: The names of the columns.
-        rows: The values.
-        suffix: ".csv", ".tsv" or ".jsonl".
-    """
+    """Write a table as CSV, as TSV without quotes, or as a JSON object a line."""
     if suffix == ".jsonl":
         return "".join(f"{json.dumps(dict(zip(columns, row, strict=True)), ensure_ascii=False)}\n" for row in rows)
     if suffix == ".tsv":
@@ -93,11 +78,7 @@ def table_text(columns: Sequence[str], rows: Iterable[Sequence[Any]], suffix: st
 
 
 def write_answers(file: Path, answers: Sequence[Answer], outputs: Sequence[str]) -> None:
-    """Write answers to a file: a table where its suffix is .csv, .tsv or .jsonl, else the predictions, one a line.
-
-    Args:
-        outputs: The predictions.
-    """
+    """Write answers to a file: a table where its suffix is .csv, .tsv or .jsonl, else the predictions, one a line."""
     suffix = file.suffix.lower()
     if suffix in (".csv", ".tsv", ".jsonl"):
         write_file(file, table_text(COLUMNS, (answer.row for answer in answers), suffix))
@@ -118,14 +99,7 @@ def confusion_matrix(answers: Iterable[Answer], num_labels: int) -> npt.NDArray[
 
 
 def scores_by_label(confusion: npt.NDArray[np.int64], labels: Sequence[str]) -> list[tuple[str, int, str, str, str]]:
-    """Precision, recall and F1 of every label.
-
-    Args:
-        confusion: As of [`confusion_matrix`][].
-
-    Returns:
-        Label, how often it occurs, and the scores from 0 to 100.
-    """
+    """Precision, recall and F1 of every label."""
     right, said, there = confusion.diagonal(), confusion.sum(axis=0), confusion.sum(axis=1)
     scores = (right / np.maximum(said, 1), right / np.maximum(there, 1), f1(np.stack([right, said, there], axis=-1)))
     columns = ([f"{100 * value:.2f}" for value in score] for score in scores)
@@ -138,20 +112,7 @@ def worst(answers: Iterable[Answer]) -> list[Answer]:
 
 
 def write_report(folder: Path, title: str, answers: Sequence[Answer], labels: Sequence[str]) -> list[Path]:
-    """Write what a classifier gets wrong: report.html, confusion.csv, labels.csv and errors.csv.
-
-    Args:
-        folder: Where to.
-        title: The page's title.
-        answers: The answers.
-        labels: The labels in the order of their ids.
-
-    Returns:
-        The files.
-
-    Raises:
-        ConfigError: When the task has no labels.
-    """
+    """Write what a classifier gets wrong: report.html, confusion.csv, labels.csv and errors.csv."""
     if not labels:
         raise ConfigError("an error report needs labels: text-classification and token-classification have them")
     confusion = confusion_matrix(answers, len(labels))

@@ -75,21 +75,7 @@ class ZooTrainingArguments(Seq2SeqTrainingArguments):
 def training_arguments(
     given: Mapping[str, Any], *, output_dir: str | Path, seed: int, progress: bool = True
 ) -> ZooTrainingArguments:
-    """Make transformers' training arguments.
-
-    Args:
-        given: Fields of [`ZooTrainingArguments`][]; `optim` may be "muon".
-        output_dir: Where checkpoints go.
-        seed: The seed, unless `given` has one.
-        progress: Whether to show progress bars.
-
-    Returns:
-        The arguments; on a GPU that has them, with bfloat16 and TensorFloat-32.
-
-    Raises:
-        UnknownOverrideError: When there is no such argument.
-        ConfigError: When a value is not valid, or a tracker is not installed.
-    """
+    """Make transformers' training arguments."""
     valid = [field.name for field in fields(ZooTrainingArguments) if field.init]
     for name in given:
         if name not in valid:
@@ -159,11 +145,7 @@ def completed(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def check_numbers(given: Mapping[str, Any]) -> None:
-    """Refuse numbers with which a run would end in an error of its own after a while, or not learn.
-
-    Raises:
-        ConfigError: With what is valid.
-    """
+    """Refuse numbers with which a run would end in an error of its own after a while, or not learn."""
     for name, (least, most) in RANGES.items():
         value = given.get(name)
         if value is not None and not (
@@ -174,11 +156,7 @@ def check_numbers(given: Mapping[str, Any]) -> None:
 
 
 def check_choices(given: Mapping[str, Any]) -> None:
-    """Refuse an optimiser and a rule of weight decay that there are not.
-
-    Raises:
-        InvalidChoiceError: With the nearest valid name.
-    """
+    """Refuse an optimiser and a rule of weight decay that there are not."""
     valid = [MUON, *(name.value for name in OptimizerNames)]
     optim = given.get("optim")
     if isinstance(optim, str) and optim not in valid:

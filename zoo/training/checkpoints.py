@@ -35,32 +35,19 @@ class CheckpointWarning(ZooWarning):
 
 
 def seal(checkpoint: str | Path, run: Mapping[str, Any]) -> None:
-    """Declare a checkpoint whole.
-
-    Args:
-        checkpoint: The checkpoint, all of whose files are written.
-        run: Which run it is of.
-    """
+    """Declare a checkpoint whole."""
     folder = Path(checkpoint)
     files = {file.relative_to(folder).as_posix(): digest(file) for file in files_of(folder)}
     write_file(folder / SEAL, json.dumps({"run": run, "files": files}, indent=2, ensure_ascii=False) + "\n")
 
 
 def files_of(folder: Path) -> Iterator[Path]:
-    """List what a seal vouches for.
-
-    Yields:
-        Every file but the seal.
-    """
+    """List what a seal vouches for."""
     yield from (file for file in sorted(folder.rglob("*")) if file.is_file() and file != folder / SEAL)
 
 
 def digest(file: Path) -> str:
-    """Hash a file.
-
-    Returns:
-        Its SHA-256, in hexadecimal digits.
-    """
+    """Hash a file."""
     read = hashlib.sha256()
     with file.open("rb") as stream:
         while block := stream.read(1 << 20):
@@ -90,24 +77,13 @@ def damage(checkpoint: Path) -> str | None:
 
 
 def best_of(checkpoint: Path) -> Path:
-    """Find the checkpoint that was the best one when another was written.
-
-    Returns:
-        The best one; this one where nothing was evaluated.
-    """
+    """Find the checkpoint that was the best one when another was written."""
     best = read_json(checkpoint / TRAINER_STATE_NAME).get("best_global_step")
     return checkpoint.with_name(f"{PREFIX_CHECKPOINT_DIR}-{best}") if best else checkpoint
 
 
 def checkpoints_in(folder: str | Path) -> list[Path]:
-    """List a run's checkpoints.
-
-    Args:
-        folder: Where the trainer keeps them.
-
-    Returns:
-        The checkpoints, whole or not, the latest one first.
-    """
+    """List a run's checkpoints."""
     numbered = [
         (int(number), path)
         for path in Path(folder).glob(f"{PREFIX_CHECKPOINT_DIR}-*")
@@ -117,15 +93,7 @@ def checkpoints_in(folder: str | Path) -> list[Path]:
 
 
 def last_checkpoint(folder: str | Path) -> str | None:
-    """Find where a run that was interrupted can go on.
-
-    Args:
-        folder: Where the trainer keeps checkpoints.
-
-    Returns:
-        The last whole checkpoint whose best one is whole too, None where there is none. Warns of those that it passes
-        over.
-    """
+    """Find where a run that was interrupted can go on."""
     for checkpoint in checkpoints_in(folder):
         problem = damage(checkpoint)
         if problem is None and (best := best_of(checkpoint)) != checkpoint:
@@ -137,11 +105,7 @@ def last_checkpoint(folder: str | Path) -> str | None:
 
 
 def check_same_model(checkpoint: str | Path, model: PreTrainedModel) -> None:
-    """Refuse to go on with another model than the one that a checkpoint is of.
-
-    Raises:
-        ConfigError: With the first field that differs.
-    """
+    """Refuse to go on with another model than the one that a checkpoint is of."""
     saved = read_json(Path(checkpoint) / MODEL_FILE)
     wanted = json.loads(model.config.to_json_string(use_diff=False))
     for field, value in saved.items():
@@ -153,15 +117,7 @@ def check_same_model(checkpoint: str | Path, model: PreTrainedModel) -> None:
 
 
 def check_same_run(checkpoint: str | Path, run: Mapping[str, Any]) -> None:
-    """Refuse to go on with another run than the one that a checkpoint is of.
-
-    Args:
-        checkpoint: A whole checkpoint.
-        run: The run, as it would be sealed.
-
-    Raises:
-        ConfigError: With the first thing that differs.
-    """
+    """Refuse to go on with another run than the one that a checkpoint is of."""
     sealed = read_json(Path(checkpoint) / SEAL)["run"]
     wanted = json.loads(json.dumps(run))
     if sealed != wanted:
@@ -182,18 +138,7 @@ def per_process(run: Mapping[str, Any], processes: int) -> dict[str, Any]:
 
 
 def going_on_from(folder: str | Path, model: PreTrainedModel, run: Mapping[str, Any]) -> str | None:
-    """Find the checkpoint that a run goes on from.
-
-    Args:
-        folder: Where the trainer keeps checkpoints.
-        run: Which run it is.
-
-    Returns:
-        The last whole checkpoint, None for a run that begins anew.
-
-    Raises:
-        ConfigError: When it is of another run.
-    """
+    """Find the checkpoint that a run goes on from."""
     checkpoint = last_checkpoint(folder)
     if checkpoint is not None:
         check_same_model(checkpoint, model)
@@ -204,15 +149,7 @@ def going_on_from(folder: str | Path, model: PreTrainedModel, run: Mapping[str, 
 
 
 def clear_checkpoints(folder: str | Path, *, force: bool) -> None:
-    """Make room for a run that begins anew.
-
-    Args:
-        folder: Where the trainer keeps checkpoints.
-        force: Whether those of an earlier run may be removed.
-
-    Raises:
-        OutputExistsError: When there are some that may not.
-    """
+    """Make room for a run that begins anew."""
     for checkpoint in checkpoints_in(folder):
         if not force:
             raise OutputExistsError(
@@ -223,12 +160,7 @@ def clear_checkpoints(folder: str | Path, *, force: bool) -> None:
 
 
 def remove_except(folder: str | Path, kept: str | None) -> None:
-    """Remove the checkpoints that a run cannot go on from, which would count among those that are kept.
-
-    Args:
-        folder: Where the trainer keeps checkpoints.
-        kept: The checkpoint that it goes on from, if there is one: earlier whole ones stay as well.
-    """
+    """Remove the checkpoints that a run cannot go on from, which would count among those that are kept."""
     for checkpoint in checkpoints_in(folder):
         if str(checkpoint) == kept:
             return
@@ -243,13 +175,7 @@ def remove_checkpoints(folder: str | Path) -> None:
 
 
 def rotate(folder: str | Path, limit: int | None, best: str | None) -> None:
-    """Remove the oldest checkpoints.
-
-    Args:
-        folder: Where the trainer keeps checkpoints.
-        limit: How many there may be, None for any number.
-        best: The best one, if there is one: it stays, and so does the latest one.
-    """
+    """Remove the oldest checkpoints."""
     if limit is None or limit < 1:
         return
     there = checkpoints_in(folder)

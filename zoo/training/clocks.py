@@ -56,19 +56,11 @@ class TimeBudget(TrainerCallback, ExportableState):
             schedule._last_lr = rates
 
     def elapsed(self) -> float:
-        """Seconds of the run so far.
-
-        Returns:
-            Without those between a checkpoint and the interruption that followed it.
-        """
+        """Seconds of the run so far."""
         return self.used + time.perf_counter() - self.began
 
     def state(self) -> dict[str, Any]:
-        """What a checkpoint keeps.
-
-        Returns:
-            As transformers expects it.
-        """
+        """What a checkpoint keeps."""
         return {"args": {"seconds": self.seconds, "used": self.elapsed()}, "attributes": {}}
 
 

@@ -12,15 +12,7 @@ from zoo.fast.switches import current, fast_paths
 
 @contextmanager
 def determinism(*, wanted: bool) -> Iterator[None]:
-    """Let no clock decide how a run computes, and leave the process as it was when it ends.
-
-    Args:
-        wanted: Whether the run is to be deterministic; the trainer calls `transformers.enable_full_determinism` then,
-            for good.
-
-    Yields:
-        Nothing.
-    """
+    """Let no clock decide how a run computes, and leave the process as it was when it ends."""
     before = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
     flags = torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark
     matmul = "never" if wanted and current().onednn_matmul == "auto" else current().onednn_matmul

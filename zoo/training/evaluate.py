@@ -92,11 +92,7 @@ class Evaluation:
         return None if self.labels else math.exp(self.loss)
 
     def to_dict(self) -> dict[str, Any]:
-        """Write it as plain data.
-
-        Returns:
-            All fields but `answers` and `labels`, and the perplexity if there is one.
-        """
+        """Write it as plain data."""
         written = {name: value for name, value in asdict(self).items() if name not in ("answers", "labels")}
         return written if self.perplexity is None else {**written, "perplexity": self.perplexity}
 
@@ -205,13 +201,7 @@ def evaluate(
 
 
 def evaluation_recipe(run: RunRecord | None, loaded: PreTrainedModel, task: str | None) -> Recipe:
-    """Find out how a model is to be evaluated: as at the end of its training, where that is known.
-
-    Args:
-        run: The run that made it, where that is known.
-        loaded: The model.
-        task: The task that was asked for, if any was.
-    """
+    """Find out how a model is to be evaluated: as at the end of its training, where that is known."""
     saved = None if run is None else run.recipe
     if task is None:
         fallback = "translation" if loaded.config.is_encoder_decoder else "language-modeling"
@@ -220,13 +210,7 @@ def evaluation_recipe(run: RunRecord | None, loaded: PreTrainedModel, task: str 
 
 
 def evaluation_arguments(run: RunRecord | None, batch_size: int | None, *, on_cpu: bool) -> dict[str, Any]:
-    """Find out how the loss is to be computed: as at the end of training, where that is known.
-
-    Args:
-        run: The run that made the model, where that is known.
-        batch_size: The number of examples at a time that was asked for, if any was.
-        on_cpu: Whether it is computed on a CPU.
-    """
+    """Find out how the loss is to be computed: as at the end of training, where that is known."""
     arguments: dict[str, Any] = {"use_cpu": on_cpu}
     if run is None:
         arguments["per_device_eval_batch_size"] = BATCH_SIZE
@@ -237,13 +221,7 @@ def evaluation_arguments(run: RunRecord | None, batch_size: int | None, *, on_cp
 
 
 def compare_with_report(loss: float, report: Any, device: str) -> None:
-    """Say so where an evaluation does not repeat the numbers of the training's end.
-
-    Args:
-        loss: The held-out loss.
-        report: The training's report, if there is one that can be read.
-        device: Where the loss was computed.
-    """
+    """Say so where an evaluation does not repeat the numbers of the training's end."""
     if isinstance(report, Mapping) and report.get("heldout_loss") not in (None, loss):
         there = report.get("device")
         on = "" if there == device else f", and was computed on {there}"

@@ -21,14 +21,7 @@ class TrainingError(ZooError, RuntimeError):
 
 @contextmanager
 def memory_explained(args: TrainingArguments) -> Iterator[None]:
-    """Say what to do where an accelerator's memory is not enough.
-
-    Yields:
-        Nothing.
-
-    Raises:
-        TrainingError: In place of PyTorch's error, with arguments that come to the same updates in less memory.
-    """
+    """Say what to do where an accelerator's memory is not enough."""
     try:
         yield
     except torch.OutOfMemoryError as error:
@@ -39,14 +32,7 @@ def memory_explained(args: TrainingArguments) -> Iterator[None]:
 
 
 def smaller_steps(args: TrainingArguments) -> str:
-    """Say what to change where a training step takes too much memory.
-
-    Args:
-        args: How the model is trained.
-
-    Returns:
-        Arguments, as the end of a message.
-    """
+    """Say what to change where a training step takes too much memory."""
     size, batches = args.per_device_train_batch_size, args.gradient_accumulation_steps
     advice = [] if args.gradient_checkpointing else ["gradient_checkpointing=True, which computes layers again"]
     if size > 1:
@@ -69,15 +55,7 @@ class LossGuard:
         self.loss = torch.zeros((), device=device)
 
     def see(self, loss: Tensor, step: int) -> None:
-        """Look at a loss.
-
-        Args:
-            loss: The loss of one batch.
-            step: The number of the update that it is for.
-
-        Raises:
-            TrainingError: On a CPU, when it is no number.
-        """
+        """Look at a loss."""
         first_bad = ~loss.isfinite() & (self.step < 0)
         self.step = torch.where(first_bad, step, self.step)
         self.loss = torch.where(first_bad, loss.float(), self.loss)
@@ -85,26 +63,14 @@ class LossGuard:
             self.check()
 
     def check(self) -> None:
-        """Look back.
-
-        Raises:
-            TrainingError: When a loss was no number.
-        """
+        """Look back."""
         step = int(self.step.item())
         if step >= 0:
             raise TrainingError(f"the loss is {self.loss.item()} at step {step}; {HINT}{kept_text(self.find_kept())}")
 
 
 def check_weights(model: nn.Module, step: int, kept: str | None) -> None:
-    """Refuse to save weights that are no numbers.
-
-    Args:
-        step: How many updates it has had.
-        kept: The last checkpoint, if there is one.
-
-    Raises:
-        TrainingError: With the first such parameter.
-    """
+    """Refuse to save weights that are no numbers."""
     for name, parameter in model.named_parameters():
         if not math.isfinite(parameter.detach().sum(dtype=torch.float32).item()):
             if bool(parameter.detach().isfinite().all()):
@@ -113,12 +79,5 @@ def check_weights(model: nn.Module, step: int, kept: str | None) -> None:
 
 
 def kept_text(checkpoint: str | None) -> str:
-    """Say what is left of a run.
-
-    Args:
-        checkpoint: The last checkpoint, if there is one.
-
-    Returns:
-        The end of a message.
-    """
+    """Say what is left of a run."""
     return f"; {checkpoint} is the last good checkpoint" if checkpoint else ""

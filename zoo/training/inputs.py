@@ -32,20 +32,7 @@ def full_recipe(
     tokenizer: str | Path | Mapping[str, Any] | Tokenizers | None = None,
     init: str | Path | None = None,
 ) -> Recipe:
-    """Put everything that was said of a run into one recipe.
-
-    Args:
-        task: As for [`zoo.training.train`][].
-        recipe: As for [`zoo.training.train`][].
-        arguments: As for [`zoo.training.train`][].
-        settings: As for [`zoo.training.train`][].
-        generation: As for [`zoo.training.train`][].
-        tokenizer: As for [`zoo.training.train`][].
-        init: As for [`zoo.training.train`][].
-
-    Returns:
-        The recipe. Of one that starts from weights, `model` has only what was said beside it.
-    """
+    """Put everything that was said of a run into one recipe."""
     said = tokenizer.made_by if isinstance(tokenizer, Tokenizers) else tokenizer
     found = recipe_for(task, recipe)
     start = full_path(init) if init is not None else found.init
@@ -56,15 +43,7 @@ def full_recipe(
 
 
 def tokenizers_for(task: DataTask, examples: Dataset, recipe: Recipe) -> Tokenizers:
-    """Load or train the tokenizers of a run.
-
-    Args:
-        examples: What to train them on.
-        recipe: Says which.
-
-    Returns:
-        The tokenizers.
-    """
+    """Load or train the tokenizers of a run."""
     if isinstance(examples, PreparedTexts):
         return load_tokenizers(recipe.tokenizer.get("folder", examples.folder))
     if "folder" in recipe.tokenizer:
@@ -74,31 +53,14 @@ def tokenizers_for(task: DataTask, examples: Dataset, recipe: Recipe) -> Tokeniz
 
 
 def encode(task: DataTask, splits: Splits, tokenizers: Tokenizers, *, seed: int) -> Splits:
-    """Turn the examples of a run into ids.
-
-    Args:
-        seed: Of what is drawn.
-
-    Returns:
-        The same examples, as [`zoo.data.tasks.DataTask.encode`][] returns them.
-    """
+    """Turn the examples of a run into ids."""
     return Splits(
         task.encode(splits.train, tokenizers, training=True, seed=seed), task.encode(splits.heldout, tokenizers)
     )
 
 
 def build_for(task: DataTask, name: str, tokenizers: Tokenizers, recipe: Recipe, *, seed: int) -> PreTrainedModel:
-    """Build a variant as a recipe wants it, with random weights or those that it starts from.
-
-    Args:
-        task: The task, which decides the model's head.
-        name: The variant's name; what it says itself takes precedence over the recipe.
-        tokenizers: Whose vocabularies the model gets.
-        seed: The seed of the weights.
-
-    Raises:
-        ConfigError: When the weights to start from are those of another variant, or of one with other quirks.
-    """
+    """Build a variant as a recipe wants it, with random weights or those that it starts from."""
     settings = {**recipe.model_settings(name), **task.model_settings(tokenizers)}
     if recipe.init is None:
         return build(name, task.model_task, seed=seed, **settings)
@@ -114,17 +76,7 @@ def build_for(task: DataTask, name: str, tokenizers: Tokenizers, recipe: Recipe,
 
 
 def num_parameters(model: str | PreTrainedModel, task: DataTask, tokenizers: Tokenizers, recipe: Recipe) -> int:
-    """Count parameters before there are any.
-
-    Args:
-        model: A variant's name, or a model.
-        task: As for [`build_for`][].
-        tokenizers: As for [`build_for`][].
-        recipe: As for [`build_for`][].
-
-    Returns:
-        Their number, each shared one counted once.
-    """
+    """Count parameters before there are any."""
     if not isinstance(model, str):
         return model.num_parameters()
     settings = {**recipe.model_settings(model), **task.model_settings(tokenizers)}

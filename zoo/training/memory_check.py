@@ -32,19 +32,7 @@ class PreflightError(ZooError, ValueError):
 
 
 def check_memory(num_parameters: int, args: ZooTrainingArguments, available: int | None) -> int:
-    """Refuse a model that cannot be trained in the memory that there is.
-
-    Args:
-        num_parameters: The model's size.
-        args: How it is trained.
-        available: Bytes of the device, None where nobody knows.
-
-    Returns:
-        Bytes that weights, gradients and the optimiser's states take, without activations.
-
-    Raises:
-        PreflightError: When that is more than the device has.
-    """
+    """Refuse a model that cannot be trained in the memory that there is."""
     shards = args.world_size if args.fsdp else 1
     needed = num_parameters * BYTES * (2 + optimizer_states(args)) // shards
     if available is not None and needed > available:
@@ -56,15 +44,7 @@ def check_memory(num_parameters: int, args: ZooTrainingArguments, available: int
 
 
 def step_memory(model: ZooPreTrainedModel, args: ZooTrainingArguments, seq_len: int) -> int:
-    """Foresee the most memory of a training step, by running one on tensors without values.
-
-    Args:
-        args: How it is trained.
-        seq_len: Tokens of the longest sequence.
-
-    Returns:
-        Bytes on a device: weights, gradients, the optimiser's states, activations and logits.
-    """
+    """Foresee the most memory of a training step, by running one on tensors without values."""
     is_sharded = bool(args.fsdp)
     precision = Precision.BFLOAT16 if is_sharded else Precision.MIXED if args.bf16 or args.fp16 else Precision.FLOAT32
     kept = check_memory(model.num_parameters(), args, None) + sum(buffer.nbytes for buffer in model.buffers())
@@ -79,17 +59,7 @@ def step_memory(model: ZooPreTrainedModel, args: ZooTrainingArguments, seq_len: 
 
 
 def check_step(model: PreTrainedModel, args: ZooTrainingArguments, seq_len: int, available: int | None) -> None:
-    """Refuse a batch that an accelerator has no room for.
-
-    Args:
-        model: The model; only what is the zoo's is looked at.
-        args: How it is trained.
-        seq_len: Tokens of the longest sequence.
-        available: Bytes of the device, None where nobody knows.
-
-    Raises:
-        PreflightError: With arguments that come to the same updates in less memory.
-    """
+    """Refuse a batch that an accelerator has no room for."""
     if available is None or not isinstance(model, ZooPreTrainedModel):
         return
     if model.config._attn_implementation != "eager" and "sdpa" not in model.supported_backends():
@@ -104,43 +74,19 @@ def check_step(model: PreTrainedModel, args: ZooTrainingArguments, seq_len: int,
 
 
 def optimizer_states(args: ZooTrainingArguments) -> int:
-    """Say how many numbers an optimiser keeps for each weight.
-
-    Args:
-        args: Names the optimiser.
-
-    Returns:
-        Their number.
-    """
+    """Say how many numbers an optimiser keeps for each weight."""
     return OPTIMIZER_STATES.get(MUON if args.uses_muon else OptimizerNames(args.optim).value, 2)
 
 
 def memory_of(device: torch.device) -> int | None:
-    """Ask how much memory a device has.
-
-    Returns:
-        Bytes.
-    """
+    """Ask how much memory a device has."""
     if device.type == "cuda":
         return int(torch.cuda.get_device_properties(device).total_memory)
     return int(psutil.virtual_memory().total)
 
 
 def check_disk(num_parameters: int, args: ZooTrainingArguments, output_dir: Path | None, *, saves: bool) -> int:
-    """Refuse to write more than the disk has room for.
-
-    Args:
-        num_parameters: The model's size.
-        args: What is saved how often.
-        output_dir: Where the model goes, None where it is not kept.
-        saves: Whether there are checkpoints, beside that folder.
-
-    Returns:
-        Bytes that will be written and kept at once.
-
-    Raises:
-        PreflightError: When there is not as much.
-    """
+    """Refuse to write more than the disk has room for."""
     if output_dir is None:
         return 0
     checkpoints = (args.save_total_limit or 1) + 1 if saves else 0  # one more is written before one is removed
@@ -156,16 +102,6 @@ def check_disk(num_parameters: int, args: ZooTrainingArguments, output_dir: Path
 
 
 def check_room(num_parameters: int, args: ZooTrainingArguments, output_dir: str | Path | None, *, saves: bool) -> None:
-    """Refuse a model that the memory or the disk has no room for.
-
-    Args:
-        num_parameters: The model's size.
-        args: How it is trained and saved.
-        output_dir: Where the model goes, None where it is not kept.
-        saves: Whether there are checkpoints, beside that folder.
-
-    Raises:
-        PreflightError: When one of them has not.
-    """
+    """Refuse a model that the memory or the disk has no room for."""
     check_memory(num_parameters, args, memory_of(args.device))
     check_disk(num_parameters, args, Path(output_dir) if output_dir is not None else None, saves=saves)

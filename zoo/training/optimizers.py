@@ -61,19 +61,11 @@ class MuonWithAdamW(torch.optim.Optimizer):
         return loss
 
     def state_dict(self) -> dict[str, Any]:
-        """The states of both.
-
-        Returns:
-            What `load_state_dict` takes.
-        """
+        """The states of both."""
         return {name: part.state_dict() for name, part in self.parts.items()}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on from a state.
-
-        Args:
-            state_dict: What `state_dict` returned.
-        """
+        """Go on from a state."""
         for name, part in self.parts.items():
             part.load_state_dict(state_dict[name])
         self._share_groups()
@@ -128,11 +120,7 @@ def build_muon(
 
 
 def decayed_parameters(model: nn.Module, decay: str) -> list[str]:
-    """List the parameters that weight decay applies to.
-
-    Args:
-        decay: One of `zoo.training.arguments.DECAYS`.
-    """
+    """List the parameters that weight decay applies to."""
     if decay in DECAY:
         return list(decayed_names(model, decay))
     names: list[str] = Trainer.get_decay_parameter_names(None, model)
@@ -142,16 +130,7 @@ def decayed_parameters(model: nn.Module, decay: str) -> list[str]:
 def scaled_groups(
     model: PreTrainedModel, decayed: Iterable[str], lr: float, weight_decay: float
 ) -> list[dict[str, Any]]:
-    """Groups of parameters with the learning rates of a model's parametrization.
-
-    Args:
-        decayed: Names of the parameters that decay.
-        lr: Learning rate of those whose factor is 1.
-        weight_decay: Weight decay of those that decay.
-
-    Returns:
-        Groups, for any optimiser.
-    """
+    """Groups of parameters with the learning rates of a model's parametrization."""
     factors, names = learning_rate_factors(model), set(decayed)
     groups: dict[tuple[float, bool], list[nn.Parameter]] = {}
     for name, parameter in model.named_parameters():

@@ -20,16 +20,7 @@ LONGEST_BAR = 40
 
 
 def overview(task: DataTask, splits: Splits, encoded: Splits) -> str:
-    """Describe what a model is trained on.
-
-    Args:
-        task: The task.
-        splits: The examples as text.
-        encoded: The same examples as ids.
-
-    Returns:
-        Lines: the columns, three rows, the counts of the labels, and a histogram of the examples' lengths.
-    """
+    """Describe what a model is trained on."""
     return "\n".join([*shown_rows(splits), *shown_labels(task.label_counts(splits.train)), *shown_lengths(encoded)])
 
 

@@ -43,11 +43,7 @@ class Label:
     words: tuple[Label, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """Write it as plain data.
-
-        Returns:
-            The fields by name.
-        """
+        """Write it as plain data."""
         return asdict(self)
 
 
@@ -94,11 +90,7 @@ def predict(
 
 
 def label_texts(model: PreTrainedModel, tokenizers: Tokenizers, texts: Sequence[str]) -> list[Label]:
-    """Label texts.
-
-    Returns:
-        One label for each; with `classifier_positions` one that holds a label for each position, counted from 1.
-    """
+    """Label texts."""
     rows = to_ids(tokenizers.source, [text.strip() for text in texts])
     labelled = list(zip(texts, logits_of(model, tokenizers, rows), strict=True))
     if model.config.classifier_positions is None:
@@ -110,16 +102,7 @@ def label_texts(model: PreTrainedModel, tokenizers: Tokenizers, texts: Sequence[
 
 
 def label_words(model: PreTrainedModel, tokenizers: Tokenizers, texts: Sequence[str]) -> list[Label]:
-    """Label the words of texts, each by its first piece.
-
-    Args:
-        model: For token classification.
-        tokenizers: What it reads with.
-        texts: One batch.
-
-    Returns:
-        For each text one that holds a label for each word.
-    """
+    """Label the words of texts, each by its first piece."""
     end = tokenizers.source.eos_token_id
     words = [text.split() for text in texts]
     pieces = [pieces_of(tokenizers.source, row) for row in words]

@@ -27,16 +27,7 @@ PREFIX = "heldout"
 def check_generation(
     model: PreTrainedModel, task: DataTask, tokenizers: Tokenizers, generation: Mapping[str, Any]
 ) -> None:
-    """Refuse options of generation while nothing is lost by it.
-
-    Args:
-        model: The model that will write, if the task has it write.
-        tokenizers: What turns ids into text.
-        generation: What `generate` will be called with.
-
-    Raises:
-        ConfigError: When there is no such option, or options are not valid.
-    """
+    """Refuse options of generation while nothing is lost by it."""
     if task.outputs == Outputs.GENERATED:
         generation_config(model, tokenizers.target, generation)
 
@@ -73,15 +64,7 @@ def predict(
 
 
 def generated(trainer: ZooTrainer, tokenizers: Tokenizers, generation: Mapping[str, Any]) -> Predictions:
-    """Let a model write, in batches of similar lengths.
-
-    Args:
-        tokenizers: What turns ids into text.
-        generation: What `generate` is called with.
-
-    Returns:
-        The loss, and a text an example.
-    """
+    """Let a model write, in batches of similar lengths."""
     dataset = trainer.eval_dataset
     order = by_length(lengths_of(dataset))
     generates, trainer.args.predict_with_generate = trainer.args.predict_with_generate, True
@@ -96,15 +79,7 @@ def generated(trainer: ZooTrainer, tokenizers: Tokenizers, generation: Mapping[s
 
 
 def predicted(trainer: ZooTrainer, task: DataTask, tokenizers: Tokenizers) -> Predictions:
-    """Take the best id at every label, in batches of similar lengths.
-
-    Args:
-        task: The task, which writes ids as text.
-        tokenizers: What turns ids into text.
-
-    Returns:
-        The loss, the ids, and a text an example.
-    """
+    """Take the best id at every label, in batches of similar lengths."""
     dataset = trainer.eval_dataset
     order = by_length(lengths_of(dataset))
     before, trainer.preprocess_logits_for_metrics = trainer.preprocess_logits_for_metrics, best_ids
@@ -146,37 +121,17 @@ def best_ids(logits: Any, labels: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def by_length(lengths: Sequence[int]) -> list[int]:
-    """Order examples so that those of similar lengths are neighbours.
-
-    Returns:
-        The examples' numbers.
-    """
+    """Order examples so that those of similar lengths are neighbours."""
     return sorted(range(len(lengths)), key=lambda i: lengths[i])
 
 
 def chosen(dataset: Any, places: Sequence[int]) -> Any:
-    """Choose examples.
-
-    Args:
-        dataset: Encoded examples, as a task gives them.
-        places: Their numbers.
-
-    Returns:
-        These examples, in this order.
-    """
+    """Choose examples."""
     return dataset.select(places) if isinstance(dataset, Dataset) else Subset(dataset, places)
 
 
 def in_place(found: Sequence[Any], order: Sequence[int]) -> list[Any]:
-    """Undo an order.
-
-    Args:
-        found: What was found, in the order.
-        order: The examples' numbers.
-
-    Returns:
-        The same, in the order of the examples.
-    """
+    """Undo an order."""
     placed: list[Any] = [None] * len(order)
     for place, one in zip(order, found, strict=True):
         placed[place] = one
@@ -184,9 +139,5 @@ def in_place(found: Sequence[Any], order: Sequence[int]) -> list[Any]:
 
 
 def measured(metrics: Mapping[str, float]) -> dict[str, Any]:
-    """Read what the trainer measured.
-
-    Returns:
-        The first fields of [`zoo.data.tasks.Predictions`][].
-    """
+    """Read what the trainer measured."""
     return {"loss": float(metrics[f"{PREFIX}_loss"]), "num_labels": int(metrics[f"{PREFIX}_labels"])}

@@ -66,16 +66,7 @@ def sides_of(model: PreTrainedModel) -> list[Side]:
 
 
 def check_examples(model: PreTrainedModel, dataset: Any, split: str) -> None:
-    """Refuse examples that a model cannot read or learn to write.
-
-    Args:
-        dataset: Encoded examples.
-        split: What they are for, as messages name it.
-
-    Raises:
-        SequenceTooLongError: When one is longer than the table of positions.
-        TokenIdError: When one has an id that is in no vocabulary.
-    """
+    """Refuse examples that a model cannot read or learn to write."""
     for side in sides_of(model):
         lengths, largest = measure(dataset, side.column)
         if not len(lengths):
@@ -126,18 +117,7 @@ def measure(dataset: Any, column: str) -> tuple[npt.NDArray[np.int64], npt.NDArr
 
 
 def rehearse(model: PreTrainedModel, dataset: Any, collator: Collator) -> list[str]:
-    """Compute the loss of a few examples and its gradient, and leave everything as it was.
-
-    The examples are those with the longest source, with the longest target, and with the most different lengths; the
-    last one also by itself, because some models need both to be of one length.
-
-    Returns:
-        Names of the parameters that have no part in the loss.
-
-    Raises:
-        ZooError: When the model refuses them.
-        PreflightError: When the loss is no number.
-    """
+    """Compute the loss of a few examples and its gradient, and leave everything as it was."""
     chosen = [0]
     if model.config.is_encoder_decoder:
         source, target = (measure(dataset, column)[0] for column in ("input_ids", "labels"))
@@ -163,11 +143,7 @@ def rehearse(model: PreTrainedModel, dataset: Any, collator: Collator) -> list[s
 
 
 def check_sharding(model: PreTrainedModel, args: ZooTrainingArguments) -> None:
-    """Refuse to shard what accelerate cannot.
-
-    Raises:
-        ConfigError: When an encoder-decoder that is to be sharded has an embedding in several places.
-    """
+    """Refuse to shard what accelerate cannot."""
     sharded = args.fsdp or os.environ.get("ACCELERATE_USE_FSDP", "").lower() == "true"
     if sharded and model.config.is_encoder_decoder and model.all_tied_weights_keys:
         raise ConfigError(
@@ -177,11 +153,7 @@ def check_sharding(model: PreTrainedModel, args: ZooTrainingArguments) -> None:
 
 
 def check_kernels(model: PreTrainedModel, args: ZooTrainingArguments) -> None:
-    """Refuse kernels that would be put in nowhere.
-
-    Raises:
-        ConfigError: When Liger's are asked for, which it has for transformers' own classes.
-    """
+    """Refuse kernels that would be put in nowhere."""
     if args.use_liger_kernel and isinstance(model, ZooPreTrainedModel):
         raise ConfigError(
             "use_liger_kernel=True puts kernels into transformers' own classes, and none into the zoo's: leave it out; "
@@ -197,20 +169,7 @@ def check_data(
     collator: Collator,
     args: ZooTrainingArguments,
 ) -> list[str]:
-    """Refuse examples that a model cannot be trained or evaluated on.
-
-    Args:
-        name: The variant's name.
-        encoded: Examples as ids.
-        collator: Puts them into batches.
-        args: How it is trained.
-
-    Returns:
-        Names of the parameters that have no part in the loss.
-
-    Raises:
-        ZooError: With the example that is at fault, or with what the model lacks.
-    """
+    """Refuse examples that a model cannot be trained or evaluated on."""
     for split, dataset in (("training", encoded.train), ("held-out", encoded.heldout)):
         if not len(dataset):
             raise PreflightError(f"there are no {split} examples")

@@ -10,14 +10,7 @@ if TYPE_CHECKING:
 
 
 def check_push(repo_id: str | None) -> None:
-    """Make sure, before anything is trained, that a model can be pushed: its repository is made where it is not there.
-
-    Args:
-        repo_id: The repository, None for none.
-
-    Raises:
-        HubError: When the Hub cannot be reached, or refuses.
-    """
+    """Check before training that a model can be pushed; a missing repository is created."""
     if repo_id is None:
         return
     from zoo.hub.addresses import parse_address
@@ -28,15 +21,7 @@ def check_push(repo_id: str | None) -> None:
 
 
 def push_result(folder: str | Path, repo_id: str | None) -> PushReport | None:
-    """Push a trained model, with its recipe and its numbers on the card.
-
-    Args:
-        folder: Where it was saved.
-        repo_id: The repository, None for none.
-
-    Returns:
-        What was pushed, if anything was.
-    """
+    """Push a trained model, with its recipe and its numbers on the card."""
     if repo_id is None:
         return None
     from zoo.hub import push

@@ -126,15 +126,7 @@ class Recipe:
 
 
 def changed_tokenizer(tokenizer: Mapping[str, Any], change: str | Path | Mapping[str, Any] | None) -> Mapping[str, Any]:
-    """Change what a recipe says of the tokenizer.
-
-    Args:
-        tokenizer: What it says.
-        change: A kind, possibly with options ("bpe:vocab_size=512"), options, a folder, or nothing.
-
-    Returns:
-        What it says then. Another kind starts from its own options.
-    """
+    """Change what a recipe says of the tokenizer."""
     if change is None:
         return tokenizer
     if isinstance(change, Path) or (isinstance(change, str) and Path(change).is_dir()):
@@ -178,11 +170,7 @@ def load_recipe(recipe: str | Path) -> Recipe:
 
 
 def read_yaml(file: Path) -> Any:
-    """Read YAML, or JSON.
-
-    Raises:
-        ConfigError: When the file cannot be read.
-    """
+    """Read YAML, or JSON."""
     try:
         return yaml.load(file.read_text(encoding="utf-8"), Loader=RecipeLoader)
     except OSError as error:
@@ -192,18 +180,7 @@ def read_yaml(file: Path) -> Any:
 
 
 def recipe_for(task: str | None, recipe: str | Path | Recipe | None = None) -> Recipe:
-    """Find the recipe of a run.
-
-    Args:
-        task: A task's name, possibly with options, which take precedence over the recipe's; None for the recipe's task.
-        recipe: A recipe, or the name or file of one; by default the task's own.
-
-    Returns:
-        A recipe of that task.
-
-    Raises:
-        ZooError: When a name is unknown, or the file cannot be read.
-    """
+    """Find the recipe of a run."""
     if task is None:
         chosen = recipe if isinstance(recipe, Recipe) else load_recipe(recipe if recipe is not None else DEFAULT_TASK)
         chosen.data_task()

@@ -87,25 +87,13 @@ class RunRecord:
     data: DataRecord
 
     def to_dict(self) -> dict[str, Any]:
-        """Write it as plain data.
-
-        Returns:
-            All fields, as JSON holds them.
-        """
+        """Write it as plain data."""
         written: dict[str, Any] = json.loads(json.dumps(asdict(self), default=str))
         return written
 
     @classmethod
     def from_dict(cls, written: Mapping[str, Any]) -> RunRecord:
-        """Read what `to_dict` wrote.
-
-        Args:
-            written: The fields, and possibly others.
-
-        Raises:
-            TypeError: When a field is of another kind.
-            LookupError: When one is missing.
-        """
+        """Read what `to_dict` wrote."""
         data = written["data"]
         return cls(
             variant=str(written["variant"]),
@@ -122,14 +110,7 @@ class RunRecord:
         )
 
     def identity(self, *, examples_a_batch: int) -> dict[str, Any]:
-        """Tell what decides the weights that the run ends with.
-
-        Args:
-            examples_a_batch: Of all devices together: a run may go on on more or fewer of them.
-
-        Returns:
-            Plain data: another run has others.
-        """
+        """Tell what decides the weights that the run ends with."""
         written = self.to_dict()
         recipe, data = written["recipe"], written["data"]
         kept = {name: value for name, value in recipe["arguments"].items() if not INCIDENTAL_ARGUMENTS.fullmatch(name)}
@@ -148,12 +129,7 @@ class RunRecord:
 
 
 def from_plain(kind: type[Record], written: Mapping[str, Any]) -> Record:
-    """Make a record of what JSON holds of it.
-
-    Raises:
-        TypeError: When a field is of another kind, or missing.
-        LookupError: When there is no such field.
-    """
+    """Make a record of what JSON holds of it."""
     hints = get_type_hints(kind)
     for name, value in dict(written).items():
         kinds = get_args(hints[name]) if get_origin(hints[name]) in (Union, UnionType) else (hints[name],)
@@ -202,11 +178,7 @@ def record_run(
 
 
 def digest_of_examples(examples: Dataset) -> str:
-    """Hash examples.
-
-    Returns:
-        The SHA-256 of their columns, whatever their lines in a file, in hexadecimal digits.
-    """
+    """Hash examples."""
     if isinstance(examples, PreparedTexts):
         return examples.sha256
     digest = hashlib.sha256()
@@ -218,11 +190,7 @@ def digest_of_examples(examples: Dataset) -> str:
 
 
 def digest_of_tokenizers(tokenizers: Tokenizers) -> str:
-    """Hash tokenizers.
-
-    Returns:
-        A SHA-256 in hexadecimal digits.
-    """
+    """Hash tokenizers."""
     digest = hashlib.sha256()
     for tokenizer in (tokenizers.source, tokenizers.target)[: 1 if tokenizers.joint else 2]:
         digest.update(f"{tokenizer.backend_tokenizer.to_str()}\n{tokenizer.special_tokens_map}\n".encode())
@@ -230,11 +198,7 @@ def digest_of_tokenizers(tokenizers: Tokenizers) -> str:
 
 
 def read_result(folder: str | Path) -> dict[str, Any]:
-    """Read what a run left in its checkpoint's folder.
-
-    Returns:
-        The fields of its record and its `report`; nothing where there is none, or it cannot be read.
-    """
+    """Read what a run left in its checkpoint's folder."""
     try:
         written = read_json(Path(folder) / RESULT_FILE)
     except (OSError, ValueError):
@@ -243,11 +207,7 @@ def read_result(folder: str | Path) -> dict[str, Any]:
 
 
 def saved_run(folder: str | Path) -> RunRecord | None:
-    """Find the record of the run that made a checkpoint.
-
-    Returns:
-        The record, None where there is none.
-    """
+    """Find the record of the run that made a checkpoint."""
     try:
         return RunRecord.from_dict(read_result(folder))
     except (LookupError, TypeError, ValueError, OverflowError):  # the last of infinite numbers
@@ -255,16 +215,7 @@ def saved_run(folder: str | Path) -> RunRecord | None:
 
 
 def first_difference(there: Mapping[str, Any], here: Mapping[str, Any], whose: str = "") -> str | None:
-    """Find out in what two records of runs differ.
-
-    Args:
-        there: Plain data of one.
-        here: Plain data of the other.
-        whose: What both are a part of.
-
-    Returns:
-        For instance "its arguments.learning_rate is 0.001, not 0.003"; None where they are the same.
-    """
+    """Find out in what two records of runs differ."""
     for name in dict.fromkeys((*there, *here)):
         before, now = there.get(name), here.get(name)
         if before == now:

@@ -103,12 +103,7 @@ class TrainingResult:
 
 
 def peak_memory(device: torch.device) -> int | None:
-    """Measure how much memory has been in use at most.
-
-    Returns:
-        Bytes that torch has had allocated on a GPU; on a CPU, bytes of the whole process; None where the system does
-        not say.
-    """
+    """Measure how much memory has been in use at most."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
     try:

@@ -64,11 +64,7 @@ class ScoreComparison:
 
     @property
     def within_noise(self) -> bool | None:
-        """Whether they differ by no more than other held-out examples would make them; None where nothing was recorded.
-
-        With 95 % intervals on both sides, differences up to the root of the sum of their squared half widths are noise;
-        otherwise up to 5 % of the recorded score.
-        """
+        """Whether they differ by no more than resampled held-out examples; None where nothing was recorded."""
         if self.recorded is None:
             return None
         intervals = (self.found.interval, self.recorded.interval)
@@ -109,26 +105,7 @@ class Verification:
 def make_weights(
     name: str, output_dir: str | Path, *, trained: str | Path | None = None, force: bool = False
 ) -> tuple[Weights, tuple[ScoreComparison, ...]]:
-    """Train weights again as their record says, score them, and write a folder that can be registered.
-
-    The training runs in a process of its own, beside `output_dir`, and goes on there when it was interrupted. Weights
-    are stored as float16 where all scores stay the same to the printed digits, otherwise as float32.
-
-    Args:
-        name: The name of weights that the zoo, or a plugin, trained.
-        output_dir: The folder to write.
-        trained: A folder in which the command has been run already.
-        force: Whether weights that are in `output_dir` may be replaced.
-
-    Returns:
-        The record of what was made, and its scores beside the recorded ones.
-
-    Raises:
-        UnknownWeightsError: When there are no such weights.
-        ConfigError: When nothing says how they were trained.
-        MakingError: When the training does not succeed.
-        OutputExistsError: When something is in the way.
-    """
+    """Train weights again as their record says, score them, and write a folder that can be registered."""
     recorded = find_weights(name)
     if not recorded.command:
         raise ConfigError(f"nothing says how {recorded.name} was trained; it comes from {recorded.source}")
@@ -146,15 +123,7 @@ def make_weights(
 
 
 def train_again(weights: Weights, folder: Path) -> Path:
-    """Run the command that trained weights.
-
-    Args:
-        weights: Their record.
-        folder: Where the trained model goes.
-
-    Raises:
-        MakingError: When the command fails; what it says is on stderr.
-    """
+    """Run the command that trained weights."""
     if "report" in read_result(folder):
         return folder
     _, *arguments = weights.command
@@ -195,53 +164,25 @@ def store(trained: Path, folder: Path) -> dict[str, RecordedScore]:
 
 
 def stored_dtype(folder: Path) -> str:
-    """Find out how a folder stores its weights.
-
-    Returns:
-        The name of the dtype.
-    """
+    """Find out how a folder stores its weights."""
     dtypes = {str(value.dtype).removeprefix("torch.") for value in load_file(folder / SAFE_WEIGHTS_NAME).values()}
     return " and ".join(sorted(dtypes))
 
 
 def compare_scores(found: Mapping[str, RecordedScore], recorded: Weights) -> tuple[ScoreComparison, ...]:
-    """Put scores beside the recorded ones.
-
-    Args:
-        found: The scores now, by key.
-        recorded: The record.
-
-    Returns:
-        A comparison a score.
-    """
+    """Put scores beside the recorded ones."""
     return tuple(ScoreComparison(key, score, recorded.scores.get(key)) for key, score in found.items())
 
 
 def verify_weights(names: Iterable[str] | None = None, *, scores: bool = True) -> list[Verification]:
-    """Compare weights with their records: every file's hash, the outputs on a fixed input, and the scores.
-
-    Args:
-        names: Which weights; by default all whose files are here without a download.
-        scores: Whether to evaluate them as well, which takes some seconds each.
-
-    Returns:
-        What came out, in the order of the names.
-
-    Raises:
-        UnknownWeightsError: When there are no such weights.
-    """
+    """Compare weights with their records: every file's hash, the outputs on a fixed input, and the scores."""
     given = list_weights() if names is None else list(names)
     found = [find_weights(name) for name in given]
     return [verify_one(weights, scores=scores) for weights in found if names is not None or not weights.on_hub]
 
 
 def verify_one(weights: Weights, *, scores: bool) -> Verification:
-    """Compare weights with their record.
-
-    Args:
-        weights: The record.
-        scores: Whether to evaluate them as well.
-    """
+    """Compare weights with their record."""
     try:
         folder = locate_weights(weights)
         recorded = read_record(folder) if weights.on_hub else weights

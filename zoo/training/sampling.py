@@ -32,11 +32,7 @@ class LengthGroupedSampler(Sampler[int]):
         self.epoch = 0
 
     def set_epoch(self, epoch: int) -> None:
-        """Say which epoch comes next; accelerate calls this.
-
-        Args:
-            epoch: Its number.
-        """
+        """Say which epoch comes next; accelerate calls this."""
         self.epoch = epoch
 
     def __len__(self) -> int:
@@ -121,11 +117,7 @@ def permuted(places: npt.NDArray[np.uint64], number: int, keys: npt.NDArray[np.u
 
 
 def lengths_of(dataset: Any) -> Sequence[int]:
-    """Find how long examples are.
-
-    Returns:
-        Tokens of each.
-    """
+    """Find how long examples are."""
     return dataset.lengths if hasattr(dataset, "lengths") else list(dataset["length"])
 
 

@@ -49,53 +49,26 @@ def save_checkpoint(
 
 
 def keep_report(folder: str | Path, report: Mapping[str, Any]) -> None:
-    """Write the numbers of a run beside its record, for the model's card.
-
-    Args:
-        folder: Where the model was saved.
-        report: The numbers.
-
-    Raises:
-        UnwritableError: When the disk does not take them.
-    """
+    """Write the numbers of a run beside its record, for the model's card."""
     file = Path(folder) / RESULT_FILE
     with explained(file), recorded(Path(folder)):
         write_file(file, as_json({**read_result(folder), "report": dict(report)}))
 
 
 def is_unscored(folder: str | Path) -> bool:
-    """Whether a folder holds a model whose run was interrupted between its last step and its numbers.
-
-    Returns:
-        True where there is a run's record without a report.
-    """
+    """Whether a folder holds a model whose run was interrupted between its last step and its numbers."""
     result = read_result(folder)
     return "recipe" in result and "report" not in result
 
 
 def as_json(content: Mapping[str, Any]) -> str:
-    """Write plain data.
-
-    Returns:
-        The text of a file.
-    """
+    """Write plain data."""
     return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
 
 
 @contextmanager
 def explained(place: str | Path, kept: str | None = None) -> Iterator[None]:
-    """Say in one line why something could not be written.
-
-    Args:
-        place: What is written.
-        kept: The last checkpoint, if there is one.
-
-    Yields:
-        Nothing.
-
-    Raises:
-        UnwritableError: When the system, or a library that writes, gives an error.
-    """
+    """Say in one line why something could not be written."""
     try:
         yield
     except ZooError:

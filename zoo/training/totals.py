@@ -50,26 +50,14 @@ class RunTotals(TrainerCallback, ExportableState):
             control.should_save, self.saves_at_epoch_end = True, False
 
     def elapsed(self) -> float:
-        """Seconds of the run so far.
-
-        Returns:
-            Without those between a checkpoint and the interruption that followed it.
-        """
+        """Seconds of the run so far."""
         return self.seconds + time.perf_counter() - self.began
 
     def pause(self, began: float) -> None:
-        """Leave out what is no training, such as writing a checkpoint.
-
-        Args:
-            began: When it began, by `time.perf_counter`.
-        """
+        """Leave out what is no training, such as writing a checkpoint."""
         self.began += time.perf_counter() - began
 
     def state(self) -> dict[str, Any]:
-        """What a checkpoint keeps.
-
-        Returns:
-            As transformers expects it.
-        """
+        """What a checkpoint keeps."""
         losses = {"logged_step": self.logged_step, "loss": self.loss}
         return {"args": {"tokens": self.tokens, "seconds": self.elapsed(), **losses}, "attributes": {}}

@@ -17,15 +17,7 @@ TRACKERS = {"tensorboard": ("tensorboard", "tensorboardX"), "trackio": ("trackio
 
 
 def check_trackers(report_to: Any, installed: Callable[[str], Any] = find_spec) -> None:
-    """Refuse to report to what is not installed.
-
-    Args:
-        report_to: One or more names, or None.
-        installed: Finds a package by its name; None where it is not there.
-
-    Raises:
-        ConfigError: With the package that is missing.
-    """
+    """Refuse to report to what is not installed."""
     named = [report_to] if isinstance(report_to, str) else list(report_to or ())
     for name in named:
         packages = TRACKERS.get(name, ())
@@ -36,12 +28,7 @@ def check_trackers(report_to: Any, installed: Callable[[str], Any] = find_spec) 
 
 
 def keep_logs(trainer: Trainer, output_dir: str | Path) -> None:
-    """Let TensorBoard's files outlive the run: beside the model, in the folder `output_dir`-logs.
-
-    Args:
-        trainer: The trainer, before it trains.
-        output_dir: Where the model is going to be.
-    """
+    """Let TensorBoard's files outlive the run: beside the model, in the folder `output_dir`-logs."""
     for callback in trainer.callback_handler.callbacks:
         if isinstance(callback, TensorBoardCallback) and callback.logging_dir is None:
             callback.logging_dir = f"{Path(output_dir).absolute()}-logs"

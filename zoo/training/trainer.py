@@ -74,11 +74,7 @@ class ZooTrainer(EvaluatingTrainer):
         return next(callback for callback in self.callback_handler.callbacks if isinstance(callback, RunTotals))
 
     def total_tokens(self) -> int:
-        """Count the tokens of the whole run.
-
-        Returns:
-            Those trained on in all processes, before interruptions too.
-        """
+        """Count the tokens of the whole run."""
         return self.totals.tokens + int(self.accelerator.reduce(self.train_tokens).item())
 
     def create_optimizer(self, model: nn.Module | None = None) -> torch.optim.Optimizer:
@@ -211,11 +207,7 @@ class ZooTrainer(EvaluatingTrainer):
         super()._run_epoch(**kwargs)
 
     def mean_loss(self) -> float:
-        """Compute the mean training loss of a run that has logged none.
-
-        Returns:
-            The mean over all steps, before interruptions too.
-        """
+        """Compute the mean training loss of a run that has logged none."""
         whole = self.totals.loss if self._goes_on else self._tr_loss.item()
         return whole / max(self.state.global_step, 1)
 
@@ -254,19 +246,11 @@ class ZooTrainer(EvaluatingTrainer):
         super()._issue_warnings_after_load(load_result)
 
     def check_trained(self) -> None:
-        """Refuse to go on with a model that is spoiled.
-
-        Raises:
-            TrainingError: When a loss, or a weight, is no number.
-        """
+        """Refuse to go on with a model that is spoiled."""
         self.guard.check()
         check_weights(self.model, self.state.global_step, self.kept)
 
     def trained_model(self) -> PreTrainedModel:
-        """Unwrap the model.
-
-        Returns:
-            The model, in evaluation mode.
-        """
+        """Unwrap the model."""
         model: PreTrainedModel = self.accelerator.unwrap_model(self.model)
         return model.eval()

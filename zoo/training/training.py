@@ -243,15 +243,7 @@ def to_stderr(text: str) -> None:
 def save_trained(
     trainer: ZooTrainer, tokenizers: Tokenizers, output_dir: str | Path, run: RunRecord, *, force: bool
 ) -> None:
-    """Save a trained model, before anything that may fail is done with it.
-
-    Args:
-        trainer: The trainer that trained it.
-        tokenizers: What goes with it.
-        output_dir: Where to.
-        run: The run's record.
-        force: Whether a saved model there may be replaced.
-    """
+    """Save a trained model, before anything that may fail is done with it."""
     state_dict = trainer.accelerator.get_state_dict(trainer.model) if trainer.is_fsdp_enabled else None
     if trainer.is_world_process_zero():
         save_checkpoint(trainer.trained_model(), tokenizers, output_dir, force=force, state_dict=state_dict, run=run)
@@ -259,17 +251,7 @@ def save_trained(
 
 @contextmanager
 def kept_in(output_dir: str | Path | None) -> Iterator[None]:
-    """Say where a trained model is, when it cannot be scored.
-
-    Args:
-        output_dir: Where it was saved, None where it was not.
-
-    Yields:
-        Nothing.
-
-    Raises:
-        ScoringError: When anything goes wrong.
-    """
+    """Say where a trained model is, when it cannot be scored."""
     try:
         yield
     except Exception as error:
@@ -322,9 +304,5 @@ def make_trainer(
 
 
 def identity_of(run: RunRecord, args: ZooTrainingArguments) -> dict[str, Any]:
-    """Tell a run from others, whatever it is spread over.
-
-    Returns:
-        As [`RunRecord.identity`][].
-    """
+    """Tell a run from others, whatever it is spread over."""
     return run.identity(examples_a_batch=args.train_batch_size * args.world_size)

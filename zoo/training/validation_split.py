@@ -19,18 +19,7 @@ OWN_DATA = "the zoo's own corpus"
 
 
 def examples_of_run(run: RunRecord | None, task: DataTask, model: str) -> tuple[Dataset, str]:
-    """Load the held-out examples of a model's training.
-
-    Args:
-        run: The run that made it, None where nobody knows.
-        model: What messages call the model.
-
-    Returns:
-        The examples, and what they are called.
-
-    Raises:
-        ConfigError: When they are not known, not there, or not what they were.
-    """
+    """Load the held-out examples of a model's training."""
     shipped = f"; those that ship with the zoo are in {task.shipped}" if task.shipped is not None else ""
     how = f"name the examples to evaluate on: --data FILE|FOLDER or --heldout FILE{shipped}"
     if task.makes_examples and (run is None or run.recipe.task != task.name):
@@ -57,40 +46,17 @@ def examples_of_run(run: RunRecord | None, task: DataTask, model: str) -> tuple[
 def named_examples(
     task: DataTask, data: str | Path | None, heldout: str | Path | None, columns: Sequence[Column] | None
 ) -> Dataset:
-    """Load examples that were named.
-
-    Args:
-        data: A file or a folder, the name of a corpus, or None.
-        heldout: A file, or None.
-        columns: Names or numbers of the columns to read.
-
-    Returns:
-        All examples of a file, or the held-out ones of a folder.
-    """
+    """Load examples that were named."""
     data = None if data is None else located(data)
     whole = heldout if heldout is not None else data if data is not None and Path(data).is_file() else None
     return task.load(data if data is not None else heldout, heldout=whole, columns=columns).heldout
 
 
 def columns_of(run: RunRecord | None) -> Sequence[Column] | None:
-    """Find which columns a run was told to read.
-
-    Args:
-        run: The run, None where nobody knows.
-
-    Returns:
-        Their names or numbers, None where it was not told.
-    """
+    """Find which columns a run was told to read."""
     return None if run is None or run.data.source is None else run.data.source.columns
 
 
 def file_name(place: str | None) -> str:
-    """Write what data are called.
-
-    Args:
-        place: A full path, or a dataset's name on the Hub; None for what a task has itself.
-
-    Returns:
-        The file's name without its folders.
-    """
+    """Write what data are called."""
     return OWN_DATA if place is None else Path(place).name if Path(place).is_absolute() else place

@@ -22,14 +22,7 @@ ROBERTA_HEAD_ACT = "gelu"
 
 
 def fold_token_type(skipped_rows: int) -> Transform:
-    """Make one position table of a native one, of which the first rows are never read, and the only token type.
-
-    Args:
-        skipped_rows: How many are never read.
-
-    Returns:
-        A transform from (position table, token-type table) to a position table. The way back has a type of zeros.
-    """
+    """Make one position table of a native one, of which the first rows are never read, and the only token type."""
 
     def fold(tensors: Tensors) -> Tensors:
         positions, types = tensors
@@ -67,11 +60,7 @@ class BertLike(NativeFormat):
     }
 
     def skipped_rows(self, pad_token_id: int | None) -> int:
-        """Rows of the position table that are never read.
-
-        Args:
-            pad_token_id: RoBERTa counts positions from the one after it.
-        """
+        """Rows of the position table that are never read."""
         return (pad_token_id or 0) + 1 if self.roberta_heads else 0
 
     def key_map(self, config: ZooConfig, task: str) -> KeyMap:
@@ -229,11 +218,7 @@ class BertLike(NativeFormat):
 
 
 def bert_classes(name: str) -> dict[str, str]:
-    """Names of the classes of such a family.
-
-    Returns:
-        The class of every task.
-    """
+    """Names of the classes of such a family."""
     return {
         "feature-extraction": f"{name}Model",
         "masked-lm": f"{name}ForMaskedLM",

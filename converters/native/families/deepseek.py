@@ -30,11 +30,7 @@ def shared_experts(config: ZooConfig) -> int:
 
 
 def at_least_one(native: Any) -> int:
-    """The same of a native configuration.
-
-    Raises:
-        NoCounterpartError: When it is 0, of which a class makes an expert without channels.
-    """
+    """The same of a native configuration."""
     given: int | None = getattr(native, "n_shared_experts", None) or getattr(native, "num_shared_experts", None)
     if not given:
         raise NoCounterpartError(native.model_type, ["n_shared_experts=0 is set, only an expert with channels can be"])
@@ -81,11 +77,7 @@ class SigmoidLike(ExpertsLike):
 
 
 def latent(name: str) -> Field:
-    """A width of the attention part, which a configuration has only where it was given.
-
-    Args:
-        name: Its name, on both sides.
-    """
+    """A width of the attention part, which a configuration has only where it was given."""
     return Field(name, write=lambda config: option(config, LatentAttention, name))
 
 
@@ -101,14 +93,7 @@ def latent_norm(native: Any) -> float | None:
 
 
 def rotation(native: Any) -> dict[str, Any]:
-    """Read the rotary settings of keys whose rotated part is rotated as a whole.
-
-    Returns:
-        `rope_parameters` of the zoo.
-
-    Raises:
-        NoCounterpartError: When a part of it is rotated, which the class takes for the whole, and computes nonsense.
-    """
+    """Read the rotary settings of keys whose rotated part is rotated as a whole."""
     rope = whole_heads(native.rope_parameters)
     if "partial_rotary_factor" in rope:
         given = f"partial_rotary_factor={rope['partial_rotary_factor']} is set with {rope['rope_type']!r} wavelengths"
@@ -117,11 +102,7 @@ def rotation(native: Any) -> dict[str, Any]:
 
 
 def attention_scale(config: Any) -> float | str:
-    """What scores are divided by: the root of the heads' width, less where wavelengths are stretched by YaRN.
-
-    Args:
-        config: A configuration of the zoo, or a native one.
-    """
+    """What scores are divided by: the root of the heads' width, less where wavelengths are stretched by YaRN."""
     rope = getattr(config, "rope_parameters", None) or {}
     stretched = rope.get("rope_type", "default") != "default" and rope.get("mscale_all_dim")
     if not stretched or rope["factor"] <= 1:

@@ -29,12 +29,7 @@ EXPERTS: Keys = {
 
 
 def setting(name: str, native: str | None = None, part: type = MixtureOfExperts) -> Field:
-    """A setting of the feed-forward part, which a configuration has only where it was given.
-
-    Args:
-        name: The zoo's name.
-        native: The native one, by default the same.
-    """
+    """A setting of the feed-forward part, which a configuration has only where it was given."""
     return Field(native or name, write=lambda config: option(config, part, name))
 
 
@@ -58,11 +53,7 @@ LOCAL_EXPERTS: Mapping[str, Field] = {
 
 
 def leading_dense_layers(native: Any) -> int:
-    """How many layers have no experts, which must be the first ones.
-
-    Raises:
-        NoCounterpartError: When others have none.
-    """
+    """How many layers have no experts, which must be the first ones."""
     kinds = list(native.mlp_layer_types)
     dense = kinds.count("dense")
     if kinds != ["dense"] * dense + ["sparse"] * (len(kinds) - dense):

@@ -9,14 +9,7 @@ from ..decoders import CLASSIFIER_DROPOUT, GPT2_HEADS, PROJECTIONS, DecoderForma
 
 
 def transposed(names: dict[str, str]) -> dict[str, object]:
-    """Linear layers that are stored transposed.
-
-    Args:
-        names: Native modules by the zoo's.
-
-    Returns:
-        As [`Keys`][].
-    """
+    """Linear layers that are stored transposed."""
     weights = {f"{zoo}.weight": (f"{native}.weight", TRANSPOSE) for zoo, native in names.items()}
     return {**weights, **{f"{zoo}.bias": f"{native}.bias" for zoo, native in names.items()}}
 

@@ -19,11 +19,7 @@ THETA = 10000.0
 
 
 def rotated_part(native: Any) -> dict[str, Any]:
-    """Read how many columns of a head are rotated.
-
-    Returns:
-        `rope_parameters` of the zoo.
-    """
+    """Read how many columns of a head are rotated."""
     share = {"partial_rotary_factor": native.rotary_dim / (native.n_embd // native.n_head)} if native.rotary_dim else {}
     return {"rope_type": "default", "rope_theta": THETA, **share}
 

@@ -26,17 +26,7 @@ def logit_scale(native: Any) -> float:
 
 
 def multiplied(state: State, native: Any, embedding: float, residual: float) -> State:
-    """Multiply what a class multiplies besides into its weights.
-
-    Args:
-        state: Native weights.
-        native: Their configuration.
-        embedding: The factor on the embeddings, and with them on an output projection that is tied to them.
-        residual: The factor on what is written onto the residual stream.
-
-    Returns:
-        The weights, wider where they have to be.
-    """
+    """Multiply what a class multiplies besides into its weights."""
     factors = {"model.embed_tokens.weight": embedding}
     if native.tie_word_embeddings:
         factors["lm_head.weight"] = embedding
@@ -98,14 +88,7 @@ class GraniteMoe(Multiplied, ExpertsLike):
 
 
 def one_wavelength(native: Any) -> dict[str, Any]:
-    """Read the rotary settings of a class that has a base for every layer, zero for layers without positions.
-
-    Returns:
-        `rope_parameters` of the zoo.
-
-    Raises:
-        NoCounterpartError: When bases differ.
-    """
+    """Read the rotary settings of a class that has a base for every layer, zero for layers without positions."""
     bases = {base for base in native.layer_rope_theta if base}
     if len(bases) > 1:
         given = f"layer_rope_theta={native.layer_rope_theta} is set"

@@ -25,12 +25,7 @@ SIZES = ("linear_num_key_heads", "linear_num_value_heads", "linear_key_head_dim"
 
 
 def by_layer(kind: str, mixer: str) -> dict[str, Field]:
-    """Which layers have attention, in a class whose layers may all have it.
-
-    Args:
-        kind: What the class calls layers without attention.
-        mixer: What they have.
-    """
+    """Which layers have attention, in a class whose layers may all have it."""
     return {
         "mixer": Field(
             "layer_types",
@@ -45,11 +40,7 @@ def by_layer(kind: str, mixer: str) -> dict[str, Field]:
 
 
 def size(index: int) -> Callable[[ZooConfig], int]:
-    """Makes a size of the delta rule of the settings, which need not have one of its own.
-
-    Args:
-        index: Which of `SIZES`.
-    """
+    """Makes a size of the delta rule of the settings, which need not have one of its own."""
     return lambda config: sizes(config)[index]
 
 
@@ -158,11 +149,7 @@ class Qwen3Next(ExpertsLike):
 
 
 def alike_on_every_axis(native: Any) -> dict[str, Any]:
-    """Read the rotary settings of a class that has an axis for time and two for pictures: of text, all say the same.
-
-    Returns:
-        `rope_parameters` of the zoo.
-    """
+    """Read the rotary settings of a class that has an axis for time and two for pictures: of text, all say the same."""
     return without(part_of_heads(native), "mrope_section", "mrope_interleaved")
 
 

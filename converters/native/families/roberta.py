@@ -63,10 +63,7 @@ class RobertaPreLayerNorm(BertLike):
         return super().write_config(config, task) | {"num_hidden_layers": layers}
 
     def write_weights(self, config: ZooConfig, state: State, task: str) -> State:
-        """Add the final norm that a body lacks, after a layer that does nothing. Arguments as in the base class.
-
-        The class returns its last hidden state only after the norm, but its last layer's input as it is.
-        """
+        """Add the final norm that a body lacks, after a layer that does nothing."""
         state = super().write_weights(config, state, task)
         if config.final_norm:
             return state

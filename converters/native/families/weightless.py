@@ -74,11 +74,7 @@ def swapped_halves(heads: int) -> Transform:
 
 
 def unscaled(rope: Any) -> Any:
-    """Settings of rotations without the factor of YaRN and LongRoPE on what is rotated: a norm behind them undoes it.
-
-    Args:
-        rope: `rope_parameters`, of the zoo or native.
-    """
+    """Rotary settings without the attention factor of YaRN and LongRoPE, which a norm after the rotation undoes."""
     return {**rope, "attention_factor": 1.0} if rope and rope.get("rope_type") in ("yarn", "longrope") else rope
 
 

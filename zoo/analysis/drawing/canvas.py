@@ -23,13 +23,7 @@ ARROW, CORNER = 6.0, 7.0
 
 
 def fitted(text: str, width: float, size: float) -> list[str]:
-    """Break a text into lines that fit, between facts rather than inside of them.
-
-    Args:
-        text: The text; facts are separated by commas.
-        width: How wide a line may be.
-        size: How large the letters are.
-    """
+    """Break a text into lines that fit, between facts rather than inside of them."""
     letters = max(int(width / (size * CHARACTER)), 8)
     facts = (fact.replace(" ", UNBROKEN) if len(fact) < letters else fact for fact in text.split(", "))
     return [line.replace(UNBROKEN, " ") for line in textwrap.wrap(", ".join(facts), letters)]
@@ -70,15 +64,7 @@ class Canvas:
         self.bounds = Bounds()
 
     def rectangle(self, center: Point, width: float, height: float, style: str, *, radius: float = 6.0) -> None:
-        """Draw a rectangle.
-
-        Args:
-            center: Where its middle is.
-            width: How wide it is.
-            height: How high it is.
-            style: Its classes.
-            radius: How round its corners are.
-        """
+        """Draw a rectangle."""
         x, y = center[0] - width / 2, center[1] - height / 2
         self.bounds.include(x, y, x + width, y + height)
         self.parts.append(element("rect", class_=style, x=x, y=y, width=width, height=height, rx=radius))
@@ -90,15 +76,7 @@ class Canvas:
         self.parts.append(element("circle", class_=style, cx=x, cy=y, r=radius))
 
     def text(self, at: Point, words: str, style: str, *, size: float, anchor: str = "middle") -> None:
-        """Write a line of text.
-
-        Args:
-            at: Where its baseline is.
-            words: The text.
-            style: Its classes.
-            size: How large its letters are.
-            anchor: What stands there: its "start", "middle" or "end".
-        """
+        """Write a line of text."""
         x, y = at
         width = len(words) * size * CHARACTER
         left = x - width * {"start": 0.0, "middle": 0.5, "end": 1.0}[anchor]
@@ -106,13 +84,7 @@ class Canvas:
         self.parts.append(element("text", words, class_=style, x=x, y=y, font_size=size, text_anchor=anchor))
 
     def line(self, *points: Point, style: str = "wire", arrow: bool = False) -> None:
-        """Draw a line with round corners.
-
-        Args:
-            points: Where it begins, turns and ends.
-            style: Its classes.
-            arrow: Whether it ends in an arrowhead.
-        """
+        """Draw a line with round corners."""
         for x, y in points:
             self.bounds.include(x, y, x, y)
         end = toward(points[-1], points[-2], ARROW - 1) if arrow else points[-1]
@@ -125,37 +97,20 @@ class Canvas:
 
     @contextmanager
     def group(self, style: str, title: str = "") -> Iterator[None]:
-        """Put what is drawn meanwhile into a group.
-
-        Args:
-            style: Its classes.
-            title: What is shown when the pointer rests on it.
-
-        Yields:
-            Nothing.
-        """
+        """Put what is drawn meanwhile into a group."""
         before, self.parts = self.parts, [element("title", title)] if title else []
         yield
         self.parts = [*before, element("g", lines(*self.parts), class_=style)]
 
     def paste(self, other: Canvas, offset: Point) -> None:
-        """Draw another picture here.
-
-        Args:
-            other: The picture.
-            offset: How far to move it.
-        """
+        """Draw another picture here."""
         (x, y), bounds = offset, other.bounds
         self.parts.append(element("g", lines(*other.parts), transform=f"translate({x:g} {y:g})"))
         self.bounds.include(bounds.left + x, bounds.top + y, bounds.right + x, bounds.bottom + y)
 
 
 def toward(point: Point, target: Point, distance: float) -> Point:
-    """Go from one point toward another.
-
-    Returns:
-        The place reached, at most the target.
-    """
+    """Go from one point toward another."""
     dx, dy = target[0] - point[0], target[1] - point[1]
     length = max((dx * dx + dy * dy) ** 0.5, 1e-9)
     share = min(distance / length, 1.0)
@@ -163,14 +118,7 @@ def toward(point: Point, target: Point, distance: float) -> Point:
 
 
 def rounded(points: Sequence[Point]) -> str:
-    """Write a line with round corners as the data of an SVG path.
-
-    Args:
-        points: Where it begins, turns and ends.
-
-    Returns:
-        Moves, lines and curves.
-    """
+    """Write a line with round corners as the data of an SVG path."""
     words = [f"M{points[0][0]:g} {points[0][1]:g}"]
     for before, corner, after in zip(points, points[1:], points[2:], strict=False):
         here, there = toward(corner, before, CORNER), toward(corner, after, CORNER)

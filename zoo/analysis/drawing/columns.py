@@ -74,12 +74,7 @@ class Column:
             self.trunk(step)
 
     def rise(self, distance: float = GAP, *, arrow: bool = True) -> None:
-        """Let the stream run on upwards.
-
-        Args:
-            distance: How far.
-            arrow: Whether it arrives at something.
-        """
+        """Let the stream run on upwards."""
         self.canvas.line((0, self.y), (0, self.y - distance), arrow=arrow)
         self.y -= distance
 
@@ -98,12 +93,7 @@ class Column:
         self.through(measure(step, WIDTH, self.marks))
 
     def strip(self, step: Step, width: float) -> Box:
-        """Measure positions that act inside of attention, drawn as a strip below it.
-
-        Args:
-            step: The position encoding.
-            width: How wide the attention's box is.
-        """
+        """Measure positions that act inside of attention, drawn as a strip below it."""
         return measure(step, width, self.marks, detail=step.detail.removesuffix(f" {EVERY_LAYER}"))
 
     def through(self, box: Box) -> None:

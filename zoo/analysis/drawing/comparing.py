@@ -88,31 +88,18 @@ def roles(item: Step | Residual) -> Iterator[tuple[Step, str]]:
 
 
 def facts(step: Step, role: str) -> tuple[Any, ...]:
-    """What makes two steps the same.
-
-    Args:
-        step: A step.
-        role: Where it stands.
-    """
+    """What makes two steps the same."""
     return role, step.label, step.detail, step.note, step.quirks
 
 
 def told(step: Step) -> str:
-    """Name a step with all that is known about it.
-
-    Returns:
-        A few words.
-    """
+    """Name a step with all that is known about it."""
     quirks = f"quirk {', '.join(step.quirks)}" if step.quirks else ""
     facts = ", ".join(filter(None, (step.detail, quirks)))
     return f"{step.label} ({facts})" if facts else step.label
 
 
 def repeated(block: Block) -> str:
-    """Say how often layers are applied.
-
-    Returns:
-        A few words.
-    """
+    """Say how often layers are applied."""
     times = " and ".join(f"{layer.repeats} times{f' ({layer.where})' * bool(layer.where)}" for layer in block.layers)
     return " ".join(filter(None, (times, block.remark and f"({block.remark})", *block.quirks)))

@@ -6,13 +6,7 @@ from markupsafe import Markup, escape
 
 
 def element(tag: str, *children: Markup | str, **attributes: object) -> Markup:
-    """Make an element.
-
-    Args:
-        tag: Its name.
-        children: What is in it; text is escaped.
-        attributes: By name, with "_" for "-" and behind Python's words; those that are None are left out.
-    """
+    """Make an element."""
     written = "".join(
         f' {name.rstrip("_").replace("_", "-")}="{escape(rounded(value))}"'
         for name, value in attributes.items()

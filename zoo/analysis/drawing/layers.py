@@ -18,18 +18,7 @@ IN_A_LAYER = re.compile(r"(?:.*\.)?layers\.\d+\.")
 
 
 def merged(drawn: Mapping[int, Items], numbers: Mapping[int, Sequence[int]], total: int) -> tuple[Layer, ...]:
-    """Take layers together that are made of the same steps in the same order.
-
-    Where only details of steps differ, windows for instance, they say in how many of the layers they hold.
-
-    Args:
-        drawn: What some layers do, by their numbers from 0.
-        numbers: For each of them, the layers that are like it, itself among them.
-        total: How many layers the stack has.
-
-    Returns:
-        A layer of every kind, in the order in which they first occur.
-    """
+    """Take layers together that are made of the same steps in the same order."""
     kinds: dict[Items, list[int]] = {}
     for number, items in drawn.items():
         kinds.setdefault(outline(items), []).append(number)
@@ -44,15 +33,7 @@ def merged(drawn: Mapping[int, Items], numbers: Mapping[int, Sequence[int]], tot
 
 
 def with_common_details(drawn: Mapping[int, Items], numbers: Mapping[int, Sequence[int]]) -> Items:
-    """Draw layers that differ in details only as one.
-
-    Args:
-        drawn: What they do, by their numbers.
-        numbers: For each of them, the layers that are like it.
-
-    Returns:
-        The first of them, with what holds for all.
-    """
+    """Draw layers that differ in details only as one."""
     first = next(iter(drawn.values()))
     details: dict[str, Counter[str]] = {step.path: Counter() for step in steps_in(first)}
     for number, items in drawn.items():
@@ -75,14 +56,7 @@ def steps_in(items: Items) -> list[Step]:
 
 
 def common(details: Mapping[str, int]) -> str:
-    """Say at once what several layers' details say.
-
-    Args:
-        details: In how many layers each holds.
-
-    Returns:
-        For instance "4 heads of 16, window 128 in 2 of 3 layers".
-    """
+    """Say at once what several layers' details say."""
     total = sum(details.values())
     counts: Counter[str] = Counter()
     for detail, count in details.items():
@@ -93,15 +67,7 @@ def common(details: Mapping[str, int]) -> str:
 
 
 def places(numbers: Sequence[int], total: int) -> str:
-    """Say which layers of a stack are meant.
-
-    Args:
-        numbers: Their numbers from 0, in order.
-        total: How many layers the stack has.
-
-    Returns:
-        For instance "layers 2 to 22", "every 4th layer" or "all but every 4th layer".
-    """
+    """Say which layers of a stack are meant."""
     others = [number for number in range(total) if number not in numbers]
     for prefix, chosen in (("every", numbers), ("all but every", others)):
         period = chosen[0] + 1 if len(chosen) > 1 else total
@@ -113,14 +79,7 @@ def places(numbers: Sequence[int], total: int) -> str:
 
 
 def pattern(kinds: Sequence[str]) -> str:
-    """Say in which order layers of several types follow each other.
-
-    Args:
-        kinds: The type of every layer.
-
-    Returns:
-        For instance "5 sliding, 1 full, again and again"; nothing where all are of one type.
-    """
+    """Say in which order layers of several types follow each other."""
     if len(set(kinds)) < 2:
         return ""
     size = len(kinds)

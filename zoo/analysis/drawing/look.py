@@ -59,20 +59,12 @@ SHAPES = """
 
 
 def style_sheet() -> str:
-    """Write the rules for both kinds of paper.
-
-    Returns:
-        CSS; everything in it is confined to the class `zoo-drawing`.
-    """
+    """Write the rules for both kinds of paper."""
     return f"{rules(0)}{SHAPES}@media (prefers-color-scheme:dark){{\n{rules(1)}}}\n"
 
 
 def rules(paper: int) -> str:
-    """Write the colours for one kind of paper.
-
-    Args:
-        paper: 0 for light, 1 for dark.
-    """
+    """Write the colours for one kind of paper."""
     colours = [(name, "fill", pair) for name, pair in FILLS.items()]
     colours += [(name, "stroke", pair) for name, pair in STROKES.items()]
     return "".join(f".zoo-drawing .{name}{{{key}:{pair[paper]}}}\n" for name, key, pair in colours)

@@ -10,21 +10,13 @@ from zoo.models.borrowing import borrowed_by
 
 
 def name_in(parent: nn.Module, module: nn.Module) -> str:
-    """Name a child.
-
-    Returns:
-        The name by which the first has the second, or nothing.
-    """
+    """Name a child."""
     children = (*parent.named_children(), *borrowed_by(parent).items())
     return next((name for name, child in children if child is module), "")
 
 
 def does_something(module: nn.Module) -> bool:
-    """Whether a module changes what passes through it, at least in training.
-
-    Returns:
-        False for identities and for dropout that never drops.
-    """
+    """Whether a module changes what passes through it, at least in training."""
     return not isinstance(module, nn.Identity) and not (isinstance(module, nn.Dropout) and module.p == 0)
 
 

@@ -184,11 +184,7 @@ class Drawing(Printed):
 
 
 def steps_of(item: Step | Residual | Together) -> Iterator[Step]:
-    """Go through the steps of one part of a drawing.
-
-    Yields:
-        Every step in it.
-    """
+    """Go through the steps of one part of a drawing."""
     if isinstance(item, Step):
         yield item
     elif isinstance(item, Together):
@@ -199,15 +195,7 @@ def steps_of(item: Step | Residual | Together) -> Iterator[Step]:
 
 
 def with_steps(item: Drawn, change: Callable[[Step], Step]) -> Drawn:
-    """Change the steps of a drawing or of a part of it.
-
-    Args:
-        item: The drawing or the part.
-        change: Makes another step of every step.
-
-    Returns:
-        Another one.
-    """
+    """Change the steps of a drawing or of a part of it."""
 
     def changed(item: Any) -> Any:
         if isinstance(item, tuple):

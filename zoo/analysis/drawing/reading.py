@@ -50,11 +50,7 @@ class Reader:
         self._signatures: dict[str, Any] = {}
 
     def signatures(self) -> dict[str, Any]:
-        """What can be told apart about every step, to be compared with another model's.
-
-        Returns:
-            Comparable values by the paths of the steps.
-        """
+        """What can be told apart about every step, to be compared with another model's."""
         self.draw("", "")
         return self._signatures
 
@@ -124,31 +120,14 @@ class Reader:
         return merged(drawn, {alike[0]: alike for alike in kinds.values()}, total)
 
     def modules(self, parent: nn.Module, names: Iterable[str], prefix: str, config: ZooConfig) -> Iterator[Step]:
-        """Draw some of a module's children as steps.
-
-        Args:
-            parent: The module.
-            names: Names of the children.
-            prefix: The module's path, with a dot at the end.
-            config: The configuration of the stack.
-
-        Yields:
-            A step for each that does something.
-        """
+        """Draw some of a module's children as steps."""
         for name in names:
             module = getattr(parent, name, None)
             if module is not None and does_something(module):
                 yield self.step(module, f"{prefix}{name}", "stream", config)
 
     def items(self, calls: list[Call], layer: nn.Module, path: str, config: ZooConfig) -> Iterator[Step | Residual]:
-        """Draw the calls that a layer makes.
-
-        Args:
-            config: The configuration of the stack.
-
-        Yields:
-            Residual connections, and steps on the residual stream itself.
-        """
+        """Draw the calls that a layer makes."""
         for call in calls:
             if isinstance(call.module, ResidualModule):
                 yield self.residual(call, layer, f"{path}.{name_in(layer, call.module)}", config)
@@ -206,11 +185,7 @@ class Reader:
             yield Step(f"soft cap at {config.final_logit_softcapping:g}", "", "final_logit_softcapping", kind="scale")
 
     def rules(self) -> Iterator[Step]:
-        """List what the variant does that is no module.
-
-        Yields:
-            A step for every field of its blueprint that differs from the usual.
-        """
+        """List what the variant does that is no module."""
         last = self.body.decoder if isinstance(self.body, ZooEncoderDecoder) else self.body
         for field, label in RULES.items():
             rule = getattr(last.transformer, field)
@@ -221,29 +196,13 @@ class Reader:
                 yield Step(label, detail, field, words, self.marks.get(field, ()), "rule")
 
     def is_idle(self, rule: str) -> bool:
-        """Whether a rule of the blueprint plays no part in this model.
-
-        Args:
-            rule: The field's name.
-
-        Returns:
-            True if it does not.
-        """
+        """Whether a rule of the blueprint plays no part in this model."""
         if rule == "decoder_inputs":
             return not isinstance(self.body, ZooEncoderDecoder)
         return rule in ("output_size", "head") and not hasattr(self.model, "lm_head")
 
     def step(self, module: nn.Module, path: str, role: str, config: ZooConfig) -> Step:
-        """Draw one module.
-
-        Args:
-            path: Its path in the model.
-            role: Where it stands: "stream", "skip", "branch" or "after".
-            config: The configuration of the stack.
-
-        Returns:
-            The step.
-        """
+        """Draw one module."""
         label, detail = label_and_detail(module, config)
         lender, shared = self.lender(module, path)
         if shared:
@@ -255,11 +214,7 @@ class Reader:
         return Step(label, detail, path, note(module), self.marks.get(path, ()), kind, lender)
 
     def lender(self, module: nn.Module, path: str) -> tuple[str, str]:
-        """Find the module, among those drawn before, whose weights a module uses as its own.
-
-        Returns:
-            The other's path, whole and without what it has in common with this one; nothing where there is no other.
-        """
+        """Find the module, among those drawn before, whose weights a module uses as its own."""
         borrowed = nn.ModuleDict(borrowed_by(module))
         for name, parameter in (*module.named_parameters(), *borrowed.named_parameters()):
             owner = self._owners.setdefault(id(parameter), f"{path}.{name}")

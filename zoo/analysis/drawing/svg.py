@@ -68,15 +68,7 @@ def to_svg_beside(a: Drawing, b: Drawing) -> str:
 
 
 def caption(canvas: Canvas, drawing: Drawing, left: float, top: float, width: float) -> None:
-    """Write above a picture what it shows.
-
-    Args:
-        canvas: Where.
-        drawing: What it shows.
-        left: Where its left side is.
-        top: Where its top is.
-        width: How wide it is.
-    """
+    """Write above a picture what it shows."""
     size = min(18.0, width / (len(drawing.name) * CHARACTER))
     canvas.text((left, top - 26), drawing.name, "text bold", size=size, anchor="start")
     canvas.text((left, top - 7), drawing.task, "soft", size=12, anchor="start")
@@ -117,13 +109,7 @@ def picture(drawing: Drawing, marks: Marks) -> Canvas:
 
 
 def remember(canvas: Canvas, encoder: tuple[Column, float], decoder: tuple[Column, float]) -> None:
-    """Draw how the encoder's output reaches cross-attention.
-
-    Args:
-        canvas: The picture.
-        encoder: The encoder's column, and where its stream is.
-        decoder: The decoder's.
-    """
+    """Draw how the encoder's output reaches cross-attention."""
     (source, start), (target, end) = encoder, decoder
     top = source.y
     corridor = start + source.canvas.bounds.right + BETWEEN * 0.45
@@ -159,16 +145,7 @@ def lend(columns: list[tuple[Column, float]]) -> None:
 
 
 def sibling(column: Column, path: str, lender: str) -> str | None:
-    """Find a step in the same stack that has the same weights from elsewhere.
-
-    Args:
-        column: The stack.
-        path: The place of the step that looks for it.
-        lender: Where the weights are.
-
-    Returns:
-        The first such step below it, if there is one.
-    """
+    """Find a step in the same stack that has the same weights from elsewhere."""
     for other, (box, _) in column.boxes.items():
         if other == path:
             return None

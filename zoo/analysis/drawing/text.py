@@ -72,15 +72,7 @@ def to_text(drawing: Drawing, width: int | None = 80) -> str:
 
 
 def beside(row: Row, column: int, width: int | None) -> Iterator[str]:
-    """Write a row with its texts to the right.
-
-    Args:
-        column: Where its texts begin.
-        width: How many columns the line may take.
-
-    Yields:
-        One line or more.
-    """
+    """Write a row with its texts to the right."""
     room = None if width is None else max(width - column, LEAST_DETAIL)
     texts = [line for text in row.texts for line in wrapped(text, room)]
     figures = [row.figure, *[row.below] * max(len(texts) - 1, 0)]
@@ -89,12 +81,7 @@ def beside(row: Row, column: int, width: int | None) -> Iterator[str]:
 
 
 def wrapped(text: str, width: int | None, indent: str = "") -> list[str]:
-    """Break a text into lines.
-
-    Args:
-        width: How many columns a line may take, None for any number.
-        indent: Begins every line but the first.
-    """
+    """Break a text into lines."""
     if width is None:
         return [text]
     return textwrap.wrap(text, width, subsequent_indent=indent, break_on_hyphens=False)

@@ -83,11 +83,7 @@ def trace(layer: nn.Module, config: ZooConfig, position: Position, earlier: Earl
 
 
 def watched(layer: nn.Module) -> list[nn.Module]:
-    """The modules whose calls matter.
-
-    Returns:
-        Its children and the slots of its residual connections, each once, without identities.
-    """
+    """The modules whose calls matter."""
     modules = dict.fromkeys(layer.children())
     for residual in layer.children():
         if isinstance(residual, Residual):

@@ -84,14 +84,7 @@ def label_and_detail(module: nn.Module, config: ZooConfig) -> tuple[str, str]:
 
 
 def kind_of(module: nn.Module) -> Kind:
-    """Tell what sort of module it is.
-
-    Args:
-        module: A part of a model.
-
-    Returns:
-        One of [`zoo.analysis.drawing.parts.Kind`][].
-    """
+    """Tell what sort of module it is."""
     if isinstance(module, Attention):
         return "cross-attention" if module.is_cross else "attention"
     if isinstance(module, Position):
@@ -128,15 +121,7 @@ def attention_detail(module: Attention) -> str:
 
 
 def bias_words(inner: bool, outer: bool) -> list[str]:
-    """Say which projections of attention have biases.
-
-    Args:
-        inner: Whether queries, keys and values have.
-        outer: Whether the output has.
-
-    Returns:
-        At most one remark; none where all have.
-    """
+    """Say which projections of attention have biases."""
     if inner and outer:
         return []
     if not inner and not outer:
@@ -145,15 +130,7 @@ def bias_words(inner: bool, outer: bool) -> list[str]:
 
 
 def feed_forward_words(module: FeedForward, config: ZooConfig) -> tuple[str, str]:
-    """Name a feed-forward sublayer, and say what distinguishes it.
-
-    Args:
-        module: The sublayer.
-        config: The configuration of its stack.
-
-    Returns:
-        Its name and a few words.
-    """
+    """Name a feed-forward sublayer, and say what distinguishes it."""
     inner = module.up_proj.out_features
     words = [f"{module.up_proj.in_features} → {inner} → {module.down_proj.out_features}", config.hidden_act]
     if not isinstance(module.norm, nn.Identity):
@@ -166,15 +143,7 @@ def feed_forward_words(module: FeedForward, config: ZooConfig) -> tuple[str, str
 
 
 def position_detail(module: Position, config: ZooConfig) -> str:
-    """Say where a position encoding acts.
-
-    Args:
-        module: The position encoding.
-        config: The configuration of its stack, which says whether there are layers without positions.
-
-    Returns:
-        A few words.
-    """
+    """Say where a position encoding acts."""
     kind = type(module)
     placed = [layer is not None for layer in config.placed_types_of_layers()]
     where = EVERY_LAYER if all(placed) else f"in {sum(placed)} of {len(placed)} layers"
@@ -193,14 +162,7 @@ def position_detail(module: Position, config: ZooConfig) -> str:
 
 
 def note(thing: Any) -> str:
-    """Quote what the author of a class or function of a variant says about it.
-
-    Args:
-        thing: A module, or a function.
-
-    Returns:
-        The first line of its docstring; nothing for what belongs to the library's common parts.
-    """
+    """Quote what the author of a class or function of a variant says about it."""
     definition = thing if inspect.isfunction(thing) else type(thing)
     common = definition.__module__.startswith(("zoo.models.", "zoo.fast.", "torch.", "transformers."))
     if common or isinstance(thing, ZooPreTrainedModel) or not definition.__doc__:

@@ -44,13 +44,6 @@ def activation_bytes(model: nn.Module, batch: Mapping[str, Any]) -> int:
 
 
 def storage_of(tensor: Tensor) -> tuple[int, int]:
-    """Say where a tensor's memory is.
-
-    Args:
-        tensor: Possibly a view of a larger one.
-
-    Returns:
-        The address and the size in bytes of all the memory that it keeps.
-    """
+    """Say where a tensor's memory is."""
     storage = tensor.untyped_storage()
     return storage.data_ptr(), storage.nbytes()

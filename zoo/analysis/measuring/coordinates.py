@@ -44,22 +44,7 @@ def check_coordinates(
     learning_rate: float = 1e-2,
     **settings: Any,
 ) -> list[Coordinates]:
-    """Learn one batch at several widths, and see what grows (Yang et al. 2022, appendix D.1).
-
-    Args:
-        name: A variant's name, possibly with settings: "llama-style:parametrization=mup".
-        task: What the model is for, by default the variant's first task: one that predicts tokens.
-        widths: Hidden sizes, narrow ones first; heads have the same width in all.
-        steps: Number of updates.
-        learning_rate: Adam's.
-        settings: Fields of the configuration, beside sizes.
-
-    Returns:
-        What was found at every width.
-
-    Raises:
-        ConfigError: When there are fewer than two widths, or one that heads do not divide.
-    """
+    """Learn one batch at several widths, and see what grows (Yang et al. 2022, appendix D.1)."""
     head_dim = settings.pop("head_dim", 16)
     if len(widths) < 2 or any(width % head_dim or width < 1 for width in widths):
         raise ConfigError(f"widths={tuple(widths)} were given; give at least two multiples of head_dim={head_dim}")
@@ -98,14 +83,7 @@ def check_width(
 
 
 def growth(found: Sequence[Coordinates]) -> float:
-    """By which power of the width the first update's effect grows: about 0 in muP, 1/2 to 1 in the standard one.
-
-    Args:
-        found: What [`check_coordinates`][] returned.
-
-    Returns:
-        The slope of a line through the logarithms, by least squares.
-    """
+    """By which power of the width the first update's effect grows: about 0 in muP, 1/2 to 1 in the standard one."""
     logs = [(math.log(one.width), math.log(one.changes[0])) for one in found]
     mean_x, mean_y = (sum(values) / len(logs) for values in zip(*logs, strict=True))
     return sum((x - mean_x) * (y - mean_y) for x, y in logs) / sum((x - mean_x) ** 2 for x, _ in logs)

@@ -160,14 +160,7 @@ def flops_per_token(model: PreTrainedModel | ZooConfig, seq_len: int, decoder_le
 
 
 def without_values(model: PreTrainedModel, dtype: torch.dtype | None = None) -> PreTrainedModel:
-    """Copy a model with tensors that are made anew, and are as empty as the mode in which this is called makes them.
-
-    Args:
-        dtype: Of the copy's parameters, by default as they are.
-
-    Returns:
-        The copy; what was shared is shared.
-    """
+    """Copy a model with tensors that are made anew, and are as empty as the mode in which this is called makes them."""
     memo: dict[int, Any] = {}
     for parameter in model.parameters():
         empty = torch.empty(parameter.shape, dtype=dtype or parameter.dtype)

@@ -41,17 +41,7 @@ def _gemm_limit(device: str, dtype: torch.dtype, threads: int) -> float:
 
 
 def fastest(shape: tuple[int, int, int], device: str, dtype: torch.dtype, seconds: float) -> float:
-    """Measure products of one shape.
-
-    Args:
-        shape: Rows, inner dimension and columns.
-        device: Where.
-        dtype: At which precision.
-        seconds: How long, at least three products.
-
-    Returns:
-        Operations a second of the fastest.
-    """
+    """Measure products of one shape."""
     rows, inner, columns = shape
     generator = torch.Generator().manual_seed(0)
     left = torch.rand(rows, inner, generator=generator).to(device, dtype)
@@ -69,14 +59,7 @@ def fastest(shape: tuple[int, int, int], device: str, dtype: torch.dtype, second
 
 
 def int8_gain(rows: int) -> float:
-    """Measure what a linear layer on int8 weights gains on this CPU, once in a process.
-
-    Args:
-        rows: For how many tokens at a time.
-
-    Returns:
-        How many times as fast as in float32 it is.
-    """
+    """Measure what a linear layer on int8 weights gains on this CPU, once in a process."""
     return _int8_gain(rows, torch.get_num_threads())
 
 
@@ -88,21 +71,13 @@ def _int8_gain(rows: int, threads: int) -> float:
 
 
 def dropout_gain() -> float:
-    """Measure what dropout of few random bits gains on this CPU.
-
-    Returns:
-        How many times as fast as PyTorch's it is.
-    """
+    """Measure what dropout of few random bits gains on this CPU."""
     states = torch.rand(2048, 512)
     with torch.random.fork_rng(devices=()):
         return gain(lambda: F.dropout(states, 0.1), lambda: states * noise_like(states, 0.1))
 
 
 def synchronize(device: torch.device | str) -> None:
-    """Wait until a device has done what it was told.
-
-    Args:
-        device: The device; a CPU has.
-    """
+    """Wait until a device has done what it was told."""
     if torch.device(device).type == "cuda":
         torch.cuda.synchronize(device)

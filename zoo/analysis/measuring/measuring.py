@@ -82,11 +82,7 @@ def measure(
 
 
 def count_per_token(model: PreTrainedModel, batch: Mapping[str, Tensor]) -> FlopsPerToken:
-    """Count the operations a token of sequences as long as a batch's are without their padding.
-
-    Returns:
-        The operations; of the padded batch where some quirk wants source and target to be of one length.
-    """
+    """Count the operations a token of sequences as long as a batch's are without their padding."""
     try:
         return flops_per_token(model, *mean_lengths(model, batch))
     except ZooError:
@@ -94,11 +90,7 @@ def count_per_token(model: PreTrainedModel, batch: Mapping[str, Tensor]) -> Flop
 
 
 def mean_lengths(model: PreTrainedModel, batch: Mapping[str, Tensor]) -> list[int]:
-    """Find how long the sequences of a batch are without their padding.
-
-    Returns:
-        The mean length of what is read, and of an encoder-decoder that of what is written.
-    """
+    """Find how long the sequences of a batch are without their padding."""
     totals = [num_tokens(batch)]
     if model.config.is_encoder_decoder:
         totals.append(int(batch["labels"].ne(IGNORED).sum()))
@@ -106,9 +98,5 @@ def mean_lengths(model: PreTrainedModel, batch: Mapping[str, Tensor]) -> list[in
 
 
 def num_positions(model: PreTrainedModel, batch: Mapping[str, Tensor]) -> int:
-    """Count the positions of a batch, padding included.
-
-    Returns:
-        Those that are read, and of an encoder-decoder those that are written as well.
-    """
+    """Count the positions of a batch, padding included."""
     return batch["input_ids"].numel() + (batch["labels"].numel() if model.config.is_encoder_decoder else 0)

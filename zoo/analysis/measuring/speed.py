@@ -151,13 +151,6 @@ class Clock(BaseStreamer):
 
 
 def num_tokens(batch: Mapping[str, Tensor]) -> int:
-    """Count what a batch holds to read.
-
-    Args:
-        batch: `input_ids` and possibly `attention_mask`.
-
-    Returns:
-        Its tokens, padding excluded.
-    """
+    """Count what a batch holds to read."""
     mask = batch.get("attention_mask")
     return batch["input_ids"].numel() if mask is None else int(mask.sum())

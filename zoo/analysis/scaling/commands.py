@@ -33,21 +33,7 @@ srun {command}
 def train_command(
     name: str, task: str, seq_len: int, share: Share, *, devices: int, sequences: int, batches: int, optim: str
 ) -> str:
-    """Write the command for the processes of one machine.
-
-    Args:
-        name: The variant's name with its settings.
-        task: What the model is for.
-        seq_len: Tokens of a sequence.
-        share: What a device does.
-        devices: Their number.
-        sequences: Of a batch on a device.
-        batches: How many make an update.
-        optim: The optimiser.
-
-    Returns:
-        A line of a shell; DATA stands for what is trained on, and $HOST for the first of several machines.
-    """
+    """Write the command for the processes of one machine."""
     arguments = ["train", name, "--task", DATA[Task(task)].format(seq_len=seq_len), "--data", "DATA"]
     arguments += ["--per-device-train-batch-size", str(sequences), "--gradient-accumulation-steps", str(batches)]
     arguments += ["--optim", optim]
@@ -77,13 +63,5 @@ def train_command(
 
 
 def slurm_script(command: str, devices: int) -> str | None:
-    """Write the script that runs a command on several machines.
-
-    Args:
-        command: What each of them runs.
-        devices: Devices of all.
-
-    Returns:
-        What `sbatch` takes; None for one machine.
-    """
+    """Write the script that runs a command on several machines."""
     return SLURM.format(nodes=devices // NODE, node=NODE, command=command) if devices > NODE else None

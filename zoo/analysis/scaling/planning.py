@@ -200,14 +200,7 @@ def fitting(name: str, task: str, seq_len: int, devices: int, available: int, op
 
 
 def candidates(devices: int) -> Iterator[tuple[Strategy, bool]]:
-    """Strategies for so many devices.
-
-    Args:
-        devices: Their number.
-
-    Yields:
-        A strategy, and whether layers are computed again.
-    """
+    """Strategies for so many devices."""
     for strategy, checkpointing in ORDER:
         if devices > 1:
             yield strategy, checkpointing
@@ -216,16 +209,7 @@ def candidates(devices: int) -> Iterator[tuple[Strategy, bool]]:
 
 
 def largest(share: Share, available: int, most: int) -> int:
-    """Find the largest batch that fits.
-
-    Args:
-        share: What a device does.
-        available: Bytes of it.
-        most: Sequences that an update leaves for it.
-
-    Returns:
-        A power of two.
-    """
+    """Find the largest batch that fits."""
     sequences = 1
     while 2 * sequences <= most and share.memory(2 * sequences).total <= USABLE * available:
         sequences *= 2
@@ -233,17 +217,7 @@ def largest(share: Share, available: int, most: int) -> int:
 
 
 def parse_bytes(memory: int | str) -> int:
-    """Read a size.
-
-    Args:
-        memory: Bytes, or for instance "80GiB" or "24 GB".
-
-    Returns:
-        Bytes.
-
-    Raises:
-        ConfigError: When it is none.
-    """
+    """Read a size."""
     found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMG]I?B)?", str(memory).strip().upper())
     if found is None or not (size := int(float(found[1]) * UNITS[found[2] or ""])):
         raise ConfigError(f"memory={memory!r} is no size; valid: for instance 80GiB, 24GB or 24576MiB")

@@ -36,17 +36,7 @@ class Roofline:
 def roofline(
     share: Share, device: Device, devices: int, *, sequences: int, batches: int, flops: float, hidden_bytes: int
 ) -> Roofline:
-    """Bound the time of an update.
-
-    Args:
-        share: What a device does.
-        device: Which it is.
-        devices: Their number.
-        sequences: Of a batch on a device.
-        batches: How many make an update.
-        flops: Operations of one sequence, with what is computed again, on all devices that compute it together.
-        hidden_bytes: What the layers of one sequence exchange between those devices.
-    """
+    """Bound the time of an update."""
     weights = share.num_parameters
     shard = weights / share.shards * FLOAT32
     products = 3 * weights * BFLOAT16 + 2 * share.step.body.each * sequences

@@ -52,11 +52,7 @@ class Peak(NamedTuple):
     each: int
 
     def at(self, sequences: int) -> int:
-        """The bytes of a batch.
-
-        Returns:
-            Bytes.
-        """
+        """The bytes of a batch."""
         return max(self.least, self.fixed + self.each * sequences)
 
 
@@ -83,17 +79,7 @@ class StepMemory(NamedTuple):
 def step_memory(
     model: ZooPreTrainedModel, seq_len: int, *, precision: Precision, checkpointing: bool, whole_logits: bool
 ) -> StepMemory:
-    """Find the memory of a training step.
-
-    Args:
-        model: A model, of whose tensors only the shapes matter.
-        seq_len: Tokens of a sequence; of source and target each, where there are both.
-        checkpointing: Whether layers are computed again in the backward pass.
-        whole_logits: Whether all logits are there at one time, or those of a chunk of tokens.
-
-    Returns:
-        The memory, by the sequences of a batch.
-    """
+    """Find the memory of a training step."""
     with simulated_training(model, precision, checkpointing=checkpointing) as hollow:
 
         def run(forward: Callable[[Any, Tensor], Tensor], sequences: int) -> int:
@@ -120,18 +106,7 @@ def batch_memory(
     checkpointing: bool,
     whole_logits: bool,
 ) -> int:
-    """Find the memory of a training step of one batch, which is less to compute than how it grows.
-
-    Args:
-        model: As for [`step_memory`][].
-        sequences: Of the batch.
-        seq_len: Tokens of each, as for [`step_memory`][].
-        checkpointing: Whether layers are computed again in the backward pass.
-        whole_logits: Whether all logits are there at one time, or those of a chunk of tokens.
-
-    Returns:
-        Bytes at the peak, beside weights, gradients that are kept, and the optimiser's states.
-    """
+    """Find the memory of a training step of one batch, which is less to compute than how it grows."""
     with simulated_training(model, precision, checkpointing=checkpointing) as hollow:
         ids = torch.empty(sequences, seq_len, dtype=torch.long)
         if not isinstance(hollow, LanguageModel):
@@ -185,30 +160,14 @@ class GroupedProducts(TorchDispatchMode):
 
 
 def grow(run: Callable[[int], int], many: int) -> Peak:
-    """Find out how a peak grows.
-
-    Args:
-        run: The peak of a batch of so many sequences.
-        many: So many that they are what decides.
-
-    Returns:
-        The peak of any batch.
-    """
+    """Find out how a peak grows."""
     less, more = run(many), run(2 * many)
     each = (more - less) // many
     return Peak(run(1), less - each * many, each)
 
 
 def peak(model: ZooPreTrainedModel, forward: Callable[[], Tensor], precision: Precision) -> int:
-    """Measure a forward and backward pass.
-
-    Args:
-        model: What is run; its weights and their gradients do not count.
-        forward: Computes a loss.
-
-    Returns:
-        The most bytes at one time.
-    """
+    """Measure a forward and backward pass."""
     gradients = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
     mixed = precision != Precision.FLOAT32
     with Allocations([*model.parameters(), *model.buffers(), *gradients]) as allocations:

@@ -112,14 +112,7 @@ class Share:
     step: StepMemory
 
     def memory(self, sequences: int) -> Memory:
-        """The memory of a device.
-
-        Args:
-            sequences: Its share of a batch.
-
-        Returns:
-            Bytes by what they are for.
-        """
+        """The memory of a device."""
         shard = -(-self.num_parameters // self.shards) * FLOAT32
         return Memory(
             parameters=shard,
@@ -134,23 +127,7 @@ class Share:
 def share_of(
     name: str, task: str, seq_len: int, devices: int, strategy: Strategy, *, checkpointing: bool, optim: str
 ) -> Share:
-    """Say what one device does.
-
-    Args:
-        name: A variant's name, possibly with settings.
-        task: What the model is for.
-        seq_len: Tokens of a sequence.
-        devices: Their number.
-        strategy: How the step is spread.
-        checkpointing: Whether layers are computed again in the backward pass.
-        optim: The optimiser's name, as transformers or the zoo calls it.
-
-    Returns:
-        The share.
-
-    Raises:
-        ConfigError: When the model cannot be spread like this.
-    """
+    """Say what one device does."""
     slices = min(NODE, devices) if strategy == Strategy.TENSOR_PARALLEL else 1
     is_sharded = strategy in (Strategy.FSDP2, Strategy.TENSOR_PARALLEL)
     settings = sliced(name, task, slices) if slices > 1 else ()
@@ -171,11 +148,7 @@ def share_of(
 
 @cache
 def hollow(name: str, task: str, settings: Settings = ()) -> ZooPreTrainedModel:
-    """Build a model on the meta device, without dropout in attention, whose random numbers kernels on GPUs draw again.
-
-    Args:
-        settings: Fields of the configuration and their values.
-    """
+    """Build a model on the meta device, without attention dropout: GPU kernels draw its random numbers again."""
     return skeleton(name, task, **{"attention_dropout": 0.0, **dict(settings)})
 
 
@@ -183,16 +156,7 @@ def hollow(name: str, task: str, settings: Settings = ()) -> ZooPreTrainedModel:
 def simulated(
     name: str, task: str, settings: Settings, seq_len: int, *, is_sharded: bool, checkpointing: bool
 ) -> StepMemory:
-    """Simulate a training step as the zoo's trainer does it, for a few layers, and count on from there.
-
-    Args:
-        name: As for [`share_of`][].
-        task: What the model is for.
-        settings: As for [`hollow`][].
-        seq_len: Tokens of a sequence.
-        is_sharded: Whether weights are gathered layer by layer, with which losses need all logits.
-        checkpointing: Whether layers are computed again in the backward pass.
-    """
+    """Simulate a training step as the zoo's trainer does it, for a few layers, and count on from there."""
     precision = Precision.BFLOAT16 if is_sharded else Precision.MIXED
 
     def step(depths: Settings) -> tuple[int, ...]:
@@ -219,16 +183,7 @@ def flops_of(name: str, task: str, seq_len: int) -> Flops:
 
 
 def counted_on(name: str, task: str, measure: Callable[[Settings], tuple[int, ...]]) -> tuple[int, ...]:
-    """Measure a model of a few layers, and count on from there to all that it has, which are alike.
-
-    Args:
-        name: A variant's name, possibly with settings; with `layer_types`, layers may differ, and all are measured.
-        task: What the model is for.
-        measure: Measures it with settings beside these.
-
-    Returns:
-        What the whole model comes to.
-    """
+    """Measure a model of a few layers, and count on from there to all that it has, which are alike."""
     config = hollow(name, task).config
     depths = {"num_hidden_layers": config.num_hidden_layers}
     if config.is_encoder_decoder:
@@ -248,17 +203,7 @@ def counted_on(name: str, task: str, measure: Callable[[Settings], tuple[int, ..
 
 
 def sliced(name: str, task: str, slices: int) -> Settings:
-    """The settings of what one device computes of every layer: a model with as many times fewer heads and channels.
-
-    Args:
-        slices: Devices that compute a layer together.
-
-    Returns:
-        Fields of the configuration and their values.
-
-    Raises:
-        ConfigError: When the model cannot be sliced, or not into so many.
-    """
+    """The settings of what one device computes of every layer: a model with as many times fewer heads and channels."""
     model = hollow(name, task)
     config = model.config
     if not any(style == "colwise" and key.endswith("q_proj") for key, style in tensor_parallel_plan(model).items()):
@@ -271,11 +216,7 @@ def sliced(name: str, task: str, slices: int) -> Settings:
 
 
 def gathered_parameters(model: ZooPreTrainedModel) -> int:
-    """Count the weights that FSDP2 has in one piece at one time.
-
-    Returns:
-        Those outside of layers, of the layer at work, and of the next one, which is being gathered.
-    """
+    """Count the weights that FSDP2 has in one piece at one time."""
     layers = [
         sum(parameter.numel() for parameter in layer.parameters())
         for stack in model.modules()

@@ -16,11 +16,7 @@ COLUMNS = (
 
 
 def row(plan: Plan) -> tuple[str, ...]:
-    """Write a plan as a row.
-
-    Returns:
-        A cell for each of [`COLUMNS`][]; memory in GiB on one device.
-    """
+    """Write a plan as a row."""
     again = ", layers computed again" if plan.checkpointing else ""
     sizes = [f"{size / GIB:.1f}" for size in dataclasses.astuple(plan.memory)]
     speed = f"{plan.tokens_per_second:,.0f}"
@@ -38,11 +34,7 @@ def heading(plan: Plan) -> str:
 
 
 def to_markdown(plans: Iterable[Plan]) -> str:
-    """Write plans of one model for a document.
-
-    Returns:
-        A heading, a table, and the commands.
-    """
+    """Write plans of one model for a document."""
     plans = list(plans)
     lines = [f"**{heading(plans[0])}**", "", f"| {' | '.join(COLUMNS)} |"]
     lines.append("|---:|---|" + "---:|" * (len(COLUMNS) - 3) + "---|")

@@ -19,28 +19,13 @@ SHIPPED = HERE / "shipped"
 
 
 def read_definitions(kind: str) -> dict[str, dict[str, Any]]:
-    """Read which weights there are.
-
-    Args:
-        kind: "shipped" or "native".
-
-    Returns:
-        What is said of them, by name.
-    """
+    """Read which weights there are."""
     definitions: dict[str, dict[str, Any]] = yaml.safe_load((HERE / f"{kind}.yaml").read_text(encoding="utf-8"))
     return definitions
 
 
 def shipped_weights(name: str, definition: dict[str, Any]) -> Weights:
-    """Find weights that ship, whole or not: what is wrong with them is told when they are used.
-
-    Args:
-        name: Their name.
-        definition: What is said of them.
-
-    Returns:
-        Their record, without files where that cannot be read.
-    """
+    """Find weights that ship, whole or not: what is wrong with them is told when they are used."""
     defined = definition_of(name, definition)
     try:
         return replace(read_record(SHIPPED / name), summary=defined.summary)
@@ -49,15 +34,7 @@ def shipped_weights(name: str, definition: dict[str, Any]) -> Weights:
 
 
 def definition_of(name: str, definition: dict[str, Any]) -> Weights:
-    """Say of weights what their definition says.
-
-    Args:
-        name: Their name.
-        definition: Fields of [`zoo.registry.Weights`][], and `train`, the arguments of `zoo train`.
-
-    Returns:
-        A record without files.
-    """
+    """Say of weights what their definition says."""
     said = {key: value for key, value in definition.items() if key != "train"}
     arguments = tuple(str(definition.get("train", "")).split())
     command = ("zoo", "train", *arguments) if arguments else ()

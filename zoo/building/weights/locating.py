@@ -55,14 +55,7 @@ def locate(source: str | os.PathLike[str], **options: Any) -> Path:
 
 
 def named_weights(source: str) -> Weights | None:
-    """Look up weights, if a text is meant to name some.
-
-    Returns:
-        The weights, None where something else is meant.
-
-    Raises:
-        UnknownWeightsError: When some are meant that there are not.
-    """
+    """Look up weights, if a text is meant to name some."""
     if not is_weights_name(source) or Path(source).suffix.lower() in FILE_ENDINGS:
         return None
     return find_weights(source)
@@ -129,19 +122,7 @@ def _temporary() -> tempfile.TemporaryDirectory[str]:
 
 
 def fetch_weights(weights: Weights, **options: Any) -> Path:
-    """Pull weights from the Hub, convert them if they are of a class of transformers, and keep what comes out.
-
-    Args:
-        weights: Weights on the Hub.
-        options: Of [`zoo.pull`][].
-
-    Returns:
-        The folder of the model of the zoo: in the cache, where it is found again without a connection.
-
-    Raises:
-        CheckpointError: When what was kept is damaged, or it is a model of another variant.
-        HubError: When they cannot be had: the message says what would be fetched from where.
-    """
+    """Pull weights from the Hub, convert them if they are of a class of transformers, and keep what comes out."""
     from filelock import FileLock
     from huggingface_hub import cached_assets_path
 
@@ -158,18 +139,7 @@ def fetch_weights(weights: Weights, **options: Any) -> Path:
 
 
 def pulled(weights: Weights, **options: Any) -> Path:
-    """Pull weights from the Hub.
-
-    Args:
-        weights: Weights on the Hub.
-        options: Of [`zoo.pull`][].
-
-    Returns:
-        The folder as the Hub has it.
-
-    Raises:
-        HubError: When they cannot be had: the message says what would be fetched from where.
-    """
+    """Pull weights from the Hub."""
     from huggingface_hub import constants
 
     from zoo.hub import HubAccessError, HubUnreachableError, parse_address, pull
@@ -185,16 +155,7 @@ def pulled(weights: Weights, **options: Any) -> Path:
 
 
 def convert_into(folder: Path, weights: Weights, source: Path) -> None:
-    """Make a folder of the zoo from a checkpoint that was pulled, with a record.
-
-    Args:
-        folder: The folder to write, whole or not at all.
-        weights: What is known about the weights.
-        source: The checkpoint: one of the zoo's, or of a class of transformers that it converts.
-
-    Raises:
-        CheckpointError: When it is a model of another variant.
-    """
+    """Make a folder of the zoo from a checkpoint that was pulled, with a record."""
     from zoo.base.folders import written_whole
     from zoo.building.fingerprints import fingerprint
     from zoo.converters.native.tokenizer import carry_tokenizer

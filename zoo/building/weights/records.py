@@ -53,11 +53,7 @@ def read_record(folder: Path) -> Weights:
 
 
 def read_scores(folder: Path) -> dict[str, RecordedScore]:
-    """Read the scores that weights had when they were made.
-
-    Returns:
-        Scores and the loss, by key; none where nothing was evaluated.
-    """
+    """Read the scores that weights had when they were made."""
     file = folder / EVALUATIONS_FILE
     if not file.is_file():
         return {}
@@ -102,11 +98,7 @@ def write_record(folder: Path, weights: Weights) -> Weights:
 
 
 def shared_files(folder: Path, weights: Weights) -> dict[str, Path]:
-    """Find the files of weights that ship, and of which several have the same.
-
-    Returns:
-        Where they are, by their names; none of those that are in the folder itself, and none of other weights.
-    """
+    """Find the files of weights that ship, and of which several have the same."""
     if folder.parent.parent != SHARED.parent:
         return {}
     stored = {
@@ -145,14 +137,7 @@ def versions() -> dict[str, str]:
 
 
 def how_to_mend(weights: Weights) -> str:
-    """Say what to do about weights that are not what they should be.
-
-    Args:
-        weights: Their record, as it is registered.
-
-    Returns:
-        The end of a sentence.
-    """
+    """Say what to do about weights that are not what they should be."""
     if weights.on_hub:
         return "remove that folder, and they are fetched again"
     distribution = origin_of(weights)
@@ -160,11 +145,7 @@ def how_to_mend(weights: Weights) -> str:
 
 
 def origin_of(weights: Weights) -> str | None:
-    """Find which distribution brought weights.
-
-    Returns:
-        The distribution, None where a script registered them, or nobody did.
-    """
+    """Find which distribution brought weights."""
     from zoo.registry import WEIGHTS
 
     try:

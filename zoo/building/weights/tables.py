@@ -15,15 +15,7 @@ MAIN_SCORES = ("bleu", "accuracy", "perplexity")
 
 
 def in_words(number: int | None, unit: str) -> str:
-    """Write a large number.
-
-    Args:
-        number: The number, None where it is not known.
-        unit: What it counts, e.g. "B".
-
-    Returns:
-        For instance "396 k" or "0.9 MB"; nothing where it is not known.
-    """
+    """Write a large number."""
     if number is None:
         return ""
     value, prefix = float(number), 0
@@ -33,34 +25,19 @@ def in_words(number: int | None, unit: str) -> str:
 
 
 def place_of(weights: Weights) -> str:
-    """Say where weights are.
-
-    Returns:
-        "shipped", a folder, or a repository.
-    """
+    """Say where weights are."""
     if weights.on_hub:
         return weights.source.partition("@")[0]
     return "shipped" if Path(weights.source).parent == SHIPPED else weights.source
 
 
 def main_score(weights: Weights) -> RecordedScore | None:
-    """Find the score that a table shows.
-
-    Args:
-        weights: The record of the weights.
-
-    Returns:
-        The score, None where they have none of these.
-    """
+    """Find the score that a table shows."""
     return next((weights.scores[key] for key in MAIN_SCORES if key in weights.scores), None)
 
 
 def scores_text(weights: Weights) -> str:
-    """Write the main score of weights.
-
-    Returns:
-        For instance "BLEU 82.7 (80.1 to 85.2)"; nothing where they have none.
-    """
+    """Write the main score of weights."""
     score = main_score(weights)
     if score is None:
         return ""

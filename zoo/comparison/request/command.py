@@ -16,17 +16,7 @@ from .sweep import write_values
 
 
 def command(request: Request, names: Sequence[str], seeds: Sequence[int], baseline: str) -> list[str]:
-    """Write the command that repeats a comparison.
-
-    Args:
-        request: What was asked for.
-        names: The variants that are compared by now.
-        seeds: Their seeds.
-        baseline: The variant that the others are measured against.
-
-    Returns:
-        Words of a shell. A recipe that no file holds is in the comparison's folder.
-    """
+    """Write the command that repeats a comparison."""
     values: dict[str, Any] = {
         **{name: getattr(request, name) for name in options()},
         "data": request.source.data,

@@ -187,11 +187,7 @@ def options() -> dict[str, Option]:
 
 
 def documented(**others: str) -> Callable[[Function], Function]:
-    """Put what the options mean into a function's docstring, before what it returns.
-
-    Args:
-        others: What its other arguments mean.
-    """
+    """Put what the options mean into a function's docstring, before what it returns."""
     about = {**{name: one.about for name, one in options().items()}, **others}
     lines = "\n".join(f"        {name}: {text}" for name, text in about.items())
 

@@ -117,11 +117,7 @@ class Request(Options):
 
 
 def check_names(names: Sequence[str]) -> None:
-    """Require names to be there, and to differ.
-
-    Raises:
-        ConfigError: When there are none, or one is given twice.
-    """
+    """Require names to be there, and to differ."""
     if not names:
         raise ConfigError("no variant was given; give the names of those to compare")
     for name in names:

@@ -11,18 +11,7 @@ DATA_SEED = 0
 
 
 def read_seeds(seeds: int | str | Iterable[int], first: int = 0) -> list[int]:
-    """Read which seeds there are to be.
-
-    Args:
-        seeds: How many, from `first` on; or several, as numbers or as "0,1,2".
-        first: The first one.
-
-    Returns:
-        The seeds.
-
-    Raises:
-        ConfigError: When there are none, or one is given twice.
-    """
+    """Read which seeds there are to be."""
     if isinstance(seeds, str):
         parts = [part.strip() for part in seeds.split(",")]
         if not all(part.isdecimal() for part in parts):

@@ -14,17 +14,7 @@ Values = dict[str, list[Any]]
 
 
 def read_sweep(given: str | Iterable[str] | Mapping[str, Sequence[Any]] | None) -> Values:
-    """Read what is to be tried.
-
-    Args:
-        given: For instance "lr=1e-3,5e-4", several of these, or {"learning_rate": [1e-3, 5e-4]}.
-
-    Returns:
-        Values by training argument; none where nothing is to be tried.
-
-    Raises:
-        ConfigError: When it cannot be read.
-    """
+    """Read what is to be tried."""
     if given is None:
         return {}
     if isinstance(given, Mapping):
@@ -43,11 +33,7 @@ def read_sweep(given: str | Iterable[str] | Mapping[str, Sequence[Any]] | None) 
 
 
 def read_values(text: str) -> tuple[str, list[Any]]:
-    """Read the values of one argument: "lr=1e-3,5e-4".
-
-    Raises:
-        ConfigError: When they cannot be read.
-    """
+    """Read the values of one argument: "lr=1e-3,5e-4"."""
     name, equals, listed = text.partition("=")
     if not (equals and name.strip().isidentifier()):
         raise ConfigError(f"cannot read the sweep {text!r}; valid: ARGUMENT=VALUE,VALUE,..., e.g. lr=1e-3,5e-4")

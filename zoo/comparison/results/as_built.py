@@ -37,11 +37,7 @@ def matched_sizes(comparison: Comparison, name: str) -> dict[str, Any]:
 
 
 def as_built(comparison: Comparison, name: str, recipe: Recipe | None, *, matched: bool = True) -> str:
-    """Put into a variant's name what the recipe, and matching, have said of it.
-
-    Args:
-        matched: Whether sizes are those after matching.
-    """
+    """Put into a variant's name what the recipe, and matching, have said of it."""
     spec = parse_name(name)
     usual = {} if recipe is None else recipe.model_settings(name)
     if recipe is not None and "vocab_size" in recipe.tokenizer:

@@ -21,12 +21,7 @@ TABLE = np.linspace(-10, 10, 20_001)
 
 
 def student_within(t: float, freedom: int) -> float:
-    """The probability that Student's t lies between -t and t (Abramowitz and Stegun 1964, 26.7.3 and 26.7.4).
-
-    Args:
-        t: Not negative.
-        freedom: Degrees of freedom, a whole number.
-    """
+    """The probability that Student's t lies between -t and t (Abramowitz and Stegun 1964, 26.7.3 and 26.7.4)."""
     angle = math.atan(t / math.sqrt(freedom))
     odd = freedom % 2
     term = math.cos(angle) if odd else 1.0

@@ -152,13 +152,7 @@ def decay_of(comparison: Comparison) -> str:
 
 @cache
 def decay_groups(name: str, task: str | None, decay: str) -> Mapping[str, int]:
-    """Numbers of parameters that weight decay applies to, by role.
-
-    Args:
-        name: A variant's name with its settings.
-        task: What the model is built for.
-        decay: One of `zoo.training.arguments.DECAYS`.
-    """
+    """Numbers of parameters that weight decay applies to, by role."""
     model = skeleton(name, task)
     roles, sizes = parameter_roles(model), {path: one.numel() for path, one in model.named_parameters()}
     found: Counter[str] = Counter()

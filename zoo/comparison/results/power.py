@@ -14,31 +14,14 @@ MOST_SEEDS = 1000
 
 
 def smallest_difference(deviation: float, seeds: int, tests: int = 1, chance: float = USUAL_POWER) -> float:
-    """The smallest true difference that paired t-tests find with a given probability.
-
-    Args:
-        deviation: Standard deviation of the differences, seed by seed.
-        seeds: At least two.
-        tests: How many variants are tested, for Bonferroni's correction.
-        chance: The probability.
-    """
+    """The smallest true difference that paired t-tests find with a given probability."""
     critical = student_quantile(1 - (1 - LEVEL) / 2 / tests, seeds - 1)
     shift = increasing_inverse(lambda shift: power(shift, critical, seeds - 1), chance)
     return shift * deviation / math.sqrt(seeds)
 
 
 def seeds_needed(deviation: float, difference: float, tests: int = 1, chance: float = USUAL_POWER) -> int | None:
-    """The seeds with which paired t-tests find a true difference with a given probability.
-
-    Args:
-        deviation: Standard deviation of the differences, seed by seed.
-        difference: The difference, above zero.
-        tests: How many variants are tested, for Bonferroni's correction.
-        chance: The probability.
-
-    Returns:
-        At least two; None where it takes more than `MOST_SEEDS`.
-    """
+    """The seeds with which paired t-tests find a true difference with a given probability."""
     low, high = 1, 2
     while smallest_difference(deviation, high, tests, chance) > difference:
         if high > MOST_SEEDS:
@@ -52,15 +35,7 @@ def seeds_needed(deviation: float, difference: float, tests: int = 1, chance: fl
 
 
 def equivalence_p(difference: PairedDifference, margin: float) -> float:
-    """The p-value of two one-sided paired t-tests (Schuirmann 1987) that a mean difference lies within a margin.
-
-    Args:
-        difference: Of a variant from the baseline.
-        margin: What counts as the same, on either side of zero.
-
-    Returns:
-        How often a true difference of the margin looks as small; 1 where nothing spreads, which says nothing.
-    """
+    """The p-value of two one-sided paired t-tests (Schuirmann 1987) that a mean difference lies within a margin."""
     if not difference.deviation:
         return 1.0
     distance = (margin - abs(difference.mean)) / difference.deviation * math.sqrt(difference.pairs)
@@ -69,15 +44,7 @@ def equivalence_p(difference: PairedDifference, margin: float) -> float:
 
 
 def same_within(difference: PairedDifference, tests: int = 1) -> float | None:
-    """The smallest margin within which two one-sided t-tests call a variant and the baseline the same.
-
-    Args:
-        difference: Of the variant from the baseline.
-        tests: How many variants are tested, for Bonferroni's correction.
-
-    Returns:
-        The margin, None where nothing spreads.
-    """
+    """The smallest margin within which two one-sided t-tests call a variant and the baseline the same."""
     if not difference.deviation:
         return None
     reach = student_quantile(1 - (1 - LEVEL) / tests, difference.pairs - 1)

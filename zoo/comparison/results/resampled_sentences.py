@@ -18,15 +18,7 @@ METRICS = ("bleu", "chrf")
 
 
 def sentence_tests(comparison: Comparison, seed: int | None = None) -> dict[str, float]:
-    """Test the variants' outputs against the baseline's, sentence by sentence.
-
-    Args:
-        seed: Of the models, by default the first.
-
-    Returns:
-        p-values after Holm's correction, of every variant that has outputs for that seed; none where sacreBLEU does not
-        compute the main score.
-    """
+    """Test the variants' outputs against the baseline's, sentence by sentence."""
     seed = comparison.seeds[0] if seed is None else seed
     outputs = {run.name: tuple(run.outputs) for run in comparison.runs if run.seed == seed and run.outputs}
     baseline = outputs.pop(comparison.baseline, None)

@@ -120,16 +120,7 @@ class PairedDifference:
 
     @classmethod
     def of(cls, paired: Pairs) -> PairedDifference:
-        """Test whether paired differences come from zero.
-
-        Where runs were lost, size says nothing any more: a lost run is worse than any number. So signs are tested then.
-
-        Args:
-            paired: At least one difference.
-
-        Returns:
-            The difference, without correction.
-        """
+        """Test whether paired differences come from zero."""
         differences = paired.differences
         pairs, mean = len(differences), math.fsum(differences) / len(differences)
         wins = sum(one * paired.better > 0 for one in differences) + paired.baseline_lost
@@ -154,15 +145,7 @@ class PairedDifference:
 
 
 def verdict(difference: PairedDifference) -> str:
-    """Say in words what a difference means.
-
-    Args:
-        difference: The difference, after correction for the number of variants.
-
-    Returns:
-        `BETTER` or `WORSE` where noise alone would make such a difference in less than one of twenty comparisons,
-        `NOISE` where it might, `UNKNOWN` where fewer than three seeds cannot tell.
-    """
+    """Say in words what a difference means."""
     if difference.adjusted is None:
         return UNKNOWN
     if difference.adjusted >= 1 - LEVEL:
@@ -178,12 +161,7 @@ def compare_all(paired: Sequence[Pairs]) -> list[PairedDifference]:
 
 
 def typical_spread(differences: Sequence[PairedDifference]) -> tuple[float, int, int] | None:
-    """Say how differences spread on average.
-
-    Returns:
-        Their standard deviation, the seeds that variants usually have, and how many variants were tested; None where
-        none could be, or none spread.
-    """
+    """Say how differences spread on average."""
     tested = [one for one in differences if one.p is not None and one.deviation is not None]
     if not any(one.deviation for one in tested):
         return None
@@ -192,15 +170,7 @@ def typical_spread(differences: Sequence[PairedDifference]) -> tuple[float, int,
 
 
 def paired_p(differences: Sequence[float]) -> float:
-    """The p-value of the two-sided paired t-test (Student 1908).
-
-    Args:
-        differences: At least two.
-
-    Returns:
-        How often noise alone makes a mean difference as large; 1 where all differences are zero. Where all are one
-        other number, as counted scores often are, the deviation says nothing, and the sign test's 2^(1 - n) stands.
-    """
+    """The p-value of the two-sided paired t-test (Student 1908)."""
     mean, deviation = math.fsum(differences) / len(differences), spread(differences)
     if deviation == 0:
         return sign_p(len(differences), 0) if mean else 1.0
@@ -208,10 +178,7 @@ def paired_p(differences: Sequence[float]) -> float:
 
 
 def sign_p(wins: int, losses: int) -> float:
-    """The p-value of the two-sided sign test (Arbuthnot 1710): as many heads or tails of a fair coin, or more.
-
-    Ties do not count; n differences that are all of one sign give 2^(1 - n).
-    """
+    """The p-value of the two-sided sign test (Arbuthnot 1710): as many heads or tails of a fair coin, or more."""
     tosses = wins + losses
     tail = sum(math.comb(tosses, k) for k in range(min(wins, losses) + 1))
     return min(1.0, 2 * tail / 2**tosses)
@@ -224,34 +191,14 @@ def spread(values: Sequence[float]) -> float:
 
 
 def student_interval(values: Sequence[float], level: float = LEVEL) -> tuple[float, float]:
-    """Student's interval of the mean, which holds it as often as it says where noise is normal, however few the values.
-
-    Args:
-        values: At least two.
-        level: The share of such intervals that are to hold the mean.
-
-    Returns:
-        Lower and upper end.
-    """
+    """Student's interval of the mean, exact for normal noise and any number of values."""
     mean = math.fsum(values) / len(values)
     reach = student_quantile((1 + level) / 2, len(values) - 1) * spread(values) / math.sqrt(len(values))
     return mean - reach, mean + reach
 
 
 def bootstrap_interval(values: Sequence[float], level: float = LEVEL) -> tuple[float, float]:
-    """The expanded percentile interval of the mean (Efron 1979; Hesterberg 2015).
-
-    Percentiles of the resampled means alone are too close together for few values; they are moved apart by as much as
-    Student's interval is wider than the normal one. BCa would correct for bias and skewness, of which few values say
-    nothing. Whatever the percentiles, the interval stays within the values: see [`most_coverage`][].
-
-    Args:
-        values: At least two.
-        level: The share of such intervals that are to hold the mean.
-
-    Returns:
-        Lower and upper end.
-    """
+    """The expanded percentile interval of the mean (Efron 1979; Hesterberg 2015)."""
     ordered = np.sort(np.asarray(values, dtype=np.float64))
     n = len(ordered)
     means = ordered[resamples(n)].mean(axis=1)
@@ -269,10 +216,7 @@ def resamples(n: int) -> NDArray[np.int64]:
 
 
 def most_coverage(seeds: int) -> float:
-    """How often a bootstrap interval of symmetric noise holds the mean at best: 0.75 of three seeds, 0.94 of five.
-
-    It lies within the values, and with probability 2^(1-n) all n of them lie on one side of the mean.
-    """
+    """How often a bootstrap interval of symmetric noise holds the mean at best: 0.75 of three seeds, 0.94 of five."""
     return 1 - 2.0 ** (1 - seeds)
 
 

@@ -15,17 +15,7 @@ Scores = Mapping[int, float | None]
 
 
 def judged(scores: Mapping[str, Scores], baseline: str, better: int) -> dict[str, tuple[PairedDifference | None, str]]:
-    """Test every variant against the baseline, corrected for the number of variants.
-
-    Args:
-        scores: Those of each variant, the baseline's too.
-        baseline: Its name.
-        better: 1 where more is better, -1 where less is.
-
-    Returns:
-        For each variant how it differs, None where one of the two has no number, and a word: `BASELINE`, `UNKNOWN`, or
-        what [`verdict`][] says.
-    """
+    """Test every variant against the baseline, corrected for the number of variants."""
     base = scores.get(baseline, {})
     paired = {name: pairs_of(own, base, better) for name, own in scores.items() if name != baseline}
     tested = {name: pairs for name, pairs in paired.items() if pairs.differences}

@@ -109,16 +109,7 @@ def hand_over(
     ended: Callable[[list[Any]], Iterator[Ended]],
     engine: str,
 ) -> None:
-    """Hand runs to an engine, and wait for all of them.
-
-    Args:
-        jobs: The runs.
-        processes: How many of them at a time.
-        announce: Called before each.
-        submit: Hands a job's file over, and returns what the engine knows it by.
-        ended: Waits, and tells of those that are under way which have ended.
-        engine: Its name.
-    """
+    """Hand runs to an engine, and wait for all of them."""
     waiting = list(jobs)
     running: dict[Any, Job] = {}
     while waiting or running:
@@ -140,16 +131,7 @@ LAUNCHERS: dict[str, Callable[[Sequence[Job], int, Mapping[str, Any], Announce],
 
 
 def check_placing(launcher: str, processes: int, options: Mapping[str, Any]) -> None:
-    """Refuse runs that cannot be placed, before any data are read.
-
-    Args:
-        launcher: One of `LAUNCHERS`.
-        processes: How many runs there shall be at a time.
-        options: Those of its engine.
-
-    Raises:
-        ConfigError: When there is no such launcher, its library is missing, none is to run, or it has no options.
-    """
+    """Refuse runs that cannot be placed, before any data are read."""
     if launcher not in LAUNCHERS:
         raise InvalidChoiceError(launcher, LAUNCHERS, kind="launcher")
     if processes < 1:
@@ -162,11 +144,7 @@ def check_placing(launcher: str, processes: int, options: Mapping[str, Any]) -> 
 
 
 def check_library(name: str) -> None:
-    """Require the library of a launcher to be installed.
-
-    Raises:
-        ConfigError: When it is not.
-    """
+    """Require the library of a launcher to be installed."""
     if name != "local" and find_spec(name) is None:
         raise ConfigError(
             f"launcher {name!r} needs {name}, which is not installed: pip install 'transformer-zoo[{name}]'"

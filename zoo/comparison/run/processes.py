@@ -88,11 +88,7 @@ class ForkServer:
 
 
 def fresh(module: str, argument: Path) -> int:
-    """Run a module of the zoo in a fresh Python, whose output goes to our stderr.
-
-    Returns:
-        The exit code, negative for a signal.
-    """
+    """Run a module of the zoo in a fresh Python, whose output goes to our stderr."""
     command = [sys.executable, "-m", module, str(argument)]
     with sigterm_raised():
         return subprocess.run(
@@ -101,11 +97,7 @@ def fresh(module: str, argument: Path) -> int:
 
 
 def child_environment(threads: int | None = None) -> dict[str, str]:
-    """Make the environment of a process that finds what this one finds.
-
-    Args:
-        threads: How many threads it computes with, by default as torch likes.
-    """
+    """Make the environment of a process that finds what this one finds."""
     # The child finds the zoo and the user's modules even where they are not installed.
     found = os.pathsep.join(path for path in sys.path if path)
     chosen = {} if threads is None else {"OMP_NUM_THREADS": str(threads)}
@@ -126,14 +118,7 @@ def sigterm_raised() -> Iterator[None]:
 
 
 def reason(status: int) -> str:
-    """Say in words how a process ended.
-
-    Args:
-        status: Its exit code, negative for a signal.
-
-    Returns:
-        For instance "killed by SIGKILL, as happens when memory runs out".
-    """
+    """Say in words how a process ended."""
     if status >= 0:
         return f"exit code {status}"
     name = signal.Signals(-status).name

@@ -35,12 +35,7 @@ class Stopwatch:
         self._since = time.perf_counter()
 
     def end(self, phase: str, **others: float) -> None:
-        """Say that a phase is over.
-
-        Args:
-            phase: One of [`PHASES`][].
-            others: Seconds that belong to other phases in between.
-        """
+        """Say that a phase is over."""
         now = time.perf_counter()
         self.seconds |= {**others, phase: now - self._since - sum(others.values())}
         self._since = now

@@ -134,11 +134,7 @@ class JobMaker:
         )
 
     def ready(self, jobs: Sequence[Job]) -> list[Job]:
-        """Refuse variants that cannot be trained on the examples, and spare the runs to count the same operations each.
-
-        Raises:
-            ZooError: With the example that is at fault, or with what a model lacks.
-        """
+        """Refuse variants that cannot be trained on the examples, and count operations once for all runs."""
         for variant in {job.variant: None for job in jobs if job.variant not in self.checked}:
             self.inputs.check(variant)
             self.checked.add(variant)

@@ -75,20 +75,7 @@ class Sizes:
 
 
 def match(sizes: Sizes, target: float, measure: Measure, by: str | None = None) -> Match:
-    """Find sizes that make a variant equal to a baseline.
-
-    Args:
-        sizes: The variant.
-        target: The baseline's value.
-        measure: What is to be equal.
-        by: One of `WAYS`; by default each of them in turn, of those whose size the name does not say.
-
-    Returns:
-        The variant as it is where it is equal already, or else with other sizes.
-
-    Raises:
-        ConfigError: When there are none, with the nearest.
-    """
+    """Find sizes that make a variant equal to a baseline."""
     measure = cache(measure)
     own = Match(sizes.name, measure(sizes.name), target)
     if abs(own.difference) <= TOLERANCE:

@@ -98,29 +98,13 @@ class SharedInputs:
             return flops_per_token(model, longer, longer)
 
     def check(self, variant: str) -> None:
-        """Refuse a variant that cannot be trained on the examples.
-
-        Args:
-            variant: Its name.
-
-        Raises:
-            ZooError: With the example that is at fault, or with what the model lacks.
-        """
+        """Refuse a variant that cannot be trained on the examples."""
         model = build_for(self.task, variant, self.tokenizers, self.recipe, seed=0)
         collator = self.task.collator(self.tokenizers)
         check_data(model, variant, self.task, self.encoded, collator, self.arguments)
 
     def hash_of(self, variant: str, recipe: Mapping[str, Any], **others: Any) -> str:
-        """Make a short name for everything that decides what a run comes to.
-
-        Args:
-            variant: The variant's name.
-            recipe: How it is trained.
-            others: What else decides.
-
-        Returns:
-            Another run has another one.
-        """
+        """Make a short name for everything that decides what a run comes to."""
         made_of = self.config(variant)
         made = {name: value for name, value in made_of.to_dict().items() if name not in INCIDENTAL}
         trained = {name: value for name, value in recipe.items() if name not in ("model", "explicit", "tokenizer")}
@@ -139,16 +123,7 @@ class SharedInputs:
 
 
 def tokenizers_in(folder: Path, task: DataTask, splits: Splits, recipe: Recipe, *, begun: bool) -> Tokenizers:
-    """Find the tokenizers that a comparison has begun with, or begin with some.
-
-    Args:
-        folder: The comparison's folder.
-        recipe: Says which.
-        begun: Whether the comparison has begun.
-
-    Returns:
-        The tokenizers, which are in the folder now.
-    """
+    """Find the tokenizers that a comparison has begun with, or begin with some."""
     if begun and (folder / TOKENIZER).is_dir():
         return load_tokenizers(folder / TOKENIZER)
     tokenizers = tokenizers_for(task, splits.train, recipe)
@@ -157,14 +132,7 @@ def tokenizers_in(folder: Path, task: DataTask, splits: Splits, recipe: Recipe, 
 
 
 def modules_of(model_config: ZooConfig) -> tuple[str, ...]:
-    """Find the user's own modules that a model needs, which another process must import by itself.
-
-    Returns:
-        Names of modules that are neither the zoo's nor loaded as plugins.
-
-    Raises:
-        ConfigError: When one of them is a script or a notebook, which cannot be imported.
-    """
+    """Find the user's own modules that a model needs, which another process must import by itself."""
     modules = []
     for named, origin in foreign_origins(model_config).items():
         if origin.plugin is not None:
@@ -179,11 +147,7 @@ def modules_of(model_config: ZooConfig) -> tuple[str, ...]:
 
 
 def foreign_origins(model_config: ZooConfig) -> dict[str, Origin]:
-    """Find what of a model comes from elsewhere.
-
-    Returns:
-        Where the variant and its parts come from, by what they are called: "position 'mine'".
-    """
+    """Find what of a model comes from elsewhere."""
     origins = {}
     for field, registry in NAMED_FIELDS.items():
         name = getattr(model_config, field)

@@ -36,16 +36,7 @@ class Workload:
 
 
 def workload(encoded: Any, args: ZooTrainingArguments, *, writes: bool) -> Workload:
-    """Count what an update works on.
-
-    Args:
-        encoded: Examples to train on, as ids.
-        args: How they are trained on.
-        writes: Whether a decoder behind an encoder writes the labels.
-
-    Returns:
-        The counts.
-    """
+    """Count what an update works on."""
     batches = math.ceil(len(encoded) / (args.train_batch_size * args.world_size))
     steps_per_epoch = max(1, math.ceil(batches / args.gradient_accumulation_steps))
     source = measure(encoded, "input_ids")[0] if isinstance(encoded, Dataset) else np.array(encoded.lengths)
@@ -60,19 +51,7 @@ def workload(encoded: Any, args: ZooTrainingArguments, *, writes: bool) -> Workl
 
 
 def spend(budget: Budget | None, work: Workload, flops_per_token: float) -> dict[str, Any]:
-    """Turn a budget into training arguments.
-
-    Args:
-        budget: The budget, None for the recipe's.
-        work: What an update works on.
-        flops_per_token: Operations that training needs for a token.
-
-    Returns:
-        `max_steps`, or nothing for the recipe's budget.
-
-    Raises:
-        ConfigError: When the budget is less than half an update.
-    """
+    """Turn a budget into training arguments."""
     if budget is None:
         return {}
     if budget.kind == "seconds":

@@ -57,18 +57,7 @@ def explored(name: str) -> Explored:
 
 
 def with_quirks(one: Explored, quirks: tuple[str, ...]) -> Explored:
-    """Give a model other quirks, and leave its weights as they are.
-
-    Args:
-        one: The model.
-        quirks: All that it is to have.
-
-    Returns:
-        A model that computes otherwise with the same weights; those that a quirk has no use for are left out.
-
-    Raises:
-        UnknownQuirkError: When its variant has no such quirk.
-    """
+    """Give a model other quirks, and leave its weights as they are."""
     config = one.model.config
     variant, task = VARIANTS.get(config.variant), task_of(one.model)
     before, after = (variant.settings(task, quirks=chosen) for chosen in (tuple(config.quirks), quirks))

@@ -81,11 +81,7 @@ def look(tab: str, names: list[str], text: str) -> str:
 
 
 def gradio() -> Any:
-    """Import Gradio, which is told to report to nobody.
-
-    Raises:
-        MissingExtraError: When it is not installed.
-    """
+    """Import Gradio, which is told to report to nobody."""
     os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
     return require("explore", "gradio")
 

@@ -57,14 +57,7 @@ def load_checkpoint(
 
 
 def check_device(device: str | torch.device | None) -> None:
-    """Refuse a device that is not here, before anything is loaded.
-
-    Args:
-        device: The device, None for any.
-
-    Raises:
-        InvalidChoiceError: With those that are here.
-    """
+    """Refuse a device that is not here, before anything is loaded."""
     try:
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:  # the latter from builds of PyTorch for other devices
@@ -75,15 +68,7 @@ def check_device(device: str | torch.device | None) -> None:
 
 
 def read_tokenizers(source: TokenizerSource, *, causal: bool) -> Tokenizers:
-    """Load tokenizers, unless they are loaded already.
-
-    Args:
-        source: Tokenizers, one tokenizer, or a folder.
-        causal: Whether they are for a language model, which needs neither a padding token nor an end.
-
-    Returns:
-        The tokenizers.
-    """
+    """Load tokenizers, unless they are loaded already."""
     if isinstance(source, Tokenizers):
         return source
     if not isinstance(source, (str, Path)):

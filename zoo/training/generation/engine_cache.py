@@ -53,17 +53,7 @@ class Choice:
 def place_of_choice(
     model: ZooPreTrainedModel, inputs: Mapping[str, Tensor], source: Path | None, trial: Iterable[object]
 ) -> Path | None:
-    """Find where the choice for a model is kept.
-
-    Args:
-        model: The model.
-        inputs: The batch that engines are measured on.
-        source: The folder of the model, for its tokenizer.
-        trial: Settings of the trial.
-
-    Returns:
-        A folder, which need not be there; None where the user has no home.
-    """
+    """Find where the choice for a model is kept."""
     if (folder := cache_folder(FOLDER)) is None:
         return None
     digest = hashlib.sha256()
@@ -85,16 +75,7 @@ def place_of_choice(
 
 
 def read_choice(place: Path, model: ZooPreTrainedModel, source: Path | None) -> tuple[Choice, PreTrainedModel] | None:
-    """Load what was chosen before.
-
-    Args:
-        place: What `place_of_choice` returned.
-        model: The model.
-        source: The folder of the model.
-
-    Returns:
-        The choice and the model in that engine; None where there is none, or it cannot be read.
-    """
+    """Load what was chosen before."""
     try:
         choice = Choice(**read_json(place / CHOICE))
         engine = ENGINES.get(choice.engine)
@@ -108,13 +89,7 @@ def read_choice(place: Path, model: ZooPreTrainedModel, source: Path | None) -> 
 
 
 def keep_choice(place: Path, choice: Choice, export: Path) -> None:
-    """Keep a choice; where that cannot be, engines are measured again next time.
-
-    Args:
-        place: What `place_of_choice` returned.
-        choice: The choice.
-        export: The folder with the chosen engine's export, which need not be there.
-    """
+    """Keep a choice; where that cannot be, engines are measured again next time."""
     try:
         with written_whole(place, force=True) as made:
             if export.is_dir():

@@ -132,11 +132,7 @@ def load_for(model: str | Path, engine: str | None = None) -> PreTrainedModel:
 
 
 def engine_of(folder: Path) -> tuple[str, ExportEngine] | None:
-    """Tell for which engine a folder was exported.
-
-    Returns:
-        Its name and itself; None for a checkpoint, which is known by its weights without asking any engine.
-    """
+    """Tell for which engine a folder was exported."""
     if any(folder.glob("*.safetensors")):
         return None
     engines = ((name, ENGINES.get(name)) for name in ENGINES)

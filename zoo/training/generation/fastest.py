@@ -208,17 +208,7 @@ def tried_engines(model: ZooPreTrainedModel, engines: Iterable[str] | None, exac
 
 
 def opened(model: ZooPreTrainedModel, name: str, source: Path | None, exports: Path | None) -> PreTrainedModel:
-    """Take a model to an engine.
-
-    Args:
-        model: The model, which stays as it is.
-        name: The engine's name.
-        source: The folder of the model.
-        exports: Where its export stays, None where it does not.
-
-    Raises:
-        ZooError: When it cannot go there.
-    """
+    """Take a model to an engine."""
     engine = ENGINES.get(name)
     if isinstance(engine, ExportEngine) and not (plan := engine.target.plan(model)).exact:
         raise ExportError(plan.why_not)
@@ -279,24 +269,12 @@ class Work:
         return found[mask.bool()] if by_token and mask is not None else found
 
     def timed(self, model: PreTrainedModel) -> tuple[Tensor, float]:
-        """Do it, and take the time.
-
-        Returns:
-            What `run` does, and seconds.
-        """
+        """Do it, and take the time."""
         began = time.perf_counter()
         return self.run(model), time.perf_counter() - began
 
     def difference(self, expected: Tensor, found: Tensor) -> float:
-        """How far a result is from another.
-
-        Args:
-            expected: PyTorch's.
-            found: Another engine's.
-
-        Returns:
-            See [`Trial`][].
-        """
+        """How far a result is from another."""
         if expected.shape != found.shape:
             return float("inf")
         if self.settings is not None:

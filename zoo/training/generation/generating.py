@@ -104,14 +104,7 @@ def generate(
 
 
 def prepare(model: PreTrainedModel, num_batches: int, batch_size: int, settings: GenerationConfig) -> None:
-    """Capture decode steps beforehand where so many may follow that it pays.
-
-    Args:
-        model: A decoder, which mostly writes as long as it may; an encoder-decoder mostly ends before.
-        num_batches: How many batches of that size there will be.
-        batch_size: Number of texts at a time.
-        settings: How it writes.
-    """
+    """Capture decode steps beforehand where so many may follow that it pays."""
     if not isinstance(model, CachedGenerationMixin) or model.config.is_encoder_decoder:
         return
     if num_batches * (settings.max_new_tokens or 0) >= CAPTURE_AFTER:
@@ -192,11 +185,7 @@ def continues(model: PreTrainedModel) -> bool:
 
 
 def position_limit(model: PreTrainedModel) -> int | None:
-    """How many positions a model has.
-
-    Returns:
-        Their number, None where positions are relative, rotary or computed, and so have no end.
-    """
+    """How many positions a model has."""
     limits = [part.max_length for part in model.modules() if isinstance(part, Position)]
     return min((limit for limit in limits if limit is not None), default=None)
 

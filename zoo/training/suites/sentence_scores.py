@@ -34,23 +34,7 @@ def sentence_scores(
     batch_tokens: int = 8192,
     advance: Callable[[int], object] = lambda done: None,
 ) -> list[float]:
-    """Score sentences.
-
-    Args:
-        model: A causal, masked or encoder-decoder language model in evaluation mode.
-        tokenizer: Its tokenizer.
-        sentences: Texts, each scored by itself.
-        method: One of `METHODS`; by default what the model was trained for.
-        batch_tokens: Number of tokens per batch, padding included. Sentences are batched by length.
-        advance: Called with the number of rows that have been computed.
-
-    Returns:
-        The score of each sentence, in nats: the logarithm of a probability, or of a product of probabilities.
-
-    Raises:
-        ConfigError: When the model gives no probabilities of sentences, or not by this method, or the tokenizer lacks a
-            token that the method needs.
-    """
+    """Score sentences."""
     method, task = method_of(model, method), task_of(model)
     find = left_to_right if method == METHODS[0] else partial(masked, within_word=method == METHODS[2])
     queries = list(find(tokenizer, sentences))
@@ -67,14 +51,7 @@ def sentence_scores(
 
 
 def method_of(model: PreTrainedModel, method: str | None) -> str:
-    """The method by which a model is scored.
-
-    Args:
-        method: The method that was asked for; None for the usual one.
-
-    Raises:
-        ConfigError: When the model gives no probabilities of sentences, or not by this method.
-    """
+    """The method by which a model is scored."""
     task = task_of(model)
     valid = {Task.CAUSAL_LM: METHODS[:1], Task.SEQ2SEQ_LM: METHODS[:1], Task.MASKED_LM: METHODS[1:]}.get(Task(task))
     if valid is None:

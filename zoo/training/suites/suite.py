@@ -85,11 +85,7 @@ SUITES: Registry[Suite] = Registry("suite", built_in="zoo.training.suites.built_
 
 
 def suite_folder(name: str, folder: str | Path | None) -> Path:
-    """Find the folder of a suite: the given one, or the corpus of its name, which is downloaded if it is not here.
-
-    Raises:
-        DataError: When the corpus cannot be downloaded, or there is none of this name.
-    """
+    """Find the folder of a suite: the given one, or the corpus of its name, which is downloaded if it is not here."""
     if folder is not None:
         return Path(folder)
     if name not in CORPORA:

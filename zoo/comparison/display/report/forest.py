@@ -26,17 +26,7 @@ NARROWEST = 600
 
 
 def draw_forest(main: Metric, variants: Sequence[VariantSummary], baseline: str, width: int) -> Markup | None:
-    """Draw how each variant differs from the baseline.
-
-    Args:
-        main: The metric that decides.
-        variants: The variants, in their order.
-        baseline: The name of the baseline.
-        width: Width of the picture.
-
-    Returns:
-        The picture; None where there is no difference to draw.
-    """
+    """Draw how each variant differs from the baseline."""
     rows = [(place, row) for place, row in enumerate(variants) if row.difference is not None]
     if not rows:
         return None

@@ -114,16 +114,7 @@ def frame(x: Axis, y: Axis) -> list[Markup]:
 
 
 def marker(place: int, x: float, y: float, title: str = "", *, hollow: bool = False, small: bool = False) -> Markup:
-    """Draw a point of a series.
-
-    Args:
-        place: The series' number.
-        x: Where.
-        y: Where.
-        title: What is told of it.
-        hollow: Whether only its outline is drawn.
-        small: Whether it marks a line instead of standing alone.
-    """
+    """Draw a point of a series."""
     children = [element("title", title)] if title else []
     kind = "mark hollow" if hollow else "mark"
     size = " scale(0.7)" if small else " scale(1.25)"
