@@ -14,7 +14,8 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_map_only
 from transformers import PreTrainedModel
 
-from zoo.models import POSITIONS, ZooConfig, ZooPreTrainedModel
+from zoo.models import MIXERS, POSITIONS, ZooConfig, ZooPreTrainedModel
+from zoo.models.parts import option
 from zoo.registry import Task
 
 from ..errors import ConversionError, DifferentOutputsError
@@ -103,6 +104,12 @@ def observe(native: PreTrainedModel, config: ZooConfig, task: str, output: str) 
         if task == Task.SEQUENCE_CLASSIFICATION and config.classifier_pooling == "cls":
             # The native heads read the first position, padding if that stands there; the zoo's the first token.
             values[-1:] = compute(native, without_padding(inputs, config), config, output)
+        elif (
+            config.mixer == "short-conv" and option(config, MIXERS.get(config.mixer), "conv_bias") and values.ndim == 3
+        ):
+            # The native convolution reads the bias of its input's map at padding; the zoo's reads nothing there.
+            tokens = inputs["attention_mask"][-1].nonzero().squeeze(1)
+            values[-1, tokens] = compute(native, without_padding(inputs, config), config, output)[0]
     except (RuntimeError, ValueError, IndexError, TypeError, AttributeError) as error:
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise ConversionError(f"{type(native).__name__} itself fails on a small batch: {reason}") from error

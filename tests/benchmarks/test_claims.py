@@ -165,7 +165,7 @@ def test_the_command_shows_them() -> None:
 
 
 def test_a_list_of_claims_shows_what_is_claimed() -> None:
-    shown = CliRunner().invoke(cli, ["claims", "vanilla"]).stdout
+    shown = " ".join(CliRunner().invoke(cli, ["claims", "vanilla"], env={"COLUMNS": "400"}).stdout.split())
     about = [finding.claim.claim for finding in zoo.claims("vanilla")]
     assert len(about) > 1 and all(text in shown for text in about)
 

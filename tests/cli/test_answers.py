@@ -55,19 +55,19 @@ def test_an_answer_is_quick_the_second_time_and_follows_the_sources(tmp_path: Pa
 
     def listed() -> tuple[str, set[str]]:
         env = {**os.environ, "PYTHONPATH": str(place.parent), "PYTHONPROFILEIMPORTTIME": "1"}
-        command = [sys.executable, "-m", "zoo", "tokenizers", "--json"]
+        command = [sys.executable, "-m", "zoo", "bench", "list", "--json"]
         run = subprocess.run(command, env=env, cwd=tmp_path, capture_output=True, text=True, check=True)
         return run.stdout, {line.rpartition("|")[2].strip() for line in run.stderr.splitlines()}
 
     first, imported = listed()
-    assert "Train byte-level BPE" in first and "transformers" in imported
+    assert "Sums of two digits" in first and "transformers" in imported
     again, imported = listed()
     assert again == first
     assert not imported & {"torch", "transformers", "huggingface_hub", "numpy", "rich"}
-    source = place / "data" / "tokenizers" / "kinds.py"
-    source.write_text(source.read_text().replace("Train byte-level BPE", "Train pairs of bytes"))
+    source = place / "comparison" / "benchmarks" / "adder.yaml"
+    source.write_text(source.read_text().replace("Sums of two digits", "Two digits added"))
     changed, _ = listed()
-    assert changed == first.replace("Train byte-level BPE", "Train pairs of bytes") != first
+    assert changed == first.replace("Sums of two digits", "Two digits added") != first
 
 
 @pytest.mark.parametrize(

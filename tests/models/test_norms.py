@@ -124,6 +124,7 @@ def test_depth_scaled_initialisation_shrinks_what_writes_to_the_residual_stream(
         "num_hidden_layers": 8,
         "intermediate_size": 96,
         "num_attention_heads": 4,
+        "initializer_range": 0.02,
     }
     layer = zoo.build("gpt2-style", seed=0, vocab_size=9, **sizes).model.layers[2]
     for linear, std in (

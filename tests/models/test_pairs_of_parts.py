@@ -29,6 +29,7 @@ SIZES = {
     "head_dim": 4,
     "intermediate_size": 12,
     "max_position_embeddings": 16,
+    "initializer_range": 0.02,
 }
 
 AXES: dict[str, list[Any]] = {

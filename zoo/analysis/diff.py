@@ -11,6 +11,7 @@ from zoo.base.printed import Note, Part, Printed, Table
 from zoo.building.builder import KEPT_BESIDE, skeleton
 from zoo.building.builder import config as configure
 from zoo.models import Transformer, ZooConfig
+from zoo.models.derived_defaults import usual_range
 from zoo.models.fields import Fields
 from zoo.models.transformer import transformer_of
 from zoo.registry import VARIANTS, Task, parse_name
@@ -138,12 +139,19 @@ def settings(configs: tuple[ZooConfig, ZooConfig], tasks: tuple[str, str]) -> It
             continue
         if axis == "head_dim" and all(follows_width(config) for config in configs):
             continue
+        if axis == "initializer_range" and all(has_usual_range(config) for config in configs):
+            continue
         yield axis, values[0].get(axis), values[1].get(axis)
 
 
 def follows_width(config: ZooConfig) -> bool:
     """Whether heads are as wide as the model's width and their number make them."""
     return bool(config.head_dim == config.hidden_size // config.num_attention_heads)
+
+
+def has_usual_range(config: ZooConfig) -> bool:
+    """Whether the size of initial weights follows the width."""
+    return bool(config.initializer_range == usual_range(config.hidden_size, config.initializer_width))
 
 
 def plain(config: ZooConfig) -> dict[str, Any]:

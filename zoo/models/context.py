@@ -58,7 +58,9 @@ def padding_mask(
         InputError: When the mask says which query sees which key, or packed documents are to be kept in a cache.
     """
     if attention_mask is None:
-        documents = None if position_ids is None or hidden_states.shape[1] == 1 else find_documents(position_ids)
+        # Where a cache is given, as generation does, an accelerator would be waited for in vain.
+        looks = hidden_states.shape[1] > 1 and (past_key_values is None or hidden_states.device.type == "cpu")
+        documents = find_documents(position_ids) if looks else None
         if documents is None:
             return None
         if past_key_values is not None:
@@ -276,7 +278,7 @@ def self_attention_masks(
     options: dict[str, Any] = {"past_key_values": context.cache}
     if is_causal := config.is_decoder:
         options["position_ids"] = context.given_positions
-        if context.given_positions is not None and context.is_first:
+        if context.given_positions is not None and context.is_first and is_tracing(hidden_states):
             options["past_key_values"] = None  # with any cache, transformers tells no documents apart
     return {kind: MASKS.get((is_causal, kind), padding_mask)(config, hidden_states, mask, **options) for kind in kinds}
 

@@ -274,8 +274,9 @@ class ZooDecoder(ZooStack):
             InputError: When the mask leaves out cached positions, or documents are packed where a cache is given.
         """
         attention_mask = self.padding_mask(attention_mask, input_ids)
-        caches = past_key_values is not None or use_cache
-        packs = caches and attention_mask is None and packed_documents(position_ids) is not None
+        # Where a cache is given, as generation does, an accelerator would be waited for in vain.
+        looks = use_cache if past_key_values is None else position_ids is not None and position_ids.device.type == "cpu"
+        packs = looks and attention_mask is None and packed_documents(position_ids) is not None
         if past_key_values is not None:
             if packs:
                 raise packed_into_cache()

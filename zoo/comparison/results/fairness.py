@@ -78,7 +78,7 @@ def shared(comparison: Comparison) -> Iterator[tuple[str, str]]:
 def facts(comparison: Comparison, name: str) -> Iterator[tuple[str, str]]:
     """What holds for one variant, by topic."""
     reports = [run.report for run in comparison.runs_of(name) if run.report is not None]
-    if reports:
+    if reports and all("train_tokens" in report for report in reports):
         means = {key: fmean(report[key] for report in reports) for key in ("train_tokens", "epochs")}
         yield "Trained on", f"{large(means['train_tokens'])} tokens, {means['epochs']:.3g} epochs"
     if comparison.sweep is not None:

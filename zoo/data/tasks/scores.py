@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -42,8 +43,16 @@ def translation_scores(
     """
     from sacrebleu.metrics import BLEU, CHRF
 
+    class Chrf(CHRF):  # type: ignore[misc]
+        """chrF as a float: sacreBLEU takes no mean of floats and NumPy's, which it gives where nothing matches."""
+
+        def _compute_score_from_stats(self, stats: list[int]) -> Any:
+            found = super()._compute_score_from_stats(stats)
+            found.score = float(found.score)
+            return found
+
     scores = {}
-    for name, metric in (("bleu", BLEU()), ("chrf", CHRF())):
+    for name, metric in (("bleu", BLEU()), ("chrf", Chrf())):
         result = metric.corpus_score(list(hypotheses), [list(references)], n_bootstrap=n_bootstrap)
         signature = str(metric.get_signature())
         interval = None

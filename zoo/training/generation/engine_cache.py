@@ -24,7 +24,6 @@ from zoo.base.caching import cache_folder, distributions, sources
 from zoo.base.errors import ZooError
 from zoo.base.files import read_json, write_file
 from zoo.base.folders import written_whole
-from zoo.converters.native.tokenizer import TARGET_FOLDER, TOKENIZER_FILES
 from zoo.models import ZooPreTrainedModel
 from zoo.registry import ENGINES
 
@@ -54,6 +53,8 @@ def place_of_choice(
     model: ZooPreTrainedModel, inputs: Mapping[str, Tensor], source: Path | None, trial: Iterable[object]
 ) -> Path | None:
     """Find where the choice for a model is kept."""
+    from zoo.converters.native.tokenizer import TARGET_FOLDER, TOKENIZER_FILES
+
     if (folder := cache_folder(FOLDER)) is None:
         return None
     digest = hashlib.sha256()
