@@ -183,7 +183,7 @@ def row(label: str, results: dict[str, str], name: str = "", reference: dict[str
     if reference is not None:
         passed = [test for test in shared if reference[test] == "passed"]
         behind = [test for test in passed if shared[test] != "passed"]
-        line += f"{name:>8}{len(passed):>8}{len(behind):>8}  {', '.join(behind)}"
+        line += f"{name:>12}{len(passed):>8}{len(behind):>8}  {', '.join(behind)}"
     return line.rstrip()
 
 
@@ -244,7 +244,7 @@ def main() -> None:
         for family in ([only] if only else families(name))
     ]
     names = arguments.references or sorted({name for pair in wanted for name in references_of(*pair)})
-    show(f"{'':36}" + "".join(f"{word:>9}" for word in COLUMNS) + f"{'than':>8}{'passed':>8}{'behind':>8}")
+    show(f"{'':36}" + "".join(f"{word:>9}" for word in COLUMNS) + f"{'than':>12}{'passed':>8}{'behind':>8}")
     references: dict[str, dict[str, str]] = {}
     for name in names:
         target = f"tests/models/{name}/test_modeling_{name}.py::{CLASSES[name]}"
