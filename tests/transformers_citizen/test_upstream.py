@@ -24,11 +24,16 @@ VARIANTS = [
 ]
 
 
+LEFT_OUT = {"kimi-linear-style/decoder": "rope"}
+"""Tests of a part that a variant lacks and its reference has; assisted decoding is left out for the others."""
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(CHECKOUT is None, reason="TRANSFORMERS_CHECKOUT names no checkout of transformers")
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_its_suites_pass_as_for_its_own_models(variant: str, tmp_path: Path) -> None:
-    only = "generate or left_padding or save_load or resize or hidden_states or attention_outputs or rope_scaling"
+    chosen = "generate or left_padding or save_load or resize or hidden_states or attention_outputs or rope_scaling"
+    only = f"({chosen}) and not {LEFT_OUT.get(variant, 'assisted')}"
     command = [sys.executable, str(SCRIPT / "run.py"), str(CHECKOUT), variant, "-k", only, "--logs", str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
     rows = [line for line in done.stdout.splitlines() if line.startswith(variant.partition("/")[0])]
