@@ -11,6 +11,7 @@ import json
 from itertools import product
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -60,7 +61,7 @@ def final_loss(name: str, width: int, rule: str, seed: int) -> float:
     heads = max(2, width // 32)
     sizes = {"hidden_size": width, "num_attention_heads": heads, "num_key_value_heads": heads, "vocab_size": size}
     sizes |= {"intermediate_size": 2 * width, "num_hidden_layers": 3, "max_position_embeddings": LENGTH}
-    settings = {**sizes, "dropout": 0.0, "attention_dropout": 0.0, **RULES[rule]}
+    settings: dict[str, Any] = {**sizes, "dropout": 0.0, "attention_dropout": 0.0, **RULES[rule]}
     model = zoo.build(name, "causal-lm", seed=seed, **settings).train()
     optimizer = torch.optim.AdamW(scaled_groups(model, [], RATES[width], 0.0), betas=(0.9, 0.99))
     schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.0, STEPS[width])
@@ -89,7 +90,7 @@ def table(found: dict[str, float]) -> str:
     lines = ["| |" + "".join(f" width {width}, {rule} |" for width, rule in columns), f"|---|{'---:|' * len(columns)}"]
     for called, name in VARIANTS.items():
         cells = ([found.get(key(name, *column, seed)) for seed in SEEDS[column[0]]] for column in columns)
-        texts = ["not run" if None in cell else f"{fmean(cell):.3f}" for cell in cells]
+        texts = ["not run" if None in cell else f"{fmean(filter(None, cell)):.3f}" for cell in cells]
         lines.append(f"| {called} (`{name}`) | {' | '.join(texts)} |")
     return "\n".join(lines) + "\n"
 

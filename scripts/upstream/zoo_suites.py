@@ -224,7 +224,8 @@ class RotaryByLayerTables(RotaryByLayerPosition):
     def __getattr__(self, name: str) -> Any:
         """Frequencies of a layer type, for instance `full_attention_inv_freq`."""
         layer_type, found, _ = name.partition("_inv_freq")
-        return self.by_type[layer_type].rotary_emb.inv_freq if found else super().__getattr__(name)
+        part: Any = self.by_type[layer_type] if found else None
+        return part.rotary_emb.inv_freq if found else super().__getattr__(name)
 
 
 class CausalLMSuite(causal_lm.CausalLMModelTest):

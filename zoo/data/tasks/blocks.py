@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +14,9 @@ from torch.utils.data import Dataset
 from transformers import DataCollatorForLanguageModeling
 
 from zoo.fast.chunked_loss import IGNORED
+
+if TYPE_CHECKING:
+    from zoo.data.corpora.shards import TokenRow
 
 Ids = npt.NDArray[Any]
 
@@ -31,7 +34,7 @@ class TokenBlocks(Dataset[Any]):
         stride: How far apart blocks begin, by default `block_size`.
     """
 
-    def __init__(self, ids: Ids, block_size: int, stride: int | None = None) -> None:
+    def __init__(self, ids: Ids | TokenRow, block_size: int, stride: int | None = None) -> None:
         self.ids = ids
         self.block_size = block_size
         self.stride = stride if stride is not None else block_size
@@ -68,7 +71,7 @@ class MaskedBlocks(Dataset[Any]):
     """
 
     def __init__(
-        self, ids: Ids, block_size: int, stride: int, collator: DataCollatorForLanguageModeling, seed: int
+        self, ids: Ids | TokenRow, block_size: int, stride: int, collator: DataCollatorForLanguageModeling, seed: int
     ) -> None:
         self.ids = ids
         self.block_size = block_size

@@ -43,7 +43,7 @@ def translation_scores(
     """
     from sacrebleu.metrics import BLEU, CHRF
 
-    class Chrf(CHRF):  # type: ignore[misc]
+    class Chrf(CHRF):
         """chrF as a float: sacreBLEU takes no mean of floats and NumPy's, which it gives where nothing matches."""
 
         def _compute_score_from_stats(self, stats: list[int]) -> Any:
