@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 from corpora.recorded import run
 
-from zoo.base.errors import DataError
+from zoo.base.errors import ConfigError, DataError
 from zoo.cli.main import cli
 from zoo.data.tasks import find_task, load_tokenizers
 from zoo.data.tokenizers import train_tokenizers
@@ -86,6 +86,12 @@ def test_a_resumed_run_reads_the_next_update(prepared, tmp_path, monkeypatch):
     (checkpoints / "checkpoint-4").rmdir()
     rest = by_update(run(tmp_path / "whole", prepared, 1, 4, resume=True, force=True))
     assert rest == {number: whole[number] for number in (2, 3)}
+
+
+@pytest.mark.parametrize("tokenizer", ["character", "bpe:vocab_size=300"])
+def test_another_kind_of_tokenizer_is_refused(prepared, tokenizer):
+    with pytest.raises(ConfigError, match="leave it out"):
+        train("gpt2-style@tiny", "language-modeling", data=prepared, tokenizer=tokenizer, max_steps=1, progress=False)
 
 
 @pytest.mark.filterwarnings("ignore:1 example")

@@ -42,9 +42,24 @@ def full_recipe(
     return found.changed(arguments=arguments, model=settings, generation=generation, tokenizer=said)
 
 
-def tokenizers_for(task: DataTask, examples: Dataset, recipe: Recipe) -> Tokenizers:
-    """Load or train the tokenizers of a run."""
+def tokenizers_for(task: DataTask, examples: Dataset, recipe: Recipe, *, is_given: bool = False) -> Tokenizers:
+    """Load or train the tokenizers of a run.
+
+    Args:
+        task: The task.
+        examples: What to train them on; prepared texts have their own.
+        recipe: Its `tokenizer` is a kind with options, or a folder.
+        is_given: Whether the recipe's tokenizer was asked for, and is no default.
+
+    Raises:
+        ConfigError: When a kind of tokenizer is asked for, and the examples are prepared with theirs.
+    """
     if isinstance(examples, PreparedTexts):
+        if "folder" not in recipe.tokenizer and (is_given or recipe.tokenizer != recipe_for(task.name).tokenizer):
+            raise ConfigError(
+                f"{examples.folder} is prepared with a tokenizer of its own, and {dict(recipe.tokenizer)} was given: "
+                "leave it out, or prepare the data again (zoo data prepare --tokenizer)"
+            )
         return load_tokenizers(recipe.tokenizer.get("folder", examples.folder))
     if "folder" in recipe.tokenizer:
         return load_tokenizers(recipe.tokenizer["folder"])

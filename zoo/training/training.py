@@ -155,7 +155,10 @@ def train(
         if splits.duplicates:
             warnings.warn(leaks_said(splits), DataWarning, stacklevel=2)
         data_task = data_task.fitted(splits)
-        tokenizers = tokenizer if isinstance(tokenizer, Tokenizers) else tokenizers_for(data_task, splits.train, chosen)
+        if isinstance(tokenizer, Tokenizers):
+            tokenizers = tokenizer
+        else:
+            tokenizers = tokenizers_for(data_task, splits.train, chosen, is_given=tokenizer is not None)
         selection = None
         if args.load_best_model_at_end or args.early_stopping_patience is not None:  # by what is not reported
             kept_for_training, selection = data_task.set_aside(splits.train, seed=seed)
