@@ -1,4 +1,4 @@
-"""Everything a saved checkpoint needs in order to run: configuration, parts, stacks, wrapper and heads."""
+"""Everything a saved checkpoint needs to run: configuration, parts, stacks, wrapper and heads."""
 
 import importlib
 import sys
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def _look_up(name: str) -> Any:
-    """Import everything when a public name or a module is first used: tables of parts are read without torch."""
+    """Import all modules when a public name or a module is first used: tables of parts are read without torch."""
     if name.startswith("__") and name != "__all__":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     api = importlib.import_module(f"{__name__}.api")

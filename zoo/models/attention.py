@@ -1,4 +1,4 @@
-"""Attention: projections, positions and caches here, the product itself through transformers' attention interface."""
+"""Attention: projections, positions and caches here, the product through transformers' attention interface."""
 
 from __future__ import annotations
 
@@ -27,25 +27,25 @@ Heads: TypeAlias = tuple[Tensor, Tensor]
 """Keys and values."""
 
 Mixed: TypeAlias = tuple[Tensor, Tensor | None]
-"""What attention makes of values, and the weights where the backend gives them."""
+"""The mixed values, and the weights if the backend returns them."""
 
 
 class Attention(nn.Module):
     """Multi-head attention (Vaswani et al. 2017, section 3.2), grouped when there are fewer key-value heads.
 
     Args:
-        layer_idx: The layer's place in the stack, which is its place in the cache.
+        layer_idx: Index of the layer in the stack and in the cache.
         is_causal: Whether a query may see only keys up to its own position.
         is_cross: Whether keys and values come from another sequence.
 
     Attributes:
-        backends: Attention backends that it runs on.
-        supports_unpadding: Whether it runs on tokens that stand end to end, told apart by a mask that is no tensor.
-        caches_heads: Whether what it caches are the keys and values of every head.
-        weights_sum_to_one: Whether a query's weights over the keys are all that its softmax gives.
-        reads_earlier_layers: Whether layers read what earlier ones kept for them in the same call.
-        reads_token_ids: Whether layers look tokens up by their ids, so that embeddings of them are not enough.
-        attends_as_usual: Whether this layer is a usual one, of a class that changes only some of the layers.
+        backends: Supported attention backends.
+        supports_unpadding: Whether it runs on unpadded tokens, with an `UnpaddedMask` as mask.
+        caches_heads: Whether it caches the keys and values of every head.
+        weights_sum_to_one: Whether a query's weights over the keys sum to one.
+        reads_earlier_layers: Whether layers read tensors of earlier layers in the same call.
+        reads_token_ids: Whether layers look up token ids, so that embeddings alone are not enough.
+        attends_as_usual: Whether this layer is an ordinary one, in a class that changes only some of the layers.
     """
 
     backends: tuple[str, ...] = BACKENDS
@@ -79,15 +79,15 @@ class Attention(nn.Module):
 
     @classmethod
     def kv_sharing_modes(cls, config: ZooConfig) -> list[str | None] | None:
-        """Which layers of a stack read keys and values that an earlier one keeps, as transformers makes caches by it.
+        """KV-sharing mode of every layer; transformers sizes caches by it.
 
         Returns:
-            "store", "reuse" or None for every layer; None where each has its own.
+            "store", "reuse" or None for every layer; None if no layer shares.
         """
         return None
 
     def build_projections(self, config: ZooConfig) -> None:
-        """Build what makes queries, keys and values, and what merges the heads."""
+        """Build the projections of queries, keys and values, and the output projection."""
         query_width = config.num_attention_heads * config.head_dim
         key_width = config.num_key_value_heads * config.head_dim
         self.q_proj = nn.Linear(config.hidden_size, query_width, bias=config.attention_bias)
@@ -98,15 +98,15 @@ class Attention(nn.Module):
         self.k_norm = self._qk_norm(key_width)
 
     def init_values(self, gain: float) -> None:
-        """Draw Xavier-uniform weights for what makes values (DeepNorm).
+        """Draw Xavier-uniform weights for the value projection (DeepNorm).
 
         Args:
-            gain: What their bounds are multiplied by.
+            gain: Factor on the bounds.
         """
         init.xavier_uniform_(self.v_proj.weight, gain=gain)
 
     def _qk_norm(self, width: int) -> nn.Module:
-        """The norm on a projection of this width, over one head or over all of it."""
+        """The norm on a projection of this width, over one head or the whole projection."""
         if self.qk_norm is None:
             return Identity()
         return build_norm(self.config, self.head_dim if self.qk_norm == QKNorm.HEAD else width)
@@ -123,18 +123,18 @@ class Attention(nn.Module):
         earlier: EarlierLayers | None = None,
         **kwargs: Any,
     ) -> Mixed:
-        """Let every position gather values from the positions it may see.
+        """Mix the values of all visible positions.
 
         Args:
-            hidden_states: Makes the queries. *Shape:* (batch_size, query_len, hidden_size)
-            attention_mask: In the form that the attention backend wants, None for no mask beyond causality.
+            hidden_states: Input of the queries. *Shape:* (batch_size, query_len, hidden_size)
+            attention_mask: In the backend's form, None for no mask beyond causality.
             position_bias: Added to the scores. *Shape:* (batch_size, num_attention_heads, query_len, key_len)
-            key_value_states: Makes keys and values in cross attention. *Shape:* (batch_size, key_len, hidden_size)
-            position_embeddings: What the position part's `rotation` returned.
+            key_value_states: Input of keys and values in cross attention. *Shape:* (batch_size, key_len, hidden_size)
+            position_embeddings: Result of the position part's `rotation`.
             past_key_values: Keys and values of earlier positions, extended in place.
-            step: How many layers were applied before, which is the place in the cache; `layer_idx` if not given.
-            earlier: What the layers of this call keep for later ones.
-            kwargs: `attn_implementation`, by default the configuration's, and what the backend takes.
+            step: Number of layers applied before, the index in the cache; by default `layer_idx`.
+            earlier: Tensors that layers of this call keep for later ones.
+            kwargs: `attn_implementation`, by default the configuration's, and the backend's arguments.
 
         Returns:
             The output, *Shape:* (batch_size, query_len, hidden_size), and the weights if the backend has them,
@@ -144,13 +144,13 @@ class Attention(nn.Module):
         if self.is_cross and key_value_states is not None:
             query = self.split_heads(self.q_proj(hidden_states), self.q_norm)
             key, value = self.memory(key_value_states, past_key_values, cache_idx)
-            kwargs.pop("position_ids", None)  # by which backends tell sequences in a row apart, the keys' as well
+            kwargs.pop("position_ids", None)  # backends use them to separate sequences in a row, the keys' as well
         else:
             query, key, own = self.project(hidden_states)
             if position_embeddings is not None:
                 query, key = self.rotate_heads(query, key, position_embeddings)
             key, value = self.extend(key, own, past_key_values, cache_idx, earlier)
-        # vLLM finds what attends, and its scale, in this function's source: a call of what comes from the interface.
+        # vLLM finds the attention module and its scale in this function's source: it looks for a call of the interface.
         backend = kwargs.pop("attn_implementation", None) or self.config._attn_implementation
         attend = ALL_ATTENTION_FUNCTIONS.get_interface(backend, eager_attention)
         attend = partial(self.attend, interface=attend, attn_implementation=backend, position_bias=position_bias)
@@ -158,7 +158,7 @@ class Attention(nn.Module):
         return self.merge_heads(mixed, hidden_states, own), weights
 
     def project(self, hidden_states: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Make the queries, keys and values of self-attention.
+        """Project queries, keys and values of self-attention.
 
         Args:
             hidden_states: *Shape:* (batch_size, seq_len, hidden_size)
@@ -175,14 +175,14 @@ class Attention(nn.Module):
         return self.rotate(query, key, rotation)
 
     def extend(self, key: Tensor, value: Tensor, past: Cache | None, idx: int, earlier: Any) -> Heads:
-        """Put keys and values behind those of earlier positions.
+        """Append keys and values to those of earlier positions.
 
         Args:
             key: *Shape:* (batch_size, num_key_value_heads, seq_len, head_dim)
             value: *Shape:* as key.
             past: Keys and values of earlier positions, extended in place; None for none.
-            idx: The layer's place in it.
-            earlier: What the layers of this call keep for later ones, `zoo.models.context.EarlierLayers` or None.
+            idx: The layer's index in it.
+            earlier: Tensors that layers of this call keep for later ones, `zoo.models.context.EarlierLayers` or None.
 
         Returns:
             Two tensors. *Shape:* (batch_size, num_key_value_heads, key_len, head_dim)
@@ -190,7 +190,7 @@ class Attention(nn.Module):
         return (key, value) if past is None else self_attention_cache(past).update(key, value, idx)
 
     def split_heads(self, projected: Tensor, norm: nn.Module | None = None) -> Tensor:
-        """Split a projection into heads, normalising a head or the whole projection if there is a norm.
+        """Split a projection into heads, and normalize a head or the whole projection if there is a norm.
 
         Args:
             projected: *Shape:* (batch_size, seq_len, num_heads * head_dim)
@@ -207,11 +207,11 @@ class Attention(nn.Module):
         return heads.transpose(1, 2)
 
     def merge_heads(self, mixed: Tensor, hidden_states: Tensor, value: Tensor | None) -> Tensor:
-        """Project what the heads have gathered.
+        """Project the mixed values of all heads.
 
         Args:
             mixed: *Shape:* (batch_size, query_len, num_attention_heads, head_dim)
-            hidden_states: What the queries were made of. *Shape:* (batch_size, query_len, hidden_size)
+            hidden_states: Input of the queries. *Shape:* (batch_size, query_len, hidden_size)
             value: The values of the queries' own positions, None in cross attention.
                 *Shape:* (batch_size, num_key_value_heads, query_len, head_dim)
 
@@ -221,7 +221,7 @@ class Attention(nn.Module):
         return self.o_proj(mixed.reshape(*hidden_states.shape[:-1], -1))
 
     def memory(self, key_value_states: Tensor, past_key_values: Cache | None, cache_idx: int) -> tuple[Tensor, Tensor]:
-        """Keys and values of the other sequence, projected once in a generation and cached.
+        """Keys and values of the other sequence, projected once per generation and cached.
 
         Args:
             key_value_states: *Shape:* (batch_size, key_len, hidden_size)
@@ -240,7 +240,7 @@ class Attention(nn.Module):
             if cache is not None:
                 key, value = cache.cross_attention_cache.update(key, value, cache_idx)
                 cache.is_updated[cache_idx] = True
-        # Beams may share one row of keys, which `attend` of this class understands.
+        # Beams may share one row of keys, which `attend` of this class supports.
         beams = key_value_states.shape[0] // key.shape[0]
         if beams > 1 and type(self).attend is not Attention.attend:
             key, value = key.repeat_interleave(beams, dim=0), value.repeat_interleave(beams, dim=0)
@@ -253,9 +253,10 @@ class Attention(nn.Module):
             query: *Shape:* (batch_size, num_attention_heads, query_len, head_dim)
             key: *Shape:* (batch_size, num_key_value_heads, key_len, head_dim)
             value: *Shape:* as key.
-            attention_mask: In the form that the backend wants.
+            attention_mask: In the backend's form.
             kwargs: `interface`, the backend's function, and its name `attn_implementation`, by default the
-                configuration's; `scaling`, by default the module's; `position_bias`, and what the backend takes.
+                configuration's; `scaling`, by default the module's; `position_bias`, and other arguments of the
+                backend.
 
         Returns:
             The mixed values, *Shape:* (batch_size, query_len, num_attention_heads, head_dim), and the weights or None.
@@ -266,14 +267,7 @@ class Attention(nn.Module):
 
 
 def attention_scaling(config: ZooConfig) -> float:
-    """The factor on the scores that the configuration names.
-
-    Args:
-        config: Supplies `attention_scale`: a word of [`AttentionScale`][] or the number to divide by.
-
-    Returns:
-        The factor, 1 / sqrt(head_dim) by default.
-    """
+    """The factor on the scores, by `attention_scale`."""
     divisors = {
         AttentionScale.HEAD_DIM: config.head_dim**0.5,
         AttentionScale.HIDDEN_SIZE: config.hidden_size**0.5,
@@ -284,10 +278,5 @@ def attention_scaling(config: ZooConfig) -> float:
 
 
 def build_attention(config: ZooConfig, layer_idx: int, *, is_causal: bool = False, is_cross: bool = False) -> Attention:
-    """Build the attention sublayer that the configuration names.
-
-    Args:
-        is_causal: Whether a query may see only keys up to its own position.
-        is_cross: Whether keys and values come from another sequence.
-    """
+    """Build the attention sublayer that the configuration names."""
     return ATTENTIONS.get(config.attention)(config, layer_idx, is_causal=is_causal, is_cross=is_cross)

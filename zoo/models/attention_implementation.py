@@ -1,4 +1,4 @@
-"""Which attention backends a model runs on, and how it refuses the others."""
+"""Attention backends of a model, and the errors for others."""
 
 from typing import Any
 
@@ -12,21 +12,17 @@ from .transformer import BACKENDS
 
 
 class AttentionBackends(PreTrainedModel):
-    """A model whose configuration's parts say which attention backends it runs on."""
+    """A model with attention backends that depend on the parts of its configuration."""
 
     config: ZooConfig
     _supports_attention_backend = True
 
     def supported_backends(self) -> tuple[str, ...]:
-        """Attention backends that this configuration's parts run on, the default first.
-
-        Returns:
-            Names as for `attn_implementation`.
-        """
+        """Attention backends that this configuration supports, the default first."""
         return backends_of(self.config)
 
-    # Of an instance, what its configuration runs on; of the class, that there are such. transformers asks both, and
-    # asks before an __init__ could have set anything.
+    # For an instance, depends on its configuration; for the class, True. transformers reads both, and reads them before
+    # __init__ has set anything.
     @property
     def _supports_sdpa(self) -> bool:
         return "sdpa" in self.supported_backends()
@@ -42,25 +38,25 @@ class AttentionBackends(PreTrainedModel):
     def set_attn_implementation(self, attn_implementation: str | dict[str, str], *args: Any, **kwargs: Any) -> None:
         """Change the attention backend of all stacks."""
         super().set_attn_implementation(attn_implementation, *args, **kwargs)
-        # Older versions of transformers do not reach a stack that has a configuration of its own.
+        # Older versions of transformers skip stacks with their own configuration.
         for module in self.modules():
             if isinstance(module, AttentionBackends):
                 module.config._attn_implementation_internal = self.config._attn_implementation
 
     def _check_and_adjust_attn_implementation(self, attn_implementation: str | None, *args: Any, **kwargs: Any) -> str:
-        """Refuse a backend by the name that was asked for, before transformers puts a kernel in its place."""
+        """Refuse a backend by the requested name, before transformers replaces it by a kernel."""
         self.check_backend(attn_implementation)
         return super()._check_and_adjust_attn_implementation(attn_implementation, *args, **kwargs)
 
     def check_backend(self, name: str | None) -> None:
-        """Refuse an attention backend that there is not, or that this configuration does not run on.
+        """Refuse an attention backend that is unknown, or unsupported by this configuration.
 
         Args:
-            name: As for `attn_implementation`; a name with a slash is a kernel's repository, which does what
-                FlashAttention does.
+            name: As for `attn_implementation`; a name with a slash is a kernel's repository, which counts as
+                FlashAttention.
 
         Raises:
-            UnsupportedBackendError: With those that it does run on.
+            UnsupportedBackendError: With the supported ones.
         """
         if name is None:
             return
@@ -70,7 +66,7 @@ class AttentionBackends(PreTrainedModel):
             refuse_paging(self.config, name)
         is_kernel = "/" in base_name
         if not is_kernel and base_name not in ("eager", *BACKENDS, *ALL_ATTENTION_FUNCTIONS.valid_keys()):
-            raise UnsupportedBackendError(  # in the words of transformers, for those who look for them
+            raise UnsupportedBackendError(  # contains transformers' own message, so that it can be found
                 f'Specified `attn_implementation="{name}"` is not supported; '
                 f"valid: {', '.join(supported)}{suggest(name, supported)}"
             )
@@ -83,18 +79,7 @@ class AttentionBackends(PreTrainedModel):
             refuse_engine(self.config, base_name)
 
     def get_correct_attn_implementation(self, requested_attention: str | None, is_init_check: bool = False) -> str:
-        """Choose the attention backend, or refuse one that this variant cannot run on.
-
-        Args:
-            requested_attention: What the user asked for, None for the best that is supported.
-            is_init_check: Whether the model is still being built.
-
-        Returns:
-            The name of a supported backend.
-
-        Raises:
-            UnsupportedBackendError: When there is no such backend, or this configuration does not run on it.
-        """
+        """Choose the attention backend, or refuse one that this variant does not support."""
         self.check_backend(requested_attention)
         chosen = self.supported_backends()[0] if requested_attention is None else requested_attention
         return super().get_correct_attn_implementation(chosen, is_init_check)

@@ -1,13 +1,13 @@
-"""Registration with transformers' Auto classes and PEFT. Called by the import hooks of the `zoo` package."""
+"""Registration with transformers' Auto classes and PEFT, called by the import hooks of the `zoo` package."""
 
 from __future__ import annotations
 
 PROJECTIONS = frozenset({"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"})
-"""Linear layers of attention and of feed-forward networks, which have the names that Llama's have."""
+"""Linear layers of attention and feed-forward networks, with the names of Llama's."""
 
 
 def register_config() -> None:
-    """Let `AutoConfig` know the configuration."""
+    """Register the configuration with `AutoConfig`."""
     from transformers import AutoConfig
 
     from .configuration import MODEL_TYPE, ZooConfig
@@ -16,7 +16,7 @@ def register_config() -> None:
 
 
 def register_models() -> None:
-    """Let `AutoModel` and its siblings know the heads, and the trainer and pipelines what each head is for."""
+    """Register the heads with `AutoModel` and its siblings, and with the trainer and pipelines by their task."""
     import transformers
 
     from zoo.registry import Task
@@ -28,17 +28,17 @@ def register_models() -> None:
     for task, (auto_class_name, model_class) in TASK_CLASSES.items():
         auto_class = getattr(transformers, auto_class_name)
         auto_class.register(ZooConfig, model_class, exist_ok=True)
-        # Asked for by class name: `Trainer` shifts labels before smoothing them only for models that stand here. All
-        # stacks have one model type, and what stands among sequence-to-sequence models is taken for nothing else.
+        # Looked up by class name: `Trainer` shifts labels before smoothing only for models in this table. All stacks
+        # have one model type, and models listed as sequence-to-sequence cannot be listed for another task.
         if task != Task.SEQ2SEQ_LM:
             auto_class._model_mapping._model_mapping[MODEL_TYPE] = model_class.__name__
 
 
 def register_adapters() -> None:
-    """Let PEFT know which layers adapters go to where their configuration names none: those that it picks in Llama.
+    """Register the layers that PEFT adapts if its configuration names none: the same as in Llama.
 
-    Its tables are looked up by their form, for every method has its own. Those of norms are left alone: where norms
-    stand is what the variants differ in.
+    Its tables are found by their type, because every method has its own. Those of norms are skipped: variants differ in
+    their norms.
     """
     from peft.utils import constants
 

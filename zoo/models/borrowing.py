@@ -1,4 +1,4 @@
-"""Modules that serve in two places under one name."""
+"""Modules that are used in two places under one name."""
 
 from __future__ import annotations
 
@@ -8,24 +8,22 @@ from torch import nn
 
 
 class Borrower(nn.Module):
-    """A module that uses children of another module in the place of its own.
+    """A module that uses children of another module instead of its own.
 
-    They are listed under the other's names alone. A module with two names is replaced under one of them by whatever
-    replaces modules, such as PEFT, and the other place goes on without the replacement.
+    They are listed under the other module's names alone. A module with two names would be replaced (by PEFT, for
+    instance) under one of them only, and the other place would use the original.
     """
 
     lenders: dict[str, tuple[nn.Module]]
 
     def borrow(self, lender: nn.Module, *names: str) -> None:
-        """Use children of another module from now on.
+        """Use children of another module from now on, in place of own ones.
 
-        Args:
-            lender: The module that has them. Both stand in one model, so that they are copied together.
-            names: Their names, the same there as here, where children of these names are removed.
+        Both modules are in one model, so that they are copied together.
         """
         for name in names:
             delattr(self, name)
-        # A module that stands in a tuple is no child.
+        # A module in a tuple is no child.
         self.lenders = dict.fromkeys(names, (lender,))
 
     def __getattr__(self, name: str) -> Any:
@@ -34,9 +32,5 @@ class Borrower(nn.Module):
 
 
 def borrowed_by(module: nn.Module) -> dict[str, nn.Module]:
-    """The modules that a module uses as its children although they are another's.
-
-    Returns:
-        The modules by name, none unless it is a [`Borrower`][].
-    """
+    """The modules that a module uses as its children although they belong to another one."""
     return {name: getattr(module, name) for name in module.lenders} if isinstance(module, Borrower) else {}

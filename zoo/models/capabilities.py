@@ -1,4 +1,4 @@
-"""What a configuration cannot do, in words for a card: attention backends and paged generation."""
+"""Limitations of a configuration, in words for a card: attention backends and paged generation."""
 
 from __future__ import annotations
 
@@ -15,31 +15,28 @@ from .transformer import BACKENDS, transformer_of
 FLASH = ("flash_attention_2", "flash_attention_3")
 
 SERVING = {"vllm": "vllm.distributed.parallel_state", "sglang": "sglang.srt.distributed.parallel_state"}
-"""Backends by which serving engines run a model's body, below heads of their own; and what tells how they slice it."""
+"""Backends of serving engines, which run a model's body under their own heads; and the module that knows how they slice
+it."""
 
 CAPS_SCORES = (*FLASH, "vllm")
-"""Backends with keys and values of their own that are known to bound scores by `attn_logit_softcapping`."""
+"""Backends with their own key-value cache that are known to apply `attn_logit_softcapping`."""
 
 
 def backends_of(config: ZooConfig) -> tuple[str, ...]:
-    """Attention backends that a configuration's parts run on.
-
-    Returns:
-        Names as for `attn_implementation`, the default first.
-    """
+    """Attention backends that a configuration's parts support."""
     refused = refusals(config)
     return tuple(name for name in transformer_of(config).backends if name not in refused)
 
 
 def refusals(config: ZooConfig) -> dict[str, str]:
-    """Attention backends that a configuration is refused on."""
+    """Attention backends that reject a configuration."""
     why = dict.fromkeys(set(BACKENDS) - set(transformer_of(config).backends), "a part of the variant's own")
     own = ATTENTIONS.get(config.attention).backends
     why |= dict.fromkeys(set(BACKENDS) - set(own), f"attention {config.attention!r}")
     if POSITIONS.get(config.position).has_bias:
         why |= dict.fromkeys(FLASH, f"positions {config.position!r}, which are added to attention scores")
     if config.is_encoder_decoder or config.add_cross_attention:
-        # It numbers queries and keys from the end, which no cross attention means, and takes no mask of the source.
+        # It numbers queries and keys from the end, which does not fit cross attention, and takes no mask of the source.
         why |= dict.fromkeys(FLASH, "cross attention")
     if config.attn_logit_softcapping is not None:
         why["sdpa"] = "attn_logit_softcapping"
@@ -47,16 +44,16 @@ def refusals(config: ZooConfig) -> dict[str, str]:
 
 
 def what_engines_lack(config: ZooConfig, attn_implementation: str) -> str | None:
-    """Say what is left out by attention that keeps keys and values itself and makes its own masks.
+    """Features of a configuration that attention with its own cache and masks would ignore.
 
-    Such are transformers' paged attention, by which continuous batching generates, and the backends that serving
-    engines register: they are handed the queries, keys and values of the new tokens, once for every layer.
+    This applies to transformers' paged attention (continuous batching) and to the backends that serving engines
+    register: they get the queries, keys and values of the new tokens, once per layer.
 
     Args:
         attn_implementation: The backend's name.
 
     Returns:
-        None where it gives what attention does.
+        None if nothing is ignored.
     """
     backend = attn_implementation.removeprefix("paged|")
     if POSITIONS.get(config.position).has_bias:
@@ -83,11 +80,7 @@ def what_engines_lack(config: ZooConfig, attn_implementation: str) -> str | None
 
 
 def slices_weights(engine: str) -> bool:
-    """Whether a serving engine slices the weights of the model that this process builds.
-
-    Args:
-        engine: One of `SERVING`.
-    """
+    """Whether a serving engine slices the weights of the model that this process builds."""
     state = sys.modules.get(SERVING[engine])
     if state is None or not state.model_parallel_is_initialized():
         return False
@@ -95,11 +88,7 @@ def slices_weights(engine: str) -> bool:
 
 
 def refuse_engine(config: ZooConfig, attn_implementation: str) -> None:
-    """Refuse a backend that somebody has registered where it would leave something out without a word.
-
-    Raises:
-        UnsupportedBackendError: When the configuration has what such backends lack.
-    """
+    """Refuse a user-registered backend that would silently ignore a feature."""
     if (why := what_engines_lack(config, attn_implementation)) is not None:
         raise UnsupportedBackendError(
             f"attn_implementation={attn_implementation!r} was given, a backend from elsewhere, which cannot run "
@@ -108,11 +97,7 @@ def refuse_engine(config: ZooConfig, attn_implementation: str) -> None:
 
 
 def refuse_paging(config: ZooConfig, attn_implementation: str) -> None:
-    """Refuse paged attention where its tokens would be wrong.
-
-    Raises:
-        UnsupportedBackendError: When paged attention lacks something that the configuration has.
-    """
+    """Refuse paged attention if its tokens would be wrong."""
     if (why := what_engines_lack(config, attn_implementation)) is not None:
         raise UnsupportedBackendError(
             f"variant {config.variant!r} cannot generate by continuous batching, with paged attention, because of "
@@ -121,7 +106,7 @@ def refuse_paging(config: ZooConfig, attn_implementation: str) -> None:
 
 
 def limits_of(config: ZooConfig) -> tuple[str, ...]:
-    """Say what a configuration cannot do that others can."""
+    """List the limitations of a configuration."""
     reasons: dict[str, list[str]] = {}
     refused = refusals(config)
     for name in BACKENDS:

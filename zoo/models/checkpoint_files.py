@@ -1,4 +1,4 @@
-"""What a saved folder holds: which files its weights are in, and whether a configuration describes them."""
+"""Files of a saved checkpoint: its weight files, and whether the configuration describes them."""
 
 from __future__ import annotations
 
@@ -16,14 +16,7 @@ from zoo.base.files import files_in_index
 
 
 def weight_files(folder: Path) -> list[Path]:
-    """List the safetensors files that a checkpoint's weights are read from.
-
-    Returns:
-        The one file, or those that the index names.
-
-    Raises:
-        CheckpointError: When the index cannot be read, or names a file that is not one of the folder itself.
-    """
+    """List the safetensors files of a checkpoint."""
     index, only = folder / SAFE_WEIGHTS_INDEX_NAME, folder / SAFE_WEIGHTS_NAME
     if not index.is_file():
         return [only]
@@ -33,37 +26,19 @@ def weight_files(folder: Path) -> list[Path]:
 
 @contextmanager
 def read_errors(source: Any) -> Iterator[None]:
-    """Say in one line what cannot be read, where transformers and safetensors have errors of their own.
-
-    Args:
-        source: The folder or repository, for the message.
-
-    Yields:
-        Nothing.
-
-    Raises:
-        CheckpointError: In place of theirs.
-    """
+    """Turn errors of transformers and safetensors while reading into a one-line CheckpointError."""
     try:
         yield
     except SafetensorError as error:
         raise CheckpointError(f"the weights of {source} are truncated or damaged: {error}") from error
     except OSError as error:
-        if isinstance(error, ZooError) or error.errno is not None:  # a number comes from the operating system
+        if isinstance(error, ZooError) or error.errno is not None:  # an errno comes from the operating system
             raise
         raise CheckpointError(" ".join(str(error).split())) from error
 
 
 def refuse_other_sizes(model: PreTrainedModel, mismatched: Iterable[tuple[str, Any, Any]]) -> None:
-    """Refuse weights that do not fit into the model that is to have them.
-
-    Args:
-        model: What the configuration builds.
-        mismatched: Name, saved shape and the model's shape of each such weight.
-
-    Raises:
-        OtherSizesError: When there are any.
-    """
+    """Refuse weights that do not fit into the model."""
     if found := sorted(mismatched):
         shapes = (f"{name} is {list(saved)} in the file, {list(built)} in the model" for name, saved, built in found)
         raise OtherSizesError(
@@ -73,10 +48,10 @@ def refuse_other_sizes(model: PreTrainedModel, mismatched: Iterable[tuple[str, A
 
 
 def saved_shapes(folder: Path) -> dict[str, tuple[int, ...]]:
-    """Read names and shapes of a checkpoint's weights, and nothing else of them.
+    """Read names and shapes of a checkpoint's weights, without the weights.
 
     Raises:
-        CheckpointError: When a file is missing, truncated or damaged.
+        CheckpointError: If a file is missing, truncated or damaged.
     """
     shapes: dict[str, tuple[int, ...]] = {}
     for file in weight_files(folder):
@@ -91,15 +66,7 @@ def saved_shapes(folder: Path) -> dict[str, tuple[int, ...]]:
 
 
 def check_described(model: PreTrainedModel, shapes: dict[str, tuple[int, ...]], folder: Path) -> None:
-    """Require weights to be those that a configuration describes, no more, no fewer, and of the same sizes.
-
-    Args:
-        model: What the configuration builds, on any device.
-        shapes: Names and shapes of the saved weights.
-
-    Raises:
-        CheckpointError: When they are others.
-    """
+    """Require weights to be those that a configuration describes, with the same names and shapes."""
     wanted = model.state_dict(keep_vars=True)
     spellings: dict[int, list[str]] = {}
     for name, tensor in wanted.items():

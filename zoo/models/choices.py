@@ -1,20 +1,20 @@
-"""The documented choices of the architecture's axes: what each word in a configuration means.
+"""Choices of the architecture's axes: the meaning of each word in a configuration.
 
-Axes whose values are classes that a plugin may add to (positions, norms, feed-forwards, attentions, mixers, residual
-connections, initialisers) are registries in [`zoo.models.parts`][]; the axes here are closed sets.
+Axes with classes that a plugin may add to (positions, norms, feed-forwards, attentions, mixers, residual connections,
+initializers) are registries in [`zoo.models.parts`][]; the axes here are closed sets.
 """
 
 from enum import Enum
 
 
 class Choice(str, Enum):
-    """A string enum whose members print as their value, so that a configuration stays plain JSON."""
+    """A string enum with members that print as their value, so that a configuration stays plain JSON."""
 
     __str__ = str.__str__
 
 
 class NormPlacement(Choice):
-    """Where the normalisation stands around a sublayer. `x` is the residual stream, `f` the sublayer."""
+    """Position of the norm around a sublayer. `x` is the residual stream, `f` the sublayer."""
 
     POST = "post"
     """`norm(x + f(x))`: the original Transformer (Vaswani et al. 2017, section 3.1)."""
@@ -40,7 +40,7 @@ class Pooling(Choice):
     MAX = "max"
     """The elementwise maximum over real (not padded) tokens."""
     LAST = "last"
-    """The last real token's vector, the only one that has seen the whole sequence in a causal stack."""
+    """The last real token's vector, the only one that depends on the whole sequence in a causal stack."""
 
 
 class QKNorm(Choice):
@@ -53,7 +53,7 @@ class QKNorm(Choice):
 
 
 class AttentionScale(Choice):
-    """What the product of a query and a key is divided by before the softmax."""
+    """Divisor of the product of a query and a key before the softmax."""
 
     HEAD_DIM = "head-dim"
     """sqrt(head_dim), as in the paper."""
@@ -67,13 +67,13 @@ class ResidualScaling(Choice):
     """A learned weight on one arm of every residual connection."""
 
     LAYER_SCALE = "layer-scale"
-    """One weight a channel on the branch, started small (Touvron et al. 2021, CaiT, section 2)."""
+    """One weight per channel on the branch, initially small (Touvron et al. 2021, CaiT, section 2)."""
     REZERO = "rezero"
-    """One scalar a branch, started at zero (Bachlechner et al. 2020, ReZero)."""
+    """One scalar per branch, initially zero (Bachlechner et al. 2020, ReZero)."""
 
 
 PARAMETRIZATIONS = {
     "standard": "The variant's own initialisation, one learning rate for all weights.",
     "mup": "Maximal update: updates that are as large in a wide model as in one of `mup_base_width`.",
 }
-"""Values of `parametrization`, and what each means."""
+"""Values of `parametrization` and their meaning."""

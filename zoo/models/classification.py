@@ -1,4 +1,4 @@
-"""Heads that classify: whole sequences, or every token."""
+"""Classification heads for sequences and for tokens."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ from .sinusoidal import SinusoidalPosition
 
 
 class Classifier(ZooPreTrainedModel):
-    """What both heads have in common: a body of one stack, dropout, and a projection onto the labels.
+    """Base of both heads: a body of one stack, dropout, and a projection onto the labels.
 
     Args:
         config: A configuration of an encoder or of a decoder alone; `num_labels` is the number of classes.
@@ -43,14 +43,7 @@ class Classifier(ZooPreTrainedModel):
         self.classifier = nn.Linear(config.hidden_size, config.num_labels, bias=config.classifier_bias)
 
     def check_backend(self, name: str | None) -> None:
-        """Refuse the backends of serving engines too, which pool hidden states by rules of their own.
-
-        Args:
-            name: As for `attn_implementation`.
-
-        Raises:
-            UnsupportedBackendError: With those that it does run on.
-        """
+        """Also refuse the backends of serving engines, which pool hidden states by their own rules."""
         super().check_backend(name)
         if name is not None and name.removeprefix("paged|") in SERVING:
             raise UnsupportedBackendError(
@@ -59,7 +52,7 @@ class Classifier(ZooPreTrainedModel):
             )
 
     def run_body(self, token_type_ids: Tensor | None, **kwargs: Any) -> Any:
-        """Compute hidden states, without a cache; a decoder, which knows no token types, is given none."""
+        """Compute hidden states without a cache; a decoder has no token types."""
         types = {} if token_type_ids is None else {"token_type_ids": token_type_ids}
         return self.model(**types, **{"use_cache": False, **kwargs})
 
@@ -79,14 +72,14 @@ class SequencePooler(nn.Module):
 
 
 class PositionDecoder(nn.Module):
-    """Makes a vector for every position out of one for the whole sequence (Poli et al. 2024, MAD, section 3.1).
+    """Expands one vector for the sequence to one per position (Poli et al. 2024, MAD, section 3.1).
 
-    Sinusoids tell it the position; two dense layers, each behind a norm, do the rest. Nothing else of the sequence is
-    seen, so that what it tells of a position was in the one vector.
+    Sinusoids encode the position; two dense layers follow, each after a norm. It sees nothing else of the sequence, so
+    all information about a position was in the one vector.
 
     Args:
         config: Supplies `hidden_size`, the norm, and `sinusoidal_theta`.
-        num_positions: How many positions there are.
+        num_positions: Number of positions.
     """
 
     def __init__(self, config: ZooConfig, num_positions: int) -> None:
@@ -109,7 +102,7 @@ class PositionDecoder(nn.Module):
 
 
 def build_pooler(config: ZooConfig) -> nn.Module:
-    """Build what stands between pooling and classifier: by default nothing."""
+    """Build the layer between pooling and classifier: by default none."""
     if config.classifier_positions is not None:
         return PositionDecoder(config, config.classifier_positions)
     return nn.Identity() if config.classifier_pooler_act is None else SequencePooler(config)
@@ -119,7 +112,7 @@ class ZooForSequenceClassification(Classifier):
     """Classifies sequences by the pooled hidden states of an encoder, or of a decoder.
 
     Args:
-        config: As for `Classifier`; `classifier_pooling` says how tokens are pooled.
+        config: As for `Classifier`; `classifier_pooling` sets the pooling.
     """
 
     def __init__(self, config: ZooConfig) -> None:
@@ -150,11 +143,11 @@ class ZooForSequenceClassification(Classifier):
                 *Shape:* (batch_size, num_labels); or classes of positions, *Shape:* (batch_size, classifier_positions).
             token_type_ids: Types of tokens, by default 0; for an encoder. *Shape:* (batch_size, seq_len)
             past_key_values: Keys and values of a prefix (prefix-tuning), extended in place.
-            kwargs: `output_attentions`, `output_hidden_states`, `return_dict`, and what attention backends take.
+            kwargs: `output_attentions`, `output_hidden_states`, `return_dict`, and arguments of attention backends.
 
         Returns:
             `logits`, *Shape:* (batch_size, num_labels), with `classifier_positions` (batch_size, classifier_positions,
-            num_labels); the loss if there are labels, and what was asked for.
+            num_labels); the loss if there are labels, and the outputs that were requested.
         """
         attention_mask = self.model.padding_mask(attention_mask, input_ids)
         outputs = self.run_body(
@@ -208,11 +201,12 @@ class ZooForTokenClassification(Classifier):
             labels: Classes, -100 where there is no loss. *Shape:* (batch_size, seq_len)
             token_type_ids: Types of tokens, by default 0; for an encoder. *Shape:* (batch_size, seq_len)
             past_key_values: Keys and values of a prefix (prefix-tuning), extended in place.
-            kwargs: `output_attentions`, `output_hidden_states`, `return_dict`, `num_items_in_batch`, and what attention
-                backends take.
+            kwargs: `output_attentions`, `output_hidden_states`, `return_dict`, `num_items_in_batch`, and arguments of
+                attention backends.
 
         Returns:
-            `logits`, *Shape:* (batch_size, seq_len, num_labels), the loss if there are labels, and what was asked for.
+            `logits`, *Shape:* (batch_size, seq_len, num_labels), the loss if there are labels, and the outputs that
+            were requested.
         """
         outputs = self.run_body(
             token_type_ids,

@@ -1,4 +1,4 @@
-"""The head of an encoder-decoder: sequence-to-sequence language modelling."""
+"""The head of an encoder-decoder: sequence-to-sequence language modeling."""
 
 from typing import Any
 
@@ -30,12 +30,12 @@ class ZooForConditionalGeneration(LanguageModel, CachedGenerationMixin):
         config = config.encoder_decoder_config()
         stack = "encoder" if config.share_encoder_decoder_embeddings else "decoder"
         super().__init__(config, ZooEncoderDecoder(config), f"model.{stack}.embed_tokens.weight")
-        # Labels and logits are aligned; transformers' loss of that kind is the masked one.
+        # Labels and logits are aligned, so transformers' loss without a shift is the masked one.
         self.loss_type = "ForMaskedLM"
         self.post_init()
 
     def resize_token_embeddings(self, *args: Any, **kwargs: Any) -> nn.Embedding:
-        """Resize the source vocabulary, and the target vocabulary with it while both have one size."""
+        """Resize the source vocabulary, and the target vocabulary too if both have one size."""
         embedding = self.model.resize_token_embeddings(*args, **kwargs)
         self.resize_head()
         return embedding
@@ -47,7 +47,7 @@ class ZooForConditionalGeneration(LanguageModel, CachedGenerationMixin):
         return embedding
 
     def resize_head(self) -> None:
-        """Let the output projection score every token id of the target vocabulary, and tie it again."""
+        """Resize the output projection to the target vocabulary, and tie it again."""
         self.vocab_size = self.config.vocab_size
         trains = self.lm_head.weight.requires_grad
         self.lm_head = self._get_resized_lm_head(self.lm_head, self.config.decoder_vocab_size).requires_grad_(trains)
@@ -77,10 +77,10 @@ class ZooForConditionalGeneration(LanguageModel, CachedGenerationMixin):
         return self.decoder_inputs(None, labels)
 
     def shows_positions(self, options: Any) -> bool:
-        """Whether anything but the loss depends on positions of the decoder that have no label.
+        """Whether an output other than the loss depends on decoder positions without a label.
 
         Args:
-            options: What the forward was called with beside its own arguments.
+            options: Keyword arguments of the forward.
         """
         recorded = any(options.get(name) or getattr(self.config, name, False) for name in RECORDED)
         counts = getattr(FEED_FORWARDS.get(self.config.feed_forward), "counts_tokens", False)
@@ -113,7 +113,7 @@ class ZooForConditionalGeneration(LanguageModel, CachedGenerationMixin):
             decoder_input_ids: Target ids, by default made from labels. *Shape:* (batch_size, target_len)
             decoder_attention_mask: 1 for real target tokens, cached ones included. *Shape:* (batch_size, key_len)
             decoder_position_ids: Target positions. *Shape:* (batch_size, target_len)
-            encoder_outputs: What an earlier call of the encoder returned, to skip it.
+            encoder_outputs: Outputs of an earlier call of the encoder, to skip it.
             past_key_values: Keys and values of earlier target positions and of the source.
             inputs_embeds: Instead of input_ids. *Shape:* (batch_size, source_len, hidden_size)
             decoder_inputs_embeds: Instead of decoder_input_ids. *Shape:* (batch_size, target_len, hidden_size)
@@ -122,12 +122,12 @@ class ZooForConditionalGeneration(LanguageModel, CachedGenerationMixin):
             skip_logits: Whether to compute the loss without the logits, which are then None: they are the largest
                 tensor of a training step.
             loss_smoothing: Label smoothing: the share of the target that the loss spreads over the whole vocabulary.
-            kwargs: `output_attentions`, `output_hidden_states`, `return_dict`, `num_items_in_batch`, and what attention
-                backends take.
+            kwargs: `output_attentions`, `output_hidden_states`, `return_dict`, `num_items_in_batch`, and arguments of
+                attention backends.
 
         Returns:
             `logits`, *Shape:* (batch_size, target_len, decoder_vocab_size), the loss if there are labels, the cache,
-            and what was asked for.
+            and the outputs that were requested.
         """
         if labels is not None:
             use_cache = False

@@ -25,7 +25,7 @@ MODEL_TYPE = "transformer-zoo"
 @in_the_zoos_words
 @strict
 class ZooConfig(StackConfig):
-    """What a model of the zoo is made of, in the field names of transformers.
+    """Configuration of a model of the zoo, in the field names of transformers.
 
     A configuration is complete: a saved one rebuilds its model even if a variant's defaults change later. Use
     [`zoo.config`][] to start from a variant's defaults; the defaults are those of a plain pre-norm Transformer. The
@@ -34,23 +34,23 @@ class ZooConfig(StackConfig):
     Args:
         kwargs: Fields; `layer_types`, "full_attention", "sliding_attention" or the type of the mixer's layers, for
             every layer or a pattern repeated over them (all sliding if only a window is given, every other the mixer's
-            if only that is); `rope_parameters` where the position part reads them; extra options of a plugin's variant
-            or part; the fields of `PreTrainedConfig`.
+            if only that is); `rope_parameters` if the position part reads them; extra options of a plugin's variant or
+            part; the fields of `PreTrainedConfig`.
 
     Raises:
-        ZooError: When a value is not among its choices, or values contradict each other.
+        ZooError: If a value is not among its choices, or values contradict each other.
     """
 
     model_type = MODEL_TYPE
-    # Before 5.20, transformers builds `ZooConfig()` to compare with, which a bundle lacks the default parts for.
+    # Before 5.20, transformers builds `ZooConfig()` to compare with, for which a bundle lacks the default parts.
     has_no_defaults_at_init = True
     keys_to_ignore_at_inference = ["past_key_values"]
-    # By which transformers tells rotary settings that differ between layer types.
+    # transformers reads it to detect rotary settings per layer type.
     _rope_type_labels = LAYER_TYPES
-    # TRL reads it of every model whose class is not transformers' own.
+    # TRL reads it of every model that is not one of transformers' own classes.
     auto_map: ClassVar[Mapping[str, str]] = MappingProxyType({})
     attribute_map = {"rms_norm_eps": "layer_norm_eps", "encoder_layers": "num_hidden_layers"}
-    # The usual parts' plans, by which transformers tells that there are some; a model plans by the parts that it has.
+    # The ordinary parts' plans, by which transformers detects that plans exist; a model plans by its actual parts.
     base_model_tp_plan = {
         "layers.*.self_attn.q_proj": "colwise",
         "layers.*.self_attn.k_proj": "colwise",
@@ -67,7 +67,7 @@ class ZooConfig(StackConfig):
     }
 
     def __post_init__(self, **kwargs: Any) -> None:
-        """Fill what follows from other fields, then check everything once."""
+        """Fill derived fields, then validate all once."""
         layer_types = kwargs.pop("layer_types", None)
         rope_parameters = kwargs.pop("rope_parameters", None)
         if kwargs.get("num_labels") is None:
@@ -80,8 +80,7 @@ class ZooConfig(StackConfig):
 
         fill(self)
         layer_types = layer_types or usual_layer_types(self)
-        # Only where a part reads them: transformers decides by an attribute's existence whether a model is rotary, or
-        # whether its layers differ.
+        # Set only if a part uses them: transformers checks hasattr().
         if layer_types is not None:
             self.layer_types = repeat_pattern(layer_types, self.num_hidden_layers)
         part = POSITIONS.get(self.position)
@@ -90,14 +89,14 @@ class ZooConfig(StackConfig):
             self.rope_parameters = rope_parameters or copy.deepcopy(part.default_rope_parameters)
         super().__post_init__(**kwargs)
         if part.rope_layer_types:
-            # transformers 5.17 puts it beside the layer types, and then takes it for one.
+            # transformers 5.17 puts it next to the layer types, and then takes it for one.
             self.rope_parameters.pop("rope_theta", None)
         validate_options(self)
         if part.uses_rope_parameters:
             validate_rope_tables(self, part.rope_layer_types)
 
     def to_diff_dict(self) -> dict[str, Any]:
-        """Say what `save_pretrained` writes.
+        """The dictionary that `save_pretrained` writes.
 
         Returns:
             Every field of this class, whatever its default, and the fields of `PreTrainedConfig` that were set.
@@ -106,7 +105,7 @@ class ZooConfig(StackConfig):
         return {**super().to_diff_dict(), **own}
 
     def shown(self) -> Iterator[Part]:
-        """What differs from the plain configuration, and to be unfolded what does not."""
+        """Settings that differ from the plain configuration, and the others for a collapsed section."""
         yield Title(type(self).__name__, f"of a {self.stack} {self.variant}")
         plain = {field.name: field.default for field in dataclasses.fields(ZooConfig)}
         names = [*(name for name in plain if name in Fields.__annotations__), "layer_types", "rope_parameters"]
@@ -117,7 +116,7 @@ class ZooConfig(StackConfig):
         yield Folded(f"{len(rest)} more, as in a plain configuration", (Table(rest),))
 
     def _repr_html_(self) -> str:
-        """Answer notebooks, which know this method."""
+        """HTML for notebooks."""
         return as_html(self.shown())
 
     def has_quirk(self, name: str) -> bool:

@@ -1,4 +1,4 @@
-"""What all layers of a stack see in one call beside hidden states: masks, position biases, and the cache."""
+"""Inputs of all layers of a stack in one call apart from hidden states: masks, position biases, and the cache."""
 
 from __future__ import annotations
 
@@ -51,11 +51,11 @@ def padding_mask(
         position_ids: *Shape:* (batch_size or 1, seq_len)
 
     Returns:
-        1 for real tokens, *Shape:* (batch_size, seq_len); where documents are that are packed into rows; None where
+        1 for real tokens, *Shape:* (batch_size, seq_len); the unpadding of documents packed into rows; None if
         every row holds one document from its first position on, and without padding if there is a cache.
 
     Raises:
-        InputError: When the mask says which query sees which key, or packed documents are to be kept in a cache.
+        InputError: If the mask is not a padding mask, or packed documents would go into a cache.
     """
     if attention_mask is None:
         # Where a cache is given, as generation does, an accelerator would be waited for in vain.
@@ -73,21 +73,21 @@ def padding_mask(
             "choose which earlier tokens a token sees; give 1 for real tokens and 0 for padding, one a token"
         )
     is_token = attention_mask[:, -hidden_states.shape[1] :].bool()
-    if is_token.device.type != "cpu" or is_tracing(is_token):  # an accelerator would be waited for
+    if is_token.device.type != "cpu" or is_tracing(is_token):  # avoids a device sync
         return is_token
     padding = ~is_token if past_key_values is not None else is_token[:, 1:] > is_token[:, :-1]
     return is_token if padding.any() else None
 
 
 def packed_documents(position_ids: Tensor | None) -> Tensor | None:
-    """Tell documents apart that are packed into rows, by transformers' rule: positions that do not count on.
+    """Separate packed documents, by transformers' rule: one begins where positions do not increase by one.
 
     Args:
-        position_ids: As they were given. *Shape:* (batch_size or 1, seq_len)
+        position_ids: As given. *Shape:* (batch_size or 1, seq_len)
 
     Returns:
-        The number of every position's document in its row, *Shape:* as position_ids; None for a document a row, and
-        where there are no numbers to look at.
+        Index of every position's document in its row, *Shape:* as position_ids; None for one document per row, and
+        while tracing, when there are no values.
     """
     if position_ids is None or position_ids.shape[1] == 1 or position_ids.device.type == "meta":
         return None
@@ -95,11 +95,11 @@ def packed_documents(position_ids: Tensor | None) -> Tensor | None:
 
 
 find_documents = torch.compiler.disable(packed_documents, reason="a state begins anew where position_ids restart")
-"""The same outside of a compiled graph, of which it is a break."""
+"""The same outside of a compiled graph, with a graph break."""
 
 
 def packed_into_cache() -> InputError:
-    """The error of a cache that is to hold several documents a row."""
+    """The error of a cache that would hold several documents per row."""
     return InputError(
         "position_ids do not count on within a row, which packs several documents into it, but past_key_values holds "
         "one a row: give no cache, or one document a row, or an attention_mask if some of it is padding"
@@ -112,11 +112,11 @@ MASKS = {
     (True, "full_attention"): create_causal_mask,
     (True, "sliding_attention"): create_sliding_window_causal_mask,
 }
-"""transformers' mask of every pair of causality and layer type; layers of other types have a mixer."""
+"""transformers' mask for every pair of causality and layer type; layers of other types have a mixer."""
 
 
 def given_mask(attention_mask: Any, input_ids: Tensor | None, config: ZooConfig) -> Any:
-    """The usual padding mask of a stack: the caller's.
+    """The default padding mask of a stack: the caller's.
 
     Args:
         attention_mask: 1 for real tokens, *Shape:* (batch_size, key_len); None; or any other mask.
@@ -127,20 +127,19 @@ def given_mask(attention_mask: Any, input_ids: Tensor | None, config: ZooConfig)
 
 @dataclass
 class Context:
-    """What the layers of a stack see in one call beside hidden states.
+    """Inputs of the layers of a stack in one call, apart from hidden states.
 
     Attributes:
         attention_mask: Of the stack's input: 1 for real tokens, cached ones included, *Shape:* (batch_size, key_len);
             None; or finished masks, one for all layers or a dict by layer type.
-        position_ids: Positions; None before `place` counts them on from the cache.
-            *Shape:* (batch_size or 1, seq_len)
+        position_ids: Positions; None before `place` continues them from the cache. *Shape:* (batch_size or 1, seq_len)
         past_key_values: Keys and values of earlier positions, extended by the layers.
-        encoder_hidden_states: What cross attention reads. *Shape:* (batch_size, source_len, hidden_size)
+        encoder_hidden_states: Input of cross attention. *Shape:* (batch_size, source_len, hidden_size)
         encoder_attention_mask: 1 for real source tokens. *Shape:* (batch_size, source_len)
         biases: Position biases by layer type. *Shape:* (batch_size, num_attention_heads, seq_len, key_len)
-        given_positions: Positions, if the caller gave them, from `place` on: others count up, and cannot tell documents
-            in a row apart, for which an accelerator would have to be waited for.
-        token_ids: Ids of the tokens, None where their embeddings were given. *Shape:* (batch_size, seq_len)
+        given_positions: Positions, if the caller gave them, from `place` on: computed ones increase by one, so they
+            need no search for packed documents (avoids a device sync).
+        token_ids: Ids of the tokens, None if their embeddings were given. *Shape:* (batch_size, seq_len)
     """
 
     attention_mask: Any
@@ -158,16 +157,16 @@ class Context:
         return None if self.past_key_values is None else self_attention_cache(self.past_key_values)
 
     def place(self, inputs_embeds: Tensor, position: Position) -> None:
-        """Count positions on from the cache unless they are given, and refuse such as cannot be placed.
+        """Continue positions from the cache unless they are given, and refuse positions that cannot be encoded.
 
         Args:
             inputs_embeds: *Shape:* (batch_size, seq_len, hidden_size)
             position: The position part of the stack.
 
         Raises:
-            SequenceTooLongError: When there are more positions than the part can place.
-            InputError: When the mask leaves out cached positions, which nobody would know to be padding or not; or
-                when a sequence of this length encodes them differently.
+            SequenceTooLongError: If there are more positions than the part can encode.
+            InputError: If the mask omits cached positions, so that their padding is unknown; or if a sequence of this
+                length encodes them differently.
         """
         seen = 0 if self.cache is None else self.cache.get_seq_length()
         if not isinstance(seen, Tensor):  # a static cache counts on its device
@@ -183,24 +182,24 @@ class Context:
 
     @property
     def is_first(self) -> bool:
-        """Whether a cache that grows holds nothing yet."""
+        """Whether a growing cache is still empty."""
         layers = [] if self.cache is None else self.cache.layers
         grows = all(isinstance(layer, (DynamicLayer, LinearAttentionLayer)) for layer in layers)
         return self.cache is not None and grows and self.cache.get_seq_length() == 0
 
     def is_token(self, seq_len: int) -> Tensor | None:
-        """1 for tokens, 0 for padding; None where a padding mask is not given. *Shape:* (batch_size, seq_len)."""
+        """1 for tokens, 0 for padding; None if no padding mask is given. *Shape:* (batch_size, seq_len)."""
         mask = self.attention_mask
         return mask[:, -seq_len:] if isinstance(mask, Tensor) and mask.ndim == 2 else None
 
     def source(self, config: ZooConfig, hidden_states: Tensor) -> tuple[Tensor | None, Any]:
-        """What cross attention reads, and its mask in the form that the attention backend wants.
+        """Input of cross attention, and its mask in the backend's form.
 
         Args:
             hidden_states: The decoder's. *Shape:* (batch_size, target_len, hidden_size)
 
         Returns:
-            Hidden states, *Shape:* (batch_size, source_len, hidden_size), and a mask, None where nothing is masked.
+            Hidden states, *Shape:* (batch_size, source_len, hidden_size), and a mask, None if nothing is masked.
         """
         states, mask = self.encoder_hidden_states, self.encoder_attention_mask
         if not isinstance(mask, UnpaddedMask):
@@ -210,13 +209,13 @@ class Context:
 
 @dataclass
 class EarlierLayers:
-    """Tensors that the layers of a stack keep for later ones within one call, by name, and its tokens.
+    """Tensors by name that the layers of a stack keep for later ones within one call, and its tokens.
 
-    No dictionary: hooks of accelerate and FSDP copy such on the way into a layer, which would then write in vain.
+    Not a dictionary: hooks of accelerate and FSDP copy dictionaries on the way into a layer, and writes would be lost.
 
     Attributes:
-        token_ids: Ids of the tokens, None where their embeddings were given. *Shape:* (batch_size, seq_len)
-        is_token: 1 for tokens, 0 for padding; None where all are tokens. *Shape:* (batch_size, seq_len)
+        token_ids: Ids of the tokens, None if their embeddings were given. *Shape:* (batch_size, seq_len)
+        is_token: 1 for tokens, 0 for padding; None if all are tokens. *Shape:* (batch_size, seq_len)
         kept: The tensors.
     """
 
@@ -229,12 +228,12 @@ class EarlierLayers:
         self.kept[name] = tensors
 
     def read(self, name: str, device: torch.device) -> tuple[Tensor, ...]:
-        """Read what an earlier layer kept, on the device of the layer that reads."""
+        """Read a tensor of an earlier layer, on this device."""
         return tuple(tensor.to(device) for tensor in self.kept[name])
 
 
 def mask_too_short(attention_mask: Tensor, length: int) -> InputError:
-    """The error of a padding mask that leaves out cached positions.
+    """The error of a padding mask that omits cached positions.
 
     Args:
         attention_mask: *Shape:* (batch_size, key_len)
@@ -247,12 +246,7 @@ def mask_too_short(attention_mask: Tensor, length: int) -> InputError:
 
 
 def outgrown(seen: int, length: int) -> InputError:
-    """The error of a cache that holds keys as of a shorter sequence.
-
-    Args:
-        seen: Number of cached positions.
-        length: Number of positions, cached ones included.
-    """
+    """The error of a cache with keys encoded for a shorter sequence."""
     return InputError(
         f"the cache holds {seen} positions, but this rope_type rotates their keys differently in a sequence of "
         f"{length}: give all tokens without the cache, or call generate with all of them, which fills it again"
@@ -262,15 +256,15 @@ def outgrown(seen: int, length: int) -> InputError:
 def self_attention_masks(
     config: ZooConfig, hidden_states: Tensor, context: Context, layer_types: Iterable[str]
 ) -> dict[str, Any]:
-    """Make the mask of self-attention for every layer type, in the form that the attention backend wants.
+    """Make the mask of self-attention for every layer type, in the backend's form.
 
     Args:
         hidden_states: Gives sizes, dtype and device. *Shape:* (batch_size, seq_len, hidden_size)
-        context: Gives the padding mask, the cache, and position ids, which tell documents in one row apart.
+        context: Gives the padding mask, the cache, and position ids, which separate documents in one row.
         layer_types: The kinds of layers, see [`MASKS`][].
 
     Returns:
-        A mask for every layer type, None where nothing is masked beyond causality.
+        A mask for every layer type, None if nothing is masked beyond causality.
     """
     mask, kinds = packed_rows(config, context), dict.fromkeys(layer_types)
     if isinstance(mask, (dict, UnpaddedMask)):
@@ -279,14 +273,14 @@ def self_attention_masks(
     if is_causal := config.is_decoder:
         options["position_ids"] = context.given_positions
         if context.given_positions is not None and context.is_first and is_tracing(hidden_states):
-            options["past_key_values"] = None  # with any cache, transformers tells no documents apart
+            options["past_key_values"] = None  # with any cache, transformers does not separate documents
     return {kind: MASKS.get((is_causal, kind), padding_mask)(config, hidden_states, mask, **options) for kind in kinds}
 
 
 def position_biases(
     layer_types: list[str | None], position: Position, inputs_embeds: Tensor, cache: Cache | None
 ) -> dict[str | None, Tensor | None]:
-    """Make the position bias of every layer type, over the keys that its cache holds.
+    """Compute the position bias of every layer type, over the keys in its cache.
 
     Args:
         layer_types: The kind of every layer, None for a layer without positions.
@@ -312,30 +306,18 @@ def position_biases(
 
 
 def new_cache(config: ZooConfig, *, has_source: bool) -> Cache:
-    """Make an empty cache for a decoder.
-
-    transformers chooses the kind of cache layer by `config.layer_types`; without windows and mixers, it adds layers
-    that hold all keys and values as they come.
-
-    Args:
-        has_source: Whether there is cross attention to an encoder's output, which no window bounds.
-    """
+    """Make an empty cache for a decoder."""
     alike = config.sliding_window is None and getattr(config, "layer_types", None) is None
     cache = DynamicCache() if alike else prepare_cache(DynamicCache(config=config))
     return EncoderDecoderCache(cache, DynamicCache()) if has_source else cache
 
 
 def prepare_cache(past_key_values: Cache, source_len: int = 0) -> Cache:
-    """Make transformers' cache layers hold what attention sees, before a forward reads and extends them.
+    """Adapt transformers' cache layers to the attention before a forward reads and extends them.
 
-    Both halves of an encoder-decoder's cache are made by one configuration there, so that cross attention would forget
-    the beginning of a source that is longer than the window of self-attention. A layer with a window of one position,
-    of which the next query sees none, keeps all of them. And sources that were read in inference mode cannot take part
-    in what records gradients.
-
-    Args:
-        past_key_values: Any cache, changed in place.
-        source_len: Number of positions that cross attention reads.
+    transformers makes both halves of an encoder-decoder's cache by one configuration, so cross attention would forget
+    the beginning of a source longer than the window of self-attention. A layer with a window of one position, which the
+    next query does not see, keeps all of them. Sources computed in inference mode cannot take part in autograd.
     """
     own = self_attention_cache(past_key_values).layers
     for layer_idx, layer in enumerate(own):

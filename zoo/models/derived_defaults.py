@@ -1,4 +1,4 @@
-"""Fields of a configuration that follow from others unless they are given."""
+"""Fields of a configuration that are derived from others unless they are given."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def repeat_pattern(pattern: list[Kind], length: int) -> list[Kind]:
 
 
 def usual_layer_types(config: ZooConfig) -> list[str] | None:
-    """The pattern of layers where none was given: every other has attention where there is a mixer.
+    """The default pattern of layer types, None if all layers are alike: every other has attention if there is a mixer.
 
     Returns:
         Layer types, None where all layers are alike.
@@ -91,7 +91,7 @@ def usual_layer_types(config: ZooConfig) -> list[str] | None:
 
 
 def find_providers(config: ZooConfig) -> dict[str, str]:
-    """Find the distributions that a configuration needs beside the zoo itself.
+    """Find the distributions that a configuration needs in addition to the zoo.
 
     Args:
         config: A configuration whose names are known.

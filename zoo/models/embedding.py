@@ -1,7 +1,7 @@
-"""Embeddings: a vector for every token, for its type, and for where it stands.
+"""Embeddings of tokens, of their types, and of their positions.
 
-A position part may act in three places, each a method that does nothing unless overridden: on the embeddings
-(`embed`), on queries and keys (`rotation` and `rotate`), and on the attention scores (`bias`).
+A position part may act in three places, each a method that does nothing unless overridden: on the embeddings (`embed`),
+on queries and keys (`rotation` and `rotate`), and on the attention scores (`bias`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from .configuration import ZooConfig
 
 Rotation = tuple[Tensor, Tensor]
-"""What a rotary part hands to attention: cosines and sines, each (batch_size, seq_len, rotary_dim)."""
+"""Output of a rotary part for attention: cosines and sines, each (batch_size, seq_len, rotary_dim)."""
 
 Rotations = Mapping[str, Rotation | None]
 """The rotation of each type of layer."""
@@ -45,7 +45,7 @@ class TokenEmbedding(nn.Embedding):
             *Shape:* (batch_size, seq_len, hidden_size)
 
         Raises:
-            TokenIdError: When an id is not in the vocabulary (checked on the CPU, outside of compiled code).
+            TokenIdError: If an id is not in the vocabulary (checked on the CPU, outside of compiled code).
         """
         try:
             embedded = super().forward(input)
@@ -76,7 +76,7 @@ class TokenTypeEmbedding(nn.Embedding):
             *Shape:* as inputs_embeds.
 
         Raises:
-            TokenIdError: When there is no such type (checked on the CPU, outside of compiled code).
+            TokenIdError: If there is no such type (checked on the CPU, outside of compiled code).
         """
         if token_type_ids is None:
             token_type_ids = torch.zeros(inputs_embeds.shape[:2], dtype=torch.long, device=inputs_embeds.device)
@@ -90,19 +90,19 @@ class TokenTypeEmbedding(nn.Embedding):
 class Position(nn.Module):
     """No positions at all; the base of all position encodings.
 
-    An encoding that has parameters reads them in its `forward`, which the methods below call: offloading brings weights
-    to the device when a module is called, and not before.
+    An encoding with parameters reads them in its `forward`, which the methods below call: offloading loads weights to
+    the device only when a module is called.
 
     Args:
         config: The configuration of the stack; subclasses read what they need.
 
     Attributes:
-        max_length: Longest sequence the encoding can place, None when there is no limit.
+        max_length: Longest sequence that can be encoded, None for no limit.
         has_bias: Whether `bias` returns a tensor.
         uses_rope_parameters: Whether the part reads `config.rope_parameters`.
-        rope_layer_types: Layer types that have settings of their own there; none where all layers have the same.
-        counts_padding: Whether padding takes positions.
-        default_rope_parameters: What they are if not given.
+        rope_layer_types: Layer types with their own settings there; empty if all layers have the same.
+        counts_padding: Whether padding counts as positions.
+        default_rope_parameters: Their default.
     """
 
     max_length: int | None = None
@@ -120,14 +120,14 @@ class Position(nn.Module):
         super().__init__()
 
     def check(self, length: int, position_ids: Tensor | None = None) -> None:
-        """Refuse positions that the encoding cannot place.
+        """Refuse positions that the encoding does not support.
 
         Args:
             length: Number of positions needed, cached ones included.
-            position_ids: The given positions, if any; of packed or padded sequences they are fewer.
+            position_ids: The given positions, if any; with packed or padded sequences they are fewer.
 
         Raises:
-            SequenceTooLongError: When more than `max_length` are needed.
+            SequenceTooLongError: If more than `max_length` are needed.
         """
         if self.max_length is None or length <= self.max_length:
             return
@@ -140,7 +140,7 @@ class Position(nn.Module):
             )
 
     def count(self, inputs_embeds: Tensor, attention_mask: Any = None, seen: int | Tensor = 0) -> Tensor:
-        """Number the tokens where the caller does not: 0, 1, ..., on from the cache.
+        """Number the tokens if the caller gives no positions: 0, 1, ..., continued from the cache.
 
         Args:
             inputs_embeds: *Shape:* (batch_size, seq_len, hidden_size)
@@ -157,11 +157,11 @@ class Position(nn.Module):
 
     @classmethod
     def changes_after(cls, config: ZooConfig) -> int | None:
-        """Length after which a longer sequence encodes its earlier positions differently; None where none does."""
+        """Length above which a longer sequence encodes its earlier positions differently; None if there is none."""
         return None
 
     def outgrows_cache(self, attention_mask: Any, seen: int, length: int) -> bool:
-        """Whether a sequence encodes its cached positions differently now that it is longer.
+        """Whether the longer sequence encodes its cached positions differently.
 
         Args:
             attention_mask: 1 for real tokens, cached ones included, *Shape:* (batch_size, key_len); or any other mask.
@@ -183,7 +183,7 @@ class Position(nn.Module):
         return inputs_embeds
 
     def rotation(self, hidden_states: Tensor, position_ids: Tensor) -> Rotation | None:
-        """Compute once a forward what `rotate` needs in every layer.
+        """Compute the input of `rotate` once per forward.
 
         Args:
             hidden_states: Gives the dtype and device. *Shape:* (batch_size, seq_len, hidden_size)
@@ -195,7 +195,7 @@ class Position(nn.Module):
         return None
 
     def rotations(self, hidden_states: Tensor, position_ids: Tensor, layer_types: Iterable[str]) -> Rotations:
-        """What `rotate` needs in the layers of each type: the same, unless a part overrides this.
+        """Input of `rotate` for each layer type: the same, unless a part overrides this.
 
         Args:
             hidden_states: *Shape:* (batch_size, seq_len, hidden_size)
@@ -257,30 +257,30 @@ class LearnedPosition(Position):
         return F.embedding(position_ids, self.weight)
 
     def embed(self, inputs_embeds: Tensor, position_ids: Tensor) -> Tensor:
-        """Add the rows of the table. Shapes as in the base class."""
+        """Add the rows of the table."""
         try:
             return inputs_embeds + self(position_ids)
-        except IndexError as error:  # asked for afterwards, as to read positions off before would cost every forward
+        except IndexError as error:  # checked only after a failure, because reading positions would cost every forward
             self.check(int(position_ids.max()) + 1)
             raise InputError(f"position_ids begin at {int(position_ids.min())}; they are counted from 0") from error
 
 
 class LearnedUnpaddedPosition(LearnedPosition):
-    """A trained vector for every position, of which padding takes none wherever it stands (RoBERTa, OPT)."""
+    """A trained vector for every position, not counting padding on either side (RoBERTa, OPT)."""
 
     counts_padding = False
 
 
 def check_token_ids(token_ids: Tensor, num_embeddings: int, kind: str = "token id") -> None:
-    """Name an id outside of the vocabulary, which the lookup does not.
+    """Name an id outside of the vocabulary; the lookup's own error does not.
 
     Args:
         token_ids: *Shape:* any
         num_embeddings: Number of valid ids.
-        kind: What the ids are, for the message.
+        kind: Kind of ids, for the message.
 
     Raises:
-        TokenIdError: Naming the first wrong id and where it stands.
+        TokenIdError: With the first wrong id and its place.
     """
     wrong = (token_ids < 0) | (token_ids >= num_embeddings)
     if wrong.any():

@@ -15,7 +15,7 @@ from .pretrained import BODIES, ZooModel
 from .stack import ZooDecoder, ZooEncoder
 
 RECORDED = ("output_attentions", "output_hidden_states", "output_router_logits")
-"""What both stacks are asked for where the configuration says so."""
+"""Outputs of both stacks that the configuration may request."""
 
 
 class ZooEncoderDecoder(ZooModel):
@@ -25,7 +25,7 @@ class ZooEncoderDecoder(ZooModel):
         config: A configuration with `is_encoder_decoder`.
 
     Raises:
-        ConfigError: When the configuration describes one stack only.
+        ConfigError: If the configuration describes one stack only.
     """
 
     def __init__(self, config: ZooConfig) -> None:
@@ -51,7 +51,7 @@ class ZooEncoderDecoder(ZooModel):
         return self.encoder.embed_tokens
 
     def set_input_embeddings(self, value: nn.Embedding) -> None:
-        """Replace the source embedding, and the target embedding where they are one."""
+        """Replace the source embedding, and the target embedding if they are shared."""
         self.encoder.embed_tokens = value
         if self.config.share_encoder_decoder_embeddings:
             self.decoder.embed_tokens = value
@@ -59,11 +59,11 @@ class ZooEncoderDecoder(ZooModel):
     def resize_token_embeddings(
         self, new_num_tokens: int | None = None, pad_to_multiple_of: int | None = None, mean_resizing: bool = True
     ) -> nn.Embedding:
-        """Resize the source vocabulary, and the target vocabulary with it while both have one size.
+        """Resize the source vocabulary, and the target vocabulary too if both have one size.
 
         Args:
             new_num_tokens: The new number of token ids, None for the old one.
-            pad_to_multiple_of: What the number is rounded up to a multiple of.
+            pad_to_multiple_of: Round the number up to a multiple of this.
             mean_resizing: Whether new vectors are drawn around the mean of the old ones.
         """
         have_one_size = self.config.vocab_size == self.config.decoder_vocab_size
@@ -77,10 +77,10 @@ class ZooEncoderDecoder(ZooModel):
     def resize_decoder_token_embeddings(
         self, new_num_tokens: int | None = None, pad_to_multiple_of: int | None = None, mean_resizing: bool = True
     ) -> nn.Embedding:
-        """Resize the target vocabulary alone. Arguments as for `resize_token_embeddings`.
+        """Resize the target vocabulary alone.
 
         Raises:
-            ConfigError: When source and target embeddings are one.
+            ConfigError: If source and target embeddings are shared.
         """
         if self.config.share_encoder_decoder_embeddings:
             raise ConfigError(
@@ -114,19 +114,19 @@ class ZooEncoderDecoder(ZooModel):
             decoder_input_ids: Target ids, by default the source ids shifted right. *Shape:* (batch_size, target_len)
             decoder_attention_mask: 1 for real target tokens, cached ones included. *Shape:* (batch_size, key_len)
             decoder_position_ids: Target positions. *Shape:* (batch_size, target_len)
-            encoder_outputs: What an earlier call of the encoder returned, to skip it.
+            encoder_outputs: Outputs of an earlier call of the encoder, to skip it.
             past_key_values: Keys and values of earlier target positions and of the source.
             inputs_embeds: Instead of input_ids. *Shape:* (batch_size, source_len, hidden_size)
             decoder_inputs_embeds: Instead of decoder_input_ids. *Shape:* (batch_size, target_len, hidden_size)
             use_cache: Whether to return keys and values.
-            kwargs: `output_attentions`, `output_hidden_states`, `return_dict`, and what attention backends take.
+            kwargs: `output_attentions`, `output_hidden_states`, `return_dict`, and arguments of attention backends.
 
         Returns:
             `last_hidden_state`, *Shape:* (batch_size, target_len, hidden_size), the cache, the encoder's last hidden
-            state, and what was asked for.
+            state, and the outputs that were requested.
 
         Raises:
-            InputError: When there is nothing to decode.
+            InputError: If there is no decoder input.
         """
         for option in RECORDED:  # the decoder's configuration is a copy
             kwargs.setdefault(option, getattr(self.config, option, False))

@@ -55,7 +55,7 @@ class GatedFeedForward(FeedForward):
         return self.down_proj(self.norm(self.dropout(self.act_fn(gate) * up)))
 
     def project(self, hidden_states: Tensor) -> tuple[Tensor, Tensor]:
-        """Make what opens and closes the gate, and what goes through it.
+        """Compute the activated gate and its input.
 
         Args:
             hidden_states: *Shape:* (batch_size, seq_len, hidden_size)
@@ -67,24 +67,16 @@ class GatedFeedForward(FeedForward):
 
 
 def build_activation(name: str) -> nn.Module:
-    """Build an activation.
+    """Build an activation by its name in transformers' `ACT2FN`.
 
-    Args:
-        name: A name of transformers' `ACT2FN`.
-
-    Returns:
-        transformers' module; for gelu_new, which it writes out in eight operations, PyTorch's with the same formula.
+    For gelu_new, PyTorch's module with the same formula, which transformers writes out in eight operations.
     """
     activation: nn.Module = nn.GELU(approximate="tanh") if name == "gelu_new" else ACT2FN[name]
     return activation
 
 
 def build_feed_forward(config: ZooConfig, layer_idx: int | None = None) -> nn.Module:
-    """Build the feed-forward sublayer that the configuration names.
-
-    Args:
-        layer_idx: The place of its layer, for parts that are not the same in all: they have a class method `build`.
-    """
+    """Build the feed-forward sublayer that the configuration names."""
     part: Any = FEED_FORWARDS.get(config.feed_forward)
     same_in_all = layer_idx is None or not hasattr(part, "build")
     sublayer: nn.Module = part(config) if same_in_all else part.build(config, layer_idx)

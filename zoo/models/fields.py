@@ -1,4 +1,4 @@
-"""The settings of every model: names, defaults and what they are. Imports neither torch nor transformers."""
+"""The settings of every model: names, defaults and descriptions. Imports neither torch nor transformers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
-    # Optional for whoever makes a configuration, always there for whoever reads one: __post_init__ fills them.
+    # Optional for callers, always set for readers: __post_init__ fills them.
     FilledInt: TypeAlias = Any
     FilledBool: TypeAlias = Any
     FilledFloat: TypeAlias = Any
@@ -28,45 +28,45 @@ class Fields:
     """The fields of [`ZooConfig`][zoo.models.ZooConfig], in the names of transformers.
 
     Args:
-        variant: Name of the variant in the registry, whose builder assembles the model.
+        variant: Name of the variant in the registry.
         quirks: Defects of an original implementation that are switched on.
-        providers: Distributions that bring the variant and parts that are not built in, by field: filled in here, so
-            that loading a checkpoint without one of them can say what to install.
+        providers: Distributions of the variant and parts that are not built in, by field: filled in here, so that
+            loading a checkpoint without one of them can name what to install.
         vocab_size: Number of token ids; of the source, if there is a decoder with its own.
         decoder_vocab_size: Number of target token ids, `vocab_size` if not given.
-        type_vocab_size: Number of token types that an encoder tells apart (BERT's first and second sentence), None
-            for no such embedding.
+        type_vocab_size: Number of token types of an encoder (BERT's first and second sentence), None for no such
+            embedding.
         hidden_size: Width of the residual stream.
         embedding_size: Width of the embeddings, which are then mapped onto `hidden_size` (ALBERT); None for no map.
         num_hidden_layers: Depth of the encoder, or of the only stack.
-        decoder_layers: Depth of the decoder beside an encoder, `num_hidden_layers` if not given.
+        decoder_layers: Depth of the decoder of an encoder-decoder, `num_hidden_layers` if not given.
         num_attention_heads: Number of query heads.
-        decoder_attention_heads: The same in the decoder beside an encoder, `num_attention_heads` if not given.
+        decoder_attention_heads: The same in the decoder of an encoder-decoder, `num_attention_heads` if not given.
         num_key_value_heads: Number of key and value heads, `num_attention_heads` if not given; 1 is multi-query.
         head_dim: Width of a head, `hidden_size / num_attention_heads` if not given.
         intermediate_size: Inner width of the feed-forward network.
-        decoder_intermediate_size: The same in the decoder beside an encoder, `intermediate_size` if not given.
+        decoder_intermediate_size: The same in the decoder of an encoder-decoder, `intermediate_size` if not given.
         hidden_act: Activation in the feed-forward network, a name of transformers' `ACT2FN`.
         feed_forward: Feed-forward part: "mlp", "gated", "moe", "moe-shared", "moe-sigmoid", "moe-clamped",
             "normalized", or "swiglu", "geglu", "reglu" for gated with that activation.
         mlp_bias: Whether the feed-forward projections have biases, and the dense layer of `lm_head_transform`.
-        mlp_inner_norm: Whether a norm stands on the inner width, after the activation (NormFormer).
+        mlp_inner_norm: Whether there is a norm on the inner width, after the activation (NormFormer).
         attention: Attention part: "multi-head", "gated", "exclusive", "sinks", "differential", "latent",
             "value-residual", "value-embeddings", "kv-sharing", "normalized", or a plugin's.
-        mixer: What mixes tokens in layers without attention, which `layer_types` names: "attention" for no such layers,
+        mixer: Token mixer of layers without attention, which `layer_types` names: "attention" for no such layers,
             "gated-delta-net", "kimi-delta-attention", "short-conv", or a plugin's.
         attention_bias: Whether query, key and value projections have biases.
         attention_out_bias: Whether the output projection has one, `attention_bias` if not given.
-        attention_scale: What scores are divided by: a word of `AttentionScale`, or a number.
+        attention_scale: Divisor of the scores: a word of `AttentionScale`, or a number.
         attn_logit_softcapping: Bound on the scores, None for none.
         qk_norm: Norm on queries and keys: "head", "full" or None.
-        sliding_window: How many positions back a key may be, None for all.
+        sliding_window: Number of positions back that a key may be, None for all.
         norm: Norm part: "layernorm", "layernorm-no-bias", "rmsnorm", "zero-centered-rmsnorm", "dyt", "unit".
-        norm_placement: Where norms stand around a sublayer, a word of `NormPlacement`.
+        norm_placement: Position of the norms around a sublayer, a word of `NormPlacement`.
         layer_norm_eps: Epsilon of every norm.
         embedding_norm_eps: Epsilon of the norm on the embeddings, `layer_norm_eps` if not given.
         dyt_alpha: Initial steepness of dynamic tanh.
-        final_norm: Whether a norm follows the last layer; if not given, only where the layers end without one (pre and
+        final_norm: Whether a norm follows the last layer; by default only if the layers end without one (pre and
             sandwich).
         embedding_norm: Whether a norm follows the embeddings.
         residual: Residual part: "plain", "lambdas", "hyper-connections", "manifold-hyper-connections",
@@ -74,27 +74,27 @@ class Fields:
         residual_scaling: Learned weights in residual connections, a word of `ResidualScaling`, or None.
         layer_scale_init: Initial value of LayerScale's weights.
         parallel_residual: Whether attention and feed-forward read the same input and are summed.
-        share_layers: Whether one layer's weights serve every layer.
+        share_layers: Whether all layers share one layer's weights.
         position: Position part: "learned", "learned-unpadded", "sinusoidal", "sinusoidal-halves", "rotary",
             "rotary-interleaved", "rotary-by-layer", "alibi", "t5", "none".
-        nope_layers: Which layers have no positions (NoPE): neither a rotation of queries and keys nor a term on their
-            scores. One for every layer, or a pattern repeated over them; None if all have positions.
+        nope_layers: True for layers without positions (NoPE): neither a rotation of queries and keys nor a term on
+            their scores. One for every layer, or a pattern repeated over the layers; None if all have positions.
         max_position_embeddings: Rows of a learned table; a nominal length for the other parts.
         sinusoidal_theta: Base of the sinusoidal wavelengths.
         relative_attention_num_buckets: Number of T5's buckets.
         relative_attention_max_distance: Distance from which T5's last bucket holds everything.
         scale_embedding: Whether token embeddings are multiplied by the root of their width, sqrt(hidden_size).
         tie_word_embeddings: Whether the output projection is the (target) embedding.
-        share_encoder_decoder_embeddings: Whether source and target embeddings are one.
+        share_encoder_decoder_embeddings: Whether source and target embeddings are shared.
         lm_head_bias: Whether the output projection has a bias.
         lm_head_transform: Whether masked language modelling transforms its input first (BERT: dense, act, norm), to the
             width of the embeddings.
         logit_scale: Factor on the logits.
         final_logit_softcapping: Bound on the logits, None for none.
-        classifier_pooling: How token vectors become one vector for a classifier, a word of `Pooling`.
+        classifier_pooling: Pooling of token vectors to one vector for a classifier, a word of `Pooling`.
         classifier_pooler_act: Activation of a dense layer between pooling and classifier, None for no such layer.
-        classifier_positions: Number of positions that a classifier of sequences labels out of the one vector (MAD's
-            compression), by two dense layers in place of the pooler's; None for one label a sequence.
+        classifier_positions: Number of positions that a classifier of sequences labels from the one vector (MAD's
+            compression), by two dense layers in place of the pooler's; None for one label per sequence.
         classifier_bias: Whether the classifier has a bias.
         dropout: Probability of dropping an element of the embeddings and of each residual branch.
         attention_dropout: Probability of dropping an attention weight.

@@ -1,1 +1,1 @@
-"""Attentions beyond the usual one, a file each."""
+"""Attention parts other than multi-head, one file each."""

@@ -1,4 +1,4 @@
-"""Differential attention: the difference of two softmaxes, in which noise that both have cancels."""
+"""Differential attention: the difference of two softmaxes, which cancels common noise."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ LAMBDAS = ("lambda_q1", "lambda_k1", "lambda_q2", "lambda_k2")
 
 
 class DifferentialAttention(Attention):
-    """Attention whose heads subtract each other's weights in pairs (Ye et al. 2024, section 2.1).
+    """Attention with the difference of two softmaxes per pair of heads (Ye et al. 2024, section 2.1).
 
     Head i of the first half of heads is paired with head i of the second half: both mix the values of both, the second
-    is subtracted with a learned factor, and the difference is normalised. Attention weights are those of each softmax.
+    is subtracted with a learned factor, and the difference is normalized. Attention weights are those of each softmax.
     """
 
     def __init__(self, config: ZooConfig, layer_idx: int, **kwargs: Any) -> None:
@@ -35,10 +35,10 @@ class DifferentialAttention(Attention):
 
     @classmethod
     def check_options(cls, config: ZooConfig) -> None:
-        """Require heads to be pairs and no weights to be dropped, which the paper does not define.
+        """Require an even number of heads and no attention dropout, which the paper does not define.
 
         Raises:
-            ConfigError: When they are not.
+            ConfigError: Otherwise.
         """
         grouped = config.num_key_value_heads != config.num_attention_heads
         of_decoder = 0 if grouped else config.decoder_attention_heads or 0
@@ -49,13 +49,13 @@ class DifferentialAttention(Attention):
             )
 
     def init_weights(self) -> None:
-        """Draw the vectors that make the factor, as the paper's authors do."""
+        """Draw the vectors that the factor is computed from, as the authors do."""
         for name in LAMBDAS:
             init.normal_(self.get_parameter(name), mean=0.0, std=0.1)
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor, attention_mask: Any, **kwargs: Any) -> Mixed:
-        """Mix the values twice and subtract. Arguments as in the base class."""
-        # Attention twice, since the fast kernels want values as wide as keys.
+        """Mix the values twice and subtract."""
+        # Two calls, because the fast kernels need values as wide as keys.
         mixed, weights = zip(
             *(
                 super(DifferentialAttention, self).attend(query, key, half.repeat(1, 2, 1, 1), attention_mask, **kwargs)

@@ -1,4 +1,4 @@
-"""What attentions have in common whose layers read what earlier ones keep."""
+"""Base of attentions with layers that read tensors of earlier layers."""
 
 from __future__ import annotations
 
@@ -17,21 +17,12 @@ if TYPE_CHECKING:
 
 
 class EarlierLayersAttention(Attention):
-    """Attention whose layers differ: some keep tensors, in [`zoo.models.context.EarlierLayers`][], that others read."""
+    """Attention with layers that keep tensors in [`zoo.models.context.EarlierLayers`][] for later ones."""
 
     reads_earlier_layers = True
 
     def read(self, earlier: EarlierLayers | None, name: str, device: torch.device) -> tuple[Tensor, ...]:
-        """Read what an earlier layer kept.
-
-        Args:
-            earlier: What the layers of this call keep.
-            name: What is read.
-            device: Where to.
-
-        Raises:
-            InputError: When the layer is called by itself, without its stack.
-        """
+        """Read a tensor of an earlier layer."""
         if earlier is None:
             raise InputError(
                 f"layer {self.layer_idx} of attention={self.config.attention!r} was called by itself, but reads "
@@ -41,11 +32,7 @@ class EarlierLayersAttention(Attention):
 
     @classmethod
     def check_options(cls, config: ZooConfig) -> None:
-        """Require layers of their own.
-
-        Raises:
-            ConfigError: When one layer stands for all.
-        """
+        """Require `share_layers=False`."""
         if config.share_layers:
             raise ConfigError(
                 f"attention={config.attention!r} was given with share_layers=True, but its layers cannot be one: later "

@@ -1,4 +1,4 @@
-"""Exclusive self-attention: a token gathers from others only what its own value does not say."""
+"""Exclusive self-attention: the output is orthogonal to the token's own value."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 class ExclusiveAttention(Attention):
     """Self-attention without its component along the token's own value, `y - (y·v) v / |v|^2` (Zhai 2026, section 3).
 
-    Cross attention has no value of its own and is the usual one.
+    Cross attention is the ordinary one, because it has no own value.
     """
 
     @classmethod
     def check_options(cls, config: ZooConfig) -> None:
-        """Refuse to divide the output by its length: the first token's is zero, but for rounding.
+        """Refuse norms without an epsilon on every sublayer's output: the first token's output is zero up to rounding.
 
         Raises:
-            ConfigError: When the norm of every sublayer's output has no epsilon.
+            ConfigError: If the norm of every sublayer's output has no epsilon.
         """
         after = "norm_branch" in SLOTS[config.norm_placement] or config.residual == "normalized"
         if config.norm == "unit" and after:
@@ -38,7 +38,7 @@ class ExclusiveAttention(Attention):
             )
 
     def merge_heads(self, mixed: Tensor, hidden_states: Tensor, value: Tensor | None) -> Tensor:
-        """Take the component out and project the heads. Arguments as in the base class."""
+        """Remove the component along the own value, and project the heads."""
         if value is not None:
             own = F.normalize(value, dim=-1).repeat_interleave(self.num_key_value_groups, dim=1).transpose(1, 2)
             mixed = mixed - (mixed * own).sum(dim=-1, keepdim=True) * own

@@ -1,4 +1,4 @@
-"""Gated attention: every head's output passes a gate that its query's token opens."""
+"""Gated attention: every head's output is multiplied by a gate computed from the query's token."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
 
 class GatedAttention(Attention):
-    """Attention whose mixed values are multiplied by sigmoids, one an element (Qiu et al. 2025, section 2.2, G1)."""
+    """Attention with mixed values multiplied by elementwise sigmoid gates (Qiu et al. 2025, section 2.2, G1)."""
 
     def __init__(self, config: ZooConfig, layer_idx: int, **kwargs: Any) -> None:
         super().__init__(config, layer_idx, **kwargs)
         self.gate_proj = nn.Linear(config.hidden_size, self.o_proj.in_features, bias=config.attention_bias)
 
     def merge_heads(self, mixed: Tensor, hidden_states: Tensor, value: Tensor | None) -> Tensor:
-        """Gate the heads and project them. Arguments as in the base class."""
+        """Gate the heads and project them."""
         gate = torch.sigmoid(self.gate_proj(hidden_states))
         return super().merge_heads(mixed * gate.view_as(mixed), hidden_states, value)

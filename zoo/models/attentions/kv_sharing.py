@@ -1,4 +1,4 @@
-"""Cross-layer sharing of keys and values: the last layers attend to what an earlier one has made and cached."""
+"""Cross-layer sharing of keys and values: the last layers attend to those of an earlier layer."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 
 class SharedKeyValueAttention(EarlierLayersAttention):
-    """Attention whose last `num_kv_shared_layers` layers have queries only (Gemma 3n; Brandon et al. 2024, section 3).
+    """Attention with queries only in the last `num_kv_shared_layers` layers (Gemma 3n; Brandon et al. 2024, section 3).
 
-    They read the keys and values of the last layer before them that has the same `layer_types` entry, cached ones
-    included, and cache none. A mixer's layers among them keep their own state.
+    They read the keys and values of the last earlier layer with the same `layer_types` entry, including cached ones,
+    and cache none. A mixer's layers among them keep their own state.
     """
 
     caches_heads = False  # of some layers only
@@ -30,11 +30,9 @@ class SharedKeyValueAttention(EarlierLayersAttention):
 
     @classmethod
     def check_options(cls, config: ZooConfig) -> None:
-        """Require a layer with keys and values for every layer without.
+        """Require a layer with keys and values for every layer without, and no cross attention.
 
-        Raises:
-            ConfigError: When there is none, one layer stands for all, or there is cross attention, for whose keys and
-                values transformers' caches have no place in layers that share.
+        transformers' caches have no place for the keys and values of cross attention in layers that share.
         """
         super().check_options(config)
         if config.is_encoder_decoder or config.add_cross_attention:
@@ -54,7 +52,7 @@ class SharedKeyValueAttention(EarlierLayersAttention):
 
     @classmethod
     def sources(cls, config: ZooConfig) -> list[int]:
-        """The layer that every layer of a stack reads keys and values of: itself where it has its own, or a mixer."""
+        """Index of the layer that provides the keys and values of each layer: its own if it has them or is a mixer."""
         types = config.types_of_layers()
         own = types[: len(types) - option(config, cls, "num_kv_shared_layers")]
         last = {kind: place for place, kind in enumerate(own) if kind != config.mixer_layer_type}
@@ -62,7 +60,7 @@ class SharedKeyValueAttention(EarlierLayersAttention):
 
     @classmethod
     def kv_sharing_modes(cls, config: ZooConfig) -> list[str | None]:
-        """Which layers share. Arguments and result as in the base class."""
+        """KV-sharing mode of every layer."""
         sources = cls.sources(config)
         stored = {source for place, source in enumerate(sources) if source != place}
         return [
@@ -70,7 +68,7 @@ class SharedKeyValueAttention(EarlierLayersAttention):
         ]
 
     def build_projections(self, config: ZooConfig) -> None:
-        """Build what makes queries, and keys and values in layers that have their own."""
+        """Build the query projection, and those of keys and values in layers that have their own."""
         super().build_projections(config)
         self.sharing = self.kv_sharing_modes(config)[self.layer_idx]
         self.source = self.sources(config)[self.layer_idx]
@@ -78,19 +76,19 @@ class SharedKeyValueAttention(EarlierLayersAttention):
             del self.k_proj, self.v_proj, self.k_norm
 
     def init_values(self, gain: float) -> None:
-        """Leave layers alone that have no values of their own. Arguments as in the base class."""
+        """Skip layers without values of their own."""
         if self.sharing != "reuse":
             super().init_values(gain)
 
     def project(self, hidden_states: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Make queries, and keys and values of no head where they are shared. Shapes as in the base class."""
+        """Project queries, and keys and values of zero heads if they are shared."""
         if self.sharing != "reuse":
             return super().project(hidden_states)
         query = self.split_heads(self.q_proj(hidden_states), self.q_norm)
         return query, query[:, :0], query[:, :0]
 
     def extend(self, key: Tensor, value: Tensor, past: Cache | None, idx: int, earlier: Any) -> Heads:
-        """Put keys and values behind those of earlier positions, or take another layer's. Arguments as in the base."""
+        """Append keys and values to those of earlier positions, or take another layer's."""
         name = f"keys and values of layer {self.source}"
         if self.sharing == "reuse":
             key, value = self.read(earlier, name, key.device)

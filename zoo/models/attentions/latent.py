@@ -1,4 +1,4 @@
-"""Multi-head latent attention: keys and values are made of one small vector a token, which is what is cached."""
+"""Multi-head latent attention: keys and values are computed from one small vector per token, which is cached."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def latent_norm_eps(config: ZooConfig) -> float:
 
 
 class LatentExpansion(nn.Linear):
-    """The projection of latent vectors to the keys and values of all heads, which can also be taken the other way.
+    """The projection of latent vectors to the keys and values of all heads, which can also be applied to queries.
 
     Args:
         rank: Width of a latent vector.
@@ -48,7 +48,7 @@ class LatentExpansion(nn.Linear):
         self.heads, self.key_width = heads, key_width
 
     def forward(self, states: Tensor, side: str | None = None) -> Tensor:
-        """Expand latent vectors, or do with queries or mixed latent vectors what saves expanding every one of them.
+        """Expand latent vectors, or apply one side to queries or mixed latent vectors, which avoids the expansion.
 
         Args:
             states: Latent vectors, *Shape:* (batch_size, seq_len, rank); queries for the side "keys", *Shape:*
@@ -71,16 +71,16 @@ class LatentExpansion(nn.Linear):
 class LatentAttention(Attention):
     """Multi-head latent attention (DeepSeek-AI 2024, DeepSeek-V2, section 2.1).
 
-    Queries and keys have a part without positions and one that is rotated, of width `head_dim`, which the keys of all
-    heads share. Cached are that part, in the place of the keys, and the latent vectors, in that of the values. For one
-    new token, queries are taken to the latent vectors instead of these to keys and values (section 2.1.2).
+    Queries and keys have a part without positions and a rotated part of width `head_dim`, which is shared by all heads
+    of the keys. The cache holds the rotated part in place of keys, and the latent vectors in place of values. For one
+    new token, queries are projected to the latent space instead of expanding keys and values (section 2.1.2).
 
     `q_lora_rank` (0 for queries without a latent vector), `kv_lora_rank`, `qk_nope_head_dim` and `v_head_dim` are the
     widths of DeepSeek's configuration; `head_dim` is its `qk_rope_head_dim`. `latent_norm_eps` is the epsilon of the
     norms on latent vectors, by default that of the other norms.
     """
 
-    # FlashAttention wants values as wide as keys.
+    # FlashAttention needs values as wide as keys.
     backends = ("sdpa", "eager", "flex_attention")
     caches_heads = False
     options: ClassVar[dict[str, Any]] = {
@@ -99,10 +99,10 @@ class LatentAttention(Attention):
 
     @classmethod
     def check_options(cls, config: ZooConfig) -> None:
-        """Require widths and the epsilon to be positive, and nothing that needs keys of every head.
+        """Require positive widths and a positive epsilon, and no setting that needs keys of every head.
 
         Raises:
-            ConfigError: When one is not.
+            ConfigError: Otherwise.
         """
         widths = {name: option(config, cls, name) for name in WIDTHS}
         if min(widths.values()) < 0 or not all(widths[name] for name in widths if name != "q_lora_rank"):
@@ -118,7 +118,7 @@ class LatentAttention(Attention):
             )
 
     def build_projections(self, config: ZooConfig) -> None:
-        """Build what makes queries, latent vectors and the shared part of keys, and what expands and merges."""
+        """Build the projections of queries, latent vectors and shared keys, the expansion and the output projection."""
         query_rank, rank, self.nope_dim, value_dim = (option(config, type(self), name) for name in WIDTHS)
         norms = copy.copy(config)
         norms.layer_norm_eps = latent_norm_eps(config)
@@ -132,37 +132,29 @@ class LatentAttention(Attention):
         self.o_proj = nn.Linear(heads * value_dim, width, bias=config.attention_out_bias)
 
     def init_values(self, gain: float) -> None:
-        """Multiply the rows that expand latent vectors to values, drawn before. Arguments as in the base class."""
+        """Scale the rows that expand latent vectors to values, after they are drawn."""
         weight = self.kv_b_proj.weight.detach().clone()
         weight.unflatten(0, (self.kv_b_proj.heads, -1))[:, self.nope_dim :] *= gain
         init.copy_(self.kv_b_proj.weight, weight)
 
     def project(self, hidden_states: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Make queries, the part of keys that all heads share, and latent vectors.
-
-        Args:
-            hidden_states: *Shape:* (batch_size, seq_len, hidden_size)
-
-        Returns:
-            Queries, *Shape:* (batch_size, num_attention_heads, seq_len, qk_nope_head_dim + head_dim); keys, *Shape:*
-            (batch_size, 1, seq_len, head_dim); latent vectors, *Shape:* (batch_size, 1, seq_len, kv_lora_rank).
-        """
+        """Project queries, the shared part of keys, and latent vectors."""
         query = self.q_proj(self.q_a_norm(self.q_a_proj(hidden_states)))
         latent, key = self.kv_a_proj(hidden_states).split([self.kv_b_proj.in_features, self.head_dim], dim=-1)
         heads = query.unflatten(-1, (self.config.num_attention_heads, -1)).transpose(1, 2)
         return heads, key.unsqueeze(1), self.kv_a_norm(latent).unsqueeze(1)
 
     def rotate_heads(self, query: Tensor, key: Tensor, rotation: Rotation) -> Rotation:
-        """Rotate the shared part of keys and the part of queries that meets it. Shapes as `project` returns them."""
+        """Rotate the shared part of keys and the matching part of queries."""
         plain, turning = query.split([self.nope_dim, self.head_dim], dim=-1)
         turned, key = self.rotate(turning, key, rotation)
         return torch.cat([plain, turned], dim=-1), key
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor, attention_mask: Any, **kwargs: Any) -> Mixed:
-        """Mix values that are expanded from latent vectors, or mix these. Shapes as `project` returns them."""
+        """Mix values expanded from latent vectors, or the latent vectors themselves."""
         latent = value
-        # Whoever replaced the projection, as adapters and quantisation do, knows no way but to expand; and a mask that
-        # is no tensor counts queries.
+        # A replaced projection (adapters, quantization) supports only the expansion, and an UnpaddedMask counts
+        # queries.
         plain = type(self.kv_b_proj) is LatentExpansion and isinstance(attention_mask, (Tensor, type(None)))
         if plain and query.shape[2] == 1:
             return self.attend_to_latents(query, key, latent, attention_mask, **kwargs)
@@ -180,13 +172,13 @@ class LatentAttention(Attention):
         position_bias: Tensor | None = None,
         **kwargs: Any,
     ) -> Mixed:
-        """Attention of one query a head to latent vectors, which all heads share: the heads become query positions.
+        """Attention of one query per head to latent vectors shared by all heads: the heads become query positions.
 
         Args:
             query: *Shape:* (batch_size, num_attention_heads, 1, qk_nope_head_dim + head_dim)
             key: *Shape:* (batch_size, 1, key_len, head_dim)
             latent: *Shape:* (batch_size, 1, key_len, kv_lora_rank)
-            attention_mask: In the form that the backend wants.
+            attention_mask: In the backend's form.
             position_bias: *Shape:* (batch_size, num_attention_heads, 1, key_len)
 
         Returns:

@@ -1,4 +1,4 @@
-"""Attention of unit vectors: weights of length one, and queries and keys with learned factors."""
+"""Attention with weight vectors of length one, and learned factors on queries and keys."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 class NormalizedAttention(UnitWeights, Attention):
     """Attention with weight vectors of length one (Loshchilov et al. 2024, nGPT, section 2.3.2, equations 13 to 16).
 
-    Queries and keys are normalised where `norm="unit"` and `qk_norm="head"`, and then have a learned factor a channel,
-    the same for both; scores are multiplied by sqrt(head_dim), unless `attention_scale` says otherwise.
+    Queries and keys are normalized if `norm="unit"` and `qk_norm="head"`, and then have one learned factor per channel,
+    the same for both; scores are multiplied by sqrt(head_dim), unless `attention_scale` is set.
     """
 
     unit_weights: ClassVar[dict[str, int]] = {
@@ -37,8 +37,8 @@ class NormalizedAttention(UnitWeights, Attention):
         self.qk_scales = RescaledWeights(self.q_proj.out_features, 1.0, config.hidden_size**-0.5)
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor, attention_mask: Any, **kwargs: Any) -> Mixed:
-        """Mix the values. Arguments as in the base class."""
-        # Both have the factors, behind the rotation. Queries have them twice here: that gives the same scores, for
-        # queries in groups as well, and keys are cached without.
+        """Mix the values, with the learned factors on queries and keys."""
+        # Both have the factors, after the rotation. Queries have them twice here: that gives the same scores, also with
+        # grouped queries, and keys are cached without them.
         factors = self.qk_scales().square().to(query.dtype).view(query.shape[1], 1, -1)
         return super().attend(query * factors, key, value, attention_mask, **kwargs)

@@ -1,4 +1,4 @@
-"""Attention sinks: a learned logit that a query may attend to instead of any key."""
+"""Attention sinks: a learned logit in the softmax in addition to the keys."""
 
 from __future__ import annotations
 
@@ -16,14 +16,15 @@ if TYPE_CHECKING:
 
 
 class SinkAttention(Attention):
-    """Attention with one more logit a head in the softmax, whose weight goes nowhere (OpenAI 2025, gpt-oss, section 2).
+    """Attention with one learned logit per head in the softmax, without a value (OpenAI 2025, gpt-oss, section 2).
 
-    The weights of a query over the keys therefore sum to less than one. A bound on the scores bounds the sinks as well.
+    The weights of a query over the keys therefore sum to less than one. A bound on the scores also applies to the
+    sinks.
     """
 
     parameter_roles: ClassVar[dict[str, str]] = {"sinks": "bias"}
 
-    # Others have no place for a further logit, or give no sum of exponentials on a CPU to bring it in afterwards.
+    # Other backends have no place for another logit, or return no log-sum-exp on a CPU to add it afterwards.
     backends = ("sdpa", "eager")
     supports_unpadding = False
     weights_sum_to_one = False
@@ -46,15 +47,15 @@ class SinkAttention(Attention):
         position_bias: Tensor | None = None,
         **kwargs: Any,
     ) -> Mixed:
-        """Mix the values. Arguments as in the base class."""
+        """Mix the values, with the sink in the softmax."""
         if attention_mask is None and self.is_causal and query.shape[2] > 1:
             attention_mask = query.new_ones(query.shape[2], key.shape[2], dtype=torch.bool).tril()[None, None]
         if attention_mask is not None:
             attention_mask = F.pad(attention_mask, (0, 1), value=1 if attention_mask.dtype == torch.bool else 0)
         if position_bias is not None:
             position_bias = F.pad(position_bias, (0, 1))
-        # A key whose only feature is one that queries have the sinks in, and that no other key has; its value is zero.
-        # Values get a further feature too, for kernels want them as wide as keys.
+        # The sink is a key with one extra feature, which queries hold the logit in and all other keys have as zero; its
+        # value is zero. Values get an extra feature too, because kernels need them as wide as keys.
         logits = (self.sinks / self.scaling).to(query.dtype).view(1, -1, 1, 1).expand(*query.shape[:3], 1)
         key, value = F.pad(key, (0, 1, 0, 1)), F.pad(value, (0, 1, 0, 1))
         key[..., -1, -1].fill_(1.0)

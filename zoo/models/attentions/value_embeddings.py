@@ -1,4 +1,4 @@
-"""Value embeddings: what a token is, looked up in a table of the layer's own, is mixed into its values."""
+"""Value embeddings: a further token embedding per layer is mixed into the values."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 class ValueEmbeddingAttention(Attention):
     """Attention to `lambda_1 * v + lambda_2 * e`, of values and a further embedding of tokens (modded-nanogpt, 2024).
 
-    Layers with a table are the last one and every `value_embedding_interval`-th before it, every other one in nanochat.
-    The two factors are learned, a pair a layer, and start at one half. What is cached are mixed values, so that
-    decoding needs nothing more. Cross attention is the usual one.
+    Layers with a table are the last one and every `value_embedding_interval`-th before it (every second one in
+    nanochat). The two factors are learned, one pair per layer, and start at one half. The cache holds mixed values, so
+    decoding needs nothing else. Cross attention is the ordinary one.
     """
 
     parameter_roles: ClassVar[dict[str, str]] = {"value_lambdas": "scalar"}
@@ -46,10 +46,10 @@ class ValueEmbeddingAttention(Attention):
 
     @classmethod
     def check_options(cls, config: ZooConfig) -> None:
-        """Require an interval, and layers of their own where only some of them have a table.
+        """Require a positive interval, and unshared layers if only some of them have a table.
 
         Raises:
-            ConfigError: When there is none, or one layer stands for all.
+            ConfigError: Otherwise.
         """
         interval = option(config, cls, "value_embedding_interval")
         require_at_least(1, value_embedding_interval=interval)
@@ -60,16 +60,12 @@ class ValueEmbeddingAttention(Attention):
             )
 
     def init_weights(self) -> None:
-        """Begin with the mean of both."""
+        """Initialize to the mean of both."""
         if self.mixes:
             init.constant_(self.value_lambdas, 0.5)
 
     def extend(self, key: Tensor, value: Tensor, past: Cache | None, idx: int, earlier: EarlierLayers | None) -> Heads:
-        """Mix the values, and put all behind those of earlier positions. Arguments as in the base class.
-
-        Raises:
-            InputError: When there are no token ids to look up.
-        """
+        """Mix the values, and append them to those of earlier positions."""
         if self.mixes:
             if earlier is None or earlier.token_ids is None:
                 raise InputError(

@@ -22,9 +22,9 @@ FIRST = "values of the first layer"
 class ValueResidualAttention(EarlierLayersAttention):
     """Attention to `lambda_1 * v_1 + lambda_2 * v`, of the values of the first layer and its own (Zhou et al. 2024).
 
-    The first layer is the first one with attention: a mixer's layers have no values. The two factors are learned, a
-    pair a layer, and start at one half: Learnable-ResFormer. What is cached are mixed values, so that decoding needs
-    nothing more. Cross attention is the usual one.
+    The first layer is the first one with attention: a mixer's layers have no values. The two factors are learned, one
+    pair per layer, and start at one half (Learnable-ResFormer). The cache holds mixed values, so decoding needs nothing
+    else. Cross attention is the ordinary one.
     """
 
     parameter_roles: ClassVar[dict[str, str]] = {"value_lambdas": "scalar"}
@@ -38,12 +38,12 @@ class ValueResidualAttention(EarlierLayersAttention):
             self.value_lambdas = nn.Parameter(torch.empty(2))
 
     def init_weights(self) -> None:
-        """Begin with the mean of both."""
+        """Initialize to the mean of both."""
         if self.mixes:
             init.constant_(self.value_lambdas, 0.5)
 
     def extend(self, key: Tensor, value: Tensor, past: Cache | None, idx: int, earlier: Any) -> Heads:
-        """Mix the values, and put all behind those of earlier positions. Arguments as in the base class."""
+        """Mix the values, and append them to those of earlier positions."""
         if self.mixes:
             (first,) = self.read(earlier, FIRST, value.device)
             value = self.value_lambdas[0] * first + self.value_lambdas[1] * value

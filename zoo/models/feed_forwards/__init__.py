@@ -1,4 +1,4 @@
-"""Feed-forward sublayers beyond the dense ones: parts of the registry `FEED_FORWARDS`."""
+"""Feed-forward sublayers other than dense ones: parts of the registry `FEED_FORWARDS`."""
 
 from .clamped import ClampedMixtureOfExperts
 from .experts import Experts

@@ -18,21 +18,21 @@ Output = TypeVar("Output", bound=ModelOutput)
 
 
 def has_router_loss(config: ZooConfig) -> bool:
-    """Whether the routers of a configuration are trained by a loss of their own."""
+    """Whether a configuration has routers trained by a loss of their own."""
     return bool(getattr(FEED_FORWARDS.get(config.feed_forward), "has_auxiliary_loss", False))
 
 
 def with_router_loss(output: Output, body: Any, attention_mask: Any, config: ZooConfig, side: str = "") -> Output:
-    """Add what routers gave to the output of a language model, where it was recorded.
+    """Add recorded router logits to the output of a language model.
 
     Args:
-        output: The output; to its loss, if it has one, the load-balancing loss is added, times its coefficient.
-        body: What the model's body returned.
+        output: The output; the load-balancing loss times its coefficient is added to its loss, if any.
+        body: Output of the model's body.
         attention_mask: 1 for real tokens; padding is not balanced. *Shape:* (batch_size, seq_len)
-        side: "encoder_" or "decoder_" where there are both.
+        side: "encoder_" or "decoder_" in an encoder-decoder.
 
     Returns:
-        The output, with `router_logits`, *Shape:* (batch_size * seq_len, num_experts) a layer, and `aux_loss`.
+        The output, with `router_logits`, *Shape:* (batch_size * seq_len, num_experts) per layer, and `aux_loss`.
     """
     router_logits = body.get(f"{side}router_logits")
     if not router_logits:
@@ -56,11 +56,11 @@ def load_balancing_loss(
 
     Args:
         router_logits: Scores of every layer. *Shape:* (num_tokens, num_experts)
-        num_chosen: How many experts a token sees.
+        num_chosen: Number of experts per token.
         attention_mask: 1 for real tokens. *Shape:* (batch_size, seq_len)
 
     Returns:
-        The loss, a scalar: `num_chosen` where all experts are used alike.
+        The loss, a scalar: `num_chosen` if all experts are used equally.
     """
     scores = torch.stack([logits.to(router_logits[0].device) for logits in router_logits])
     probabilities = scores.softmax(dim=-1)

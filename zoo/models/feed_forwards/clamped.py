@@ -1,4 +1,4 @@
-"""Experts whose gates and inputs are bounded, with biases throughout: those of gpt-oss."""
+"""Experts with clamped gates and inputs, and with biases throughout: those of gpt-oss."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ if TYPE_CHECKING:
 
 
 class BiasedRouter(SoftmaxRouter):
-    """The experts of the highest scores, which have a bias."""
+    """Router with a bias on the scores."""
 
     def __init__(self, config: ZooConfig) -> None:
         super().__init__(config)
         self.bias = nn.Parameter(torch.empty(self.num_experts))
 
     def init_weights(self) -> None:
-        """Begin without any bias."""
+        """Set the bias to zero."""
         super().init_weights()
         init.zeros_(self.bias)
 
     def score(self, hidden_states: Tensor) -> Tensor:
-        """Score every expert. Shapes as in the base class."""
+        """Score every expert."""
         return super().score(hidden_states) + self.bias
 
 
 class ClampedExperts(Experts):
-    """`down_proj(gate * sigmoid(swiglu_alpha * gate) * (up + 1))` of a gate and an input that are clamped before."""
+    """`down_proj(gate * sigmoid(swiglu_alpha * gate) * (up + 1))` with clamped gate and input."""
 
     def __init__(self, config: ZooConfig, num_experts: int, num_experts_per_tok: int, inner_size: int) -> None:
         super().__init__(config, num_experts, num_experts_per_tok, inner_size)
@@ -46,16 +46,16 @@ class ClampedExperts(Experts):
         self.limit: float = option(config, ClampedMixtureOfExperts, "swiglu_limit")
 
     def _apply_gate(self, gate_up: Tensor) -> Tensor:
-        """What stands between the two projections."""
+        """The function between the two projections."""
         gate, up = gate_up.chunk(2, dim=-1)
         gate, up = gate.clamp(max=self.limit), up.clamp(-self.limit, self.limit)
         return self.norm(self.dropout(gate * F.sigmoid(self.alpha * gate) * (up + 1)))
 
 
 class ClampedMixtureOfExperts(MixtureOfExperts):
-    """Experts that a softmax chooses, their gates clamped at `swiglu_limit` (OpenAI 2025, gpt-oss, section 2.1).
+    """Experts chosen by a softmax, with gates clamped at `swiglu_limit` (OpenAI 2025, gpt-oss, section 2.1).
 
-    `hidden_act` has no part in it: the gate's sigmoid is steepened by `swiglu_alpha`.
+    `hidden_act` is not used: the gate is a sigmoid, steepened by `swiglu_alpha`.
     """
 
     options: ClassVar[dict[str, Any]] = {**MixtureOfExperts.options, "swiglu_alpha": 1.702, "swiglu_limit": 7.0}
@@ -64,11 +64,7 @@ class ClampedMixtureOfExperts(MixtureOfExperts):
 
     @classmethod
     def check_options(cls, config: ZooConfig) -> None:
-        """Refuse numbers of experts that there cannot be, and bounds that leave nothing.
-
-        Raises:
-            ConfigError: When numbers are too small, or contradict each other.
-        """
+        """Refuse invalid numbers of experts and bounds."""
         super().check_options(config)
         limit = option(config, cls, "swiglu_limit")
         if limit <= 0:

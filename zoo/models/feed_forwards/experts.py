@@ -1,4 +1,4 @@
-"""Many gated feed-forward networks, of which every token sees a few."""
+"""Gated feed-forward networks (experts), a few of them per token."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
 
 
 class Experts(nn.Module):
-    """Gated networks whose weights lie in one tensor each, in the layout and under the names of transformers' classes.
+    """Gated networks with stacked weights, in the layout and under the names of transformers' classes.
 
     Args:
         config: Supplies `hidden_size`, `hidden_act`, `mlp_bias`, `activation_dropout`, `mlp_inner_norm` and
             `initializer_range`.
         num_experts: Number of networks.
-        num_experts_per_tok: How many of them a token sees.
+        num_experts_per_tok: Number of experts per token.
         inner_size: Inner width of each.
     """
 
-    # What transformers' functions read of a module.
+    # Attributes that transformers' functions read.
     has_gate = is_concatenated = True
     is_transposed = has_post_expert_norm = _is_expert_parallel = False
 
@@ -49,18 +49,18 @@ class Experts(nn.Module):
         self.norm = build_norm(config, inner_size) if config.mlp_inner_norm else Identity()
 
     def init_weights(self) -> None:
-        """Set all biases to zero; the rest is for the scheme."""
+        """Set all biases to zero; the scheme initializes the weights."""
         for bias in (self.gate_up_proj_bias, self.down_proj_bias):
             if bias is not None:
                 init.zeros_(bias)
 
     def forward(self, hidden_states: Tensor, top_k_index: Tensor, top_k_weights: Tensor) -> Tensor:
-        """Transform every token by its experts, and add up what they give.
+        """Transform every token by its experts, and sum their weighted outputs.
 
         Args:
             hidden_states: *Shape:* (num_tokens, hidden_size)
-            top_k_index: Which experts. *Shape:* (num_tokens, num_experts_per_tok)
-            top_k_weights: What their outputs are multiplied by. *Shape:* (num_tokens, num_experts_per_tok)
+            top_k_index: Indices of the chosen experts. *Shape:* (num_tokens, num_experts_per_tok)
+            top_k_weights: Factors on their outputs. *Shape:* (num_tokens, num_experts_per_tok)
 
         Returns:
             *Shape:* (num_tokens, hidden_size)
@@ -69,7 +69,7 @@ class Experts(nn.Module):
         return run(self, hidden_states, top_k_index, top_k_weights)
 
     def one_by_one(self, hidden_states: Tensor, top_k_index: Tensor, top_k_weights: Tensor) -> Tensor:
-        """What all ways to run experts compute, one expert after the other. Arguments as for `forward`."""
+        """Reference implementation: one expert after the other. Arguments as for `forward`."""
         mixed = torch.zeros_like(hidden_states)
         for expert in range(self.num_experts):
             tokens, places = torch.where(top_k_index == expert)
@@ -81,6 +81,6 @@ class Experts(nn.Module):
         return mixed
 
     def _apply_gate(self, gate_up: Tensor) -> Tensor:
-        """What stands between the two projections: by this name, transformers' functions call it."""
+        """The function between the two projections: transformers' functions call it by this name."""
         gate, up = gate_up.chunk(2, dim=-1)
         return self.norm(self.dropout(self.act_fn(gate) * up))

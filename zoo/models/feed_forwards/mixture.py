@@ -1,4 +1,4 @@
-"""Mixtures of experts: a router, and the networks that it chooses from."""
+"""Mixtures of experts: a router and the experts."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 
 class MixtureOfExperts(nn.Module):
-    """Gated networks of which every token sees a few, chosen by a softmax (Jiang et al. 2024, Mixtral, section 2.1).
+    """Gated networks, a few per token, chosen by a softmax (Jiang et al. 2024, Mixtral, section 2.1).
 
-    Where `output_router_logits` is set, the loss of a language model contains `router_aux_loss_coef` times the
+    If `output_router_logits` is set, the loss of a language model contains `router_aux_loss_coef` times the
     load-balancing loss (Fedus et al. 2022, Switch Transformers, section 2.2), as in transformers' classes; `zoo train`
     sets it.
 
@@ -55,19 +55,19 @@ class MixtureOfExperts(nn.Module):
 
     @classmethod
     def build(cls, config: ZooConfig, layer_idx: int) -> nn.Module:
-        """Build the sublayer of one layer: in the first `first_k_dense_replace`, a gated network without experts.
+        """Build the sublayer of one layer: a dense gated network in the first `first_k_dense_replace`.
 
         Args:
-            layer_idx: The place of the layer.
+            layer_idx: Index of the layer.
         """
         return (GatedFeedForward if layer_idx < option(config, cls, "first_k_dense_replace") else cls)(config)
 
     @classmethod
     def check_options(cls, config: ZooConfig) -> None:
-        """Refuse numbers of experts that there cannot be.
+        """Refuse invalid numbers of experts.
 
         Raises:
-            ConfigError: When numbers are too small, or contradict each other.
+            ConfigError: If numbers are too small, or contradict each other.
         """
         count, chosen = (option(config, cls, name) for name in ("num_experts", "num_experts_per_tok"))
         require_at_least(1, num_experts=count, num_experts_per_tok=chosen, moe_intermediate_size=inner_size(config))
@@ -89,11 +89,11 @@ class MixtureOfExperts(nn.Module):
 
 
 class SigmoidMixtureOfExperts(MixtureOfExperts):
-    """Experts chosen by sigmoids and a balancing bias, beside one that all tokens see (DeepSeek-V3, section 2.1.2).
+    """Experts chosen by sigmoids and a balancing bias, with one shared by all tokens (DeepSeek-V3, section 2.1.2).
 
     Args:
-        config: Supplies the sizes and the options; the shared one is `n_shared_experts` times as wide as the others,
-            and there is none where that is 0 (MiniMax-M2).
+        config: Supplies the sizes and the options; the shared expert is `n_shared_experts` times as wide as the others,
+            and absent if that is 0 (MiniMax-M2).
     """
 
     options: ClassVar[dict[str, Any]] = {
@@ -120,11 +120,7 @@ class SigmoidMixtureOfExperts(MixtureOfExperts):
 
     @classmethod
     def check_options(cls, config: ZooConfig) -> None:
-        """Refuse numbers of experts and groups that there cannot be.
-
-        Raises:
-            ConfigError: When numbers are too small, or contradict each other.
-        """
+        """Refuse invalid numbers of experts and groups."""
         super().check_options(config)
         require_at_least(1, **{name: option(config, cls, name) for name in ("n_group", "topk_group")})
         require_at_least(0, **{name: option(config, cls, name) for name in ("n_shared_experts", "balance_rate")})
@@ -139,16 +135,16 @@ class SigmoidMixtureOfExperts(MixtureOfExperts):
             raise ConfigError(f"num_experts_per_tok={chosen} was given; topk_group={admitted} has fewer experts")
 
     def forward(self, hidden_states: Tensor, **counted: Tensor | None) -> Tensor:
-        """Transform every position by its experts and the shared one, if any. Arguments as in the base class."""
+        """Transform every position by its experts and the shared one, if any."""
         routed = super().forward(hidden_states, **counted)
         return routed if self.shared_experts is None else routed + self.shared_experts(hidden_states)
 
 
 class SharedMixtureOfExperts(MixtureOfExperts):
-    """Experts chosen by a softmax, beside one that all tokens see through a gate (Qwen team 2024, Qwen1.5-MoE).
+    """Experts chosen by a softmax, with one shared by all tokens through a gate (Qwen team 2024, Qwen1.5-MoE).
 
     Args:
-        config: Supplies the sizes and the options; `shared_expert_intermediate_size` is the others' if not given.
+        config: Supplies the sizes and the options; `shared_expert_intermediate_size` is by default that of the others.
     """
 
     options: ClassVar[dict[str, Any]] = {**MixtureOfExperts.options, "shared_expert_intermediate_size": None}
@@ -170,16 +166,12 @@ class SharedMixtureOfExperts(MixtureOfExperts):
 
     @classmethod
     def check_options(cls, config: ZooConfig) -> None:
-        """Refuse a width that there cannot be.
-
-        Raises:
-            ConfigError: When numbers are too small, or contradict each other.
-        """
+        """Refuse an invalid width."""
         super().check_options(config)
         require_at_least(1, shared_expert_intermediate_size=cls.shared_size(config))
 
     def forward(self, hidden_states: Tensor, **counted: Tensor | None) -> Tensor:
-        """Transform every position by its experts and the shared one. Arguments as in the base class."""
+        """Transform every position by its experts and the shared one."""
         gate = torch.sigmoid(self.shared_expert_gate(hidden_states))
         return super().forward(hidden_states, **counted) + gate * self.shared_expert(hidden_states)
 

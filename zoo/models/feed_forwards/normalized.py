@@ -1,4 +1,4 @@
-"""A gated feed-forward network of unit weight vectors, with learned factors on the inner channels."""
+"""A gated feed-forward network with weight vectors of length one, and learned factors on the inner channels."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 class NormalizedFeedForward(UnitWeights, GatedFeedForward):
     """A gated network with weight vectors of length one (Loshchilov et al. 2024, nGPT, section 2.4).
 
-    Both inner vectors have a learned factor a channel, and what opens the gate is multiplied by sqrt(hidden_size).
+    Both inner vectors have one learned factor per channel, and the input of the gate is multiplied by
+    sqrt(hidden_size).
     """
 
     unit_weights: ClassVar[dict[str, int]] = {"gate_proj.weight": -1, "up_proj.weight": -1, "down_proj.weight": 0}
@@ -28,6 +29,6 @@ class NormalizedFeedForward(UnitWeights, GatedFeedForward):
         self.gate_factor = config.hidden_size**0.5
 
     def project(self, hidden_states: Tensor) -> tuple[Tensor, Tensor]:
-        """Make what opens and closes the gate, and what goes through it. Shapes as in the base class."""
+        """Compute the activated gate and its input."""
         gate, up = super().project(hidden_states)
         return gate * (self.gate_scales() * self.gate_factor), up * self.up_scales()

@@ -1,4 +1,4 @@
-"""Routers: which experts a token sees, and how much of each."""
+"""Routers: choice and weights of the experts of a token."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from zoo.models.configuration import ZooConfig
 
 Routes = tuple[Tensor, Tensor, Tensor]
-"""Scores of all experts, *Shape:* (num_tokens, num_experts); weights and numbers of the chosen ones, *Shape:*
+"""Scores of all experts, *Shape:* (num_tokens, num_experts); weights and indices of the chosen ones, *Shape:*
 (num_tokens, num_experts_per_tok)."""
 
 
@@ -37,7 +37,7 @@ class Router(nn.Module):
         self.weight = nn.Parameter(torch.empty(self.num_experts, config.hidden_size))
 
     def init_weights(self) -> None:
-        """Draw the map from a normal distribution, whatever the scheme of the other weights."""
+        """Draw the map from a normal distribution, independent of the scheme of the other weights."""
         init.normal_(self.weight, mean=0.0, std=self.std)
 
     def score(self, hidden_states: Tensor) -> Tensor:
@@ -46,7 +46,7 @@ class Router(nn.Module):
         return scores.to(at_least_float32(scores.dtype))
 
     def normalised(self, weights: Tensor) -> Tensor:
-        """Weights of the chosen experts, of sum one if `norm_topk_prob`."""
+        """Weights of the chosen experts, normalized to sum one if `norm_topk_prob`."""
         return weights / (weights.sum(dim=-1, keepdim=True) + 1e-20) if self.norm_topk_prob else weights
 
 
@@ -61,10 +61,10 @@ class SoftmaxRouter(Router):
 
 
 class SigmoidRouter(Router):
-    """The experts of the highest affinities plus a bias that evens out how much they are used.
+    """Router by the highest affinities plus a bias that balances the use of experts.
 
-    The bias decides which experts a token sees, not how much of them (DeepSeek-AI 2024, DeepSeek-V3, section 2.1.2).
-    It is not learned from the loss: [`balance_experts`][] moves it after every update.
+    The bias affects which experts are chosen, not their weights (DeepSeek-AI 2024, DeepSeek-V3, section 2.1.2). It is
+    not learned from the loss: [`balance_experts`][] updates it after every optimizer step.
 
     Args:
         config: Supplies the options of its feed-forward part.
@@ -84,7 +84,7 @@ class SigmoidRouter(Router):
         self.register_buffer("load", torch.zeros(self.num_experts), persistent=False)
 
     def init_weights(self) -> None:
-        """Begin without any bias."""
+        """Set the bias to zero."""
         super().init_weights()
         init.zeros_(self.balance_bias)
         init.zeros_(self.load)
@@ -94,7 +94,7 @@ class SigmoidRouter(Router):
 
         Args:
             hidden_states: *Shape:* (num_tokens, hidden_size)
-            is_token: 0 for padding, which is not counted; None where there is none. *Shape:* (batch_size, seq_len)
+            is_token: 0 for padding, which is not counted; None for no padding. *Shape:* (batch_size, seq_len)
         """
         logits = self.score(hidden_states)
         affinities = logits.sigmoid()
@@ -126,7 +126,7 @@ class SigmoidRouter(Router):
 
     @torch.no_grad()
     def move_bias(self) -> None:
-        """Make experts that were used less than the mean likelier, and the others less likely (Wang et al. 2024)."""
+        """Raise the bias of experts used less than the mean, and lower that of the others (Wang et al. 2024)."""
         if distributed.is_available() and distributed.is_initialized():
             distributed.all_reduce(self.load)
         self.balance_bias += self.rate * (self.load.mean() - self.load).sign()
@@ -134,10 +134,10 @@ class SigmoidRouter(Router):
 
 
 def balance_experts(model: nn.Module) -> None:
-    """Even out the use of experts that are routed by affinities, after an update of the weights.
+    """Balance the use of experts that are routed by affinities, after an update of the weights.
 
-    `zoo train` does it; a training loop of your own calls it after `optimizer.step()`. Padding does not count where the
-    attention mask has two dimensions; a finished mask of four does not tell padding from tokens.
+    `zoo train` does it; a training loop of your own calls it after `optimizer.step()`. Padding is excluded if the
+    attention mask has two dimensions; a mask with four does not identify padding.
     """
     for module in model.modules():
         if isinstance(module, SigmoidRouter):
