@@ -42,14 +42,7 @@ KEPT = 300
 
 
 def is_answer(arguments: Sequence[str]) -> bool:
-    """Whether a command only says what the zoo knows, so that the same is said every time.
-
-    Args:
-        arguments: What stands behind `zoo`.
-
-    Returns:
-        True if its answer may be kept.
-    """
+    """Whether a command only says what the zoo knows, so that the same is said every time."""
     return (
         bool(arguments)
         and arguments[0] in VERBS
@@ -68,14 +61,7 @@ def _plugins() -> bool:
 
 
 def place_of_answer(arguments: Sequence[str]) -> Path:
-    """Find where the answer to a command is kept.
-
-    Args:
-        arguments: What stands behind `zoo`.
-
-    Returns:
-        A file, which need not be there.
-    """
+    """Find where the answer to a command is kept."""
     digest = hashlib.sha256()
     for part in (*arguments, "", *surroundings()):
         digest.update(part.encode("utf-8", "surrogatepass") + b"\0")
@@ -87,11 +73,7 @@ def place_of_answer(arguments: Sequence[str]) -> Path:
 
 
 def surroundings() -> Iterator[str]:
-    """List what an answer depends on beside the command and the zoo.
-
-    Yields:
-        Texts, always in the same order.
-    """
+    """List what an answer depends on beside the command and the zoo."""
     yield sys.version
     yield f"{sys.stdout.isatty()} {sys.stdout.encoding} {shutil.get_terminal_size()}"
     for name in sorted(os.environ):
@@ -122,15 +104,7 @@ class Recorder:
 
 
 def answer(arguments: Sequence[str], find_out: Callable[[], object]) -> None:
-    """Print the answer to a command: the one that was kept, or a new one, which is kept if nothing went wrong.
-
-    Args:
-        arguments: What stands behind `zoo`.
-        find_out: Prints the answer, and exits.
-
-    Raises:
-        SystemExit: As the command does.
-    """
+    """Print the answer to a command: the one that was kept, or a new one, which is kept if nothing went wrong."""
     place = place_of_answer(arguments)
     try:
         found = place.read_text(encoding="utf-8")

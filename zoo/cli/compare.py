@@ -60,11 +60,7 @@ def click_option(name: str, option: Option, default: Any) -> Callable[[Decorated
 
 
 def comparison_options(*names: str) -> Callable[[Decorated], Decorated]:
-    """Add options of a comparison: a decorator.
-
-    Args:
-        names: Which ones; by default all but those that `zoo train` has too.
-    """
+    """Add options of a comparison: a decorator."""
 
     def add(command: Decorated) -> Decorated:
         for field in reversed(fields(Options)):
@@ -176,18 +172,7 @@ def compare(
 
 
 def repeated_options(recorded: Comparison, given: dict[str, Any]) -> tuple[Any, Any, Any, dict[str, Any]]:
-    """Read the command of a recorded comparison.
-
-    Args:
-        recorded: The record.
-        given: Options of this command, which win where they were given; its folder is another one by default.
-
-    Returns:
-        Names, training arguments, settings of the model, and other options.
-
-    Raises:
-        ConfigError: When the record would be overwritten.
-    """
+    """Read the command of a recorded comparison."""
     from zoo.base.errors import ConfigError
 
     context = click.get_current_context()
@@ -249,9 +234,5 @@ def next_commands(comparison: Comparison) -> str:
 
 
 def relative(folder: Path) -> Path:
-    """Write a folder as the user would.
-
-    Returns:
-        Its path from here if it is below, else the whole one.
-    """
+    """Write a folder as the user would."""
     return folder.relative_to(Path.cwd()) if folder.is_relative_to(Path.cwd()) else folder

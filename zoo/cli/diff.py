@@ -56,11 +56,7 @@ def diff(a: str, b: str, task: str | None, svg: Path | None, as_json: bool) -> N
 
 
 def values(difference: Difference) -> tuple[str, str]:
-    """Write both sides of a difference.
-
-    Returns:
-        A few words or numbers for each.
-    """
+    """Write both sides of a difference."""
     if difference.kind == "quirk":
         return "on" if difference.a else "off", "on" if difference.b else "off"
     return value_text(difference.a), value_text(difference.b)

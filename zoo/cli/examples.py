@@ -67,15 +67,7 @@ EXAMPLES = {
 
 
 def with_examples(command: click.Command, verb: str) -> click.Command:
-    """Show a command's examples after its options.
-
-    Args:
-        command: The command, or a group of them.
-        verb: Its name, with its group's before it.
-
-    Returns:
-        The same command.
-    """
+    """Show a command's examples after its options."""
     if isinstance(command, click.Group):
         for name, inner in command.commands.items():
             with_examples(inner, f"{verb} {name}")

@@ -47,15 +47,7 @@ NEXT = {
 
 
 def followed(command: click.Command, verb: str) -> click.Command:
-    """Let a command end with the next one, where somebody reads it: on a terminal, without --json.
-
-    Args:
-        command: The command, or a group of them, whose callbacks are replaced.
-        verb: Its name, with its group's before it.
-
-    Returns:
-        The same command.
-    """
+    """Let a command end with the next one, where somebody reads it: on a terminal, without --json."""
     if isinstance(command, click.Group):
         for name, inner in command.commands.items():
             followed(inner, f"{verb} {name}")
@@ -74,11 +66,6 @@ def followed(command: click.Command, verb: str) -> click.Command:
 
 
 def next_command(verb: str, given: dict[str, Any]) -> str:
-    """Write the next command.
-
-    Args:
-        verb: What has been done.
-        given: Its arguments and options; what was not given has a placeholder.
-    """
+    """Write the next command."""
     words = {name: name.upper() if value is None else shlex.quote(str(value)) for name, value in given.items()}
     return NEXT[verb].format_map(words)

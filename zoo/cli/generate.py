@@ -98,11 +98,7 @@ def streamer_to_stdout(tokenizer: PreTrainedTokenizerBase) -> TextStreamer:
 
 
 def beams(options: dict[str, Any]) -> bool:
-    """Whether outputs are searched, so that none is known before the end.
-
-    Returns:
-        True for more than one beam.
-    """
+    """Whether outputs are searched, so that none is known before the end."""
     return int(options.get("num_beams", 1)) > 1
 
 

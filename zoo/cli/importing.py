@@ -10,14 +10,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def without_collecting() -> Iterator[None]:
-    """Leave garbage alone for a while, and what is imported meanwhile for good.
-
-    Importing torch and transformers makes a million objects, none of which is garbage, and an eighth of the time goes
-    into looking for some among them; as much again when the verb has begun to work, and they are new still.
-
-    Yields:
-        Nothing.
-    """
+    """Leave garbage alone for a while, and what is imported meanwhile for good."""
     was_on, is_first = gc.isenabled(), "torch" not in sys.modules
     gc.disable()
     try:

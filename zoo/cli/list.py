@@ -124,14 +124,7 @@ def list_verb(
 
 
 def standings_in(benchmark: str) -> dict[str, tuple[dict[str, Any], str]]:
-    """Find how variants stand in a benchmark.
-
-    Args:
-        benchmark: Its name.
-
-    Returns:
-        By variant, the best one first: where it stands, as data, and its score as text.
-    """
+    """Find how variants stand in a benchmark."""
     from zoo.comparison.benchmarks.page import spread
     from zoo.comparison.benchmarks.recorded import as_data, ranking
 
@@ -142,12 +135,7 @@ def standings_in(benchmark: str) -> dict[str, tuple[dict[str, Any], str]]:
 
 
 def list_models(owner: str, *, as_json: bool) -> None:
-    """List the zoo's models on the Hub.
-
-    Args:
-        owner: A user or an organisation.
-        as_json: Whether to print JSON.
-    """
+    """List the zoo's models on the Hub."""
     from zoo.hub import list_hub
 
     models = list_hub(owner)
@@ -161,14 +149,7 @@ def list_models(owner: str, *, as_json: bool) -> None:
 
 
 def letters(tasks: tuple[str, ...]) -> str:
-    """Abbreviate a variant's tasks, each in its own place.
-
-    Args:
-        tasks: The tasks, the default first.
-
-    Returns:
-        For instance "S..q.f".
-    """
+    """Abbreviate a variant's tasks, each in its own place."""
     return "".join(
         "." if task not in tasks else letter.upper() if task == tasks[0] else letter
         for task, letter in TASK_LETTERS.items()
@@ -176,18 +157,10 @@ def letters(tasks: tuple[str, ...]) -> str:
 
 
 def citation(variant: Variant) -> str:
-    """Shorten a variant's paper to its authors and year.
-
-    Returns:
-        For instance "Vaswani et al. 2017".
-    """
+    """Shorten a variant's paper to its authors and year."""
     return (variant.paper or "").partition(",")[0]
 
 
 def provenance(variant: Variant) -> str:
-    """Say what brought a variant.
-
-    Returns:
-        "built in", or a distribution and its version.
-    """
+    """Say what brought a variant."""
     return origin_text(variant.origin.distribution, variant.origin.version)

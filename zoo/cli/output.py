@@ -35,11 +35,7 @@ ASCII = str.maketrans("│├╮╯╰╭┴┬─┌└◂◄×→", "|+.''.++-
 
 
 def console() -> Console:
-    """The console on stdout.
-
-    Returns:
-        As wide as the terminal (or `COLUMNS`); unlimited where there is none.
-    """
+    """The console on stdout."""
     terminal = Console(highlight=False, soft_wrap=False)
     return terminal if terminal.is_terminal or "COLUMNS" in os.environ else Console(highlight=False, width=UNLIMITED)
 
@@ -50,21 +46,13 @@ def is_read() -> bool:
 
 
 def width() -> int | None:
-    """How many columns there are to write in.
-
-    Returns:
-        Their number, None where the output is piped and lines may have any length.
-    """
+    """How many columns there are to write in."""
     columns = console().width
     return None if columns == UNLIMITED else columns
 
 
 def write(*parts: RenderableType) -> None:
-    """Print text or tables, without blanks at the ends of lines.
-
-    Args:
-        parts: What to print, one below the other.
-    """
+    """Print text or tables, without blanks at the ends of lines."""
     screen = console()
     with screen.capture() as capture:
         for part in parts:
@@ -74,14 +62,7 @@ def write(*parts: RenderableType) -> None:
 
 
 def writable(text: str, encoding: str) -> str:
-    """Replace what an encoding lacks.
-
-    Args:
-        encoding: The encoding's name.
-
-    Returns:
-        The text, with drawings made of ASCII where the encoding has no lines and arrows.
-    """
+    """Replace what an encoding lacks."""
     try:
         text.encode(encoding)
     except UnicodeEncodeError:
@@ -95,21 +76,12 @@ def for_stdout(text: str) -> str:
 
 
 def write_json(value: Any) -> None:
-    """Print JSON.
-
-    Args:
-        value: Plain data; what JSON does not know is written as text.
-    """
+    """Print JSON."""
     click.echo(json.dumps(value, indent=2, ensure_ascii=False, default=str))
 
 
 def write_picture(file: Path, text: str, *, as_json: bool) -> None:
-    """Write a picture to a file, and say where it is.
-
-    Args:
-        text: What to write.
-        as_json: Whether to say it as JSON.
-    """
+    """Write a picture to a file, and say where it is."""
     from zoo.base.files import write_file
 
     write_file(file, text)
@@ -120,16 +92,7 @@ def write_picture(file: Path, text: str, *, as_json: bool) -> None:
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[RenderableType]], *, right: Iterable[str] = ()) -> Table:
-    """Make a table.
-
-    Args:
-        columns: The headings. Cells of the first are never broken.
-        rows: The cells; a text takes one line, a renderable of Rich as many as it has.
-        right: Headings of the columns with numbers.
-
-    Returns:
-        Something to [`write`][].
-    """
+    """Make a table."""
     made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold", show_header=any(columns))
     numbers = set(right)
     for place, column in enumerate(columns):
@@ -146,44 +109,24 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[RenderableType]], *, r
 
 
 def heading(text: str) -> Text:
-    """Make a heading.
-
-    Returns:
-        Something to [`write`][].
-    """
+    """Make a heading."""
     return Text(f"\n{text}", style="bold")
 
 
 def indented(part: RenderableType) -> Padding:
-    """Indent something by two columns.
-
-    Returns:
-        Something to [`write`][].
-    """
+    """Indent something by two columns."""
     return Padding(part, (0, 0, 0, 2))
 
 
 def origin_text(distribution: str | None, version: str | None) -> str:
-    """Say what provides a variant.
-
-    Args:
-        distribution: Its distribution, None for a script.
-        version: That distribution's version.
-
-    Returns:
-        "built in", or the distribution and its version.
-    """
+    """Say what provides a variant."""
     if distribution == BUILT_IN_DISTRIBUTION:
         return "built in"
     return " ".join(filter(None, (distribution, version))) or "a script"
 
 
 def value_text(value: Any) -> str:
-    """Write a setting's value as users write it.
-
-    Returns:
-        Words and numbers.
-    """
+    """Write a setting's value as users write it."""
     if value is None or isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, dict):
@@ -194,14 +137,7 @@ def value_text(value: Any) -> str:
 
 
 def setting_text(setting: tuple[str, Any]) -> str:
-    """Write a setting.
-
-    Args:
-        setting: The field's name and its value.
-
-    Returns:
-        For instance "hidden_size=256".
-    """
+    """Write a setting."""
     key, value = setting
     text = value_text(value)
     return f"{key}=({text})" if isinstance(value, (dict, list, tuple)) else f"{key}={text}"

@@ -141,14 +141,7 @@ def data_options(command: Decorated) -> Decorated:
 
 
 def key_value_option(flag: str, name: str, help: str, *, former: str | None = None) -> Callable[[Decorated], Decorated]:
-    """Make an option that takes KEY=VALUE, any number of times.
-
-    Args:
-        flag: How it is spelled.
-        name: Of the parameter that gets the keys with their values.
-        help: What it does.
-        former: How it was spelled before.
-    """
+    """Make an option that takes KEY=VALUE, any number of times."""
     known: dict[str, Any] = {} if former is None else {"cls": RenamedOption, "former": former}
     help = f"{help}; any number of times."
     return click.option(flag, name, multiple=True, type=Setting(), metavar="KEY=VALUE", help=help, **known)
@@ -173,17 +166,7 @@ generation_option = key_value_option(
 
 
 def model_settings(given: Iterable[tuple[str, Any]]) -> dict[str, Any]:
-    """Collect fields of a configuration that a command which trains was given.
-
-    Args:
-        given: Names and values.
-
-    Returns:
-        {name: value}
-
-    Raises:
-        ConfigError: When one of them is a training argument.
-    """
+    """Collect fields of a configuration that a command which trains was given."""
     from transformers import Seq2SeqTrainingArguments
 
     from zoo.models import ZooConfig
@@ -205,18 +188,7 @@ def is_called(parameter: click.Parameter, name: str) -> bool:
 
 
 def arguments_for(given: Iterable[tuple[str, Any]], function: Callable[..., Any]) -> dict[str, Any]:
-    """Collect transformers' training arguments that a command was given.
-
-    Args:
-        given: Names and values.
-        function: What they are for; it takes others of its own.
-
-    Returns:
-        {name: value}
-
-    Raises:
-        ConfigError: When one of them is the function's own.
-    """
+    """Collect transformers' training arguments that a command was given."""
     arguments = dict(given)
     parameters = signature(function).parameters
     if own := next((name for name in arguments if name in parameters and parameters[name].default is not ...), None):
@@ -235,11 +207,7 @@ def task_option(
 
 
 def engine_option(command: Decorated) -> Decorated:
-    """Add `--engine`: a decorator.
-
-    Args:
-        command: What gets the option, as the parameter `engine`.
-    """
+    """Add `--engine`: a decorator."""
     return click.option(
         "--engine",
         type=EngineName(),
@@ -256,9 +224,5 @@ def svg_option(help: str) -> Callable[[Decorated], Decorated]:
 
 
 def json_option(command: Decorated) -> Decorated:
-    """Add `--json`: a decorator.
-
-    Args:
-        command: What gets the option, as the parameter `as_json`.
-    """
+    """Add `--json`: a decorator."""
     return click.option("--json", "as_json", is_flag=True, help="Print JSON.")(command)

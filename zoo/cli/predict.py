@@ -84,11 +84,7 @@ def row_of(label: Label) -> tuple[str, str, str]:
 
 
 def line_of(label: Label) -> str:
-    """Write what a model says of a text.
-
-    Returns:
-        The label, its probability if it has one, and the text, with tabs between them; or words with their labels.
-    """
+    """Write what a model says of a text."""
     if label.label is None:
         return " ".join(f"{word.text}/{word.label}" for word in label.words)
     score = [] if label.score is None else [f"{label.score:.4f}"]

@@ -60,11 +60,7 @@ def report(error: BaseException, *, with_traceback: bool = False) -> int:
 
 
 def understood(error: click.NoSuchOption) -> click.UsageError:
-    """Suggest the option that means what was given, in place of those that are spelled alike.
-
-    Returns:
-        The error with that suggestion; the same one where no such option is known.
-    """
+    """Suggest the option that means what was given, in place of those that are spelled alike."""
     options = [spelling for option in error.ctx.command.params for spelling in option.opts] if error.ctx else []
     spellings = {spelling.strip("-").replace("-", "_"): spelling for spelling in options}
     given = error.option_name.strip("-").replace("-", "_")
@@ -114,11 +110,7 @@ def full_places() -> list[str]:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether PyTorch could not have the memory that it asked for.
-
-    Returns:
-        True for its error on accelerators, and for the CPU's, which has no class of its own.
-    """
+    """Whether PyTorch could not have the memory that it asked for."""
     return type(error).__name__ == "OutOfMemoryError" or "can't allocate memory" in str(error)
 
 

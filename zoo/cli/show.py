@@ -95,13 +95,7 @@ def result_rows(name: str) -> list[tuple[str, str, str, str]]:
 
 
 def show_source(name: str, task: str | None, *, as_json: bool) -> None:
-    """Write the source that a forward passes.
-
-    Args:
-        name: A variant's name, possibly with settings.
-        task: What the model is for, None for the variant's first task.
-        as_json: Whether to write data.
-    """
+    """Write the source that a forward passes."""
     from zoo.analysis.source_listing import show_code
 
     listing = show_code(name, task)
@@ -141,11 +135,7 @@ def facts(card: Card, drawing: Drawing) -> list[RenderableType]:
 
 
 def presets(card: Card) -> str:
-    """List a variant's sizes.
-
-    Returns:
-        Their names, with what they set where that is not what they always set.
-    """
+    """List a variant's sizes."""
     from zoo.registry import SIZES
 
     lines = []

@@ -8,14 +8,7 @@ import click
 
 
 def hyphenated(word: str) -> str:
-    """Spell an option as the help does.
-
-    Args:
-        word: Its name, with underscores or hyphens.
-
-    Returns:
-        The name with hyphens.
-    """
+    """Spell an option as the help does."""
     return word.replace("_", "-")
 
 

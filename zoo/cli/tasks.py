@@ -45,12 +45,5 @@ def tasks(as_json: bool) -> None:
 
 
 def options(defaults: dict[str, object]) -> str:
-    """Write a task's options.
-
-    Args:
-        defaults: Their values by name.
-
-    Returns:
-        For instance "[block_size=128]"; nothing where there are none.
-    """
+    """Write a task's options."""
     return f"[{', '.join(map(setting_text, defaults.items()))}]" if defaults else ""

@@ -30,11 +30,7 @@ def texts_options(command: Decorated) -> Decorated:
 
 
 def read_lines(file: Path | None) -> Sequence[str]:
-    """Read the texts from a file, or from standard input where it is None.
-
-    Raises:
-        ZooError: When they are not UTF-8.
-    """
+    """Read the texts from a file, or from standard input where it is None."""
     if file is None and sys.stdin.isatty():
         raise click.UsageError("no text: give TEXT, --file, or something on standard input")
     read = file.read_bytes() if file is not None else sys.stdin.buffer.read()

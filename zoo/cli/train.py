@@ -168,13 +168,7 @@ def train(
 
 
 def tell(result: TrainingResult, folder: Path, *, as_json: bool) -> None:
-    """Print what a training run came to.
-
-    Args:
-        result: The trained model and its numbers.
-        folder: Where it is.
-        as_json: Whether to print JSON.
-    """
+    """Print what a training run came to."""
     url = result.pushed.url if result.pushed is not None else None
     if as_json:
         write_json({"path": str(folder.resolve()), "url": url, **result.report.to_dict()})
@@ -190,14 +184,7 @@ def tell(result: TrainingResult, folder: Path, *, as_json: bool) -> None:
 
 
 def folder_name(name: str) -> str:
-    """Make a folder's name of a variant's.
-
-    Args:
-        name: The variant's name, possibly with settings.
-
-    Returns:
-        Letters, digits and hyphens.
-    """
+    """Make a folder's name of a variant's."""
     return "".join(letter if letter.isalnum() or letter in "-._" else "-" for letter in name).strip("-")
 
 

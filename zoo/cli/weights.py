@@ -84,11 +84,7 @@ def row(one: Weights) -> tuple[str, ...]:
 
 
 def short_row(one: Weights) -> tuple[str | Text, ...]:
-    """Lay out what a terminal has room for; `zoo weights show` says the rest.
-
-    Args:
-        one: The record of the weights.
-    """
+    """Lay out what a terminal has room for; `zoo weights show` says the rest."""
     from rich.text import Text
 
     from zoo.building.weights.tables import main_score, place_of
@@ -195,11 +191,7 @@ def verify(names: tuple[str, ...], quick: bool, as_json: bool) -> None:
 
 
 def told(one: Verification) -> str:
-    """Say what came out of verifying weights.
-
-    Returns:
-        What is wrong, or else their scores.
-    """
+    """Say what came out of verifying weights."""
     return one.problem or ", ".join(
         f"{score.found.name} {score.found}" + ("" if score.same else f" (recorded: {score.recorded})")
         for score in one.scores

@@ -130,11 +130,7 @@ def int8() -> Finding:
 
 
 def accelerator(index: int) -> Finding:
-    """What a GPU does.
-
-    Args:
-        index: Its number.
-    """
+    """What a GPU does."""
     device = f"cuda:{index}"
     faster = gemm_limit(device, torch.bfloat16) / gemm_limit(device)
     advice = "training uses it, in bfloat16" if faster > PAYS else "training uses it, in float32"
@@ -193,13 +189,6 @@ def engines() -> list[Finding]:
 
 
 def rate(operations: float) -> str:
-    """Write a speed.
-
-    Args:
-        operations: A second.
-
-    Returns:
-        For instance "85 GFLOP/s".
-    """
+    """Write a speed."""
     tera = 1e12
     return f"{operations / tera:.1f} TFLOP/s" if operations >= tera else f"{operations / 1e9:.0f} GFLOP/s"

@@ -48,21 +48,7 @@ class ComparisonPlan:
 def make_plan(
     folder: Path, common: Mapping[str, Any], names: Sequence[str], seeds: Sequence[int], baseline: str | None
 ) -> ComparisonPlan:
-    """Begin a comparison, or extend the one that is in a folder by more variants, seeds or values of a sweep.
-
-    Args:
-        folder: The comparison's folder.
-        common: What all runs are to have in common.
-        names: The variants' names.
-        baseline: The variant that the others are to be measured against, by default the first one of the comparison.
-
-    Returns:
-        The plan, with what was there before in front.
-
-    Raises:
-        OutputExistsError: When the folder holds another comparison.
-        UnknownNameError: When the baseline is not compared.
-    """
+    """Begin a comparison, or extend the one that is in a folder by more variants, seeds or values of a sweep."""
     shared: dict[str, Any] = plain(common)
     known = find_plan(folder)
     if known is None:
@@ -80,11 +66,7 @@ def make_plan(
 
 
 def find_plan(folder: Path) -> ComparisonPlan | None:
-    """Read what a folder's comparison is of; None where there is none.
-
-    Raises:
-        OutputExistsError: When another version of the zoo has written it.
-    """
+    """Read what a folder's comparison is of; None where there is none."""
     written = read_json_or_none(folder / PLAN)
     if isinstance(written, dict) and written.pop("format", None) == FORMAT:
         return ComparisonPlan(**written)

@@ -51,15 +51,7 @@ class RepeatedNumber:
 
 
 def require_same_data(recorded: Comparison, arguments: Mapping[str, Any]) -> None:
-    """Refuse other examples than those of a record, before anything is trained.
-
-    Args:
-        recorded: The record.
-        arguments: Of [`compare`][zoo.comparison.compare].
-
-    Raises:
-        ConfigError: When the examples differ, or the record has no hashes of them.
-    """
+    """Refuse other examples than those of a record, before anything is trained."""
     if not recorded.data:
         raise ConfigError(f"{recorded.folder} has no hashes of its data: an older version of the zoo recorded it")
     request = Request(**{name: arguments[name] for name in options() if name in arguments})

@@ -38,27 +38,12 @@ def python_files(place: Path) -> list[Path]:
 
 
 def digest_of_modules(modules: Iterable[str]) -> str:
-    """Make a short name for the source of modules, and of what they import that is neither Python's nor installed.
-
-    Args:
-        modules: Full names of modules that register what is trained, a plugin's too: what they import of their own
-            package counts even where it is installed.
-
-    Returns:
-        Another one after an edit of any of them.
-    """
+    """Make a short name for the source of modules, and of what they import that is neither Python's nor installed."""
     return digest_of_named({name: file for module in modules for name, file in sources_of(module)})
 
 
 def sources_of(module: str) -> Iterator[tuple[str, Path]]:
-    """Follow imports from a module.
-
-    Args:
-        module: Its full name.
-
-    Yields:
-        The name and the file of the module, and of each that it imports, directly or not.
-    """
+    """Follow imports from a module."""
     package = module.partition(".")[0]
     waiting, seen = [module], set[str]()
     while waiting:
@@ -74,15 +59,7 @@ def sources_of(module: str) -> Iterator[tuple[str, Path]]:
 
 
 def imported_by(module: str, file: Path) -> Iterator[str]:
-    """List what a module imports, in functions too.
-
-    Args:
-        module: Its full name.
-        file: Its source.
-
-    Yields:
-        Full names of modules, and of what may be one: `from package import name`.
-    """
+    """List what a module imports, in functions too."""
     package = module if file.name == "__init__.py" else module.rpartition(".")[0]
     for node in ast.walk(ast.parse(file.read_bytes())):
         if isinstance(node, ast.Import):

@@ -35,11 +35,7 @@ def register_models() -> None:
 
 
 def register_adapters() -> None:
-    """Register the layers that PEFT adapts if its configuration names none: the same as in Llama.
-
-    Its tables are found by their type, because every method has its own. Those of norms are skipped: variants differ in
-    their norms.
-    """
+    """Register the layers that PEFT adapts if its configuration names none: the same as in Llama."""
     from peft.utils import constants
 
     from .configuration import MODEL_TYPE

@@ -17,10 +17,7 @@ class Borrower(nn.Module):
     lenders: dict[str, tuple[nn.Module]]
 
     def borrow(self, lender: nn.Module, *names: str) -> None:
-        """Use children of another module from now on, in place of own ones.
-
-        Both modules are in one model, so that they are copied together.
-        """
+        """Use children of another module from now on, in place of own ones."""
         for name in names:
             delattr(self, name)
         # A module in a tuple is no child.

@@ -61,15 +61,7 @@ def fill_decoder(config: ZooConfig) -> None:
 
 
 def usual_range(width: int, full_width: int) -> float:
-    """Standard deviation of new weights: 0.02, as in BERT and GPT-2, and larger in narrow models.
-
-    A matrix multiplies lengths by its deviation times the root of the width. With 0.02 at every width, branches of
-    narrow models start near zero, and products of two, as in gated networks, all the more.
-
-    Args:
-        width: The hidden size.
-        full_width: The width from which on it is 0.02.
-    """
+    """Standard deviation of new weights: 0.02, as in BERT and GPT-2, and larger in narrow models."""
     return float(0.02 * max(1.0, full_width / width) ** 0.5)
 
 
@@ -79,11 +71,7 @@ def repeat_pattern(pattern: list[Kind], length: int) -> list[Kind]:
 
 
 def usual_layer_types(config: ZooConfig) -> list[str] | None:
-    """The default pattern of layer types, None if all layers are alike: every other has attention if there is a mixer.
-
-    Returns:
-        Layer types, None where all layers are alike.
-    """
+    """Default pattern of layer types: None if all are alike; with a mixer, every other layer has attention."""
     if config.mixer_layer_type is None:
         return None
     attention = "full_attention" if config.sliding_window is None else "sliding_attention"
@@ -91,14 +79,7 @@ def usual_layer_types(config: ZooConfig) -> list[str] | None:
 
 
 def find_providers(config: ZooConfig) -> dict[str, str]:
-    """Find the distributions that a configuration needs in addition to the zoo.
-
-    Args:
-        config: A configuration whose names are known.
-
-    Returns:
-        The distribution of every named variant and part that is not built in, by field.
-    """
+    """Find the distributions that a configuration needs in addition to the zoo."""
     origins = {field: registry.origin(getattr(config, field)) for field, registry in NAMED_FIELDS.items()}
     return {
         field: origin.distribution for field, origin in origins.items() if not origin.built_in and origin.distribution

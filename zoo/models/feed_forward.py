@@ -67,10 +67,7 @@ class GatedFeedForward(FeedForward):
 
 
 def build_activation(name: str) -> nn.Module:
-    """Build an activation by its name in transformers' `ACT2FN`.
-
-    For gelu_new, PyTorch's module with the same formula, which transformers writes out in eight operations.
-    """
+    """Build an activation by its name in transformers' `ACT2FN`."""
     activation: nn.Module = nn.GELU(approximate="tanh") if name == "gelu_new" else ACT2FN[name]
     return activation
 

@@ -80,15 +80,7 @@ def validate_inherited(config: Any, kwargs: dict[str, Any]) -> None:
 
 
 def validate_labels(id2label: Any, num_labels: Any) -> None:
-    """Require labels that can be counted.
-
-    Args:
-        id2label: Labels by number, None for nameless ones.
-        num_labels: How many there are, where that is said.
-
-    Raises:
-        ConfigError: When they are something else.
-    """
+    """Require labels that can be counted."""
     numbered = isinstance(id2label, dict) and all(str(key).isdecimal() for key in id2label)
     if id2label is not None and not (numbered and id2label):
         raise ConfigError(f"id2label={id2label!r} was given; it must map the numbers from 0 on to labels")
@@ -140,11 +132,7 @@ def validate_rope_parameters(rope_parameters: Any, layer_types: tuple[str, ...] 
 
 
 def is_number(value: Any) -> bool:
-    """Whether a value is a number that one can compute with.
-
-    Returns:
-        True for finite integers and floats.
-    """
+    """Whether a value is a number that one can compute with."""
     return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < math.inf
 
 

@@ -86,11 +86,7 @@ def torch_default(module: nn.Module, config: ZooConfig) -> None:
 
 
 def xavier_uniform_experts(experts: Experts, gain: float = 1.0) -> None:
-    """Xavier-uniform weights for every expert, as if each of its three maps were a linear layer.
-
-    Args:
-        gain: What the bounds are multiplied by.
-    """
+    """Xavier-uniform weights for every expert, as if each of its three maps were a linear layer."""
     _, width, inner = experts.down_proj.shape
     bound = gain * math.sqrt(6 / (width + inner))
     for weight in (experts.gate_up_proj, experts.down_proj):

@@ -122,9 +122,5 @@ class DynamicTanh(nn.Module):
 
 
 def build_norm(config: ZooConfig, width: int | None = None) -> nn.Module:
-    """Build the norm that the configuration names.
-
-    Args:
-        width: Size of the normalised dimension.
-    """
+    """Build the norm that the configuration names."""
     return NORMS.get(config.norm)(width or config.hidden_size, config)

@@ -20,14 +20,7 @@ from .parts import ATTENTIONS, POSITIONS
 
 
 def tensor_parallel_plan(model: nn.Module) -> dict[str, str]:
-    """How the weights of a model are sliced over processes that compute one batch together (Shoeybi et al. 2019).
-
-    Args:
-        model: A body, or a stack of one.
-
-    Returns:
-        {name of a module, with * for the number of a layer: a style of transformers}
-    """
+    """How the weights of a model are sliced over processes that compute one batch together (Shoeybi et al. 2019)."""
     plan: dict[str, str] = {}
     for name, module in model.named_modules():
         if type(module) is TokenEmbedding:
@@ -58,27 +51,13 @@ def styles(module: nn.Module) -> dict[str, str]:
 
 
 def slices_heads(attention: type[Attention], config: ZooConfig) -> bool:
-    """Whether attention works on a slice of its heads.
-
-    A bias on the scores covers all heads, and a norm over the whole projection needs all of them.
-    """
+    """Whether attention works on a slice of its heads."""
     whole = POSITIONS.get(config.position).has_bias or config.qk_norm == QKNorm.FULL
     return attention is Attention and not whole
 
 
 def pipeline_parallel_plan(stack: Any) -> dict[str, tuple[list[str], list[str]]]:
-    """Which modules of a stack stand in the stages of a pipeline, in order: before its layers, these, behind them.
-
-    A later stage is given hidden states in the place of embeddings, and nobody tells it. So there is a plan only where
-    nothing is done to embeddings between the lookup and the first layer.
-
-    Args:
-        stack: A body; none but a stack has layers.
-
-    Returns:
-        {name of a module: (names of what it is given, names of what it gives)}, empty where there is no plan, which
-        vLLM refuses.
-    """
+    """Which modules of a stack stand in the stages of a pipeline, in order: before its layers, these, behind them."""
     children: dict[str, Any] = dict(stack.named_children())
     if not isinstance(children.get("layers"), nn.ModuleList) or "token_types" in children:
         return {}
@@ -97,15 +76,7 @@ def pipeline_parallel_plan(stack: Any) -> dict[str, tuple[list[str], list[str]]]
 
 
 def fully_sharded_plan(model: nn.Module, tied: dict[str, str]) -> dict[str, str]:
-    """Which modules of a model gather their weights by themselves under FSDP; the rest is gathered with the model.
-
-    Args:
-        model: A body, or a stack of one.
-        tied: Its tied parameters; what owns or borrows one is gathered with the model, which has all of them.
-
-    Returns:
-        {name of a module, with * for the number of a layer: a style of transformers}
-    """
+    """Which modules of a model gather their weights by themselves under FSDP; the rest is gathered with the model."""
     shared = {name.rpartition(".")[0] for pair in tied.items() for name in pair}
     plan: dict[str, str] = {}
     for name, module in model.named_modules():
@@ -117,12 +88,5 @@ def fully_sharded_plan(model: nn.Module, tied: dict[str, str]) -> dict[str, str]
 
 
 def wildcard(name: str) -> str:
-    """Write * for every number in a module's name.
-
-    Args:
-        name: For instance "layers.0.mlp".
-
-    Returns:
-        For instance "layers.*.mlp".
-    """
+    """Write * for every number in a module's name."""
     return re.sub(r"(?<=\.)\d+(?=\.|$)", "*", name)

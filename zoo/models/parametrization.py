@@ -32,17 +32,7 @@ BASE_HEAD_DIM = 64
 
 
 def mup_settings(config: ZooConfig) -> dict[str, Any]:
-    """The settings that make a model's parametrization maximal update.
-
-    Args:
-        config: A complete configuration in the standard parametrization.
-
-    Returns:
-        Fields of [`ZooConfig`][].
-
-    Raises:
-        ConfigError: When the stacks have heads of different widths, which one scale of attention does not fit.
-    """
+    """The settings that make a model's parametrization maximal update."""
     MaximalUpdate.check_options(config)
     decoder = config.get_text_config(decoder=True)
     if decoder.head_dim != config.head_dim:
@@ -87,11 +77,7 @@ class MaximalUpdate:
 
     @classmethod
     def check_options(cls, config: ZooConfig) -> None:
-        """Refuse a base width that there cannot be.
-
-        Raises:
-            ConfigError: When it is less than 1.
-        """
+        """Refuse a base width that there cannot be."""
         require_at_least(1, mup_base_width=getattr(config, "mup_base_width", BASE_WIDTH))
 
 

@@ -139,28 +139,14 @@ register_built_in()
 
 
 def refuse_former_names(part: type, **names: str) -> None:
-    """Refuse a part that overrides a method by its former name, which nobody would notice since nothing calls it.
-
-    Args:
-        part: The part's class, while it is defined.
-        names: What methods are called now, by what they were called.
-
-    Raises:
-        RegistrationError: When it has one of the former names.
-    """
+    """Refuse a part that overrides a method by its former name, which nobody would notice since nothing calls it."""
     for former, name in names.items():
         if former in vars(part):
             raise RegistrationError(f"{part.__name__} overrides {former}, which nothing calls: override {name} instead")
 
 
 def option(config: ZooConfig, part: Any, name: str) -> Any:
-    """Read a setting that a part has for itself.
-
-    Args:
-        config: The configuration, which has it if it was given.
-        part: The part, whose `options` have it.
-        name: The setting.
-    """
+    """Read a setting that a part has for itself."""
     return getattr(config, name, part.options[name])
 
 

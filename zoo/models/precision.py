@@ -14,11 +14,7 @@ def at_least_float32(dtype: torch.dtype) -> torch.dtype:
 
 
 def in_own_precision(device: torch.device) -> AbstractContextManager[Any]:
-    """Leave autocast for a while, which would round what a part keeps precise.
-
-    Args:
-        device: Where it computes.
-    """
+    """Leave autocast for a while, which would round what a part keeps precise."""
     if torch.amp.is_autocast_available(device.type) and torch.is_autocast_enabled(device.type):
         return torch.autocast(device.type, enabled=False)
     return nullcontext()

@@ -157,11 +157,7 @@ class ZooPreTrainedModel(AttentionBackends):
         return self.config.mixer_layer_type is not None
 
     def _set_gradient_checkpointing(self, enable: bool = True, *args: Any, **kwargs: Any) -> None:
-        """Refuse reentrant checkpointing where gradients reach a layer by another way than its input.
-
-        Raises:
-            UnsupportedOperationError: When layers read what earlier ones keep.
-        """
+        """Refuse reentrant checkpointing where gradients reach a layer by another way than its input."""
         function = kwargs.get("gradient_checkpointing_func", args[0] if args else None)
         reentrant = getattr(function, "keywords", {}).get("use_reentrant")
         if enable and reentrant and ATTENTIONS.get(self.config.attention).reads_earlier_layers:
@@ -244,11 +240,7 @@ class ZooPreTrainedModel(AttentionBackends):
             super()._initialize_missing_keys(*args, **kwargs)
 
     def _initialize_weights(self, module: nn.Module, *args: Any) -> None:
-        """Initialise one module, also one that has no parameters of its own.
-
-        In code that is not its own, transformers passes over those, for fear of weights written past its guards. But
-        schemes are called with them, e.g. with attention to scale its output projection.
-        """
+        """Initialise one module, also one that has no parameters of its own."""
         super()._initialize_weights(module)
 
     @torch.no_grad()

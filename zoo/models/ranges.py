@@ -43,14 +43,7 @@ POSITIVE = ("attention_scale", "attn_logit_softcapping", "final_logit_softcappin
 
 
 def validate_numbers(config: ZooConfig) -> None:
-    """Require numbers to be in the range of their field, and finite.
-
-    Args:
-        config: The configuration, whose values have the types of their fields.
-
-    Raises:
-        ConfigError: At the first number that is not.
-    """
+    """Require numbers to be in the range of their field, and finite."""
     for field, (least, greatest) in RANGES.items():
         for value in as_list(getattr(config, field)):
             if value is not None and not least <= value <= min(greatest, largest(value)):
@@ -62,26 +55,14 @@ def validate_numbers(config: ZooConfig) -> None:
 
 
 def require_at_least(least: float, **options: float) -> None:
-    """Require settings of a part to be finite and not too small.
-
-    Args:
-        least: The least value.
-        options: Values by name.
-
-    Raises:
-        ConfigError: At the first one that is not in the range.
-    """
+    """Require settings of a part to be finite and not too small."""
     for name, value in options.items():
         if not least <= value <= largest(value):
             raise ConfigError(f"{name}={value} was given; it must be {range_in_words(least, largest(value))}")
 
 
 def largest(value: float) -> float:
-    """The largest number of a kind that PyTorch computes with.
-
-    Args:
-        value: An integer or a float.
-    """
+    """The largest number of a kind that PyTorch computes with."""
     return LARGEST if isinstance(value, int) else LARGEST_FLOAT
 
 
@@ -91,11 +72,7 @@ def as_list(value: Any) -> list[Any]:
 
 
 def range_in_words(least: float, greatest: float) -> str:
-    """Write a range for a message.
-
-    Returns:
-        For instance "at least 1 and at most 10,000".
-    """
+    """Write a range for a message."""
     if greatest == LARGEST_FLOAT:
         return "a finite number" if least < 0 else f"a finite number, at least {least}"
     return f"at least {least} and at most {greatest:,}"
@@ -130,14 +107,7 @@ def validate_heads(config: ZooConfig) -> None:
 
 
 def nearest_divisor(number: int, wanted: int) -> int:
-    """Find the divisor of a number that is nearest to another number.
-
-    Args:
-        wanted: About what the divisor should be.
-
-    Returns:
-        The divisor, the smaller one of two.
-    """
+    """Find the divisor of a number that is nearest to another number."""
     divisors = (
         n for small in range(1, math.isqrt(number) + 1) if number % small == 0 for n in (small, number // small)
     )

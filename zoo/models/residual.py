@@ -173,22 +173,12 @@ class Residual(nn.Module):
 
 
 def first(output: Any) -> Tensor:
-    """What a sublayer adds to the residual stream: its output, or the first of several.
-
-    Attention returns its weights beside it; what else comes behind it is for `_can_record_outputs` of a stack.
-    """
+    """What a sublayer adds to the residual stream: its output, or the first of several."""
     return output[0] if isinstance(output, tuple) else output
 
 
 def build_residual(config: ZooConfig, layer_idx: int = 0, *, opens_layer: bool = False) -> Residual:
-    """Build the residual connection that the configuration describes.
-
-    This is the one place where the words of `norm_placement` and `residual_scaling` turn into modules.
-
-    Args:
-        layer_idx: The place of its layer, for parts that start differently by depth.
-        opens_layer: Whether it is the first one of its layer.
-    """
+    """Build the residual connection that the configuration describes."""
     slots: dict[str, nn.Module] = {slot: build_norm(config) for slot in SLOTS[config.norm_placement]}
     if config.norm_placement == NormPlacement.DEEPNORM:
         slots["skip"] = Scale(deepnorm_constants(config)[0])
@@ -201,11 +191,7 @@ def build_residual(config: ZooConfig, layer_idx: int = 0, *, opens_layer: bool =
 
 
 def deepnorm_constants(config: ZooConfig) -> tuple[float, float]:
-    """DeepNorm's skip scale alpha and initialisation gain beta (Wang et al. 2022, table 1).
-
-    Args:
-        config: The configuration of one stack; with `is_encoder_decoder`, both depths count for the encoder.
-    """
+    """DeepNorm's skip scale alpha and initialisation gain beta (Wang et al. 2022, table 1)."""
     depth = config.num_hidden_layers
     if not config.is_encoder_decoder:
         return (2 * depth) ** 0.25, (8 * depth) ** -0.25

@@ -40,15 +40,7 @@ DECAY: dict[str, frozenset[Role]] = {
 
 
 def parameter_roles(model: nn.Module) -> dict[str, Role]:
-    """Look up the role of every parameter.
-
-    Args:
-        model: Any model; parts of plugins and modules of other libraries included.
-
-    Returns:
-        Roles by name, as in `named_parameters`. A parameter with several names is an embedding where any of its modules
-        is one.
-    """
+    """Look up the role of every parameter."""
     norms = tuple(norm for norm in map(NORMS.get, NORMS.names()) if isinstance(norm, type))
     found: dict[int, Role] = {}
     for module in model.modules():
@@ -60,13 +52,7 @@ def parameter_roles(model: nn.Module) -> dict[str, Role]:
 
 
 def role_of(module: nn.Module, name: str, parameter: nn.Parameter, norms: tuple[type, ...]) -> Role:
-    """Look up the role of one parameter.
-
-    Args:
-        module: The module that holds it.
-        name: Its name there.
-        norms: Classes of norms, which hold no matrices.
-    """
+    """Look up the role of one parameter."""
     declared = getattr(module, "parameter_roles", {})
     if name in declared:
         return Role(declared[name])
@@ -83,9 +69,5 @@ def role_of(module: nn.Module, name: str, parameter: nn.Parameter, norms: tuple[
 
 
 def decayed_names(model: nn.Module, decay: str) -> Iterator[str]:
-    """List the parameters that weight decay applies to.
-
-    Args:
-        decay: One of `DECAY`.
-    """
+    """List the parameters that weight decay applies to."""
     return (name for name, role in parameter_roles(model).items() if role in DECAY[decay])

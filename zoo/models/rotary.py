@@ -62,11 +62,7 @@ class PartialRotaryEmbedding(LlamaRotaryEmbedding):
 
 
 def changes_after(config: ZooConfig) -> int | None:
-    """Length after which frequencies depend on the length.
-
-    Args:
-        config: Supplies `rope_parameters`, the same for all layers, and `max_position_embeddings`.
-    """
+    """Length after which frequencies depend on the length."""
     rope = config.rope_parameters
     by_type = {"dynamic": config.max_position_embeddings, "longrope": rope.get("original_max_position_embeddings")}
     return by_type.get(rope.get("rope_type", "default"))
@@ -120,15 +116,7 @@ class RotaryPosition(Position):
         return bool(((before <= threshold) & (after > threshold)).any())
 
     def rotation(self, hidden_states: Tensor, position_ids: Tensor) -> Rotation:
-        """Cosines and sines of these positions.
-
-        Args:
-            hidden_states: Gives the dtype. *Shape:* (batch_size, seq_len, hidden_size)
-            position_ids: *Shape:* (batch_size or 1, seq_len)
-
-        Returns:
-            Two tensors. *Shape:* (batch_size or 1, seq_len, rotary_dim)
-        """
+        """Cosines and sines of these positions."""
         return self.rotary_emb(hidden_states, position_ids=position_ids)
 
     @staticmethod

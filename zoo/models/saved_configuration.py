@@ -27,18 +27,7 @@ class SavedConfig(PreTrainedConfig):
 
     @classmethod
     def get_config_dict(cls, *args: Any, **kwargs: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Read a configuration as transformers does, but for one that is nested too deeply to be read.
-
-        Args:
-            args: As for `PreTrainedConfig.get_config_dict`.
-            kwargs: Likewise.
-
-        Returns:
-            What it says, and the arguments that are left.
-
-        Raises:
-            CheckpointError: When it is nested too deeply.
-        """
+        """Read a configuration as transformers does, but for one that is nested too deeply to be read."""
         try:
             return super().get_config_dict(*args, **kwargs)
         except RecursionError as error:
@@ -46,18 +35,7 @@ class SavedConfig(PreTrainedConfig):
 
     @classmethod
     def from_dict(cls, config_dict: dict[str, Any], **kwargs: Any) -> Any:
-        """Make a configuration of what was saved. Arguments win over it, and are checked as it is.
-
-        Args:
-            config_dict: What a config.json says.
-            kwargs: As for `PreTrainedConfig.from_dict`.
-
-        Returns:
-            The configuration; with `return_unused_kwargs`, also the arguments that are no fields of it.
-
-        Raises:
-            ConfigError: When it has what no configuration may have, or a value that cannot be used.
-        """
+        """Make a configuration of what was saved. Arguments win over it, and are checked as it is."""
         if depth_of(config_dict) > DEEPEST:
             raise ConfigError(f"it is nested more than {DEEPEST} levels deep, so it is no configuration")
         for name, value in config_dict.items():
@@ -76,11 +54,7 @@ class SavedConfig(PreTrainedConfig):
 
 
 def depth_of(value: Any) -> int:
-    """How deeply data is nested, as far as it matters.
-
-    Returns:
-        The number of levels, not counted beyond what is too deep.
-    """
+    """How deeply data is nested, as far as it matters."""
     level, depth = [value], 0
     while level and depth <= DEEPEST:
         nested = (outer.values() if isinstance(outer, dict) else outer for outer in level)

@@ -64,11 +64,7 @@ class ZooStack(ZooModel):
         self.gradient_checkpointing = False
 
     def tied_weights(self) -> dict[str, str]:
-        """Parameters that a variant's layers hold under several names.
-
-        Returns:
-            {every further name: the first name}
-        """
+        """Parameters that a variant's layers hold under several names."""
         first: dict[int, str] = {}
         names = ((name, id(parameter)) for name, parameter in self.named_parameters(remove_duplicate=False))
         return {name: first[identity] for name, identity in names if first.setdefault(identity, name) != name}

@@ -25,19 +25,11 @@ class StackConfig(Fields, SavedConfig):
         return "decoder" if self.is_decoder else "encoder"
 
     def window_of_layer(self, layer_idx: int) -> int | None:
-        """The sliding window of one layer.
-
-        Returns:
-            Number of positions back that the layer sees, None for all.
-        """
+        """The sliding window of one layer."""
         return self.sliding_window if self.types_of_layers()[layer_idx] == "sliding_attention" else None
 
     def types_of_layers(self) -> list[str]:
-        """The kind of self-attention mask of every layer, in transformers' words.
-
-        Returns:
-            "full_attention" or "sliding_attention" for each, or the type of the mixer's layers.
-        """
+        """The kind of self-attention mask of every layer, in transformers' words."""
         types: list[str] | None = getattr(self, "layer_types", None)
         if types is not None:
             return types[: self.num_hidden_layers]  # generation lowers the number for an early exit
@@ -57,11 +49,7 @@ class StackConfig(Fields, SavedConfig):
         return ATTENTIONS.get(self.attention).kv_sharing_modes(self)
 
     def placed_types_of_layers(self) -> list[str | None]:
-        """Which position terms every layer reads.
-
-        Returns:
-            The layer's type, None for a layer without positions.
-        """
+        """Which position terms every layer reads."""
         types, unplaced = self.types_of_layers(), self.mixer_layer_type
         return [
             None if nope or kind == unplaced else kind
@@ -74,11 +62,7 @@ class StackConfig(Fields, SavedConfig):
         return self.embedding_size or self.hidden_size
 
     def embedding_config(self) -> Self:
-        """The configuration of what embeds tokens.
-
-        Returns:
-            A copy with the width and the epsilon of the embeddings.
-        """
+        """The configuration of what embeds tokens."""
         embeds = copy.copy(self)
         embeds.hidden_size, embeds.layer_norm_eps = self.embedding_width, self.embedding_norm_eps
         return embeds
@@ -108,11 +92,7 @@ class StackConfig(Fields, SavedConfig):
         return decoder
 
     def encoder_decoder_config(self) -> Self:
-        """The configuration of both stacks, also where `is_decoder` makes this one describe the decoder alone.
-
-        Returns:
-            This configuration, or a copy without `is_decoder`.
-        """
+        """The configuration of both stacks, also where `is_decoder` makes this one describe the decoder alone."""
         if not self.is_decoder:
             return self
         both = copy.deepcopy(self)
@@ -120,14 +100,6 @@ class StackConfig(Fields, SavedConfig):
         return both
 
     def get_text_config(self, decoder: bool | None = None, encoder: bool | None = None) -> Self:
-        """What transformers asks for when it sizes a cache: the decoder's view of an encoder-decoder.
-
-        Args:
-            decoder: Whether the decoder's configuration is wanted.
-            encoder: Whether the encoder's is.
-
-        Returns:
-            This configuration, or a copy describing the decoder.
-        """
+        """What transformers asks for when it sizes a cache: the decoder's view of an encoder-decoder."""
         wants_decoder = bool(decoder) and not encoder
         return self.decoder_config() if wants_decoder and self.stack == "encoder-decoder" else self

@@ -45,16 +45,7 @@ ELEMENTS = {"list[str]": str, "list[int]": int, "list[bool]": bool, "FilledNames
 
 
 def validate(config: ZooConfig, layer_types: list[str] | None) -> None:
-    """Check a configuration as it was given.
-
-    Args:
-        config: The configuration, whose values have the types of their fields, before missing ones are filled in.
-        layer_types: The kind of each layer, or a pattern of them, which is no field of its own.
-
-    Raises:
-        ZooError: At the first value that is not among its choices, or contradicts another. The message says what was
-            given, what is valid, and the nearest match.
-    """
+    """Check a configuration as it was given."""
     validate_numbers(config)
     for field, choice in CHOICES.items():
         value = getattr(config, field)
@@ -72,13 +63,7 @@ def validate(config: ZooConfig, layer_types: list[str] | None) -> None:
 
 
 def validate_types(config: ZooConfig) -> None:
-    """Require values to be of the types that their fields are annotated with.
-
-    transformers checks fields whose annotations are types; those of [`ZooConfig`][] are kept as text.
-
-    Raises:
-        ConfigError: When one is not.
-    """
+    """Require values to be of the types that their fields are annotated with."""
     for field in dataclasses.fields(config):
         words = [word.strip() for word in field.type.split("|")] if isinstance(field.type, str) else []
         value = getattr(config, field.name)
@@ -87,11 +72,7 @@ def validate_types(config: ZooConfig) -> None:
 
 
 def validate_options(config: ZooConfig) -> None:
-    """Require settings that parts have for themselves to be of the type of their default, and whatever the part says.
-
-    Raises:
-        ConfigError: When one is not.
-    """
+    """Require settings of parts to have the type of their default, and to pass the checks of the part."""
     for field, registry in PART_FIELDS.items():
         part = registry.get(getattr(config, field))
         for name, default in getattr(part, "options", {}).items():
@@ -129,24 +110,13 @@ def validate_further_tokens(config: ZooConfig) -> None:
 
 
 def type_in_words(words: list[str]) -> str:
-    """Write a type for a message.
-
-    Args:
-        words: Keys of `TYPES`.
-
-    Returns:
-        For instance "int or None".
-    """
+    """Write a type for a message."""
     names = dict.fromkeys("None" if kind is type(None) else kind.__name__ for word in words for kind in TYPES[word])
     return " or ".join(names)
 
 
 def is_of_type(value: Any, word: str) -> bool:
-    """Whether a value has a type; True and False are no numbers here.
-
-    Returns:
-        True if it has, and so have the elements of a list.
-    """
+    """Whether a value has a type; True and False are no numbers here."""
     types = TYPES[word]
     if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
         return False
@@ -154,21 +124,13 @@ def is_of_type(value: Any, word: str) -> bool:
 
 
 def require_choice(field: str, value: object, valid: list[str]) -> None:
-    """Require a value to be among its choices.
-
-    Raises:
-        InvalidChoiceError: When it is not.
-    """
+    """Require a value to be among its choices."""
     if value not in valid:
         raise InvalidChoiceError(str(value), valid, kind=field)
 
 
 def require_activation(field: str, value: str | None) -> None:
-    """Require the name of an activation that transformers knows, or that a plugin has added there, or None.
-
-    Raises:
-        InvalidChoiceError: When transformers has no such activation.
-    """
+    """Require the name of an activation that transformers knows, or that a plugin has added there, or None."""
     from transformers.activations import ACT2FN
 
     if value is not None and value not in ACT2FN:
@@ -177,11 +139,7 @@ def require_activation(field: str, value: str | None) -> None:
 
 
 def validate_embeddings(config: ZooConfig) -> None:
-    """Require tied embeddings to be as wide as what is projected onto the vocabulary.
-
-    Raises:
-        ConfigError: When they are not.
-    """
+    """Require tied embeddings to be as wide as what is projected onto the vocabulary."""
     transformed = config.stack == "encoder" and config.lm_head_transform
     if config.embedding_size not in (None, config.hidden_size) and config.tie_word_embeddings and not transformed:
         raise ConfigError(

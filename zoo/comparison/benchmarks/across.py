@@ -125,15 +125,7 @@ READINGS: Mapping[str, Callable[[Benchmark, Iterable[Row]], Reading]] = dict(
 
 
 def read_across(benchmark: Benchmark, rows: Iterable[Row], *, data: str | None = None) -> Reading | None:
-    """Read what the conditions of a benchmark say together.
-
-    Args:
-        rows: What was recorded; rows of other versions and data are left out.
-        data: Of which data; by default of the text that the benchmark names, or what ships.
-
-    Returns:
-        The reading; None where the benchmark has none, or no variant was recorded under all conditions.
-    """
+    """Read what the conditions of a benchmark say together."""
     if not benchmark.across:
         return None
     own = [row for row in rows if (row.version, row.data) == (benchmark.version, data or benchmark.data)]

@@ -146,25 +146,14 @@ def judge(
 
 
 def samples_of(rows: Sequence[Row]) -> dict[str, Measurements]:
-    """Summarise each column over the seeds.
-
-    Args:
-        rows: The rows of one variant.
-
-    Returns:
-        A sample for every column that has numbers.
-    """
+    """Summarise each column over the seeds."""
     columns = dict.fromkeys(name for row in rows for name in row.values)
     values = {name: [value for row in rows if (value := finite(row.values.get(name))) is not None] for name in columns}
     return {name: Measurements.of(found) for name, found in values.items() if found}
 
 
 def columns_of_run(run: Run) -> dict[str, float]:
-    """Read all numbers of a run.
-
-    Returns:
-        Scores, losses and costs, by the names of their columns.
-    """
+    """Read all numbers of a run."""
     scores = {} if run.report is None else {name: score["value"] for name, score in run.report["scores"].items()}
     numbers = {column.key: column.read(run) for column in (*LOSSES, *COSTS)}
     return {name: value for name, value in {**scores, **numbers}.items() if value is not None}

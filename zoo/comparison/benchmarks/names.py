@@ -19,15 +19,7 @@ from zoo.registry.origins import BUILT_IN_DISTRIBUTION
 
 
 def expand(patterns: Iterable[str], task: DataTask) -> list[str]:
-    """List what patterns stand for.
-
-    Args:
-        patterns: Names and patterns.
-        task: What the variants are trained on; names that say nothing else leave out those that cannot do it.
-
-    Returns:
-        Names of variants, each once, in the order of the patterns.
-    """
+    """List what patterns stand for."""
     patterns = list(patterns)
     unwanted = {name for pattern in patterns if pattern[:1] == "!" for name in names_of(pattern[1:], task)}
     wanted = (name for pattern in patterns if pattern[:1] != "!" for name in names_of(pattern, task))
@@ -35,15 +27,7 @@ def expand(patterns: Iterable[str], task: DataTask) -> list[str]:
 
 
 def names_of(pattern: str, task: DataTask) -> Iterator[str]:
-    """List what a pattern stands for.
-
-    Args:
-        pattern: A name or a pattern.
-        task: What the variants are trained on.
-
-    Yields:
-        Names of variants.
-    """
+    """List what a pattern stands for."""
     if pattern.endswith("=*"):
         start, _, setting = pattern[:-2].replace(",", ":").rpartition(":")
         separator = pattern[len(start)]
@@ -62,15 +46,7 @@ def names_of(pattern: str, task: DataTask) -> Iterator[str]:
 
 
 def can_be_built(name: str, task: DataTask) -> bool:
-    """Whether a combination of parts exists.
-
-    Args:
-        name: A variant's name, with settings.
-        task: What it is trained on.
-
-    Returns:
-        False where the configuration is refused.
-    """
+    """Whether a combination of parts exists."""
     try:
         config(name, task.model_task)
     except UnsupportedTaskError:

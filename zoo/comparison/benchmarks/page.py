@@ -17,11 +17,7 @@ TITLES = {column.key: column.title for column in (*LOSSES, *COSTS)} | {"bleu": "
 
 
 def columns_shown(verdicts: Verdicts) -> list[str]:
-    """Choose what a table shows beside the score that decides.
-
-    Returns:
-        Other scores, also of tests, and two costs: those that all machines agree upon.
-    """
+    """Choose what a table shows beside the score that decides."""
     known = dict.fromkeys(name for one in verdicts.standings for name in one.samples)
     scores = [name for name in known if name not in COST_COLUMNS and name != "train_loss"]
     return [name for name in (*scores, "parameters", "training_flops") if name != verdicts.score and name in known]
@@ -62,14 +58,7 @@ def chance(p: float | None) -> str:
 
 
 def spread(sample: Measurements | None) -> str:
-    """Write a mean and its deviation.
-
-    Args:
-        sample: The sample; None where there is none.
-
-    Returns:
-        For instance "71.93 ± 0.40".
-    """
+    """Write a mean and its deviation."""
     if sample is None:
         return ""
     digits = 2 if abs(sample.mean) >= 10 else 4
@@ -78,43 +67,21 @@ def spread(sample: Measurements | None) -> str:
 
 
 def number(name: str, sample: Measurements | None) -> str:
-    """Write the mean of a column.
-
-    Args:
-        name: The column.
-        sample: Its sample; None where there is none.
-
-    Returns:
-        The number with its unit.
-    """
+    """Write the mean of a column."""
     if sample is None:
         return ""
     return COST_COLUMNS[name].write(sample.mean) if name in COST_COLUMNS else spread(sample)
 
 
 def title(column: str) -> str:
-    """What a column is called above a table.
-
-    Args:
-        column: Its name, possibly of a test.
-
-    Returns:
-        For instance "Held-out loss, twice".
-    """
+    """What a column is called above a table."""
     name, _, test = column.partition("@")
     called = TITLES.get(name, name.replace("_", " ").capitalize())
     return f"{called}, {test}" if test else called
 
 
 def front(verdicts: Verdicts, cost: str) -> list[Standing]:
-    """Find the Pareto front: the variants that none beats both in score and in cost.
-
-    Args:
-        cost: The column of a cost, of which less is better.
-
-    Returns:
-        The variants, the cheapest first.
-    """
+    """Find the Pareto front: the variants that none beats both in score and in cost."""
     both = [one for one in verdicts.standings if verdicts.score in one.samples and cost in one.samples]
     better = verdicts.benchmark.better(verdicts.score)
     found: list[Standing] = []
@@ -131,12 +98,7 @@ def markdown_table(verdicts: Verdicts) -> str:
 
 
 def in_markdown(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Write a table of Markdown whose rows begin with a variant.
-
-    Args:
-        columns: The headings.
-        rows: The cells of each row.
-    """
+    """Write a table of Markdown whose rows begin with a variant."""
     lines = [columns, ["---", *("---:" for _ in columns[1:])], *([f"`{row[0]}`", *row[1:]] for row in rows)]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
@@ -179,14 +141,7 @@ def told(verdicts: Verdicts) -> str:
 
 
 def made_on(rows: Sequence[Row]) -> str:
-    """Say on what the rows were made.
-
-    Args:
-        rows: The rows of one benchmark.
-
-    Returns:
-        Machines, versions and dates.
-    """
+    """Say on what the rows were made."""
 
     def listed(values: Iterable[str]) -> str:
         return ", ".join(sorted(set(values)))

@@ -13,15 +13,7 @@ from .page import spread
 
 
 def anchors(benchmark: Benchmark, judged: Mapping[str, Verdicts], lead: str = "Published for ") -> str:
-    """Put published numbers beside the recorded ones.
-
-    Args:
-        judged: The verdicts of each condition.
-        lead: What each line begins with, before the variant.
-
-    Returns:
-        A line an anchor, empty where there are none.
-    """
+    """Put published numbers beside the recorded ones."""
     lines = []
     for anchor in benchmark.anchors:
         sample = anchored(anchor, benchmark, judged)
@@ -31,14 +23,7 @@ def anchors(benchmark: Benchmark, judged: Mapping[str, Verdicts], lead: str = "P
 
 
 def anchored(anchor: Anchor, benchmark: Benchmark, judged: Mapping[str, Verdicts]) -> Measurements | None:
-    """Find what a published number is about.
-
-    Args:
-        judged: The verdicts of each condition.
-
-    Returns:
-        The scores of a condition, or their averages over all of them; None without any.
-    """
+    """Find what a published number is about."""
     if anchor.condition in judged:
         standing = judged[anchor.condition].of(anchor.variant)
         return None if standing is None else standing.samples.get(benchmark.score)

@@ -12,39 +12,20 @@ from .rows import read_rows
 
 
 def recorded(benchmark: Benchmark) -> list[Verdicts]:
-    """Judge what was recorded of a benchmark.
-
-    Returns:
-        The verdicts under each condition that has rows, in the benchmark's order.
-    """
+    """Judge what was recorded of a benchmark."""
     rows = read_rows(benchmark.results)
     found = [judge(benchmark, rows, condition) for condition in benchmark.conditions]
     return [verdicts for verdicts in found if verdicts.standings]
 
 
 def standings_of(variant: str) -> list[tuple[Verdicts, Standing]]:
-    """Find a variant in all benchmarks.
-
-    Args:
-        variant: Its name, with the settings that benchmarks give it, if any.
-
-    Returns:
-        The verdicts that it is in, and where it stands there.
-    """
+    """Find a variant in all benchmarks."""
     judged = [verdicts for benchmark in benchmarks().values() for verdicts in recorded(benchmark)]
     return [(verdicts, standing) for verdicts in judged if (standing := verdicts.of(variant)) is not None]
 
 
 def ranking(name: str) -> Verdicts:
-    """Say how variants stand in a benchmark, under the first of its conditions that was recorded.
-
-    Args:
-        name: The benchmark's name.
-
-    Raises:
-        UnknownNameError: When there is no such benchmark.
-        ConfigError: When nothing is recorded of it.
-    """
+    """Say how variants stand in a benchmark, under the first of its conditions that was recorded."""
     benchmark = find_benchmark(name)
     for verdicts in recorded(benchmark):
         return verdicts

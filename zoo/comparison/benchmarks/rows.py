@@ -112,11 +112,7 @@ def row_of(line: Mapping[str, str]) -> Row:
 
 
 def write_rows(file: Path, rows: Iterable[Row]) -> None:
-    """Write rows, whole or not at all, in an order that does not depend on when they were made.
-
-    Args:
-        file: The CSV file, which is replaced.
-    """
+    """Write rows, whole or not at all, in an order that does not depend on when they were made."""
     ordered = sorted(rows, key=lambda row: row.key)
     columns = sorted({name for row in ordered for name in row.values})
     text = io.StringIO(newline="")

@@ -74,14 +74,7 @@ class Session:
         self.rows += [there[key] for name in names for key in keys[name]]
 
     def key(self, condition: str, name: str, seed: int) -> tuple[int, str, str, int, str]:
-        """What a row is found by.
-
-        Args:
-            name: The variant.
-
-        Returns:
-            The row's `key`.
-        """
+        """What a row is found by."""
         return Row(self.benchmark.version, condition, name, seed, self.called).key
 
     def compared(self, condition: str, names: Sequence[str], seeds: Sequence[int], *, baseline: str) -> list[Row]:
@@ -129,14 +122,7 @@ class Session:
         return [self.row(condition, run, found) for run in runs]
 
     def check_directions(self, runs: Iterable[Run]) -> None:
-        """Refuse a definition that takes the worse for the better.
-
-        Args:
-            runs: What came out, which says of every score whether more is better.
-
-        Raises:
-            ConfigError: With the score.
-        """
+        """Refuse a definition that takes the worse for the better."""
         scores = [item for run in runs if run.report is not None for item in run.report["scores"].items()]
         for name, score in scores:
             better = 1 if score.get("higher_is_better", True) else -1
@@ -241,18 +227,7 @@ def bench(
 
 
 def names_to_run(benchmark: Benchmark, variants: str | Iterable[str] | None, condition: str) -> list[str]:
-    """List the variants to run.
-
-    Args:
-        variants: What was asked for; None for all.
-        condition: Which condition.
-
-    Returns:
-        The baseline, and the others.
-
-    Raises:
-        ZooError: When a variant is unknown, or cannot do the task.
-    """
+    """List the variants to run."""
     task = benchmark.task(condition)
     if isinstance(variants, str):
         variants = [variants]

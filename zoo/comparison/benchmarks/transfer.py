@@ -21,18 +21,7 @@ TESTS = "tests.json"
 def transfer_scores(
     benchmark: Benchmark, condition: str, run: Run, folder: Path, data: Path | None, tell: Callable[[str], None]
 ) -> dict[str, float]:
-    """Score a model on the benchmark's tests, once.
-
-    Args:
-        condition: Under which the model was trained.
-        folder: The comparison's folder.
-        data: The text that was brought, None where it ships.
-        tell: Takes sentences about what a model cannot read.
-
-    Returns:
-        The deciding score and the loss of every test, as "exact_match@2x"; those that the model cannot read, for
-        instance because they are longer than its positions, are left out.
-    """
+    """Score a model on the benchmark's tests, once."""
     file = folder / run.folder / TESTS
     kept = read_json_or_none(file)
     if not isinstance(kept, dict) or kept.get("digest") != run.hash or set(kept["scores"]) != set(benchmark.tests):

@@ -13,11 +13,7 @@ PART_LENGTH = 1 << 16
 
 
 def cut(text: str) -> Iterator[str]:
-    """Cut a text where no token reaches across.
-
-    Yields:
-        Parts, which together are the text.
-    """
+    """Cut a text where no token reaches across."""
     begin = 0
     for border in BORDER.finditer(text):
         if border.end() - begin >= PART_LENGTH:

@@ -44,33 +44,7 @@ def prepare(
     shard_bytes: int | None = None,
     progress: bool = True,
 ) -> Manifest:
-    """Write token shards of a source, with the tokenizer, into a folder that `--data` takes.
-
-    A preparation that was killed goes on where it was. The shards do not depend on interruptions or on `jobs`.
-
-    Args:
-        source: A file (.txt, .jsonl, .parquet, also .gz and .zst), a folder of them, the name of a corpus, or "hf:" and
-            a data set of the Hub, which is streamed. A .txt file is one document. In a folder with a split called
-            train, only that is read.
-        tokenizers: What encodes; the source's tokenizer is used.
-        folder: The folder to write.
-        heldout: A file or folder of texts to evaluate on; by default the source's held-out split. Documents that are in
-            it are left out of the shards.
-        column: Key or column of the text, by default text, content, sentence or document.
-        on_error: "stop" at a line that is not valid, or "skip" and count it.
-        jobs: Number of processes, by default one a core.
-        shard_bytes: Bytes of text of a shard, by default 32 MiB, or more of sources above 32 GiB.
-        progress: Whether to show a progress bar.
-
-    Returns:
-        The manifest.
-
-    Raises:
-        ConfigError: When an option is not valid, or the tokenizer has no end of text.
-        DataError: When a source cannot be read, is empty, or changes meanwhile; or a line is not valid.
-        OutputExistsError: When the folder holds another preparation.
-        UnwritableError: When the disk is full.
-    """
+    """Write token shards of a source, with the tokenizer, into a folder that `--data` takes."""
     if on_error not in ON_ERROR:
         raise ConfigError(f"on_error={on_error!r} is not valid; valid: {' or '.join(ON_ERROR)}")
     tokenizer, place = tokenizers.source, Path(folder).absolute()

@@ -132,11 +132,7 @@ def documents(pieces: list[Piece], column: str | None, skip: Any) -> Iterator[Pa
 
 
 def check_unchanged(stamps: dict[str, list[int]]) -> None:
-    """Refuse sources that changed since the preparation began.
-
-    Raises:
-        DataError: With the first that did.
-    """
+    """Refuse sources that changed since the preparation began."""
     for file, stamp in stamps.items():
         found = os.stat(file)
         if [found.st_size, found.st_mtime_ns] != stamp:

@@ -64,13 +64,7 @@ def id_type(vocab_size: int) -> int:
 
 
 def write_index(place: Path, code: int, lengths: Sequence[int]) -> None:
-    """Write an .idx file for documents of one sequence each.
-
-    Args:
-        place: The file.
-        code: UINT16 or INT32.
-        lengths: Number of ids of each document.
-    """
+    """Write an .idx file for documents of one sequence each."""
     sizes = np.asarray(lengths, np.int32)
     starts = np.zeros(len(sizes), np.int64)
     np.cumsum(sizes[:-1], dtype=np.int64, out=starts[1:])

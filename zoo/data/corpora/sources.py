@@ -68,11 +68,7 @@ def kind_of(file: str | Path) -> str:
 
 
 def files_of(source: Path) -> list[Path]:
-    """List the files of a source that can be read, sorted by path.
-
-    Raises:
-        DataError: When there are none.
-    """
+    """List the files of a source that can be read, sorted by path."""
     if source.is_file():
         found = [source] if kind_of(source) in KINDS else []
     else:
@@ -125,16 +121,7 @@ def pieces_of(file: Path, size: int) -> Iterator[tuple[Piece, int]]:
 
 
 def parts_of(piece: Piece, column: str | None, skip: Callable[[BadLineError], None]) -> Iterator[Part]:
-    """Read a piece.
-
-    Args:
-        piece: The piece.
-        column: Column or key of the text, None for the usual ones.
-        skip: Called with the error of a line or row that is not valid, which it may raise.
-
-    Yields:
-        Documents, and parts of those that are longer.
-    """
+    """Read a piece."""
     if piece.file.startswith(HUB):
         yield from hub_rows(piece, column, skip)
         return
@@ -213,11 +200,7 @@ def line_number(piece: Piece, number: int) -> int:
 
 
 def text_of(record: Any, column: str | None) -> str:
-    """Text of a record.
-
-    Raises:
-        ValueError: When there is none, or it cannot be written as UTF-8.
-    """
+    """Text of a record."""
     wanted = (column,) if column is not None else TEXT_COLUMNS
     name = next((name for name in wanted if isinstance(record, dict) and name in record), None)
     if name is None:
@@ -271,11 +254,7 @@ def hub_rows(piece: Piece, column: str | None, skip: Callable[[BadLineError], No
 
 
 def streamed(name: str) -> Any:
-    """Open a data set of the Hub for streaming: "hf:org/name", "hf:org/name:configuration", "...@revision".
-
-    Raises:
-        DataError: When it cannot be opened.
-    """
+    """Open a data set of the Hub for streaming: "hf:org/name", "hf:org/name:configuration", "...@revision"."""
     from datasets import load_dataset
 
     address, _, revision = name.removeprefix(HUB).partition("@")

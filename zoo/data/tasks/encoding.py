@@ -14,26 +14,13 @@ if TYPE_CHECKING:
 
 
 def check_length(max_length: int | None) -> None:
-    """Require a length that a sequence can have.
-
-    Args:
-        max_length: The number of tokens, None for any.
-
-    Raises:
-        ConfigError: When it is no positive number.
-    """
+    """Require a length that a sequence can have."""
     if max_length is not None and (not isinstance(max_length, int) or max_length < 1):
         raise ConfigError(f"max_length={max_length!r} is not valid; it is a number of tokens, at least 1")
 
 
 def encoded(columns: Mapping[str, Any], examples: Dataset, kept: Sequence[int] | None = None) -> Dataset:
-    """Make a dataset of encoded examples, which knows where they stand in their source.
-
-    Args:
-        columns: What models are trained on.
-        examples: The examples as texts.
-        kept: The numbers of those that are encoded, by default all.
-    """
+    """Make a dataset of encoded examples, which knows where they stand in their source."""
     from datasets import Dataset, DatasetInfo
 
     rows = examples if kept is None else examples.select(kept)
@@ -43,19 +30,7 @@ def encoded(columns: Mapping[str, Any], examples: Dataset, kept: Sequence[int] |
 
 
 def short_enough(lengths: Sequence[int], max_length: int | None, examples: Dataset) -> list[int]:
-    """Choose the examples that are not too long.
-
-    Args:
-        lengths: Number of tokens of each.
-        max_length: How many there may be, None for any number.
-        examples: The examples, whose description says where they are from.
-
-    Returns:
-        Their numbers.
-
-    Raises:
-        DataError: When all are too long.
-    """
+    """Choose the examples that are not too long."""
     kept = [i for i, length in enumerate(lengths) if max_length is None or length <= max_length]
     if not kept and len(lengths):
         source = examples.info.description or "the data"

@@ -43,14 +43,7 @@ class LabelsTask(DataTask):
         object.__setattr__(self, "labels", tuple(map(str, self.labels)))
 
     def labels_of(self, column: Sequence[Any]) -> Iterable[str]:
-        """Find the labels of examples.
-
-        Args:
-            column: The second column.
-
-        Returns:
-            Every label, as often as it occurs.
-        """
+        """Find the labels of examples."""
         return column
 
     def fitted(self, splits: Splits) -> Self:
@@ -117,15 +110,7 @@ class LabelsTask(DataTask):
         }
 
     def number(self, label: str, examples: Dataset, row: int) -> int:
-        """Look a label up.
-
-        Args:
-            examples: Where it occurs, for the message.
-            row: And at which of them.
-
-        Raises:
-            DataError: When there is no such label.
-        """
+        """Look a label up."""
         if label not in self.labels:
             raise DataError(
                 f"{place_of(examples, row) or 'the data'}: label {label!r} is unknown; valid: "
@@ -135,11 +120,7 @@ class LabelsTask(DataTask):
 
 
 def sorted_labels(labels: set[str]) -> tuple[str, ...]:
-    """Order labels.
-
-    Returns:
-        Numbers by their size, other labels by the alphabet.
-    """
+    """Order labels."""
     if all(label.isdecimal() for label in labels):
         return tuple(sorted(labels, key=int))
     return tuple(sorted(labels))

@@ -19,14 +19,7 @@ PLACES = {*NUMBERS.values(), "document"}
 
 
 def without_leaks(splits: Splits) -> Splits:
-    """Leave out of the training examples what is held out, which would be no test of anything.
-
-    Returns:
-        The same held-out examples, and the others to train on.
-
-    Raises:
-        DataError: When no example is left to train on.
-    """
+    """Leave out of the training examples what is held out, which would be no test of anything."""
     heldout = set(contents(splits.heldout))
     kept = [row for row, content in enumerate(contents(splits.train)) if content not in heldout]
     duplicates = len(splits.train) - len(kept)
@@ -38,21 +31,13 @@ def without_leaks(splits: Splits) -> Splits:
 
 
 def contents(examples: Dataset) -> Iterator[tuple[str, ...]]:
-    """Write examples so that equal ones are equal.
-
-    Yields:
-        One after the other.
-    """
+    """Write examples so that equal ones are equal."""
     columns = [examples[name][:] for name in sorted(examples.column_names) if name not in PLACES]
     return (tuple(map(str, row)) for row in zip(*columns, strict=True))
 
 
 def leaks_said(splits: Splits) -> str:
-    """Say what was left out.
-
-    Args:
-        splits: Examples of which some were.
-    """
+    """Say what was left out."""
     number = splits.duplicates
     found, they = ("1 example is", "it is") if number == 1 else (f"{number:,} examples are", "they are")
     return (

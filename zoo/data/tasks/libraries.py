@@ -20,20 +20,12 @@ NAME = re.compile(r"(?P<repository>[\w.-]+/[\w.-]+)(?::(?P<configuration>[\w.-]+
 
 
 def is_saved_dataset(folder: Path) -> bool:
-    """Whether a folder is what `save_to_disk` has written.
-
-    Returns:
-        True if it is.
-    """
+    """Whether a folder is what `save_to_disk` has written."""
     return any((folder / file).is_file() for file in SAVED_FILES)
 
 
 def is_dataset_name(text: str) -> bool:
-    """Whether a text may be a dataset's name on the Hub.
-
-    Returns:
-        True for "org/name" and "org/name:configuration", unless it looks like a file.
-    """
+    """Whether a text may be a dataset's name on the Hub."""
     match = NAME.fullmatch(text)
     return match is not None and not text.startswith(".") and Path(text).suffix.lower() not in LOCAL_SUFFIXES
 
@@ -66,17 +58,7 @@ def loading_bars(*, shown: bool) -> Iterator[None]:
 
 
 def dataset_splits(data: str | Path) -> dict[str, Dataset]:
-    """Load all splits of a dataset.
-
-    Args:
-        data: A folder that `save_to_disk` has written, or a name on the Hub.
-
-    Returns:
-        Datasets by the names of their splits; a dataset without splits is called "train".
-
-    Raises:
-        DataError: When it cannot be loaded.
-    """
+    """Load all splits of a dataset."""
     from datasets import DatasetDict, load_dataset, load_from_disk
 
     try:

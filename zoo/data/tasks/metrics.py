@@ -120,17 +120,7 @@ def accuracy_score(
     name: str = "Accuracy",
     n_bootstrap: int = 1,
 ) -> Score:
-    """Compute the share of labels that were answered right.
-
-    Args:
-        answers: Ids an example.
-        labels: What would have been right.
-        name: What the score is called.
-        n_bootstrap: How often to resample the examples.
-
-    Returns:
-        The score, from 0 to 100.
-    """
+    """Compute the share of labels that were answered right."""
     counts = np.array(
         [(np.equal(ours, theirs).sum(), len(theirs)) for ours, theirs in zip(answers, labels, strict=True)]
     )
@@ -140,17 +130,7 @@ def accuracy_score(
 def macro_f1_score(
     answers: Sequence[Sequence[int]], labels: Sequence[Sequence[int]], num_labels: int, *, n_bootstrap: int = 1
 ) -> Score:
-    """Compute the F1 of every label, and average them.
-
-    Args:
-        answers: Ids an example.
-        labels: What would have been right.
-        num_labels: How many labels there are.
-        n_bootstrap: How often to resample the examples.
-
-    Returns:
-        The score, from 0 to 100.
-    """
+    """Compute the F1 of every label, and average them."""
     counts = np.zeros((len(labels), num_labels, 3), np.int64)
     for row, ours, theirs in zip(counts, answers, labels, strict=True):
         for answer, label in zip(ours, theirs, strict=True):
@@ -162,16 +142,7 @@ def macro_f1_score(
 
 
 def entity_f1_score(answers: Sequence[Sequence[str]], tags: Sequence[Sequence[str]], *, n_bootstrap: int = 1) -> Score:
-    """Compute the F1 of entities: spans of tokens with their type, which must agree exactly (CoNLL-2003).
-
-    Args:
-        answers: Tags an example.
-        tags: What would have been right.
-        n_bootstrap: How often to resample the examples.
-
-    Returns:
-        The score, from 0 to 100.
-    """
+    """Compute the F1 of entities: spans of tokens with their type, which must agree exactly (CoNLL-2003)."""
     rows = []
     for ours, theirs in zip(answers, tags, strict=True):
         said, there = entities(ours), entities(theirs)
@@ -180,14 +151,7 @@ def entity_f1_score(answers: Sequence[Sequence[str]], tags: Sequence[Sequence[st
 
 
 def entities(tags: Sequence[str]) -> set[tuple[str, int, int]]:
-    """Find the entities that tags mark: B-X begins one, I-X continues it or begins one, as conlleval reads them.
-
-    Args:
-        tags: A tag a token: "O", "B-X" or "I-X".
-
-    Returns:
-        Types, first tokens, and the tokens after the last ones.
-    """
+    """Find the entities that tags mark: B-X begins one, I-X continues it or begins one, as conlleval reads them."""
     found = set()
     kind, begin = "", 0
     for place, tag in enumerate([*tags, "O"]):
@@ -202,10 +166,6 @@ def entities(tags: Sequence[str]) -> set[tuple[str, int, int]]:
 
 
 def has_entities(labels: Sequence[str]) -> bool:
-    """Whether labels mark entities by B- and I-.
-
-    Returns:
-        True if there is a B- or I- label, and none but those and "O".
-    """
+    """Whether labels mark entities by B- and I-."""
     prefixed = [label for label in labels if label[:2] in ("B-", "I-")]
     return bool(prefixed) and len(prefixed) >= len([label for label in labels if label != "O"])

@@ -50,11 +50,7 @@ class PreparedTexts:
         return hashlib.sha256(json.dumps([shard.sha256 for shard in self.manifest.shards]).encode()).hexdigest()
 
     def row(self, tokenizers: Tokenizers) -> TokenRow:
-        """Ids of all documents, of which slices are read by memory map.
-
-        Raises:
-            DataError: When the tokenizer is not the one of the preparation, or a shard is truncated.
-        """
+        """Ids of all documents, of which slices are read by memory map."""
         found = hashlib.sha256(tokenizers.source.backend_tokenizer.to_str().encode()).hexdigest()
         if found != self.manifest.tokenizer:
             raise DataError(
@@ -65,15 +61,7 @@ class PreparedTexts:
 
 
 def prepared_splits(folder: Path, heldout: str | Path | None) -> Splits:
-    """Load a prepared folder.
-
-    Args:
-        folder: The folder.
-        heldout: Must be None: what is held out was chosen when the folder was prepared.
-
-    Raises:
-        DataError: When the folder is not whole, or nothing is held out.
-    """
+    """Load a prepared folder."""
     if heldout is not None:
         raise DataError(
             f"{folder} is prepared: name the held-out texts at preparation (zoo data prepare --heldout FILE)"
@@ -91,15 +79,7 @@ SAMPLE_CHARACTERS = 1 << 26
 
 
 def tokenizers_for(source: str, tokenizer: str, task: str, *, column: str | None = None) -> Tokenizers:
-    """Load or train the tokenizer for a preparation.
-
-    Args:
-        source: As for [`zoo.data.corpora.preparing.prepare`][].
-        tokenizer: A folder with a tokenizer.json, or a kind with options, which is trained on `SAMPLE_CHARACTERS`
-            characters, taken evenly from all shards of the source.
-        task: The task that a tokenizer is trained for.
-        column: Column or key of the text.
-    """
+    """Load or train the tokenizer for a preparation."""
     if Path(tokenizer).is_dir():
         return load_tokenizers(tokenizer)
     _, units, _ = units_of(source, None)

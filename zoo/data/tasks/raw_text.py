@@ -17,17 +17,7 @@ TEXT_SUFFIX = ".txt"
 
 
 def read_text(path: str | Path) -> str:
-    """Read a whole text.
-
-    Args:
-        path: A file in UTF-8.
-
-    Returns:
-        The text, with its line breaks.
-
-    Raises:
-        DataError: When the file is missing, empty, not UTF-8, or has a line too long to be text.
-    """
+    """Read a whole text."""
     file = Path(path)
     if not file.is_file():
         raise DataError(f"{file} is not a file")
@@ -38,13 +28,7 @@ def read_text(path: str | Path) -> str:
 
 
 def in_parts(text: str) -> Dataset:
-    """Cut a long text so that no tokenizer has to take it at once.
-
-    A part ends after a line break between two lines that are not blank.
-
-    Returns:
-        A dataset with the columns `text` and `document`, which is 0: the parts are one document.
-    """
+    """Cut a long text so that no tokenizer has to take it at once."""
     from datasets import Dataset
 
     parts = list(cut(text))

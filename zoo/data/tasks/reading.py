@@ -47,21 +47,7 @@ def read_columns(path: str | Path, columns: Sequence[Column] | None = None, *, k
 
 
 def read_table(path: str | Path, columns: Sequence[Column] | None = None, *, kinds: Sequence[Kind] = PAIR) -> Table:
-    """Read columns from one file: .tsv, .txt, .csv, .jsonl, .parquet or .conll.
-
-    TSV and CSV files begin with a line of column names, unless columns are given as numbers: then every line is data.
-    TSV has no quoting, as parallel corpora have none. In CoNLL files, every line is a token and its columns, and an
-    empty line ends a sentence.
-
-    Args:
-        path: The file; its suffix says what it is.
-        columns: Names of the columns to read, or their numbers from 0; by default those that are named like what
-            they hold, and else the first ones.
-        kinds: What the columns hold.
-
-    Raises:
-        DataError: When the file is missing, empty or damaged, or a field is missing, empty or of the wrong kind.
-    """
+    """Read columns from one file: .tsv, .txt, .csv, .jsonl, .parquet or .conll."""
     file = Path(path)
     reader = READERS.get(file.suffix.lower())
     if reader is None:
@@ -76,17 +62,7 @@ def read_table(path: str | Path, columns: Sequence[Column] | None = None, *, kin
 
 
 def read_lines(file: Path) -> Iterator[tuple[int, str]]:
-    """Decode a file line by line.
-
-    Args:
-        file: A file in UTF-8, with or without a byte order mark.
-
-    Yields:
-        The lines' numbers from 1, and the lines with their breaks.
-
-    Raises:
-        DataError: When a line is not UTF-8, or too long to be one.
-    """
+    """Decode a file line by line."""
     with file.open("rb") as stream:
         for number, raw in enumerate(stream, start=1):
             if len(raw) > LONGEST_LINE:
@@ -223,13 +199,7 @@ def read_conll(file: Path, columns: Sequence[Column] | None, kinds: Sequence[Kin
 
 
 def table_of(dataset: Dataset, source: str | Path, columns: Sequence[Column] | None, kinds: Sequence[Kind]) -> Table:
-    """Choose columns of a dataset; labels that it keeps as numbers become their names.
-
-    Args:
-        source: Where it comes from.
-        columns: As for `read_table`.
-        kinds: As for `read_table`.
-    """
+    """Choose columns of a dataset; labels that it keeps as numbers become their names."""
     dataset = dataset.flatten()
     names = chosen_columns(dataset.column_names, kinds, columns, source)
     read = [named_labels(dataset, name) for name in names]
@@ -238,14 +208,7 @@ def table_of(dataset: Dataset, source: str | Path, columns: Sequence[Column] | N
 
 
 def named_labels(dataset: Dataset, column: str) -> list[Any]:
-    """Read a column.
-
-    Args:
-        column: The column's name.
-
-    Returns:
-        Its values, with names for `ClassLabel`s; of other numbers, the numbers.
-    """
+    """Read a column."""
     from datasets import ClassLabel
 
     values = list(dataset[column])

@@ -141,15 +141,7 @@ def load_splits(
 
 
 def set_aside(examples: Dataset, seed: int) -> Splits:
-    """Take some examples away to evaluate on.
-
-    Args:
-        examples: All examples, at least two.
-        seed: Which.
-
-    Returns:
-        The others, and those.
-    """
+    """Take some examples away to evaluate on."""
     number = min(MOST_HELDOUT, max(1, round(HELDOUT_SHARE * len(examples))))
     aside = sorted(random.Random(seed).sample(range(len(examples)), number))
     kept = sorted(set(range(len(examples))).difference(aside))
@@ -159,19 +151,7 @@ def set_aside(examples: Dataset, seed: int) -> Splits:
 def load_tables(
     data: str | Path, columns: Sequence[Column] | None, kinds: Sequence[Kind]
 ) -> tuple[Table, Table | None]:
-    """Load what a source holds.
-
-    Args:
-        data: As for `load_splits`.
-        columns: As for `load_splits`.
-        kinds: As for `load_splits`.
-
-    Returns:
-        What to train on, and what to evaluate on where the source says so.
-
-    Raises:
-        DataError: When there is no such source, or it cannot be used.
-    """
+    """Load what a source holds."""
     path = Path(data)
     if not path.exists() and set(corpora := str(data).split(JOIN)) <= set(shipped_corpora()):
         return load_corpora(corpora, columns, kinds)
@@ -196,19 +176,7 @@ def load_tables(
 
 
 def load_corpora(names: Sequence[str], columns: Sequence[Column] | None, kinds: Sequence[Kind]) -> tuple[Table, Table]:
-    """Load corpora that ship with the zoo, and join what they hold to train on.
-
-    Args:
-        names: The corpora, with the same columns. The first one has what to evaluate on.
-        columns: As for `load_splits`.
-        kinds: As for `load_splits`.
-
-    Returns:
-        What to train on, and what to evaluate on.
-
-    Raises:
-        DataError: When columns are missing, or the first one has nothing to evaluate on.
-    """
+    """Load corpora that ship with the zoo, and join what they hold to train on."""
     tables = [read_table(find_file(SHIPPED / name, TRAIN_NAMES), columns, kinds=kinds) for name in names]
     first = tables[0]
     for name, table in zip(names, tables, strict=True):
@@ -224,26 +192,12 @@ def load_corpora(names: Sequence[str], columns: Sequence[Column] | None, kinds: 
 
 
 def shipped_corpora() -> list[str]:
-    """List the corpora that ship with the zoo.
-
-    Returns:
-        Their names, which stand for their folders.
-    """
+    """List the corpora that ship with the zoo."""
     return sorted(folder.name for folder in SHIPPED.iterdir() if folder.is_dir())
 
 
 def find_file(folder: Path, names: Sequence[str]) -> Path:
-    """Find a file in a folder, whatever its suffix.
-
-    Args:
-        names: What it may be called, without its suffix.
-
-    Returns:
-        The first there is.
-
-    Raises:
-        DataError: When there is none.
-    """
+    """Find a file in a folder, whatever its suffix."""
     for name in names:
         for suffix in READERS:
             if (file := folder / f"{name}{suffix}").is_file():

@@ -79,31 +79,15 @@ class Table:
         return len(self.lines)
 
     def place(self, row: int) -> str:
-        """Say where a row stands.
-
-        Args:
-            row: Its number, from 0.
-
-        Returns:
-            For instance "pairs.tsv, line 17".
-        """
+        """Say where a row stands."""
         return f"{self.source}, {self.unit} {self.lines[row]}"
 
     def column(self, number: int) -> list[Any]:
-        """Get a column by its place.
-
-        Args:
-            number: Its number, from 0.
-        """
+        """Get a column by its place."""
         return list(self.columns.values())[number]
 
     def dataset(self) -> Dataset:
-        """Make a dataset of the columns.
-
-        Returns:
-            The dataset. Its description is the source, and its last column, "line_number" or "row_number", says where
-            in it each row stands, unless there is a column of this name.
-        """
+        """Make a dataset of the columns."""
         from datasets import Dataset, DatasetInfo
 
         numbers = {} if NUMBERS[self.unit] in self.columns else {NUMBERS[self.unit]: list(self.lines)}
@@ -111,15 +95,7 @@ class Table:
 
 
 def place_of(examples: Any, row: int) -> str | None:
-    """Say where an example stands.
-
-    Args:
-        examples: Examples, as texts or as ids.
-        row: The example's number, from 0.
-
-    Returns:
-        For instance "pairs.tsv, line 17"; None for examples that come from no file.
-    """
+    """Say where an example stands."""
     from datasets import Dataset
 
     if not isinstance(examples, Dataset) or not examples.info.description:
@@ -134,18 +110,7 @@ def place_of(examples: Any, row: int) -> str | None:
 def make_table(
     source: str | Path, names: Sequence[str], kinds: Sequence[Kind], rows: Any, *, unit: str = "line"
 ) -> Table:
-    """Check rows, and put them into a table.
-
-    Args:
-        source: Where they come from.
-        names: The columns' names.
-        kinds: What they hold.
-        rows: Pairs of a line's number and its values.
-        unit: What the numbers count.
-
-    Raises:
-        DataError: When a value is missing or of the wrong kind, or there are no rows.
-    """
+    """Check rows, and put them into a table."""
     lines: list[int] = []
     columns: dict[str, list[Any]] = {name: [] for name in names}
     if len(columns) < len(names):
@@ -168,14 +133,7 @@ def make_table(
 
 
 def checked_value(value: Any, kind: Kind) -> Any:
-    """Make a value what its column holds.
-
-    Returns:
-        A string, or of tokens and tags a list of strings.
-
-    Raises:
-        ValueError: When it cannot be that. The message is the end of a sentence.
-    """
+    """Make a value what its column holds."""
     if value is None or value == "" or (isinstance(value, str) and not value.strip()):
         raise ValueError("is empty; leave the row out, or name other columns (--columns)")
     if kind in (Kind.TOKENS, Kind.TAGS):
@@ -196,22 +154,7 @@ def checked_value(value: Any, kind: Kind) -> Any:
 def chosen_columns(
     available: Sequence[str], kinds: Sequence[Kind], columns: Sequence[Column] | None, owner: str | Path
 ) -> list[str]:
-    """Choose columns by their names.
-
-    Args:
-        available: The names there are.
-        kinds: What the wanted columns hold.
-        columns: Names or numbers of the wanted ones; by default those that are named like their kinds ("gold_label"
-            is a label), and for other kinds the first ones that are left.
-        owner: The file, for messages.
-
-    Returns:
-        A name a kind.
-
-    Raises:
-        UnknownColumnError: When there is no column of a name.
-        DataError: When there are too few.
-    """
+    """Choose columns by their names."""
     if columns is None:
         if len(available) < len(kinds):
             raise DataError(
@@ -243,16 +186,7 @@ def columns_by_name(available: Sequence[str], kinds: Sequence[Kind]) -> list[str
 
 
 def check_number(kinds: Sequence[Kind], columns: Sequence[Column], owner: str | Path) -> None:
-    """Require as many columns as are read.
-
-    Args:
-        kinds: What they hold.
-        columns: Those that were given.
-        owner: The file, for messages.
-
-    Raises:
-        DataError: When there are more or fewer.
-    """
+    """Require as many columns as are read."""
     if len(columns) != len(kinds):
         plural = "" if len(columns) == 1 else "s"
         raise DataError(f"{owner}: {len(columns)} column{plural} given where {len(kinds)} are expected")

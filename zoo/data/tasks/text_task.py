@@ -107,14 +107,7 @@ class RawTextTask(DataTask):
         return self.divided("".join(examples["text"][:]), "the text to train on")
 
     def divided(self, text: str, source: str) -> Splits:
-        """Divide a text.
-
-        Returns:
-            Its beginning and its end, by `train_fraction`.
-
-        Raises:
-            DataError: When it is too short.
-        """
+        """Divide a text."""
         border = int(len(text) * self.train_fraction)
         if border == 0 or border == len(text):
             raise DataError(f"{source} has {len(text)} characters, too few to train on some and evaluate on others")
@@ -160,14 +153,7 @@ class RawTextTask(DataTask):
 
 
 def documents(examples: Dataset) -> Dataset:
-    """Number the documents.
-
-    Args:
-        examples: A document a row, in the first column.
-
-    Returns:
-        A dataset with the columns `text` and `document`.
-    """
+    """Number the documents."""
     from datasets import Dataset
 
     texts = examples[examples.column_names[0]][:]
@@ -175,14 +161,7 @@ def documents(examples: Dataset) -> Dataset:
 
 
 def parts_of_row(examples: Dataset, tokenizers: Tokenizers) -> Iterator[Ids]:
-    """Turn texts into ids, few at a time.
-
-    Args:
-        examples: The columns `text` and `document`.
-
-    Yields:
-        Ids, in the order of the texts.
-    """
+    """Turn texts into ids, few at a time."""
     import numpy as np
 
     tokenizer = tokenizers.source
@@ -198,21 +177,13 @@ def parts_of_row(examples: Dataset, tokenizers: Tokenizers) -> Iterator[Ids]:
 
 
 def padding_of(tokenizers: Tokenizers) -> int:
-    """What fills up a batch; attention never goes there, and it is no label.
-
-    Returns:
-        The padding's id, or any other where the tokenizer has none.
-    """
+    """What fills up a batch; attention never goes there, and it is no label."""
     padding = tokenizers.source.pad_token_id
     return padding if padding is not None else 0
 
 
 def single_vocabulary(tokenizers: Tokenizers) -> dict[str, Any]:
-    """Describe the vocabulary of a model with one tokenizer.
-
-    Returns:
-        Fields of [`zoo.models.ZooConfig`][].
-    """
+    """Describe the vocabulary of a model with one tokenizer."""
     tokenizer = tokenizers.source
     return {
         "vocab_size": len(tokenizer),

@@ -81,14 +81,7 @@ class TokenClassification(LabelsTask):
         return [" ".join(self.named(row)) for row in ids]
 
     def named(self, ids: Iterable[int]) -> list[str]:
-        """Name labels.
-
-        Args:
-            ids: The labels' numbers.
-
-        Returns:
-            Their names.
-        """
+        """Name labels."""
         return [self.labels[number] for number in ids]
 
     def score(self, predictions: Predictions, examples: Dataset, *, n_bootstrap: int = 1) -> Mapping[str, Score]:

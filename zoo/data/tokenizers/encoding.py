@@ -12,15 +12,7 @@ if TYPE_CHECKING:
 
 
 def to_ids(tokenizer: PreTrainedTokenizerFast, texts: Sequence[Any], **options: Any) -> list[list[int]]:
-    """Turn texts into ids.
-
-    Args:
-        texts: The texts, or lists of tokens with `is_split_into_words=True`.
-        options: What the tokenizer is called with.
-
-    Raises:
-        DataError: When the tokenizer has no id for something, and none for what is unknown.
-    """
+    """Turn texts into ids."""
     if not texts:
         return []
     try:
@@ -37,15 +29,7 @@ def to_ids(tokenizer: PreTrainedTokenizerFast, texts: Sequence[Any], **options: 
 
 
 def pieces_of(tokenizer: PreTrainedTokenizerFast, tokens: Sequence[str]) -> list[list[int]]:
-    """Cut every token by itself, with the blank before it that it has in running text.
-
-    Args:
-        tokenizer: What cuts.
-        tokens: The tokens of one text.
-
-    Returns:
-        The ids of each, at least one.
-    """
+    """Cut every token by itself, with the blank before it that it has in running text."""
     spaced = [" " * (place > 0) + token for place, token in enumerate(tokens)]
     pieces = to_ids(tokenizer, spaced, add_special_tokens=False)
     return [ids or [tokenizer.unk_token_id or 0] for ids in pieces]

@@ -135,14 +135,6 @@ def _composed(lower_case: bool) -> normalizers.Normalizer:
 
 
 def ranked(counts: Counter[str], min_frequency: int) -> list[str]:
-    """Order a vocabulary.
-
-    Args:
-        counts: How often each piece occurs.
-        min_frequency: How often one must.
-
-    Returns:
-        The special tokens, then the most frequent pieces first, equally frequent ones by the alphabet.
-    """
+    """Order a vocabulary."""
     frequent = [piece for piece, count in counts.items() if count >= min_frequency and piece not in SPECIALS]
     return [*SPECIALS, *sorted(frequent, key=lambda piece: (-counts[piece], piece))]

@@ -80,17 +80,7 @@ def load_tokenizers(folder: str | Path) -> Tokenizers:
 
 
 def read_tokenizer(folder: Path) -> PreTrainedTokenizerFast:
-    """Read one tokenizer, as transformers does.
-
-    Args:
-        folder: The folder with a `tokenizer.json`.
-
-    Returns:
-        The tokenizer.
-
-    Raises:
-        CheckpointError: When its files cannot be used.
-    """
+    """Read one tokenizer, as transformers does."""
     from transformers import AutoTokenizer
 
     try:

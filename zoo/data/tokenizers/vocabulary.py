@@ -61,15 +61,7 @@ def leave_open(tokenizer: PreTrainedTokenizerFast) -> None:
 def counted(
     texts: Iterable[str], normalizer: normalizers.Normalizer, pre_tokenizer: pre_tokenizers.PreTokenizer
 ) -> Counter[str]:
-    """Count the pieces of texts.
-
-    Args:
-        normalizer: What makes texts alike.
-        pre_tokenizer: What cuts them into pieces.
-
-    Returns:
-        How often each piece occurs, in the order of first occurrence.
-    """
+    """Count the pieces of texts."""
     counts: Counter[str] = Counter()
     for text in texts:
         counts.update(piece for piece, _ in pre_tokenizer.pre_tokenize_str(normalizer.normalize_str(text)))
@@ -85,19 +77,7 @@ def whole_tokens(
     specials: Mapping[str, str] = SPECIAL_TOKENS,
     frame: str = ENDED,
 ) -> PreTrainedTokenizerFast:
-    """Make a tokenizer of a list of pieces, none of which is cut any further.
-
-    Args:
-        tokens: The vocabulary in the order of its ids.
-        normalizer: What makes texts alike.
-        pre_tokenizer: What cuts them into pieces.
-        decoder: What puts pieces together again.
-        specials: The special tokens by their roles.
-        frame: As for `wrap`.
-
-    Returns:
-        The tokenizer.
-    """
+    """Make a tokenizer of a list of pieces, none of which is cut any further."""
     vocabulary = {token: number for number, token in enumerate(tokens)}
     unknown = {"unk_token": specials["unk_token"]} if "unk_token" in specials else {}
     tokenizer = Tokenizer(models.WordLevel(vocabulary, **unknown))

@@ -30,10 +30,7 @@ class SharedKeyValueAttention(EarlierLayersAttention):
 
     @classmethod
     def check_options(cls, config: ZooConfig) -> None:
-        """Require a layer with keys and values for every layer without, and no cross attention.
-
-        transformers' caches have no place for the keys and values of cross attention in layers that share.
-        """
+        """Require a layer with keys and values for every layer without, and no cross attention."""
         super().check_options(config)
         if config.is_encoder_decoder or config.add_cross_attention:
             raise ConfigError("attention='kv-sharing' was given with cross attention, which shares no keys and values")

@@ -138,26 +138,14 @@ class Mixer(nn.Module):
 
 
 def build_mixer(config: ZooConfig, layer_idx: int, *, is_causal: bool = False) -> Any:
-    """Build what lets the tokens of a layer see each other: attention, or in layers of its type the mixer.
-
-    Args:
-        is_causal: Whether a token may see only earlier ones.
-    """
+    """Build what lets the tokens of a layer see each other: attention, or in layers of its type the mixer."""
     if config.types_of_layers()[layer_idx] == config.mixer_layer_type:
         return MIXERS.get(config.mixer)(config, layer_idx)
     return build_attention(config, layer_idx, is_causal=is_causal)
 
 
 def state_layer(past_key_values: Cache, layer_idx: int) -> LinearAttentionLayer:
-    """The layer of a cache that holds the state of a mixer.
-
-    Args:
-        past_key_values: A cache that was made for the model's configuration.
-        layer_idx: The place in it.
-
-    Raises:
-        InputError: When the cache holds no states there.
-    """
+    """The layer of a cache that holds the state of a mixer."""
     layers = self_attention_cache(past_key_values).layers
     layer = layers[layer_idx] if layer_idx < len(layers) else None
     if not isinstance(layer, LinearAttentionLayer):
@@ -174,14 +162,7 @@ def state_layer(past_key_values: Cache, layer_idx: int) -> LinearAttentionLayer:
 
 
 def refuse_layers_without_mixer(layers: Iterable[nn.Module], config: ZooConfig) -> None:
-    """Refuse layers of a variant's own that have attention where the configuration asks for something else.
-
-    Args:
-        layers: The layers of a stack.
-
-    Raises:
-        ConfigError: When a layer of the mixer's type has no mixer.
-    """
+    """Refuse layers of a variant's own that have attention where the configuration asks for something else."""
     for layer, kind in zip(layers, config.types_of_layers(), strict=False):
         if kind == config.mixer_layer_type and not any(isinstance(part, Mixer) for part in layer.children()):
             raise ConfigError(

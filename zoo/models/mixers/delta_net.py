@@ -80,11 +80,7 @@ class GatedDeltaNet(Mixer):
 
     @classmethod
     def check_options(cls, config: ZooConfig) -> None:
-        """Refuse sizes that there cannot be.
-
-        Raises:
-            ConfigError: When numbers are too small, or heads do not divide.
-        """
+        """Refuse sizes that there cannot be."""
         super().check_options(config)
         numbers = {name: option(config, cls, name) for name in cls.options if name != "linear_allow_neg_eigval"}
         require_at_least(1, linear_conv_kernel_dim=numbers.pop("linear_conv_kernel_dim"))
@@ -164,12 +160,7 @@ def memory_of(past: LinearAttentionLayer | None) -> Tensor | None:
 
 
 def draw_decays(rate: nn.Parameter, bias: nn.Parameter) -> None:
-    """Draw rates of decay, and the biases that make steps of the drawn length (Gu and Dao 2023, section 3.6).
-
-    Args:
-        rate: Logarithms of rates, changed in place.
-        bias: What the softplus of is the length of a step, changed in place.
-    """
+    """Draw rates of decay, and the biases that make steps of the drawn length (Gu and Dao 2023, section 3.6)."""
     init.uniform_(rate, *DECAYS)
     init.copy_(rate, rate.log())
     init.uniform_(bias, *map(math.log, STEPS))

@@ -37,11 +37,7 @@ class ShortConvolution(Mixer):
 
     @classmethod
     def check_options(cls, config: ZooConfig) -> None:
-        """Refuse a length that there cannot be.
-
-        Raises:
-            ConfigError: When it is less than 1.
-        """
+        """Refuse a length that there cannot be."""
         super().check_options(config)
         require_at_least(1, conv_L_cache=option(config, cls, "conv_L_cache"))
 

@@ -132,10 +132,7 @@ class GatedHyperConnections(Residual):
         return GatedStreams(config)
 
     def forward(self, hidden_states: Tensor, sublayer: Callable[..., Any], *args: Any, **kwargs: Any) -> Tensor:
-        """Apply the sublayer. Arguments as in the base class.
-
-        *Shape:* (batch_size, seq_len, num_streams, hidden_size), unchanged.
-        """
+        """Apply the sublayer."""
         read, together = self.gates(hidden_states)
         shares = 2 * (self.write(together) / self.gates.num_streams).sigmoid()
         branch = self.branch(read, sublayer, *args, **kwargs)

@@ -124,10 +124,7 @@ class HyperConnections(Residual):
         return SeveralStreams(option(config, cls, "num_streams"))
 
     def forward(self, hidden_states: Tensor, sublayer: Callable[..., Any], *args: Any, **kwargs: Any) -> Tensor:
-        """Apply the sublayer. Arguments as in the base class.
-
-        *Shape:* (batch_size, seq_len, num_streams, hidden_size), unchanged.
-        """
+        """Apply the sublayer."""
         dtype = hidden_states.dtype
         with in_own_precision(hidden_states.device):
             read, write, mix = self.weights(self.norm_streams(hidden_states))

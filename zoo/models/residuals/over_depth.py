@@ -109,10 +109,7 @@ class AttentionResidual(Residual):
         return WrittenVectors(config)
 
     def forward(self, hidden_states: Tensor, sublayer: Callable[..., Any], *args: Any, **kwargs: Any) -> Tensor:
-        """Apply the sublayer. Arguments as in the base class.
-
-        *Shape:* (batch_size, seq_len, num_vectors, hidden_size), with one vector more where one is begun.
-        """
+        """Apply the sublayer."""
         *_, last = hidden_states.unbind(dim=-2)
         branch = self.branch(last if self.read is None else self.read(hidden_states), sublayer, *args, **kwargs)
         if self.begins_vector:

@@ -134,15 +134,7 @@ def calibrate(file: Path = CALIBRATION) -> Calibration:
 
 
 def read_sign(file: Path, name: str, said: object) -> Sign:
-    """Read a sign.
-
-    Args:
-        file: The file that it stands in.
-        said: What the file says.
-
-    Raises:
-        ZooError: When something is missing or unknown.
-    """
+    """Read a sign."""
     where = f"{file}, {name}"
     sign = made(Sign, said, where)
     if sign.published not in PUBLISHED:
@@ -155,16 +147,7 @@ def read_sign(file: Path, name: str, said: object) -> Sign:
 def try_sign(
     sign: Sign, file: Path, known: Mapping[str, Benchmark], recorded: Mapping[str, Sequence[Row]]
 ) -> list[Trial]:
-    """Test a sign at every size.
-
-    Args:
-        file: The file that it stands in.
-        known: The benchmarks, by name.
-        recorded: The rows of each.
-
-    Returns:
-        A trial a condition; none where no rows can test it.
-    """
+    """Test a sign at every size."""
     if sign.compare is None:
         return []
     where = f"{file}, {sign.name}"
@@ -180,12 +163,7 @@ def try_sign(
 
 
 def binomial_interval(hits: int, trials: int, level: float = LEVEL) -> tuple[float, float]:
-    """The interval of Clopper and Pearson (1934), which holds a rate at least as often as its level says.
-
-    Args:
-        hits: How often something came out.
-        trials: How often it was tried.
-    """
+    """The interval of Clopper and Pearson (1934), which holds a rate at least as often as its level says."""
     tail = (1 - level) / 2
 
     def at_least(rate: float, wanted: int) -> float:

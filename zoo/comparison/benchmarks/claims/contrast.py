@@ -145,11 +145,7 @@ def read_contrast(said: Any, where: str, benchmarks: Mapping[str, Benchmark]) ->
 
 
 def check_score(benchmark: Benchmark, score: str, where: str) -> None:
-    """Refuse a column that the benchmark does not record.
-
-    Raises:
-        UnknownNameError: With the nearest.
-    """
+    """Refuse a column that the benchmark does not record."""
     name, at, test = score.partition("@")
     known = [benchmark.score, *(metric.key for metric in (*LOSSES, *COSTS))]
     if name not in known:
@@ -179,11 +175,7 @@ def made(kind: type[T], said: Any, where: str) -> T:
 
 
 def entries(file: Path) -> dict[str, Any]:
-    """Read a file of named entries.
-
-    Raises:
-        ConfigError: When it cannot be read, or holds no names.
-    """
+    """Read a file of named entries."""
     said = read_yaml(file)
     if not isinstance(said, dict):
         raise ConfigError(f"{file} must hold names and what stands behind them")

@@ -56,16 +56,7 @@ def read_claims(folder: Path = FOLDER, known: Mapping[str, Benchmark] | None = N
 
 
 def read_claim(file: Path, name: str, said: object, known: Mapping[str, Benchmark]) -> Claim:
-    """Read one claim.
-
-    Args:
-        file: The file that it stands in.
-        said: What the file says.
-        known: The benchmarks that it may be about.
-
-    Raises:
-        ZooError: When something is missing, unknown, or says nothing.
-    """
+    """Read one claim."""
     where = f"{file}, {name}"
     claim = made(Claim, said, where)
     if not (isinstance(claim.tests, list) and claim.tests and isinstance(claim.about, list) and claim.about):

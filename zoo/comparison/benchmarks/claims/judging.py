@@ -115,27 +115,13 @@ def claims_about(variant: str) -> list[Finding]:
 
 
 def judge_claims(found: Sequence[Claim], known: Mapping[str, Benchmark]) -> list[Finding]:
-    """Judge claims by what is recorded.
-
-    Args:
-        found: The claims.
-        known: The benchmarks, by name.
-    """
+    """Judge claims by what is recorded."""
     recorded = {name: read_rows(known[name].results) for name in {one.benchmark for c in found for one in c.tests}}
     return [judge_claim(claim, known, recorded) for claim in found]
 
 
 def judge_claim(claim: Claim, known: Mapping[str, Benchmark], recorded: Mapping[str, Sequence[Row]]) -> Finding:
-    """Judge a claim.
-
-    Args:
-        known: The benchmarks, by name.
-        recorded: The rows of each.
-
-    Returns:
-        The finding: all tests must come out for the claim to hold, and one that comes out otherwise refutes it. Their
-        p-values are corrected for their number.
-    """
+    """Judge a claim."""
     sides = [one.scores(known[one.benchmark], recorded[one.benchmark]) for one in claim.tests]
     outcomes = judge_contrasts(claim.tests, sides)
     verdicts = {outcome.verdict for outcome in outcomes}
@@ -188,17 +174,7 @@ def moved_by(contrast: Contrast, pairs: Pairs) -> Pairs:
 def decide(
     contrast: Contrast, pairs: Pairs, plain: PairedDifference, moved: PairedDifference, tests: int
 ) -> tuple[str, float | None]:
-    """Say whether what is expected came out.
-
-    Args:
-        pairs: The differences, seed by seed.
-        plain: Their mean, tested and corrected.
-        moved: The same, moved by the margin.
-        tests: For how many contrasts it is corrected.
-
-    Returns:
-        One of `VERDICTS`, but never that nothing is recorded; and the p-value that decides.
-    """
+    """Say whether what is expected came out."""
     if contrast.expect != "same":
         words: Mapping[str, str] = {BETTER: HOLDS, WORSE: FAILS}
         return words.get(verdict(moved), UNCLEAR), moved.adjusted

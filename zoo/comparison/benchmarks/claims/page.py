@@ -23,11 +23,7 @@ EXPECTED = {
 
 
 def expected(contrast: Contrast) -> str:
-    """Say what is expected.
-
-    Returns:
-        For instance "char-lm, 500 steps: held-out loss of A lower than of B".
-    """
+    """Say what is expected."""
     (variant, conditions, score), (baseline, others, against) = contrast.sides
     where = ", ".join([contrast.benchmark, " and ".join(conditions)] if conditions else [contrast.benchmark])
     other = baseline if baseline != variant else f"under {' and '.join(others)}" if others != conditions else ""
@@ -40,11 +36,7 @@ def expected(contrast: Contrast) -> str:
 
 
 def numbers(outcome: Outcome) -> str:
-    """Say what came out.
-
-    Returns:
-        Both sides' means and deviations, the difference, the p that decides, and the seeds; empty where there are none.
-    """
+    """Say what came out."""
     if outcome.verdict == MISSING:
         return ""
     lost, baseline_lost = outcome.lost

@@ -177,14 +177,7 @@ class Induction(Synthetic):
 
 
 def written(numbers: Sequence[int]) -> list[str]:
-    """Write symbols.
-
-    Args:
-        numbers: Their numbers.
-
-    Returns:
-        A text a symbol.
-    """
+    """Write symbols."""
     return [str(number) for number in numbers]
 
 

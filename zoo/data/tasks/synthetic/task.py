@@ -79,10 +79,7 @@ class Synthetic(PairsTask):
 
     @property
     def outputs(self) -> Outputs:
-        """An encoder-decoder writes; a language model predicts each symbol of the answer after the right ones.
-
-        It writes the whole answer right exactly where it predicts every symbol of it right.
-        """
+        """An encoder-decoder writes; a language model predicts each symbol of the answer after the right ones."""
         return Outputs.PREDICTED if self.decoder_only else Outputs.GENERATED
 
     @abstractmethod
@@ -199,21 +196,13 @@ class Synthetic(PairsTask):
 
 
 def matches(output: Sequence[str], reference: Sequence[str]) -> tuple[int, int]:
-    """Count symbols at their place.
-
-    Returns:
-        Their number, and the number of symbols in the longer sequence.
-    """
+    """Count symbols at their place."""
     right = sum(ours == theirs for ours, theirs in zip(output, reference, strict=False))
     return right, max(len(output), len(reference))
 
 
 def as_dataset(rows: Sequence[tuple[str, str]]) -> Dataset:
-    """Make a dataset of pairs.
-
-    Returns:
-        The columns `question` and `answer`.
-    """
+    """Make a dataset of pairs."""
     from datasets import Dataset
 
     return Dataset.from_dict({"question": [row[0] for row in rows], "answer": [row[1] for row in rows]})
