@@ -54,7 +54,7 @@ class BundleTarget(Target):
     summary = "the weights with the code that they need, for `trust_remote_code=True`: every variant"
 
     def plan(self, model: ZooPreTrainedModel) -> TargetPlan:
-        """Say that it always works."""
+        """State that it always works."""
         return TargetPlan(self.name, type(model).__name__, None, (), ("It brings its own code.",))
 
     def write(self, model: ZooPreTrainedModel, folder: Path, plan: TargetPlan, options: ExportOptions) -> None:
@@ -71,11 +71,11 @@ class BundleTarget(Target):
         return verify(model, folder, auto_class, self.output(model, plan), trust_remote_code=True)
 
     def notes(self, plan: TargetPlan, options: ExportOptions) -> tuple[str, ...]:
-        """Say how it is loaded."""
+        """Describe how it is loaded."""
         return ("Load it with trust_remote_code=True: it brings its own code.",)
 
     def usage(self, auto_class: str) -> str:
-        """Say that its code has to be trusted, and that its tokenizer needs none."""
+        """State that its code has to be trusted, and that its tokenizer needs none."""
         return f"{self.load_with(auto_class, trust_remote_code=True)}\n{TOKENIZER_USAGE}"
 
 

@@ -69,7 +69,7 @@ class Registry(Generic[T]):
         return self._items[name]
 
     def origin(self, name: str) -> Origin:
-        """Say where a thing comes from.
+        """Describe where a thing comes from.
 
         Returns:
             The same for all: what a bundle has, it brings itself.

@@ -63,7 +63,7 @@ class MatrixRow:
         return measured().get((self.variant, self.task, target))
 
     def cell(self, target: str) -> str:
-        """Say whether it goes to another target."""
+        """Whether it goes to another target."""
         if self.engines[target]:
             return "no"
         difference = self.difference(target)

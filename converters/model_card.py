@@ -100,7 +100,7 @@ def recorded(
 
 
 def measured(report: ExportReport, target: Target) -> str:
-    """Say what was compared, and what came out."""
+    """Describe what was compared, and what came out."""
     found = report.difference
     if found is None:
         return "The export was not compared with the original."
@@ -115,7 +115,7 @@ def measured(report: ExportReport, target: Target) -> str:
 
 
 def rounding(found: Difference) -> str:
-    """Say what rounding weights cost."""
+    """Describe what rounding weights cost."""
     cost = found.perplexities
     if cost is None:
         return ""
@@ -126,7 +126,7 @@ def rounding(found: Difference) -> str:
 
 
 def decoding(found: Difference) -> str:
-    """Say which decoding gives the same tokens."""
+    """Describe which decoding gives the same tokens."""
     ways = {"greedy decoding": found.greedy, "beam search": found.beams}
     same = [way for way, equal in ways.items() if equal]
     other = [way for way, equal in ways.items() if equal is False]

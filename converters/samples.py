@@ -62,7 +62,7 @@ def sample_inputs(model: ZooPreTrainedModel, seed: int = 0, *, longest: int = 9)
 
 
 def neutral_generation(config: ZooConfig) -> dict[str, dict[str, Any]]:
-    """Say how tokens are compared: by plain search, whatever the model's own settings (sampling, forced tokens) are."""
+    """Generation settings for the comparison: plain search, whatever the model's own settings."""
     pad = config.decoder_pad_token_id if config.decoder_pad_token_id is not None else config.pad_token_id
     ids = {"pad_token_id": pad, "bos_token_id": config.bos_token_id, "eos_token_id": config.eos_token_id}
     if config.stack == "encoder-decoder":

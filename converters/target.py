@@ -125,7 +125,7 @@ class Target(ABC):
 
     @abstractmethod
     def plan(self, model: ZooPreTrainedModel) -> TargetPlan:
-        """Say whether the target expresses a model exactly, and how."""
+        """Whether the target expresses a model exactly, and how."""
 
     @abstractmethod
     def write(self, model: ZooPreTrainedModel, folder: Path, plan: TargetPlan, options: ExportOptions) -> None:
@@ -160,7 +160,7 @@ class Target(ABC):
         return "last_hidden_state" if task_of(model) == Task.FEATURE_EXTRACTION else "logits"
 
     def notes(self, plan: TargetPlan, options: ExportOptions) -> tuple[str, ...]:
-        """Say what users of the export should know."""
+        """Describe what users of the export should know."""
         return plan.notes
 
     def advice(self, task: str, options: ExportOptions) -> tuple[str, ...]:
@@ -168,7 +168,7 @@ class Target(ABC):
         return ()
 
     def usage(self, auto_class: str) -> str:
-        """Say how to load an export.
+        """Describe how to load an export.
 
         Args:
             auto_class: The Auto class of the model's task.
@@ -183,7 +183,7 @@ class Target(ABC):
         return options.dtype or self.dtypes[0]
 
     def rounding(self, options: ExportOptions) -> str:
-        """Say how weights are stored, as the end of a note; nothing where they are not rounded."""
+        """Describe how weights are stored, as the end of a note; nothing where they are not rounded."""
         dtype = options.dtype
         return "" if dtype in (None, *self.dtypes[:1]) else f" Weights are stored as {dtype}."
 
@@ -206,7 +206,7 @@ class Target(ABC):
         )
 
     def run_in(self, own: str) -> str:
-        """Say where the comparison ran.
+        """Describe where the comparison ran.
 
         Args:
             own: What the zoo is called there.

@@ -77,7 +77,7 @@ def without_further_tokens(model: ZooPreTrainedModel) -> tuple[ZooPreTrainedMode
 
 
 def further_tokens_left_out(config: ZooConfig, task: str) -> tuple[str, ...]:
-    """Say that what predicts further tokens in training is left out of an export, where there is any."""
+    """State that what predicts further tokens in training is left out of an export, where there is any."""
     depth = prediction_depth(config) if task == Task.CAUSAL_LM else 0
     return (f"The modules of num_nextn_predict_layers={depth}, which only train, are left out.",) if depth else ()
 

@@ -41,7 +41,7 @@ _fact_finder: Callable[[str], Facts] | None = None
 
 
 def find_facts_with(finder: FactFinder) -> FactFinder:
-    """Say how to find facts: a decorator. The registry knows no model, so whoever does tells it.
+    """Describe how to find facts: a decorator. The registry knows no model, so whoever does tells it.
 
     Args:
         finder: Called with a name as `parse_name` reads it; tells about its default build, without allocating it.

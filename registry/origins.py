@@ -103,7 +103,7 @@ def loading_plugin(distribution: str | None) -> Iterator[None]:
 
 
 def on_failed_load(undo: Callable[[], None]) -> None:
-    """Say how to take a registration back, should the plugin that is being loaded fail later."""
+    """Describe how to take a registration back, should the plugin that is being loaded fail later."""
     loading = _LOADING.get()
     if loading is not None:
         loading.undo.append(undo)

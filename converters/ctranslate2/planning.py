@@ -41,7 +41,7 @@ ROTARY = ("rotary", "rotary-interleaved")
 
 
 def needs(config: ZooConfig, task: str) -> dict[str, Any]:
-    """Say what settings it has.
+    """Describe what settings it has.
 
     Args:
         config: The settings of a model that might fit.

@@ -52,7 +52,7 @@ def write_ctranslate2(
 
 
 def name_special(spec: Any, config: ZooConfig, tokens: tuple[str, ...]) -> None:
-    """Say which tokens begin, end, and stand for what is unknown."""
+    """Describe which tokens begin, end, and stand for what is unknown."""
     ends = config.eos_token_id if isinstance(config.eos_token_id, list) else [config.eos_token_id]
     first = next((number for number in (config.bos_token_id, *ends, 0) if number is not None), 0)
     spec.config.bos_token = tokens[first]

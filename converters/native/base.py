@@ -97,7 +97,7 @@ class NativeFormat(ABC):
 
     @abstractmethod
     def needs(self, config: ZooConfig, task: str) -> Needs:
-        """Say what settings these classes have.
+        """Describe what settings these classes have.
 
         Args:
             config: The settings of a model that might fit.

@@ -149,7 +149,7 @@ class DeclaredFormat(NativeFormat):
         return self.unread
 
     def needs(self, config: ZooConfig, task: str) -> Needs:
-        """Say what settings these classes have. Arguments as in the base class."""
+        """Describe what settings these classes have. Arguments as in the base class."""
         return self.has(task)
 
     def has(self, task: str) -> dict[str, Any]:

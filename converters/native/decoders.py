@@ -190,6 +190,6 @@ class DecoderFormat(DeclaredFormat):
         return without_classifier_bias(state, last_norm) if last_norm in state else drop(state, "score.bias")
 
     def notes(self, config: ZooConfig, task: str) -> list[str]:
-        """Say where a classifier's bias is. Arguments as in the base class."""
+        """Describe where a classifier's bias is. Arguments as in the base class."""
         moved = "If the classifier had a bias, the last norm's holds it: the class's own has none."
         return [moved] if task == Task.SEQUENCE_CLASSIFICATION and config.norm == "layernorm" else []

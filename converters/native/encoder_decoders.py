@@ -134,7 +134,7 @@ class BartLike(NativeFormat):
         return bool(config.tie_word_embeddings and config.share_encoder_decoder_embeddings)
 
     def needs(self, config: ZooConfig, task: str) -> Needs:
-        """Say what settings these classes have. Arguments as in the base class."""
+        """Describe what settings these classes have. Arguments as in the base class."""
         computed = self.sinusoidal and config.sinusoidal_theta == 10000.0
         needs = plain_needs(task) | {
             "norm_placement": self.placement,

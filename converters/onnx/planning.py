@@ -8,7 +8,7 @@ from ..obstacles import Obstacle, Reason
 
 
 def obstacles(model: ZooPreTrainedModel) -> tuple[str, ...]:
-    """Say why graphs do not hold a model: they are written with no caches but keys and values."""
+    """Explain why graphs do not hold a model: they are written with no caches but keys and values."""
     attention = model.config.attention
     if model.can_generate() and not ATTENTIONS.get(attention).caches_heads:
         cached = f"attention={attention!r} caches no keys and values of every layer's heads, which are what graphs take"

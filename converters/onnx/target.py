@@ -26,7 +26,7 @@ class OnnxTarget(EngineTarget):
     by_trial = True
 
     def plan(self, model: ZooPreTrainedModel) -> TargetPlan:
-        """Say that it has to be tried, unless what it caches is no keys and values."""
+        """State that it has to be tried, unless what it caches is no keys and values."""
         from .planning import obstacles
 
         notes = ("It is traced and compared when it is exported.",)

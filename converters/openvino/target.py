@@ -39,7 +39,7 @@ class OpenVinoTarget(EngineTarget):
     )
 
     def plan(self, model: ZooPreTrainedModel) -> TargetPlan:
-        """Say that it has to be tried, unless what it caches is no keys and values."""
+        """State that it has to be tried, unless what it caches is no keys and values."""
         from ..onnx.planning import obstacles
 
         notes = ("It is traced and compared when it is exported.",)

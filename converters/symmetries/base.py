@@ -53,7 +53,7 @@ class Symmetry(ABC):
 
     @abstractmethod
     def settings(self, config: ZooConfig, wanted: Any, task: str) -> dict[str, Any] | None:
-        """Say how settings change.
+        """Describe how settings change.
 
         Args:
             wanted: The value that `field` shall have.

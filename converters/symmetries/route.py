@@ -90,7 +90,7 @@ def admissible(need: Any, config: ZooConfig) -> tuple[Any, ...]:
 
 
 def phrase(field: str, given: Any, options: tuple[Any, ...]) -> str:
-    """Say that a setting is not among what a class has."""
+    """State that a setting is not among what a class has."""
     return f"{field}={given!r}, it has {' or '.join(repr(option) for option in options)}"
 
 

@@ -141,7 +141,7 @@ class TransformersJsTarget(Target):
             return compare(model, model_of(settings, sessions))
 
     def notes(self, plan: TargetPlan, options: ExportOptions) -> tuple[str, ...]:
-        """Say how a page is looked at, if there is one."""
+        """Describe how a page is looked at, if there is one."""
         served = (
             "The page needs a web server, as browsers load no modules from files: "
             "`python -m http.server --bind 127.0.0.1`, for one."
@@ -149,7 +149,7 @@ class TransformersJsTarget(Target):
         return (*plan.notes, served) if options.page else plan.notes
 
     def usage(self, auto_class: str) -> str:
-        """Say how a page or Node loads it."""
+        """Describe how a page or Node loads it."""
         return (
             "```js\n"
             f'import {{ env, {auto_class}, AutoTokenizer }} from "@huggingface/transformers"; // {VERSION}\n\n'

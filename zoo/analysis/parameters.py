@@ -68,7 +68,7 @@ class ParameterTable(Printed):
         yield from map(Note, self.remarks(modules))
 
     def remarks(self, modules: list[ModuleRow]) -> Iterator[str]:
-        """Say what no row says: what is shared, what a token sees, and what is no embedding."""
+        """Describe what no row says: what is shared, what a token sees, and what is no embedding."""
         yield from (f"{row.name} uses what {row.shared_with} has." for row in modules if row.shared_with)
         if self.active != self.total:
             yield f"{self.active:,} of them for any one token, which does not see all experts"

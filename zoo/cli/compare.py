@@ -210,7 +210,7 @@ def report(comparison: Comparison, *, timings: bool, as_json: bool) -> int:
 
 
 def next_commands(comparison: Comparison) -> str:
-    """Say what to do with a comparison.
+    """Describe what to do with a comparison.
 
     Returns:
         Commands, one a line: for the best model, and for more certainty; and where the report is.

@@ -120,7 +120,7 @@ def show_plan(model: str, as_json: bool) -> None:
 
 
 def how(plan: TargetPlan) -> str:
-    """Say what leads to a target."""
+    """Describe what leads to a target."""
     if plan.route is None:
         return " ".join(plan.notes)
     return ", ".join(plan.transforms) or "renaming"

@@ -162,5 +162,5 @@ def citation(variant: Variant) -> str:
 
 
 def provenance(variant: Variant) -> str:
-    """Say what brought a variant."""
+    """Describe what brought a variant."""
     return origin_text(variant.origin.distribution, variant.origin.version)

@@ -119,7 +119,7 @@ def indented(part: RenderableType) -> Padding:
 
 
 def origin_text(distribution: str | None, version: str | None) -> str:
-    """Say what provides a variant."""
+    """Describe what provides a variant."""
     if distribution == BUILT_IN_DISTRIBUTION:
         return "built in"
     return " ".join(filter(None, (distribution, version))) or "a script"

@@ -72,7 +72,7 @@ def understood(error: click.NoSuchOption) -> click.UsageError:
 
 
 def describe(error: BaseException) -> str:
-    """Say what an exception means that is not the zoo's own.
+    """Describe what an exception means that is not the zoo's own.
 
     Returns:
         What the system refused, in its own words; of everything else that it is a bug, and how to report it.

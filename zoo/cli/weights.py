@@ -191,7 +191,7 @@ def verify(names: tuple[str, ...], quick: bool, as_json: bool) -> None:
 
 
 def told(one: Verification) -> str:
-    """Say what came out of verifying weights."""
+    """Describe what came out of verifying weights."""
     return one.problem or ", ".join(
         f"{score.found.name} {score.found}" + ("" if score.same else f" (recorded: {score.recorded})")
         for score in one.scores

@@ -35,7 +35,7 @@ def forward_flops(config: Mapping[str, Any], shapes: Shapes) -> int | None:
 
 
 def describe_axes(config: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Say what a model is made of.
+    """Describe what a model is made of.
 
     Returns:
         Axes and their values, in the order of the forward pass.

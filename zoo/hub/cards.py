@@ -195,7 +195,7 @@ def drawing_of(config: Mapping[str, Any]) -> str | None:
 
 
 def provenance(config: Mapping[str, Any], origin: Any = None) -> dict[str, str]:
-    """Say which software made a checkpoint."""
+    """Describe which software made a checkpoint."""
     versions = {}
     for distribution in VERSIONS:
         try:

@@ -50,7 +50,7 @@ def attend(
 
 
 def out_of_sight(distance: Tensor, causal: bool, window_size: Sequence[int]) -> Tensor:
-    """Say which keys a query does not see.
+    """Describe which keys a query does not see.
 
     Args:
         distance: How far behind a query a key is, negative for those before it. *Shape:* (query_len, key_len)

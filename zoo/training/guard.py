@@ -21,7 +21,7 @@ class TrainingError(ZooError, RuntimeError):
 
 @contextmanager
 def memory_explained(args: TrainingArguments) -> Iterator[None]:
-    """Say what to do where an accelerator's memory is not enough."""
+    """Describe what to do where an accelerator's memory is not enough."""
     try:
         yield
     except torch.OutOfMemoryError as error:
@@ -32,7 +32,7 @@ def memory_explained(args: TrainingArguments) -> Iterator[None]:
 
 
 def smaller_steps(args: TrainingArguments) -> str:
-    """Say what to change where a training step takes too much memory."""
+    """Describe what to change where a training step takes too much memory."""
     size, batches = args.per_device_train_batch_size, args.gradient_accumulation_steps
     advice = [] if args.gradient_checkpointing else ["gradient_checkpointing=True, which computes layers again"]
     if size > 1:
@@ -79,5 +79,5 @@ def check_weights(model: nn.Module, step: int, kept: str | None) -> None:
 
 
 def kept_text(checkpoint: str | None) -> str:
-    """Say what is left of a run."""
+    """Describe what is left of a run."""
     return f"; {checkpoint} is the last good checkpoint" if checkpoint else ""

@@ -74,7 +74,7 @@ def check_step(model: PreTrainedModel, args: ZooTrainingArguments, seq_len: int,
 
 
 def optimizer_states(args: ZooTrainingArguments) -> int:
-    """Say how many numbers an optimiser keeps for each weight."""
+    """Describe how many numbers an optimiser keeps for each weight."""
     return OPTIMIZER_STATES.get(MUON if args.uses_muon else OptimizerNames(args.optim).value, 2)
 
 

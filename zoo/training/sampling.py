@@ -32,7 +32,7 @@ class LengthGroupedSampler(Sampler[int]):
         self.epoch = 0
 
     def set_epoch(self, epoch: int) -> None:
-        """Say which epoch comes next; accelerate calls this."""
+        """Describe which epoch comes next; accelerate calls this."""
         self.epoch = epoch
 
     def __len__(self) -> int:

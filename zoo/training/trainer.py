@@ -240,7 +240,7 @@ class ZooTrainer(EvaluatingTrainer):
         self.totals.pause(began)
 
     def _issue_warnings_after_load(self, load_result: Any) -> None:
-        """Say what a checkpoint lacks, except for weights that are another's. Arguments as in the base class."""
+        """Describe what a checkpoint lacks, except for weights that are another's. Arguments as in the base class."""
         tied = self.accelerator.unwrap_model(self.model).all_tied_weights_keys
         load_result.missing_keys[:] = [name for name in load_result.missing_keys if name not in tied]
         super()._issue_warnings_after_load(load_result)

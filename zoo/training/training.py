@@ -254,7 +254,7 @@ def save_trained(
 
 @contextmanager
 def kept_in(output_dir: str | Path | None) -> Iterator[None]:
-    """Say where a trained model is, when it cannot be scored."""
+    """Describe where a trained model is, when it cannot be scored."""
     try:
         yield
     except Exception as error:

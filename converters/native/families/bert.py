@@ -159,7 +159,7 @@ class BertLike(NativeFormat):
         }
 
     def needs(self, config: ZooConfig, task: str) -> Needs:
-        """Say what settings these classes have. Arguments as in the base class."""
+        """Describe what settings these classes have. Arguments as in the base class."""
         needs = plain_needs(task) | {
             "norm_placement": self.placement,
             "position": TABLE_POSITIONS if self.roberta_heads else "learned",

@@ -56,5 +56,5 @@ class M2M100(BartLike):
         return super().obstacles(config, state, task) or table_obstacles(state, padding + 1, padding)
 
     def notes(self, config: ZooConfig, task: str) -> list[str]:
-        """Say how positions are counted. Arguments as in the base class."""
+        """Describe how positions are counted. Arguments as in the base class."""
         return [] if config.position == "learned-unpadded" else [COUNTS_TOKENS]

@@ -120,7 +120,7 @@ class Opt(NativeFormat):
         }
 
     def needs(self, config: ZooConfig, task: str) -> Needs:
-        """Say what settings these classes have. Arguments as in the base class."""
+        """Describe what settings these classes have. Arguments as in the base class."""
         any_bias = config.attention_bias or config.attention_out_bias or config.mlp_bias
         needs = plain_needs(task) | {
             "norm_placement": ("pre", "post"),
@@ -147,7 +147,7 @@ class Opt(NativeFormat):
         return without_classifier_bias(state, f"model.decoder.{last}final_layer_norm.bias")
 
     def notes(self, config: ZooConfig, task: str) -> list[str]:
-        """Say where a classifier's bias is, and how positions are counted. Arguments as in the base class."""
+        """Describe where a classifier's bias is, and how positions are counted. Arguments as in the base class."""
         found = ["If the classifier had a bias, the last norm's holds it: the class's own has none."]
         found = found if task == Task.SEQUENCE_CLASSIFICATION else []
         return found if config.position == "learned-unpadded" else [*found, COUNTS_TOKENS]

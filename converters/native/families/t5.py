@@ -107,7 +107,7 @@ class T5(NativeFormat):
         }
 
     def needs(self, config: ZooConfig, task: str) -> Needs:
-        """Say what settings these classes have. Arguments as in the base class."""
+        """Describe what settings these classes have. Arguments as in the base class."""
         needs = plain_needs(task) | {
             "norm": "rmsnorm",
             "norm_placement": "pre",

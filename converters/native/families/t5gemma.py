@@ -119,7 +119,7 @@ class T5Gemma(NativeFormat):
         }
 
     def needs(self, config: ZooConfig, task: str) -> Needs:
-        """Say what settings these classes have. Arguments as in the base class."""
+        """Describe what settings these classes have. Arguments as in the base class."""
         head = {"lm_head_bias": False} if task == Task.SEQ2SEQ_LM else {}
         return {**STACK.needs(config, task), "share_encoder_decoder_embeddings": False, **head}
 

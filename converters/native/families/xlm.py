@@ -105,7 +105,7 @@ class Xlm(NativeFormat):
         }
 
     def needs(self, config: ZooConfig, task: str) -> Needs:
-        """Say what settings these classes have. Arguments as in the base class."""
+        """Describe what settings these classes have. Arguments as in the base class."""
         needs = plain_needs(task) | {
             "norm_placement": "post",
             "position": "learned",

@@ -100,6 +100,6 @@ def told(step: Step) -> str:
 
 
 def repeated(block: Block) -> str:
-    """Say how often layers are applied."""
+    """Describe how often layers are applied."""
     times = " and ".join(f"{layer.repeats} times{f' ({layer.where})' * bool(layer.where)}" for layer in block.layers)
     return " ".join(filter(None, (times, block.remark and f"({block.remark})", *block.quirks)))

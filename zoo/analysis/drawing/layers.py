@@ -67,7 +67,7 @@ def common(details: Mapping[str, int]) -> str:
 
 
 def places(numbers: Sequence[int], total: int) -> str:
-    """Say which layers of a stack are meant."""
+    """Describe which layers of a stack are meant."""
     others = [number for number in range(total) if number not in numbers]
     for prefix, chosen in (("every", numbers), ("all but every", others)):
         period = chosen[0] + 1 if len(chosen) > 1 else total

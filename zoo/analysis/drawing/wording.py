@@ -93,7 +93,7 @@ def kind_of(module: nn.Module) -> Kind:
 
 
 def attention_detail(module: Attention) -> str:
-    """Say what distinguishes an attention sublayer.
+    """Describe what distinguishes an attention sublayer.
 
     Returns:
         A few words.
@@ -121,7 +121,7 @@ def attention_detail(module: Attention) -> str:
 
 
 def bias_words(inner: bool, outer: bool) -> list[str]:
-    """Say which projections of attention have biases."""
+    """Describe which projections of attention have biases."""
     if inner and outer:
         return []
     if not inner and not outer:
@@ -143,7 +143,7 @@ def feed_forward_words(module: FeedForward, config: ZooConfig) -> tuple[str, str
 
 
 def position_detail(module: Position, config: ZooConfig) -> str:
-    """Say where a position encoding acts."""
+    """Describe where a position encoding acts."""
     kind = type(module)
     placed = [layer is not None for layer in config.placed_types_of_layers()]
     where = EVERY_LAYER if all(placed) else f"in {sum(placed)} of {len(placed)} layers"

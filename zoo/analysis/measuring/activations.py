@@ -44,6 +44,6 @@ def activation_bytes(model: nn.Module, batch: Mapping[str, Any]) -> int:
 
 
 def storage_of(tensor: Tensor) -> tuple[int, int]:
-    """Say where a tensor's memory is."""
+    """Describe where a tensor's memory is."""
     storage = tensor.untyped_storage()
     return storage.data_ptr(), storage.nbytes()

@@ -127,7 +127,7 @@ class Share:
 def share_of(
     name: str, task: str, seq_len: int, devices: int, strategy: Strategy, *, checkpointing: bool, optim: str
 ) -> Share:
-    """Say what one device does."""
+    """Describe what one device does."""
     slices = min(NODE, devices) if strategy == Strategy.TENSOR_PARALLEL else 1
     is_sharded = strategy in (Strategy.FSDP2, Strategy.TENSOR_PARALLEL)
     settings = sliced(name, task, slices) if slices > 1 else ()

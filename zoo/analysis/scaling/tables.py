@@ -26,7 +26,7 @@ def row(plan: Plan) -> tuple[str, ...]:
 
 
 def heading(plan: Plan) -> str:
-    """Say what plans of one model are for."""
+    """Describe what plans of one model are for."""
     return (
         f"{plan.name} for {plan.task}: {plan.num_parameters:,} parameters, sequences of {plan.seq_len:,} tokens, "
         f"{plan.device.name} with {plan.available / GIB:.1f} GiB"

@@ -137,7 +137,7 @@ def versions() -> dict[str, str]:
 
 
 def how_to_mend(weights: Weights) -> str:
-    """Say what to do about weights that are not what they should be."""
+    """Describe what to do about weights that are not what they should be."""
     if weights.on_hub:
         return "remove that folder, and they are fetched again"
     distribution = origin_of(weights)

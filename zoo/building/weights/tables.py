@@ -25,7 +25,7 @@ def in_words(number: int | None, unit: str) -> str:
 
 
 def place_of(weights: Weights) -> str:
-    """Say where weights are."""
+    """Describe where weights are."""
     if weights.on_hub:
         return weights.source.partition("@")[0]
     return "shipped" if Path(weights.source).parent == SHIPPED else weights.source

@@ -152,7 +152,7 @@ class Benchmark:
         return changed(self.compare, changes)
 
     def better(self, column: str) -> int:
-        """Say whether more of a column is better.
+        """Whether more of a column is better.
 
         Args:
             column: A score or a loss, possibly of a test ("heldout_loss@2x").

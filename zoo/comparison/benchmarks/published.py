@@ -33,7 +33,7 @@ def anchored(anchor: Anchor, benchmark: Benchmark, judged: Mapping[str, Verdicts
 
 
 def compared(anchor: Anchor, sample: Measurements) -> str:
-    """Say how near the recorded scores are, and whether Student's interval for their mean leaves a number possible.
+    """Describe how near the recorded scores are, and whether Student's interval for their mean contains it.
 
     Nothing is said of the interval where seeds do not differ.
     """

@@ -25,7 +25,7 @@ def standings_of(variant: str) -> list[tuple[Verdicts, Standing]]:
 
 
 def ranking(name: str) -> Verdicts:
-    """Say how variants stand in a benchmark, under the first of its conditions that was recorded."""
+    """Describe how variants stand in a benchmark, under the first of its conditions that was recorded."""
     benchmark = find_benchmark(name)
     for verdicts in recorded(benchmark):
         return verdicts

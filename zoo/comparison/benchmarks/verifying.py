@@ -113,7 +113,7 @@ def repeat(benchmark: Benchmark, row: Row, verdicts: Verdicts, data: Path | None
 
 
 def judged(row: Row, value: float, circumstances: Mapping[str, Any], verdicts: Verdicts) -> Repeated:
-    """Say whether a repetition came out as it should."""
+    """Whether a repetition came out as it should."""
     score = verdicts.benchmark.score
     recorded = row.values[score]
     if all(getattr(row, name) == circumstances.get(name) for name in DECISIVE):

@@ -51,7 +51,7 @@ def findings(summary: ComparisonSummary) -> Iterator[tuple[VariantSummary, str]]
 
 
 def basis(summary: ComparisonSummary) -> Iterator[str]:
-    """Say what the findings rest on: noise, tests, intervals; and what other readings say."""
+    """Describe what the findings rest on: noise, tests, intervals; and what other readings say."""
     main = summary.main
     if main is None:
         return
@@ -77,7 +77,7 @@ def utilization_told(summary: ComparisonSummary) -> Iterator[str]:
 
 
 def tests_told(summary: ComparisonSummary, main: Metric) -> Iterator[str]:
-    """Say what the verdicts rest on."""
+    """Describe what the verdicts rest on."""
     tested = [difference for difference in summary.differences if difference.p is not None]
     pairs = max(difference.pairs for difference in tested)
     yield (
@@ -95,7 +95,7 @@ def tests_told(summary: ComparisonSummary, main: Metric) -> Iterator[str]:
 
 
 def power_told(summary: ComparisonSummary, main: Metric) -> Iterator[str]:
-    """Say what so many seeds find, and how many it takes to find half of it."""
+    """Describe what so many seeds find, and how many it takes to find half of it."""
     typical = typical_spread(summary.differences)
     if typical is None:
         return
@@ -109,7 +109,7 @@ def power_told(summary: ComparisonSummary, main: Metric) -> Iterator[str]:
 
 
 def sentences_told(summary: ComparisonSummary) -> Iterator[str]:
-    """Say what other sentences would have changed."""
+    """Describe what other sentences would have changed."""
     p_values = sentence_tests(summary.comparison)
     if not p_values:
         return

@@ -13,7 +13,7 @@ from .findings import headline, sentences
 
 
 def parts_of(comparison: Comparison) -> Iterator[Part]:
-    """Say what was compared, then the table of a terminal, then what it means."""
+    """Describe what was compared, then the table of a terminal, then what it means."""
     summary = summarize(comparison)
     headings, *rows = table(summary, [metric for metric in summary.metrics if metric.in_brief])
     yield Title(comparison.task, headline(summary))

@@ -72,7 +72,7 @@ def cell(summary: ComparisonSummary, column: Metric, row: VariantSummary) -> Tex
 
 
 def reloaded(row: VariantSummary) -> Text:
-    """Say what became of a variant's models in fresh processes: "identical", "1 of 2 equal", "differs"."""
+    """Describe what became of a variant's models in fresh processes: "identical", "1 of 2 equal", "differs"."""
     checks = [run.reload for run in row.runs if run.reload is not None]
     if not checks:
         return Text("failed", style="red")
@@ -83,7 +83,7 @@ def reloaded(row: VariantSummary) -> Text:
 
 
 def signatures(summary: ComparisonSummary) -> Iterator[Text]:
-    """Say how the scores were computed, and what they rest on."""
+    """Describe how the scores were computed, and what they rest on."""
     best = summary.best
     if best is None or best.finished[0].report is None:
         return
@@ -123,7 +123,7 @@ def examples(comparison: Comparison) -> Table:
 
 
 def failures(comparison: Comparison) -> Iterator[Text]:
-    """Say what failed, and why."""
+    """Describe what failed, and why."""
     for run in comparison.failed:
         name = run.name if len(comparison.seeds) == 1 else run.label
         yield Text.assemble((f"{name} failed: ", "bold red"), run.error or "")

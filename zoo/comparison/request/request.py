@@ -94,7 +94,7 @@ class Request(Options):
         training_arguments({**self.chosen.arguments, **firsts}, output_dir=self.folder, seed=0)
 
     def common(self, splits: Splits) -> dict[str, Any]:
-        """Say what all runs on these examples have in common, as plain data, so that others can be told from them."""
+        """Describe what all runs on these examples have in common, as plain data."""
         chosen = self.chosen
         folder = chosen.tokenizer.get("folder")
         common: dict[str, Any] = plain(

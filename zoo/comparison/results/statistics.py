@@ -161,7 +161,7 @@ def compare_all(paired: Sequence[Pairs]) -> list[PairedDifference]:
 
 
 def typical_spread(differences: Sequence[PairedDifference]) -> tuple[float, int, int] | None:
-    """Say how differences spread on average."""
+    """Describe how differences spread on average."""
     tested = [one for one in differences if one.p is not None and one.deviation is not None]
     if not any(one.deviation for one in tested):
         return None

@@ -19,7 +19,7 @@ PHASES = {
 
 
 def since_start() -> float:
-    """Say how long this process has been there, in seconds."""
+    """Describe how long this process has been there, in seconds."""
     return time.time() - psutil.Process().create_time()
 
 
@@ -35,7 +35,7 @@ class Stopwatch:
         self._since = time.perf_counter()
 
     def end(self, phase: str, **others: float) -> None:
-        """Say that a phase is over."""
+        """State that a phase is over."""
         now = time.perf_counter()
         self.seconds |= {**others, phase: now - self._since - sum(others.values())}
         self._since = now

@@ -22,7 +22,7 @@ def best_of(trials: Sequence[Run]) -> Run | None:
 
 
 def chosen_values(chosen: Mapping[str, Any], tried: Values) -> list[str]:
-    """Say what a sweep has chosen, and whether something better may lie beyond what was tried."""
+    """Describe what a sweep has chosen, and whether something better may lie beyond what was tried."""
     return [
         f"{name}={value}{', at the edge of what was tried' if at_the_edge(value, tried[name]) else ''}"
         for name, value in chosen.items()

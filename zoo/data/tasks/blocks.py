@@ -81,7 +81,7 @@ class MaskedBlocks(Dataset[Any]):
         self.starts = range(0, max(len(ids) - (block_size if stride < block_size else 1) + 1, 0), stride)
 
     def set_epoch(self, epoch: int) -> None:
-        """Say which epoch comes next; accelerate calls this."""
+        """Describe which epoch comes next; accelerate calls this."""
         self.epoch = epoch
 
     def __len__(self) -> int:

@@ -37,7 +37,7 @@ def contents(examples: Dataset) -> Iterator[tuple[str, ...]]:
 
 
 def leaks_said(splits: Splits) -> str:
-    """Say what was left out."""
+    """Describe what was left out."""
     number = splits.duplicates
     found, they = ("1 example is", "it is") if number == 1 else (f"{number:,} examples are", "they are")
     return (

@@ -52,7 +52,7 @@ class DataSource:
     def of(
         cls, data: str | Path | None, heldout: str | Path | None, columns: Sequence[Column] | None, seed: int
     ) -> DataSource:
-        """Say where data are, for a process that may run elsewhere.
+        """Describe where data are, for a process that may run elsewhere.
 
         Args:
             data: A file or folder, a dataset's name on the Hub, or None.

@@ -79,7 +79,7 @@ class Table:
         return len(self.lines)
 
     def place(self, row: int) -> str:
-        """Say where a row stands."""
+        """Describe where a row stands."""
         return f"{self.source}, {self.unit} {self.lines[row]}"
 
     def column(self, number: int) -> list[Any]:
@@ -95,7 +95,7 @@ class Table:
 
 
 def place_of(examples: Any, row: int) -> str | None:
-    """Say where an example stands."""
+    """Describe where an example stands."""
     from datasets import Dataset
 
     if not isinstance(examples, Dataset) or not examples.info.description:

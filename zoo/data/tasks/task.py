@@ -233,7 +233,7 @@ class DataTask(ABC):
 
     @abstractmethod
     def model_settings(self, tokenizers: Tokenizers) -> dict[str, Any]:
-        """Say what a model's configuration must have to fit the tokenizers.
+        """Describe what a model's configuration must have to fit the tokenizers.
 
         Returns:
             Fields of [`zoo.models.ZooConfig`][]: sizes of vocabularies and ids of special tokens.

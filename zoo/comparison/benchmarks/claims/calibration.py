@@ -107,7 +107,7 @@ class Calibration:
     untested: Sequence[Sign]
 
     def rate(self, condition: str) -> Rate:
-        """Say how often published signs came out at one size, a trial a sign; those without rows are left out."""
+        """Describe how often published signs came out at one size, a trial a sign; those without rows are left out."""
         hits = [trial.hit for trial in self.trials if trial.condition == condition]
         return Rate.of(hit for hit in hits if hit is not None)
 

@@ -86,7 +86,7 @@ class Finding:
 
 
 def claims(name: str | None = None) -> list[Finding]:
-    """Say which claims of papers the recorded benchmarks bear out.
+    """Describe which claims of papers the recorded benchmarks bear out.
 
     Args:
         name: A claim's name, a theme, or what claims are about: "pre-norm", "norm=dyt"; None for all claims.
@@ -109,7 +109,7 @@ def claims(name: str | None = None) -> list[Finding]:
 
 
 def claims_about(variant: str) -> list[Finding]:
-    """Say which claims about a variant the recorded benchmarks bear out; none where there are none."""
+    """Describe which claims about a variant the recorded benchmarks bear out; none where there are none."""
     known = benchmarks()
     return judge_claims([claim for claim in read_claims(known=known) if variant in claim.about], known)
 
@@ -174,7 +174,7 @@ def moved_by(contrast: Contrast, pairs: Pairs) -> Pairs:
 def decide(
     contrast: Contrast, pairs: Pairs, plain: PairedDifference, moved: PairedDifference, tests: int
 ) -> tuple[str, float | None]:
-    """Say whether what is expected came out."""
+    """Whether what is expected came out."""
     if contrast.expect != "same":
         words: Mapping[str, str] = {BETTER: HOLDS, WORSE: FAILS}
         return words.get(verdict(moved), UNCLEAR), moved.adjusted

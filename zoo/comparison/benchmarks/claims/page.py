@@ -23,7 +23,7 @@ EXPECTED = {
 
 
 def expected(contrast: Contrast) -> str:
-    """Say what is expected."""
+    """Describe what is expected."""
     (variant, conditions, score), (baseline, others, against) = contrast.sides
     where = ", ".join([contrast.benchmark, " and ".join(conditions)] if conditions else [contrast.benchmark])
     other = baseline if baseline != variant else f"under {' and '.join(others)}" if others != conditions else ""
@@ -36,7 +36,7 @@ def expected(contrast: Contrast) -> str:
 
 
 def numbers(outcome: Outcome) -> str:
-    """Say what came out."""
+    """Describe what came out."""
     if outcome.verdict == MISSING:
         return ""
     lost, baseline_lost = outcome.lost
@@ -74,7 +74,7 @@ def in_words(rate: Rate) -> str:
 
 
 def hit(trial: Trial) -> str:
-    """Say whether a published sign came out."""
+    """Whether a published sign came out."""
     return MISSING if trial.hit is None else "yes" if trial.hit else "no"
 
 

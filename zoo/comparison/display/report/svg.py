@@ -56,7 +56,7 @@ class Axis:
     is_log: bool = False
 
     def __call__(self, value: float) -> float:
-        """Say where a value is drawn."""
+        """Describe where a value is drawn."""
         if self.is_log:
             share = math.log(max(value, self.low / 2) / self.low) / math.log(self.high / self.low)
         else:
