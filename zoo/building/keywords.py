@@ -20,8 +20,7 @@ class Settings(Keywords, total=False):
     decoder_vocab_size: int | None
     """Number of target token ids, `vocab_size` if not given."""
     type_vocab_size: int | None
-    """Number of token types that an encoder tells apart (BERT's first and second sentence), None for no such
-    embedding."""
+    """Number of token types of an encoder (BERT's first and second sentence), None for no such embedding."""
     hidden_size: int
     """Width of the residual stream."""
     embedding_size: int | None
@@ -29,11 +28,11 @@ class Settings(Keywords, total=False):
     num_hidden_layers: int
     """Depth of the encoder, or of the only stack."""
     decoder_layers: int | None
-    """Depth of the decoder beside an encoder, `num_hidden_layers` if not given."""
+    """Depth of the decoder of an encoder-decoder, `num_hidden_layers` if not given."""
     num_attention_heads: int
     """Number of query heads."""
     decoder_attention_heads: int | None
-    """The same in the decoder beside an encoder, `num_attention_heads` if not given."""
+    """The same in the decoder of an encoder-decoder, `num_attention_heads` if not given."""
     num_key_value_heads: int | None
     """Number of key and value heads, `num_attention_heads` if not given; 1 is multi-query."""
     head_dim: int | None
@@ -41,7 +40,7 @@ class Settings(Keywords, total=False):
     intermediate_size: int
     """Inner width of the feed-forward network."""
     decoder_intermediate_size: int | None
-    """The same in the decoder beside an encoder, `intermediate_size` if not given."""
+    """The same in the decoder of an encoder-decoder, `intermediate_size` if not given."""
     hidden_act: str
     """Activation in the feed-forward network, a name of transformers' `ACT2FN`."""
     feed_forward: Literal[
@@ -52,7 +51,7 @@ class Settings(Keywords, total=False):
     mlp_bias: bool
     """Whether the feed-forward projections have biases, and the dense layer of `lm_head_transform`."""
     mlp_inner_norm: bool
-    """Whether a norm stands on the inner width, after the activation (NormFormer)."""
+    """Whether there is a norm on the inner width, after the activation (NormFormer)."""
     attention: Literal[
         "differential",
         "exclusive",
@@ -69,24 +68,24 @@ class Settings(Keywords, total=False):
     """Attention part: "multi-head", "gated", "exclusive", "sinks", "differential", "latent", "value-residual",
     "value-embeddings", "kv-sharing", "normalized", or a plugin's."""
     mixer: Literal["attention", "gated-delta-net", "kimi-delta-attention", "short-conv"]
-    """What mixes tokens in layers without attention, which `layer_types` names: "attention" for no such layers,
+    """Token mixer of layers without attention, which `layer_types` names: "attention" for no such layers,
     "gated-delta-net", "kimi-delta-attention", "short-conv", or a plugin's."""
     attention_bias: bool
     """Whether query, key and value projections have biases."""
     attention_out_bias: bool | None
     """Whether the output projection has one, `attention_bias` if not given."""
     attention_scale: Literal["head-dim", "hidden-size", "none"] | float
-    """What scores are divided by: a word of `AttentionScale`, or a number."""
+    """Divisor of the scores: a word of `AttentionScale`, or a number."""
     attn_logit_softcapping: float | None
     """Bound on the scores, None for none."""
     qk_norm: Literal["head", "full", "none"] | None
     """Norm on queries and keys: "head", "full" or None."""
     sliding_window: int | None
-    """How many positions back a key may be, None for all."""
+    """Number of positions back that a key may be, None for all."""
     norm: Literal["dyt", "layernorm", "layernorm-no-bias", "rmsnorm", "unit", "zero-centered-rmsnorm"]
     """Norm part: "layernorm", "layernorm-no-bias", "rmsnorm", "zero-centered-rmsnorm", "dyt", "unit"."""
     norm_placement: Literal["post", "pre", "sandwich", "res-post", "deepnorm", "none"]
-    """Where norms stand around a sublayer, a word of `NormPlacement`."""
+    """Position of the norms around a sublayer, a word of `NormPlacement`."""
     layer_norm_eps: float
     """Epsilon of every norm."""
     embedding_norm_eps: float | None
@@ -94,7 +93,7 @@ class Settings(Keywords, total=False):
     dyt_alpha: float
     """Initial steepness of dynamic tanh."""
     final_norm: bool | None
-    """Whether a norm follows the last layer; if not given, only where the layers end without one (pre and sandwich)."""
+    """Whether a norm follows the last layer; by default only if the layers end without one (pre and sandwich)."""
     embedding_norm: bool
     """Whether a norm follows the embeddings."""
     residual: Literal[
@@ -116,7 +115,7 @@ class Settings(Keywords, total=False):
     parallel_residual: bool
     """Whether attention and feed-forward read the same input and are summed."""
     share_layers: bool
-    """Whether one layer's weights serve every layer."""
+    """Whether all layers share one layer's weights."""
     position: Literal[
         "alibi",
         "learned",
@@ -132,8 +131,8 @@ class Settings(Keywords, total=False):
     """Position part: "learned", "learned-unpadded", "sinusoidal", "sinusoidal-halves", "rotary", "rotary-interleaved",
     "rotary-by-layer", "alibi", "t5", "none"."""
     nope_layers: Sequence[bool] | None
-    """Which layers have no positions (NoPE): neither a rotation of queries and keys nor a term on their scores. One for
-    every layer, or a pattern repeated over them; None if all have positions."""
+    """True for layers without positions (NoPE): neither a rotation of queries and keys nor a term on their scores. One
+    for every layer, or a pattern repeated over the layers; None if all have positions."""
     max_position_embeddings: int
     """Rows of a learned table; a nominal length for the other parts."""
     sinusoidal_theta: float
@@ -147,7 +146,7 @@ class Settings(Keywords, total=False):
     tie_word_embeddings: bool
     """Whether the output projection is the (target) embedding."""
     share_encoder_decoder_embeddings: bool
-    """Whether source and target embeddings are one."""
+    """Whether source and target embeddings are shared."""
     lm_head_bias: bool
     """Whether the output projection has a bias."""
     lm_head_transform: bool
@@ -158,12 +157,12 @@ class Settings(Keywords, total=False):
     final_logit_softcapping: float | None
     """Bound on the logits, None for none."""
     classifier_pooling: Literal["cls", "mean", "max", "last"]
-    """How token vectors become one vector for a classifier, a word of `Pooling`."""
+    """Pooling of token vectors to one vector for a classifier, a word of `Pooling`."""
     classifier_pooler_act: str | None
     """Activation of a dense layer between pooling and classifier, None for no such layer."""
     classifier_positions: int | None
-    """Number of positions that a classifier of sequences labels out of the one vector (MAD's compression), by two dense
-    layers in place of the pooler's; None for one label a sequence."""
+    """Number of positions that a classifier of sequences labels from the one vector (MAD's compression), by two dense
+    layers in place of the pooler's; None for one label per sequence."""
     classifier_bias: bool
     """Whether the classifier has a bias."""
     dropout: float
