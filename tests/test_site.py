@@ -196,7 +196,9 @@ def test_pages_opened_as_files_are_searched(site: Path, page: chromium.Page) -> 
         page.wait(f"location.pathname.endsWith('/{path}') && document.readyState === 'complete'")
         page.evaluate("document.querySelector('.md-search__input').focus()")
         page.send("Input.insertText", text="deepnorm")
-        page.wait("document.querySelector('.md-search-result__item a')")
+        # What is typed before the index is there is looked for at the next key.
+        key = "document.querySelector('.md-search__input').dispatchEvent(new Event('keyup'))"
+        page.wait(f"({key}, document.querySelector('.md-search-result__item a'))")
         assert "deepnorm" in page.evaluate("document.querySelector('.md-search-result__list').textContent").lower()
     assert page.problems == []
     assert [one for one in page.requests if not one.startswith(("file:", "data:", "about:"))] == []
