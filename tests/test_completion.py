@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from pathlib import Path
 
 import jedi
 import pytest
@@ -19,6 +21,14 @@ SETTINGS = [
     ("zoo.compare(['llama-style'], learn", "learning_rate="),
     ("zoo.compare(['llama-style'], match_t", "match_to="),
 ]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Keep jedi's files in a folder of this process: jedi reads a file that another process has half written."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(jedi.settings, "cache_directory", str(folder := tmp_path_factory.mktemp("jedi")))
+        yield folder
 
 
 @pytest.mark.parametrize(("code", "completion"), SETTINGS)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import psutil
 import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
@@ -35,6 +36,9 @@ EXACT = "f32"
 
 PROMPTS = 100
 """How many prompts are continued greedily, and how many texts are tokenized."""
+
+IDLE = 60
+"""Seconds after which a process of llama.cpp that does not compute is ended."""
 
 AT_A_TIME = 10
 """How many texts the model itself reads at a time."""
@@ -164,11 +168,30 @@ def run(jobs: list[tuple[Path, Job]], config: ZooConfig) -> list[dict[str, Any]]
         (place / "request.json").write_text(json.dumps({"jobs": request}), encoding="utf-8")
         command = [sys.executable, "-I", serving.__file__, str(place / "request.json")]
         environment = {**os.environ, "GGML_NO_BACKTRACE": "1"}
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        done = finished(command, environment) or finished(command, environment)
+        if done is None:
+            raise VerificationError(f"llama.cpp fails: twice it has done nothing for {IDLE} seconds")
         if done.returncode != 0:
             said = [line for line in done.stderr.splitlines() if "rror" in line or "GGML_ASSERT" in line]
             raise VerificationError(f"llama.cpp fails: {' '.join(said[-1:]) or f'exit status {done.returncode}'}")
         return [json.loads(Path(one["results"]).read_text(encoding="utf-8")) for one in request]
+
+
+def finished(command: list[str], environment: dict[str, str]) -> subprocess.CompletedProcess[str] | None:
+    """Run a command to its end; None if it stops computing: threads of llama.cpp may block each other at the start."""
+    used = -1.0
+    with subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        while True:
+            try:
+                out, err = process.communicate(timeout=IDLE)
+                return subprocess.CompletedProcess(command, process.returncode, out, err)
+            except subprocess.TimeoutExpired:
+                before, used = used, sum(psutil.Process(process.pid).cpu_times()[:2])
+                if used - before < 0.01 * IDLE:
+                    process.kill()
+                    return None
 
 
 @torch.no_grad()

@@ -1,6 +1,7 @@
 """Exports to llama.cpp: what it computes, writes and tokenizes is what the model and its tokenizer do."""
 
 import json
+import os
 import resource
 import sys
 from dataclasses import replace
@@ -354,3 +355,11 @@ def test_bad_input_leaves_nothing(saved, tmp_path, monkeypatch):
 def test_plan_and_report_name_it(saved):
     plans = {plan["target"]: plan for plan in json.loads(run("export", saved, "--plan", "--json").stdout)}
     assert plans["gguf"]["exact"] and plans["gguf"]["notes"] == ["llama.cpp knows it as llama."]
+
+
+def test_a_process_that_stops_computing_is_ended(monkeypatch):
+    monkeypatch.setattr(comparing, "IDLE", 0.5)
+    environment = dict(os.environ)
+    assert comparing.finished([sys.executable, "-c", "import time; time.sleep(60)"], environment) is None
+    works = "import time; end = time.time() + 1.5\nwhile time.time() < end: pass\nprint('done')"
+    assert comparing.finished([sys.executable, "-c", works], environment).stdout == "done\n"

@@ -196,7 +196,7 @@ def locked_workshop(folder: Path) -> tuple[Path, BaseFileLock]:
     while True:
         workshop = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
         lock = FileLock(workshop / LOCK)
-        with suppress(FileNotFoundError):
+        with suppress(FileNotFoundError, FileExistsError):  # both are raised where it was taken for a dead one's
             lock.acquire()
             if (workshop / LOCK).is_file():
                 return workshop, lock
