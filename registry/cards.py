@@ -6,7 +6,8 @@ import dataclasses
 import importlib
 import inspect
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from zoo.base.printed import Part, Printed, Table, Title
@@ -26,6 +27,7 @@ class Facts:
     """What a variant's name does not tell, but a model of it does.
 
     Attributes:
+        num_parameters: Number of parameters with these settings, for the default task.
         limits: What it cannot do because of its settings, a sentence each.
         deviations: Differences of its parts from their papers, a sentence each.
     """
@@ -68,15 +70,14 @@ class Card(Printed):
         task_defaults: What it sets for single tasks.
         presets: Its sizes and what they set.
         quirks: Names of the defects of the original that can be switched on, and what each does.
-        limits: What it cannot do: what its author says, and what follows from these settings.
-        deviations: Differences from its paper, and of its parts from theirs.
         deprecated: Why it should no longer be used.
-        num_parameters: Number of parameters with these settings, for the default task.
         distribution: What provides it: "transformer-zoo", a plugin's distribution, or None for a script.
         version: That distribution's version.
         module: The module that registered it.
         file: The file that declares it, or has its builder.
         line: The line where it begins.
+        spec: The name that was given, with its settings.
+        known: The facts, where they were found already.
     """
 
     name: str
@@ -91,15 +92,14 @@ class Card(Printed):
     task_defaults: dict[str, dict[str, Any]]
     presets: dict[str, dict[str, Any]]
     quirks: dict[str, str]
-    limits: tuple[str, ...]
-    deviations: tuple[str, ...]
     deprecated: str | None
-    num_parameters: int
     distribution: str | None
     version: str | None
     module: str
     file: str | None
     line: int | None
+    spec: str
+    known: Facts | None = field(default=None, repr=False)
 
     def to_dict(self) -> dict[str, Any]:
         """Convert to what JSON can hold.
@@ -107,7 +107,30 @@ class Card(Printed):
         Returns:
             The fields by name, in order.
         """
-        return dataclasses.asdict(self)
+        found = {"limits": self.limits, "deviations": self.deviations, "num_parameters": self.num_parameters}
+        written = dataclasses.asdict(self) | found
+        del written["known"]
+        return written
+
+    @cached_property
+    def facts(self) -> Facts:
+        """What a model of it tells, found when first asked for: that imports torch."""
+        return self.known or _find_facts(self.spec)
+
+    @property
+    def num_parameters(self) -> int:
+        """Number of parameters with these settings, for the default task."""
+        return self.facts.num_parameters
+
+    @property
+    def limits(self) -> tuple[str, ...]:
+        """What it cannot do: what its author says, and what follows from these settings."""
+        return (*VARIANTS.get(self.name).limits, *self.facts.limits)
+
+    @property
+    def deviations(self) -> tuple[str, ...]:
+        """Differences from its paper, and of its parts from theirs."""
+        return (*VARIANTS.get(self.name).deviations, *self.facts.deviations)
 
     def shown(self) -> Iterator[Part]:
         """What it is, and a row a fact."""
@@ -145,7 +168,6 @@ def describe(name: VariantName | str) -> Card:
     variant = VARIANTS.get(spec.name)
     settings = variant.settings(preset=spec.preset, quirks=spec.quirks, faithful=spec.faithful)
     file, line = variant.place or _location(variant.code)
-    facts = _find_facts(str(spec))
     return Card(
         name=variant.name,
         summary=variant.summary,
@@ -159,15 +181,13 @@ def describe(name: VariantName | str) -> Card:
         task_defaults={task: dict(values) for task, values in variant.task_defaults.items()},
         presets={preset: dict(values) for preset, values in variant.presets.items()},
         quirks={quirk: known.description for quirk, known in variant.quirks.items()},
-        limits=(*variant.limits, *facts.limits),
-        deviations=(*variant.deviations, *facts.deviations),
         deprecated=variant.deprecated,
-        num_parameters=facts.num_parameters,
         distribution=variant.origin.distribution,
         version=variant.origin.version,
         module=variant.origin.module,
         file=file,
         line=line,
+        spec=str(spec),
     )
 
 

@@ -65,6 +65,7 @@ class _Entry(Generic[T]):
     held: T | Reference
     origin: Origin
     deprecated: str | None
+    deviations: tuple[str, ...] = ()
 
     @property
     def value(self) -> T:
@@ -119,6 +120,7 @@ class Registry(Generic[T]):
         aliases: Iterable[str] = ...,
         override: bool = ...,
         deprecated: str | None = ...,
+        deviations: Iterable[str] = ...,
         module: str | None = ...,
     ) -> Callable[[T], T]: ...
 
@@ -131,6 +133,7 @@ class Registry(Generic[T]):
         aliases: Iterable[str] = ...,
         override: bool = ...,
         deprecated: str | None = ...,
+        deviations: Iterable[str] = ...,
         module: str | None = ...,
     ) -> T: ...
 
@@ -142,6 +145,7 @@ class Registry(Generic[T]):
         aliases: Iterable[str] = (),
         override: bool = False,
         deprecated: str | None = None,
+        deviations: Iterable[str] = (),
         module: str | None = None,
     ) -> T | Callable[[T], T]:
         """Add a thing, directly or as a decorator.
@@ -153,6 +157,7 @@ class Registry(Generic[T]):
             override: Whether it may take names that others have.
             deprecated: Why its name should no longer be used, and what instead. It still works, with a warning, and is
                 not listed.
+            deviations: How it differs from its paper, a sentence each.
             module: The module that registers it, if not the caller.
 
         Returns:
@@ -171,7 +176,7 @@ class Registry(Generic[T]):
             if not origin.built_in:
                 self._load_built_in()
             with self._lock:
-                self._add(name, _Entry(value, origin, deprecated), aliases, override)
+                self._add(name, _Entry(value, origin, deprecated, tuple(deviations)), aliases, override)
             return value
 
         return add if value is None else add(value)
@@ -184,6 +189,7 @@ class Registry(Generic[T]):
         aliases: Iterable[str] = (),
         override: bool = False,
         deprecated: str | None = None,
+        deviations: Iterable[str] = (),
     ) -> None:
         """Add a thing that is imported when it is looked up; listing it imports nothing.
 
@@ -199,7 +205,8 @@ class Registry(Generic[T]):
         if not origin.built_in:
             self._load_built_in()
         with self._lock:
-            self._add(name, _Entry(Reference(path), origin, deprecated), tuple(aliases), override)
+            entry: _Entry[T] = _Entry(Reference(path), origin, deprecated, tuple(deviations))
+            self._add(name, entry, tuple(aliases), override)
 
     def alias(self, name: str, target: str, *, override: bool = False, deprecated: str | None = None) -> None:
         """Add another name for a thing, for instance the one it had before.
@@ -277,6 +284,14 @@ class Registry(Generic[T]):
             UnknownNameError: When nothing has this name.
         """
         return self._entry(name).origin
+
+    def deviations(self, name: str) -> tuple[str, ...]:
+        """List how a thing differs from its paper.
+
+        Raises:
+            UnknownNameError: When nothing has this name.
+        """
+        return self._entry(name).deviations
 
     def summary(self, name: str) -> str:
         """Describe a thing by the first line of its docstring, without importing it where it is registered lazily.

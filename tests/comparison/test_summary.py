@@ -10,8 +10,7 @@ from dataclasses import replace
 import pytest
 from synthetic_comparison import made_up, made_up_run
 
-import zoo
-from zoo.base.errors import DeprecatedNameWarning, UnknownNameError
+from zoo.base.errors import UnknownNameError
 from zoo.comparison import Run
 from zoo.comparison.display.documents import to_latex, to_markdown, write_files
 from zoo.comparison.display.findings import headline, sentences
@@ -159,12 +158,6 @@ def test_files_for_documents(tmp_path):
     written = write_files(comparison, tmp_path)
     assert [file.name for file in written] == ["results.csv", "results.md", "results.tex", "report.html"]
     assert sorted(file.name for file in tmp_path.iterdir()) == sorted(file.name for file in written)
-
-
-def test_the_former_name_of_a_summary_is_understood():
-    with pytest.warns(DeprecatedNameWarning, match="is called ComparisonSummary now"):
-        former = zoo.comparison.Summary
-    assert former is zoo.comparison.ComparisonSummary is type(summarize(made_up(seeds=1)))
 
 
 def test_unequal_use_of_the_hardware_is_stated():

@@ -13,11 +13,11 @@ from zoo.base.errors import ConfigError, InvalidChoiceError, UnknownOverrideErro
 from zoo.building.completion import spell_out
 from zoo.building.keywords import Settings
 from zoo.models import TASK_CLASSES, ZooConfig, ZooPreTrainedModel
-from zoo.models.capabilities import deviations_of_parts, limits_of
+from zoo.models.capabilities import limits_of
 from zoo.models.choices import PARAMETRIZATIONS
 from zoo.models.derived_defaults import usual_range
 from zoo.models.parametrization import BASE_WIDTH, mup_settings
-from zoo.models.parts import PART_FIELDS
+from zoo.models.parts import PART_FIELDS, deviations_of_parts
 from zoo.registry import VARIANTS, Facts, Task, Variant, find_facts_with, parse_name
 
 if TYPE_CHECKING:
@@ -193,11 +193,6 @@ def count_parameters(name: str, task: str | None = None, **overrides: Any) -> in
     return skeleton(name, task, **overrides).num_parameters()
 
 
-def deviations_of(name: str) -> tuple[str, ...]:
-    """List how a variant, and the parts in its default build, differ from their papers."""
-    return (*VARIANTS.get(parse_name(name).name).deviations, *deviations_of_parts(config(name)))
-
-
 @find_facts_with
 def find_facts(name: str) -> Facts:
     """Find what a card tells of a variant's models.
@@ -209,4 +204,4 @@ def find_facts(name: str) -> Facts:
         The facts of its default build.
     """
     settings = config(name)
-    return Facts(count_parameters(name), limits=limits_of(settings), deviations=deviations_of_parts(settings))
+    return Facts(count_parameters(name), limits_of(settings), deviations_of_parts(vars(settings)))

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import click
 
-from .importing import without_collecting
 from .output import write_json
 from .parameters import json_option
 
@@ -36,11 +35,10 @@ def attention(
     column by column, and attention.html, one page without anything from elsewhere on which every head can be looked at
     closely.
     """
-    with without_collecting():
-        from transformers.utils import logging
+    from transformers.utils import logging
 
-        from zoo.inside import attention as attend
-        from zoo.inside.saving import save_attention
+    from zoo.inside import attention as attend
+    from zoo.inside.saving import save_attention
 
     logging.disable_progress_bar()
     maps = attend(model, source, target, device=device)

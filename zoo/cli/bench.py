@@ -204,7 +204,7 @@ def show_rows(
         for argument, variants in verdicts.at_the_edge().items():
             values = ", ".join(f"{name} ({value:g})" for name, value in variants.items())
             click.echo(f"Best with a {argument} at the edge of what was tried: {values}")
-        if verdicts.missing and recorded:
+        if recorded and verdicts.missing:
             click.echo(f"Not recorded: {', '.join(verdicts.missing)}")
     if absent and recorded:
         click.echo(f"Nothing is recorded under: {', '.join(absent)}")

@@ -7,7 +7,6 @@ from typing import Any
 
 import click
 
-from .importing import without_collecting
 from .output import write_json
 from .parameters import VariantName, json_option, settings_option, task_option
 
@@ -35,10 +34,9 @@ def build(
 
     The folder gets a config.json and a model.safetensors with random weights, and is written whole or not at all.
     """
-    with without_collecting():
-        from zoo.base.folders import check_output, written_whole
-        from zoo.building.dispatch import build as build_model
-        from zoo.models import TASK_CLASSES
+    from zoo.base.folders import check_output, written_whole
+    from zoo.building.dispatch import build as build_model
+    from zoo.models import TASK_CLASSES
 
     check_output(output, force=force)
     model = build_model(name, task, seed=seed, **dict(settings))

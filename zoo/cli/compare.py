@@ -14,7 +14,6 @@ from click.core import ParameterSource
 
 from zoo.comparison.request.options import Option, Options
 
-from .importing import without_collecting
 from .output import VERBS, console, write_json
 from .parameters import (
     Decorated,
@@ -122,11 +121,10 @@ def compare(
     The same command again goes on where it was interrupted, and repeats nothing that is finished; with more names or
     seeds, it extends the comparison.
     """
-    with without_collecting():
-        from zoo.comparison import Comparison, write_files
-        from zoo.comparison import compare as run_comparison
-        from zoo.comparison.files import write_json as write_json_file
-        from zoo.comparison.repeating import REPEATED, compare_numbers, require_same_data, sentences
+    from zoo.comparison import Comparison, write_files
+    from zoo.comparison import compare as run_comparison
+    from zoo.comparison.files import write_json as write_json_file
+    from zoo.comparison.repeating import REPEATED, compare_numbers, require_same_data, sentences
 
     chosen = None if tex_columns is None else [name.strip() for name in tex_columns.split(",")]
     if report_only is not None:

@@ -7,7 +7,6 @@ from typing import Any
 
 import click
 
-from .importing import without_collecting
 from .output import write_json
 from .parameters import Setting, json_option
 
@@ -63,12 +62,11 @@ def convert(
     transformers' own models, whose tokenizer is taken along. Nothing in a file is executed. The folder is written whole
     or not at all.
     """
-    with without_collecting():
-        from zoo.base.folders import check_output, written_whole
-        from zoo.converters import convert as convert_weights
-        from zoo.converters.native.files import folder_of
-        from zoo.converters.native.reading import is_native
-        from zoo.converters.native.tokenizer import carry_tokenizer
+    from zoo.base.folders import check_output, written_whole
+    from zoo.converters import convert as convert_weights
+    from zoo.converters.native.files import folder_of
+    from zoo.converters.native.reading import is_native
+    from zoo.converters.native.tokenizer import carry_tokenizer
 
     check_output(output, force=force)
     hints: dict[str, Any] = dict(settings)

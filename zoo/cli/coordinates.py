@@ -8,7 +8,6 @@ from typing import Any
 import click
 from rich.text import Text
 
-from .importing import without_collecting
 from .output import table, write, write_json
 from .parameters import VariantName, json_option, task_option
 
@@ -27,9 +26,8 @@ def coordinates(
 
     One batch is learned at several widths, and the logits are compared.
     """
-    with without_collecting():
-        from zoo.analysis.measuring.coordinates import check_coordinates, growth
-        from zoo.base.errors import ConfigError
+    from zoo.analysis.measuring.coordinates import check_coordinates, growth
+    from zoo.base.errors import ConfigError
 
     if not all(part.strip().isdecimal() for part in widths.split(",")):
         raise ConfigError(f"--widths {widths} was given; it must be numbers with commas between them")

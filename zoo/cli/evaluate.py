@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .importing import without_collecting
 from .output import table, write, write_json
 from .parameters import columns_option, engine_option, generation_option, json_option
 
@@ -94,13 +93,12 @@ def evaluate(
 
     MODEL is a checkpoint's folder with its tokenizer, the name of weights (zoo weights), or a repository on the Hub.
     """
-    with without_collecting():
-        from transformers.utils import logging
+    from transformers.utils import logging
 
-        from zoo.base.files import check_writable
-        from zoo.hub.records import keep_evaluation
-        from zoo.training.answers import write_answers, write_report
-        from zoo.training.evaluate import evaluate as run_evaluation
+    from zoo.base.files import check_writable
+    from zoo.hub.records import keep_evaluation
+    from zoo.training.answers import write_answers, write_report
+    from zoo.training.evaluate import evaluate as run_evaluation
 
     if suite is not None:
         given = {"--task": task, "--heldout": heldout, "--columns": columns, "--outputs": outputs, "--report": report}

@@ -8,8 +8,6 @@ from pathlib import Path
 
 import click
 
-from .importing import without_collecting
-
 
 @click.command("explore")
 @click.argument("models", nargs=-1, metavar="[MODEL]...")
@@ -30,13 +28,12 @@ def explore(models: tuple[str, ...], text: str | None, reports: Path | None, por
     typed, the quirks of the originals to switch on and off, and any two variants side by side. It is served to this
     machine only, from this machine only, at an address with a token: keep that to yourself.
     """
-    with without_collecting():
-        from transformers.utils import logging
+    from transformers.utils import logging
 
-        from zoo.inside.explorer import build_page, explored, find_reports, launch, shipped_models
-        from zoo.inside.explorer.page import FIRST_TEXT, gradio
+    from zoo.inside.explorer import build_page, explored, find_reports, launch, shipped_models
+    from zoo.inside.explorer.page import FIRST_TEXT, gradio
 
-        gradio()
+    gradio()
     logging.disable_progress_bar()
     for name in models:
         explored(name)

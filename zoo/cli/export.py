@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .importing import without_collecting
 from .output import table, write, write_json
 from .parameters import json_option
 
@@ -68,9 +67,8 @@ def export(
         return
     if output is None:
         raise click.UsageError("Missing option '-o', the folder to write (or --plan).")
-    with without_collecting():
-        from zoo.converters.exporting import export as export_model
-        from zoo.converters.exporting import find_target
+    from zoo.converters.exporting import export as export_model
+    from zoo.converters.exporting import find_target
 
     report = export_model(model, output, target, dtype=dtype, page=page, force=force)
     if as_json:
@@ -100,9 +98,8 @@ def show_plan(model: str, as_json: bool) -> None:
         model: The saved model's folder, the name of weights, or a repository on the Hub.
         as_json: Whether to print JSON.
     """
-    with without_collecting():
-        from zoo.building.dispatch import load
-        from zoo.converters import TARGETS, plan_engines, plan_export
+    from zoo.building.dispatch import load
+    from zoo.converters import TARGETS, plan_engines, plan_export
 
     loaded = load(model)
     plans = sorted([*plan_export(loaded), *plan_engines(loaded)], key=lambda plan: not plan.exact)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .importing import without_collecting
 from .output import for_stdout, write_json
 from .parameters import generation_option
 from .texts import read_lines, texts_options
@@ -56,11 +55,10 @@ def generate(
     options = {**{name: value for name, value in flags.items() if value is not None}, **dict(generation)}
     several = options.get("num_return_sequences", 1) > 1
 
-    with without_collecting():
-        from transformers.utils import logging
+    from transformers.utils import logging
 
-        from zoo.training.generation import generate as generate_texts
-        from zoo.training.generation import load_checkpoint
+    from zoo.training.generation import generate as generate_texts
+    from zoo.training.generation import load_checkpoint
 
     logging.disable_progress_bar()
     loaded, tokenizers = load_checkpoint(model, device=device, engine=engine)

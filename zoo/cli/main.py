@@ -19,7 +19,6 @@ import click
 
 from zoo.base.errors import UnknownNameError
 from zoo.base.waiting import short_waits
-from zoo.cli.answers import answer, is_answer
 from zoo.cli.reporting import FAILURE, report, show_warning
 from zoo.cli.spelling import hyphenated
 
@@ -222,9 +221,9 @@ def main() -> None:
         os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     # A process that ends gives its memory back as a whole: Python need not look through a million objects for garbage.
     atexit.register(gc.freeze)
-    arguments = sys.argv[1:]
+    gc.set_threshold(50_000, 20)  # importing torch makes a million objects, none of which is garbage
     try:
-        answer(arguments, cli) if is_answer(arguments) else cli()
+        cli()
     except BrokenPipeError:
         end_unread()
 

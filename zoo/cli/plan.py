@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import click
 from rich.text import Text
 
-from .importing import without_collecting
 from .output import heading, indented, table, width, write, write_json
 from .parameters import VariantName, json_option, task_option
 
@@ -69,9 +68,8 @@ def plan(
     Strategy, memory on each device, the most tokens a second that they can reach, and what to type. NAME may carry
     sizes: llama-style:hidden_size=4096,num_hidden_layers=32. Nothing is allocated.
     """
-    with without_collecting():
-        from zoo.analysis.scaling import plan as make_plan
-        from zoo.analysis.scaling import tables
+    from zoo.analysis.scaling import plan as make_plan
+    from zoo.analysis.scaling import tables
 
     tokens = None
     if data is not None:

@@ -9,7 +9,6 @@ import click
 
 from zoo.base.printing import printable
 
-from .importing import without_collecting
 from .output import write_json
 from .parameters import columns_option
 from .texts import read_lines, texts_options
@@ -56,10 +55,9 @@ def predict(
     else:
         lines = list(texts) if texts else list(read_lines(file))
 
-    with without_collecting():
-        from transformers.utils import logging
+    from transformers.utils import logging
 
-        from zoo.training.predict import predict as predict_labels
+    from zoo.training.predict import predict as predict_labels
 
     logging.disable_progress_bar()
     labelled = predict_labels(model, lines, batch_size=batch_size, device=device, engine=engine)

@@ -23,8 +23,11 @@ if TYPE_CHECKING:
 @task_option("What to draw the model for; by default the variant's first task.")
 @svg_option("Draw it as a block diagram into this SVG file instead of printing it.")
 @click.option("--code", "wants_code", is_flag=True, help="Print the source that a forward passes, in reading order.")
+@click.option(
+    "--drawing/--no-drawing", "draws", default=True, help="Leave the drawing out, for which torch is imported."
+)
 @json_option
-def show(name: str, task: str | None, svg: Path | None, wants_code: bool, as_json: bool) -> None:
+def show(name: str, task: str | None, svg: Path | None, wants_code: bool, draws: bool, as_json: bool) -> None:
     """Show what a variant is, with a drawing of its block.
 
     In the drawing the residual stream runs down the left side; branches leave it to the right and join it again. Where
@@ -35,16 +38,18 @@ def show(name: str, task: str | None, svg: Path | None, wants_code: bool, as_jso
     if is_weights_name(name):
         show_weights(find_weights(name), as_json=as_json)
         return
-    from zoo.analysis.drawing import draw, to_svg
-
     if wants_code:
         show_source(name, task, as_json=as_json)
         return
     if svg is not None:
+        from zoo.analysis.drawing import draw, to_svg
+
         write_picture(svg, to_svg(draw(name, task)), as_json=as_json)
         return
-    card, drawing = describe(name), draw(name, task)
+    card = describe(name)
     if as_json:
+        from zoo.analysis.drawing import draw
+
         trained = list_weights(f"{card.name}.*")
         from zoo.comparison.benchmarks.claims import claims_about
         from zoo.comparison.benchmarks.recorded import as_data, standings_of
@@ -54,23 +59,29 @@ def show(name: str, task: str | None, svg: Path | None, wants_code: bool, as_jso
             "results": [as_data(*found) for found in standings_of(card.name)],
             "claims": {finding.claim.name: finding.verdict for finding in claims_about(card.name)},
         }
-        write_json({**card.to_dict(), **about, "drawing": drawing.to_dict()})
+        write_json({**card.to_dict(), **about, "drawing": draw(name, task).to_dict()})
         return
-    write(*facts(card, drawing))
-    write(heading(f"One block, for {drawing.task}"), indented(picture(drawing)))
-    from zoo.building.weights.tables import scores_text
-
+    write(*facts(card))
     if card.quirks:
         write(heading("Quirks of the original, off unless asked for"), indented(table(("", ""), card.quirks.items())))
         write(
             Text(f"\n  {card.name}+faithful switches all on, {card.name}+{next(iter(card.quirks))} one.", style="dim")
         )
+    from zoo.building.weights.tables import scores_text
+
     if trained := list_weights(f"{card.name}.*"):
         rows = [(one.name, scores_text(one), one.summary) for one in map(find_weights, trained)]
         write(heading("Weights"), indented(table(("", "", ""), rows)))
     if results := result_rows(card.name):
         write(heading("Recorded, beside the baseline of each benchmark (zoo bench show NAME)"))
         write(indented(table(("", "", "", ""), results)))
+    if not draws:
+        return
+    from zoo.analysis.drawing import draw
+
+    drawing = draw(name, task)
+    write(heading(f"One block, for {drawing.task}"), indented(picture(drawing)))
+    write(Text(f"\n  {card.num_parameters:,} parameters for {card.tasks[0]}"))
     if card.limits:
         write(heading("Limits"), *(indented(Text(limit)) for limit in card.limits))
     if card.deviations:
@@ -105,12 +116,8 @@ def show_source(name: str, task: str | None, *, as_json: bool) -> None:
         write(Text(str(listing), no_wrap=True, overflow="ignore"))
 
 
-def facts(card: Card, drawing: Drawing) -> list[RenderableType]:
-    """Lay out what a card says about a variant as a whole.
-
-    Args:
-        drawing: The variant's drawing, for the name with its settings.
-    """
+def facts(card: Card) -> list[RenderableType]:
+    """Lay out what a card holds about a variant as a whole."""
     from zoo.comparison.benchmarks.claims import claims_about
     from zoo.comparison.benchmarks.claims.page import tally
 
@@ -122,14 +129,13 @@ def facts(card: Card, drawing: Drawing) -> list[RenderableType]:
         "tags": ", ".join(card.tags),
         "aliases": ", ".join(card.aliases),
         "deprecated": card.deprecated,
-        "parameters": f"{card.num_parameters:,} for {card.tasks[0]}",
         "settings": ", ".join(map(setting_text, card.settings.items())),
         "presets": Text(presets(card)),
         "from": origin_text(card.distribution, card.version),
         "code": card.file and f"{card.file}:{card.line}",
         "claims": f"{tally(findings)} (zoo claims {card.name})" if findings else "",
     }
-    title = Text.assemble((drawing.name, "bold cyan"), "  ", card.summary)
+    title = Text.assemble((card.spec, "bold cyan"), "  ", card.summary)
     text = [title, *([Text(f"\n{card.description}")] if card.description else []), Text()]
     return [*text, table(("", ""), [(key, value) for key, value in rows.items() if value])]
 

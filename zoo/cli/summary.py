@@ -5,7 +5,6 @@ from __future__ import annotations
 import click
 from rich.text import Text
 
-from .importing import without_collecting
 from .output import table, width, write, write_json
 from .parameters import json_option, task_option
 
@@ -28,9 +27,8 @@ def summary(
 
     NAME is a variant, DIR a checkpoint's folder. Nothing is allocated. What several modules share is counted once.
     """
-    with without_collecting():
-        from zoo.inside import summary as summarise
-        from zoo.inside.layers import HEADINGS, shape_text
+    from zoo.inside import summary as summarise
+    from zoo.inside.layers import HEADINGS, shape_text
 
     found = summarise(name, task, depth=depth, batch_size=batch_size, seq_len=seq_len, fold=not every_layer)
     if as_json:

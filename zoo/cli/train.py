@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .importing import without_collecting
 from .output import VERBS, table, write, write_json
 from .parameters import (
     VariantName,
@@ -131,11 +130,10 @@ def train(
 
     NAME may carry settings: vanilla+faithful, pre-norm:position=rotary.
     """
-    with without_collecting():
-        from accelerate import PartialState
-        from transformers.utils import logging
+    from accelerate import PartialState
+    from transformers.utils import logging
 
-        from zoo.training import train as run_training
+    from zoo.training import train as run_training
 
     logging.disable_progress_bar()
     folder = output if output is not None else Path("outputs") / f"train-{folder_name(name)}"

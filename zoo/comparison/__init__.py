@@ -5,11 +5,9 @@ Names are imported when they are used, so that the process which only loads a ch
 
 from __future__ import annotations
 
-import importlib
-import warnings
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from zoo.base.errors import DeprecatedNameWarning
+from zoo.base.lazy import lazy_names
 
 if TYPE_CHECKING:
     from .display.documents import write_files
@@ -21,16 +19,16 @@ if TYPE_CHECKING:
     from .run.record import ReloadCheck, Run
 
 _HOMES = {
-    "Comparison": "results.comparison",
-    "ReloadCheck": "run.record",
-    "Run": "run.record",
-    "compare": "pipeline",
-    "records": "display.records",
-    "render": "display.terminal",
-    "show": "display.terminal",
-    "ComparisonSummary": "results.summary",
-    "summarize": "results.summary",
-    "write_files": "display.documents",
+    "Comparison": ".results.comparison",
+    "ReloadCheck": ".run.record",
+    "Run": ".run.record",
+    "compare": ".pipeline",
+    "records": ".display.records",
+    "render": ".display.terminal",
+    "show": ".display.terminal",
+    "ComparisonSummary": ".results.summary",
+    "summarize": ".results.summary",
+    "write_files": ".display.documents",
 }
 
 __all__ = [
@@ -46,14 +44,5 @@ __all__ = [
     "write_files",
 ]
 
-
-FORMER = {"Summary": "ComparisonSummary"}
-
-
-def __getattr__(name: str) -> Any:
-    if name in FORMER:
-        warnings.warn(f"{__name__}.{name} is called {FORMER[name]} now", DeprecatedNameWarning, stacklevel=2)
-        name = FORMER[name]
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+if not TYPE_CHECKING:
+    __getattr__ = lazy_names(__name__, _HOMES)

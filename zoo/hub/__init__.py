@@ -5,8 +5,9 @@ What talks to it is imported when it is used: every verb asks whether a name is 
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from zoo.base.lazy import lazy_names
 
 from .addresses import Address, is_address, parse_address
 from .errors import (
@@ -29,12 +30,12 @@ if TYPE_CHECKING:
     from .retries import Patience
 
 _HOMES = {
-    "HubModel": "listing",
-    "Patience": "retries",
-    "PushReport": "pushing",
-    "list_hub": "listing",
-    "pull": "pulling",
-    "push": "pushing",
+    "HubModel": ".listing",
+    "Patience": ".retries",
+    "PushReport": ".pushing",
+    "list_hub": ".listing",
+    "pull": ".pulling",
+    "push": ".pushing",
 }
 
 __all__ = [
@@ -59,8 +60,5 @@ __all__ = [
     "push",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+if not TYPE_CHECKING:
+    __getattr__ = lazy_names(__name__, _HOMES)

@@ -146,7 +146,8 @@ def variant_facts(config: Mapping[str, Any]) -> dict[str, Any]:
         Summary, description, paper, source, limits and the quirks that are on; little where the variant is not there.
     """
     from zoo.models import ZooConfig
-    from zoo.models.capabilities import deviations_of_parts, limits_of
+    from zoo.models.capabilities import limits_of
+    from zoo.models.parts import deviations_of_parts
     from zoo.registry import VARIANTS
 
     listed = config.get("quirks")
@@ -157,7 +158,7 @@ def variant_facts(config: Mapping[str, Any]) -> dict[str, Any]:
     try:
         variant = VARIANTS.get(str(config["variant"]))
         settings = ZooConfig.from_dict(dict(config))
-        limits = (*variant.limits, *limits_of(settings), *variant.deviations, *deviations_of_parts(settings))
+        limits = (*variant.limits, *limits_of(settings), *variant.deviations, *deviations_of_parts(vars(settings)))
     except ZooError:
         return unknown
     positions = config.get("max_position_embeddings")

@@ -65,7 +65,8 @@ def show(model: VariantName | str | ZooPreTrainedModel, task: TaskName | str | N
     name = str(VariantSpec(config.variant, quirks=tuple(config.quirks)))
     own = own_settings(config, configure(name, own_task))
     card = describe(name)
-    card = dataclasses.replace(card, settings={**card.settings, **own}, num_parameters=model.num_parameters())
+    facts = dataclasses.replace(card.facts, num_parameters=model.num_parameters())
+    card = dataclasses.replace(card, settings={**card.settings, **own}, known=facts)
     return Portrait(card, draw(name, own_task, **own))
 
 

@@ -9,7 +9,7 @@ from zoo.base.errors import UnsupportedBackendError, enumerate_names
 from .attention import Attention
 from .configuration import ZooConfig
 from .parallel import slices_heads
-from .parts import ATTENTIONS, PART_FIELDS, POSITIONS
+from .parts import ATTENTIONS, POSITIONS
 from .transformer import BACKENDS, transformer_of
 
 FLASH = ("flash_attention_2", "flash_attention_3")
@@ -125,10 +125,3 @@ def limits_of(config: ZooConfig) -> tuple[str, ...]:
     if config.stack == "decoder" and (why := what_engines_lack(config, backends_of(config)[0])) is not None:
         limits.append(f"Does not generate by continuous batching (generate_batch), because of {why}.")
     return tuple(limits)
-
-
-def deviations_of_parts(config: ZooConfig) -> tuple[str, ...]:
-    """List differences of a configuration's parts from their papers: the `deviations` of their classes."""
-    parts = (registry.get(getattr(config, field)) for field, registry in PART_FIELDS.items() if field != "mixer")
-    mixer = () if config.mixer_layer_type is None else (PART_FIELDS["mixer"].get(config.mixer),)
-    return tuple(sentence for part in (*parts, *mixer) for sentence in getattr(part, "deviations", ()))

@@ -98,11 +98,6 @@ class DynamicTanh(nn.Module):
         config: Supplies `dyt_alpha`, the initial alpha.
     """
 
-    deviations = (
-        "Dynamic tanh starts with the same alpha everywhere; for language models the paper chooses alpha by width, "
-        "larger in front of attention than elsewhere, and multiplies embeddings by a learned scalar.",
-    )
-
     def __init__(self, width: int, config: ZooConfig) -> None:
         super().__init__()
         self.initial_alpha = config.dyt_alpha

@@ -7,11 +7,11 @@ torch: a part is imported when a model is built with it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from zoo.base.errors import RegistrationError
-from zoo.registry import VARIANTS, Registry
+from zoo.registry import VARIANTS, Registry, parse_name
 
 if TYPE_CHECKING:
     from torch import nn
@@ -127,15 +127,44 @@ BUILT_IN: dict[str, dict[str, str]] = {
 """The built-in parts by field: a name and its aliases, and where the class or function is below `zoo`."""
 
 
+DEVIATIONS: dict[str, tuple[str, ...]] = {
+    "dyt": (
+        "Dynamic tanh starts with the same alpha everywhere; for language models the paper chooses alpha by width, "
+        "larger in front of attention than elsewhere, and multiplies embeddings by a learned scalar.",
+    ),
+    "hyper-connections": (
+        "Output projections start as in the plain Transformer; the paper scales their deviation by the root of the "
+        "number of streams.",
+    ),
+}
+"""How built-in parts differ from their papers."""
+
+
 def register_built_in() -> None:
     """Register the parts of the table, none of which is imported."""
     for field, parts in BUILT_IN.items():
         for names, path in parts.items():
             name, *aliases = names.split(", ")
-            PART_FIELDS[field].register_lazily(name, f"zoo.{path}", aliases=aliases)
+            PART_FIELDS[field].register_lazily(
+                name, f"zoo.{path}", aliases=aliases, deviations=DEVIATIONS.get(name, ())
+            )
 
 
 register_built_in()
+
+
+def deviations_of(name: str) -> tuple[str, ...]:
+    """List how a variant, and the parts that its name and definition give, differ from their papers."""
+    spec = parse_name(name)
+    variant = VARIANTS.get(spec.name)
+    settings = variant.settings(preset=spec.preset, quirks=spec.quirks, faithful=spec.faithful)
+    return (*variant.deviations, *deviations_of_parts({**settings, **spec.overrides}))
+
+
+def deviations_of_parts(settings: Mapping[str, Any]) -> tuple[str, ...]:
+    """List how the parts that settings name differ from their papers."""
+    named = ((registry, str(settings.get(field))) for field, registry in PART_FIELDS.items())
+    return tuple(sentence for registry, part in named if part in registry for sentence in registry.deviations(part))
 
 
 def refuse_former_names(part: type, **names: str) -> None:

@@ -5,8 +5,9 @@ A name is imported when it is first used: what generates text is in a package of
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from zoo.base.lazy import lazy_names
 
 if TYPE_CHECKING:
     from zoo.base.errors import UnwritableError
@@ -20,18 +21,18 @@ if TYPE_CHECKING:
     from .training import ScoringError, train
 
 _HOMES = {
-    "AfterSteps": "zoo.training.after_steps",
-    "PreflightError": "zoo.training.memory_check",
-    "Recipe": "zoo.training.recipe",
-    "ScoringError": "zoo.training.training",
-    "TrainingError": "zoo.training.guard",
-    "TrainingReport": "zoo.training.report",
-    "TrainingResult": "zoo.training.report",
+    "AfterSteps": ".after_steps",
+    "PreflightError": ".memory_check",
+    "Recipe": ".recipe",
+    "ScoringError": ".training",
+    "TrainingError": ".guard",
+    "TrainingReport": ".report",
+    "TrainingResult": ".report",
     "UnwritableError": "zoo.base.errors",
-    "load_recipe": "zoo.training.recipe",
-    "save_checkpoint": "zoo.training.saving",
-    "shipped_recipes": "zoo.training.recipe",
-    "train": "zoo.training.training",
+    "load_recipe": ".recipe",
+    "save_checkpoint": ".saving",
+    "shipped_recipes": ".recipe",
+    "train": ".training",
 }
 
 __all__ = [
@@ -49,13 +50,5 @@ __all__ = [
     "train",
 ]
 
-
-def _look_up(name: str) -> Any:
-    """Import a public name's home when it is first used."""
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(_HOMES[name]), name)
-
-
 if not TYPE_CHECKING:
-    __getattr__ = _look_up
+    __getattr__ = lazy_names(__name__, _HOMES)

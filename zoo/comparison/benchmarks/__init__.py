@@ -1,12 +1,21 @@
-"""Benchmarks: named comparisons of all variants, and what came out of them, recorded run by run."""
+"""Benchmarks: named comparisons of all variants, and what came out of them, recorded run by run.
+
+Reading what is recorded imports no torch; what trains is imported when it is used.
+"""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from zoo.base.lazy import lazy_names
 
 from .definition import Benchmark, benchmarks, find_benchmark
 from .judging import Verdicts, judge
 from .rows import Row, read_rows, record
-from .running import bench
-from .verifying import Repeated, verify
+
+if TYPE_CHECKING:
+    from .running import bench
+    from .verifying import Repeated, verify
 
 __all__ = [
     "Benchmark",
@@ -21,3 +30,6 @@ __all__ = [
     "record",
     "verify",
 ]
+
+if not TYPE_CHECKING:
+    __getattr__ = lazy_names(__name__, {"Repeated": ".verifying", "bench": ".running", "verify": ".verifying"})

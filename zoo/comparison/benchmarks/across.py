@@ -53,7 +53,7 @@ def valley(benchmark: Benchmark, rows: Iterable[Row]) -> Reading:
         name: [loss for points in own.values() if (loss := least(points)) is not None] for name, own in runs.items()
     }
     ranked = sorted(runs, key=lambda name: -fmean(widths[name].values()))
-    said = in_words(widths, benchmark.names(next(iter(benchmark.conditions)))[0], better=1, digits=2)
+    said = in_words(widths, benchmark.baseline(next(iter(benchmark.conditions))), better=1, digits=2)
     return Reading(
         f"The width of the valley: over how many powers of ten the learning rate may vary with a loss that is at most "
         f"{margin:g} above the variant's own best.",
@@ -73,7 +73,7 @@ def power_law(benchmark: Benchmark, rows: Iterable[Row]) -> Reading:
     lines = {
         name: {seed: fitted(points) for seed, points in own.items()} for name, own in runs.items() if not lost[name]
     }
-    baseline = benchmark.names(next(iter(benchmark.conditions)))[0]
+    baseline = benchmark.baseline(next(iter(benchmark.conditions)))
     flops = [x for own in runs.values() for points in own.values() for x, _ in points]
     middle = math.exp(sum(map(math.log, flops)) / len(flops)) if flops else math.nan
     slopes: dict[str, Scores] = {name: {seed: slope for seed, (slope, _) in own.items()} for name, own in lines.items()}
@@ -109,7 +109,7 @@ def average(benchmark: Benchmark, rows: Iterable[Row]) -> Reading:
     """Average each run's score over the conditions, as tables of several tasks do."""
     means = averages(benchmark, rows)
     better = benchmark.better(benchmark.score)
-    said = in_words(means, benchmark.names(next(iter(benchmark.conditions)))[0], better=better, digits=2)
+    said = in_words(means, benchmark.baseline(next(iter(benchmark.conditions))), better=better, digits=2)
     finished = {name: [mean for mean in own.values() if mean is not None] for name, own in means.items()}
     ranked = sorted(means, key=lambda name: -better * fmean(finished[name]) if finished[name] else math.inf)
     return Reading(

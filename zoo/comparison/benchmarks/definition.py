@@ -172,7 +172,17 @@ class Benchmark:
         Returns:
             Names of variants, the baseline first.
         """
-        return expand(self.conditions[condition].get("variants", self.variants), self.task(condition))
+        return expand(self.patterns(condition), self.task(condition))
+
+    def patterns(self, condition: str = "") -> Sequence[str]:
+        """List names of variants, and patterns for several, that a condition compares."""
+        found: Sequence[str] = self.conditions[condition].get("variants", self.variants)
+        return found
+
+    def baseline(self, condition: str = "") -> str:
+        """Find the variant that the others of a condition are compared with."""
+        first = self.patterns(condition)[0]
+        return first if first[0] != "!" and "*" not in first else self.names(condition)[0]
 
     def find_text(self, data: str | Path | None) -> Path | None:
         """Find the text that is trained on.

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from zoo.base.errors import UnknownNameError
-from zoo.building.builder import deviations_of
 from zoo.comparison import Run
 from zoo.comparison.request.sweep import at_the_edge, read_sweep
 from zoo.comparison.results.metrics import COSTS, LOSSES
 from zoo.comparison.results.statistics import Measurements, PairedDifference
 from zoo.comparison.results.verdicts import FAILED, finite, judged
+from zoo.models.parts import deviations_of
 
 from .definition import Benchmark
 from .rows import Row
@@ -56,7 +57,6 @@ class Verdicts:
         data: Of which data: "shipped", or a digest.
         score: The column that decides.
         standings: The variants, the best one first; those without a number come last.
-        missing: Variants of the benchmark that no run was recorded of.
     """
 
     benchmark: Benchmark
@@ -64,7 +64,12 @@ class Verdicts:
     data: str
     score: str
     standings: Sequence[Standing]
-    missing: Sequence[str]
+
+    @cached_property
+    def missing(self) -> list[str]:
+        """Variants of the benchmark that no run was recorded of."""
+        found = {one.variant for one in self.standings}
+        return [name for name in self.benchmark.names(self.condition) if name not in found]
 
     def of(self, variant: str) -> Standing | None:
         """Find a variant.
@@ -117,8 +122,7 @@ def judge(
         UnknownNameError: When rows were recorded, but none has such a column, or none is of such a baseline.
     """
     score = score or benchmark.score
-    names = benchmark.names(condition)
-    baseline = baseline or names[0]
+    baseline = baseline or benchmark.baseline(condition)
     data = data or benchmark.data
     found: dict[str, list[Row]] = {}
     for row in rows:
@@ -127,7 +131,7 @@ def judge(
     known = list(dict.fromkeys(column for own in found.values() for row in own for column in row.values))
     if known and score not in known:
         raise UnknownNameError(score, known, kind="column", owner=f"benchmark {benchmark.name!r}")
-    if found and baseline not in {*found, *names}:
+    if found and baseline not in found and baseline not in benchmark.names(condition):
         raise UnknownNameError(baseline, list(found), kind="baseline")
     better = benchmark.better(score)
     scores = {name: {row.seed: finite(row.values.get(score)) for row in own} for name, own in found.items()}
@@ -141,8 +145,7 @@ def judge(
         return sample is None, one.lost, 0.0 if sample is None else -better * sample.mean
 
     standings.sort(key=badness)
-    missing = [name for name in names if name not in found]
-    return Verdicts(benchmark, condition, data, score, standings, missing)
+    return Verdicts(benchmark, condition, data, score, standings)
 
 
 def samples_of(rows: Sequence[Row]) -> dict[str, Measurements]:

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from zoo.base.errors import UnsupportedTaskError, ZooError
-from zoo.building.builder import config
 from zoo.building.settings import describe_setting
 from zoo.data.tasks import DataTask
 from zoo.registry import VARIANTS, list_variants, parse_name
@@ -47,6 +46,8 @@ def names_of(pattern: str, task: DataTask) -> Iterator[str]:
 
 def can_be_built(name: str, task: DataTask) -> bool:
     """Whether a combination of parts exists."""
+    from zoo.building.builder import config
+
     try:
         config(name, task.model_task)
     except UnsupportedTaskError:

@@ -13,7 +13,8 @@ from statistics import fmean
 from typing import Any
 
 from zoo.base.errors import ZooError
-from zoo.building.builder import config, deviations_of, skeleton
+from zoo.building.builder import config, skeleton
+from zoo.models.parts import deviations_of
 from zoo.models.roles import parameter_roles
 from zoo.training.arguments import DECAYS
 from zoo.training.optimizers import decayed_parameters

@@ -92,10 +92,6 @@ class HyperConnections(Residual):
     """
 
     options: ClassVar[dict[str, Any]] = {"num_streams": 4}
-    deviations: ClassVar[tuple[str, ...]] = (
-        "Output projections start as in the plain Transformer; the paper scales their deviation by the root of the "
-        "number of streams.",
-    )
 
     def __init__(self, weights: nn.Module, norm_streams: nn.Module | None = None, **slots: nn.Module) -> None:
         super().__init__(**slots)

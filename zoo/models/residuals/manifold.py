@@ -132,7 +132,6 @@ class ManifoldHyperConnections(HyperConnections):
     """
 
     options: ClassVar[dict[str, Any]] = {"num_streams": 4, "sinkhorn_iterations": 20, "hyper_eps": 1e-6}
-    deviations: ClassVar[tuple[str, ...]] = ()
 
     @classmethod
     def check_options(cls, config: ZooConfig) -> None:

@@ -7,7 +7,6 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from zoo.base.errors import UnknownNameError
-from zoo.building.builder import deviations_of
 from zoo.comparison.results.metrics import LOSSES
 from zoo.comparison.results.power import equivalence_p
 from zoo.comparison.results.statistics import (
@@ -21,6 +20,7 @@ from zoo.comparison.results.statistics import (
     verdict,
 )
 from zoo.comparison.results.verdicts import Scores, pairs_of
+from zoo.models.parts import deviations_of
 
 from ..definition import Benchmark, benchmarks
 from ..rows import Row, read_rows

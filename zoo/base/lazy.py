@@ -1,0 +1,26 @@
+"""Public names of a package that are imported when they are first used."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+
+def lazy_names(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
+    """Make a package's `__getattr__`.
+
+    Args:
+        package: The package's `__name__`.
+        homes: The module that defines each name, relative to the package: `{"train": ".training"}`.
+
+    Returns:
+        A function that imports a name's module and returns the object.
+    """
+
+    def look_up(name: str) -> Any:
+        if name not in homes:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        return getattr(importlib.import_module(homes[name], package), name)
+
+    return look_up
