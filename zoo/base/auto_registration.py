@@ -109,7 +109,7 @@ class AutoRegistration:
 
 
 class _WatchedLoader:
-    """Loads as the loader it wraps, and says when."""
+    """Wraps a loader, and calls back after it has loaded."""
 
     def __init__(self, loader: Any, watcher: AutoRegistration) -> None:
         self._loader = loader

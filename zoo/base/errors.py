@@ -50,7 +50,7 @@ class ZooError(Exception):
     """Base of every error that the zoo raises on purpose."""
 
     exit_code = 2
-    """What the command line exits with: 2 where what was given cannot be used, 1 where something outside did not let it
+    """Exit status of the command line: 2 for unusable input, 1 where something outside did not let it
     happen that may another time: the network, a remote, the disk."""
 
 
@@ -60,7 +60,7 @@ class UnknownNameError(ZooError, LookupError):
     Args:
         given: The name that was asked for.
         valid: The names there are.
-        kind: What was asked for, e.g. "position"; subclasses know their own.
+        kind: Kind of the thing that was given, e.g. "position"; subclasses know their own.
         owner: Whose names `valid` are, e.g. "variant 'vanilla'".
 
     Attributes:
@@ -113,7 +113,7 @@ class UnknownCorpusError(UnknownNameError):
 
 
 class UnknownTaskError(UnknownNameError):
-    """There is no such task. What models are built for leads to what they are trained on, and the other way round."""
+    """There is no such task. Tasks of models lead to tasks of training, and the other way round."""
 
     kind = "task"
 
@@ -159,7 +159,7 @@ class UnsupportedTaskError(ZooError, ValueError):
         task: The task that was asked for.
         variant: The variant's name.
         supported: The tasks that it can do.
-        instead: What to ask for to do the same with one of those.
+        instead: Alternative with one of those.
     """
 
     def __init__(self, task: str, variant: str, supported: Iterable[str], instead: str | None = None) -> None:
@@ -185,7 +185,7 @@ class RegistrationError(ZooError, ValueError):
 
 
 class NameCollisionError(RegistrationError):
-    """Two things of one kind want the same name. The message says where each comes from."""
+    """Two things of one kind have the same name. The message names the origin of both."""
 
 
 class ConfigError(ZooError, ValueError):
@@ -241,7 +241,7 @@ class MissingPluginError(CheckpointError):
 
 
 class OutputExistsError(ZooError, FileExistsError):
-    """What is to be written would replace something."""
+    """The output would replace something."""
 
 
 class ZooWarning(UserWarning):

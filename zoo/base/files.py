@@ -1,4 +1,4 @@
-"""Files that are either written whole or not at all, and what is said where the disk does not take them."""
+"""Files that are written whole or not at all, and errors of full or read-only disks."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def files_in_index(index: Path) -> list[str]:
 
 
 def write_file(file: Path, text: str) -> None:
-    """Write a file under a temporary name beside it, and rename it when that has succeeded."""
+    """Write a file under a temporary name next to it, and rename it on success."""
     if file.is_dir():
         raise OutputExistsError(f"{str(file)!r} is a folder; name a file")
     with written(file):

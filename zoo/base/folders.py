@@ -1,6 +1,6 @@
 """Folders that are either written whole or not at all, and that keep what the zoo did not write.
 
-A folder is written under a temporary name beside its own. What a killed process has left of that, the next one that
+A folder is written under a temporary name next to its own. What a killed process has left of that, the next one that
 writes the same folder clears away; a replacement that had begun, it finishes.
 """
 
@@ -23,7 +23,7 @@ from zoo.base.files import check_writable, written
 from zoo.base.manifest import MANIFEST_FILE, WEIGHTS, changed_files, read_manifest, record_all
 
 MODEL_FILE = "config.json"
-"""What every saved model has."""
+"""Files of every saved model."""
 
 RESULT_FILE = "result.json"
 """The record of the run that trained it, and its numbers; a model card is made of them."""
@@ -38,7 +38,7 @@ USUAL_FILES = (
     *(MODEL_FILE, "generation_config.json", "model.safetensors", "model.safetensors.index.json", "README.md"),
     *("tokenizer.json", "tokenizer_config.json", RESULT_FILE),
 )
-"""What is nearly always written into a folder."""
+"""Files of most folders."""
 
 LOCK, MAKING, READY = "lock", "new", "ready"
 """In the temporary folder: what its process holds; what is being written; and what is whole and being moved."""
@@ -47,7 +47,7 @@ SCRATCH = "zoo"
 """Name of temporary folders in the system's own, between a dot and another."""
 
 WITHOUT_LOCKS = (errno.ENOSYS, errno.ENOTSUP, errno.ENOLCK)
-"""What a file system answers that knows no locks."""
+"""Error codes of file systems without locks."""
 
 
 def check_output(folder: Path, *, force: bool = False) -> None:
@@ -98,7 +98,7 @@ def check_replaceable(folder: Path, names: tuple[str, ...]) -> None:
 
 @contextmanager
 def written_whole(folder: Path, *, force: bool = False) -> Iterator[Path]:
-    """Write a folder under a temporary name beside it, and move it there when that has succeeded."""
+    """Write a folder under a temporary name next to it, and move it into place on success."""
     folder = folder.expanduser().resolve()
     with written(folder):
         finish_earlier(folder)
@@ -210,7 +210,7 @@ def relative_files(folder: Path) -> list[str]:
 
 
 def move_into(folder: Path, new: Path) -> None:
-    """Put new files in the place of those that the zoo wrote earlier. What was interrupted can be done again.
+    """Replace files that the zoo wrote earlier by new ones. An interrupted replacement can be repeated.
 
     Args:
         folder: Where they belong.
@@ -234,11 +234,11 @@ def move_into(folder: Path, new: Path) -> None:
 
 
 def finish_earlier(folder: Path, owner: int | None = None) -> None:
-    """Clear away what killed processes have left beside a folder, and finish the replacements that had begun.
+    """Remove what killed processes left next to a folder, and finish replacements that had begun.
 
     Args:
         folder: The folder that they were writing.
-        owner: Number of the user whose folders they are; None for all users.
+        owner: User id of the owner of these folders; None for all users.
     """
     for workshop in folder.parent.glob(f".{glob.escape(folder.name)}.*"):
         if owner is not None and (not os.path.lexists(workshop) or workshop.lstat().st_uid != owner):

@@ -3,7 +3,7 @@
 It is what makes two things safe. `--force` replaces files of a manifest that are as they were written, and nothing
 else. And weights that a disk or a copy has damaged are not loaded, although they may still look like weights.
 
-A folder without a manifest loads unchecked. Whoever changes weights on purpose, without saving them through the zoo,
+A folder without a manifest loads unchecked. To change weights on purpose without saving them through the zoo,
 removes the manifest; a configuration or a tokenizer may be edited without further ado.
 """
 
@@ -33,7 +33,7 @@ WEIGHTS = ".safetensors"
 
 @dataclass(frozen=True)
 class Written:
-    """What was written into a file.
+    """Size and hashes of a written file.
 
     Args:
         size: In bytes.
@@ -59,7 +59,7 @@ def read_manifest(folder: Path) -> dict[str, Written]:
     """Read the manifest of a folder.
 
     Returns:
-        What the zoo wrote, by the file's path in the folder; nothing where there is no manifest.
+        Entries by the file's path in the folder; empty if there is no manifest.
 
     Raises:
         CheckpointError: When the manifest is damaged.
@@ -113,7 +113,7 @@ def recorded(folder: Path) -> Iterator[None]:
 
 
 def stats(folder: Path) -> dict[str, tuple[int, int, int]]:
-    """What tells whether a file was written again."""
+    """Stamp that changes when a file is written again."""
     if not folder.is_dir():
         return {}
     files = [entry for entry in os.scandir(folder) if entry.is_file() and entry.name != MANIFEST_FILE]

@@ -1,4 +1,4 @@
-"""What a terminal and a notebook show of results: text and HTML of the same parts."""
+"""Results in a terminal and in a notebook: text and HTML of the same parts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ WIDTH = 100
 """How many columns text takes at most."""
 
 SHADE, STRONGEST = "#3b82c4", 0.6
-"""What shaded cells are coloured with, and how much of it is seen behind what is most strongly shaded."""
+"""Colour of shaded cells, and its opacity at the strongest shade."""
 
 GAP = 2
 """Blanks between columns."""
@@ -44,21 +44,21 @@ class Part(Protocol):
     """Something to show."""
 
     def text(self) -> str:
-        """What a terminal shows."""
+        """Text for a terminal."""
 
     def html(self) -> str:
-        """What a notebook shows, escaped."""
+        """Escaped HTML for a notebook."""
 
 
 class Printed:
-    """Shown by `print` and by notebooks: for classes that say in `shown` what there is to see."""
+    """Shown by `print` and by notebooks: base class of results that list their parts in `shown`."""
 
     def shown(self) -> Iterable[Part]:
-        """What there is to see, from top to bottom."""
+        """Parts from top to bottom."""
         raise NotImplementedError
 
     def __str__(self) -> str:
-        """What `print` shows."""
+        """Text of `print`."""
         return "\n".join(part.text() for part in self.shown())
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
@@ -77,7 +77,7 @@ def as_html(parts: Iterable[Part]) -> str:
 
 @dataclass(frozen=True)
 class Title:
-    """What it is, and a line about it."""
+    """A name and a line about it."""
 
     name: str
     words: str = ""
@@ -87,7 +87,7 @@ class Title:
         return ": ".join(filter(None, (self.name, self.words)))
 
     def html(self) -> str:
-        """The name stands out."""
+        """Text with the name in bold."""
         return f'<p class="title"><strong>{escape(self.name)}</strong> &ensp;{escape(self.words)}</p>'
 
 
@@ -108,7 +108,7 @@ class Note:
 
 @dataclass(frozen=True)
 class Source:
-    """Code or a drawing made of letters, whose lines and blanks matter."""
+    """Preformatted text: code, or a drawing made of characters."""
 
     code: str
 
@@ -126,7 +126,7 @@ class Picture:
     """A drawing.
 
     Attributes:
-        svg: An SVG element, whose text is escaped.
+        svg: An SVG element; its text is escaped.
         words: The same made of letters.
     """
 
@@ -148,7 +148,7 @@ class Page:
 
     Attributes:
         document: The whole page.
-        words: What a terminal shows instead.
+        words: Text for a terminal.
         height: How much room it has, in pixels.
     """
 
@@ -171,9 +171,9 @@ class Table:
 
     Attributes:
         rows: The cells; the first of a row is its name.
-        headings: Above the columns; none for names with facts beside them.
+        headings: Above the columns; empty for names with facts.
         numbers: Headings of the columns with numbers, which end below each other.
-        shades: How strongly to colour what stands behind each name, from 0 to 1. *Shape:* as rows, less a column
+        shades: Strength of the background colour of each cell after the name, from 0 to 1. *Shape:* as rows, less a column
     """
 
     rows: Sequence[Sequence[str]]
@@ -243,18 +243,18 @@ def folded(text: str, width: int) -> list[str]:
 
 @dataclass(frozen=True)
 class Folded:
-    """What is only shown when it is asked for, and on a terminal not at all.
+    """Collapsed details in HTML; not shown on a terminal.
 
     Attributes:
-        words: What there is to open.
-        parts: What is in it.
+        words: Summary of the details.
+        parts: The details.
     """
 
     words: str
     parts: tuple[Part, ...]
 
     def text(self) -> str:
-        """What there is."""
+        """The parts."""
         return self.words
 
     def html(self) -> str:

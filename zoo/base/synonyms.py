@@ -1,4 +1,4 @@
-"""What others call what the zoo has: the names of other libraries and of papers, for suggestions.
+"""Names of other libraries and of papers for what the zoo has, for suggestions.
 
 Standard library only.
 """
@@ -39,7 +39,7 @@ FIELDS = {
     "num_labels": ("num_classes", "n_classes"),
     "initializer_range": ("init_std",),
 }
-"""What other libraries call the configuration's fields."""
+"""Names of other libraries for fields of the configuration."""
 
 ARGUMENTS = {
     "learning_rate": ("lr", "max_lr"),
@@ -55,7 +55,7 @@ ARGUMENTS = {
     "optim": ("optimizer", "optimiser"),
     "early_stopping_patience": ("patience",),
 }
-"""What other libraries call transformers' training arguments."""
+"""Names of other libraries for transformers' training arguments."""
 
 TASKS = {
     "language-modeling": ("causal-lm", "clm", "lm", "text-generation", "causal-language-modeling"),
@@ -68,7 +68,7 @@ TASKS = {
     "seq2seq-lm": ("translation", "seq2seq", "text2text-generation"),
     "sequence-classification": ("text-classification", "classification", "sentiment-analysis"),
 }
-"""What else tasks are called: those of training, and those that models are built for."""
+"""Other names of tasks of training and of models."""
 
 
 def translate(given: str, valid: Iterable[str]) -> str | None:

@@ -1,4 +1,4 @@
-"""Looking inside a model: what it attends to, what it is made of, what it would say early, and how it trains."""
+"""Looking inside a model: attention, layers, early predictions, and training."""
 
 from .attending import AttentionMap, AttentionMaps, attention
 from .heads import HeadStatistics, head_statistics, heads_figure

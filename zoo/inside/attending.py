@@ -1,4 +1,4 @@
-"""What a model attends to: the weights of every layer and head, with the tokens that they are about."""
+"""Attention weights of every layer and head, with their tokens."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class AttentionMap:
 
     @property
     def title(self) -> str:
-        """What pictures call it."""
+        """Title in pictures."""
         return TITLES[self.kind]
 
     def to_records(self) -> Iterator[dict[str, Any]]:
@@ -140,14 +140,14 @@ def attention(
         source: The text that it reads.
         target: The text that an encoder-decoder is made to write, by default what it writes by itself, greedily; for a
             language model, what follows the source.
-        tokenizer: The tokenizer or the folder it is in, by default the one beside the checkpoint.
+        tokenizer: The tokenizer or its folder, by default the checkpoint's.
         device: Where to run, by default on the GPU if there is one.
 
     Returns:
         The weights of every layer and head, and the tokens.
 
     Raises:
-        CheckpointError: When there is no such checkpoint, or no tokenizer beside it.
+        CheckpointError: When there is no such checkpoint, or it has no tokenizer.
         ConfigError: When a target is given to a model that only reads.
         SequenceTooLongError: When a text has more tokens than the model has positions.
     """
@@ -167,7 +167,7 @@ def attention(
 
 
 def sides_of(kind: str) -> tuple[str, str]:
-    """Tell whose tokens attend and whose are attended to."""
+    """Texts of the queries and of the keys."""
     return ("decoder", "encoder") if kind == "cross" else (kind, kind)
 
 

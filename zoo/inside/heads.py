@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class HeadStatistics:
-    """What the heads of one kind of attention have in common over texts. Padding neither attends nor is attended to.
+    """Statistics of the heads of one kind of attention over texts. Padding neither attends nor is attended to.
 
     Attributes:
         kind: "encoder", "decoder" or "cross".
@@ -73,10 +73,10 @@ def head_statistics(
     Args:
         model: A checkpoint's folder, the name of weights ("vanilla.en-pt"), a repository on the Hub ("org/name"), or a
             model.
-        sources: What it reads.
-        targets: What an encoder-decoder is made to write, by default what it writes by itself; or what follows the
+        sources: Input texts.
+        targets: Target texts of an encoder-decoder, by default its own output; or what follows the
             sources of a language model.
-        tokenizer: The tokenizer or the folder it is in, by default the one beside the checkpoint.
+        tokenizer: The tokenizer or its folder, by default the checkpoint's.
         device: Where to run, by default on the GPU if there is one.
 
     Returns:
@@ -140,7 +140,7 @@ def heads_figure(statistics: Sequence[HeadStatistics]) -> Figure:
     """Draw the numbers of all heads: a panel a number and kind of attention, layers down, heads across.
 
     Args:
-        statistics: What [`head_statistics`][] found.
+        statistics: Result of [`head_statistics`][].
     """
     from .heatmaps import new_figure
 

@@ -33,7 +33,7 @@ def attention_figure(attention: AttentionMap) -> Figure:
     """Draw one kind of attention: layers row by row, heads column by column, queries down, keys across.
 
     This is the arrangement of Zhang et al. 2021, Dive into Deep Learning, section 11.7, except that all panels have one
-    scale of colours, so that the bar beside them is true of each, and that tokens have their names.
+    scale of colours, so that one colour bar holds for all of them, and that tokens have their names.
     """
     num_layers, num_heads, num_queries, num_keys = attention.weights.shape
     width = min(max(PANEL, TOKEN * num_keys) * num_heads + 2.0, LARGEST)
@@ -66,9 +66,9 @@ def table_figure(
     Args:
         tables: *Shape:* (num_tables, num_rows, num_columns)
         titles: A title a table.
-        xlabel: What the columns are.
-        ylabel: What the rows are.
-        columns: How many panels stand side by side.
+        xlabel: Label of the columns.
+        ylabel: Label of the rows.
+        columns: Number of panels in a row.
         signed: Whether values have both signs: blue below zero, red above.
     """
     columns = min(columns, len(tables))
@@ -92,7 +92,7 @@ def table_figure(
 
 
 def name_ticks(panel: Axes, across: Sequence[str], down: Sequence[str]) -> None:
-    """Write tokens beside a panel's axes."""
+    """Label a panel's axes with tokens."""
     panel.set_xticks(range(len(across)), [plain(token) for token in across])
     panel.set_yticks(range(len(down)), [plain(token) for token in down])
     panel.tick_params(labelsize=7)

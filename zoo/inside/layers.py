@@ -38,13 +38,13 @@ class SummaryRow:
 
     Attributes:
         path: Its place in the model, e.g. "model.layers.0.mlp"; "model.layers.0-5.mlp" for the same in several layers.
-        depth: How many modules it stands in.
+        depth: Nesting depth.
         kind: Its class.
         input_shape: Of the first tensor that it is given; None where it is given none, or never called.
         output_shape: Of the first tensor that it returns.
         parameters: Its number of parameters and of what it holds, each counted where it comes first.
         shared_with: The module that has its parameters, where all of them have been counted there.
-        times: How many layers it stands for.
+        times: Number of equal layers that the row represents.
     """
 
     path: str
@@ -58,7 +58,7 @@ class SummaryRow:
 
     @property
     def label(self) -> str:
-        """Its own name, of a layer its number too, indented by what it stands in."""
+        """Its own name, with the number of a layer, indented by depth."""
         path, _, own = self.path.rpartition(".")
         name = f"{path.rpartition('.')[2]}.{own}" if path.endswith(".layers") else own
         return "  " * (self.depth - self.path.count("layers.")) + name
@@ -72,7 +72,7 @@ class SummaryRow:
         return f"{times}{self.parameters:,}" if self.parameters else ""
 
     def cells(self) -> tuple[str, ...]:
-        """What stands below `HEADINGS`."""
+        """Cells below `HEADINGS`."""
         return self.label, self.kind, shape_text(self.input_shape), shape_text(self.output_shape), self.count
 
 
@@ -81,7 +81,7 @@ class Summary(Printed):
     """A model as a table.
 
     Attributes:
-        name: What was asked for.
+        name: The given name.
         rows: Its modules, in their order.
         total: The number of parameters, each counted once.
         trainable: The number of those that training changes.
@@ -104,7 +104,7 @@ class Summary(Printed):
         return f"{self.total:,} parameters, {self.trainable:,} of them trained"
 
     def remarks(self) -> Iterator[str]:
-        """Say whose parameters modules have that have none of their own."""
+        """List modules that only hold shared parameters."""
         return (f"{row.path} uses what {row.shared_with} has." for row in self.rows if row.shared_with)
 
     def to_dict(self) -> dict[str, Any]:
@@ -138,7 +138,7 @@ def summary(
     Args:
         model: A variant's name, possibly with settings, or a checkpoint's folder, of either of which nothing is
             allocated; or a model.
-        task: What a variant is for, by default its first task.
+        task: Task of a variant, by default its first.
         depth: How deep to go, by default to what a layer is made of: 1 for what the model itself is made of.
         batch_size: How many examples to run.
         seq_len: How long they are, at most: positions may end before.
@@ -251,7 +251,7 @@ def folded(rows: list[SummaryRow]) -> Iterator[SummaryRow]:
 
 
 def layer_of(row: SummaryRow) -> tuple[str, str]:
-    """Tell which layer a row is about."""
+    """Layer of a row."""
     parts = NUMBERED.fullmatch(row.path)
     return (parts[1], parts[2]) if parts else ("", "")
 

@@ -1,4 +1,4 @@
-"""What a decoder would say if it stopped after each of its layers."""
+"""Predictions of a decoder that stops after each of its layers."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 class LogitLens(Printed):
     """The model's own output projection, read after every layer (nostalgebraist 2020, "The Logit Lens").
 
-    The first row is the embedding, the last one what the model says.
+    The first row is the embedding, the last one the model's own prediction.
 
     Attributes:
-        tokens: What the decoder reads.
+        tokens: Input of the decoder.
         right: The token that follows each of them; None where nothing does.
         top: The most probable tokens, the best one first, by row and position.
         probabilities: Theirs. *Shape:* (num_layers + 1, seq_len, num_top)
@@ -55,7 +55,7 @@ class LogitLens(Printed):
 
     @property
     def layer_names(self) -> list[str]:
-        """What the rows are called, the embedding first."""
+        """Names of the rows, the embedding first."""
         return ["embedding", *(f"layer {number}" for number in range(1, len(self.top)))]
 
     def to_records(self) -> list[dict[str, Any]]:
@@ -112,16 +112,16 @@ def logit_lens(
     tokenizer: TokenizerSource | None = None,
     device: str | torch.device | None = None,
 ) -> LogitLens:
-    """Find out what a decoder would say after each of its layers: its final norm and projection, applied there.
+    """Predict after each layer of a decoder, by its final norm and projection (logit lens).
 
     Args:
         model: A checkpoint's folder, the name of weights ("vanilla.en-pt"), a repository on the Hub ("org/name"), or a
             model that predicts the next token.
-        source: What it reads.
-        target: What an encoder-decoder is made to write, by default what it writes by itself; or what follows the
+        source: Input text.
+        target: Target text of an encoder-decoder, by default its own output; or what follows the
             source of a language model.
         top: How many tokens to keep.
-        tokenizer: The tokenizer or the folder it is in, by default the one beside the checkpoint.
+        tokenizer: The tokenizer or its folder, by default the checkpoint's.
         device: Where to run, by default on the GPU if there is one.
 
     Returns:

@@ -1,4 +1,4 @@
-"""What a model knows about positions, as tables."""
+"""Tables of a model's position encoding."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LABELS = {
     "rotation": ("Feature of a head", "Position"),
     "bias": ("Key position", "Query position"),
 }
-"""What a position encoding may have tables of, and what their columns and rows are."""
+"""Kinds of tables of position encodings, with the meanings of columns and rows."""
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ class LayerNorms:
         layer: The layer's place, counted from 1.
         gradient: The Euclidean norm of the gradient of all of its weights, before clipping; None for further
             applications of a shared layer.
-        activation: The root mean square of the residual stream behind it, padding included where a batch keeps it.
+        activation: The root mean square of the residual stream after it, padding included if a batch keeps it.
     """
 
     step: int
@@ -47,7 +47,7 @@ class NormRecorder(TrainerCallback):
         every: From one recorded step to the next.
 
     Attributes:
-        norms: What was recorded.
+        norms: The recorded norms.
     """
 
     def __init__(self, every: int = 1) -> None:
@@ -127,7 +127,7 @@ def norms_figure(norms: Sequence[LayerNorms], stack: str | None = None) -> Figur
     """Draw what was recorded: a curve a layer, from the first one (dark) to the last one (light).
 
     Args:
-        norms: What a [`NormRecorder`][] recorded.
+        norms: Norms of a [`NormRecorder`][].
         stack: "encoder" or "decoder", by default the last one there is.
     """
     from matplotlib import colormaps

@@ -27,10 +27,10 @@ IDENTITY = ("variant", "quirks", "providers")
 
 @dataclass(frozen=True)
 class Portrait(Printed):
-    """What a model is.
+    """A variant's card and drawing.
 
     Attributes:
-        card: What there is to know about its variant, with its own settings and its own number of parameters.
+        card: Its variant's card, with its own settings and its own number of parameters.
         drawing: Its blocks.
     """
 
@@ -50,7 +50,7 @@ def show(model: VariantName | str | ZooPreTrainedModel, task: TaskName | str | N
     Args:
         model: A variant's name, possibly with settings: "vanilla", "vanilla+faithful"; a model; or what [`zoo.load`][]
             takes: the name of weights, a checkpoint's folder, a repository on the Hub.
-        task: What to draw a variant for, by default its first task.
+        task: Task of a variant, by default its first.
 
     Raises:
         InputError: When a model is not one of the zoo.
@@ -71,7 +71,7 @@ def show(model: VariantName | str | ZooPreTrainedModel, task: TaskName | str | N
 
 
 def task_of(model: ZooPreTrainedModel) -> str:
-    """Tell what a model is for."""
+    """Task of a model."""
     for task, (_, kind) in TASK_CLASSES.items():
         if type(model) is kind:
             return task

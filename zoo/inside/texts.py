@@ -15,7 +15,7 @@ from zoo.data.tokenizers import Tokenizers
 from zoo.training.generation.generating import MAX_NEW_TOKENS, generation_config, position_limit
 
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
-"""What bytes that are no letter by themselves decode to."""
+"""Replacement character: decoded from bytes that are no complete character."""
 
 
 @dataclass(frozen=True)
@@ -23,12 +23,12 @@ class Inputs:
     """Examples for a model.
 
     Attributes:
-        arguments: What its forward takes.
+        arguments: Keyword arguments of its forward.
         masks: True for real tokens, by "encoder" or "decoder". *Shape:* (batch_size, seq_len)
         tokens: The tokens of every example, padding left out, by "encoder" or "decoder".
-        labels: What follows each position of the decoder, or of the encoder-decoder's target; -100 where nothing does.
+        labels: Next token of each position of the decoder, or of the encoder-decoder's target; -100 where there is none.
             *Shape:* (batch_size, seq_len)
-        outputs: What the decoder of an encoder-decoder is made to write, as text; otherwise empty.
+        outputs: Target of the decoder of an encoder-decoder, as text; otherwise empty.
     """
 
     arguments: dict[str, Any]
@@ -44,8 +44,8 @@ def inputs_of(
     """Turn texts into what a model reads.
 
     Args:
-        sources: What it reads.
-        targets: What an encoder-decoder is made to write, by default what it writes by itself; or what follows the
+        sources: Input texts.
+        targets: Target texts of an encoder-decoder, by default its own output; or what follows the
             sources of a language model.
 
     Returns:
@@ -92,7 +92,7 @@ def padded(sequences: Sequence[Sequence[int]], pad_token_id: int | None, device:
 
     Args:
         sequences: Ids.
-        pad_token_id: What to fill up with.
+        pad_token_id: Fill value.
         device: Where the batch goes.
 
     Returns:

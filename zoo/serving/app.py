@@ -120,7 +120,7 @@ def on_error(request: Request, error: Exception) -> Response:
 
 
 def refusal_of(error: Exception) -> RefusedRequestError:
-    """What a client is sent about an error."""
+    """Error object of a response."""
     if isinstance(error, RefusedRequestError):
         return error
     if isinstance(error, HTTPException):

@@ -15,8 +15,8 @@ class Form(ABC):
     """A form of answers.
 
     Attributes:
-        name: What `object` is.
-        chunk: What `object` is in a stream.
+        name: Value of `object`.
+        chunk: Value of `object` in a stream.
         prefix: How ids begin.
     """
 

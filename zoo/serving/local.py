@@ -38,7 +38,7 @@ class LocalOnly:
 
     Args:
         app: The app that answers.
-        token: What every request has to carry.
+        token: Secret that every request must carry.
         hosts: Host names that are served, any port.
         public: Paths that need no token.
     """
@@ -103,7 +103,7 @@ async def refuse(scope: Scope, send: Send, status: int, message: str) -> None:
 
 
 class LocalServer:
-    """An app on a port of this machine, behind [`LocalOnly`][zoo.serving.local.LocalOnly].
+    """An app on a port of this machine, protected by [`LocalOnly`][zoo.serving.local.LocalOnly].
 
     As a context manager it serves from a thread until the block ends.
 

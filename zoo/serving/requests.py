@@ -64,7 +64,7 @@ Zero = Annotated[float, Field(ge=0, le=0)]
 
 
 class Request(BaseModel):
-    """What all requests have."""
+    """Fields of all requests."""
 
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
@@ -82,7 +82,7 @@ class StreamOptions(BaseModel):
 
 
 class SamplingRequest(Request):
-    """What completions and chats have in common. Fields that admit one value alone are not supported otherwise."""
+    """Common fields of completions and chats. A field that admits one value is not supported otherwise."""
 
     n: Annotated[int, Field(ge=1, le=MAX_ROWS)] | None = None
     temperature: Annotated[float, Field(ge=0, le=2)] | None = None

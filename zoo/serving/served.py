@@ -37,7 +37,7 @@ EMBEDDED_AT_ONCE = 32
 
 @dataclass(frozen=True)
 class Job:
-    """What is to be written.
+    """A request for text.
 
     Attributes:
         prompts: Ids of each prompt. *Shape:* (seq_len,)
@@ -97,7 +97,7 @@ class Follower(StoppingCriteria):
 
     Args:
         texts: One for each row.
-        emit: What takes the pieces.
+        emit: Called with each piece.
         stopped: Whether nothing more is wanted.
         logits: The logits of the last step, where probabilities are wanted.
         top: How many probabilities.
@@ -139,7 +139,7 @@ class ServedModel:
     Args:
         source: A checkpoint's folder, the name of weights, a repository on the Hub, or a model.
         tokenizer: The tokenizer of a model that is given.
-        name: What requests call it; by default as `source`, or the folder's name.
+        name: Name in requests; by default `source`, or the folder's name.
         device: Where it runs, by default on the GPU if there is one.
 
     Raises:
@@ -226,9 +226,9 @@ class ServedModel:
         """How many tokens may be written.
 
         Args:
-            prompts: What is read. *Shape:* (seq_len,) each.
-            asked: What the request has.
-            usual: What holds otherwise; None for as many as there are positions.
+            prompts: Token ids of the prompts. *Shape:* (seq_len,) each.
+            asked: Number that the request gives.
+            usual: Default; None for the number of positions that are left.
             param: The request's field.
 
         Raises:
@@ -258,8 +258,8 @@ class ServedModel:
         """Write.
 
         Args:
-            job: What.
-            emit: What takes the pieces of all outputs, as they come.
+            job: The request.
+            emit: Called with the pieces of all outputs, in order of arrival.
             stopped: Whether nothing more is wanted.
 
         Returns:

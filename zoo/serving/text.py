@@ -55,7 +55,7 @@ class GrowingText:
 
     Args:
         row: Its number.
-        tokenizer: What decodes it.
+        tokenizer: Decodes the tokens.
         prompt: The ids that it continues; none for an encoder-decoder.
         ends: Ids that end it.
         stops: Texts that end it, and do not belong to it.
@@ -77,7 +77,7 @@ class GrowingText:
         """Take the next token.
 
         Returns:
-            What is certain now and was not before, if anything.
+            The text that became certain, possibly empty.
         """
         self.count += 1
         if token in self.ends:

@@ -37,7 +37,7 @@ def padded(ids: Tensor, vocabulary: int, side: str) -> tuple[Tensor, Tensor]:
 
 @check()
 def check_padding_on_the_right_changes_nothing(subject: Subject) -> None:
-    """What stands at masked positions behind the input is not seen by real ones, nor pooled."""
+    """Tokens at masked positions after the input are not seen by real ones, nor pooled."""
     inputs = subject.inputs()
     plain = subject.run(**inputs)
     ids, mask = padded(inputs["input_ids"], subject.config.vocab_size, "right")

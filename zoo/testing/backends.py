@@ -60,7 +60,7 @@ def _assert_refused(subject: Subject, backend: str) -> None:
 def check_flash_attention_agrees(subject: Subject) -> None:
     """FlashAttention, written out, gives what eager attention gives: of whole, padded and packed rows, and windows.
 
-    What it cannot do, it is refused for.
+    Unsupported inputs are refused.
     """
     if FLASH not in subject.model.supported_backends():
         _assert_refused(subject, FLASH)
@@ -83,7 +83,7 @@ def _flash_inputs(subject: Subject) -> Iterator[tuple[str, dict[str, Any], Tenso
     ids, mask = padded(inputs["input_ids"], subject.config.vocab_size, "right")
     mask[0, 3:] = 0
     yield "padded", {**uncached, "input_ids": ids, "attention_mask": mask}, mask.bool()
-    # Documents in a row are told apart where tokens see only what is before, and no state goes on into the next one.
+    # Documents in a row are separated where tokens see only earlier ones, and no state crosses into the next document.
     if subject.stack == "decoder" and subject.config.mixer_layer_type is None:
         positions = torch.stack([torch.cat([torch.arange(length) for length in row]) for row in DOCUMENTS])
         yield "packed", {**inputs, "position_ids": positions[:BATCH_SIZE]}, everywhere.bool()

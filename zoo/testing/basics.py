@@ -63,7 +63,7 @@ def check_loss_is_cross_entropy(subject: Subject) -> None:
 
 @check(tasks=("seq2seq-lm",))
 def check_labels_become_decoder_inputs(subject: Subject) -> None:
-    """Without decoder inputs, labels shifted right behind the start token are decoded."""
+    """Without decoder inputs, labels shifted right after the start token are decoded."""
     labels = subject.labels()
     assert labels is not None
     inputs = subject.inputs()
@@ -128,7 +128,7 @@ def check_offloaded_weights_compute_the_same(subject: Subject) -> None:
 
 
 def _sharing(model: torch.nn.Module) -> set[frozenset[str]]:
-    """Sets of names that stand for one parameter."""
+    """Sets of names of one parameter."""
     names: dict[int, set[str]] = {}
     for name, parameter in model.named_parameters(remove_duplicate=False):
         names.setdefault(id(parameter), set()).add(name)

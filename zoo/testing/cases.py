@@ -65,7 +65,7 @@ class Case:
 
     Args:
         variant: The variant's name, possibly with settings.
-        task: What the model is for.
+        task: Task of the model.
         check: The property.
     """
 

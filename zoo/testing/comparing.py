@@ -1,4 +1,4 @@
-"""Comparisons whose failures say what differs."""
+"""Comparisons that report what differs when they fail."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def assert_equal(one: Tensor, other: Tensor, what: str, tolerance: float = TOLER
     Args:
         one: *Shape:* any
         other: *Shape:* as one.
-        what: What should hold, for the message.
+        what: Name of the property, for the message.
         tolerance: Largest difference that is allowed.
 
     Raises:
@@ -58,7 +58,7 @@ def assert_different(one: Tensor, other: Tensor, what: str) -> None:
     Args:
         one: *Shape:* any
         other: *Shape:* as one.
-        what: What should hold, for the message.
+        what: Name of the property, for the message.
 
     Raises:
         AssertionError: When they do not.
@@ -71,7 +71,7 @@ def assert_finite(tensor: Tensor, what: str) -> None:
 
     Args:
         tensor: *Shape:* any
-        what: What it is, for the message.
+        what: Name of the tensor, for the message.
 
     Raises:
         AssertionError: When one is infinite or NaN.

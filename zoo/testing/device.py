@@ -1,7 +1,7 @@
 """A pretended accelerator, for machines without one: real numbers, computed by the CPU, on a device of another name.
 
-What would fail on a real one fails here: an operation on tensors of both devices raises. What would wait for a real one
-is counted: asking for a value, choosing by a mask, copying back. How fast anything would be, nobody learns.
+An operation that fails on a real device fails here: tensors of two devices in one operation raise. An operation that
+waits for a real device is counted: reading a value, selecting by a mask, copying back. Speed is not simulated.
 
 ```python
 with pretended_device() as device:
@@ -121,7 +121,7 @@ def pretended_device() -> Iterator[PretendedDevice]:
 
 
 class Hooks(torch._C._acc.PrivateUse1Hooks):
-    """What PyTorch asks about the device. It is not to be found by who looks for an accelerator, as trainers do."""
+    """PyTorch's device module. `torch.accelerator` does not find it, so that trainers do not select it."""
 
     def is_available(self) -> bool:
         """Whether to use it unasked."""
@@ -138,7 +138,7 @@ class Hooks(torch._C._acc.PrivateUse1Hooks):
 
 @cache
 def register() -> None:
-    """Tell PyTorch that there is such a kind of device, which its gradients ask for."""
+    """Register the kind of device with PyTorch, which autograd requires."""
     backend_registration._setup_privateuseone_for_python_backend(NAME, hook=Hooks())
     AUTOCAST.fallback(torch.library.fallthrough_kernel)
     KERNELS.impl("silu_backward", torch.ops.aten.silu_backward.default)  # in fact computed by `compute`

@@ -31,7 +31,7 @@ class Engine:
     """Attention as serving engines have it: sequences end to end, no masks, and keys and values by the layer's place.
 
     Args:
-        config: Of the model, whose windows and bounds an engine reads there.
+        config: Configuration of the model, with the windows and limits that an engine reads.
     """
 
     def __init__(self, config: ZooConfig) -> None:
@@ -108,7 +108,7 @@ class Engine:
 
 @contextmanager
 def registered(engine: Engine) -> Iterator[None]:
-    """Let an engine stand under vLLM's name for a while."""
+    """Context manager: install an engine under vLLM's name."""
     before = dict(ALL_ATTENTION_FUNCTIONS._local_mapping)
     ALL_ATTENTION_FUNCTIONS[NAME] = engine.attend
     try:

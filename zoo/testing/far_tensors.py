@@ -1,4 +1,4 @@
-"""Tensors that say they are on the pretended device, and what computes with them."""
+"""Tensors of the fake device, and its operations."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from zoo.analysis.measuring.memory import Allocations
 
 NAME = "pretended"
 INNER = ("<", str(Path(torch.__file__).parent), __file__, str(Path(__file__).with_name("device.py")))
-"""How the names of files begin whose lines ask for nothing of their own."""
+"""Prefixes of source files that request no operation of their own."""
 
 aten = torch.ops.aten
 ACROSS = {aten._to_copy.default, aten.copy_.default, aten.copy.default}
-"""What may read one device and write to the other."""
+"""Operations that may read one device and write to the other."""
 
 INDEXING = {
     *(aten.index.Tensor, aten._unsafe_index.Tensor, aten.index_put.default),
@@ -29,7 +29,7 @@ WAITING = {
     *(aten._local_scalar_dense.default, aten.equal.default, aten.nonzero.default, aten.masked_select.default),
     *(aten._unique2.default, aten.unique_consecutive.default, aten.repeat_interleave.Tensor),
 }
-"""What cannot go on before the device has come to a value, or to a number of them."""
+"""Operations that wait for the device, for a value or a number of values."""
 
 
 def count_values(values: Tensor, *args: Any, **kwargs: Any) -> Tensor:
@@ -38,7 +38,7 @@ def count_values(values: Tensor, *args: Any, **kwargs: Any) -> Tensor:
 
 
 THERE_ALONE: dict[Any, Callable[..., Any]] = {aten.histc.default: count_values}
-"""What stands in for operations that CPUs have for fewer types."""
+"""Substitutes for operations that CPUs have for fewer types."""
 
 
 class MixedDevicesError(RuntimeError):
@@ -46,7 +46,7 @@ class MixedDevicesError(RuntimeError):
 
 
 class FarTensor(Tensor):
-    """A tensor that says it is on the pretended device.
+    """A tensor on the fake device.
 
     Args:
         there: Its values, on the CPU.
@@ -82,12 +82,12 @@ class FarTensor(Tensor):
     def __torch_dispatch__(  # type: ignore[override]
         cls, func: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
-        """Compute where nobody counts: outside of the pretended device's context, as a backward pass may."""
+        """Run the operation outside the fake device's context, as a backward pass may."""
         return compute(func, args, kwargs or {}, Counter())
 
 
 def compute(func: Callable[..., Any], args: Any, kwargs: dict[str, Any], waits: Counter[str]) -> Any:
-    """Compute one operation on the CPU, as if where its tensors say that they are."""
+    """Run one operation on the CPU, with the devices that its tensors have."""
     tensors = list(tensors_of((*args, *kwargs.values())))
     far = [tensor for tensor in tensors if isinstance(tensor, FarTensor)]
     near = [tensor for tensor in tensors if not isinstance(tensor, FarTensor) and tensor.ndim]
@@ -139,14 +139,14 @@ def tensors_of(values: Any) -> Iterator[Tensor]:
 
 
 def values_of(argument: Any) -> Any:
-    """The values behind a tensor, or behind those of a list; anything else as it is."""
+    """The CPU values of a tensor, or of a list's tensors; other objects unchanged."""
     if isinstance(argument, FarTensor):
         return argument.there
     return type(argument)(map(values_of, argument)) if isinstance(argument, (list, tuple)) else argument
 
 
 def brought(found: Any) -> Any:
-    """What an operation gives, on the device."""
+    """Move an operation's result to the fake device."""
     if isinstance(found, Tensor):
         return FarTensor(found)
     return type(found)(map(brought, found)) if isinstance(found, (list, tuple)) else found

@@ -163,7 +163,7 @@ def outputs_and_rows(model: ZooPreTrainedModel, inputs: dict[str, Any], real: Te
         real: Which positions of the output count. *Shape:* (batch_size, output_len)
 
     Returns:
-        What it gives at those, and the batch sizes that its layers saw.
+        The output at those, and the batch sizes that its layers had.
     """
     with rows_of_layers() as rows:
         output = main_output(model(**inputs))

@@ -35,7 +35,7 @@ def attend(
         dropout_p: Has to be zero.
         softmax_scale: Multiplies the scores.
         causal: Whether a query sees only keys up to its own position.
-        window_size: How many keys before and behind its own position a query sees, -1 for all.
+        window_size: Number of keys before and after its own position that a query sees, -1 for all.
         softcap: Bound on the scores, 0 for none.
         kwargs: `deterministic` and what else does not change results.
 
@@ -53,7 +53,7 @@ def out_of_sight(distance: Tensor, causal: bool, window_size: Sequence[int]) -> 
     """Describe which keys a query does not see.
 
     Args:
-        distance: How far behind a query a key is, negative for those before it. *Shape:* (query_len, key_len)
+        distance: Position of a key minus that of the query. *Shape:* (query_len, key_len)
 
     Returns:
         True for those. *Shape:* (query_len, key_len)
@@ -126,7 +126,7 @@ def attend_by_sequence(
         dropout_p: As all that follows for [`attend`][].
         softmax_scale: Multiplies the scores.
         causal: Whether a query sees only keys up to its own position.
-        window_size: How many keys before and behind its own position a query sees.
+        window_size: Number of keys before and after its own position that a query sees.
         softcap: Bound on the scores.
         deterministic: Changes no result.
 
@@ -150,7 +150,7 @@ def written_out_flash(*models: nn.Module) -> Iterator[None]:
     """Let models run on FlashAttention for a while, written out.
 
     Args:
-        models: Models whose configurations FlashAttention is chosen in, without a look at what they support.
+        models: Models to select FlashAttention in, without a check of what they support.
 
     Yields:
         Nothing.

@@ -28,7 +28,7 @@ def generate(subject: Subject, model: ZooPreTrainedModel | None = None, **settin
         settings: Passed on to `generate`.
 
     Returns:
-        What `generate` returns in a dictionary.
+        Output of `generate` as a dictionary.
     """
     inputs = {"input_ids": subject.inputs()["input_ids"]}
     inputs["attention_mask"] = torch.ones_like(inputs["input_ids"])

@@ -21,7 +21,7 @@ MASK = torch.tensor(
     ],
     device="cpu",
 )
-"""Padding before, behind and between the tokens of a row."""
+"""Padding before, after and between the tokens of a row."""
 
 TURNS = ((11,), (6, 5), (3, 1, 5, 1, 1))
 """How many positions are read at once."""
@@ -59,7 +59,7 @@ def check_gaps_in_a_mask_change_nothing(subject: Subject) -> None:
 
 @check(stacks=("decoder",), once_per_stack=True)
 def check_packed_documents_equal_separate_ones(subject: Subject) -> None:
-    """Documents that position ids tell apart give what each gives alone, in training and by default."""
+    """Documents separated by position ids give what each gives alone, in training and by default."""
     places = POSITIONS_OF_DOCUMENTS.to(subject.model.device)
     ids = token_ids(len(places), places.shape[1], subject.config.vocab_size, seed=0)
     for use_cache in (False, None):

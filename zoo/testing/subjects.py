@@ -35,7 +35,7 @@ class Subject:
 
     Args:
         name: The variant's name, possibly with settings.
-        task: What the model is for.
+        task: Task of the model.
         model: The model, in float64 and evaluation mode.
     """
 
@@ -131,7 +131,7 @@ class Subject:
 
         Args:
             model: The subject's own if not given.
-            inputs: What to give it, `inputs()` if nothing.
+            inputs: Keyword arguments, by default `inputs()`.
 
         Returns:
             The logits, or for feature extraction the last hidden state.
@@ -140,7 +140,7 @@ class Subject:
             return main_output((model or self.model)(**(inputs or self.inputs())))
 
     def loss(self, model: ZooPreTrainedModel) -> Tensor:
-        """A scalar whose gradient reaches everything that the model uses.
+        """A scalar with gradients for every parameter that the model uses.
 
         Args:
             model: The subject's model or a copy.
@@ -158,7 +158,7 @@ class Subject:
 
 
 def main_output(outputs: Any) -> Tensor:
-    """What a model is run for."""
+    """Name of the checked model."""
     return outputs.logits if "logits" in outputs else outputs.last_hidden_state
 
 
@@ -214,7 +214,7 @@ def tiny_name(name: str, task: str) -> str:
         # Small weights, so that outputs are of the size for which the tolerances of checks are meant.
         sizes["initializer_width"] = 1
     if usual.stack == "encoder-decoder":
-        # Stacks of different depths and vocabularies: whoever confuses them is caught.
+        # Encoder and decoder differ in depth and vocabulary, so that confusing them is an error.
         sizes["decoder_layers"] = usual.num_hidden_layers + 1
         if not usual.share_encoder_decoder_embeddings:
             sizes["decoder_vocab_size"] = TARGET_VOCABULARY
@@ -228,7 +228,7 @@ def new_subject(name: str, task: str) -> Subject:
 
     Args:
         name: A variant's name, possibly with settings.
-        task: What the model is for.
+        task: Task of the model.
 
     Returns:
         A subject with randomised weights.

@@ -1,6 +1,6 @@
-"""The explorer: models beside each other on a page, on what somebody types.
+"""The explorer: a page that shows several models side by side on a text that is typed.
 
-`views` says what is shown, plain functions of models and texts; `page` how.
+`views` has the contents, plain functions of models and texts; `page` the layout.
 """
 
 from .models import explored, shipped_models

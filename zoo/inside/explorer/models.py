@@ -21,9 +21,9 @@ class Explored:
     """A model that can be looked at.
 
     Attributes:
-        name: What it is called.
+        name: Displayed name.
         model: It.
-        tokenizers: What it reads and writes with.
+        tokenizers: Tokenizers of its inputs and outputs.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""The explorer's page, on Gradio: where things stand, and what is asked for when. What is shown is in `views`."""
+"""The explorer's page on Gradio: layout and events. The contents come from `views`."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ gap:1.2rem 2.5rem;padding:.6rem 0}
 """
 
 Look = Callable[[list[str], str], Iterable[Iterable[Part]]]
-"""From the chosen models and the text to what stands beside each other."""
+"""Chosen models and text to the views of all models, side by side."""
 
 
 def each(view: Callable[[str, str], Iterable[Part]]) -> Look:
-    """Show something of every model beside that of the others."""
+    """Show a view of every model, side by side."""
     return lambda names, text: [view(name, text) for name in names]
 
 
@@ -65,7 +65,7 @@ LOOKS: dict[str, Look] = {
 
 
 def written(columns: Callable[[], Iterable[Iterable[Part]]]) -> str:
-    """Write what stands beside each other as HTML; where something is wrong, the one sentence that says so."""
+    """Render views side by side as HTML; an error is rendered as its one sentence."""
     try:
         with ONE_AT_A_TIME:
             return COLUMNS.format("".join(as_html(parts) for parts in columns()))
@@ -81,7 +81,7 @@ def look(tab: str, names: list[str], text: str) -> str:
 
 
 def gradio() -> Any:
-    """Import Gradio, which is told to report to nobody."""
+    """Import Gradio with its analytics off."""
     os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
     return require("explore", "gradio")
 
@@ -92,8 +92,8 @@ def build_page(
     """Lay out the page.
 
     Args:
-        models: What can be chosen: names of weights, folders, repositories on the Hub.
-        text: What stands in the box at first.
+        models: Models to choose from: names of weights, folders, repositories on the Hub.
+        text: Initial text of the box.
         reports: Folders of comparisons.
         others: Whether other models may be typed in, as is right where only you see the page.
 

@@ -1,4 +1,4 @@
-"""What the explorer shows: functions of models and a text, whose results print in a terminal as well."""
+"""Views of the explorer: functions of models and a text, whose results also print in a terminal."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ QUIET = frozenset({"dropout", "scale"})
 
 
 def outputs(names: Sequence[str], text: str) -> Iterator[Part]:
-    """What each model makes of a text, below each other."""
+    """Outputs of all models for a text, one a row."""
     yield Table([(name, answer(explored(name), text)) for name in names], ("", "says"))
 
 
 def answer(one: Explored, text: str) -> str:
-    """What a model makes of a text: what it writes, how it labels it, or what it guesses for masks."""
+    """Output of a model for a text: what it writes, its label, or its guesses for masks."""
     task = task_of(one.model)
     if task in (Task.CAUSAL_LM, Task.SEQ2SEQ_LM):
         (written,) = generate(one.model, [text], tokenizer=one.tokenizers)
@@ -47,14 +47,14 @@ def answer(one: Explored, text: str) -> str:
 
 
 def label_text(label: Label, *, named: bool = False) -> str:
-    """Write a label with its probability, behind its word where there are several."""
+    """Format a label with its probability, after its word if there are several."""
     share = "" if label.score is None else f" ({label.score:.1%})"
     return f"{label.text}: {label.label}{share}" if named else f"{label.label}{share}"
 
 
 @torch.no_grad()
 def guesses(one: Explored, text: str) -> str:
-    """What a model for masked language modelling puts in the place of masks."""
+    """Predictions of a masked language model at the masks."""
     tokenizer = one.tokenizers.source
     arguments = inputs_of(one.model, one.tokenizers, [text]).arguments
     masks = (arguments["input_ids"][0] == tokenizer.mask_token_id).nonzero()[:, 0]
@@ -68,13 +68,13 @@ def guesses(one: Explored, text: str) -> str:
 
 
 def heads(name: str, text: str) -> Iterator[Part]:
-    """What every layer and head of a model attends to."""
+    """Attention of every layer and head."""
     one = explored(name)
     yield from dataclasses.replace(attention(one.model, text, tokenizer=one.tokenizers), name=name).shown()
 
 
 def layers(name: str, text: str) -> Iterator[Part]:
-    """What a model would say after each of its layers."""
+    """Predictions after each layer."""
     one = explored(name)
     yield Title(name)
     if one.model.can_generate():
@@ -91,7 +91,7 @@ def drawn(name: str, text: str) -> Iterator[Part]:
 
 
 def drawing_of(one: Explored, text: str) -> Drawing:
-    """Draw a model, with the shapes of an input beside its steps."""
+    """Draw a model, with the shapes of an input at every step."""
     drawing = show(one.model).drawing
     shapes = shapes_of(one, text)
     loud = {step.path for step in drawing.steps() if step.kind not in QUIET}
@@ -129,7 +129,7 @@ def quirks_of(name: str) -> dict[str, str]:
 
 
 def quirky(name: str, quirks: Sequence[str], text: str) -> Iterator[Part]:
-    """What changes when a model with the same weights has quirks: what it says, and how it is built."""
+    """Differences between a model and the same weights with quirks: outputs and architecture."""
     one = explored(name)
     known = quirks_of(name)
     if not known:
