@@ -1,1 +1,1 @@
-"""What a model is and costs: drawings, source, parameters, operations, memory, and training runs on paper."""
+"""Descriptions and costs of a model: drawings, source, parameters, operations, memory, and plans of training runs."""

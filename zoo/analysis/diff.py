@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from zoo.building.literals import TaskName, VariantName
 
 IDENTITY = frozenset({"variant", "quirks", "provider", "providers", "is_decoder", "is_encoder_decoder"})
-"""Fields that say which model it is, not what it is made of."""
+"""Fields that identify a model and do not describe its architecture."""
 
 FOLLOWERS = {
     "decoder_vocab_size": "vocab_size",
@@ -53,8 +53,8 @@ class Difference:
     Attributes:
         axis: A field of the configuration, a quirk, a part that is code, "task", "stack" or "parameters".
         kind: "setting", "quirk", "code" or "size".
-        a: What the first has.
-        b: What the second has.
+        a: Value of the first.
+        b: Value of the second.
     """
 
     axis: str
@@ -64,7 +64,7 @@ class Difference:
 
 
 class Differences(list[Difference], Printed):
-    """What two variants differ in, a list that prints as a table.
+    """Differences of two variants, a list that prints as a table.
 
     Args:
         names: The two variants.
@@ -84,12 +84,12 @@ class Differences(list[Difference], Printed):
 
 
 def diff(a: VariantName | str, b: VariantName | str, task: TaskName | str | None = None) -> Differences:
-    """Tell in what two variants differ when they are built for the same task.
+    """List the differences of two variants that are built for the same task.
 
     Args:
         a: A variant's name, possibly with settings: "vanilla+faithful", "pre-norm:position=rotary".
         b: Another.
-        task: What both are for; by default the first task of `a` that `b` can be built for, too. Where there is none,
+        task: Task of both; by default the first task of `a` that `b` can be built for, too. Where there is none,
             each is taken for its own default task.
 
     Returns:

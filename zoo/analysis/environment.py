@@ -1,4 +1,4 @@
-"""What the zoo runs on, for bug reports."""
+"""Versions, plugins and devices, for bug reports."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PACKAGES = (
     "sacrebleu",
     "numpy",
 )
-"""Distributions whose versions matter."""
+"""Reported distributions."""
 
 
 REPORTED = ("transformer-zoo", "torch", "transformers", "huggingface-hub")
@@ -43,7 +43,7 @@ def version_line() -> str:
 
 
 def environment() -> dict[str, dict[str, str | None]]:
-    """Find out what the zoo runs on. Nothing that is broken makes it fail: what went wrong is told instead.
+    """Collect versions, plugins and devices. Errors are part of the report and do not end it.
 
     Returns:
         Sections of facts by name: "versions", "system", "devices", "plugins" and "warnings".
@@ -75,7 +75,7 @@ def version_of(package: str) -> str | None:
 
 
 def processor_facts() -> dict[str, str]:
-    """What Linux says of the first processor, by name; nothing elsewhere."""
+    """Linux's facts about the first processor, by name; empty elsewhere."""
     info = Path("/proc/cpuinfo")
     facts: dict[str, str] = {}
     for line in info.read_text(encoding="utf-8").splitlines() if info.exists() else []:
@@ -110,7 +110,7 @@ def circumstances(device: str | None = None) -> dict[str, Any]:
 
 
 def devices() -> dict[str, str | None]:
-    """What torch can compute on.
+    """Devices of torch.
 
     Returns:
         A line about the CPU and about every accelerator.
@@ -130,7 +130,7 @@ def devices() -> dict[str, str | None]:
 
 
 def plugins() -> dict[str, str | None]:
-    """What plugins there are.
+    """Installed plugins.
 
     Returns:
         The distribution, version and value of each, by the name of its entry point.

@@ -45,7 +45,7 @@ class ParameterTable(Printed):
 
     Attributes:
         name: The variant's name with its settings.
-        task: What the model is for.
+        task: Task of the model.
         rows: The parameters, in the order of the model.
         total: Their number, each shared one counted once.
         non_embedding: The same without embeddings of tokens and positions.
@@ -68,7 +68,7 @@ class ParameterTable(Printed):
         yield from map(Note, self.remarks(modules))
 
     def remarks(self, modules: list[ModuleRow]) -> Iterator[str]:
-        """Describe what no row says: what is shared, what a token sees, and what is no embedding."""
+        """Totals that no row has: shared parameters, active parameters for each token, and those without embeddings."""
         yield from (f"{row.name} uses what {row.shared_with} has." for row in modules if row.shared_with)
         if self.active != self.total:
             yield f"{self.active:,} of them for any one token, which does not see all experts"
@@ -113,7 +113,7 @@ def count_by_parameter(name: str, task: str | None = None, **overrides: Any) -> 
 
     Args:
         name: Its name, possibly with settings.
-        task: What the model is for, by default the variant's first task.
+        task: Task of the model, by default the variant's first task.
         overrides: Fields of the configuration that differ from the variant's defaults.
 
     Raises:
@@ -182,7 +182,7 @@ def by_module(table: ParameterTable, *, fold: bool = True) -> list[ModuleRow]:
     for name, rows in modules.items():
         shapes = {row.name.rpartition(".")[2]: row.shape for row in rows}
         lenders = {row.shared_with.rpartition(".")[0] if row.shared_with else None for row in rows}
-        # A tied projection may have a bias of its own: then both its count and its lender are told.
+        # A tied projection may have a bias of its own: then both its count and the shared module are shown.
         lender = next((lender for lender in sorted(filter(None, lenders))), None)
         made = ModuleRow(name, shapes, sum(row.count for row in rows), 1, lender)
         if fold:

@@ -50,8 +50,8 @@ class ZooError(Exception):
     """Base of every error that the zoo raises on purpose."""
 
     exit_code = 2
-    """Exit status of the command line: 2 for unusable input, 1 where something outside did not let it
-    happen that may another time: the network, a remote, the disk."""
+    """Exit status of the command line: 2 for unusable input, 1 where something outside failed that may work another
+    time: the network, a remote, the disk."""
 
 
 class UnknownNameError(ZooError, LookupError):

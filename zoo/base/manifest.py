@@ -4,7 +4,7 @@ It is what makes two things safe. `--force` replaces files of a manifest that ar
 else. And weights that a disk or a copy has damaged are not loaded, although they may still look like weights.
 
 A folder without a manifest loads unchecked. To change weights on purpose without saving them through the zoo,
-removes the manifest; a configuration or a tokenizer may be edited without further ado.
+remove the manifest; a configuration or a tokenizer may be edited freely.
 """
 
 from __future__ import annotations

@@ -173,7 +173,7 @@ class Table:
         rows: The cells; the first of a row is its name.
         headings: Above the columns; empty for names with facts.
         numbers: Headings of the columns with numbers, which end below each other.
-        shades: Strength of the background colour of each cell after the name, from 0 to 1. *Shape:* as rows, less a column
+        shades: Strength of each cell's background colour, names aside, from 0 to 1. *Shape:* as rows, less a column
     """
 
     rows: Sequence[Sequence[str]]

@@ -26,7 +26,7 @@ class Inputs:
         arguments: Keyword arguments of its forward.
         masks: True for real tokens, by "encoder" or "decoder". *Shape:* (batch_size, seq_len)
         tokens: The tokens of every example, padding left out, by "encoder" or "decoder".
-        labels: Next token of each position of the decoder, or of the encoder-decoder's target; -100 where there is none.
+        labels: Next token of each position of the decoder, or of the encoder-decoder's target; -100 without one.
             *Shape:* (batch_size, seq_len)
         outputs: Target of the decoder of an encoder-decoder, as text; otherwise empty.
     """

@@ -18,10 +18,10 @@ SMALL = frozenset({"dropout", "scale"})
 """Sorts of modules that get a small box."""
 
 BADGES = {"only": "+", "changed": "≠"}
-"""The sign of a mark: whoever cannot tell the colours apart reads it."""
+"""Signs of the marks, for readers who cannot distinguish the colours."""
 
 Marks = Mapping[str, str]
-"""What stands out in a drawing, by the places of the steps: "only" here, or "changed" here."""
+"""Highlighted steps of a drawing, by place: "only" here, or "changed" here."""
 
 
 @dataclass(frozen=True)
@@ -46,8 +46,8 @@ class Box:
     Attributes:
         step: The step.
         width: How wide its box is.
-        lines: What stands in it.
-        mark: What makes it stand out, if anything.
+        lines: Text in it.
+        mark: Kind of highlighting, if any.
     """
 
     step: Step
@@ -84,12 +84,12 @@ def draw_badge(canvas: Canvas, center: Point, mark: str) -> None:
 
 
 def measure(step: Step, width: float, marks: Marks, *, detail: str | None = None) -> Box:
-    """Find out what stands in a step's box.
+    """Text and mark of a step's box.
 
     Args:
         width: How wide its box is, if it isn't a small one.
-        marks: What stands out.
-        detail: What to write below its name, if not all that is known.
+        marks: Highlighted steps.
+        detail: Text below its name, by default all details.
     """
     small = step.kind in SMALL
     width = min(width, 108.0) if small else width

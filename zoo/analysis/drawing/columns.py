@@ -13,7 +13,7 @@ WIDTH = 216.0
 """How wide a box is."""
 
 NARROW = 168.0
-"""How wide each of two boxes is that stand beside each other."""
+"""Width of each of two boxes side by side."""
 
 GAP = 17.0
 """From one box to the next, with room for an arrowhead."""
@@ -29,7 +29,7 @@ class Column:
     Attributes:
         block: The stack.
         side: Where skip connections run: -1 for left of the stream, 1 for right.
-        marks: What stands out.
+        marks: Highlighted steps.
         canvas: The picture.
         y: Where the stream has come to.
         boxes: Every step's box and its middle, by the step's place.
@@ -59,7 +59,7 @@ class Column:
         """Draw all of it.
 
         Args:
-            start: What the stack reads, in words.
+            start: Input of the stack, in words.
         """
         self.canvas.text((0, self.y), start, "soft", size=12)
         self.y -= 14
@@ -124,7 +124,7 @@ class Column:
         self.y -= 2 * SUM
 
     def layer(self, layer: Layer) -> None:
-        """Draw a layer, in a frame that says how often it is applied."""
+        """Draw a layer, in a frame with the number of its applications."""
         remarks = self.remarks(layer)
         self.rise(GAP + 6 + LEADING * len(remarks), arrow=False)
         bottom, mark = self.y, len(self.canvas.parts)
@@ -141,7 +141,7 @@ class Column:
         self.rise(8, arrow=False)
 
     def remarks(self, layer: Layer) -> list[Line]:
-        """What stands below a frame: which layers it shows; below the first, what is to be said of the stack."""
+        """Text below a frame: its layers; below the first, remarks on the stack."""
         room = self.reach + 12
         words = [layer.where, self.block.remark if layer is self.block.layers[0] else ""]
         lines = [Line(text, DETAIL, "soft") for part in filter(None, words) for text in fitted(part, room, DETAIL)]
@@ -155,7 +155,7 @@ class Column:
         Args:
             bottom: Where it begins.
             repeats: How often the layer is applied.
-            remarks: What stands below it.
+            remarks: Text below it.
         """
         far, near = self.edge, self.reach + 24
         center = (self.side * (far - near) / 2, (bottom + self.y) / 2)
@@ -176,7 +176,7 @@ class Column:
             self.canvas.text(at, line.text, line.style, size=line.size, anchor="end" if self.side > 0 else "start")
 
     def residual(self, item: Residual) -> None:
-        """Draw a residual connection: the skip leaves the stream, runs beside the branch and joins it in a sum."""
+        """Draw a residual connection: the skip leaves the stream, runs next to the branch and joins it in a sum."""
         self.rise(14, arrow=False)
         fork = self.y
         self.canvas.circle((0, fork), 2.6, "dot")

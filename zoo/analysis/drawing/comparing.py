@@ -15,7 +15,7 @@ Place = tuple[str, str]
 
 @dataclass(frozen=True)
 class DrawingComparison:
-    """What two drawings do not have in common.
+    """Differences of two drawings.
 
     Attributes:
         marks: For each of the two, "only" or "changed" by the places of its steps.
@@ -73,7 +73,7 @@ def roles(item: Step | Residual) -> Iterator[tuple[Step, str]]:
     """Go through the steps of a part of a layer.
 
     Yields:
-        Each step and where in the residual connection it stands.
+        Each step and its place in the residual connection.
     """
     if isinstance(item, Step):
         yield item, "stream"
@@ -88,7 +88,7 @@ def roles(item: Step | Residual) -> Iterator[tuple[Step, str]]:
 
 
 def facts(step: Step, role: str) -> tuple[Any, ...]:
-    """What makes two steps the same."""
+    """Key that is equal for equal steps."""
     return role, step.label, step.detail, step.note, step.quirks
 
 

@@ -1,4 +1,4 @@
-"""Which layers of a stack do the same, where those are that do something else, and how to say so in few words."""
+"""Groups of equal layers of a stack, and short descriptions of them."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from itertools import groupby
 from .parts import Layer, Residual, Step, steps_of, with_steps
 
 Items = tuple[Step | Residual, ...]
-"""What a layer does."""
+"""Steps of a layer."""
 
 IN_A_LAYER = re.compile(r"(?:.*\.)?layers\.\d+\.")
-"""What the places of all modules of a layer begin with."""
+"""Common prefix of the places of all modules of a layer."""
 
 
 def merged(drawn: Mapping[int, Items], numbers: Mapping[int, Sequence[int]], total: int) -> tuple[Layer, ...]:
@@ -56,7 +56,7 @@ def steps_in(items: Items) -> list[Step]:
 
 
 def common(details: Mapping[str, int]) -> str:
-    """Say at once what several layers' details say."""
+    """Combine the details of several layers."""
     total = sum(details.values())
     counts: Counter[str] = Counter()
     for detail, count in details.items():

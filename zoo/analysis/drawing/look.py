@@ -28,7 +28,7 @@ FILLS = {
     "only": ("#0a58c2", "#79b8ff"),
     "changed": ("#8a3ab9", "#d2a8ff"),
 }
-"""What areas and letters are filled with."""
+"""Fill colours of areas and letters."""
 
 STROKES = {
     "box": ("#57606a", "#8b949e"),
@@ -42,7 +42,7 @@ STROKES = {
     "outline-only": ("#0a58c2", "#79b8ff"),
     "outline-changed": ("#8a3ab9", "#d2a8ff"),
 }
-"""What lines are drawn with."""
+"""Colours of lines."""
 
 SHAPES = """
 .zoo-drawing text{font-family:system-ui,-apple-system,"Segoe UI","Helvetica Neue",Arial,"Liberation Sans",sans-serif}

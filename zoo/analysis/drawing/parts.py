@@ -1,4 +1,4 @@
-"""What a drawing is made of."""
+"""Parts of a drawing."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ class Step:
     """One module at work.
 
     Attributes:
-        label: What it is, e.g. "LayerNorm" or "cross attention".
-        detail: What else is to know, e.g. "8 heads of 64".
+        label: Kind of step, e.g. "LayerNorm" or "cross attention".
+        detail: Further facts, e.g. "8 heads of 64".
         path: Its place in the model, e.g. "model.decoder.layers.0.mlp".
-        note: What it does, where it is not one of the library's own parts.
+        note: Description, where it is not one of the library's own parts.
         quirks: Names of the quirks that change it, or bring it.
-        kind: What sort of module it is.
+        kind: Kind of module.
         lender: The place of the step whose weights it uses as its own, if any.
     """
 
@@ -54,7 +54,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Together:
-    """Sublayers that read the same input and whose outputs are summed.
+    """Sublayers that read the same input and add their outputs.
 
     Attributes:
         steps: The sublayers.
@@ -68,9 +68,9 @@ class Residual:
     """A residual connection: `after(skip(x) + branch(x))`.
 
     Attributes:
-        skip: What stands on the skip connection.
-        branch: What stands on the branch.
-        after: What stands after the sum.
+        skip: Steps on the skip connection.
+        branch: Steps on the branch.
+        after: Steps after the sum.
     """
 
     skip: tuple[Step, ...]
@@ -83,7 +83,7 @@ class Layer:
     """Layers of a stack that do the same.
 
     Attributes:
-        items: What one of them does, from its input to its output.
+        items: Steps of one of them, from its input to its output.
         repeats: How often it is applied.
         where: Which layers of the stack they are, where others do something else.
     """
@@ -115,7 +115,7 @@ class Block:
 
     @property
     def items(self) -> tuple[Step | Residual, ...]:
-        """What its layers do, a layer of every kind after the other."""
+        """Steps of its layers, one layer of every kind."""
         return tuple(item for layer in self.layers for item in layer.items)
 
 
@@ -125,10 +125,10 @@ class Drawing(Printed):
 
     Attributes:
         name: The variant's name with its settings.
-        task: What the model is for.
+        task: Task of the model.
         blocks: Its stacks, the encoder first.
         head: From the last stack's output to the model's.
-        rules: What the variant does that is no module, e.g. how it makes its masks.
+        rules: Behaviour of the variant that is no module, e.g. how it makes its masks.
     """
 
     name: str
@@ -162,7 +162,7 @@ class Drawing(Printed):
         """Say more of some steps.
 
         Args:
-            words: What to add to the details of a step, by its place in the model.
+            words: Additions to the details of a step, by its place in the model.
 
         Returns:
             Another drawing.

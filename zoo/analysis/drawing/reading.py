@@ -30,7 +30,7 @@ RULES = {
 """Fields of a blueprint that are no modules, and how a drawing names them."""
 
 ROLES = {"norm_out": "after", **dict.fromkeys(("norm_in", "norm_branch", "scale", "dropout"), "branch")}
-"""Where the slots of a residual connection stand; what is not named here stands on the skip connection."""
+"""Places of the slots of a residual connection; others are on the skip connection."""
 
 Marks = Mapping[str, tuple[str, ...]]
 
@@ -39,7 +39,7 @@ class Reader:
     """Reads a drawing off a model on the meta device.
 
     Args:
-        marks: The quirks to write beside every step, by its path.
+        marks: Quirks of every step, by its path.
     """
 
     def __init__(self, model: ZooPreTrainedModel, marks: Marks | None = None) -> None:
@@ -50,7 +50,7 @@ class Reader:
         self._signatures: dict[str, Any] = {}
 
     def signatures(self) -> dict[str, Any]:
-        """What can be told apart about every step, to be compared with another model's."""
+        """Properties of every step, for comparisons with another model's."""
         self.draw("", "")
         return self._signatures
 
@@ -68,7 +68,7 @@ class Reader:
         """Draw one stack.
 
         Args:
-            name: What to call it.
+            name: Title.
             prefix: Its path in the model, with a dot at the end.
         """
         config = stack.config
@@ -97,7 +97,7 @@ class Reader:
 
         Args:
             prefix: Its path in the model, with a dot at the end.
-            remarks: Takes what is to be said where a layer could not be run.
+            remarks: Receives a remark where a layer could not be run.
         """
         kinds: dict[Any, list[int]] = {}
         for number, layer in enumerate(stack.layers):
@@ -162,7 +162,7 @@ class Reader:
         return Residual(tuple(skip), (*before, *inside, *behind), slots.get("norm_out", ()))
 
     def head(self) -> Iterator[Step]:
-        """Draw what stands behind the body.
+        """Draw the steps after the body.
 
         Yields:
             Its steps.
@@ -214,7 +214,7 @@ class Reader:
         return Step(label, detail, path, note(module), self.marks.get(path, ()), kind, lender)
 
     def lender(self, module: nn.Module, path: str) -> tuple[str, str]:
-        """Find the module, among those drawn before, whose weights a module uses as its own."""
+        """Find the module, among those drawn before, that shares its weights."""
         borrowed = nn.ModuleDict(borrowed_by(module))
         for name, parameter in (*module.named_parameters(), *borrowed.named_parameters()):
             owner = self._owners.setdefault(id(parameter), f"{path}.{name}")

@@ -28,7 +28,7 @@ OUTPUTS = {
     "sequence-classification": "scores of the labels",
     "token-classification": "scores of every token's labels",
 }
-"""What comes out at the top, by task; hidden states otherwise."""
+"""Output at the top, by task; hidden states otherwise."""
 
 
 def to_svg(drawing: Drawing) -> str:
@@ -183,8 +183,8 @@ def document(canvas: Canvas, title: str, description: str) -> str:
 
     Args:
         canvas: The picture.
-        title: What it is called.
-        description: What it shows, in words.
+        title: Title.
+        description: Description in words.
 
     Returns:
         SVG that needs nothing from elsewhere.

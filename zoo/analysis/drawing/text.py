@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from .parts import Block, Drawing, Residual, Step, Together, steps_of
 
 LEAST_DETAIL = 24
-"""Details get this many columns even where the width says otherwise."""
+"""Minimum number of columns of details."""
 
 QUIRK_SIGN = "◂"
 """Stands before the quirks that change a step."""
@@ -20,10 +20,10 @@ class Row:
     """A line of a drawing.
 
     Attributes:
-        figure: What is drawn.
-        below: What is drawn beside further lines of details.
-        step: The step whose details stand beside it.
-        remark: What stands beside it where it is no step.
+        figure: Drawn characters.
+        below: Drawn characters next to further lines of details.
+        step: The step, with the details to write next to it.
+        remark: Text next to it, where it is no step.
         quirks: The quirks to name where it is no step.
     """
 
@@ -35,7 +35,7 @@ class Row:
 
     @property
     def texts(self) -> list[str]:
-        """What stands beside the figure, a text for every line to begin."""
+        """Text next to the figure, as few lines as possible."""
         text, names = (self.remark, self.quirks) if self.step is None else (self.step.detail, self.step.quirks)
         return [part for part in (text, f"{QUIRK_SIGN} {', '.join(names)}" if names else "") if part]
 

@@ -39,7 +39,7 @@ def trace(layer: nn.Module, config: ZooConfig, position: Position, earlier: Earl
         layer: A layer on the meta device.
         config: The configuration of its stack.
         position: The position encoding of its stack.
-        earlier: What the layers before it kept, and where it keeps its own.
+        earlier: State of the earlier layers, to which it adds its own.
 
     Returns:
         The calls of the layer's own modules, and inside of residual connections those of their slots. Identities are
@@ -83,7 +83,7 @@ def trace(layer: nn.Module, config: ZooConfig, position: Position, earlier: Earl
 
 
 def watched(layer: nn.Module) -> list[nn.Module]:
-    """The modules whose calls matter."""
+    """Modules with traced calls."""
     modules = dict.fromkeys(layer.children())
     for residual in layer.children():
         if isinstance(residual, Residual):

@@ -18,7 +18,7 @@ def draw(name: str, task: str | None = None, **overrides: Any) -> Drawing:
 
     Args:
         name: Its name, possibly with settings: "vanilla", "vanilla+faithful", "pre-norm:position=rotary".
-        task: What the model is for, by default the variant's first task.
+        task: Task of the model, by default the variant's first task.
         overrides: Fields of the configuration that differ from the variant's defaults.
 
     Returns:
@@ -33,7 +33,7 @@ def draw(name: str, task: str | None = None, **overrides: Any) -> Drawing:
     plain = str(dataclasses.replace(spec, quirks=(), faithful=False))
     marks: dict[str, tuple[str, ...]] = {}
     if quirks:
-        # One layer tells as much as all, unless they differ.
+        # One layer shows as much as all, unless they differ.
         if not hasattr(configure(plain, task, **overrides), "layer_types"):
             shallow = {**overrides, "num_hidden_layers": 1, "decoder_layers": 1}
         else:

@@ -1,4 +1,4 @@
-"""What to write about a module in a drawing."""
+"""Labels and details of modules in a drawing."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ KINDS: dict[Kind, tuple[type, ...]] = {
     "dropout": (nn.Dropout,),
     "scale": (Scale, LearnedScale),
 }
-"""Classes that say by themselves what sort of module it is."""
+"""Classes with names that describe the kind of module."""
 
 EVERY_LAYER = "in every layer"
 """Where positions act that act inside of attention, if there are no layers without them."""
@@ -46,7 +46,7 @@ SCALES: dict[str | float, str] = {
     AttentionScale.HIDDEN_SIZE: "scores / sqrt(hidden size)",
     AttentionScale.NONE: "unscaled scores",
 }
-"""How to say what scores are divided by, where it is not what the paper says."""
+"""Divisors of the scores that differ from the paper's, in words."""
 
 
 def label_and_detail(module: nn.Module, config: ZooConfig) -> tuple[str, str]:
@@ -84,7 +84,7 @@ def label_and_detail(module: nn.Module, config: ZooConfig) -> tuple[str, str]:
 
 
 def kind_of(module: nn.Module) -> Kind:
-    """Tell what sort of module it is."""
+    """Kind of a module."""
     if isinstance(module, Attention):
         return "cross-attention" if module.is_cross else "attention"
     if isinstance(module, Position):
@@ -130,7 +130,7 @@ def bias_words(inner: bool, outer: bool) -> list[str]:
 
 
 def feed_forward_words(module: FeedForward, config: ZooConfig) -> tuple[str, str]:
-    """Name a feed-forward sublayer, and say what distinguishes it."""
+    """Label and details of a feed-forward sublayer."""
     inner = module.up_proj.out_features
     words = [f"{module.up_proj.in_features} → {inner} → {module.down_proj.out_features}", config.hidden_act]
     if not isinstance(module.norm, nn.Identity):
@@ -162,7 +162,7 @@ def position_detail(module: Position, config: ZooConfig) -> str:
 
 
 def note(thing: Any) -> str:
-    """Quote what the author of a class or function of a variant says about it."""
+    """First line of the docstring of a class or function of a variant."""
     definition = thing if inspect.isfunction(thing) else type(thing)
     common = definition.__module__.startswith(("zoo.models.", "zoo.fast.", "torch.", "transformers."))
     if common or isinstance(thing, ZooPreTrainedModel) or not definition.__doc__:

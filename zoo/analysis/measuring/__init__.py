@@ -1,4 +1,4 @@
-"""What models cost: operations, activations, speed, and how near they come to what the machine can do."""
+"""Costs of models: operations, activations, speed, and utilisation of the machine."""
 
 from .activations import activation_bytes
 from .costs import Costs

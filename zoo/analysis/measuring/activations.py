@@ -1,4 +1,4 @@
-"""What a training step keeps for its backward pass."""
+"""Bytes that a training step keeps for its backward pass."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def activation_bytes(model: nn.Module, batch: Mapping[str, Any]) -> int:
 
     Args:
         model: The model; mode and random numbers are left as they were.
-        batch: What its forward takes, labels included where there are any; on the model's device.
+        batch: Arguments of its forward, labels included if there are any; on the model's device.
 
     Returns:
         Bytes, each memory counted once however often it is saved; parameters, buffers and the batch itself aside.

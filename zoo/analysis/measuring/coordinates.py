@@ -22,7 +22,7 @@ LENGTH, BATCH_SIZE = 32, 8
 
 @dataclass(frozen=True)
 class Coordinates:
-    """What a model of one width computes and learns.
+    """Sizes of a model's activations and updates at one width.
 
     Attributes:
         width: Its hidden size.

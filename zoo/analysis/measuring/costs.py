@@ -1,4 +1,4 @@
-"""What a model costs."""
+"""Costs of a model."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Costs:
-    """What a model costs, apart from what training itself has measured. None is what was not, or cannot be, measured.
+    """Costs of a model, apart from what training itself has measured. None is what was not, or cannot be, measured.
 
     Attributes:
         parameters: Each shared one counted once.
@@ -16,7 +16,7 @@ class Costs:
             embedding.
         flops_per_token: Operations a token of a forward pass, at the lengths of the measured batch.
         training_flops_per_token: Operations a token of a forward and backward pass.
-        activation_bytes: What one training step on the measured batch keeps for its backward pass, parameters aside.
+        activation_bytes: Bytes that one training step on the measured batch keeps for its backward pass, parameters aside.
         activation_tokens: Positions of that batch.
         prefill_tokens_per_second: Speed of reading prompts, or for an encoder any input.
         decode_tokens_per_second: Tokens written a second, one at a time with a cache, by greedy decoding of one
@@ -25,7 +25,7 @@ class Costs:
         decode_latency_p95: The same, of the slowest twentieth.
         model_flops_utilization: Operations a second while training, as a share of `gemm_flops_per_second`.
         gemm_flops_per_second: The most that matrix products reach on this machine, at the model's precision.
-        seconds: What measuring took.
+        seconds: Duration of the measurement.
     """
 
     parameters: int

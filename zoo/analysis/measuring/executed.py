@@ -1,4 +1,4 @@
-"""What a run executes, which is the same on every machine however busy it is."""
+"""Counts of executed operations, which do not depend on the load of the machine."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ FAST_LAYER = aten._transformer_encoder_layer_fwd
 
 
 class Executed(NamedTuple):
-    """What a run has executed.
+    """Counts of a run.
 
     Attributes:
         flops: Operations of its matrix products, a multiplication and an addition being two. Attention counts every
             pair of positions, and its backward pass twice as much as the forward one, as in the literature, although
-            it computes the scores anew.
+            it computes the scores again.
         operators: PyTorch operators called, views among them.
     """
 
@@ -71,7 +71,7 @@ class OperatorCounter(TorchDispatchMode):
 
 
 def executed(run: Callable[[], object]) -> Executed:
-    """Count what a run executes. What a compiled model would, it executes operator by operator here.
+    """Count what a run executes. A compiled model is executed operator by operator.
 
     Returns:
         The counts.
@@ -88,7 +88,7 @@ def attention_flops(query: Tensor, key: Tensor, value: Tensor, *rest: Any, **nam
         query: *Shape:* (batch_size, num_heads, query_len, head_dim)
         key: *Shape:* (batch_size, num_heads, key_len, head_dim)
         value: *Shape:* as key
-        rest: What else the operator takes.
+        rest: Further arguments of the operator.
         named: Likewise.
 
     Returns:
@@ -115,8 +115,8 @@ def fast_layer_flops(states: Tensor, width: int, *rest: Any, **named: Any) -> in
     """Operations of a whole layer of `nn.TransformerEncoder` on its fast path.
 
     Args:
-        states: What it reads, possibly nested. *Shape:* (batch_size, seq_len, width)
-        rest: What else the operator takes: weights of attention, and after those the feed-forward network's.
+        states: Inputs, possibly nested. *Shape:* (batch_size, seq_len, width)
+        rest: Further arguments of the operator: weights of attention, then those of the feed-forward network.
         named: Likewise.
 
     Returns:

@@ -23,10 +23,10 @@ LANGUAGE_MODELS = {
     "decoder": Task.CAUSAL_LM,
     "encoder-decoder": Task.SEQ2SEQ_LM,
 }
-"""What a configuration's model is taken for where only its stacks are known."""
+"""Class of model for a configuration of which only the stacks are known."""
 
 COUNTED = ("input_ids", "inputs_embeds", "attention_mask", "decoder_input_ids", "decoder_inputs_embeds")
-"""What of a batch decides the work."""
+"""Keys of a batch that determine the number of operations."""
 
 
 def solving(system: torch.Size, targets: torch.Size, **named: Any) -> int:
@@ -35,7 +35,7 @@ def solving(system: torch.Size, targets: torch.Size, **named: Any) -> int:
     Args:
         system: *Shape:* (..., size, size)
         targets: *Shape:* (..., size, num_targets)
-        named: What else the operator takes.
+        named: Further arguments of the operator.
     """
     return math.prod(system) * targets[-1]
 
@@ -111,7 +111,7 @@ def count_flops(model: PreTrainedModel, batch: Mapping[str, Any]) -> Flops:
 
     Args:
         model: The model, on any device, the meta device of `zoo.building.builder.skeleton` included.
-        batch: What its forward takes; of values only the shapes matter. Labels make an encoder-decoder's target.
+        batch: Arguments of its forward; only their shapes matter. Labels make an encoder-decoder's target.
 
     Returns:
         The counts.
@@ -160,7 +160,7 @@ def flops_per_token(model: PreTrainedModel | ZooConfig, seq_len: int, decoder_le
 
 
 def without_values(model: PreTrainedModel, dtype: torch.dtype | None = None) -> PreTrainedModel:
-    """Copy a model with tensors that are made anew, and are as empty as the mode in which this is called makes them."""
+    """Copy a model with new tensors, as empty as the active mode makes them."""
     memo: dict[int, Any] = {}
     for parameter in model.parameters():
         empty = torch.empty(parameter.shape, dtype=dtype or parameter.dtype)

@@ -78,6 +78,6 @@ def dropout_gain() -> float:
 
 
 def synchronize(device: torch.device | str) -> None:
-    """Wait until a device has done what it was told."""
+    """Synchronize a device."""
     if torch.device(device).type == "cuda":
         torch.cuda.synchronize(device)

@@ -1,4 +1,4 @@
-"""What a model costs, all of it."""
+"""All costs of a model."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def measure(
     model.train(was_training)
     embeddings = ids_of_embeddings(model)
     achieved = None if training_tokens_per_second is None else training_tokens_per_second * flops.training / devices
-    # What training has reached is within reach, even if something else slowed the products down.
+    # A speed that training has reached is possible, even if something else slowed the products down.
     limit = max(gemm_limit(model.device, dtype or model.dtype), achieved or 0.0)
     return Costs(
         parameters=model.num_parameters(),

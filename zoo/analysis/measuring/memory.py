@@ -1,4 +1,4 @@
-"""How much memory a run needs, told by what is allocated and not by what the system has handed out."""
+"""Memory of a run, measured by allocations and not by what the system has handed out."""
 
 from __future__ import annotations
 

@@ -21,10 +21,10 @@ MOST_STEPS = 32
 """Tokens that one generation writes."""
 
 FEWEST_STEPS = 4
-"""Below this, no generation says anything."""
+"""Minimum length of a generation for a measurement."""
 
 PASSED = ("input_ids", "attention_mask")
-"""What of a batch a model is to read."""
+"""Keys of a batch that are given to a model."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ def prefill_speed(model: PreTrainedModel, batch: Mapping[str, Any], seconds: flo
 
     Args:
         model: The model, in evaluation mode.
-        batch: What to read.
+        batch: Inputs.
         seconds: How long to measure, at least three times.
 
     Returns:

@@ -1,4 +1,4 @@
-"""The command that trains as a plan says."""
+"""The command that trains according to a plan."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DATA = {
     Task.SEQUENCE_CLASSIFICATION: "text-classification:max_length={seq_len}",
     Task.TOKEN_CLASSIFICATION: "token-classification:max_length={seq_len}",
 }
-"""What a model of each task is trained on."""
+"""Training task of each task of models."""
 
 HOST, PORT = '"$HOST"', 29500
 """The first machine of several, and where its processes meet."""

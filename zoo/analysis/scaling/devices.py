@@ -1,4 +1,4 @@
-"""What accelerators can do, by their makers' data sheets."""
+"""Peak performance and memory of accelerators, by their makers' data sheets."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Device:
     """An accelerator.
 
     Attributes:
-        name: What people call it.
+        name: Usual name.
         memory: Bytes, as `nvidia-smi` shows.
         flops: Operations a second of matrix products in bfloat16 that add up in float32, without sparsity.
         bandwidth: Bytes a second between memory and chip.

@@ -29,7 +29,7 @@ class Roofline:
 
     @property
     def bound(self) -> str:
-        """What is waited for: compute, memory or link."""
+        """Bottleneck: compute, memory or link."""
         return max(("compute", self.compute), ("memory", self.memory), ("link", self.link), key=lambda one: one[1])[0]
 
 

@@ -26,7 +26,7 @@ MANY = 4
 
 
 class Precision(str, Enum):
-    """What weights are kept in, and what is computed with."""
+    """Types of weights and of computation."""
 
     MIXED = "mixed"
     """float32 weights, of which autocast makes bfloat16 ones in every forward pass: one process, and DDP."""

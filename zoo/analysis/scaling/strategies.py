@@ -42,7 +42,7 @@ SLICED = (
     *("num_attention_heads", "num_key_value_heads", "decoder_attention_heads"),
     *("intermediate_size", "decoder_intermediate_size", "vocab_size", "decoder_vocab_size"),
 )
-"""What tensor parallelism divides."""
+"""Quantities that tensor parallelism divides."""
 
 
 class Strategy(str, Enum):
@@ -70,8 +70,8 @@ class Memory:
         gradients: Theirs, in float32; with DDP as well in the buckets that are averaged.
         optimizer: Its states, in float32.
         gathered: With FSDP2, whole weights and gradients of the layers at work, in bfloat16.
-        activations: What the body keeps for its backward pass, and needs in it; copies of the weights in bfloat16 too.
-        logits: What the output projection and the loss add.
+        activations: Bytes of the body for its backward pass and in it; copies of the weights in bfloat16 too.
+        logits: Bytes of the output projection and the loss.
     """
 
     parameters: int
@@ -89,7 +89,7 @@ class Memory:
 
 @dataclass(frozen=True)
 class Share:
-    """What one device does of a training step.
+    """Work of one device in a training step.
 
     Attributes:
         strategy: How the step is spread.
@@ -99,7 +99,7 @@ class Share:
         num_parameters: Of the model, or of the slice that this device computes.
         gathered: Weights that are gathered at one time.
         states: Numbers that the optimiser keeps for a weight.
-        step: What depends on the batch.
+        step: Quantities that depend on the batch.
     """
 
     strategy: Strategy
