@@ -34,7 +34,7 @@ OWN_STACK = {
 """The stack of tasks that leave no choice."""
 
 KEPT_BESIDE = ("layer_types", "rope_parameters", "num_nextn_predict_layers", "mtp_loss_weight")
-"""What any configuration may hold that is no field of every one."""
+"""Keys of any configuration that are not fields of every one."""
 
 PASSED_ON = frozenset({*KEPT_BESIDE, "num_labels", "parametrization", "mup_base_width"})
 """Settings that are not fields of the configuration but that it understands."""
@@ -65,7 +65,7 @@ def config(
 
     Args:
         name: A variant's name, possibly with settings: "vanilla", "vanilla@small+faithful", "pre-norm:position=rotary".
-        task: What the model is for, by default the variant's first task.
+        task: Task of the model, by default the variant's first task.
         faithful: Whether to switch on every quirk of the original.
         quirks: Names of quirks to switch on.
         overrides: Fields of [`ZooConfig`][] that differ from the variant's defaults.
@@ -135,7 +135,7 @@ def build(
 
     Args:
         name: A variant's name, possibly with settings: "vanilla", "vanilla@small+faithful", "pre-norm:position=rotary".
-        task: What the model is for, by default the variant's first task: one of feature-extraction, masked-lm,
+        task: Task of the model, by default the variant's first task: one of feature-extraction, masked-lm,
             sequence-classification, token-classification, causal-lm, seq2seq-lm.
         faithful: Whether to switch on every quirk of the original.
         quirks: Names of quirks to switch on.
@@ -195,7 +195,7 @@ def count_parameters(name: str, task: str | None = None, **overrides: Any) -> in
 
 @find_facts_with
 def find_facts(name: str) -> Facts:
-    """Find what a card tells of a variant's models.
+    """Find the facts of a card that need a model.
 
     Args:
         name: A variant's name, possibly with settings.

@@ -28,7 +28,7 @@ def spell_out(function: Callable[..., Any], keywords: type[Any]) -> None:
     """Let `inspect.signature` list the keyword arguments that a function takes by `**`, for completion in notebooks.
 
     Args:
-        function: The function, whose last parameter is `**NAME: Unpack[keywords]`.
+        function: The function; its last parameter is `**NAME: Unpack[keywords]`.
         keywords: A class of [`Keywords`][].
     """
     signature = inspect.signature(function)

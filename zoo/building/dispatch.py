@@ -87,7 +87,7 @@ def build(
         name: A variant's name, possibly with settings: "vanilla", "vanilla@small+faithful", "pre-norm:position=rotary";
             that of weights, "vanilla.en-pt" ([`zoo.list_weights`][]); or "hf-hub:org/name@revision" for a model on the
             Hub, with its weights.
-        task: What the model is for, by default the variant's first task: one of feature-extraction, masked-lm,
+        task: Task of the model, by default the variant's first task: one of feature-extraction, masked-lm,
             sequence-classification, token-classification, causal-lm, seq2seq-lm.
         faithful: Whether to switch on every quirk of the original.
         quirks: Names of quirks to switch on.

@@ -1,4 +1,4 @@
-"""Fingerprints: a model's logits on a fixed input, recorded beside weights and compared when they are loaded.
+"""Fingerprints: a model's logits on a fixed input, recorded with weights and compared when they are loaded.
 
 A change of a variant's code that changes what it computes would make weights that were trained before it useless, and
 nothing else would tell.

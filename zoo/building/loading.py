@@ -57,7 +57,7 @@ else:
 
 
 PULLING = ".zoo-pull"
-"""What a folder holds while a model is pulled into it."""
+"""Lock and temporary files of a folder into which a model is pulled."""
 
 SIZES = ("num_labels", "vocab_size", "decoder_vocab_size")
 """Fields that may be changed when a checkpoint is loaded: its head and its embeddings are new then."""
@@ -78,7 +78,7 @@ def load(folder: Path, task: str | None = None, **kwargs: Any) -> ZooPreTrainedM
         task: The head to load, by default the one that was saved.
         kwargs: As for `from_pretrained`: `dtype`, `device_map`, `attn_implementation`, ...; `verify=False` to load
             weights that are not those of the folder's manifest. With another number of labels or vocabulary, the head
-            or the embeddings are new and random, which a `NewHeadWarning` says.
+            or the embeddings are new and random, with a `NewHeadWarning`.
 
     Returns:
         The model, in evaluation mode.
@@ -141,7 +141,7 @@ def read_config(folder: Path) -> dict[str, Any]:
     """Read a checkpoint's configuration.
 
     Returns:
-        What its config.json says.
+        The contents of its config.json.
 
     Raises:
         CheckpointError: When there is none, or it is not one of the zoo's.

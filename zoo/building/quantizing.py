@@ -76,7 +76,7 @@ def quantise(model: nn.Module, tokens: int) -> None:
 
 
 class FusedProjections(Attention):
-    """Attention whose queries, keys and values come from one product, so that its input is rounded once."""
+    """Attention with one product for queries, keys and values, so that its input is rounded once."""
 
     parts = ("q_proj", "k_proj", "v_proj")
     qkv_proj: Int8Linear
@@ -89,7 +89,7 @@ class FusedProjections(Attention):
         return isinstance(module, Attention) and not module.is_cross and inherits(module, Attention, *methods)
 
     def fuse(self, tokens: int) -> None:
-        """Put one int8 layer, for about so many tokens at a time, in the place of three float ones."""
+        """Replace three float layers by one int8 layer, for about `tokens` tokens at a time."""
         layers = (self.q_proj, self.k_proj, self.v_proj)
         self.qkv_proj, self.widths = Int8Linear(*layers, tokens=tokens), [layer.out_features for layer in layers]
         del self.q_proj, self.k_proj, self.v_proj
@@ -105,7 +105,7 @@ class FusedProjections(Attention):
 
 
 class FusedGate(GatedFeedForward):
-    """A gated network whose gate and value come from one product, so that its input is rounded once."""
+    """A gated network with one product for gate and value, so that its input is rounded once."""
 
     parts = ("gate_proj", "up_proj")
     gate_up_proj: Int8Linear
@@ -116,7 +116,7 @@ class FusedGate(GatedFeedForward):
         return isinstance(module, GatedFeedForward) and inherits(module, GatedFeedForward, "forward", "project")
 
     def fuse(self, tokens: int) -> None:
-        """Put one int8 layer, for about so many tokens at a time, in the place of two float ones."""
+        """Replace two float layers by one int8 layer, for about `tokens` tokens at a time."""
         self.gate_up_proj = Int8Linear(self.gate_proj, self.up_proj, tokens=tokens)
         del self.gate_proj, self.up_proj
 
@@ -168,14 +168,14 @@ def _subclass(first: type, second: type) -> Any:
 
 
 class Int8Class(type):
-    """The class of classes that are made on demand, which pickling cannot name and is told so."""
+    """Metaclass of classes that are made on demand; pickling refuses them."""
 
 
 copyreg.pickle(Int8Class, lambda made: refuse("be pickled, and so not saved by torch.save nor sent to other processes"))
 
 
 class Int8Model(ZooPreTrainedModel):
-    """What a model on int8 weights refuses."""
+    """Methods that a model on int8 weights refuses."""
 
     def train(self, mode: bool = True) -> Any:
         """Stay in evaluation mode."""

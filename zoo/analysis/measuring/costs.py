@@ -16,7 +16,7 @@ class Costs:
             embedding.
         flops_per_token: Operations a token of a forward pass, at the lengths of the measured batch.
         training_flops_per_token: Operations a token of a forward and backward pass.
-        activation_bytes: Bytes that one training step on the measured batch keeps for its backward pass, parameters aside.
+        activation_bytes: Bytes that a training step on the measured batch keeps for its backward pass, no parameters.
         activation_tokens: Positions of that batch.
         prefill_tokens_per_second: Speed of reading prompts, or for an encoder any input.
         decode_tokens_per_second: Tokens written a second, one at a time with a cache, by greedy decoding of one

@@ -1,4 +1,4 @@
-"""How to train a variant on so many devices."""
+"""Plans of training a variant on a number of devices."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ USABLE = 0.9
 """The share of a device's memory that a plan fills: CUDA's context, workspaces and gaps take the rest."""
 
 UPDATE = 2**19
-"""Tokens of an update if nothing else is said: half a million, as GPT-3's smaller models had (Brown et al. 2020)."""
+"""Default tokens of an update: half a million, as GPT-3's smaller models had (Brown et al. 2020)."""
 
 LONGEST = 1024
-"""Tokens of a sequence where neither the caller nor a table of positions says how many."""
+"""Default tokens of a sequence, without a table of positions that limits them."""
 
 UNITS = {"": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
 
@@ -39,13 +39,13 @@ ORDER = (
 
 @dataclass(frozen=True)
 class Plan:
-    """How a variant is trained on so many devices.
+    """A plan of training a variant on a number of devices.
 
     Attributes:
         name: The variant's name with its settings.
-        task: What the model is for.
+        task: Task of the model.
         num_parameters: Of the model, each shared one counted once.
-        device: What it is trained on.
+        device: Kind of device.
         devices: Their number.
         available: Bytes of each.
         seq_len: Tokens of a sequence.
@@ -57,7 +57,7 @@ class Plan:
         tokens_per_update: On all devices.
         tokens_per_second: The most that all devices can read together, by the roofline.
         roofline: The least seconds of an update, by what is waited for.
-        command: What starts it; with several machines, on each of them.
+        command: Command that starts it; with several machines, on each of them.
         slurm: With several machines, what `sbatch` takes.
     """
 
@@ -103,7 +103,7 @@ def plan(
 
     Args:
         name: A variant's name, possibly with settings, such as sizes.
-        task: What the model is for, by default the variant's first task.
+        task: Task of the model, by default the variant's first task.
         devices: Their number; more than 8 are machines of 8 each.
         device: A name in `zoo.analysis.scaling.DEVICES`.
         memory: Bytes of each, or "80GiB"; by default the device's.
@@ -174,7 +174,7 @@ def fitting(name: str, task: str, seq_len: int, devices: int, available: int, op
     """Find the fastest strategy with which a sequence fits on a device. Arguments as for [`plan`][].
 
     Returns:
-        What a device does then.
+        Work of a device in a step.
 
     Raises:
         ConfigError: When nothing fits, with what comes nearest.
@@ -200,7 +200,7 @@ def fitting(name: str, task: str, seq_len: int, devices: int, available: int, op
 
 
 def candidates(devices: int) -> Iterator[tuple[Strategy, bool]]:
-    """Strategies for so many devices."""
+    """Strategies for a number of devices."""
     for strategy, checkpointing in ORDER:
         if devices > 1:
             yield strategy, checkpointing

@@ -43,7 +43,7 @@ class Peak(NamedTuple):
 
     Attributes:
         least: However few there are: gradients of large weights, on their way to those that are kept.
-        fixed: What is there beside all sequences.
+        fixed: Bytes that do not depend on the number of sequences.
         each: For every sequence.
     """
 
@@ -57,7 +57,7 @@ class Peak(NamedTuple):
 
 
 class StepMemory(NamedTuple):
-    """What a training step takes at its peak, beside weights, gradients that are kept, and the optimiser's states.
+    """Peak memory of a training step, without weights, kept gradients, and the optimiser's states.
 
     Attributes:
         body: Without head and loss.
@@ -68,11 +68,11 @@ class StepMemory(NamedTuple):
     whole: Peak
 
     def activations(self, sequences: int) -> int:
-        """What the body takes for a batch of so many sequences, in bytes."""
+        """Bytes of the body for a number of sequences."""
         return self.body.at(sequences)
 
     def logits(self, sequences: int) -> int:
-        """What head and loss add for a batch of so many sequences, in bytes."""
+        """Bytes of head and loss for a number of sequences."""
         return max(0, self.whole.at(sequences) - self.body.at(sequences))
 
 

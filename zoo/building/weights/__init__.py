@@ -1,4 +1,4 @@
-"""Weights by name: what ships, where the rest is, and the folder behind a name.
+"""Weights by name: those that ship, addresses of the others, and the folder of a name.
 
 The names and what is known about each are in [`zoo.registry.WEIGHTS`][]. Importing this imports neither torch nor
 transformers.

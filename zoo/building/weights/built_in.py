@@ -25,7 +25,7 @@ def read_definitions(kind: str) -> dict[str, dict[str, Any]]:
 
 
 def shipped_weights(name: str, definition: dict[str, Any]) -> Weights:
-    """Find weights that ship, whole or not: what is wrong with them is told when they are used."""
+    """Find weights that ship, complete or not; errors are reported when they are used."""
     defined = definition_of(name, definition)
     try:
         return replace(read_record(SHIPPED / name), summary=defined.summary)
@@ -34,7 +34,7 @@ def shipped_weights(name: str, definition: dict[str, Any]) -> Weights:
 
 
 def definition_of(name: str, definition: dict[str, Any]) -> Weights:
-    """Say of weights what their definition says."""
+    """Make the record of a definition."""
     said = {key: value for key, value in definition.items() if key != "train"}
     arguments = tuple(str(definition.get("train", "")).split())
     command = ("zoo", "train", *arguments) if arguments else ()

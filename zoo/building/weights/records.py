@@ -16,13 +16,13 @@ from zoo.base.manifest import MANIFEST_FILE, describe
 from zoo.registry import FileDigest, RecordedScore, Weights
 
 MAKERS = ("transformer-zoo", "torch", "transformers", "tokenizers")
-"""The distributions whose versions a record tells."""
+"""Distributions with versions in a record."""
 
 SHARED = Path(__file__).parent / "shared"
 """Files that several weights that ship have, each once, called by its SHA-256."""
 
 HERE = ("source", "scores")
-"""What of a record is not in its file: the folder that it is in, and what another file says."""
+"""Facts of a record that are not in its file: its folder, and contents of another file."""
 
 
 def read_record(folder: Path) -> Weights:
@@ -82,7 +82,7 @@ def write_record(folder: Path, weights: Weights) -> Weights:
     """Write the record of the weights in a folder, with the hashes of all files that are there.
 
     Args:
-        weights: What is known about them.
+        weights: The record.
 
     Returns:
         The same, with the files.
@@ -132,7 +132,7 @@ def check_files(folder: Path, weights: Weights) -> None:
 
 
 def versions() -> dict[str, str]:
-    """Tell which versions make weights here."""
+    """Versions that make weights here."""
     return {distribution: version(distribution) for distribution in MAKERS}
 
 
