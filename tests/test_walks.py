@@ -1,0 +1,27 @@
+"""How much code one use of the library runs may fall, not grow."""
+
+from __future__ import annotations
+
+import runpy
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+SCRIPT = runpy.run_path(str(Path(__file__).parents[1] / "scripts/bench/walks.py"))
+LIMITS = {
+    "forward": (17, 53, 411),
+    "cached step": (18, 54, 444),
+    "build": (32, 121, 842),
+    "load": (34, 128, 959),
+    "convert": (65, 269, 2132),
+}
+"""Files, functions, and lines of these functions: lower a number when it falls."""
+
+
+@pytest.mark.parametrize("name", LIMITS)
+def test_a_walk_is_no_longer_than_before(name: str) -> None:
+    with ExitStack() as files:
+        walk = SCRIPT["walk_of"](SCRIPT["WALKS"][name](files))
+    found = (walk.files, len(walk.functions), walk.lines_of_code)
+    assert all(number <= limit for number, limit in zip(found, LIMITS[name], strict=True)), found
