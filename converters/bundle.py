@@ -10,13 +10,14 @@ import ast
 import hashlib
 import inspect
 import json
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from zoo.models import TASK_CLASSES, ZooConfig, ZooPreTrainedModel
 from zoo.models import parts as registries
-from zoo.models.parts import PART_FIELDS
+from zoo.models.parts import PART_FIELDS, named_parts
 from zoo.models.pretrained import BODIES
 from zoo.registry import VARIANTS, Task
 
@@ -34,6 +35,8 @@ REGISTRY = "zoo.registry"
 TABLES = {name: table for name, table in vars(registries).items() if table in PART_FIELDS.values()}
 """The registries of parts, by their names in source code."""
 MANIFEST = "bundle.json"
+INSTALLED = ("torch.", "transformers.")
+"""Modules that a bundle imports and does not bring: transformers has most activations."""
 
 TOKENIZER_USAGE = f"""A tokenizer in this folder needs no code. With `trust_remote_code=False` transformers loads it
 without a question; without that argument it asks, as it reads the model's configuration first:
@@ -150,11 +153,19 @@ def bundle_files(config: ZooConfig) -> dict[str, str]:
     names = flat_names(shaker.kept)
     files = {f"{names[module]}.py": write_module(shaker, module, names) for module in shaker.kept if module != REGISTRY}
     files[f"{names[REGISTRY]}.py"] = inspect.getsource(bundle_registry)
-    needed = {(thing.__module__, thing.__name__) for thing in registered.values()}
+    needed = {(REGISTRY, "register")}
     needed |= {(registries.__name__, call.split(".")[0]) for call in registered if call.startswith(tuple(TABLES))}
-    imports = [f"from .{names[module]} import {name}  # noqa: E402\n" for module, name in sorted(needed)]
-    imports.append(f"from .{names[REGISTRY]} import register  # noqa: E402\n\n")
-    calls = [f"{call}({thing.__name__})\n" for call, thing in registered.items()]
+    calls = []
+    for call, thing in registered.items():
+        definition = thing.func if isinstance(thing, partial) else thing
+        needed.add((definition.__module__, definition.__name__))
+        text = definition.__name__
+        if isinstance(thing, partial):
+            needed.add(("functools", "partial"))
+            text = f"partial({', '.join((text, *(f'{name}={value!r}' for name, value in thing.keywords.items())))})"
+        calls.append(f"{call}({text})\n")
+    places = {module: f".{name}" for module, name in names.items()}
+    imports = [f"from {places.get(module, module)} import {name}  # noqa: E402\n" for module, name in sorted(needed)]
     filling = [(module, min(shaker.kept[module])) for module, effects in shaker.kept_effects.items() if effects]
     files[f"{ENTRY}.py"] = entry(config, names, filling)
     files["configuration.py"] = with_registrations(files["configuration.py"], "".join((*imports, *calls)))
@@ -172,10 +183,7 @@ def registered_parts(shaker: Shaker, config: ZooConfig) -> dict[str, Any]:
         The parts, by the call that registers each: `POSITIONS.register('rotary')`.
     """
     wanted = [
-        (name, getattr(config, field))
-        for name, table in TABLES.items()
-        for field, known in PART_FIELDS.items()
-        if known is table
+        (name, part) for name, table in TABLES.items() for _, known, part in named_parts(config) if known is table
     ]
     found: dict[str, Any] = {}
     while wanted:
@@ -186,6 +194,8 @@ def registered_parts(shaker: Shaker, config: ZooConfig) -> dict[str, Any]:
         part = found[call] = TABLES[table].get(name)
         before = {module: set(names) for module, names in shaker.kept.items()}
         shaker.keep(registries.__name__, table)
+        if getattr(part, "func", part).__module__.startswith(INSTALLED):
+            continue
         shaker.keep(part.__module__, part.__name__)
         new = {(m, n) for m, names in shaker.kept.items() for n in names - before.get(m, set()) if m != REGISTRY}
         wanted += [pair for module, defined in new for pair in looked_up(shaker, module, defined)]

@@ -76,9 +76,6 @@ class Registry(Generic[T]):
         """
         return Origin()
 
-    def load_plugins(self) -> None:
-        """Do nothing: a bundle has no plugins."""
-
     def __contains__(self, name: object) -> bool:
         return name in self._items
 

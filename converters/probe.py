@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from zoo.models import TASK_CLASSES, ZooConfig, ZooPreTrainedModel
+from zoo.models import ACTIVATIONS, TASK_CLASSES, ZooConfig, ZooPreTrainedModel
 from zoo.registry import VARIANTS, Task
 
 from .symmetries.base import settled
@@ -49,6 +49,8 @@ def arithmetic_of(config: ZooConfig, task: str) -> Arithmetic:
     """
     if config.classifier_positions is not None and task == Task.SEQUENCE_CLASSIFICATION:
         return Arithmetic((f"its classifier labels {config.classifier_positions} positions of one vector",), False)
+    if not ACTIVATIONS.origin(config.hidden_act).built_in:
+        return Arithmetic((f"hidden_act={config.hidden_act!r}, which is a plugin's",), False)
     small = shrink(config)
     is_plain, is_plain_without_mask = compared(small, task)
     if is_plain:

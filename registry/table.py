@@ -315,10 +315,6 @@ class Registry(Generic[T]):
             items = list(self._items.items())
         return sorted(name for name, item in items if isinstance(item, _Entry) and item.deprecated is None)
 
-    def load_plugins(self) -> None:
-        """Load all plugins, for names that they add to tables of other libraries."""
-        PLUGINS.load()
-
     def __iter__(self) -> Iterator[str]:
         return iter(self.names())
 

@@ -166,10 +166,18 @@ def test_a_plugins_variant_brings_its_code(tmp_path):
         textwrap.dedent(
             '''
             """A plugin."""
-            from zoo.models import EncoderLayer, DecoderLayer, Transformer, ZooConfig
+            from torch import nn
+            from zoo.models import ACTIVATIONS, EncoderLayer, DecoderLayer, Transformer, ZooConfig
             from zoo.registry import register
 
             FACTOR = 0.5
+
+            @ACTIVATIONS.register("cube")
+            class Cube(nn.Module):
+                """The third power."""
+
+                def forward(self, x):
+                    return x**3
 
             class HalvedLayer(DecoderLayer):
                 """Halves its output."""
@@ -177,7 +185,7 @@ def test_a_plugins_variant_brings_its_code(tmp_path):
                 def forward(self, hidden_states, *args, **kwargs):
                     return super().forward(hidden_states, *args, **kwargs) * FACTOR
 
-            @register("outsider", tasks=("causal-lm",), source="nowhere", defaults={"dropout": 0.0})
+            @register("outsider", tasks=("causal-lm",), source="nowhere", defaults={"hidden_act": "cube"})
             def outsider(config: ZooConfig) -> Transformer:
                 """A decoder that halves."""
                 return Transformer(decoder_layer=HalvedLayer)

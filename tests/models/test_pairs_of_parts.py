@@ -9,7 +9,6 @@ from typing import Any, TypeAlias
 
 import pytest
 import torch
-from transformers.activations import ACT2FN
 
 import zoo
 from zoo.base.errors import ConfigError
@@ -34,7 +33,6 @@ SIZES = {
 
 AXES: dict[str, list[Any]] = {
     **{field: [name for name in parts if parts.origin(name).built_in] for field, parts in PART_FIELDS.items()},
-    "hidden_act": sorted(ACT2FN),
     "norm_placement": [str(word) for word in NormPlacement],
     "qk_norm": [None, *map(str, QKNorm)],
     "residual_scaling": [None, *map(str, ResidualScaling)],

@@ -42,7 +42,7 @@ class Settings(Keywords, total=False):
     decoder_intermediate_size: int | None
     """The same in the decoder of an encoder-decoder, `intermediate_size` if not given."""
     hidden_act: str
-    """Activation in the feed-forward network, a name of transformers' `ACT2FN`."""
+    """Activation in the feed-forward network, a name of transformers' `ACT2FN` or a plugin's."""
     feed_forward: Literal[
         "gated", "mlp", "moe", "moe-clamped", "moe-shared", "moe-sigmoid", "normalized", "swiglu", "geglu", "reglu"
     ]

@@ -85,11 +85,6 @@ def values_of(name: str) -> dict[str, str]:
         values = member_docs(CHOICES[name]) | ({"none": "None of these."} if name in OPTIONAL else {})
     elif name == "attention_scale":
         values = member_docs(AttentionScale) | {"NUMBER": "This number."}
-    elif name == "hidden_act":
-        from transformers.activations import ACT2FN
-
-        classes = {word: kind[0] if isinstance(kind, tuple) else kind for word, kind in sorted(ACT2FN.items())}
-        values = {word: getattr(kind, "__name__", "") for word, kind in classes.items()}
     elif name == "parametrization":
         values = dict(PARAMETRIZATIONS)
     elif name == "layer_types":

@@ -34,7 +34,7 @@ from .mixers.kimi_delta import KimiDeltaAttention
 from .mixers.short_convolution import ShortConvolution
 from .norms import DynamicTanh, LayerNorm, RMSNorm
 from .parametrization import learning_rate_factors
-from .parts import ATTENTIONS, FEED_FORWARDS, INITIALIZERS, MIXERS, NORMS, POSITIONS, RESIDUALS
+from .parts import ACTIVATIONS, ATTENTIONS, FEED_FORWARDS, INITIALIZERS, MIXERS, NORMS, POSITIONS, RESIDUALS
 from .position_bias import AlibiPosition, RelativeBucketPosition
 from .positions.rotary_by_layer import RotaryByLayerPosition
 from .pretrained import ZooModel, ZooPreTrainedModel
@@ -57,6 +57,7 @@ TASK_CLASSES: dict[str, tuple[str, type[ZooPreTrainedModel]]] = {
 """The Auto class and the model class of every task."""
 
 __all__ = [
+    "ACTIVATIONS",
     "ATTENTIONS",
     "FEED_FORWARDS",
     "INITIALIZERS",

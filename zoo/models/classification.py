@@ -4,7 +4,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers.activations import ACT2FN
 from transformers.cache_utils import Cache
 from transformers.modeling_outputs import SequenceClassifierOutput, TokenClassifierOutput
 from transformers.utils.generic import can_return_tuple
@@ -14,8 +13,10 @@ from zoo.fast.dropout import Dropout
 
 from .capabilities import SERVING
 from .configuration import ZooConfig
+from .feed_forward import build_activation
 from .norms import build_norm
 from .options import CallOptions
+from .parts import ACTIVATIONS
 from .pretrained import ZooModel, ZooPreTrainedModel
 from .sinusoidal import SinusoidalPosition
 
@@ -63,7 +64,7 @@ class SequencePooler(nn.Module):
     def __init__(self, config: ZooConfig) -> None:
         super().__init__()
         self.dense = nn.Linear(config.hidden_size, config.hidden_size)
-        self.act_fn = ACT2FN[config.classifier_pooler_act]
+        self.act_fn = build_activation(config.classifier_pooler_act)
         self.drawn_as = ("dense layer", f"{config.hidden_size} → {config.hidden_size}, {config.classifier_pooler_act}")
 
     def forward(self, pooled: Tensor) -> Tensor:
@@ -88,7 +89,7 @@ class PositionDecoder(nn.Module):
         self.position = SinusoidalPosition(config)
         self.norms = nn.ModuleList(build_norm(config, config.hidden_size) for _ in range(2))
         self.dense = nn.ModuleList(nn.Linear(config.hidden_size, config.hidden_size) for _ in range(2))
-        self.act_fn = ACT2FN["gelu"]
+        self.act_fn = ACTIVATIONS.get("gelu")()
         self.norm = build_norm(config, config.hidden_size)
         self.drawn_as = ("position decoder", f"{num_positions} vectors out of one, by sinusoids and two dense layers")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeVar
 
 from .choices import NormPlacement
-from .parts import NAMED_FIELDS
+from .parts import named_parts
 
 if TYPE_CHECKING:
     from .configuration import ZooConfig
@@ -80,7 +80,7 @@ def usual_layer_types(config: ZooConfig) -> list[str] | None:
 
 def find_providers(config: ZooConfig) -> dict[str, str]:
     """Find the distributions that a configuration needs in addition to the zoo."""
-    origins = {field: registry.origin(getattr(config, field)) for field, registry in NAMED_FIELDS.items()}
+    origins = {field: registry.origin(name) for field, registry, name in named_parts(config)}
     return {
         field: origin.distribution for field, origin in origins.items() if not origin.built_in and origin.distribution
     }

@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
-from transformers.activations import ACT2FN
 
 from zoo.fast.dropout import Dropout
 from zoo.fast.identity import Identity
 
 from .norms import build_norm
-from .parts import FEED_FORWARDS
+from .parts import ACTIVATIONS, FEED_FORWARDS
 
 if TYPE_CHECKING:
     from .configuration import ZooConfig
@@ -67,9 +66,8 @@ class GatedFeedForward(FeedForward):
 
 
 def build_activation(name: str) -> nn.Module:
-    """Build an activation by its name in transformers' `ACT2FN`."""
-    activation: nn.Module = nn.GELU(approximate="tanh") if name == "gelu_new" else ACT2FN[name]
-    return activation
+    """Build an activation by its name in [`ACTIVATIONS`][zoo.models.parts.ACTIVATIONS]."""
+    return ACTIVATIONS.get(name)()
 
 
 def build_feed_forward(config: ZooConfig, layer_idx: int | None = None) -> nn.Module:

@@ -46,7 +46,7 @@ class Fields:
         head_dim: Width of a head, `hidden_size / num_attention_heads` if not given.
         intermediate_size: Inner width of the feed-forward network.
         decoder_intermediate_size: The same in the decoder of an encoder-decoder, `intermediate_size` if not given.
-        hidden_act: Activation in the feed-forward network, a name of transformers' `ACT2FN`.
+        hidden_act: Activation in the feed-forward network, a name of transformers' `ACT2FN` or a plugin's.
         feed_forward: Feed-forward part: "mlp", "gated", "moe", "moe-shared", "moe-sigmoid", "moe-clamped",
             "normalized", or "swiglu", "geglu", "reglu" for gated with that activation.
         mlp_bias: Whether the feed-forward projections have biases, and the dense layer of `lm_head_transform`.

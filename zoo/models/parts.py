@@ -7,10 +7,10 @@ torch: a part is imported when a model is built with it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from zoo.base.errors import RegistrationError
+from zoo.base.errors import InvalidChoiceError, RegistrationError
 from zoo.registry import VARIANTS, Registry, parse_name
 
 if TYPE_CHECKING:
@@ -43,6 +43,11 @@ RESIDUALS: Registry[type[Residual]] = Registry("residual")
 INITIALIZERS: Registry[Callable[[Any, ZooConfig], None]] = Registry("initializer")
 """Initialisation schemes: called with every module of a new model, children before parents, and the configuration."""
 
+ACTIVATIONS: Registry[Callable[[], nn.Module]] = Registry(
+    "activation", built_in="zoo.models.activations", error=InvalidChoiceError
+)
+"""Activations: called without arguments."""
+
 PART_FIELDS: dict[str, Registry[Any]] = {
     "position": POSITIONS,
     "norm": NORMS,
@@ -51,9 +56,9 @@ PART_FIELDS: dict[str, Registry[Any]] = {
     "mixer": MIXERS,
     "residual": RESIDUALS,
     "initializer": INITIALIZERS,
+    "hidden_act": ACTIVATIONS,
 }
 """Which configuration field names a part of which registry."""
-
 
 BUILT_IN: dict[str, dict[str, str]] = {
     "position": {
@@ -179,5 +184,12 @@ def option(config: ZooConfig, part: Any, name: str) -> Any:
     return getattr(config, name, part.options[name])
 
 
-NAMED_FIELDS: dict[str, Registry[Any]] = {"variant": VARIANTS, **PART_FIELDS}
+NAMED_FIELDS: dict[str, Registry[Any]] = {"variant": VARIANTS, **PART_FIELDS, "classifier_pooler_act": ACTIVATIONS}
 """Which configuration field names something of which registry."""
+
+
+def named_parts(config: ZooConfig) -> Iterator[tuple[str, Registry[Any], str]]:
+    """What a configuration names: field, registry and name."""
+    for field, registry in NAMED_FIELDS.items():
+        if (name := getattr(config, field)) is not None:
+            yield field, registry, name

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from zoo.base.errors import ConfigError, InvalidChoiceError, enumerate_names
 
 from .choices import AttentionScale, NormPlacement, Pooling, QKNorm, ResidualScaling
-from .parts import ATTENTIONS, MIXERS, NAMED_FIELDS, PART_FIELDS
+from .parts import ATTENTIONS, MIXERS, PART_FIELDS, named_parts
 from .ranges import require_at_least, validate_heads, validate_numbers
 
 if TYPE_CHECKING:
@@ -51,12 +51,10 @@ def validate(config: ZooConfig, layer_types: list[str] | None) -> None:
         value = getattr(config, field)
         if not (value is None and field in OPTIONAL):
             require_choice(field, value, [member.value for member in choice])
-    for field, registry in NAMED_FIELDS.items():
-        registry.get(getattr(config, field), provider=(config.providers or {}).get(field))
+    for field, registry, name in named_parts(config):
+        registry.get(name, provider=(config.providers or {}).get(field))
     if isinstance(config.attention_scale, str):
         require_choice("attention_scale", config.attention_scale, [member.value for member in AttentionScale])
-    for field in ("hidden_act", "classifier_pooler_act"):
-        require_activation(field, getattr(config, field))
     validate_heads(config)
     validate_embeddings(config)
     validate_layers(config, layer_types)
@@ -127,15 +125,6 @@ def require_choice(field: str, value: object, valid: list[str]) -> None:
     """Require a value to be among its choices."""
     if value not in valid:
         raise InvalidChoiceError(str(value), valid, kind=field)
-
-
-def require_activation(field: str, value: str | None) -> None:
-    """Require the name of an activation that transformers knows, or that a plugin has added there, or None."""
-    from transformers.activations import ACT2FN
-
-    if value is not None and value not in ACT2FN:
-        MIXERS.load_plugins()
-        require_choice(field, value, sorted(ACT2FN))
 
 
 def validate_embeddings(config: ZooConfig) -> None:

@@ -74,18 +74,16 @@ ACTIVATION = '''\
 
 from torch import nn
 from torch.nn import functional as F
-from transformers.activations import ACT2FN
+from zoo.models import ACTIVATIONS
 
 
+@ACTIVATIONS.register("{name}")
 class CubedReLU(nn.Module):
     """The third power of the positive part."""
 
     def forward(self, hidden_states):
         """Apply it to every number. *Shape:* any, unchanged."""
         return F.relu(hidden_states) ** 3
-
-
-ACT2FN["{name}"] = CubedReLU
 '''
 
 MIXER = '''\

@@ -14,7 +14,7 @@ from zoo.base.errors import ConfigError, ZooError
 from zoo.building.builder import config, skeleton
 from zoo.data.tasks import DataTask, Splits, Tokenizers, load_tokenizers
 from zoo.models import ZooConfig
-from zoo.models.parts import NAMED_FIELDS
+from zoo.models.parts import named_parts
 from zoo.registry.origins import Origin
 from zoo.training import Recipe
 from zoo.training.arguments import ZooTrainingArguments, training_arguments
@@ -149,7 +149,6 @@ def modules_of(model_config: ZooConfig) -> tuple[str, ...]:
 def foreign_origins(model_config: ZooConfig) -> dict[str, Origin]:
     """Find what of a model comes from elsewhere."""
     origins = {}
-    for field, registry in NAMED_FIELDS.items():
-        name = getattr(model_config, field)
+    for _, registry, name in named_parts(model_config):
         origins[f"{registry.kind} {name!r}"] = registry.origin(name)
     return {called: origin for called, origin in origins.items() if not origin.built_in}
