@@ -10,6 +10,7 @@ import ast
 import hashlib
 import inspect
 import json
+from collections.abc import Iterator
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -186,19 +187,25 @@ def registered_parts(shaker: Shaker, config: ZooConfig) -> dict[str, Any]:
         (name, part) for name, table in TABLES.items() for _, known, part in named_parts(config) if known is table
     ]
     found: dict[str, Any] = {}
+    read: set[tuple[str, str]] = set()
+
+    def look_ups() -> Iterator[tuple[str, str]]:
+        new = {(m, n) for m, names in shaker.kept.items() for n in names if m != REGISTRY} - read
+        read.update(new)
+        return (pair for module, defined in new for pair in looked_up(shaker, module, defined))
+
+    wanted += look_ups()
     while wanted:
         table, name = wanted.pop()
         call = f"{table}.register({name!r})"
         if call in found:
             continue
         part = found[call] = TABLES[table].get(name)
-        before = {module: set(names) for module, names in shaker.kept.items()}
         shaker.keep(registries.__name__, table)
         if getattr(part, "func", part).__module__.startswith(INSTALLED):
             continue
         shaker.keep(part.__module__, part.__name__)
-        new = {(m, n) for m, names in shaker.kept.items() for n in names - before.get(m, set()) if m != REGISTRY}
-        wanted += [pair for module, defined in new for pair in looked_up(shaker, module, defined)]
+        wanted += look_ups()
     return dict(sorted(found.items()))
 
 
