@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from torch import nn
+from transformers.activations import ACT2FN
 
 import zoo
 from zoo.base.errors import MissingPluginError
@@ -48,6 +49,10 @@ def test_an_activation_of_a_plugin_is_one_everywhere(task, settings):
     assert model(torch.tensor([[3, 4, 5]])).logits.isfinite().all()
     (field,) = (name for name, value in settings.items() if value == "cube")
     assert model.config.providers == {field: "zoo-cube"}
+
+
+def test_every_activation_of_transformers_is_one():
+    assert {name for name in ACTIVATIONS if ACTIVATIONS.origin(name).built_in} == set(ACT2FN)
 
 
 @pytest.mark.parametrize("field", ["hidden_act", "classifier_pooler_act"])

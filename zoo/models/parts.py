@@ -43,9 +43,7 @@ RESIDUALS: Registry[type[Residual]] = Registry("residual")
 INITIALIZERS: Registry[Callable[[Any, ZooConfig], None]] = Registry("initializer")
 """Initialisation schemes: called with every module of a new model, children before parents, and the configuration."""
 
-ACTIVATIONS: Registry[Callable[[], nn.Module]] = Registry(
-    "activation", built_in="zoo.models.activations", error=InvalidChoiceError
-)
+ACTIVATIONS: Registry[Callable[[], nn.Module]] = Registry("activation", error=InvalidChoiceError)
 """Activations: called without arguments."""
 
 PART_FIELDS: dict[str, Registry[Any]] = {
@@ -127,6 +125,14 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "torch": "models.initialization:torch_default",
         "mup": "models.parametrization:MaximalUpdate",
         "d2l": "variants.builders.d2l:d2l_initializer",
+    },
+    "hidden_act": {
+        name: f"models.activations:{name}"
+        for name in (
+            *("gelu", "gelu_10", "gelu_accurate", "gelu_fast", "gelu_new", "gelu_python", "gelu_python_tanh"),
+            *("gelu_pytorch_tanh", "hardswish", "laplace", "leaky_relu", "linear", "mish", "prelu", "quick_gelu"),
+            *("relu", "relu2", "relu6", "sigmoid", "silu", "sqrtsoftplus", "swish", "tanh", "xielu"),
+        )
     },
 }
 """The built-in parts by field: a name and its aliases, and where the class or function is below `zoo`."""
