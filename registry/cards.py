@@ -19,16 +19,16 @@ if TYPE_CHECKING:
     from zoo.building.literals import VariantName
 
 BUILDING = "zoo.building.builder"
-"""The module whose import says how to find facts."""
+"""The module that registers the finder of facts when it is imported."""
 
 
 @dataclass(frozen=True)
 class Facts:
-    """What a variant's name does not tell, but a model of it does.
+    """Facts about a variant that only a model of it shows.
 
     Attributes:
         num_parameters: Number of parameters with these settings, for the default task.
-        limits: What it cannot do because of its settings, a sentence each.
+        limits: Limitations that follow from its settings, a sentence each.
         deviations: Differences of its parts from their papers, a sentence each.
     """
 
@@ -43,10 +43,10 @@ _fact_finder: Callable[[str], Facts] | None = None
 
 
 def find_facts_with(finder: FactFinder) -> FactFinder:
-    """Describe how to find facts: a decorator. The registry knows no model, so whoever does tells it.
+    """Decorator: register the function that finds facts, as the registry itself imports no model.
 
     Args:
-        finder: Called with a name as `parse_name` reads it; tells about its default build, without allocating it.
+        finder: Called with a name as `parse_name` reads it; returns facts about its default build, on the meta device.
     """
     global _fact_finder  # noqa: PLW0603
     _fact_finder = finder
@@ -55,7 +55,7 @@ def find_facts_with(finder: FactFinder) -> FactFinder:
 
 @dataclass(frozen=True)
 class Card(Printed):
-    """What there is to know about a variant.
+    """Facts about a variant.
 
     Attributes:
         name: Its name, without aliases.
@@ -63,15 +63,15 @@ class Card(Printed):
         description: The rest of its docstring.
         source: Where the design or the code comes from.
         paper: The paper that describes it.
-        tasks: What it can be built for; the first is the default.
+        tasks: Tasks that it can be built for; the first is the default.
         tags: Words to find it by.
         aliases: Its other names.
         settings: The configuration fields that it sets, with the preset and quirks that were asked for.
-        task_defaults: What it sets for single tasks.
+        task_defaults: Settings for single tasks.
         presets: Its sizes and what they set.
         quirks: Names of the defects of the original that can be switched on, and what each does.
         deprecated: Why it should no longer be used.
-        distribution: What provides it: "transformer-zoo", a plugin's distribution, or None for a script.
+        distribution: Its distribution: "transformer-zoo", that of a plugin, or None for a script.
         version: That distribution's version.
         module: The module that registered it.
         file: The file that declares it, or has its builder.
@@ -114,7 +114,7 @@ class Card(Printed):
 
     @cached_property
     def facts(self) -> Facts:
-        """What a model of it tells, found when first asked for: that imports torch."""
+        """Facts that only a model of it shows, found when first used: that imports torch."""
         return self.known or _find_facts(self.spec)
 
     @property
@@ -124,7 +124,7 @@ class Card(Printed):
 
     @property
     def limits(self) -> tuple[str, ...]:
-        """What it cannot do: what its author says, and what follows from these settings."""
+        """Limitations: those that its author names, and those that follow from these settings."""
         return (*VARIANTS.get(self.name).limits, *self.facts.limits)
 
     @property
@@ -133,7 +133,7 @@ class Card(Printed):
         return (*VARIANTS.get(self.name).deviations, *self.facts.deviations)
 
     def shown(self) -> Iterator[Part]:
-        """What it is, and a row a fact."""
+        """Name and summary, and a row for every fact."""
         settings = ", ".join(f"{key}={value}" for key, value in self.settings.items())
         facts = {
             "tasks": ", ".join(self.tasks),
@@ -153,7 +153,7 @@ class Card(Printed):
 
 
 def describe(name: VariantName | str) -> Card:
-    """Tell what there is to know about a variant.
+    """Describe a variant.
 
     Args:
         name: Its name, an alias, or a name with settings such as "vanilla@small+faithful".

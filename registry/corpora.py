@@ -43,7 +43,7 @@ class Corpus:
         files: The files to download.
         build: "module:function" that makes the corpus of the downloaded files, called with the folder of the downloads
             and the folder to write; "" if they are used as they are.
-        data: The file or folder that `--data NAME` stands for, below the folder of the corpus.
+        data: The file or folder of `--data NAME`, relative to the folder of the corpus.
         hub: "org/name" or "org/name:configuration" of a data set on the Hub, which is streamed; "" for downloads.
         revision: The commit of the data set on the Hub, None for the newest.
     """

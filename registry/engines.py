@@ -26,7 +26,7 @@ BUILT_IN = {
 """The library's engines, and where each is in `zoo.training.generation`."""
 
 ENGINES: Registry[Engine] = Registry("engine", error=InvalidChoiceError, definition=type)
-"""What models run in, by name. Plugins may add some."""
+"""Engines that models run in, by name. Plugins may add some."""
 
 for _name, _path in BUILT_IN.items():
     ENGINES.register_lazily(_name, f"zoo.training.generation.{_path}")

@@ -94,7 +94,7 @@ def parse_name(text: str) -> VariantSpec:
         text: For instance "vanilla", "vanilla+faithful", "d2l-style@small" or "pre-norm:position=rotary,dropout=0.2".
 
     Returns:
-        What it says. Whether there are such a variant, preset, quirks and settings is not checked here.
+        The parsed name. Existence of the variant, preset, quirks and settings is not checked here.
 
     Raises:
         NameSyntaxError: When it cannot be read.
@@ -186,7 +186,7 @@ def _read_settings(text: str, whole: str) -> dict[str, Any]:
 
 
 def _split_at_commas(text: str, whole: str) -> Iterator[str]:
-    """Split at the commas that stand outside quotes and brackets."""
+    """Split at the commas that are outside quotes and brackets."""
     start, quote, awaited = 0, "", []
     position = 0
     while position < len(text):

@@ -18,7 +18,7 @@ class Origin:
 
     Args:
         module: The module that registered it.
-        plugin: The distribution whose plugin was being loaded then, if any.
+        plugin: The distribution of the plugin that was being loaded then, if any.
     """
 
     module: str
@@ -26,7 +26,7 @@ class Origin:
 
     @classmethod
     def of(cls, module: str) -> Origin:
-        """Tell the origin of what a module registers now.
+        """Find the origin of an object that a module registers now.
 
         Args:
             module: The module's full name.

@@ -1,6 +1,6 @@
 """Plugins: other distributions that bring variants and parts.
 
-A distribution announces a plugin by an entry point of the group `zoo.plugins`, whose value is a module to import or a
+A distribution announces a plugin by an entry point of the group `zoo.plugins`: a module to import or a
 function to call without arguments:
 
     [project.entry-points."zoo.plugins"]
@@ -130,7 +130,7 @@ PLUGINS = PluginLoader()
 
 
 def why_missing(distribution: str) -> str:
-    """Tell why a distribution's plugin is not there."""
+    """Reason why a distribution's plugin is missing."""
     try:
         version = importlib.metadata.version(distribution)
     except importlib.metadata.PackageNotFoundError:

@@ -89,8 +89,8 @@ class Registry(Generic[T]):
     when a name is still unknown then, or when everything is listed.
 
     Args:
-        kind: What the things are, for messages: "variant", "position", ...
-        built_in: The module whose import registers the built-in things, if there are any.
+        kind: Kind of the things, for messages: "variant", "position", ...
+        built_in: The module that registers the built-in things when it is imported, if there are any.
         error: Raised for unknown names.
         definition: The class or function that defines a value. The same definition may register again, as it does when
             its module is reloaded or its notebook cell runs again.
@@ -165,7 +165,7 @@ class Registry(Generic[T]):
 
         Raises:
             RegistrationError: When the name cannot be a name.
-            NameCollisionError: When a name is taken. The message says by whom.
+            NameCollisionError: When a name is taken. The message names the owner.
         """
         origin = Origin.of(module or sys._getframe(1).f_globals.get("__name__", "__main__"))
         aliases = tuple(aliases)
@@ -199,7 +199,7 @@ class Registry(Generic[T]):
 
         Raises:
             RegistrationError: When the name cannot be a name.
-            NameCollisionError: When a name is taken. The message says by whom.
+            NameCollisionError: When a name is taken. The message names the owner.
         """
         origin = Origin.of(sys._getframe(1).f_globals.get("__name__", "__main__"))
         if not origin.built_in:
@@ -272,7 +272,7 @@ class Registry(Generic[T]):
         return name
 
     def origin(self, name: str) -> Origin:
-        """Tell where a thing comes from.
+        """Find the origin of a thing.
 
         Args:
             name: Its name or one of its aliases.

@@ -1,4 +1,4 @@
-"""What a model can be built for."""
+"""Tasks that a model can be built for."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ class Quirk:
     """A defect of an original implementation, which can be switched on.
 
     Args:
-        description: What it does, in a sentence.
+        description: Effect, in a sentence.
         overrides: The configuration fields that make it. Where they cannot, the variant's builder asks
             `config.has_quirk(name)`.
     """
@@ -58,11 +58,11 @@ class Quirk:
 
 @dataclass(frozen=True)
 class Variant:
-    """What is known about a named architecture.
+    """A named architecture.
 
     Attributes:
-        code: What builds it: a function, or "module:function", which is imported when a model is built.
-        tasks: What it can be built for; the first is the default.
+        code: Its builder: a function, or "module:function", which is imported when a model is built.
+        tasks: Tasks that it can be built for; the first is the default.
         source: Where the design or the code comes from.
         origin: The module that registered it, and its distribution.
         paper: The paper that describes it, and the section.
@@ -72,7 +72,7 @@ class Variant:
         task_defaults: The same for a single task.
         presets: The same for a named size.
         quirks: The defects of the original that can be switched on.
-        limits: What it cannot do, a sentence each.
+        limits: Limitations, a sentence each.
         deviations: Differences from its paper, a sentence each. Verdicts about it show them.
         aliases: Its other names.
         deprecated: Why it should no longer be used, and what instead.
@@ -256,7 +256,7 @@ def register(
     Args:
         summary: A line about it, and after an empty line the rest of the card's text. A decorated function has both in
             its docstring.
-        tasks: What it can be built for; the first is the default.
+        tasks: Tasks that it can be built for; the first is the default.
         source: Where the design or the code comes from.
         paper: The paper that describes it, and the section.
         tags: Words to find it by.
@@ -265,12 +265,12 @@ def register(
         presets: The same for named sizes: `{preset: {field: value}}`, added to the standard `SIZES`.
         quirks: Defects of the original that can be switched on, by names with hyphens (underscores become hyphens):
             descriptions, or `Quirk`s.
-        limits: What it cannot do, a sentence each.
+        limits: Limitations, a sentence each.
         deviations: Differences from its paper, a sentence each.
         aliases: Its other names.
         deprecated: Why it should no longer be used, and what instead.
         override: Whether it may take the name of another variant.
-        builder: What builds it, if settings alone do not: "module:function", imported when a model is built, or a
+        builder: Its builder, if settings alone do not define it: "module:function", imported by `zoo.build`, or a
             function. It takes a configuration and returns a [`zoo.models.Transformer`][].
 
     Returns:
@@ -279,7 +279,7 @@ def register(
     Raises:
         UnknownTaskError: When there is no such task.
         RegistrationError: When names are missing or malformed.
-        NameCollisionError: When the name is taken. The message says by whom.
+        NameCollisionError: When the name is taken. The message names the owner.
     """
     frame = sys._getframe(1)
     module = frame.f_globals.get("__name__", "__main__")
@@ -366,7 +366,7 @@ def list_variants(pattern: str | Iterable[str] = "*", task: str | None = None, t
 
 
 def _tuple(words: str | Iterable[str]) -> tuple[str, ...]:
-    """A single word stands for a tuple of one."""
+    """Make a tuple of one or several words."""
     return (words,) if isinstance(words, str) else tuple(words)
 
 

@@ -17,12 +17,12 @@ SMALL = 10
 """Below which a score is a loss or a perplexity rather than a percentage."""
 
 HUB = "hf-hub:"
-"""What a source on the Hugging Face Hub begins with."""
+"""Prefix of a source on the Hugging Face Hub."""
 
 
 @dataclass(frozen=True)
 class FileDigest:
-    """What a file must hold.
+    """Expected contents of a file.
 
     Attributes:
         size: In bytes.
@@ -38,7 +38,7 @@ class RecordedScore:
     """A score that weights had when they were made.
 
     Attributes:
-        name: What the score is called, e.g. "BLEU".
+        name: Name of the score, e.g. "BLEU".
         value: The score.
         interval: Its 95 % confidence interval over the held-out examples, None where it has none.
         signature: How it was computed.
@@ -62,7 +62,7 @@ class RecordedScore:
 
 
 def digits(value: float) -> int:
-    """How many digits of a score behind the point are printed."""
+    """Number of digits of a score after the point."""
     return 1 if abs(value) >= SMALL else 3
 
 
@@ -73,12 +73,12 @@ class Weights:
     Attributes:
         name: VARIANT.TAG, e.g. "vanilla.en-pt".
         source: Where the files are: a folder, or "hf-hub:org/name@revision".
-        summary: What it does, in a line.
-        task: What the model is for, e.g. "seq2seq-lm".
+        summary: Purpose, in a line.
+        task: Task of the model, e.g. "seq2seq-lm".
         license: The SPDX identifier of the weights' licence.
-        data: What it was trained on.
+        data: Training data.
         data_license: The SPDX identifier of the data's licence.
-        tokenizer: What it reads, in a few words.
+        tokenizer: Kind of tokenizer, in a few words.
         recipe: The recipe that it was trained by, None where that is not one of the zoo's.
         command: The command that trained it, without its output folder.
         seed: The seed of weights, dropout and data.
@@ -86,10 +86,10 @@ class Weights:
         num_parameters: Number of parameters.
         dtype: How the files store weights.
         scores: The scores that it had, by key, on the held-out examples of its training.
-        fingerprint: Logits on a fixed input, which tell whether the code computes what it did.
-        limits: What it is known to get wrong, in a sentence.
-        parent: What its training started from, if that was not random: weights by name, a folder or a repository.
-        files: What every file must hold, by its path in the folder. Of a repository the Hub's own checksums are used.
+        fingerprint: Logits on a fixed input, which show whether the code still computes the same.
+        limits: Known errors, in a sentence.
+        parent: Initial weights of its training, if not random: weights by name, a folder or a repository.
+        files: Expected contents of every file by its path. Of a repository, the Hub's checksums are used.
     """
 
     name: str
@@ -125,7 +125,7 @@ class Weights:
 
     @property
     def tag(self) -> str:
-        """What tells them from other weights of the variant."""
+        """Tag that distinguishes them from other weights of the variant."""
         return self.name.partition(".")[2]
 
     @property
@@ -156,7 +156,7 @@ def register_weights(weights: Weights, *, override: bool = False) -> None:
         override: Whether they may take the name of others.
 
     Raises:
-        NameCollisionError: When the name is taken. The message says by whom.
+        NameCollisionError: When the name is taken. The message names the owner.
     """
     module = sys._getframe(1).f_globals.get("__name__", "__main__")
     WEIGHTS.register(weights.name, weights, override=override, module=module)
@@ -167,7 +167,7 @@ def find_weights(name: str, tag: str | None = None) -> Weights:
 
     Args:
         name: Their name, or with a tag the variant's, of which an alias will do.
-        tag: What tells them from other weights of the variant.
+        tag: Distinguishes them from other weights of the variant.
 
     Raises:
         UnknownWeightsError: When there are none of this name; it names those of the variant, where it has some.

@@ -29,7 +29,7 @@ Rotations = Mapping[str, Rotation | None]
 
 
 class TokenEmbedding(nn.Embedding):
-    """A vector for every token id, multiplied by sqrt(hidden_size) if the configuration says so."""
+    """A vector for every token id, multiplied by sqrt(hidden_size) if the configuration scales embeddings."""
 
     def __init__(self, num_embeddings: int, config: ZooConfig) -> None:
         super().__init__(num_embeddings, config.hidden_size)

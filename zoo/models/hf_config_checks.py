@@ -50,7 +50,7 @@ def validate_inherited(config: Any, kwargs: dict[str, Any]) -> None:
 
     Args:
         config: The configuration, before `PreTrainedConfig.__post_init__`.
-        kwargs: What it was given that is no field.
+        kwargs: Arguments that are no fields.
 
     Raises:
         ConfigError: At the first one that cannot be used.
@@ -98,7 +98,7 @@ def validate_rope_parameters(rope_parameters: Any, layer_types: tuple[str, ...] 
     """Require rotary settings to be numbers that a table can be made of.
 
     Args:
-        rope_parameters: What was given, None for the usual ones.
+        rope_parameters: The given value, None for the default.
         layer_types: Layer types that have settings of their own; none where they are the same in all layers.
 
     Raises:

@@ -26,12 +26,12 @@ from .unit import UnitHead
 
 
 class LanguageModel(ZooPreTrainedModel):
-    """What the three heads have in common: a body, and a projection onto the vocabulary.
+    """Base of the three heads: a body, and a projection onto the vocabulary.
 
     An argument of a forward whose name contains "label" is one that transformers' trainer expects in every batch.
 
     Args:
-        body: The model whose hidden states are projected.
+        body: The model with the hidden states to project.
         embedding: Name of the parameter that the projection is when embeddings are tied.
         width: Width of what is projected, by default that of the hidden states.
     """
@@ -51,7 +51,7 @@ class LanguageModel(ZooPreTrainedModel):
         return {"lm_head.weight": self.tied_embedding} if self.config.tie_word_embeddings else {}
 
     def _get_resized_lm_head(self, old_lm_head: nn.Linear, *args: Any, **kwargs: Any) -> nn.Linear:
-        """Resize the output projection, as transformers does, and keep what a head of another class has beside it."""
+        """Resize the output projection, as transformers does, and the further parts of a head of another class."""
         resized: nn.Linear = super()._get_resized_lm_head(old_lm_head, *args, **kwargs)
         return old_lm_head.resized(resized) if isinstance(old_lm_head, UnitHead) else resized
 
@@ -72,7 +72,7 @@ class LanguageModel(ZooPreTrainedModel):
         return logits
 
     def head_modules(self) -> tuple[nn.Module, ...]:
-        """What `project` computes with."""
+        """Modules of `project`."""
         return (self.lm_head,)
 
     def targets(self, labels: Tensor, **kwargs: Any) -> Tensor:
@@ -103,7 +103,7 @@ class LanguageModel(ZooPreTrainedModel):
             logits_to_keep: Positions to predict at, see `keep_positions`.
             skip_logits: Whether the loss alone is wanted, which is then computed a chunk of tokens at a time.
             label_smoothing: Share of the target that is spread over the whole vocabulary.
-            kwargs: What else the forward was given, `num_items_in_batch` for instance.
+            kwargs: Further arguments of the forward, `num_items_in_batch` for instance.
 
         Returns:
             Logits, *Shape:* (batch_size, num_positions, vocab_size), None if they were skipped; and the loss, None
@@ -120,7 +120,7 @@ class LanguageModel(ZooPreTrainedModel):
 
 
 def keep_positions(hidden_states: Tensor, logits_to_keep: int | Tensor) -> Tensor:
-    """Drop positions whose logits nobody asked for, before the costly projection.
+    """Drop positions without requested logits, before the costly projection.
 
     Args:
         hidden_states: *Shape:* (batch_size, seq_len, hidden_size)
@@ -152,7 +152,7 @@ class ZooForCausalLM(LanguageModel, CachedGenerationMixin):
         self.post_init()
 
     def init_continuous_batching(self, *args: Any, **kwargs: Any) -> Any:
-        """What `generate_batch` runs on. As transformers' own, where paged attention gives what attention does."""
+        """Run `generate_batch` as transformers does, if paged attention computes the same as attention."""
         refuse_paging(self.config, self.config._attn_implementation)
         return super().init_continuous_batching(*args, **kwargs)
 
@@ -248,7 +248,7 @@ class ZooForMaskedLM(LanguageModel):
         self.post_init()
 
     def head_modules(self) -> tuple[nn.Module, ...]:
-        """What `project` computes with: the transform as well."""
+        """Modules of `project`: the transform as well."""
         return (self.transform, self.lm_head)
 
     def project(self, hidden_states: Tensor) -> Tensor:

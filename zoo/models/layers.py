@@ -45,7 +45,7 @@ class TransformerLayer(GradientCheckpointingLayer):
             attention_mask: Mask of self-attention, in the backend's form.
             position_bias: Added to the scores of self-attention.
                 *Shape:* (batch_size, num_attention_heads, seq_len, key_len)
-            encoder_hidden_states: What cross attention reads. *Shape:* (batch_size, source_len, hidden_size)
+            encoder_hidden_states: Input of cross attention. *Shape:* (batch_size, source_len, hidden_size)
             encoder_attention_mask: Mask of cross attention, in the backend's form.
             kwargs: `position_embeddings`, `past_key_values`, `step` (how many layers were applied before), `earlier`
                 (what layers keep for later ones) and what attention backends take.
@@ -80,7 +80,7 @@ class TransformerLayer(GradientCheckpointingLayer):
         return hidden_states
 
     def counted(self, earlier: EarlierLayers | None = None, **kwargs: Any) -> dict[str, Tensor | None]:
-        """Arguments of a feed-forward network beside hidden states: `is_token` if it counts tokens."""
+        """Further arguments of a feed-forward network: `is_token` if it counts tokens."""
         counts = self.training and getattr(getattr(self, "mlp", None), "counts_tokens", False)
         return {"is_token": earlier.is_token} if counts and earlier is not None else {}
 
@@ -166,10 +166,10 @@ class ParallelDecoderLayer(ParallelEncoderLayer):
 
 
 def encoder_layer(config: ZooConfig, layer_idx: int) -> nn.Module:
-    """Build an encoder layer with sequential or parallel sublayers, as the configuration says."""
+    """Build an encoder layer with sequential or parallel sublayers, by the configuration."""
     return (ParallelEncoderLayer if config.parallel_residual else EncoderLayer)(config, layer_idx)
 
 
 def decoder_layer(config: ZooConfig, layer_idx: int) -> nn.Module:
-    """Build a decoder layer with sequential or parallel sublayers, as the configuration says."""
+    """Build a decoder layer with sequential or parallel sublayers, by the configuration."""
     return (ParallelDecoderLayer if config.parallel_residual else DecoderLayer)(config, layer_idx)

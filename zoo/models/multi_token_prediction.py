@@ -1,7 +1,7 @@
-"""Multi-token prediction: modules that predict later tokens in training, one behind the other.
+"""Multi-token prediction: sequential modules that predict later tokens in training.
 
 DeepSeek-AI 2024, "DeepSeek-V3 Technical Report", section 2.2; after Gloeckle et al. 2024, "Better & Faster Large
-Language Models via Multi-token Prediction", whose heads stand beside each other.
+Language Models via Multi-token Prediction", with parallel heads.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from .stack import ZooStack
 
 LOSS_WEIGHT = 0.3
-"""What the loss counts if `mtp_loss_weight` is not given, as in most of DeepSeek-V3's training (section 4.2)."""
+"""Default weight of the loss (`mtp_loss_weight`), as in most of DeepSeek-V3's training (section 4.2)."""
 
 
 def prediction_depth(config: ZooConfig) -> int:
-    """How many tokens behind the next one are predicted in training."""
+    """Number of tokens after the next one that are predicted in training."""
     return int(getattr(config, "num_nextn_predict_layers", 0))
 
 
@@ -68,7 +68,7 @@ class PredictionDepth(nn.Module):
 
 
 class MultiTokenPrediction(nn.Module):
-    """Depths that predict the second next token, the third next and so on, for a loss beside that of the next one.
+    """Depths that predict the second next token, the third next and so on, for a loss added to that of the next one.
 
     They have the embedding, the position part and the output projection of the model. They run in training only, and
     where there are labels: generation and evaluation are those of the model without them. Padding stays in.
@@ -107,7 +107,7 @@ class MultiTokenPrediction(nn.Module):
         Args:
             output: With the model's own loss.
             head: The language model.
-            hidden_states: What its output projection reads. *Shape:* (batch_size, seq_len, hidden_size)
+            hidden_states: Input of the output projection. *Shape:* (batch_size, seq_len, hidden_size)
             labels: As it was given them, like what follows. *Shape:* (batch_size, seq_len)
 
         Returns:
@@ -131,7 +131,7 @@ class MultiTokenPrediction(nn.Module):
             ids = None if input_ids is None else input_ids.roll(-shift, dims=1)
             named["earlier"] = EarlierLayers(ids, follows.expand_as(labels))
             hidden_states = depth(hidden_states, embeddings.roll(-shift, dims=1), *args, **{**kwargs, **named})
-            # What is rolled to the end belongs to no token: its targets are ignored.
+            # Values rolled to the end belong to no token: their targets are ignored.
             further = F.pad(targets, (0, shift), value=IGNORED)[:, shift:]
             further = further.masked_fill(~follows.to(further.device), IGNORED)
             options = {"num_items_in_batch": num_items_in_batch, "shift_labels": further}
@@ -144,7 +144,7 @@ class MultiTokenPrediction(nn.Module):
 def layer_arguments(
     body: ZooStack, embeddings: Tensor, context: Context
 ) -> tuple[tuple[Any, Tensor | None], dict[str, Any]]:
-    """What the last layer of a stack takes beside hidden states, without a cache.
+    """Arguments of the last layer of a stack without a cache.
 
     Args:
         body: The stack.
@@ -152,7 +152,7 @@ def layer_arguments(
         context: The mask and positions; completed here.
 
     Returns:
-        What is given by place, mask and position bias, and what is given by name.
+        Positional arguments (mask and position bias), and keyword arguments.
     """
     step = body.config.num_hidden_layers - 1
     kind, placed = body.layer_types[step], body.placed_types[step]

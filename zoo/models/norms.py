@@ -1,4 +1,4 @@
-"""Normalisations. Where they stand around a sublayer is said in [`zoo.models.residual`][]."""
+"""Normalisations. Their places around a sublayer are defined in [`zoo.models.residual`][]."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class RMSNorm(nn.Module):
 
 
 class ZeroCenteredNorm(RMSNorm):
-    """Root-mean-square normalisation whose weights are learned as differences from one (Gemma; Qwen3-Next).
+    """Root-mean-square normalisation with weights learned as differences from one (Gemma; Qwen3-Next).
 
     Weight decay draws the factors towards one instead of zero, and 16-bit floats are finest where they are. The name
     does not end in RMSNorm: in the place of such, serving engines put a norm of their own, of weights as they are.

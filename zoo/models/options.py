@@ -1,4 +1,4 @@
-"""What every forward takes beside its own arguments."""
+"""Common keyword arguments of every forward."""
 
 from typing import TYPE_CHECKING, Any
 

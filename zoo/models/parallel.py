@@ -57,7 +57,7 @@ def slices_heads(attention: type[Attention], config: ZooConfig) -> bool:
 
 
 def pipeline_parallel_plan(stack: Any) -> dict[str, tuple[list[str], list[str]]]:
-    """Which modules of a stack stand in the stages of a pipeline, in order: before its layers, these, behind them."""
+    """Modules of a stack in the stages of a pipeline, in order: before its layers, these, after them."""
     children: dict[str, Any] = dict(stack.named_children())
     if not isinstance(children.get("layers"), nn.ModuleList) or "token_types" in children:
         return {}

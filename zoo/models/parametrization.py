@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from .configuration import ZooConfig
 
 BASE_WIDTH = 256
-"""The hidden size at which muP is the standard parametrization, where `mup_base_width` does not say otherwise."""
+"""The hidden size at which muP is the standard parametrization, by default (`mup_base_width`)."""
 
 BASE_HEAD_DIM = 64
 """The width of a head at which attention has its usual scale."""
@@ -82,7 +82,7 @@ class MaximalUpdate:
 
 
 def is_scaled_embedding(module: nn.Module, config: ZooConfig) -> bool:
-    """Whether a module's vectors are multiplied by the root of the width, or stand beside such as are."""
+    """Whether the embedding is scaled by sqrt(hidden_size), or added to one that is."""
     return config.scale_embedding and isinstance(module, nn.Embedding) and not isinstance(module, ValueEmbedding)
 
 
@@ -93,10 +93,10 @@ def heads(model: nn.Module) -> dict[str, nn.Linear]:
 
 
 def learning_rate_factors(model: PreTrainedModel) -> dict[str, float]:
-    """What the learning rate of every parameter is multiplied by.
+    """Factors of the learning rate of every parameter.
 
     Args:
-        model: A model, whose configuration names its initialiser.
+        model: A model with an initialiser that its configuration names.
 
     Returns:
         Factors by name; 1 for all where the initialiser is not "mup".

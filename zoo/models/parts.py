@@ -35,7 +35,7 @@ ATTENTIONS: Registry[type[Attention]] = Registry("attention")
 """Attention sublayers: subclasses of [`zoo.models.attention.Attention`][]."""
 
 MIXERS: Registry[type[Mixer]] = Registry("mixer")
-"""What mixes tokens in layers without attention: subclasses of [`zoo.models.mixers.base.Mixer`][]."""
+"""Token mixers of layers without attention: subclasses of [`zoo.models.mixers.base.Mixer`][]."""
 
 RESIDUALS: Registry[type[Residual]] = Registry("residual")
 """How sublayers join the residual stream: subclasses of [`zoo.models.residual.Residual`][]."""
@@ -179,7 +179,7 @@ def deviations_of_parts(settings: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def refuse_former_names(part: type, **names: str) -> None:
-    """Refuse a part that overrides a method by its former name, which nobody would notice since nothing calls it."""
+    """Refuse a part that overrides a method by its former name, which nothing calls."""
     for former, name in names.items():
         if former in vars(part):
             raise RegistrationError(f"{part.__name__} overrides {former}, which nothing calls: override {name} instead")

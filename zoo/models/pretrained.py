@@ -101,7 +101,7 @@ class ZooPreTrainedModel(AttentionBackends):
 
     @staticmethod
     def _finalize_model_loading(model: PreTrainedModel, load_config: Any, loading_info: Any) -> Any:
-        """Refuse weights of other sizes with their names, which transformers says in a log only."""
+        """Refuse weights of other sizes with their names, which transformers only logs."""
         if not load_config.ignore_mismatched_sizes:
             refuse_other_sizes(model, loading_info.mismatched_keys)
         return PreTrainedModel._finalize_model_loading(model, load_config, loading_info)
@@ -189,7 +189,7 @@ class ZooPreTrainedModel(AttentionBackends):
 
     @property
     def _tied_weights_keys(self) -> dict[str, str]:
-        """What transformers reads of an instance when it saves."""
+        """Attributes of an instance that transformers reads when it saves."""
         return self.tied_weights()
 
     def get_expanded_tied_weights_keys(self, all_submodels: bool = False) -> dict[str, str]:
@@ -214,7 +214,7 @@ class ZooPreTrainedModel(AttentionBackends):
 
     @classmethod
     def get_init_context(cls, *args: Any, **kwargs: Any) -> list[Any]:
-        """What a model is built in before its weights are read. On the meta device, drawing numbers only takes time."""
+        """Context managers for building a model before its weights are read: no random numbers on the meta device."""
         contexts: list[Any] = super().get_init_context(*args, **kwargs)
         is_hollow = any(getattr(context, "type", None) == "meta" for context in contexts)
         return [*contexts, init.no_init_weights()] if is_hollow else contexts

@@ -10,7 +10,7 @@ from zoo.base.errors import ConfigError
 if TYPE_CHECKING:
     from .configuration import ZooConfig
 
-# Far beyond what anybody has built, so that a slip of the pen is told before memory or time run out.
+# Far larger than any existing model, so that a typing error is reported before memory or time run out.
 WIDEST = 2**20
 """The widest vector."""
 MOST = 10_000
@@ -32,7 +32,7 @@ RANGES: dict[str, tuple[float, float]] = {
     **dict.fromkeys(("dropout", "attention_dropout", "activation_dropout", "classifier_dropout"), (0, 1)),
     **dict.fromkeys(("layer_norm_eps", "embedding_norm_eps", "initializer_range"), (0, LARGEST_FLOAT)),
     **dict.fromkeys(("dyt_alpha", "layer_scale_init", "logit_scale"), (-LARGEST_FLOAT, LARGEST_FLOAT)),
-    # transformers' own configurations say -1 where there is no such token.
+    # transformers' own configurations have -1 where there is no such token.
     **dict.fromkeys(("pad_token_id", "decoder_pad_token_id", "bos_token_id"), (-1, LARGEST)),
     **dict.fromkeys(("eos_token_id", "decoder_start_token_id"), (-1, LARGEST)),
 }
@@ -82,7 +82,7 @@ def validate_heads(config: ZooConfig) -> None:
     """Require widths and numbers of heads to fit each other.
 
     Args:
-        config: The configuration, whose numbers are in their ranges.
+        config: The configuration with numbers in their ranges.
 
     Raises:
         ConfigError: When they do not.

@@ -73,9 +73,9 @@ class LearnedScale(nn.Module):
 
 
 class Stream(nn.Module):
-    """What runs from layer to layer, and how it begins and ends.
+    """The residual stream from layer to layer: how it begins and ends.
 
-    Its forward turns the stream back into hidden states, behind the last layer and for whoever looks between layers.
+    Its forward turns the stream back into hidden states, after the last layer and for outputs between layers.
 
     Attributes:
         grows: Whether layers add vectors to it.
@@ -167,13 +167,13 @@ class Residual(nn.Module):
         return self.norm_out(self.skip(hidden_states) + branch)
 
     def branch(self, hidden_states: Tensor, sublayer: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """What is added to the stream. Arguments as for `forward`."""
+        """The branch that is added to the stream. Arguments as for `forward`."""
         branch = first(sublayer(self.norm_in(hidden_states), *args, **kwargs))
         return self.dropout(self.scale(self.norm_branch(branch)))
 
 
 def first(output: Any) -> Tensor:
-    """What a sublayer adds to the residual stream: its output, or the first of several."""
+    """The output of a sublayer that is added to the residual stream: the only one, or the first of several."""
     return output[0] if isinstance(output, tuple) else output
 
 

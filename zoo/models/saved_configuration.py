@@ -1,4 +1,4 @@
-"""Reading a saved configuration, whoever reads it: zoo.load, an Auto class or a class of the zoo."""
+"""Reading a saved configuration, for zoo.load, an Auto class and the zoo's own classes."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from transformers.configuration_utils import PreTrainedConfig
 from zoo.base.errors import CheckpointError, ConfigError
 
 FOREIGN = ("attn_implementation", "experts_implementation", "transformers_weights")
-"""What transformers never writes into a configuration, and would obey there: to read other weights, to fetch code."""
+"""Keys that transformers never writes into a configuration, but obeys there: to read other weights, to fetch code."""
 
 WITHOUT_FIELD = (
     *("model_type", "auto_map", "name_or_path", "_name_or_path", "num_labels", "output_attentions"),
     *("rope_scaling", "torch_dtype", "per_layer_config"),
 )
-"""What saved configurations of transformers hold that is no field of the class but set by its properties."""
+"""Keys of saved configurations of transformers that are no fields of the class but set by its properties."""
 
 DEEPEST = 50
 """Levels of a configuration, which what reads and copies it goes down one by one."""

@@ -40,7 +40,7 @@ from .transformer import LayerBuilder, transformer_of
 
 
 class ZooStack(ZooModel):
-    """What encoder and decoder have in common: embeddings, layers, final norm."""
+    """Base of encoder and decoder: embeddings, layers, final norm."""
 
     def __init__(self, config: ZooConfig, build_layer: LayerBuilder) -> None:
         super().__init__(config)
@@ -95,7 +95,7 @@ class ZooStack(ZooModel):
 
         Args:
             inputs_embeds: *Shape:* (batch_size, seq_len, embedding_size)
-            context: What the caller gave beside them; completed here.
+            context: Masks, positions and cache of the caller; completed here.
 
         Returns:
             *Shape:* (batch_size, seq_len, hidden_size)
@@ -140,7 +140,7 @@ class ZooEncoder(ZooStack):
     """A stack that sees its whole input in both directions.
 
     Args:
-        config: A configuration whose only stack is an encoder, or of an encoder-decoder.
+        config: A configuration with an encoder as its only stack, or of an encoder-decoder.
 
     Raises:
         ConfigError: When the configuration describes a decoder.
@@ -208,7 +208,7 @@ class ZooDecoder(ZooStack):
     """A stack in which every position sees only itself and earlier ones, and an encoder's output if there is one.
 
     Args:
-        config: A configuration whose only stack is a decoder, or the decoder's view of an encoder-decoder.
+        config: A configuration with a decoder as its only stack, or the decoder's view of an encoder-decoder.
 
     Raises:
         ConfigError: When the configuration describes an encoder.
@@ -253,7 +253,7 @@ class ZooDecoder(ZooStack):
                 do not count on. *Shape:* (batch_size, seq_len)
             past_key_values: Keys and values of earlier positions, extended in place.
             inputs_embeds: Instead of input_ids. *Shape:* (batch_size, seq_len, embedding_size)
-            encoder_hidden_states: What cross attention reads. *Shape:* (batch_size, source_len, hidden_size)
+            encoder_hidden_states: Input of cross attention. *Shape:* (batch_size, source_len, hidden_size)
             encoder_attention_mask: 1 for real source tokens. *Shape:* (batch_size, source_len)
             use_cache: Whether to return keys and values; a new cache is made if none is given, and none for packed
                 documents, of which it could not say where they begin.

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class StackConfig(Fields, SavedConfig):
-    """What a configuration says of stacks and their layers."""
+    """Properties of a configuration about stacks and their layers."""
 
     @property
     def stack(self) -> str:
@@ -100,6 +100,6 @@ class StackConfig(Fields, SavedConfig):
         return both
 
     def get_text_config(self, decoder: bool | None = None, encoder: bool | None = None) -> Self:
-        """What transformers asks for when it sizes a cache: the decoder's view of an encoder-decoder."""
+        """The configuration that transformers sizes a cache by: the decoder's view of an encoder-decoder."""
         wants_decoder = bool(decoder) and not encoder
         return self.decoder_config() if wants_decoder and self.stack == "encoder-decoder" else self

@@ -1,4 +1,4 @@
-"""What a variant's builder returns: the classes and functions that its stacks are assembled from."""
+"""`Transformer`: the classes and functions that a variant's stacks are assembled from, returned by its builder."""
 
 from __future__ import annotations
 
@@ -81,17 +81,17 @@ def vocabulary_size(config: ZooConfig) -> int:
 class Transformer:
     """The blueprint of a variant: every field is the usual part unless the builder replaces it.
 
-    What distinguishes variants is data in their configuration wherever it can be; a builder replaces a part only where
+    Differences of variants are data in their configuration wherever possible; a builder replaces a part only where
     it can't, with a small subclass in the variant's own file.
 
     Args:
         encoder_layer: Builds a layer of an encoder.
-        decoder_layer: Builds a layer of a decoder, with cross attention if the configuration says so.
+        decoder_layer: Builds a layer of a decoder, with cross attention if the configuration has it.
         embedding: Builds the token embedding from a number of ids and the configuration.
         position: Builds the position encoding of a stack; by default the part that the configuration names.
         output_size: Says how many scores a language model's head gives; by default one a token id.
         head: Builds the output projection of a language model, called as `torch.nn.Linear` is.
-        pooler: Pools for sequence classification; by default as the configuration says.
+        pooler: Pools for sequence classification; by default by the configuration.
         decoder_inputs: Makes decoder input ids from source ids and labels when none are given; by default the labels
             (or else the source) shifted to the right.
         attention_mask: Makes the padding mask from the given one and the token ids; by default it is the given one.

@@ -42,9 +42,9 @@ class UnitNorm(nn.Module):
 
 
 class UnitWeights(nn.Module):
-    """A module some of whose matrices consist of vectors of length one (nGPT, section 2.6).
+    """A module with matrices that consist of vectors of length one (nGPT, section 2.6).
 
-    They have it in a new model, and after every step of an optimiser if [`normalize_weights`][] is called behind it.
+    They have it in a new model, and after every step of an optimiser that [`normalize_weights`][] is called after.
 
     Attributes:
         unit_weights: Paths of matrices, and the dimension along which vectors lie: -1 for one an output, 0 for one an
@@ -64,7 +64,7 @@ def normalize_weights(model: nn.Module) -> None:
     """Divide the weight vectors of a normalised Transformer by their lengths, after an update of the weights.
 
     `zoo train` does it, and `zoo.training.AfterSteps` in transformers' trainer; a training loop of your own calls
-    it behind `optimizer.step()`. Other models stay as they are.
+    it after `optimizer.step()`. Other models stay as they are.
     """
     with torch.no_grad():
         for module in model.modules():

@@ -41,7 +41,7 @@ TYPES: dict[str, tuple[type, ...]] = {
 """Values that a field may have, by the words of its annotation."""
 
 ELEMENTS = {"list[str]": str, "list[int]": int, "list[bool]": bool, "FilledNames": str, "FilledProviders": str}
-"""What a list, or the keys of a dictionary, hold."""
+"""Type of the items of a list, or of the keys of a dictionary."""
 
 
 def validate(config: ZooConfig, layer_types: list[str] | None) -> None:
@@ -83,7 +83,7 @@ def validate_options(config: ZooConfig) -> None:
 
 
 def validate_further_tokens(config: ZooConfig) -> None:
-    """Require a decoder, and layers that can stand behind its last one, where further tokens are predicted in training.
+    """Require a decoder, and layers that can follow its last one, where further tokens are predicted in training.
 
     Raises:
         ConfigError: When there is none, or a number is not what it must be.

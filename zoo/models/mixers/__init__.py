@@ -1,1 +1,1 @@
-"""What mixes tokens in layers without attention, a file each."""
+"""Token mixers of layers without attention, a file each."""

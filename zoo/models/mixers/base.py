@@ -1,4 +1,4 @@
-"""What mixes tokens in the place of self-attention, in layers that `layer_types` names."""
+"""Token mixers that replace self-attention in layers that `layer_types` names."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Mixer(nn.Module):
         layer_idx: The layer's place in the stack, which is its place in the cache.
 
     Attributes:
-        layer_type: What `layer_types` calls its layers, in transformers' words "linear_attention" or "conv"; None for
+        layer_type: Name of its layers in `layer_types`, in transformers' words "linear_attention" or "conv"; None for
             no such layers.
         out_proj: The projection onto the residual stream.
     """
@@ -82,7 +82,7 @@ class Mixer(nn.Module):
             position_bias: Not read.
             past_key_values: Holds what is kept of earlier tokens, changed in place.
             step: The place in the cache; `layer_idx` if not given.
-            kwargs: What attention takes beside them; not read.
+            kwargs: Further arguments of attention; not read.
 
         Returns:
             The output, *Shape:* as hidden_states, and None in the place of attention weights.
@@ -94,7 +94,7 @@ class Mixer(nn.Module):
         if attention_mask is None:
             return self.mix(hidden_states, past, None), None
         is_token = attention_mask.bool()
-        # The tokens of a row move to its beginning, in their order, and padding behind them.
+        # The tokens of a row move to its beginning, in their order, and padding after them.
         places = torch.where(is_token, is_token.cumsum(1), is_token.sum(1, keepdim=True) + (~is_token).cumsum(1)) - 1
         places = places.unsqueeze(-1).expand_as(hidden_states)
         tokens = hidden_states.masked_fill(~is_token.unsqueeze(-1), 0)
@@ -128,7 +128,7 @@ class Mixer(nn.Module):
             hidden_states: The tokens of every row, from its first position on; what follows them is padding.
                 *Shape:* (batch_size, seq_len, hidden_size)
             past: The layer of the cache, to be read and changed; None without a cache.
-            is_token: Which positions hold tokens, after which the state is as it is behind the last one; None if all
+            is_token: Which positions hold tokens; at others the state stays as it was. None if all
                 do, or without a cache. *Shape:* (batch_size, seq_len)
 
         Returns:

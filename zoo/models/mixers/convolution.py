@@ -53,7 +53,7 @@ def keep_last_tokens(past: LinearAttentionLayer, channels: Tensor, is_token: Ten
 
     Args:
         past: The layer of the cache, changed in place.
-        channels: What it held, then the new positions. *Shape:* (batch_size, width, key_len)
+        channels: The earlier contents, then the new positions. *Shape:* (batch_size, width, key_len)
         is_token: *Shape:* (batch_size, seq_len)
     """
     kept = past.conv_states[0]

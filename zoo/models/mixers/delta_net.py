@@ -1,4 +1,4 @@
-"""Gated DeltaNet: linear attention whose memory forgets, and replaces what it knew of a key."""
+"""Gated DeltaNet: linear attention with a decaying memory and the delta rule."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def of_tokens(is_token: Tensor | None, states: Tensor) -> Tensor:
 
 
 def memory_of(past: LinearAttentionLayer | None) -> Tensor | None:
-    """The memory behind the tokens that a cache holds.
+    """The memory after the tokens that a cache holds.
 
     Args:
         past: A layer of the cache, None without one.

@@ -47,7 +47,7 @@ def gated_delta_rule(
             *Shape:* (batch_size, num_heads, key_dim, value_dim)
 
     Returns:
-        What is read, *Shape:* as value, and the memory behind the last token, *Shape:* as state.
+        Outputs, *Shape:* as value, and the memory after the last token, *Shape:* as state.
     """
     if query.shape[2] == 1:
         return one_token(query, key, value, decay.unsqueeze(-1), strength.unsqueeze(-1), state)
@@ -85,7 +85,7 @@ def channel_gated_delta_rule(
             *Shape:* (batch_size, num_heads, key_dim, value_dim)
 
     Returns:
-        What is read, *Shape:* as value, and the memory behind the last token, *Shape:* as state.
+        Outputs, *Shape:* as value, and the memory after the last token, *Shape:* as state.
     """
     if query.shape[2] == 1:
         return one_token(query, key, value, decay.mT, strength.unsqueeze(-1), state)
@@ -121,7 +121,7 @@ class Chunks:
         """Solve every chunk's system, and go from chunk to chunk with the memory.
 
         Args:
-            keys: What keys have in common with earlier keys of the chunk, decayed in between.
+            keys: Products of keys with earlier keys of the chunk, decayed in between.
                 *Shape:* (batch_size, num_heads, num_chunks, size, size)
             seen: The same of queries and keys. *Shape:* as keys.
             state: Memory before the first token.
@@ -177,7 +177,7 @@ def one_token(
 
 
 def in_chunks(tensor: Tensor, size: int) -> Tensor:
-    """Cut a sequence into chunks, with zeros behind the last, which write nothing and let nothing decay.
+    """Cut a sequence into chunks, with zeros after the last, which write nothing and let nothing decay.
 
     Args:
         tensor: *Shape:* (batch_size, num_heads, seq_len, width)

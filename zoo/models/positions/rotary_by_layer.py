@@ -1,4 +1,4 @@
-"""Rotary position embeddings whose wavelengths differ between layers with a sliding window and those without."""
+"""Rotary position embeddings with wavelengths that differ between layers with and without a sliding window."""
 
 from __future__ import annotations
 

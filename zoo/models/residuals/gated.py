@@ -45,7 +45,7 @@ class StreamNorm(nn.Module):
 
 
 class StreamGates(nn.Module):
-    """What is read of several streams: the mean of all, each normalised and multiplied by a gate for every channel.
+    """Read several streams: the mean of all, each normalised and multiplied by a gate for every channel.
 
     Gates are made of all streams of a token together, by way of `gate_rank` numbers.
 
@@ -69,7 +69,7 @@ class StreamGates(nn.Module):
             streams: *Shape:* (batch_size, seq_len, num_streams, hidden_size)
 
         Returns:
-            What is read, *Shape:* (batch_size, seq_len, hidden_size), and all that it is made of, *Shape:* (batch_size,
+            The mean, *Shape:* (batch_size, seq_len, hidden_size), and all its terms, *Shape:* (batch_size,
             seq_len, num_streams * hidden_size).
         """
         normed = self.norm(streams)
@@ -95,10 +95,10 @@ class GatedStreams(SeveralStreams):
 class GatedHyperConnections(Residual):
     """Several streams, which a sublayer reads through gates and to each of which it writes a share, up to twice.
 
-    As Qwen4's experimental models have them; what is read is normalised, so that no norm need stand before a sublayer.
+    As Qwen4's experimental models have them; the input is normalised, so that no norm need precede a sublayer.
 
     Args:
-        gates: What streams are read by.
+        gates: Read gates.
         write: Makes the shares.
         slots: As in the base class; norms and scales on the skip connection and after the sum act on every stream.
     """

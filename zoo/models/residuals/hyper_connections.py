@@ -25,7 +25,7 @@ Weights = tuple[Tensor, Tensor, Tensor]
 """How streams are read, *Shape:* (..., num_streams); written, the same; and mixed, (..., num_streams, num_streams)."""
 
 INITIAL_SCALE = 0.01
-"""What the share of the weights that depends on the token is multiplied by in a new model (section 3.2)."""
+"""Initial factor of the part of the weights that depends on the token (section 3.2)."""
 
 
 class ConnectionWeights(nn.Module):

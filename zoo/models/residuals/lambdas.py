@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class WithEmbeddings(SeveralStreams):
-    """The residual stream beside the embedded tokens, which no layer changes."""
+    """The residual stream and the embedded tokens, which no layer changes."""
 
     def __init__(self) -> None:
         super().__init__(2)
@@ -69,7 +69,7 @@ class LambdaResidual(Residual):
 
     @classmethod
     def build_stream(cls, config: ZooConfig) -> Stream:
-        """Build what keeps the embeddings beside the stream."""
+        """Build the stream that keeps the embeddings."""
         return WithEmbeddings()
 
     def forward(self, hidden_states: Tensor, sublayer: Callable[..., Any], *args: Any, **kwargs: Any) -> Tensor:

@@ -91,7 +91,7 @@ class ManifoldWeights(OfAllStreams):
 
 
 class WeightedStreams(SeveralStreams):
-    """Copies of the embedded tokens at the start, and at the end a sum whose weights are computed of the token."""
+    """Copies of the embedded tokens at the start, and at the end a sum with weights that depend on the token."""
 
     def __init__(self, config: ZooConfig) -> None:
         super().__init__(option(config, ManifoldHyperConnections, "num_streams"))
@@ -121,7 +121,7 @@ class ReadingWeights(OfAllStreams):
 
 
 class ManifoldHyperConnections(HyperConnections):
-    """Hyper-connections whose mixing neither amplifies nor loses what is in the streams.
+    """Hyper-connections with doubly stochastic mixing, which preserves the mean of the streams.
 
     Manifold-constrained hyper-connections (Xie et al. 2025, "mHC", section 4), as DeepSeek-V4 has them.
 

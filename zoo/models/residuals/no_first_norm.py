@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class NoFirstNormResidual(Residual):
-    """The plain sum; no norm stands before the first sublayer, for that on the embeddings does (ModernBERT)."""
+    """The plain sum without a norm before the first sublayer, since the embeddings have one (ModernBERT)."""
 
     @classmethod
     def build(cls, config: ZooConfig, layer_idx: int, opens_layer: bool, **slots: nn.Module) -> Residual:

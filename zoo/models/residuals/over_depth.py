@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class DepthAttention(nn.Module):
-    """Attention of one learned query to the vectors of a token, whose keys are the vectors normalised.
+    """Attention of one learned query to the vectors of a token; the keys are the vectors normalised.
 
     A weight of their norm would be one more factor of the query.
 
@@ -48,7 +48,7 @@ class DepthAttention(nn.Module):
 
 
 class WrittenVectors(Stream):
-    """What the sublayers of a stack have written, a vector each, behind the embedding; read by attention at the end."""
+    """The embedding and the outputs of all sublayers, a vector each; read by attention at the end."""
 
     grows = True
 
@@ -74,9 +74,9 @@ class AttentionResidual(Residual):
     vector, as the plain sum does, and attention is to these sums; 0 is for a vector of every sublayer.
 
     Args:
-        read: What sublayers read the vectors by; None for the very first one, as there is only the embedding.
+        read: Attention by which sublayers read the vectors; None for the very first one, with only the embedding.
         begins_vector: Whether what the sublayer writes begins a new vector.
-        slots: As in the base class; those on the skip connection and behind the sum act where there is a sum.
+        slots: As in the base class; those on the skip connection and after the sum act where there is a sum.
     """
 
     options: ClassVar[dict[str, Any]] = {"layers_per_block": 0}
