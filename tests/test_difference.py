@@ -22,7 +22,9 @@ def test_only_what_differs_is_told():
 
 
 def test_settings_that_follow_others_are_no_axes():
-    assert set(axes("pre-norm", "pre-norm:hidden_size=256", "seq2seq-lm")) == {"hidden_size", "parameters"}
+    assert set(axes("pre-norm", "pre-norm:hidden_size=256,sizes=fixed", "seq2seq-lm")) == {"hidden_size", "parameters"}
+    in_proportion = {"hidden_size", "intermediate_size", "num_attention_heads", "parameters"}
+    assert set(axes("pre-norm", "pre-norm:hidden_size=256", "seq2seq-lm")) == in_proportion
     assert set(axes("pre-norm", "pre-norm:num_hidden_layers=2", "seq2seq-lm")) == {"num_hidden_layers", "parameters"}
 
 

@@ -199,7 +199,7 @@ def head(variant: str, task: str, length: int) -> int:
 
 
 def small(name: str, task: str):
-    sizes = dict(SIZES)
+    sizes = dict(SIZES, sizes="fixed")
     variant = VARIANTS.get(name.split("+", maxsplit=1)[0])
     if task == "seq2seq-lm" or (task == "feature-extraction" and variant.default_task == "seq2seq-lm"):
         sizes |= DECODER_SIZES

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from zoo.base.errors import ConfigError, InvalidChoiceError, UnknownOverrideError
+from zoo.base.errors import ConfigError, InvalidChoiceError, UnknownOverrideError, ZooWarning
 from zoo.building.completion import spell_out
 from zoo.building.keywords import Settings
+from zoo.building.proportions import SIZES, follow
 from zoo.models import TASK_CLASSES, ZooConfig, ZooPreTrainedModel
 from zoo.models.capabilities import limits_of
 from zoo.models.choices import PARAMETRIZATIONS
 from zoo.models.derived_defaults import usual_range
 from zoo.models.parametrization import BASE_WIDTH, mup_settings
-from zoo.models.parts import PART_FIELDS, deviations_of_parts
+from zoo.models.parts import ATTENTIONS, PART_FIELDS, deviations_of_parts
 from zoo.registry import VARIANTS, Facts, Task, Variant, find_facts_with, parse_name
 
 if TYPE_CHECKING:
@@ -36,7 +38,7 @@ OWN_STACK = {
 KEPT_BESIDE = ("layer_types", "rope_parameters", "num_nextn_predict_layers", "mtp_loss_weight")
 """Keys of any configuration that are not fields of every one."""
 
-PASSED_ON = frozenset({*KEPT_BESIDE, "num_labels", "parametrization", "mup_base_width"})
+PASSED_ON = frozenset({*KEPT_BESIDE, "num_labels", "parametrization", "mup_base_width", "sizes"})
 """Settings that are not fields of the configuration but that it understands."""
 
 
@@ -63,6 +65,10 @@ def config(
 ) -> ZooConfig:
     """Put together the configuration of a variant.
 
+    Sizes that are not given follow `hidden_size` and `num_attention_heads` in the proportions of the variant's
+    definition or preset: the feed-forward's inner width, latent ranks, the number of heads and of key-value heads.
+    A warning names the sizes that stay. `sizes="fixed"` leaves all as they are defined.
+
     Args:
         name: A variant's name, possibly with settings: "vanilla", "vanilla@small+faithful", "pre-norm:position=rotary".
         task: Task of the model, by default the variant's first task.
@@ -84,6 +90,14 @@ def config(
     stack = stack_of(variant, task)
     settings.update(is_decoder=stack == "decoder", is_encoder_decoder=stack == "encoder-decoder")
     given = {**spec.overrides, **Settings(**overrides)}
+    if choose(given.pop("sizes", "follow"), SIZES, kind="sizes") == "follow":
+        attention = {**settings, **given}.get("attention")
+        part = ATTENTIONS.get(attention) if isinstance(attention, str) and attention in ATTENTIONS else None
+        followed, stay = follow(settings, given, getattr(part, "head_multiple", 1))
+        settings.update(followed)
+        if stay:
+            kept = ", ".join(f"{size}={value}" for size, value in stay.items())
+            warnings.warn(f"hidden_size={given['hidden_size']} is given, and {name!r} keeps {kept}", ZooWarning, 2)
     settings.update(given)
     for field in PATTERNS - given.keys():
         if "num_hidden_layers" in settings and settings.get(field):
@@ -91,8 +105,7 @@ def config(
     check_settings(variant, settings)
     parametrization = settings.pop("parametrization", "standard")
     made = ZooConfig(variant=variant.name, quirks=list(quirks), **settings)
-    if parametrization not in PARAMETRIZATIONS:
-        raise InvalidChoiceError(str(parametrization), list(PARAMETRIZATIONS), kind="parametrization")
+    choose(parametrization, PARAMETRIZATIONS, kind="parametrization")
     if parametrization == "standard":
         return made
     if {"initializer"} & {*spec.overrides, *overrides}:
@@ -103,6 +116,13 @@ def config(
 
 
 spell_out(config, Settings)
+
+
+def choose(value: Any, words: Iterable[str], kind: str) -> str:
+    """Refuse what is not one of the words of a setting."""
+    if value not in list(words):
+        raise InvalidChoiceError(str(value), list(words), kind=kind)
+    return str(value)
 
 
 def check_settings(variant: Variant, settings: dict[str, Any]) -> None:

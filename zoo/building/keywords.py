@@ -258,6 +258,8 @@ class Settings(Keywords, total=False):
     """How initial weights, scales and learning rates depend on the width."""
     rope_parameters: dict[str, Any]
     """`rope_theta`, `rope_type` and what that type reads, as in transformers; for rotary positions."""
+    sizes: Literal["follow", "fixed"]
+    """Whether sizes that are not given follow hidden_size and num_attention_heads, follow if not given."""
 
 
 class BuildOptions(Settings, total=False):

@@ -14,6 +14,7 @@ from functools import cached_property
 from typing import Any
 
 from zoo.base.errors import UnknownOverrideError
+from zoo.building.proportions import SIZES
 from zoo.models.choices import PARAMETRIZATIONS, AttentionScale
 from zoo.models.fields import GATED_ACTIVATIONS, Fields
 from zoo.models.parts import MIXERS, PART_FIELDS
@@ -25,6 +26,7 @@ BESIDE_FIELDS = {
     "rope_parameters": "`rope_theta`, `rope_type` and what that type reads, as in transformers; for rotary positions.",
     "parametrization": "How initial weights, scales and learning rates depend on the width.",
     "mup_base_width": "The hidden size at which parametrization=mup is the standard one, 256 if not given.",
+    "sizes": "Whether sizes that are not given follow hidden_size and num_attention_heads, follow if not given.",
     "num_nextn_predict_layers": "How many tokens behind the next one a causal language model learns to predict, by a "
     "layer each that runs in training only (multi-token prediction); none if not given.",
     "mtp_loss_weight": "What their loss counts beside that of the next token, 0.3 if not given.",
@@ -87,6 +89,8 @@ def values_of(name: str) -> dict[str, str]:
         values = member_docs(AttentionScale) | {"NUMBER": "This number."}
     elif name == "parametrization":
         values = dict(PARAMETRIZATIONS)
+    elif name == "sizes":
+        values = dict(SIZES)
     elif name == "layer_types":
         values = dict(
             zip(LAYER_TYPES, ("Attention to all positions.", "Attention within `sliding_window`."), strict=True)

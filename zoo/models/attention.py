@@ -46,6 +46,7 @@ class Attention(nn.Module):
         reads_earlier_layers: Whether layers read tensors of earlier layers in the same call.
         reads_token_ids: Whether layers look up token ids, so that embeddings alone are not enough.
         attends_as_usual: Whether this layer is an ordinary one, in a class that changes only some of the layers.
+        head_multiple: What the number of heads must be a multiple of.
     """
 
     backends: tuple[str, ...] = BACKENDS
@@ -55,6 +56,7 @@ class Attention(nn.Module):
     reads_earlier_layers: bool = False
     reads_token_ids: bool = False
     attends_as_usual: bool = False
+    head_multiple: int = 1
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)

@@ -79,6 +79,7 @@ def build_for(task: DataTask, name: str, tokenizers: Tokenizers, recipe: Recipe,
     settings = {**recipe.model_settings(name), **task.model_settings(tokenizers)}
     if recipe.init is None:
         return build(name, task.model_task, seed=seed, **settings)
+    settings.pop("sizes", None)  # those of the weights
     spec = parse_name(name)
     variant = VARIANTS.get(spec.name)
     with seeded(seed):  # of a new head

@@ -114,7 +114,7 @@ class Recipe:
                 over what is explicit.
 
         Returns:
-            Fields of the configuration.
+            Fields of the configuration. Of a recipe with a width, sizes that neither gives are those of the definition.
         """
         spec = parse_name(name)
         variant = VARIANTS.get(spec.name)
@@ -122,7 +122,8 @@ class Recipe:
         for quirk in variant.check_quirks(spec.quirks, faithful=spec.faithful):
             implied.update(variant.quirks[quirk].overrides)
         said = {*spec.overrides, *implied.difference(self.explicit)}
-        return {key: value for key, value in self.model.items() if key not in said}
+        sizes = {"sizes": "fixed"} if "hidden_size" in self.model else {}
+        return {key: value for key, value in {**sizes, **self.model}.items() if key not in said}
 
 
 def changed_tokenizer(tokenizer: Mapping[str, Any], change: str | Path | Mapping[str, Any] | None) -> Mapping[str, Any]:

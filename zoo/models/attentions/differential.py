@@ -26,6 +26,8 @@ class DifferentialAttention(Attention):
     is subtracted with a learned factor, and the difference is normalized. Attention weights are those of each softmax.
     """
 
+    head_multiple = 2
+
     def __init__(self, config: ZooConfig, layer_idx: int, **kwargs: Any) -> None:
         super().__init__(config, layer_idx, **kwargs)
         self.lambda_init = 0.8 - 0.6 * math.exp(-0.3 * layer_idx)
@@ -42,7 +44,7 @@ class DifferentialAttention(Attention):
         """
         grouped = config.num_key_value_heads != config.num_attention_heads
         of_decoder = 0 if grouped else config.decoder_attention_heads or 0
-        if config.num_key_value_heads % 2 or of_decoder % 2 or config.attention_dropout:
+        if config.num_key_value_heads % cls.head_multiple or of_decoder % cls.head_multiple or config.attention_dropout:
             raise ConfigError(
                 f"attention='differential' was given with num_key_value_heads={config.num_key_value_heads} and "
                 f"attention_dropout={config.attention_dropout}; heads must be pairs, and no weight may be dropped"
