@@ -26,6 +26,7 @@ TINY: dict[str, Any] = {
     "num_attention_heads": 4,
     "intermediate_size": 24,
     "max_position_embeddings": 24,
+    "sizes": "fixed",
 }
 
 MEASURED = Path(__file__).with_name("measured.tsv")

@@ -59,7 +59,7 @@ def owner(model: torch.nn.Module, name: str) -> str:
 
 
 def zoo_of(name: str, state: State, **settings: Any) -> Any:
-    model = zoo.build(name, dtype=torch.float64, attn_implementation="eager", **{**SIZES, **settings})
+    model = zoo.build(name, dtype=torch.float64, attn_implementation="eager", **{"sizes": "fixed", **SIZES, **settings})
     model.load_state_dict(state)
     return model
 

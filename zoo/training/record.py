@@ -139,6 +139,11 @@ def from_plain(kind: type[Record], written: Mapping[str, Any]) -> Record:
     return kind(**written)
 
 
+def said_of(recipe: Recipe, model: str) -> dict[str, Any]:
+    """Settings of a variant that its name does not give, without what a recipe with a width implies."""
+    return {name: value for name, value in recipe.model_settings(model).items() if (name, value) != ("sizes", "fixed")}
+
+
 def record_run(
     model: str | PreTrainedModel,
     recipe: Recipe,
@@ -159,7 +164,7 @@ def record_run(
     ran = replace(
         recipe,
         tokenizer=dict(tokenizers.made_by),
-        model=recipe.model_settings(model) if isinstance(model, str) else {},
+        model=said_of(recipe, model) if isinstance(model, str) else {},
         explicit=tuple(recipe.explicit) if named else (),
     )
     return RunRecord(
